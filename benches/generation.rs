@@ -38,8 +38,8 @@ use serde::Deserialize;
 use serde_json::json;
 use sporran_pipeline::manifest::peak_memory_bytes;
 use sporran_transformers::{
-    Batch, Checkpoint, DeviceName, GenerationOptions, Hypothesis, Inputs, Precision, Seq2Seq, encode_apart,
-    fuse, generate, generate_with,
+    Batch, Checkpoint, DeviceName, GenerationOptions, Hypothesis, Inputs, Precision, Seq2Seq,
+    encode_separately, fuse, generate, generate_with,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -145,7 +145,7 @@ fn fused(folder: &Path, precision: Precision) -> Outcome<()> {
     let rows = inputs(PASSAGES, PASSAGE, checkpoint.config().vocab_size());
     let model = checkpoint.fast(precision)?;
     let start = Instant::now();
-    let states = encode_apart(&model, &rows, PORTION)?;
+    let states = encode_separately(&model, &rows, PORTION)?;
     let encoded = start.elapsed().as_secs_f64();
     let memory = fuse(&[&states])?;
     let found = generate_with(&model, &memory, &options(4), &Inputs::default())?;

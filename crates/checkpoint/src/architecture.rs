@@ -1,4 +1,4 @@
-//! What opening a folder must know of an architecture, which says it beside its config.
+//! The facts about an architecture that opening a folder needs. Each architecture states them next to its config.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,10 +19,10 @@ pub struct ModelKind {
     pub architectures: Option<Vec<String>>,
 }
 
-/// An embedding table and the other names that checkpoints give to the same tensor.
+/// An embedding table and the other names of the same tensor in checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Embedding {
-    /// The name that the model gives to the table.
+    /// The name of the table in the model.
     pub name: &'static str,
     /// Other names of the same values.
     pub others: &'static [&'static str],
@@ -35,7 +35,7 @@ fn too_large(field: String, expected: &str, found: impl ToString) -> Error {
     Error::Config { path, field, expected, found }
 }
 
-/// The config of an architecture. The model's own definition is the one list of its tensors; the rest says how
+/// The config of an architecture. The model's definition is the one list of its tensors; the rest says how
 /// checkpoints may differ from that list.
 pub trait Architecture {
     /// The `model_type` of a `config.json`.
@@ -44,7 +44,7 @@ pub trait Architecture {
     /// The class of `transformers` that a `config.json` names in `architectures`.
     fn class(&self) -> &'static str;
 
-    /// Checks what the types of the fields do not.
+    /// Checks constraints beyond the fields' types.
     ///
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) for a value that cannot be used.
@@ -109,7 +109,7 @@ pub trait Architecture {
         None
     }
 
-    /// Gives the model its own head, where the config ties the head to the embeddings.
+    /// Gives the model a separate head if the config ties the head to the embeddings.
     fn untie(&mut self) {}
 
     /// Whether the parameter `name` is fresh where a checkpoint does not have it.
@@ -122,8 +122,8 @@ pub trait Architecture {
         false
     }
 
-    /// What stands for the special tokens where neither JSON file of a folder names them; none for an architecture
-    /// that does not generate.
+    /// The default special tokens if neither JSON file of a folder names them; none for an architecture that does not
+    /// generate.
     fn default_tokens(&self) -> Option<TokenFields> {
         None
     }

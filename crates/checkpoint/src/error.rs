@@ -1,4 +1,4 @@
-//! What can go wrong between a model folder and a generated sequence.
+//! Errors of model folders, models and generation.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use candle_core::{DType, Shape};
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong with a model, from its folder to its training: the crates `transformers` and `training` use this
-/// type too, since what they call returns it. A message says what was expected, what came, and where.
+/// Errors of models, from their folders to their training. The crates `transformers` and `training` use this type too, since
+/// the functions that they call return it. A message names the expected value, the found value and the place.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,7 +17,7 @@ pub enum Error {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was attempted, as a verb: `read`, `write`, `rename`.
+        /// The attempted action, as a verb: `read`, `write`, `rename`.
         action: &'static str,
         /// The cause.
         source: std::io::Error,
@@ -59,20 +59,20 @@ pub enum Error {
         path: PathBuf,
         /// The field.
         field: String,
-        /// What the field may hold.
+        /// The values that the field may have.
         expected: String,
-        /// What it holds.
+        /// The found content.
         found: String,
     },
 
-    /// A line of a text file does not hold what it should.
+    /// A line of a text file is invalid.
     #[error("{}: line {line}: {problem}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong there.
+        /// The problem.
         problem: String,
     },
 
@@ -81,7 +81,7 @@ pub enum Error {
     Truncated {
         /// The file.
         path: PathBuf,
-        /// The size that the header asks for, in bytes (8 where not even the header's length is there).
+        /// The size that the header requires, in bytes (8 if the header's length is missing).
         expected: u64,
         /// The size of the file in bytes.
         found: u64,
@@ -105,14 +105,14 @@ pub enum Error {
         source: zip::result::ZipError,
     },
 
-    /// A PyTorch file does not hold what its records or its length promise.
+    /// A PyTorch file contradicts its records or its length.
     #[error("{}: expected {expected}, found {found}", path.display())]
     Pytorch {
         /// The file.
         path: PathBuf,
-        /// What the file should hold.
+        /// The content that the file should have.
         expected: String,
-        /// What it holds.
+        /// The found content.
         found: String,
     },
 
@@ -123,9 +123,9 @@ pub enum Error {
         path: PathBuf,
         /// The offset of the instruction in the file.
         at: u64,
-        /// What a pickle of tensors may hold there.
+        /// The instructions that a pickle of tensors may have there.
         expected: String,
-        /// What stands there.
+        /// The instruction found there.
         found: String,
     },
 
@@ -165,7 +165,7 @@ pub enum Error {
         found: Option<Vec<usize>>,
     },
 
-    /// A file in the cache whose content is not what its hash says.
+    /// A file in the cache whose content does not match its hash.
     #[error(
         "{}: expected content with the hash {expected}, found {found}; the file was damaged after it was fetched; \
          pull the model again where the hub can be reached",
@@ -176,7 +176,7 @@ pub enum Error {
         path: PathBuf,
         /// The hash that names the content.
         expected: String,
-        /// The hash of what is there.
+        /// The hash of the found content.
         found: String,
     },
 
@@ -196,12 +196,12 @@ pub enum Error {
         source: candle_core::Error,
     },
 
-    /// A model of another kind than the one that was asked for.
+    /// The model's kind differs from the requested kind.
     #[error("{}: expected {expected}, found {found}", path.display())]
     Architecture {
         /// The model's `config.json`.
         path: PathBuf,
-        /// The kind that was asked for.
+        /// The requested kind.
         expected: &'static str,
         /// The kind that the folder holds.
         found: String,
@@ -218,12 +218,12 @@ pub enum Error {
         expected: Shape,
     },
 
-    /// A tensor was asked for that is not a part of the model.
+    /// The requested tensor is not part of the model.
     #[error("{}: expected the name of one of the model's tensors, found `{tensor}`", path.display())]
     UnknownTensor {
         /// The weights file, or the index of its shards.
         path: PathBuf,
-        /// The name that was asked for.
+        /// The requested name.
         tensor: String,
     },
 
@@ -265,7 +265,7 @@ pub enum Error {
     ChatTemplate {
         /// The file that holds the template.
         path: PathBuf,
-        /// The cause: what the template engine says, or what the template itself says where it refuses.
+        /// The cause: an error of the template engine, or one that the template raises.
         source: minijinja::Error,
     },
 
@@ -274,18 +274,18 @@ pub enum Error {
     Trie {
         /// The file.
         path: PathBuf,
-        /// What it needs.
+        /// The requirement.
         expected: String,
-        /// What came.
+        /// The found value.
         found: String,
     },
 
     /// Token rows from which no batch can be made.
     #[error("batch: expected {expected}, found {found}")]
     Batch {
-        /// What a batch needs.
+        /// The requirement on a batch.
         expected: String,
-        /// What came.
+        /// The found value.
         found: String,
     },
 
@@ -294,9 +294,9 @@ pub enum Error {
     Options {
         /// The option.
         option: &'static str,
-        /// What it may hold.
+        /// The expected content.
         expected: String,
-        /// What it holds.
+        /// The found content.
         found: String,
     },
 
@@ -305,7 +305,7 @@ pub enum Error {
     Dtype {
         /// The types that can be used.
         expected: &'static str,
-        /// The type that was asked for.
+        /// The requested type.
         found: DType,
     },
 
@@ -314,9 +314,9 @@ pub enum Error {
     Training {
         /// The part of the training: a variable, a step, an epoch, a checkpoint.
         what: String,
-        /// What it needs.
+        /// The requirement.
         expected: String,
-        /// What came.
+        /// The found value.
         found: String,
     },
 
@@ -327,14 +327,14 @@ pub enum Error {
         folder: PathBuf,
         /// The options of the training that differ.
         expected: String,
-        /// What the checkpoint has for them.
+        /// The values of the checkpoint.
         found: String,
     },
 
     /// Something that training calls, such as the caller's evaluation, failed.
     #[error("training: {what} failed")]
     Callback {
-        /// What was called.
+        /// The callback.
         what: &'static str,
         /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -360,7 +360,7 @@ impl Error {
         }
     }
 
-    /// Wraps an input/output error with its path and what was attempted.
+    /// Wraps an input/output error with its path and the attempted action.
     pub fn io(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, action, source }

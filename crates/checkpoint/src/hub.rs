@@ -1,9 +1,9 @@
 //! Models of the Hugging Face Hub, in the cache that every program of its kind shares.
 //!
 //! The cache has a folder for each model: `models--org--name/{blobs,refs,snapshots}`, where `refs/main` holds a commit
-//! and `snapshots/COMMIT` the files of it. A model that is there needs no network.
+//! and `snapshots/COMMIT` the files of it. A cached model needs no network.
 //!
-//! [`Remote`] asks for files, by names of our own only, and holds them to their hashes.
+//! [`Remote`] asks for files, by names of our own only, and checks them against their hashes.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +25,7 @@ use crate::{
 /// The model whose files are where no revision is named.
 const MAIN: &str = "main";
 
-/// What a model folder may hold besides its weights.
+/// The files of a model folder besides its weights.
 const FILES: [&str; 15] = [
     "config.json",
     "generation_config.json",
@@ -44,7 +44,7 @@ const FILES: [&str; 15] = [
     "README.md",
 ];
 
-/// A weights file and the index that may stand for it, in the order in which they are looked for.
+/// A weights file and the index that may replace it, in the order of the search.
 const WEIGHTS: [[&str; 2]; 2] = [
     ["model.safetensors", "model.safetensors.index.json"],
     ["pytorch_model.bin", "pytorch_model.bin.index.json"],
@@ -114,7 +114,7 @@ pub struct Hub {
 pub struct Progress<'a> {
     /// The file's name.
     pub file: &'a str,
-    /// The bytes that are there.
+    /// The bytes present.
     pub done: u64,
     /// The bytes that it has.
     pub total: u64,
@@ -149,15 +149,15 @@ impl Hub {
         Self { offline, ..self }
     }
 
-    /// The folder of a model. What is not in the cache is fetched first: the config, the tokenizer's files and one form
-    /// of the weights. A commit that is there is not asked for again; a branch is. Where the hub cannot be reached, which
-    /// a failed connection and a status of 5xx say, the files that the cache has of the branch are used with a warning.
-    /// Every other failure is an error: a refusal, a wrong length, a wrong hash.
+    /// The folder of a model. Files that are not in the cache are fetched first: the config, the tokenizer's files and one form
+    /// of the weights. A cached commit is not requested again; a branch is. If the hub cannot be reached (a failed
+    /// connection or a status of 5xx), the cached files of the branch are used with a warning. Every other failure is an
+    /// error: a refusal, a wrong length, a wrong hash.
     ///
     /// # Errors
-    /// [`Error::NotCached`] where there is no network and the cache lacks the model; [`Error::Hub`] where the hub does
-    /// not give it, where a file is not what the hub says of it, or where the hub cannot be reached and the cache lacks
-    /// the model; [`Error::MissingFile`] where it has no weights of a form that can be read; [`Error::Io`].
+    /// [`Error::NotCached`] where there is no network and the cache lacks the model; [`Error::Hub`] where the hub refuses
+    /// it, where a file does not match the hub's description, or where the hub cannot be reached and the cache lacks the
+    /// model; [`Error::MissingFile`] where it has no weights of a form that can be read; [`Error::Io`].
     pub fn folder(&self, id: &ModelId, progress: &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf> {
         self.open(id, Trust::Cache, progress)
     }
@@ -174,7 +174,7 @@ impl Hub {
 
     fn open(&self, id: &ModelId, trust: Trust, progress: &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf> {
         let snapshot = self.snapshot(id)?;
-        // Before anything is believed that they say, such as the names of shards.
+        // Before any of their content is used, such as the names of shards.
         let damaged = match (trust, &snapshot) {
             (Trust::Hashes, Some(folder)) => damage(folder)?,
             _ => None,
@@ -221,7 +221,7 @@ impl Hub {
         Ok(Some(folder.join("snapshots").join(commit)))
     }
 
-    /// Fetches what is missing of a model. The files of the snapshot `cached` are known to be right.
+    /// Fetches the missing files of a model. The files of the snapshot `cached` are known to be valid.
     fn fetch(
         &self,
         id: &ModelId,
@@ -252,7 +252,7 @@ impl Hub {
         };
         let is_right = cached == Some(&*snapshot);
         let mut files = Fetching { id, files, is_right, progress };
-        // The branch leads to the commit once all of it is there.
+        // The branch refers to the commit once it is complete.
         let known = || {
             let path = folder.join("refs").join(&id.revision);
             let parent = path.parent().unwrap_or(&folder);
@@ -295,7 +295,7 @@ impl Hub {
 /// Which files of the cache are used without reading them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
-    /// Every file that is there.
+    /// Every existing file.
     Cache,
     /// A file whose content has its hash, and one whose hash is not known.
     Hashes,
@@ -308,7 +308,7 @@ impl Trust {
     }
 }
 
-/// The first file of a snapshot whose content is not what its hash says, among those that a model consists of.
+/// The first model file of a snapshot whose content does not match its hash.
 fn damage(snapshot: &Path) -> Result<Option<Error>> {
     let first = |files: Vec<String>| {
         for path in files.into_iter().map(|file| snapshot.join(file)).filter(|path| path.exists()) {
@@ -319,7 +319,7 @@ fn damage(snapshot: &Path) -> Result<Option<Error>> {
         }
         Ok(None)
     };
-    // What names other files comes before them.
+    // Files that name other files come before them.
     let indices = WEIGHTS.map(|[_, index]| index);
     let named: Vec<String> = FILES.into_iter().chain(INPUT_FILES).chain(indices).map(str::to_owned).collect();
     if let Some(error) = first(named)? {
@@ -340,7 +340,7 @@ fn is_unreachable(source: &(dyn std::error::Error + Send + Sync + 'static)) -> b
     matches!(source.downcast_ref::<Cause>(), Some(Cause::Unreachable(_)))
 }
 
-/// What the hub says of a model.
+/// The hub's description of a model.
 #[derive(Deserialize)]
 struct Info {
     sha: String,
@@ -369,7 +369,7 @@ struct Files<'a> {
 struct Fetching<'a> {
     id: &'a ModelId,
     files: Files<'a>,
-    /// Whether the files of the snapshot that are there are known to be right.
+    /// Whether the existing files of the snapshot are known to be valid.
     is_right: bool,
     progress: &'a mut dyn FnMut(Progress<'_>),
 }
@@ -381,7 +381,7 @@ impl Fetching<'_> {
             (Trust::Hashes, Some(etag)) if !self.is_right => {
                 Trust::Hashes.accepts(&place, &etag).map_err(Error::io(&place, "read"))?
             }
-            // Its hash is the hub's to say.
+            // The hub defines its hash.
             (Trust::Hashes, None) => false,
             _ => place.exists(),
         };
@@ -421,7 +421,7 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// Fetches a content. What is left of an earlier try is gone on with.
+    /// Fetches a blob. A partial download of an earlier attempt is resumed.
     fn blob(
         &self,
         path: &str,
@@ -450,7 +450,7 @@ impl Files<'_> {
     }
 }
 
-/// Makes a snapshot's file, so many folders deep, stand for a blob.
+/// Links a snapshot's file to a blob. The file's path in the snapshot has `depth` components.
 #[cfg(unix)]
 fn link(blob: &Path, place: &Path, depth: usize) -> std::io::Result<()> {
     let above = "../".repeat(depth + 1);
@@ -472,7 +472,7 @@ fn is_whole(snapshot: &Path) -> Result<bool> {
         && weights.iter().all(|file| snapshot.join(file).exists()))
 }
 
-/// The files of a snapshot's weights: one, or an index and its shards, which may be missing. None where there is neither.
+/// The files of a snapshot's weights: one, or an index and its shards, which may be missing. None if both are missing.
 fn weights(snapshot: &Path) -> Result<Vec<String>> {
     for [single, index] in WEIGHTS {
         if snapshot.join(single).exists() {
@@ -486,7 +486,7 @@ fn weights(snapshot: &Path) -> Result<Vec<String>> {
     Ok(Vec::new())
 }
 
-/// The files that an index names, which must lie beside it.
+/// The files that an index names. They must be in the same folder as the index.
 fn shards(index: &Path) -> Result<BTreeSet<String>> {
     #[derive(Deserialize)]
     struct Index {

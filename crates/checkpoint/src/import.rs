@@ -1,4 +1,4 @@
-//! A model folder written again: safetensors and `tokenizer.json`, whatever it had.
+//! Rewrites a model folder as safetensors and `tokenizer.json`, from any supported format.
 
 use std::{
     borrow::Cow,
@@ -16,7 +16,7 @@ use crate::{
     weights::StoredModel,
 };
 
-/// What goes along as it is.
+/// The files that are copied unchanged.
 const COMPANIONS: [&str; 9] = [
     "config.json",
     "generation_config.json",
@@ -29,7 +29,7 @@ const COMPANIONS: [&str; 9] = [
     "README.md",
 ];
 
-/// A tensor as it is stored, to be written without being made into one.
+/// A tensor in its stored bytes, written without conversion.
 struct Raw<'a> {
     dtype: Dtype,
     shape: &'a [usize],
@@ -76,7 +76,7 @@ pub fn import(model: &StoredModel, to: &Path) -> Result<()> {
     write(model, &[], Some(part.config(&path, &text)?), to)
 }
 
-/// Makes the folder `to`, which must not exist or be empty, of what `fill` writes: whole or not at all.
+/// Creates the folder `to`, which must not exist or be empty, with the files that `fill` writes: whole or not at all.
 ///
 /// # Errors
 /// [`Error::Exists`] where `to` holds something, [`Error::Io`], and those of `fill`.

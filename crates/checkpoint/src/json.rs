@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for TokenIds {
     }
 }
 
-/// A token id; null and negative numbers are none, as `transformers` has it where -1 stands for a token that there is not.
+/// A token id; null and negative numbers are none, as `transformers` has it where -1 stands for a token that does not exist.
 pub fn deserialize_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     match deserialize_ids(deserializer)?.as_slice() {
         [] => Ok(None),
@@ -110,7 +110,7 @@ fn signed_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<i64>, D:
     deserializer.deserialize_any(Ids)
 }
 
-/// Writes what [`deserialize_ids`] reads: one id as a number, none as null.
+/// Writes the format that [`deserialize_ids`] reads: one id as a number, none as null.
 pub fn serialize_ids<S: Serializer>(ids: &[u32], serializer: S) -> Result<S::Ok, S::Error> {
     match ids {
         [] => serializer.serialize_none(),

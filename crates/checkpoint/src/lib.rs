@@ -1,8 +1,8 @@
 //! A model's folder as data, without the model: weights in safetensors, PyTorch's files and GGUF, tokenizers, chat templates,
 //! the settings of sentence-transformers, and the hub that models come from.
 //!
-//! A [`StoredModel`] knows which tensor of the files is which parameter of an [`Architecture`]. An architecture states here how
-//! its tensors are called and shaped. What it computes is defined in the crate `sporran-transformers`.
+//! A [`StoredModel`] maps the tensors of the files to the parameters of an [`Architecture`]. Here an architecture states only
+//! the names and shapes of its tensors. Its computation is in the crate `sporran-transformers`.
 
 mod architecture;
 mod chat;

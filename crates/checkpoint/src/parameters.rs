@@ -1,4 +1,4 @@
-//! What tensors a model has, and fresh ones from a seed.
+//! The tensors of a model, and their initialisation from a seed.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ pub struct Parameter {
     pub name: String,
     /// The shape that the config asks for.
     pub shape: Shape,
-    /// What a fresh tensor is filled with.
+    /// The initialisation of the tensor.
     pub init: Init,
 }
 
@@ -41,7 +41,7 @@ pub fn stored_values(tensors: &HashMap<String, Tensor>, name: &str, shape: &[usi
     }
 }
 
-/// Hands out zeros that take no memory, and notes what is asked for.
+/// Returns zeros that take no memory, and records each requested parameter.
 struct Recorder<'a>(&'a Mutex<Vec<Parameter>>);
 
 impl SimpleBackend for Recorder<'_> {
@@ -60,7 +60,7 @@ impl SimpleBackend for Recorder<'_> {
     }
 
     fn get_unchecked(&self, name: &str, _: DType, _: &Device) -> candle_core::Result<Tensor> {
-        candle_core::bail!("the tensor {name} was asked for without a shape")
+        candle_core::bail!("the tensor {name} was requested without a shape")
     }
 
     fn contains_tensor(&self, _: &str) -> bool {
@@ -69,7 +69,7 @@ impl SimpleBackend for Recorder<'_> {
 }
 
 /// The parameters that `build` asks its builder for, in that order. Nothing is read and almost no memory is used,
-/// so the model's own definition is the one list of its tensors.
+/// so the model's definition is the one list of its tensors.
 ///
 /// # Errors
 /// Those of `build`.
@@ -80,7 +80,7 @@ pub fn parameters<M>(build: impl FnOnce(&VarBuilder) -> Result<M>) -> Result<Vec
 }
 
 /// Fresh trainable variables for `parameters`. The values depend on `seed` and on the parameters only: they are
-/// drawn on the host by `ChaCha8`, each parameter from a stream of its own, since candle's generator cannot be
+/// drawn on the host by `ChaCha8`, each parameter from a separate stream, since candle's generator cannot be
 /// seeded on a CPU.
 ///
 /// # Errors
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn fresh_weights_have_the_mean_and_deviation_that_was_asked_for() {
+    fn fresh_weights_have_the_requested_mean_and_deviation() {
         let values = values(&fresh(1), "a");
         let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / 5000.0;
         let variance = values.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / 5000.0;

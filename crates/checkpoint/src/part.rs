@@ -13,13 +13,13 @@ use crate::{
     tokenizer::Tokenizer,
 };
 
-/// BLINK's marks: before a mention, behind it, and between an entity's title and its description. BERT's vocabulary has
-/// them as words that no text is cut into.
+/// BLINK's marks: before a mention, after it, and between an entity's title and its description. BERT's vocabulary
+/// reserves them, so no text is tokenized into them.
 pub const BLINK_MARKS: [&str; 3] = ["[unused0]", "[unused1]", "[unused2]"];
 
 /// A model inside a checkpoint whose weights are those of two: a RAG model (Lewis et al. 2020), whose config holds two
-/// configs, or BLINK's bi-encoder (Wu et al. 2020), whose two BERTs share one. BLINK's cross-encoder is a single model, but
-/// under names of its own and beside the same config.
+/// configs, or BLINK's bi-encoder (Wu et al. 2020), whose two BERTs share one. BLINK's cross-encoder is a single model,
+/// but it has other tensor names and comes with the same config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// RAG: the encoder of questions.
@@ -44,8 +44,8 @@ impl Part {
         }
     }
 
-    /// What stands before the names of its tensors, and what stands there in a model of its own. In a RAG model that depends
-    /// on its head for decoding.
+    /// The prefixes of its tensor names in the checkpoint, each with the prefix in a separate model. In a RAG model the
+    /// prefix depends on its head for decoding.
     fn prefixes(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::QuestionEncoder => &[("rag.question_encoder.", ""), ("question_encoder.", "")],
@@ -58,7 +58,7 @@ impl Part {
         }
     }
 
-    /// The name in the part of the tensor that the checkpoint calls `name`, where it is one of its own.
+    /// The part's name for the tensor that the checkpoint calls `name`, if the tensor belongs to the part.
     pub(crate) fn inner(self, name: &str) -> Option<Cow<'_, str>> {
         self.prefixes().iter().find_map(|(outer, inner)| {
             let rest = name.strip_prefix(outer)?;
@@ -66,7 +66,7 @@ impl Part {
         })
     }
 
-    /// Where its tokenizer lies.
+    /// The path of its tokenizer.
     pub(crate) fn tokenizer_folder(self, folder: &Path) -> PathBuf {
         match self {
             Self::QuestionEncoder => folder.join("question_encoder_tokenizer"),

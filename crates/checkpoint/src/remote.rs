@@ -1,7 +1,7 @@
-//! A hub over HTTP: its answers, its redirects, and files that are fetched in parts and held to their hashes.
+//! A hub over HTTP: its answers, its redirects, and files that are fetched in parts and checked against their hashes.
 //!
 //! Redirects are followed here, not by the client, so that the token goes to the hub's own address alone: files of large
-//! models lie on other hosts, whose addresses carry a signature.
+//! models are on other hosts, whose addresses carry a signature.
 
 use std::{
     fs::{self, File},
@@ -15,13 +15,13 @@ use sha1::{Digest, Sha1};
 use sha2::Sha256;
 use ureq::{Agent, Body, http::Response};
 
-/// What went wrong, for [`crate::Error::Hub`].
+/// The cause of [`crate::Error::Hub`].
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Cause {
-    /// No answer came: the connection failed or broke, or the answer's status says that the server failed (5xx).
+    /// There was no response: the connection failed or broke, or the status is a server error (5xx).
     #[error("{0}")]
     Unreachable(String),
-    /// An answer came, and it is not what was asked for; or a file could not be written here.
+    /// The response is not the requested one, or a local file cannot be written.
     #[error("{0}")]
     Other(String),
 }
@@ -86,14 +86,14 @@ pub(crate) struct Remote {
     token: Option<String>,
 }
 
-/// What a hub says of a file.
+/// A hub's description of a file.
 #[derive(Debug)]
 pub(crate) struct About {
     /// The commit that it is of.
     pub(crate) commit: Option<String>,
     /// The name of its content: its SHA-256 where it is stored as a large file, and otherwise git's hash of it.
     pub(crate) etag: String,
-    /// Bytes, where they are told.
+    /// The size in bytes, if the hub states it.
     pub(crate) size: Option<u64>,
 }
 
@@ -116,7 +116,7 @@ impl Remote {
         serde_json::from_slice(&body).map_err(|error| format!("{path}: {error}").into())
     }
 
-    /// What the hub itself, not the host that it redirects to, says of the file at a path.
+    /// The description of the file at a path by the hub itself, not by the host of a redirect.
     pub(crate) fn about(&self, path: &str) -> Result<About, Cause> {
         let response = self.get(path, Some("bytes=0-0"), true)?;
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
@@ -134,14 +134,14 @@ impl Remote {
         Ok(About { commit: header("x-repo-commit").map(str::to_owned), etag, size })
     }
 
-    /// Fetches a file, from the byte on that `part` ends at, and tells how many there are and how many it has. Where the hub gives
-    /// a hash, the content has it; a file that has another is removed.
+    /// Fetches a file, starting at the byte where `part` ends, and reports the bytes fetched and the total. If the hub
+    /// gives a hash, the content must match it; a file that does not match is removed.
     pub(crate) fn fetch(
         &self,
         path: &str,
         about: &About,
         part: &Path,
-        tell: &mut dyn FnMut(u64, u64),
+        progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), Cause> {
         let mut output = File::options().append(true).create(true).open(part)?;
         let mut done = output.metadata()?.len();
@@ -173,7 +173,7 @@ impl Remote {
                 }
                 output.write_all(&buffer[..read])?;
                 done += read as u64;
-                tell(done, about.size.unwrap_or(done));
+                progress(done, about.size.unwrap_or(done));
             }
         }
         output.sync_all()?;
@@ -268,7 +268,7 @@ fn is_hash(etag: &str) -> bool {
     matches!(etag.len(), 40 | 64) && etag.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The hash of a file whose content is not what `etag` says; none where it is, and where `etag` is no hash.
+/// The hash of a file if its content does not match `etag`; none if it matches, or if `etag` is no hash.
 pub(crate) fn other_hash(path: &Path, etag: &str) -> io::Result<Option<String>> {
     if !is_hash(etag) {
         return Ok(None);
@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn redirects_lead_where_the_standard_says_and_an_origin_is_scheme_host_and_port() {
+    fn redirects_follow_the_standard_and_an_origin_is_scheme_host_and_port() {
         let at = |location: &str| resolve("https://hub.co/a/b?c=d", location).unwrap();
         assert_eq!(at("/x/y"), "https://hub.co/x/y");
         assert_eq!(at("z"), "https://hub.co/a/z");

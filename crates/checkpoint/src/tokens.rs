@@ -14,11 +14,11 @@ use crate::{
 pub struct SpecialTokens {
     /// Fills rows up to one length.
     pub pad: u32,
-    /// Any of these ends a sequence; the first is what an encoder input ends with.
+    /// Any of these ends a sequence; encoder inputs end with the first.
     pub eos: Vec<u32>,
     /// Begins a sequence, where the model has such a token.
     pub bos: Option<u32>,
-    /// What a decoder is given first.
+    /// The first token of a decoder.
     pub decoder_start: u32,
 }
 
@@ -37,13 +37,13 @@ pub struct TokenFields {
     decoder_start_token_id: Option<u32>,
 }
 
-/// The end tokens of a field that is there.
+/// The end tokens of an existing field.
 fn deserialize_ends<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u32>>, D::Error> {
     deserialize_ids(deserializer).map(Some)
 }
 
 impl TokenFields {
-    /// What an architecture takes where its config says nothing; `eos` may be no token.
+    /// The defaults of an architecture without settings in its config; `eos` may be no token.
     pub fn defaults(
         pad: Option<u32>,
         eos: Option<u32>,
@@ -58,7 +58,7 @@ impl TokenFields {
         }
     }
 
-    /// These fields of a `generation_config.json`, and those of its `config.json` where they say nothing.
+    /// These fields of a `generation_config.json`, and those of `config.json` where they are unset.
     pub fn over(self, config: Self) -> Self {
         Self { eos_token_id: self.eos_token_id.clone().filter(|ids| !ids.is_empty()), ..self }.or(config)
     }
@@ -75,7 +75,7 @@ impl TokenFields {
 
     /// The tokens of a model with `vocabulary` embeddings; `path` is for the error. Padding falls back to the end token and
     /// the decoder's start to the beginning of a sequence, as in `transformers`. A model may have no end token: its answers end
-    /// at their greatest length. Padding, which nothing sees, is a token that there is.
+    /// at their greatest length. Padding, which is never attended to, is an existing token.
     pub fn resolve(self, vocabulary: usize, path: &Path) -> Result<SpecialTokens> {
         let missing = |field: &str| Error::Config {
             path: path.into(),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_config_wins_where_it_says_something() {
+    fn a_generation_config_overrides_the_config() {
         let read = |text: &str| serde_json::from_str::<TokenFields>(text).unwrap();
         let config = || read(r#"{"eos_token_id": 2, "pad_token_id": 3, "bos_token_id": 1}"#);
         let over = |text: &str| {
@@ -131,7 +131,7 @@ mod tests {
         };
         assert_eq!(over(r#"{"eos_token_id": [4, 5]}"#), (3, vec![4, 5]));
         assert_eq!(over(r#"{"eos_token_id": null, "pad_token_id": 0}"#), (0, vec![2]));
-        // A config that says that there is none is not given the architecture's.
+        // A config without such a token does not get the architecture's default.
         let defaults = super::TokenFields::defaults(Some(0), Some(6), Some(7), None);
         let tokens = read(r#"{"eos_token_id": null}"#).or(defaults.clone());
         assert_eq!(tokens.resolve(8, Path::new("c")).unwrap().eos, [0u32; 0]);

@@ -1,4 +1,4 @@
-//! Models of the hub: from a cache that is there, and from a server that stands in for the hub.
+//! Models of the hub: from a filled cache, and from a mock server of the hub.
 
 #[path = "hub/warnings.rs"]
 mod warnings;
@@ -70,17 +70,17 @@ fn older() -> (TempDir, PathBuf) {
 
 /// A request: its path, and its headers in lower case.
 #[derive(Clone, Debug)]
-struct Asked {
+struct Request {
     path: String,
     headers: Vec<String>,
 }
 
-impl Asked {
+impl Request {
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
-    /// The bytes of a file that are asked for, as a part of it, with headers that say which.
+    /// The requested byte range of a file, with the headers of a partial response.
     fn part(&self, bytes: &[u8], more: &str) -> Reply {
         let range = self.header("range").and_then(|range| range.strip_prefix("bytes="));
         let (start, end) = match range.and_then(|range| range.split_once('-')) {
@@ -100,14 +100,14 @@ impl Asked {
 /// Status, headers and body.
 type Reply = (&'static str, String, Vec<u8>);
 
-/// Answers for as long as the test runs, and notes what was asked for.
+/// Answers for as long as the test runs, and records the requests.
 struct Server {
     address: String,
-    log: Arc<Mutex<Vec<Asked>>>,
+    log: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Server {
-    fn new(answer: impl Fn(&Asked) -> Reply + Send + 'static) -> Self {
+    fn new(answer: impl Fn(&Request) -> Reply + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -115,13 +115,13 @@ impl Server {
         thread::spawn(move || {
             for mut stream in listener.incoming().map_while(Result::ok) {
                 let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
-                let Some(request) = lines.next() else { continue };
-                let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
+                let Some(first_line) = lines.next() else { continue };
+                let path = first_line.split(' ').nth(1).unwrap_or_default().to_owned();
                 let headers =
                     lines.take_while(|line| !line.is_empty()).map(|line| line.to_lowercase()).collect();
-                let asked = Asked { path, headers };
-                let (status, head, body) = answer(&asked);
-                notes.lock().unwrap().push(asked);
+                let request = Request { path, headers };
+                let (status, head, body) = answer(&request);
+                notes.lock().unwrap().push(request);
                 let head = format!(
                     "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n{head}\r\n",
                     body.len()
@@ -135,10 +135,10 @@ impl Server {
     /// A hub with one model, one file of which may come short; its etags are no hashes.
     fn start(files: &[(&str, Vec<u8>)], cut: Option<&'static str>) -> Self {
         let files = by_name(files);
-        Self::new(move |asked| {
-            let Some((name, bytes)) = file_of(asked, &files) else { return listing(asked, &files) };
+        Self::new(move |request| {
+            let Some((name, bytes)) = file_of(request, &files) else { return listing(request, &files) };
             let etag = name.replace(['.', '/'], "-");
-            let (status, head, mut body) = asked.part(bytes, &format!("etag: \"{etag}\"\r\n"));
+            let (status, head, mut body) = request.part(bytes, &format!("etag: \"{etag}\"\r\n"));
             if cut == Some(name) && body.len() > 1 {
                 body.truncate(body.len() / 2);
             }
@@ -146,12 +146,12 @@ impl Server {
         })
     }
 
-    fn log(&self) -> Vec<Asked> {
+    fn log(&self) -> Vec<Request> {
         self.log.lock().unwrap().clone()
     }
 
-    fn asked(&self) -> Vec<String> {
-        self.log().into_iter().map(|asked| asked.path).collect()
+    fn paths(&self) -> Vec<String> {
+        self.log().into_iter().map(|request| request.path).collect()
     }
 }
 
@@ -161,14 +161,14 @@ fn by_name(files: &[(&str, Vec<u8>)]) -> Named {
     files.iter().map(|(name, bytes)| ((*name).to_owned(), bytes.clone())).collect()
 }
 
-fn file_of<'f>(asked: &Asked, files: &'f Named) -> Option<(&'f str, &'f [u8])> {
-    let name = asked.path.strip_prefix("/org/tiny/resolve/")?.strip_prefix(COMMIT)?.strip_prefix('/')?;
+fn file_of<'f>(request: &Request, files: &'f Named) -> Option<(&'f str, &'f [u8])> {
+    let name = request.path.strip_prefix("/org/tiny/resolve/")?.strip_prefix(COMMIT)?.strip_prefix('/')?;
     files.get_key_value(name).map(|(name, bytes)| (name.as_str(), bytes.as_slice()))
 }
 
-/// What the hub says of the model, and of everything else.
-fn listing(asked: &Asked, files: &Named) -> Reply {
-    if asked.path != "/api/models/org/tiny/revision/main" {
+/// The hub's response for the model, and for everything else.
+fn listing(request: &Request, files: &Named) -> Reply {
+    if request.path != "/api/models/org/tiny/revision/main" {
         return ("404 Not Found", String::new(), Vec::new());
     }
     let siblings: Vec<_> = files.keys().map(|name| serde_json::json!({ "rfilename": name })).collect();
@@ -199,19 +199,19 @@ type Serve = fn(&str, &[u8]) -> Vec<u8>;
 
 /// A hub that redirects to another host for weights, whose contents may be others than their hashes say.
 fn hub_with_storage(serve: Serve) -> (Server, Server) {
-    let storage = Server::new(move |asked| {
+    let storage = Server::new(move |request| {
         let files = small();
-        match files.get(asked.path.trim_start_matches("/stored/")) {
-            // It has an etag of its own, which is no hash of the content.
-            Some(bytes) => asked.part(&serve("model.safetensors", bytes), "etag: \"0\"\r\n"),
+        match files.get(request.path.trim_start_matches("/stored/")) {
+            // Its etag is not a hash of the content.
+            Some(bytes) => request.part(&serve("model.safetensors", bytes), "etag: \"0\"\r\n"),
             None => ("404 Not Found", String::new(), Vec::new()),
         }
     });
     let place = storage.address.clone();
-    let hub = Server::new(move |asked| {
+    let hub = Server::new(move |request| {
         let files = small();
-        match file_of(asked, &files) {
-            None => listing(asked, &files),
+        match file_of(request, &files) {
+            None => listing(request, &files),
             Some(("model.safetensors", bytes)) => {
                 let head = format!(
                     "location: {place}/stored/model.safetensors\r\nx-repo-commit: {COMMIT}\r\n\
@@ -222,7 +222,7 @@ fn hub_with_storage(serve: Serve) -> (Server, Server) {
                 ("302 Found", head, Vec::new())
             }
             Some((name, bytes)) => {
-                asked.part(&serve(name, bytes), &format!("etag: \"{}\"\r\n", git_hash(bytes)))
+                request.part(&serve(name, bytes), &format!("etag: \"{}\"\r\n", git_hash(bytes)))
             }
         }
     });
@@ -258,7 +258,7 @@ fn blobs(cache: &TempDir) -> Vec<String> {
 }
 
 #[test]
-fn content_that_is_not_what_its_hash_says_is_an_error_and_is_not_kept() {
+fn content_with_a_wrong_hash_is_an_error_and_is_removed() {
     let cache = TempDir::new().unwrap();
     let wrong = [("config.json", other_config as Serve), ("model.safetensors", damaged_weights)];
     for (file, serve) in wrong {
@@ -326,9 +326,9 @@ fn a_refusal_is_an_error_though_the_branch_is_cached() {
 fn where_the_hub_cannot_be_reached_the_cached_commit_serves_with_a_warning() {
     let failed = || ("503 Service Unavailable", String::new(), Vec::new());
     let down = Server::new(move |_| failed());
-    // It fails once it is asked for a file.
-    let fails_later = Server::new(move |asked| {
-        let listed = listing(asked, &small());
+    // It fails on the first request for a file.
+    let fails_later = Server::new(move |request| {
+        let listed = listing(request, &small());
         if listed.0 == "200 OK" { listed } else { failed() }
     });
     // Nothing listens at the last address.
@@ -353,15 +353,15 @@ fn the_token_goes_to_the_hub_and_to_no_host_that_it_redirects_to() {
     let cache = TempDir::new().unwrap();
     let hub = Hub::new(cache.path()).with_endpoint(&server.address).with_token(Some("secret".into()));
     hub.folder(&id("org/tiny"), &mut |_| {}).unwrap();
-    assert!(server.log().iter().all(|asked| asked.header("authorization") == Some("bearer secret")));
+    assert!(server.log().iter().all(|request| request.header("authorization") == Some("bearer secret")));
     assert!(!storage.log().is_empty());
-    for asked in storage.log() {
-        assert!(asked.headers.iter().all(|line| !line.contains("secret")), "{asked:?}");
+    for request in storage.log() {
+        assert!(request.headers.iter().all(|line| !line.contains("secret")), "{request:?}");
     }
 }
 
 #[test]
-fn a_download_goes_on_where_it_stopped_and_a_damaged_rest_is_fetched_anew() {
+fn a_download_resumes_and_a_damaged_part_is_fetched_again() {
     let weights = small()["model.safetensors"].clone();
     for damaged in [false, true] {
         let (server, storage) = hub_with_storage(as_it_is);
@@ -390,7 +390,7 @@ fn fetched() -> (Server, Server, TempDir, PathBuf) {
     (server, storage, cache, folder)
 }
 
-/// Flips one bit of what a file of the cache is a link to.
+/// Flips one bit of the blob to which a file of the cache links.
 fn flip(file: &Path) {
     let mut bytes = fs::read(file).unwrap();
     bytes[1] ^= 4;
@@ -466,7 +466,7 @@ fn a_cached_model_needs_no_network() {
         assert_eq!(folder, expected);
         assert_whole(&folder);
     }
-    // A branch is asked for, and what the cache has of it serves where the hub is away.
+    // A branch is requested. If the hub is unreachable, the cached files serve.
     assert_eq!(hub.folder(&id("org/tiny"), &mut |_| {}).unwrap(), expected);
     let error = offline.folder(&id("org/other"), &mut |_| {}).unwrap_err();
     assert!(matches!(&error, Error::NotCached { .. }), "{error}");
@@ -498,15 +498,15 @@ fn a_model_is_fetched_once_with_its_shards_and_nothing_else() {
     assert!(!folder.join("training_args.bin").exists());
     assert_eq!(seen.len(), 6);
     assert!(seen.values().all(|(done, total)| done == total), "{seen:?}");
-    // The branch is looked up once; the files are asked for by its commit.
-    let asked = server.asked();
-    assert_eq!(asked[0], "/api/models/org/tiny/revision/main");
+    // The branch is looked up once; the files are requested by its commit.
+    let paths = server.paths();
+    assert_eq!(paths[0], "/api/models/org/tiny/revision/main");
     let prefix = format!("/org/tiny/resolve/{COMMIT}/");
-    assert!(asked[1..].iter().all(|path| path.starts_with(&prefix)), "{asked:?}");
+    assert!(paths[1..].iter().all(|path| path.starts_with(&prefix)), "{paths:?}");
     // The branch is looked up again, and no file is.
-    let before = server.asked().len();
+    let before = server.paths().len();
     hub.folder(&id("org/tiny"), &mut |_| panic!("a download")).unwrap();
-    assert_eq!(server.asked()[before..], ["/api/models/org/tiny/revision/main"]);
+    assert_eq!(server.paths()[before..], ["/api/models/org/tiny/revision/main"]);
     // And the cache serves without the hub.
     assert_eq!(hub.offline(true).folder(&id("org/tiny"), &mut |_| {}).unwrap(), folder);
 }

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_known_by_their_form() {
+    fn dates_are_recognised_by_their_form() {
         assert_eq!(
             found("Born 3 May 1950, he left on May 4, 1970 and on June 5."),
             ["3 May 1950", "May 4, 1970", "June 5"]

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pronouns_tell_what_they_can_mean() {
+    fn pronouns_have_type_gender_and_number() {
         let his = pronoun("His").unwrap();
         assert_eq!((his.kind, his.gender, his.plural), (EntityType::Person, Some(Gender::Masculine), false));
         assert_eq!(pronoun("who").unwrap().reference, Reference::Relative);

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_marked_is_known_and_the_rest_is_outside_or_unknown() {
+    fn marked_tokens_have_labels_and_others_are_outside_or_unknown() {
         assert_eq!(tag_names()[..3], ["O", "B-PER", "I-PER"]);
         assert_eq!(allowed_tags(&annotated(true)), [1 << 1, 1 << 2, 1, 1, 1, 1 << 7, 1]);
         let all = (1 << 11) - 1;

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_threshold_lies_between_what_is_told_and_what_is_not() {
+    fn the_best_threshold_separates_correct_from_wrong_predictions() {
         let scored = vec![(2.0, true), (-1.0, false), (1.0, true), (0.5, false), (-2.0, true)];
         let (threshold, f1) = best_threshold(scored, 3);
         assert_eq!(threshold, 0.75);

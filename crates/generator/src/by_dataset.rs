@@ -1,10 +1,102 @@
 //! One generator for each kind of question: fact checking is best done by a classifier, questions by a reader.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Deref};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_config::{Document, FromTable, Invalid, Kinds, Overrides, Table};
 use sporran_kilt::Dataset;
 
-use crate::{Generation, Generator, Request, Result};
+use crate::{
+    Generation, Generator, Request, Result,
+    kind::{GeneratorContext, GeneratorKind, GeneratorModel},
+};
+
+/// The name of the kind, which none of its own generators can be.
+pub(crate) const BY_DATASET: &str = "by-dataset";
+
+/// `kind = "by-dataset"`
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct ByDatasetOptions<G> {
+    /// `[generator.default]`: answers queries of all other datasets.
+    pub default: Box<G>,
+    /// `[generator.datasets.NAME]`: answers the dataset of that name, such as `fever`.
+    pub datasets: BTreeMap<Dataset, G>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+impl<G: Kinds> FromTable for ByDatasetOptions<G> {
+    fn from_table<'t>(document: &mut Document<'t>, key: &str, mut table: Table<'t>) -> Result<Self, Invalid> {
+        let mut kinds = G::kinds();
+        kinds.retain(|kind| *kind != BY_DATASET);
+        let default = document
+            .take_table_of(key, "default", &mut table)
+            .and_then(|inner| G::from_stage_of(&kinds, document, &format!("{key}.default"), inner));
+        let mut datasets = BTreeMap::new();
+        let mut is_valid = true;
+        let mut tables = document.take_table_of(key, "datasets", &mut table)?;
+        let above = format!("{key}.datasets");
+        for dataset in Dataset::ALL {
+            let name = dataset.stem();
+            if tables.get_ref().contains_key(name) {
+                let options = document
+                    .take_table_of(&above, name, &mut tables)
+                    .and_then(|inner| G::from_stage_of(&kinds, document, &format!("{above}.{name}"), inner));
+                match options {
+                    Ok(options) => drop(datasets.insert(dataset, options)),
+                    Err(Invalid) => is_valid = false,
+                }
+            }
+        }
+        let names = Dataset::ALL.map(Dataset::stem);
+        let other_datasets: Option<Nothing> = document.read(&above, tables, &names);
+        let other_keys: Option<Nothing> = document.read(key, table, &["default", "datasets"]);
+        match (other_datasets, other_keys, default) {
+            (Some(_), Some(_), Ok(default)) if is_valid => Ok(Self { default: Box::new(default), datasets }),
+            _ => Err(Invalid),
+        }
+    }
+}
+
+impl<G> ByDatasetOptions<G> {
+    /// The generator of a dataset's queries.
+    pub(crate) fn of(&self, dataset: Option<Dataset>) -> &G {
+        dataset.and_then(|dataset| self.datasets.get(&dataset)).unwrap_or(&self.default)
+    }
+
+    /// All generators, each with the path of its table.
+    fn tables(&self, key: &str) -> impl Iterator<Item = (String, &G)> {
+        let default = (format!("{key}.default"), &*self.default);
+        let path = |dataset: &Dataset| format!("{key}.datasets.{}", dataset.stem());
+        let datasets: Vec<_> =
+            self.datasets.iter().map(|(dataset, generator)| (path(dataset), generator)).collect();
+        std::iter::once(default).chain(datasets)
+    }
+}
+
+impl<G: Deref<Target = dyn GeneratorKind>> GeneratorKind for ByDatasetOptions<G> {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        self.tables(key).flat_map(|(key, generator)| generator.models(&key)).collect()
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        self.tables(key).for_each(|(key, generator)| generator.check(&key, document));
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        self.tables(key).try_for_each(|(key, generator)| generator.overrides(&key, found))
+    }
+
+    fn open(&self, context: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        let open = |(dataset, options): (&Dataset, &G)| Ok((*dataset, options.open(context)?));
+        let datasets: Result<_> = self.datasets.iter().map(open).collect();
+        Ok(Box::new(ByDataset::new(self.default.open(context)?, datasets?)))
+    }
+}
 
 /// Generators by dataset.
 pub struct ByDataset {

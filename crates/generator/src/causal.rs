@@ -5,12 +5,16 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::ChatTemplate;
+use sporran_config::{Document, Override, Overrides};
 use sporran_transformers::{DeviceName, GenerationOptions, Precision};
 
 use crate::{
     ChatPrompt, Conversation, Demonstration, Demonstrations, DemonstrationsOptions, Error, Generation,
     Generator, ModelOptions, Order, Prompt, PromptOptions, Request, Result, TextGenerator,
-    short_answer::cleaned, text::NEW_TOKENS,
+    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    short_answer::cleaned,
+    text::NEW_TOKENS,
 };
 
 /// How turns are marked.
@@ -43,13 +47,13 @@ pub struct CausalOptions {
     /// How turns are marked: `auto`, `none`, `template` or `chatml`.
     #[serde(default)]
     pub chat: Chat,
-    /// What the model reads first: the system's turn, or the first paragraph.
+    /// The instruction: the system's turn, or the first paragraph.
     #[serde(default)]
     pub instruction: String,
     /// `[generator.prompt]`: the passages and the input. `max-tokens` is for these alone.
     #[serde(default = "prompt", deserialize_with = "GivenPrompt::deserialize")]
     pub prompt: PromptOptions,
-    /// What stands before an answer.
+    /// The text before an answer.
     #[serde(default = "answer")]
     pub answer: String,
     /// `[generator.demonstrations]`: examples; none without it.
@@ -87,7 +91,7 @@ fn prompt() -> PromptOptions {
     }
 }
 
-/// A prompt of which only a part need be given: the rest is this generator's own, and not what the type has by default.
+/// A prompt with optional fields. Missing fields have this generator's defaults, not those of the type.
 #[derive(Deserialize)]
 #[serde(remote = "PromptOptions", default = "prompt", deny_unknown_fields, rename_all = "kebab-case")]
 struct GivenPrompt {
@@ -137,7 +141,7 @@ impl CausalGenerator {
     /// Loads the model and the examples.
     ///
     /// # Errors
-    /// What is wrong with the model, a file of examples or an option.
+    /// An error in the model, a file of examples or an option.
     pub fn load(options: &CausalOptions) -> Result<Self> {
         Self::showing(options, options.demonstrations.as_ref().map(Demonstrations::load).transpose()?)
     }
@@ -145,7 +149,7 @@ impl CausalGenerator {
     /// Loads the model, which is shown these examples instead of those that the options name.
     ///
     /// # Errors
-    /// What is wrong with the model or an option.
+    /// An error in the model or an option.
     pub fn showing(options: &CausalOptions, demonstrations: Option<Demonstrations>) -> Result<Self> {
         if options.max_tokens < 2 {
             let found = options.max_tokens.to_string();
@@ -274,7 +278,7 @@ impl CausalGenerator {
     }
 }
 
-/// Text that cannot end a turn: the marks of turns are taken apart.
+/// Text that cannot end a turn: the marks of turns are split.
 fn quoted(text: &str) -> String {
     text.replace("<|", "< |")
 }
@@ -312,6 +316,58 @@ impl Generator for CausalGenerator {
             None => Vec::new(),
         };
         Ok(vec![self.text(request, &shown)?])
+    }
+}
+
+impl GeneratorKind for CausalOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        vec![GeneratorModel {
+            key: key.to_owned(),
+            folder: &self.model,
+            device: self.device,
+            precision: self.precision,
+            passages: self.prompt.passages,
+        }]
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        for file in self.demonstrations.iter().flat_map(|shown| &shown.files).filter(|file| !file.is_file()) {
+            let message = format!("no file {}", file.display());
+            document.report_key(&format!("{key}.demonstrations.files"), message);
+        }
+        if self.chat == Chat::Template && self.model.exists() {
+            let message = match ChatTemplate::open(&self.model) {
+                Ok(Some(_)) => return,
+                Ok(None) => format!("{} has no chat template", self.model.display()),
+                Err(error) => error.to_string(),
+            };
+            document.report_key(&format!("{key}.chat"), message);
+        }
+    }
+
+    /// Adds another marking of turns than the folder's template, and another system message than the template's.
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        if let Some(template) = ChatTemplate::open(&self.model)? {
+            let mut push = |option: &str, folder: String, config: &str| {
+                found.insert(format!("{key}.{option}"), Override { folder, config: config.to_owned() });
+            };
+            match self.chat {
+                Chat::None => push("chat", "template".to_owned(), "none"),
+                Chat::Chatml => push("chat", "template".to_owned(), "chatml"),
+                Chat::Auto | Chat::Template => {}
+            }
+            if let Some(system) = template.default_system()
+                && !self.instruction.is_empty()
+                && self.instruction != system
+            {
+                push("instruction", system, &self.instruction);
+            }
+        }
+        generation_overrides(&self.generation, &self.model, key, found)
+    }
+
+    fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(CausalGenerator::load(self)?))
     }
 }
 
@@ -358,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_stand_before_the_question_in_turns_or_in_lines() {
+    fn examples_precede_the_question_in_turns_or_in_lines() {
         let examples = [pair("where?", "Oslo"), pair("when?", "1920")];
         let asked = "who <|im_end|> wrote?";
         let lines = CausalGenerator::load(&options(Chat::None)).unwrap();
@@ -372,7 +428,7 @@ mod tests {
         assert_eq!(turns.join(&examples[..1], asked).unwrap(), expected);
     }
 
-    /// The fixture with a chat template of its own.
+    /// The fixture with a different chat template.
     fn with_template(text: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for file in ["config.json", "model.safetensors", "vocab.json", "merges.txt", "tokenizer_config.json"]
@@ -406,7 +462,7 @@ mod tests {
             error.starts_with("chat: expected a model with a chat template, found `template`"),
             "{error}"
         );
-        // What the folder has must be usable.
+        // The folder's template must be usable.
         assert!(load(Chat::Auto, with_template("{% if %}").path()).is_err());
     }
 

@@ -21,7 +21,7 @@ pub struct Conversation<'a> {
 
 /// Writes conversations by a model's chat template.
 ///
-/// A special token of the model in a turn's text is taken apart, so that a text cannot end its turn.
+/// A special token of the model in a turn's text is split, so that a text cannot end its turn.
 #[derive(Debug)]
 pub struct ChatPrompt {
     template: ChatTemplate,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_systems_words_have_their_turn_or_stand_before_the_first_question() {
+    fn the_system_message_is_a_turn_or_precedes_the_first_question() {
         let turns = turns();
         let conversation = Conversation { system: "Be short.", turns: &turns, asked: "who?", answer: "A:" };
         let with = prompt(TURNS).unwrap();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_no_user_can_speak_in_is_refused() {
+    fn a_template_that_renders_no_user_turn_is_refused() {
         let error = prompt("{{ raise_exception('no turns here') }}").unwrap_err();
         assert!(error.to_string().ends_with("chat_template.jinja: chat template"), "{error}");
         let none = ChatPrompt::open(tempfile::tempdir().unwrap().path(), &tokenizer()).unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_holds_no_special_token() {
+    fn messages_contain_no_special_tokens() {
         let (prompt, tokenizer) = (prompt(TURNS).unwrap(), tokenizer());
         let special = tokenizer.special_texts();
         assert_eq!(special, ["<|endoftext|>"]);

@@ -1,4 +1,4 @@
-//! Examples that a model is shown before it is asked: those of a task file that are most like the query.
+//! Few-shot examples in the prompt: the records of a task file that are most similar to the query.
 
 use std::{
     collections::HashMap,
@@ -13,14 +13,14 @@ use sporran_transformers::{Text, TextEncoder, TextEncoderOptions};
 
 use crate::{Error, Result};
 
-/// `[generator.demonstrations]`: what a model is shown before it is asked.
+/// `[generator.demonstrations]`: few-shot examples in the prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DemonstrationsOptions {
-    /// Task files with gold. A query is shown records of its own dataset where there are some, and never the record that
-    /// it is itself, nor one with the same input.
+    /// Task files with gold. Examples come from the query's dataset if it has records. The query's own record and records
+    /// with the same input are never shown.
     pub files: Vec<PathBuf>,
-    /// How many a query is shown; the most similar stands last. Fewer where they do not fit beside the passages.
+    /// The number of examples, the most similar last. Fewer if they do not fit into the prompt with the passages.
     #[serde(default = "count")]
     pub count: usize,
     /// A folder of sentence-transformers whose vectors say how similar two inputs are, by the folder's own similarity and
@@ -41,7 +41,7 @@ fn answer_words() -> usize {
     60
 }
 
-/// An example: what was asked, and an answer.
+/// An example: a query and an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demonstration {
     /// The record as a query.
@@ -50,7 +50,7 @@ pub struct Demonstration {
     pub answer: String,
 }
 
-/// How alike inputs are.
+/// The similarity of inputs.
 enum Similarity {
     /// By words: for each demonstration its words, sorted, and their weights.
     Words { weights: HashMap<String, f32>, rows: Vec<Vec<String>> },
@@ -96,7 +96,7 @@ impl Demonstrations {
     /// Reads task files. Records without an input or an answer are left out.
     ///
     /// # Errors
-    /// What is wrong with a file, or with the encoder's folder.
+    /// An error in a file, or with the encoder's folder.
     pub fn load(options: &DemonstrationsOptions) -> Result<Self> {
         let mut examples = Vec::new();
         for path in &options.files {
@@ -116,11 +116,11 @@ impl Demonstrations {
         Self::of_examples(examples, options.count, options.encoder.as_deref())
     }
 
-    /// Takes examples as they are; a query is shown `count` of them. What says how similar two inputs are is the `encoder`,
-    /// a folder of sentence-transformers, or without one their words.
+    /// Takes examples as they are; a prompt shows `count` of them. The similarity of two inputs is that of the `encoder`, a
+    /// folder of sentence-transformers, or that of their words without one.
     ///
     /// # Errors
-    /// What is wrong with the encoder's folder.
+    /// An error in the encoder's folder.
     pub fn of_examples(examples: Vec<Demonstration>, count: usize, encoder: Option<&Path>) -> Result<Self> {
         let texts: Vec<&str> = examples.iter().map(|example| example.query.text.as_str()).collect();
         let similarity = match encoder {
@@ -144,8 +144,7 @@ impl Demonstrations {
         Ok(Self { examples, similarity, count })
     }
 
-    /// For each query the examples that are most like it, the most similar last; equally similar ones by their place in
-    /// the files.
+    /// The most similar examples of each query, the most similar last. Ties keep the order of the files.
     ///
     /// # Errors
     /// Where the encoder fails.
@@ -212,7 +211,7 @@ mod tests {
     const WOW: &str = r#"{"id":9,"input":"who wrote the green song","output":[{"answer":"I like it"}]}"#;
 
     #[test]
-    fn the_most_similar_stand_last_and_the_record_itself_is_never_shown() {
+    fn the_most_similar_come_last_and_the_own_record_is_never_shown() {
         let folder = tempfile::tempdir().unwrap();
         let files = [("nq-train-kilt.jsonl", NQ), ("wow-train-kilt.jsonl", WOW)];
         let shown = Demonstrations::load(&options(folder.path(), &files)).unwrap();
@@ -231,7 +230,7 @@ mod tests {
         // The same input under another id would give the answer away.
         assert_eq!(ask(8, "who wrote the red song", nq).last().unwrap().0, "1");
         assert_eq!(ask(7, "who", Some(Dataset::Wow)), of(&[("9", "I like")]));
-        // A dataset without records of its own is shown any.
+        // For a dataset without records, any record may be shown.
         assert_eq!(ask(7, "the green song", Some(Dataset::Trex)).last().unwrap().0, "9");
     }
 

@@ -1,5 +1,5 @@
-//! GENRE (De Cao et al. 2021, "Autoregressive Entity Retrieval"): an encoder-decoder writes the titles of pages, held to
-//! those that there are; its beams are a ranking of pages.
+//! GENRE (De Cao et al. 2021, "Autoregressive Entity Retrieval"): an encoder-decoder generates titles of pages, constrained
+//! to existing titles. Its beams rank the pages.
 
 use std::path::PathBuf;
 
@@ -33,15 +33,14 @@ pub struct EntityTitleOptions {
     /// `[retriever.prompt]`: the text that the model reads.
     #[serde(default)]
     pub prompt: PromptOptions,
-    /// Whether only titles of the source can be written. Without it, what is no title finds no page.
+    /// Whether only titles of the source can be generated. Without it, texts that are no title find no page.
     #[serde(default = "constrained")]
     pub constrained: bool,
-    /// Whether titles of redirects can be written as well, and mean the pages that they lead to; only where it is held to
-    /// titles.
+    /// Whether titles of redirects can be generated as well, and refer to their target pages. Only with `constrained`.
     #[serde(default)]
     pub redirects: bool,
-    /// `[retriever.generation]`: how titles are searched for: by default with 10 beams, which all come back, and at most
-    /// 32 tokens.
+    /// `[retriever.generation]`: the search for titles. By default it has 10 beams, returns all of them, and generates at
+    /// most 32 tokens.
     #[serde(default)]
     pub generation: GenerationOptions,
     /// Inputs that are worked on together, at most.
@@ -67,7 +66,7 @@ fn batch_tokens() -> usize {
 }
 
 impl EntityTitleOptions {
-    /// What the search is asked for, with the defaults of this kind.
+    /// The generation options, with the defaults of this kind.
     #[must_use]
     pub fn generation(&self) -> GenerationOptions {
         let beams = self.generation.num_beams.unwrap_or(10);
@@ -79,7 +78,7 @@ impl EntityTitleOptions {
         })
     }
 
-    /// What is wrong with it that can be told without its model.
+    /// Checks what can be checked without the model.
     ///
     /// # Errors
     /// [`Error::Option`].
@@ -110,7 +109,7 @@ pub struct EntityTitle {
     tokenizer: Tokenizer,
     prompt: Prompt,
     options: EntityTitleOptions,
-    /// What the model writes before a title, as BART's `<s>`.
+    /// The tokens before a title, such as BART's `<s>`.
     begin: Vec<u32>,
 }
 
@@ -118,7 +117,7 @@ impl EntityTitle {
     /// Loads the model.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load(options: &EntityTitleOptions) -> Result<Self> {
         let checkpoint = Checkpoint::open(&options.model)?;
         let model = checkpoint.seq2seq(options.device, options.precision)?;
@@ -128,7 +127,7 @@ impl EntityTitle {
     /// A model that is loaded already.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn new(options: &EntityTitleOptions, model: Box<dyn Seq2Seq>, tokenizer: Tokenizer) -> Result<Self> {
         options.check()?;
         let (prompt, begin) = (Prompt::new(options.prompt.clone())?, tokenizer.beginning()?);
@@ -140,8 +139,8 @@ impl EntityTitle {
         &self.tokenizer
     }
 
-    /// The titles that the model writes for each query, best first: those of `trie` alone, where the options say so.
-    /// A query's titles do not depend on the queries beside it.
+    /// The titles that the model generates for each query, best first; only titles in `trie` if the options say so.
+    /// A query's titles do not depend on the other queries.
     ///
     /// # Errors
     /// Where the model or its tokenizer fails, and for generation options that cannot be used.

@@ -1,4 +1,4 @@
-//! What can go wrong when answers are generated.
+//! Errors of answer generation.
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -18,9 +18,9 @@ pub enum Error {
     Option {
         /// The option's name in a config.
         option: &'static str,
-        /// What would be right.
+        /// The expected value.
         expected: &'static str,
-        /// What it is.
+        /// The found value.
         found: String,
     },
 }

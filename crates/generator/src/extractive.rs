@@ -12,13 +12,16 @@ use sporran_transformers::{
     Batch, Checkpoint, DeviceName, EncoderModel, EncoderRow, Head, Precision, each_batch, length_batches,
 };
 
-use crate::{Error, Generation, Generator, Request, Result};
+use crate::{
+    Error, Generation, Generator, Request, Result,
+    kind::{GeneratorContext, GeneratorKind, GeneratorModel},
+};
 
 /// `[generator]` with `kind = "extractive"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExtractiveOptions {
-    /// The reader's folder: DPR's reader in the Hugging Face layout, or what `sporran train` makes.
+    /// The reader's folder: DPR's reader in the Hugging Face layout, or a model of `sporran train`.
     pub model: PathBuf,
     /// How the weights are kept: `"f32"`, or `"int8"`.
     #[serde(default)]
@@ -61,7 +64,7 @@ fn batch_tokens() -> usize {
 }
 
 impl ExtractiveOptions {
-    /// What is wrong with it that can be told without its model.
+    /// Checks what can be checked without the model.
     ///
     /// # Errors
     /// [`Error::Option`].
@@ -84,7 +87,7 @@ impl ExtractiveOptions {
     }
 }
 
-/// A question beside a passage as a reader's tokens: `[CLS]` question `[SEP]` title `[SEP]` text.
+/// A question and a passage as a reader's tokens: `[CLS]` question `[SEP]` title `[SEP]` text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadRow {
     /// The tokens.
@@ -122,7 +125,7 @@ fn pieces(text: &str) -> Vec<Range<usize>> {
 }
 
 impl ReaderInput {
-    /// Rows of at most so many tokens, by BERT's tokenizer.
+    /// Makes rows of at most `max_tokens` tokens with BERT's tokenizer.
     ///
     /// # Errors
     /// [`Error::Option`] for a tokenizer that puts no tokens around a text, or whose words are not its own pieces.
@@ -138,7 +141,7 @@ impl ReaderInput {
         Ok(Self { begin: around[0], separator: around[1], tokenizer, max_tokens })
     }
 
-    /// The row of a question beside a title and a text.
+    /// The row of a question, a title and a text.
     ///
     /// # Errors
     /// Where the tokenizer fails.
@@ -165,7 +168,7 @@ impl ReaderInput {
 }
 
 impl ReadRow {
-    /// The first and last token of every place in `text` where `answer` stands, whatever its case.
+    /// The first and last token of every occurrence of `answer` in `text`, ignoring case.
     pub fn find(&self, text: &str, answer: &str) -> Vec<(u32, u32)> {
         let wanted: Vec<String> =
             pieces(answer).into_iter().map(|piece| answer[piece].to_lowercase()).collect();
@@ -214,8 +217,8 @@ impl ReadRow {
     }
 }
 
-/// What a reader is asked: one of the template questions of zero-shot slot filling, drawn at random (Petroni et al. 2021, section
-/// 5), otherwise the input without separators. `seed` and the record's id decide alone which question it is.
+/// The question for a reader: a random template question for zero-shot slot filling (Petroni et al. 2021, section 5),
+/// otherwise the input without separators. Only `seed` and the record's id select the question.
 pub fn reader_question(query: &Query, seed: u64) -> String {
     let questions = &query.template_questions;
     if questions.is_empty() {
@@ -230,7 +233,7 @@ pub fn reader_question(query: &Query, seed: u64) -> String {
 
 /// Scores rows as DPR's reader does.
 pub trait Reader: Send + Sync {
-    /// What the reader says of each row.
+    /// The reader's scores of each row.
     ///
     /// # Errors
     /// Where the model fails.
@@ -287,17 +290,17 @@ impl Extractive<Box<dyn Reader>> {
     /// Loads the reader; `seed` draws template questions.
     ///
     /// # Errors
-    /// What is wrong with the folder or an option.
+    /// An error in the folder or an option.
     pub fn load(options: &ExtractiveOptions, seed: u64) -> Result<Self> {
         let (reader, input) = load_reader(options)?;
         Self::new(reader, input, options, seed)
     }
 }
 
-/// Loads a reader with what makes its rows.
+/// Loads a reader and its tokenizer.
 ///
 /// # Errors
-/// What is wrong with the folder, or [`Error::Option`] where it is no reader's.
+/// An error in the folder, or [`Error::Option`] where it is no reader's.
 pub fn load_reader(options: &ExtractiveOptions) -> Result<(Box<dyn Reader>, ReaderInput)> {
     let checkpoint = Checkpoint::open(&options.model)?;
     let model = checkpoint.encoder_on(options.device, options.precision)?;
@@ -314,7 +317,7 @@ impl<R: Reader> Extractive<R> {
     /// A reader that is loaded already, such as one in training; `seed` draws template questions.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn new(reader: R, input: ReaderInput, options: &ExtractiveOptions, seed: u64) -> Result<Self> {
         options.check()?;
         Ok(Self { reader, input, options: options.clone(), seed })
@@ -361,6 +364,22 @@ impl<R: Reader> Generator for Extractive<R> {
     }
 }
 
+impl GeneratorKind for ExtractiveOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        vec![GeneratorModel {
+            key: key.to_owned(),
+            folder: &self.model,
+            device: self.device,
+            precision: self.precision,
+            passages: self.passages,
+        }]
+    }
+
+    fn open(&self, context: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(Extractive::load(self, context.seed)?))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -387,18 +406,18 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_question_title_and_text_and_know_their_words() {
+    fn rows_are_question_title_and_text_with_word_ranges() {
         let row = row(40);
         assert_eq!(row.row.ids, [0, 3, 6, 1, 4, 1, 4, 5, 7, 8, 9, 10, 11, 4, 5]);
         assert_eq!(row.first, 6);
         let words: Vec<&str> = row.pieces.iter().map(|piece| &TEXT[piece.clone()]).collect();
         assert_eq!(words, ["Ann", "Lund", ",", "in", "Oslo", "Oslo", ".", "ann", "lund"]);
-        // A word that does not fit whole is left out with what follows.
+        // A word that does not fit is left out with the rest.
         assert_eq!(super::tests::row(11).row.ids.len(), 10);
     }
 
     #[test]
-    fn answers_are_found_wherever_they_stand() {
+    fn answers_are_found_at_every_position() {
         let row = row(40);
         assert_eq!(row.find(TEXT, "Ann Lund"), [(6, 7), (13, 14)]);
         assert_eq!(row.find(TEXT, "oslo"), [(10, 11)]);

@@ -1,4 +1,4 @@
-//! Fusion-in-Decoder (Izacard and Grave 2021): passages are encoded apart and decoded together.
+//! Fusion-in-Decoder (Izacard and Grave 2021): passages are encoded separately and decoded together.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -6,11 +6,16 @@ use candle_core::Tensor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
+use sporran_config::Overrides;
 use sporran_transformers::{
     Cache, DeviceName, GenerationOptions, Inputs, Memory, Precision, Seq2Seq, fuse, generate_with,
 };
 
-use crate::{Generation, Generator, PromptOptions, Request, Result, passages::PassageReader};
+use crate::{
+    Generation, Generator, PromptOptions, Request, Result,
+    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    passages::PassageReader,
+};
 
 /// `[generator]` with `kind = "fid"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,7 +37,7 @@ pub struct FidOptions {
     /// `[generator.generation]`: how the answer is searched for.
     #[serde(default)]
     pub generation: GenerationOptions,
-    /// What the evidence is ranked by: `attention` or `retriever`.
+    /// The ranking of the evidence: `attention` or `retriever`.
     #[serde(default)]
     pub evidence: FidEvidence,
     /// Tokens that are worked on together, at most, when passages are encoded; also the passages' tokens that are
@@ -42,7 +47,7 @@ pub struct FidOptions {
     pub batch_tokens: usize,
 }
 
-/// What ranks the passages that an answer is read from.
+/// The ranking of the passages of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FidEvidence {
@@ -69,7 +74,7 @@ impl FidGenerator {
     /// Loads the model.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load(options: &FidOptions) -> Result<Self> {
         let FidOptions { model, device, precision, prompt, generation, evidence, batch_tokens } = options;
         let reader = PassageReader::load(model, (*device, *precision), prompt, generation, *batch_tokens)?;
@@ -79,7 +84,7 @@ impl FidGenerator {
     /// A model that is loaded already.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn new(options: &FidOptions, model: Arc<dyn Seq2Seq>, tokenizer: Tokenizer) -> Result<Self> {
         let FidOptions { prompt, generation, evidence, batch_tokens, .. } = options;
         let reader = PassageReader::new(model, tokenizer, prompt, generation, *batch_tokens)?;
@@ -118,7 +123,7 @@ impl FidGenerator {
 impl Generator for FidGenerator {
     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
         let mut answers = vec![None; requests.len()];
-        // One portion after the other: the keys and values of its passages are what memory is needed for.
+        // One portion after the other, since the keys and values of its passages need memory.
         for portion in self.reader.portions(self.reader.rows(requests)?) {
             let memory = {
                 let states = self.reader.states(&portion)?;
@@ -149,5 +154,25 @@ impl Generator for FidGenerator {
 
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
         self.reader.texts(request)
+    }
+}
+
+impl GeneratorKind for FidOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        vec![GeneratorModel {
+            key: key.to_owned(),
+            folder: &self.model,
+            device: self.device,
+            precision: self.precision,
+            passages: self.prompt.passages,
+        }]
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        generation_overrides(&self.generation, &self.model, key, found)
+    }
+
+    fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(FidGenerator::load(self)?))
     }
 }

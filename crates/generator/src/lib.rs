@@ -1,12 +1,17 @@
 //! Generators: from a query and its passages to an answer.
 //!
-//! Everything here answers [`Generator::generate`]. [`Seq2SeqGenerator`] writes the passages before the input into one
-//! text and lets an encoder-decoder answer it, as KILT's BART + DPR does; without passages it answers from memory.
-//! [`FidGenerator`] encodes passages apart and decodes from all of them; [`RagGenerator`] answers with each passage and
-//! marginalises over them; [`MemNet`] attends to one piece of them. [`Verifier`] labels evidence and checks claims. [`EntityTitle`] writes titles of pages and
-//! nothing else, which is retrieval; [`TitleGenerator`] answers with the title of the best page. [`Extractive`] answers with a span of the most
-//! relevant passage. [`CausalGenerator`] shows
-//! a decoder-only model examples, and asks. [`ByDataset`] asks one of several by the query's dataset.
+//! All implement [`Generator::generate`].
+//!
+//! - [`Seq2SeqGenerator`]: an encoder-decoder reads the passages and the input as one text, as KILT's BART + DPR does;
+//!   without passages it answers from memory.
+//! - [`FidGenerator`] encodes passages separately and decodes from all of them; [`RagGenerator`] answers with each passage
+//!   and marginalises over them; [`MemNet`] attends to one part of them.
+//! - [`Verifier`] labels evidence to check claims. [`Extractive`] returns a span of the most relevant passage.
+//! - [`CausalGenerator`] prompts a decoder-only model, with examples or a chat template.
+//! - [`TitleGenerator`] returns the title of the best page. [`EntityTitle`] generates titles only, for retrieval.
+//! - [`ByDataset`] selects a generator by the query's dataset.
+//!
+//! [`GeneratorOptions`] lists the kinds that a config can name. Each implements [`GeneratorKind`].
 
 mod by_dataset;
 mod causal;
@@ -16,17 +21,19 @@ mod entity_title;
 mod error;
 mod extractive;
 mod fid;
+mod kind;
 mod memnet;
 mod passages;
 mod prompt;
 mod rag;
+mod registry;
 mod seq2seq;
 mod short_answer;
 mod text;
 mod title;
 mod verifier;
 
-pub use by_dataset::ByDataset;
+pub use by_dataset::{ByDataset, ByDatasetOptions};
 pub use causal::{CausalGenerator, CausalOptions, Chat};
 pub use chat::{ChatPrompt, Conversation};
 pub use demonstrations::{Demonstration, Demonstrations, DemonstrationsOptions};
@@ -36,13 +43,17 @@ pub use extractive::{
     Extractive, ExtractiveOptions, ReadRow, Reader, ReaderInput, load_reader, reader_question,
 };
 pub use fid::{FidEvidence, FidGenerator, FidOptions};
+pub use kind::{
+    EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, check_generator, generation_overrides,
+};
 pub use memnet::{DialoguePart, MemNet, MemNetOptions, MemoryInput};
 pub use prompt::{Order, Prompt, PromptOptions};
 pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
+pub use registry::GeneratorOptions;
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 use sporran_kilt::{Passage, Query};
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
-pub use title::TitleGenerator;
+pub use title::{TitleGenerator, TitleOptions};
 pub use verifier::nsmn::{
     LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, PackedNsmn, RELEASED_NSMN, ReleasedNsmn,
     ReleasedNsmnConfig, TokenPair, WordPair, import_nsmn, is_released_nsmn, treebank_words,

@@ -1,11 +1,12 @@
-//! Transformer memory networks (Dinan et al. 2019): what is known is a memory of pieces of passages, of which the dialogue
-//! attends to one, and the answer is written from both.
+//! Transformer memory networks (Dinan et al. 2019): the memory holds pieces of passages. The dialogue attends to one piece,
+//! and the answer is generated from both.
 
 use std::{path::PathBuf, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
+use sporran_config::Overrides;
 use sporran_kilt::{Passage, PassageStore, Query};
 use sporran_transformers::{
     Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, fuse,
@@ -13,8 +14,11 @@ use sporran_transformers::{
 };
 
 use crate::{
-    Error, Generation, Generator, Prompt, PromptOptions, Request, Result, Unit, UnitKind, fid::batch_tokens,
-    passages::PassageReader, units,
+    Error, Generation, Generator, Prompt, PromptOptions, Request, Result, Unit, UnitKind,
+    fid::batch_tokens,
+    kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    passages::PassageReader,
+    units,
 };
 
 /// `[generator]` with `kind = "memnet"`.
@@ -30,14 +34,14 @@ pub struct MemNetOptions {
     /// Where the model computes: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
     #[serde(default)]
     pub device: DeviceName,
-    /// What a piece of the memory is: `sentence`, `passage` or `lead` (the first sentence of each passage's page).
+    /// The unit of the memory: `sentence`, `passage` or `lead` (the first sentence of each passage's page).
     #[serde(default = "sentence")]
     pub evidence: UnitKind,
     /// Pieces of a memory, at most, in the order of their passages.
     #[serde(default = "pieces")]
     #[schemars(range(min = 1))]
     pub pieces: usize,
-    /// What is read of a dialogue that is too long, and whether as a whole text: `whole` or `latest`.
+    /// The tokens that are read of a long dialogue: `whole` (the first, with special tokens) or `latest` (the last, without).
     #[serde(default)]
     pub dialogue: DialoguePart,
     /// Tokens of a piece, at most; `max-tokens` of the prompt where it is not given.
@@ -57,14 +61,14 @@ pub struct MemNetOptions {
     pub batch_tokens: usize,
 }
 
-/// What a memory network reads of a dialogue.
+/// The part of a dialogue that a memory network reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DialoguePart {
-    /// Its first tokens, and those that the tokenizer puts around a text.
+    /// Its first tokens, with special tokens.
     #[default]
     Whole,
-    /// Its last tokens and no others, as ParlAI reads dialogues.
+    /// Its last tokens, without special tokens, as in ParlAI.
     Latest,
 }
 
@@ -76,7 +80,7 @@ fn pieces() -> usize {
     32
 }
 
-/// What a memory network reads, as tokens.
+/// The inputs of a memory network, as tokens.
 pub struct MemoryInput {
     tokenizer: Tokenizer,
     prompt: Prompt,
@@ -93,7 +97,7 @@ impl MemoryInput {
     /// first sentences are read.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn new(
         options: &MemNetOptions,
         tokenizer: Tokenizer,
@@ -179,7 +183,7 @@ impl MemoryInput {
     }
 }
 
-/// A model that attends to one piece of what is known and answers from it.
+/// A model that attends to one piece of knowledge and answers from it.
 pub struct MemNet {
     reader: PassageReader,
     input: MemoryInput,
@@ -189,7 +193,7 @@ impl MemNet {
     /// Loads the model; `store` holds the pages whose first sentences are read.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load(options: &MemNetOptions, store: Option<Arc<PassageStore>>) -> Result<Self> {
         let checkpoint = Checkpoint::open(&options.model)?;
         let model = checkpoint.seq2seq(options.device, options.precision)?;
@@ -199,7 +203,7 @@ impl MemNet {
     /// A model that is loaded already.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn new(
         options: &MemNetOptions,
         model: Arc<dyn Seq2Seq>,
@@ -268,5 +272,29 @@ impl Generator for MemNet {
 
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
         Ok(self.input.texts(request)?.0)
+    }
+}
+
+impl GeneratorKind for MemNetOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        vec![GeneratorModel {
+            key: key.to_owned(),
+            folder: &self.model,
+            device: self.device,
+            precision: self.precision,
+            passages: self.prompt.passages,
+        }]
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        generation_overrides(&self.generation, &self.model, key, found)
+    }
+
+    fn provenance(&self) -> EvidenceSource {
+        EvidenceSource::Chosen
+    }
+
+    fn open(&self, context: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(MemNet::load(self, context.store.clone())?))
     }
 }

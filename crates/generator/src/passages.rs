@@ -5,12 +5,13 @@ use std::{path::Path, sync::Arc};
 use candle_core::Tensor;
 use sporran_checkpoint::Tokenizer;
 use sporran_transformers::{
-    Checkpoint, DeviceName, GenerationOptions, Hypothesis, Precision, Seq2Seq, encode_apart, length_batches,
+    Checkpoint, DeviceName, GenerationOptions, Hypothesis, Precision, Seq2Seq, encode_separately,
+    length_batches,
 };
 
 use crate::{Error, Generation, Prompt, PromptOptions, Request, Result};
 
-/// A model, and the prompt that puts one passage beside the input.
+/// A model, and the prompt that joins the input with one passage.
 pub(crate) struct PassageReader {
     pub(crate) model: Arc<dyn Seq2Seq>,
     pub(crate) generation: GenerationOptions,
@@ -93,11 +94,11 @@ impl PassageReader {
     /// The encoder's states of every passage of a portion, grouped by request.
     pub(crate) fn states(&self, portion: &Portion) -> Result<Vec<Vec<Tensor>>> {
         let rows: Vec<&Vec<u32>> = portion.rows.iter().flatten().collect();
-        let mut states = encode_apart(self.model.as_ref(), &rows, self.batch_tokens)?.into_iter();
+        let mut states = encode_separately(self.model.as_ref(), &rows, self.batch_tokens)?.into_iter();
         Ok(portion.rows.iter().map(|rows| states.by_ref().take(rows.len()).collect()).collect())
     }
 
-    /// What a request's hypotheses say. The evidence is what was read.
+    /// The generation from a request's hypotheses. The evidence is the passages read.
     pub(crate) fn generation(&self, request: &Request<'_>, found: &[Hypothesis]) -> Result<Generation> {
         let texts = found.iter().map(|hypothesis| {
             let text = self.tokenizer.decode(&hypothesis.tokens)?;

@@ -10,7 +10,7 @@ use crate::{Candidate, Error, Request, Result};
 const START: &str = "[START_ENT]";
 const END: &str = "[END_ENT]";
 
-/// Where the passages stand.
+/// The position of the passages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
@@ -33,16 +33,16 @@ pub struct PromptOptions {
     pub passage_words: usize,
     /// A passage, with `{title}` and `{text}`; `{rank}` is its place in the order in which passages were found, 1 for the best.
     pub passage: String,
-    /// What stands between two passages, and between passages and input.
+    /// The separator between two passages, and between passages and input.
     pub separator: String,
     /// The input, with `{input}` and `{task}` (`fact`, `entity`, `slot`, `question`, `explain` or `dialogue`).
     pub input: String,
-    /// Where the passages stand.
+    /// The position of the passages.
     pub order: Order,
     /// Entity linking: words kept on each side of the tagged mention.
     #[schemars(extend("x-unit" = "words"))]
     pub mention_context_words: usize,
-    /// Tokens of the whole text, at most. Passages are cut, never the input, unless it is too long alone.
+    /// Tokens of the whole text, at most. Only passages are cut, unless the input itself is too long.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
 }
@@ -113,7 +113,7 @@ impl Prompt {
             if tokens <= self.options.max_tokens || words == 0 {
                 return Ok(text);
             }
-            // All passages give way alike; a few rounds reach the budget, since tokens are about in proportion to words.
+            // All passages are shortened equally. A few rounds reach the budget, since tokens are about proportional to words.
             let fitting = words * self.options.max_tokens / tokens;
             words = fitting.min(words - 1);
         }
@@ -137,7 +137,7 @@ impl Prompt {
         words.chain(after.split_whitespace().take(kept)).collect::<Vec<_>>().join(" ")
     }
 
-    /// A passage of at most so many words.
+    /// A passage, cut to `words` words.
     pub(crate) fn passage(&self, rank: usize, title: &str, text: &str, words: usize) -> String {
         let text: Vec<&str> = text.split_whitespace().take(words).collect();
         let template = self.options.passage.replace("{rank}", &rank.to_string());
@@ -158,7 +158,7 @@ impl Prompt {
     }
 }
 
-/// A word that tells a model which kind of answer is wanted.
+/// The `{task}` word: the kind of answer that the task expects.
 fn task_word(query: &Query) -> &'static str {
     use sporran_kilt::Dataset;
     match query.dataset {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn passages_stand_before_or_after_the_input() {
+    fn passages_come_before_or_after_the_input() {
         let passages = [passage("A", "a b c"), passage("B", "d"), passage("C", "e")];
         let options = PromptOptions { passages: 2, passage_words: 2, ..PromptOptions::default() };
         let first =
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn passages_can_tell_their_ranks() {
+    fn passages_can_show_their_ranks() {
         let passages = [passage("A", "a"), passage("B", "b")];
         let options = PromptOptions { passage: "{rank}. {title} {text}".into(), ..PromptOptions::default() };
         assert_eq!(text(options.clone(), Dataset::Nq, "who?", &passages), "who? // 1. A a // 2. B b");

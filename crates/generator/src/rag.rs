@@ -1,4 +1,4 @@
-//! Retrieval-augmented generation (Lewis et al. 2020): the input is read with each passage apart, and the passage is
+//! Retrieval-augmented generation (Lewis et al. 2020): the input is read with each passage separately, and the passage is
 //! marginalised over, with the softmax of the passages' scores as its probability.
 
 use std::{path::PathBuf, sync::Arc};
@@ -6,6 +6,7 @@ use std::{path::PathBuf, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
+use sporran_config::Overrides;
 use sporran_transformers::{
     DeviceName, GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq,
     decode::{RagDecoding, generate_rag_sequence, generate_rag_token},
@@ -15,6 +16,7 @@ use sporran_transformers::{
 use crate::{
     Generation, Generator, PromptOptions, Request, Result,
     fid::batch_tokens,
+    kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
     passages::{PassageReader, Portion},
 };
 
@@ -74,7 +76,7 @@ pub struct RagTokenOptions {
     pub batch_tokens: usize,
 }
 
-/// What is marginalised.
+/// The unit that is marginalised.
 enum Marginal {
     Sequence(RagDecoding),
     Token,
@@ -90,7 +92,7 @@ impl RagGenerator {
     /// Loads the model of RAG-Sequence.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load_sequence(options: &RagSequenceOptions) -> Result<Self> {
         let RagSequenceOptions { model, device, precision, prompt, generation, decoding, batch_tokens } =
             options;
@@ -101,7 +103,7 @@ impl RagGenerator {
     /// Loads the model of RAG-Token.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load_token(options: &RagTokenOptions) -> Result<Self> {
         let RagTokenOptions { model, device, precision, prompt, generation, batch_tokens } = options;
         let reader = PassageReader::load(model, (*device, *precision), prompt, generation, *batch_tokens)?;
@@ -111,7 +113,7 @@ impl RagGenerator {
     /// RAG-Sequence with a model that is loaded already.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn sequence(
         options: &RagSequenceOptions,
         model: Arc<dyn Seq2Seq>,
@@ -125,7 +127,7 @@ impl RagGenerator {
     /// RAG-Token with a model that is loaded already.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn token(options: &RagTokenOptions, model: Arc<dyn Seq2Seq>, tokenizer: Tokenizer) -> Result<Self> {
         let RagTokenOptions { prompt, generation, batch_tokens, .. } = options;
         let reader = PassageReader::new(model, tokenizer, prompt, generation, *batch_tokens)?;
@@ -175,5 +177,53 @@ impl Generator for RagGenerator {
 
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
         self.reader.texts(request)
+    }
+}
+
+impl GeneratorKind for RagSequenceOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        vec![GeneratorModel {
+            key: key.to_owned(),
+            folder: &self.model,
+            device: self.device,
+            precision: self.precision,
+            passages: self.prompt.passages,
+        }]
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        generation_overrides(&self.generation, &self.model, key, found)
+    }
+
+    fn provenance(&self) -> EvidenceSource {
+        EvidenceSource::Read
+    }
+
+    fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(RagGenerator::load_sequence(self)?))
+    }
+}
+
+impl GeneratorKind for RagTokenOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        vec![GeneratorModel {
+            key: key.to_owned(),
+            folder: &self.model,
+            device: self.device,
+            precision: self.precision,
+            passages: self.prompt.passages,
+        }]
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        generation_overrides(&self.generation, &self.model, key, found)
+    }
+
+    fn provenance(&self) -> EvidenceSource {
+        EvidenceSource::Read
+    }
+
+    fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(RagGenerator::load_token(self)?))
     }
 }

@@ -5,9 +5,13 @@ use std::{path::PathBuf, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
+use sporran_config::Overrides;
 use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq};
 
-use crate::{Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, TextGenerator};
+use crate::{
+    Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, TextGenerator,
+    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+};
 
 /// `[generator]` with `kind = "seq2seq"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -71,7 +75,7 @@ impl Seq2SeqGenerator {
     /// Loads the model.
     ///
     /// # Errors
-    /// What is wrong with the model's folder or an option.
+    /// An error in the model's folder or an option.
     pub fn load(options: &Seq2SeqOptions) -> Result<Self> {
         let prompt = Prompt::new(options.prompt.clone())?;
         Ok(Self { prompt, model: TextGenerator::load(&options.model_options())? })
@@ -80,7 +84,7 @@ impl Seq2SeqGenerator {
     /// A model that is loaded already, such as one in training.
     ///
     /// # Errors
-    /// What is wrong with an option.
+    /// An error in an option.
     pub fn new(options: &Seq2SeqOptions, model: Arc<dyn Seq2Seq>, tokenizer: Tokenizer) -> Result<Self> {
         let prompt = Prompt::new(options.prompt.clone())?;
         Ok(Self { prompt, model: TextGenerator::new(model, tokenizer, options.model_options())? })
@@ -115,5 +119,25 @@ impl Generator for Seq2SeqGenerator {
 
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
         Ok(vec![self.prompt.text(request, self.model.tokenizer())?])
+    }
+}
+
+impl GeneratorKind for Seq2SeqOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        vec![GeneratorModel {
+            key: key.to_owned(),
+            folder: &self.model,
+            device: self.device,
+            precision: self.precision,
+            passages: self.prompt.passages,
+        }]
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        generation_overrides(&self.generation, &self.model, key, found)
+    }
+
+    fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(Seq2SeqGenerator::load(self)?))
     }
 }

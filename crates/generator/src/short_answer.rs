@@ -1,8 +1,8 @@
-//! What a decoder-only model answers, without what stands around it.
+//! The answer of a decoder-only model, without the surrounding text.
 
 use sporran_kilt::Task;
 
-/// An answer without what models like to put around it: a label, quotation marks, the full stop after a short answer. A
+/// An answer without the text that models often add: a label, quotation marks, the full stop after a short answer. A
 /// verdict becomes FEVER's label.
 pub(crate) fn cleaned(text: &str, label: &str, task: Option<Task>) -> String {
     let mut text = text.trim();
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_lose_what_stands_around_them() {
+    fn answers_are_stripped_of_surrounding_text() {
         for (text, task, expected) in [
             (" Answer: Oslo. ", Some(Task::OpenDomainQa), "Oslo"),
             ("\"Oslo\"", Some(Task::OpenDomainQa), "Oslo"),

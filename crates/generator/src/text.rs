@@ -30,7 +30,7 @@ pub struct ModelOptions {
     pub max_tokens: usize,
     /// Inputs that are worked on together, at most.
     pub batch_size: usize,
-    /// Tokens of a batch, padding included, at most; a longer input is a batch of its own.
+    /// Tokens of a batch, padding included, at most; a longer input forms a separate batch.
     pub batch_tokens: usize,
     /// Where it computes.
     pub device: DeviceName,
@@ -68,7 +68,7 @@ pub struct GeneratedText {
 /// The outputs of a batch, each with its row's place among the texts.
 type Answers = Vec<(usize, Vec<GeneratedText>)>;
 
-/// What generates.
+/// The model.
 #[derive(Clone)]
 enum Model {
     Seq2Seq(Arc<dyn Seq2Seq>),
@@ -125,7 +125,7 @@ impl Model {
     }
 }
 
-/// Tokens of an answer where nothing says how many.
+/// The default number of tokens of an answer.
 pub(crate) const NEW_TOKENS: usize = 20;
 
 /// The tokens whose text has one of `stops` in it.
@@ -208,7 +208,7 @@ impl TextGenerator {
         &self.tokenizer
     }
 
-    /// The tokens of a text, cut to what the model reads, and how many it had before.
+    /// The tokens of a text, truncated to the model's input length, and their number before truncation.
     ///
     /// # Errors
     /// Where the tokenizer fails.

@@ -1,9 +1,15 @@
-//! The answer is the title of the best passage's page: what entity linking asks for.
+//! The answer is the title of the best passage's page, as entity linking expects.
 
-use crate::{Generation, Generator, Request, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// Answers every query with the title of its best passage's page, and with nothing where no passage was found. No model
-/// is asked: the retriever has linked the mention.
+use crate::{
+    Generation, Generator, Request, Result,
+    kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel},
+};
+
+/// Answers every query with the title of its best passage's page, and with nothing if no passage was found. Uses
+/// no model: the retriever has linked the mention.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TitleGenerator;
 
@@ -29,6 +35,25 @@ impl Generator for TitleGenerator {
     }
 }
 
+/// `kind = "title"`, which has no other keys.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TitleOptions {}
+
+impl GeneratorKind for TitleOptions {
+    fn models(&self, _: &str) -> Vec<GeneratorModel<'_>> {
+        Vec::new()
+    }
+
+    fn linking_provenance(&self) -> EvidenceSource {
+        EvidenceSource::Ranking
+    }
+
+    fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(TitleGenerator))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use sporran_kilt::{Passage, PassageId, Query};
@@ -37,7 +62,7 @@ mod tests {
     use crate::Candidate;
 
     #[test]
-    fn the_best_page_is_the_answer_and_each_page_stands_once() {
+    fn the_best_page_is_the_answer_and_each_page_is_listed_once() {
         let passage = |title: &str| Passage {
             id: PassageId(0),
             page_id: "1".into(),

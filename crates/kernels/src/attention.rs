@@ -12,7 +12,7 @@ use crate::{
     multiply::{View, panel},
     simd::{
         LANES, MOST_ROWS, Simd,
-        strip::{sum_f16, sum_f32},
+        microkernel::{sum_f16, sum_f32},
     },
 };
 
@@ -20,7 +20,7 @@ use crate::{
 /// panels of 32 columns.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedHead<'a> {
-    kept: Kept<'a>,
+    panels: PanelValues<'a>,
     count: usize,
     width: usize,
 }
@@ -30,13 +30,13 @@ const MOST: f32 = 65_504.0;
 
 /// Panels in order.
 #[derive(Clone, Copy, Debug)]
-enum Kept<'a> {
+enum PanelValues<'a> {
     F32(&'a [f32]),
     /// In 16 bits (f16).
     F16(&'a [u16]),
 }
 
-impl Kept<'_> {
+impl PanelValues<'_> {
     /// The products of `rows` rows of `a`, `stride` apart, with the panel of `depth` inputs that starts at
     /// `start`.
     ///
@@ -121,7 +121,7 @@ impl<'a> PackedHead<'a> {
     #[must_use]
     pub fn new(values: &'a [f32], count: usize, width: usize) -> Self {
         assert_eq!(values.len(), Self::size(count, width));
-        Self { kept: Kept::F32(values), count, width }
+        Self { panels: PanelValues::F32(values), count, width }
     }
 
     /// Wraps the result of [`pack_halves`](Self::pack_halves).
@@ -131,7 +131,7 @@ impl<'a> PackedHead<'a> {
     #[must_use]
     pub fn of_halves(values: &'a [u16], count: usize, width: usize) -> Self {
         assert_eq!(values.len(), Self::size(count, width));
-        Self { kept: Kept::F16(values), count, width }
+        Self { panels: PanelValues::F16(values), count, width }
     }
 
     /// The inner product of a query with each key, without scale and softmax.
@@ -146,9 +146,9 @@ impl<'a> PackedHead<'a> {
         for (panel, sums) in products.chunks_exact_mut(LANES).enumerate() {
             for (at, value) in query.iter().enumerate() {
                 let start = (panel * self.width + at) * LANES;
-                match self.kept {
-                    Kept::F32(values) => column.copy_from_slice(&values[start..][..LANES]),
-                    Kept::F16(values) => {
+                match self.panels {
+                    PanelValues::F32(values) => column.copy_from_slice(&values[start..][..LANES]),
+                    PanelValues::F16(values) => {
                         values[start..][..LANES].reinterpret_cast::<f16>().convert_to_f32_slice(&mut column);
                     }
                 }
@@ -217,7 +217,7 @@ pub fn attend(
             for at in 0..count.div_ceil(LANES) {
                 let panel = (at * LANES * width, width);
                 // SAFETY: `q` has `height` rows of `width` values; `dispatch` has checked `S`.
-                unsafe { head.kept.sum::<S>(panel, height, q.as_ptr(), queries.stride, &mut sums) };
+                unsafe { head.panels.sum::<S>(panel, height, q.as_ptr(), queries.stride, &mut sums) };
                 for (scores, sums) in scores.chunks_exact_mut(padded).zip(&sums).take(height) {
                     scores[at * LANES..][..LANES].copy_from_slice(sums);
                 }
@@ -239,7 +239,7 @@ pub fn attend(
             for at in 0..width.div_ceil(LANES) {
                 let panel = (PackedHead::keys_size(count, width) + at * LANES * count, count);
                 // SAFETY: `scores` has `height` rows of at least `count` values.
-                unsafe { head.kept.sum::<S>(panel, height, scores.as_ptr(), padded, &mut sums) };
+                unsafe { head.panels.sum::<S>(panel, height, scores.as_ptr(), padded, &mut sums) };
                 for ((row, sums), inverse) in sums.iter().enumerate().take(height).zip(&inverse) {
                     let out = &mut mixed[row * mixed_width + at * LANES..][..LANES];
                     out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum * inverse);

@@ -4,7 +4,7 @@ use crate::{
     buffer::Lines,
     isa::{Isa, dispatch},
     scan::Storage,
-    simd::{LANES, MOST_ROWS, Simd, strip::sum_f32},
+    simd::{LANES, MOST_ROWS, Simd, microkernel::sum_f32},
 };
 
 /// A few vectors of equal length.

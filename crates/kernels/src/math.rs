@@ -4,7 +4,7 @@ use crate::{
     isa::{Isa, dispatch},
     rows::Rows,
     simd::{LANES, Simd, sum_lanes},
-    team::Team,
+    thread_pool::Team,
 };
 
 /// Adding and subtracting this rounds a value below 2^22 to the nearest integer, ties to even: in a sum of this size

@@ -15,9 +15,9 @@ use crate::{
     rows::{Rows, SharedRows},
     simd::{
         LANES, Simd,
-        strip::{strips, tiles},
+        microkernel::{strips, tiles},
     },
-    team::Team,
+    thread_pool::Team,
 };
 
 /// The storage type of weights.

@@ -18,7 +18,7 @@ use crate::{
     isa::{Isa, dispatch},
     simd::{
         LANES, Simd,
-        strip::{strips, tiles},
+        microkernel::{strips, tiles},
     },
 };
 
@@ -97,7 +97,7 @@ impl TrainingPrecision {
     #[must_use]
     pub fn rounds(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        let is_faster = Isa::detected() == Isa::Vnni && rounded::is_available();
+        let is_faster = Isa::detected() == Isa::Vnni && gemm_bf16::is_available();
         #[cfg(not(target_arch = "x86_64"))]
         let is_faster = false;
         self == Self::Bf16 && is_faster
@@ -165,7 +165,7 @@ pub fn multiply(
     }
     #[cfg(target_arch = "x86_64")]
     if isa == Isa::Vnni && precision.rounds() {
-        return rounded::multiply(threads, (out, o), (a, va), (b, vb), scaled);
+        return gemm_bf16::multiply(threads, (out, o), (a, va), (b, vb), scaled);
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = precision;
@@ -447,9 +447,9 @@ fn is_tiled(_isa: Isa, _out: View) -> bool {
     false
 }
 
-mod order;
 #[cfg(target_arch = "x86_64")]
-mod rounded;
+mod gemm_bf16;
+mod order;
 pub(crate) use order::panel;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::{
     math::{ROUND, each_row},
     matrix::Input,
     simd::{LANES, Simd},
-    team::Team,
+    thread_pool::Team,
 };
 
 /// Buffers for 8-bit rows, reused by later products.

@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, ops::Range};
 
-use crate::{buffer::Lines, multiply::View, team::Team};
+use crate::{buffer::Lines, multiply::View, thread_pool::Team};
 
 /// The gap between rows, in values: one cache line. Rows at multiples of 4 KiB would share few lines of the
 /// L1 cache.

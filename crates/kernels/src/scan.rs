@@ -26,9 +26,9 @@ use crate::{
     rows::Rows,
     simd::{
         LANES, MOST_ROWS, STRIP, Simd,
-        strip::{strips, sum_f16, sum_f32, sum_i8},
+        microkernel::{strips, sum_f16, sum_f32, sum_i8},
     },
-    team::Team,
+    thread_pool::Team,
     top::Top,
 };
 
@@ -351,7 +351,7 @@ impl<'a> Panels<'a> {
                     unsafe { sum_f32::<S>(height, dim, a.as_ptr(), (stride, 1), wide.as_ptr(), sums) };
                 } else if self.storage == Storage::F32 {
                     // SAFETY: `dispatch` has checked that the machine has `S`; the queries are `height` rows, and a panel
-                    // in f32 is `dim` times 32 values; unaligned loads are what `Simd` asks for.
+                    // in f32 is `dim` times 32 values; `Simd` allows unaligned loads.
                     unsafe {
                         sum_f32::<S>(height, dim, a.as_ptr(), (stride, 1), bytes.as_ptr().cast(), sums);
                     }

@@ -16,13 +16,13 @@ pub(crate) const STRIP: usize = 192;
 /// weights instead of 21 GB/s; 4 KiB gives 43, and more than 8 KiB no more.
 pub(crate) const AHEAD: usize = 8 << 10;
 
-/// What a tile computes from its block of a panel.
+/// The work of a tile on its block of a panel.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
     /// Whether the sums are added to those of earlier blocks.
     adds: bool,
-    /// What to prefetch.
-    asks: Asks,
+    /// The memory to prefetch.
+    prefetch: Prefetch,
     /// The destination of the final sums, which is prefetched too.
     to: Option<To>,
 }
@@ -35,9 +35,9 @@ pub(crate) struct To {
     stride: usize,
 }
 
-/// What a tile prefetches.
+/// The memory that a tile prefetches.
 #[derive(Clone, Copy)]
-enum Asks {
+enum Prefetch {
     /// The memory [`AHEAD`] bytes after the reads: with few rows, memory bandwidth limits the speed.
     Ahead,
     /// The memory from that many steps after the block's first on, one step's row for each four steps: the
@@ -350,7 +350,7 @@ pub(crate) fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512, Vnni, transpose};
 
-pub(crate) mod strip;
+pub(crate) mod microkernel;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
 #[cfg(target_arch = "x86_64")]

@@ -58,7 +58,7 @@ pub struct Relation {
 
 /// A predicted relation, as in prediction files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct PredictedRelation {
     /// The document's title.
     pub title: String,
     /// The index of the subject among the document's entities.

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_places_and_repeated_passages_are_told_with_file_line_and_field() {
+    fn wrong_spans_and_repeated_passages_are_errors_with_file_line_and_field() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let cases = [
             (

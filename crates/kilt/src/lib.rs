@@ -8,6 +8,7 @@ pub mod docred;
 mod error;
 pub mod folder;
 pub mod formats;
+mod hash;
 mod id;
 pub mod jsonl;
 pub mod kb;
@@ -32,6 +33,7 @@ pub mod wowpp;
 pub mod zsre;
 
 pub use error::{Error, Result};
+pub use hash::hash_json;
 pub use id::{Id, PassageId};
 pub use page::{Anchor, Page, ParagraphKind};
 pub use passage::{Hit, Passage, Split as PassageSplit};

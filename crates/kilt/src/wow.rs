@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 use serde::Deserialize;
 use serde_json::Map;
 
-use crate::wowpp::{Dialogue, Judged, SEPARATOR};
+use crate::wowpp::{AnnotatedSentence, Dialogue, SEPARATOR};
 
 /// The sentence field of a turn that is based on none.
 const NONE_USED: &str = "no_passages_used";
@@ -119,8 +119,8 @@ fn label((title, sentence): (&str, &str)) -> String {
     format!("{title} {SEPARATOR} {sentence}")
 }
 
-fn annotated(place: (&str, &str), used: bool) -> Judged {
-    Judged {
+fn annotated(place: (&str, &str), used: bool) -> AnnotatedSentence {
+    AnnotatedSentence {
         label: label(place),
         confidence: f64::from(u8::from(used)),
         relevance: Some(if used { "relevant" } else { "notRelevant" }.to_owned()),

@@ -26,7 +26,7 @@ pub struct Dialogue {
     /// The topic of the dialogue.
     pub topic: String,
     /// The annotated sentences; labels may repeat.
-    pub annotated_sentences: Vec<Judged>,
+    pub annotated_sentences: Vec<AnnotatedSentence>,
     /// Fields that only some files have, such as `knowledges`, `gold_sentence`, `start_speaker` and `id`.
     pub extra: Map<String, Value>,
 }
@@ -35,7 +35,7 @@ open_record!(Dialogue, required { turns = "turns", topic = "topic", annotated_se
 
 /// A sentence with its relevance annotation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub struct AnnotatedSentence {
     /// Title, [`SEPARATOR`] and sentence, as the file has it.
     pub label: String,
     /// The share of annotators that chose it as relevant, 0 to 1.
@@ -48,12 +48,12 @@ pub struct Judged {
     pub extra: Map<String, Value>,
 }
 
-open_record!(Judged, required { label = "label", confidence = "confidence" }, optional {
+open_record!(AnnotatedSentence, required { label = "label", confidence = "confidence" }, optional {
     relevance = "relevance",
     article = "article"
 });
 
-impl Judged {
+impl AnnotatedSentence {
     /// Whether enough annotators chose it as relevant: a confidence of at least 0.6.
     pub fn is_relevant(&self) -> bool {
         self.confidence >= RELEVANT

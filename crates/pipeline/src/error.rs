@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::Diagnostic;
+use sporran_config::Diagnostic;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -19,7 +19,7 @@ pub enum Error {
     Kilt(#[from] sporran_kilt::Error),
     /// An index or a search.
     #[error(transparent)]
-    Retriever(#[from] sporran_retriever::Error),
+    Retriever(sporran_retriever::Error),
     /// A reranker.
     #[error(transparent)]
     Reranker(#[from] sporran_reranker::Error),
@@ -88,6 +88,19 @@ pub enum Error {
 
 fn list(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("\n")
+}
+
+impl From<sporran_retriever::Error> for Error {
+    /// Takes an error of this crate out again, which a retriever passed through.
+    fn from(error: sporran_retriever::Error) -> Self {
+        match error {
+            sporran_retriever::Error::Site(inner) => match inner.downcast::<Self>() {
+                Ok(own) => *own,
+                Err(other) => Self::Retriever(sporran_retriever::Error::Site(other)),
+            },
+            other => Self::Retriever(other),
+        }
+    }
 }
 
 impl From<sporran_reasoner::Error> for Error {

@@ -16,7 +16,7 @@ mod training;
 pub mod workflows;
 
 pub use compare::{Comparison, Cost, Form, Score, System, Table, Task, compare_runs};
-pub use config::{Diagnostic, load::Config};
+pub use config::Config;
 pub use error::{Error, Result};
 pub use observe::{Event, Observer, Unit};
 pub use run_dir::{
@@ -25,12 +25,13 @@ pub use run_dir::{
     manifest,
 };
 pub use source::store::PartHash;
+pub use sporran_config::Diagnostic;
 pub use tasks::files::TaskFile;
 pub use training::outcome::Trained;
 pub use workflows::{
     answer::{
         Answer, Assembly, Evidence, Explanation, Options, Report, Step, Tried, assemble, assemble_retrieval,
-        explain, generation, options, report, retrieval, retrieve, run, trace, train, train::encoders, tune,
+        explain, options, report, retrieval, retrieve, run, trace, train, train::encoders, tune,
     },
     document_relations, entity_linking, kbqa, knowledge_selection, link_prediction, population,
     registry::{self, check, show, workflow_named, workflow_of},

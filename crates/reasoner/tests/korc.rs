@@ -15,7 +15,10 @@ use sporran_reasoner::{
         self, BuildOptions, Built, Document, Entities, EntityTables, Mention, SPLITS, Sources, Statistics,
         Templates,
     },
-    question::{Asked, Lesson, Parts, QuestionKind, QuestionModel, QuestionObjective, Reasoner, Vectors},
+    question::{
+        Parts, QuestionExample, QuestionInput, QuestionKind, QuestionModel, QuestionObjective, Reasoner,
+        Vectors,
+    },
     rules::{self, Graph, MineOptions, Rule},
 };
 use sporran_training::{
@@ -142,7 +145,7 @@ fn questions_are_anonymous_and_split_by_question_triple() {
 }
 
 #[test]
-fn what_is_asked_can_leave_the_knowledge_base() {
+fn question_triples_are_removed_from_the_knowledge_base() {
     let world = World::new();
     let built = korc::build(&world.sources(), &BuildOptions::default(), 3).unwrap();
     let known: Vec<(u32, u32, u32)> =
@@ -219,11 +222,11 @@ fn embedding(kb: &KnowledgeBase) -> EmbeddingModel {
 }
 
 fn right(model: &QuestionModel, questions: &[Question], kb: &KnowledgeBase) -> f64 {
-    let asked: Vec<Asked<'_>> = questions
+    let inputs: Vec<QuestionInput<'_>> = questions
         .iter()
-        .map(|question| Asked { question: &question.question, document: question.document() })
+        .map(|question| QuestionInput { question: &question.question, document: question.document() })
         .collect();
-    let answered = model.answer(&asked, 1).unwrap();
+    let answered = model.answer(&inputs, 1).unwrap();
     let hits = answered.iter().zip(questions).filter(|(answered, question)| {
         answered
             .answers
@@ -237,7 +240,7 @@ fn right(model: &QuestionModel, questions: &[Question], kb: &KnowledgeBase) -> f
 fn models_learn_to_answer_and_come_back_from_their_folders() {
     let world = World::new();
     let built = world.build();
-    let (learned, asked) = (&built.questions[0], &built.questions[3]);
+    let (learned, held_out) = (&built.questions[0], &built.questions[3]);
     let (transfer, embed) = (QuestionKind::TransferNet { steps: 2 }, QuestionKind::EmbedKgqa { rank: 8 });
     let trained = embedding(&world.kb);
     let rows = trained.vectors_for(&world.kb);
@@ -255,11 +258,11 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
             Vectors::Fixed(_) => Some(true),
         };
         let model = QuestionModel::new(Parts { vectors: start, ..parts(kind, learned) }, &world.kb).unwrap();
-        let examples: Vec<Lesson> = learned
+        let examples: Vec<QuestionExample> = learned
             .iter()
-            .map(|question| Lesson {
-                reading: model
-                    .read(&Asked { question: &question.question, document: question.document() })
+            .map(|question| QuestionExample {
+                input: model
+                    .read(&QuestionInput { question: &question.question, document: question.document() })
                     .unwrap(),
                 answers: question.ids().iter().map(|id| world.kb.entity(id).unwrap().0).collect(),
             })
@@ -281,7 +284,7 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
             companions: &[],
         };
         train(&training, &mut |_| ControlFlow::Continue(())).unwrap();
-        let share = right(&model, asked, &world.kb);
+        let share = right(&model, held_out, &world.kb);
         assert!(share >= expected, "{kind:?}: {share}");
 
         let saved = folder.path().join("model");
@@ -295,9 +298,9 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
             let moved = found.iter().zip(&rows).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert_eq!(moved < 2e-3, stays, "{moved}");
         }
-        assert!(right(&loaded, asked, &world.kb) >= expected);
-        let question = &asked[0];
-        let one = Asked { question: &question.question, document: question.document() };
+        assert!(right(&loaded, held_out, &world.kb) >= expected);
+        let question = &held_out[0];
+        let one = QuestionInput { question: &question.question, document: question.document() };
         let found = loaded.answer(&[one], 1).unwrap().remove(0);
         let answer = &found.answers[0];
         // The town leads to the language, directly or by another town's people.
@@ -308,7 +311,7 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
         assert!(last.2 == answer.entity.0 || last.0 == answer.entity.0);
         assert!((0.0..=1.0).contains(&answer.confidence));
         // A batch equals its single members.
-        let other = Asked { question: &asked[1].question, document: asked[1].document() };
+        let other = QuestionInput { question: &held_out[1].question, document: held_out[1].document() };
         let both = loaded.answer(&[other, one], 1).unwrap();
         assert_eq!(both[1].answers[0].entity, answer.entity);
     }

@@ -5,6 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Role;
 use sporran_kilt::{Passage, Query};
@@ -12,27 +13,30 @@ use sporran_transformers::{
     DeviceName, Pooling, Precision, Text, TextEncoder, TextEncoderOptions, Truncation,
 };
 
-use crate::{Error, Reranker, Result, passage_text};
+use crate::{Error, Reranker, Result, Saved, passage_text};
 
-/// An encoder, and how it reads.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// `kind = "cosine"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CosineOptions {
-    /// The model's folder: in the layout of sentence-transformers, or a bare encoder, whose states are averaged.
+    /// The model's folder: a reranker of this kind, a model of sentence-transformers, or an encoder, whose hidden states
+    /// are averaged.
     #[serde(rename = "model")]
     pub folder: PathBuf,
-    /// Tokens of a text, at most: a query loses its beginning, so that the last turns of a dialogue stay, a passage its
-    /// end. By default as many as the folder says.
+    /// The largest number of tokens of a text. A query loses its beginning, so that the last turns of a dialogue remain; a
+    /// passage loses its end. The default is the folder's.
     #[serde(default)]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: Option<usize>,
-    /// The numbers that it computes with.
+    /// The data type of the weights: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
     #[serde(default)]
     pub precision: Precision,
-    /// Where it computes.
+    /// The device: `cpu`, `cuda` or `cuda:N`.
     #[serde(default)]
     pub device: DeviceName,
-    /// Tokens of a batch, padding included, at most.
+    /// The largest number of tokens in a batch, padding included.
     #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
 }
 
@@ -57,9 +61,14 @@ impl Cosine {
         if options.batch_tokens == 0 {
             return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
         }
+        // A folder without `reranker.json` is any encoder's.
+        let max_tokens = match Saved::read(&options.folder)? {
+            Saved::Cosine { max_tokens } => options.max_tokens.or(max_tokens),
+            _ => options.max_tokens,
+        };
         let encoder = TextEncoder::load(&TextEncoderOptions {
             fallback: Some(Pooling::Mean),
-            max_tokens: options.max_tokens,
+            max_tokens,
             precision: options.precision,
             device: options.device,
             batch_tokens: options.batch_tokens,

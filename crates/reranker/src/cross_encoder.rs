@@ -11,7 +11,7 @@ use sporran_transformers::{
     BertTask, Checkpoint, DeviceName, ModelConfig, PairClassifier, PairOptions, Precision, Truncation,
 };
 
-use crate::{Error, Reranker, Result, passage_text};
+use crate::{Error, Reranker, Result, Saved, passage_text};
 
 /// A model, and how it reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,9 +33,9 @@ pub struct CrossEncoderOptions {
     #[serde(default)]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub query_room: Option<usize>,
-    /// What is cut of a pair that is too long: by default the longer of query and passage.
+    /// What is cut of a pair that is too long. The default is the folder's, or else the longer of query and passage.
     #[serde(default)]
-    pub truncation: Truncation,
+    pub truncation: Option<Truncation>,
     /// The numbers that it computes with: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
     #[serde(default)]
     pub precision: Precision,
@@ -60,7 +60,7 @@ impl CrossEncoderOptions {
             passage_template: None,
             max_tokens: None,
             query_room: None,
-            truncation: Truncation::default(),
+            truncation: None,
             precision: Precision::F32,
             device: DeviceName::Cpu,
             batch_tokens: batch_tokens(),
@@ -111,9 +111,16 @@ impl CrossEncoder {
     pub fn load(options: &CrossEncoderOptions) -> Result<Self> {
         options.check()?;
         let folder = &options.folder;
+        let (max_tokens, truncation) = match Saved::read(folder)? {
+            Saved::CrossEncoder { max_tokens, truncation } => (max_tokens, truncation),
+            other => {
+                let found = format!("a reranker of kind `{}`", other.kind());
+                return Err(Error::Head { folder: folder.clone(), found });
+            }
+        };
         let pairs = PairOptions {
-            max_tokens: options.max_tokens,
-            truncation: options.truncation,
+            max_tokens: options.max_tokens.or(max_tokens),
+            truncation: options.truncation.unwrap_or(truncation),
             first_room: options.query_room,
             precision: options.precision,
             device: options.device,

@@ -1,23 +1,32 @@
-//! Rerankers: how well each of a query's passages answers it.
+//! Rerankers: scores of passages for a query.
 //!
-//! Everything here answers [`Reranker::score`]. [`CrossEncoder`] reads query and passage together; [`TfIdf`] and [`Cosine`]
-//! compare what they make of each by itself; [`Named`] and [`Place`] look at titles and order alone; [`Combined`] sums what
-//! several say, each asked in one or more ways ([`View`]). [`open`] loads what a folder holds.
+//! All implement [`Reranker::score`]. [`CrossEncoder`] reads the query and a passage together. [`TfIdf`] and [`Cosine`]
+//! compare vectors of them. [`Named`] and [`Place`] use the title and the order alone. [`Combined`] is a weighted sum of
+//! others, each with one or more [`View`]s of the query.
+//!
+//! [`RerankerOptions`] lists the kinds that a config can name; each implements [`RerankerKind`]. [`open`] loads any
+//! reranker that a training saved.
 
+mod combined;
 mod cosine;
 mod cross_encoder;
 mod error;
+mod kind;
 mod pooled;
+mod registry;
 mod saved;
 mod surface;
 mod tfidf;
 mod view;
 
+pub use combined::{Combined, Term, standardise};
 pub use cosine::{Cosine, CosineOptions};
 pub use cross_encoder::{CrossEncoder, CrossEncoderOptions};
 pub use error::{Error, Result};
+pub use kind::RerankerKind;
 pub use pooled::PagePool;
-pub use saved::{COUNTS, Combined, Computing, RERANKER, Saved, SavedPart, Term, open, standardise};
+pub use registry::{CombinedOptions, RerankerOptions, TfIdfOptions};
+pub use saved::{COUNTS, Computing, RERANKER, Saved, SavedPart, open};
 use sporran_kilt::{Passage, Query};
 pub use surface::{Named, Place};
 pub use tfidf::{TfIdf, TitleSimilarity};

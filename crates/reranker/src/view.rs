@@ -1,11 +1,11 @@
-//! What a reranker is asked, and what its scores become: one reranker looks at a list of passages in several ways.
+//! Views: a reranker scores a list of passages against different texts, and the scores may be pooled by page.
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Passage, Query};
 
 use crate::{PagePool, Reranker, Result};
 
-/// What passages are compared with.
+/// The text that passages are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Asks {
@@ -14,7 +14,7 @@ pub enum Asks {
     Query,
     /// The last lines of the query, which are a dialogue's last turns.
     LastTurns(usize),
-    /// The passages themselves: how near each is to the others.
+    /// The passages themselves: the similarity of each to the others.
     Passages,
 }
 
@@ -32,20 +32,20 @@ impl Asks {
     }
 }
 
-/// A way of looking at passages through a reranker.
+/// A way to score passages with a reranker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct View {
-    /// What passages are compared with.
+    /// The text that passages are compared with.
     #[serde(default)]
     pub asks: Asks,
-    /// Whether a passage counts by its page's passages, and how.
+    /// The pooling over the passages of a page, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<PagePool>,
 }
 
 impl View {
-    /// The scores of passages in each of some views. The reranker is asked each thing once.
+    /// The scores of passages in each of `views`. The reranker scores each comparison only once.
     ///
     /// # Errors
     /// Where the reranker fails.
@@ -55,13 +55,13 @@ impl View {
         query: &Query,
         passages: &[&Passage],
     ) -> Result<Vec<Vec<f32>>> {
-        let mut asked: Vec<(Asks, Vec<f32>)> = Vec::new();
+        let mut scored: Vec<(Asks, Vec<f32>)> = Vec::new();
         let mut found = Vec::with_capacity(views.len());
         for view in views {
-            if asked.iter().all(|(asks, _)| *asks != view.asks) {
-                asked.push((view.asks, view.asks.scores(reranker, query, passages)?));
+            if scored.iter().all(|(asks, _)| *asks != view.asks) {
+                scored.push((view.asks, view.asks.scores(reranker, query, passages)?));
             }
-            for (_, plain) in asked.iter().filter(|(asks, _)| *asks == view.asks) {
+            for (_, plain) in scored.iter().filter(|(asks, _)| *asks == view.asks) {
                 found.push(view.pool.map_or_else(|| plain.clone(), |pool| pool.pool(passages, plain)));
             }
         }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::passage_text;
 
-    /// Counts the letters that query and passage share, and how often it is asked.
+    /// Scores by the letters that query and passage share, and counts its calls.
     #[derive(Default)]
     struct Letters(AtomicUsize);
 

@@ -123,6 +123,9 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// An error of the caller's, from [`Site`](crate::Site).
+    #[error(transparent)]
+    Site(Box<dyn std::error::Error + Send + Sync>),
     /// A knowledge source.
     #[error(transparent)]
     Kilt(#[from] sporran_kilt::Error),

@@ -8,9 +8,9 @@
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{Hit, PassageId, Query};
+use sporran_kilt::{Hit, PassageId};
 
-use crate::{Error, Result, Retriever, Trace};
+use crate::{Error, Result};
 
 /// How a passage's ranks or scores are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -135,57 +135,6 @@ impl FusionOptions {
 /// Best first, ties by ascending id.
 pub(crate) fn sort(hits: &mut [Hit]) {
     hits.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(a.passage.cmp(&b.passage)));
-}
-
-/// A hybrid retriever: fused rankings of several retrievers over the same passages.
-pub struct Hybrid {
-    parts: Vec<Box<dyn Retriever>>,
-    options: FusionOptions,
-}
-
-impl Hybrid {
-    /// Fuses the rankings of `parts`.
-    ///
-    /// # Errors
-    /// [`Error::Option`] if the options do not match the parts, or there are fewer than two.
-    pub fn new(parts: Vec<Box<dyn Retriever>>, options: FusionOptions) -> Result<Self> {
-        if parts.len() < 2 {
-            let found = parts.len().to_string();
-            return Err(Error::Option { option: "parts", expected: "at least two retrievers", found });
-        }
-        options.check(parts.len())?;
-        Ok(Self { parts, options })
-    }
-
-    /// The parts' rankings of each query: `[part][query]`.
-    ///
-    /// # Errors
-    /// Errors of a part.
-    pub fn rankings(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Vec<Hit>>>> {
-        let depth = self.options.depth.max(k);
-        self.parts.iter().map(|part| part.retrieve(queries, depth)).collect()
-    }
-}
-
-impl Retriever for Hybrid {
-    fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
-        let rankings = self.rankings(queries, k)?;
-        let options = FusionOptions { depth: self.options.depth.max(k), ..self.options.clone() };
-        let fused = (0..queries.len()).map(|query| {
-            let rows: Vec<&[Hit]> = rankings.iter().map(|part| part[query].as_slice()).collect();
-            let mut hits = options.fuse(&rows);
-            hits.truncate(k);
-            hits
-        });
-        Ok(fused.collect())
-    }
-
-    fn trace(&self, query: &Query, k: usize) -> Result<Trace> {
-        let hits = self.retrieve(std::slice::from_ref(query), k)?.pop().unwrap_or_default();
-        let parts: Result<Vec<Trace>> = self.parts.iter().map(|part| part.trace(query, k)).collect();
-        let step = "hybrid".to_owned();
-        Ok(Trace { step, query: query.text.clone(), hits, sets: Vec::new(), parts: parts? })
-    }
 }
 
 #[cfg(test)]

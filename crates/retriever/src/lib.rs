@@ -3,20 +3,29 @@
 //! All implement [`Retriever::retrieve`]. [`sparse`] matches words: BM25 and DrQA's tf-idf, over inverted
 //! indexes on disk. [`dense`] compares vectors of texts. Others combine retrievers: [`fusion`] fuses several
 //! rankings, [`iterative`] retrieves again with the results, and [`Filtered`] drops passages.
+//!
+//! [`RetrieverOptions`] lists the kinds that a config can name. Each implements [`RetrieverKind`].
 
 pub mod dense;
 pub mod entity;
 mod error;
 mod filter;
 pub mod fusion;
+pub mod hybrid;
 pub mod iterative;
+mod kind;
 mod layout;
+mod registry;
+mod site;
 pub mod sparse;
 mod titles;
 
 pub use error::{Error, Result};
 pub use filter::Filtered;
+pub use kind::RetrieverKind;
 pub use layout::{VerifiedIndex, is_index, verify_index};
+pub use registry::RetrieverOptions;
+pub use site::{BuildIndex, IndexRecall, Items, NewIndex, Site};
 use sporran_kilt::{Hit, PassageId, Query};
 pub use titles::Titles;
 

@@ -13,7 +13,7 @@ use sporran_checkpoint::{Error, Result, tensor_bytes};
 
 use crate::{optimizer::AdamW, options::TrainingOptions};
 
-/// Where a training stands; with the weights and the moments it determines everything that follows.
+/// The position of a training. Together with the weights and the moments it determines all later steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Position {
@@ -36,7 +36,7 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 const POSITION: &str = "position.json";
 const TOKENIZER: &str = "tokenizer.json";
 
-/// Files that are put beside the weights, such as `config.json` and `tokenizer.json`, so that a snapshot is a model
+/// Files that are written next to the weights, such as `config.json` and `tokenizer.json`, so that a snapshot is a model
 /// folder: names with their bytes.
 pub type Companions = [(String, Vec<u8>)];
 
@@ -65,7 +65,7 @@ pub(crate) fn snapshots(root: &Path, kind: &str) -> Result<Vec<(u64, PathBuf)>> 
     Ok(found)
 }
 
-/// Makes `files` and `tensors` a folder in one go: a temporary folder beside it, synced and renamed.
+/// Writes `files` and `tensors` as a folder atomically: a temporary folder in the same parent, synced and renamed.
 fn write_folder(
     folder: &Path,
     tensors: &[(&str, BTreeMap<String, Tensor>)],
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_has_the_weights_in_the_asked_type_with_its_companions() {
+    fn an_export_has_the_weights_in_the_requested_type_with_its_extra_files() {
         let root = tempfile::tempdir().unwrap();
         save_best(root.path(), &optimizer(1.5), 3, &[]).unwrap();
         let best = best_folder(root.path()).unwrap().unwrap();

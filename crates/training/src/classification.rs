@@ -41,8 +41,7 @@ fn classifier(encoder: &TunedEncoder) -> Result<&SequenceHead> {
 }
 
 impl<'a> ClassificationObjective<'a> {
-    /// Learns the labels of the rows that `epoch` gives for each pass over the data, a function of the pass's number
-    /// alone.
+    /// Trains on the labelled rows that `epoch` returns for each epoch. The rows must depend only on the epoch's number.
     ///
     /// # Errors
     /// [`Error::Training`] where the encoder has another head.
@@ -102,7 +101,7 @@ impl Objective for ClassificationObjective<'_> {
 }
 
 impl TunedEncoder {
-    /// The logits of each row, one for each label, with the weights as they are now; batches have about `tokens` tokens.
+    /// The logits of each row, one for each label, with the current weights; batches have about `tokens` tokens.
     ///
     /// # Errors
     /// As for [`states`](Self::states), and [`Error::Training`] where the head does not classify.

@@ -30,9 +30,9 @@ pub struct ContrastPassage {
 pub struct Contrast {
     /// The query's tokens.
     pub query: EncoderRow,
-    /// What answers it.
+    /// A passage that answers it.
     pub positive: ContrastPassage,
-    /// What does not.
+    /// Passages that do not answer it.
     pub negatives: Vec<ContrastPassage>,
 }
 
@@ -43,9 +43,9 @@ pub struct ContrastOptions {
     pub pooling: Pooling,
     /// Whether vectors are brought to a length of 1 before they are compared.
     pub cosine: bool,
-    /// What similarities are multiplied with before the softmax: 1 for inner products, about 20 for cosines.
+    /// The factor of similarities before the softmax: 1 for inner products, about 20 for cosines.
     pub scale: f64,
-    /// Hard negatives of a query in a batch, at most, drawn anew for each epoch.
+    /// Hard negatives of a query in a batch, at most, sampled again for each epoch.
     pub negatives: usize,
 }
 
@@ -83,8 +83,8 @@ impl ContrastiveBatch {
         queries.chain(self.passages().map(|passage| &passage.row)).collect()
     }
 
-    /// What is added to the similarities (queries, passages): nothing, or so much less than nothing that a passage which
-    /// answers the query, and is not its own, does not count.
+    /// The mask added to the similarities (queries, passages): 0, or a large negative value for another query's passage that
+    /// also answers the query.
     fn mask(&self) -> Vec<f32> {
         let keys: Vec<u64> = self.passages().map(|passage| passage.key).collect();
         self.queries()
@@ -100,7 +100,7 @@ impl ContrastiveBatch {
 }
 
 impl<'a> ContrastiveObjective<'a> {
-    /// Learns `contrasts` with `encoder`.
+    /// Trains on `contrasts` with `encoder`.
     ///
     /// # Errors
     /// [`Error::Options`] for another pooling than `cls` or `mean`, or a scale that is not above 0.
@@ -176,7 +176,7 @@ pub(super) fn pooled(pooling: Pooling, states: &Tensor, lengths: &[usize]) -> Re
 }
 
 impl TunedEncoder {
-    /// The vectors of rows with the weights as they are now, one after the other, in batches of at most `tokens` tokens.
+    /// The vectors of rows with the current weights, one after the other, in batches of at most `tokens` tokens.
     ///
     /// # Errors
     /// Those of [`states`](Self::states).
@@ -205,7 +205,7 @@ impl Objective for ContrastiveObjective<'_> {
     type Batch = ContrastiveBatch;
 
     fn check(&self, options: &TrainingOptions) -> Result<()> {
-        options.refuse_smoothing("passages are told apart")
+        options.refuse_smoothing("passages are the classes")
     }
 
     fn epoch(&self, number: u64) -> Result<Vec<ContrastiveBatch>> {
@@ -232,7 +232,7 @@ impl Objective for ContrastiveObjective<'_> {
             }
             tokens += more;
         }
-        // With a single passage there is nothing to tell it from.
+        // With a single passage there is no negative.
         batches.retain(|batch| batch.passages().nth(1).is_some());
         Ok(batches)
     }
@@ -257,11 +257,11 @@ impl Objective for ContrastiveObjective<'_> {
         let (queries, passages) = (batch.shown.len(), rows.len() - batch.shown.len());
         self.encoder.learn(&rows, pick(self.contrast.pooling), seed, gradients, |states, _| {
             let vectors = self.contrast.vectors(states, &lengths)?;
-            let asked = vectors.narrow(0, 0, queries)?;
+            let query_vectors = vectors.narrow(0, 0, queries)?;
             let answers = vectors.narrow(0, queries, passages)?.t()?;
             let mask = Tensor::from_vec(batch.mask(), (queries, passages), states.device())?;
-            let scores = ((asked.matmul(&answers)? * self.contrast.scale)? + mask)?;
-            // The passage of query i stands at place i.
+            let scores = ((query_vectors.matmul(&answers)? * self.contrast.scale)? + mask)?;
+            // The passage of query `i` has index `i`.
             let own = Tensor::arange(0, queries as u32, states.device())?.unsqueeze(1)?;
             let own = scores.gather(&own, 1)?.sum_all()?;
             Ok(((scores.log_sum_exp(1)?.sum_all()? - own)? / weight)?)

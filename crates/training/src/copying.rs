@@ -2,17 +2,17 @@
 //!
 //! A reader's answers are mostly spans of its passages, and from random weights most of a short training goes into
 //! finding the circuit that copies a span. That circuit is known (Olsson et al. 2022: previous-token heads and
-//! induction heads), so it can be put there, in the spirit of mimetic initialisation (Trockman and Kolter 2023): the
-//! weights below are ordinary weights in ordinary places, which training is free to change.
+//! induction heads), so it can be part of the initialisation, as in mimetic initialisation (Trockman and Kolter 2023).
+//! The weights below are ordinary weights, which training can change.
 //!
-//! * Encoder self-attention asks for the key of its own token (`q` is a multiple of `k`), so that mentions of one name
+//! * Encoder self-attention matches the key of the same token (`q` is a multiple of `k`), so that mentions of one name
 //!   see each other. In the first layer, head 0 looks at the previous and head 1 at the next position instead.
 //! * Decoder cross-attention gives back the token that it looks at (`o` is the transpose of `v`), which tied
 //!   embeddings turn into a prediction of that token.
-//! * The other parts of the encoder, and the decoder's self-attention and feed-forward parts, begin as whispers (their
-//!   output weights are a tenth of T5's), so that a token's vector reaches the decoder nearly as it is.
+//! * The other parts of the encoder, and the decoder's self-attention and feed-forward parts, start small (their
+//!   output weights are a tenth of T5's), so that a token's vector reaches the decoder almost unchanged.
 //! * Half of the cross-attention heads look for the place whose previous token is the decoder's last one (`q` is `k`
-//!   times the map by which head 0 passes on the previous token), so that a span, once begun, goes on.
+//!   times the map by which head 0 passes on the previous token), so that a copied span continues.
 
 use candle_core::{DType, Tensor, Var};
 use sporran_checkpoint::{Error, Result};
@@ -24,7 +24,7 @@ use crate::variables::Variables;
 const POSITIONAL_SCORE: f32 = 6.0;
 /// The expected score of a token with itself, in units of a head's width.
 const MATCH_SCORE: f64 = 4.0;
-/// What the output weights of all other parts are multiplied by.
+/// The factor of the output weights of all other parts.
 const WHISPER: f64 = 0.1;
 
 /// Writes the weights described above into the fresh variables of a T5.
@@ -76,7 +76,7 @@ pub fn wire_copying(variables: &Variables, config: &T5Config) -> Result<()> {
 
     let out = weight(first, "o")?.narrow(1, 0, width)?.contiguous()?;
     let passed_on = out.matmul(&weight(first, "v")?.narrow(0, 0, width)?.contiguous()?)?;
-    // What is passed on has the energy of one head out of all, so a match needs as many times the scale.
+    // The copied values have the energy of one head out of all, so the scale of a match is multiplied by their number.
     let scale = scale * heads as f64;
     for block in 0..config.decoder_layers() {
         let layer = format!("decoder.block.{block}.layer.1.EncDecAttention");

@@ -36,7 +36,7 @@ impl CrfVariables {
         &self.grammar
     }
 
-    /// The field with its weights as they are now.
+    /// The field with its current weights.
     ///
     /// # Errors
     /// A tensor error.

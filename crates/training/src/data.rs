@@ -12,13 +12,13 @@ use tokenizers::Tokenizer;
 /// The label of a position that no loss is taken at.
 pub const IGNORED_LABEL: u32 = u32::MAX;
 
-/// One thing to learn: the text that the model reads and the text that it should write.
+/// A training example: the input text and the target text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TextPair {
-    /// What the encoder reads.
+    /// The encoder\'s input.
     pub source: String,
-    /// What the decoder should write.
+    /// The target text of the decoder.
     pub target: String,
 }
 
@@ -75,18 +75,18 @@ pub fn rows_of(
 /// A padded batch of rows, ready for a teacher-forced forward pass.
 #[derive(Debug, Clone)]
 pub struct TrainingBatch {
-    /// What the encoder reads.
+    /// The encoder\'s input.
     pub input: Batch,
-    /// The target shifted right behind the start token, u32 of shape (b, t).
+    /// The target shifted right after the start token, u32 of shape (b, t).
     pub decoder_ids: Tensor,
     /// 1 where a decoder position counts and 0 at padding, f32 of shape (b, t).
     pub decoder_mask: Tensor,
-    /// What each decoder position should predict, row by row; [`IGNORED_LABEL`] at padding.
+    /// The label of each decoder position, row by row; [`IGNORED_LABEL`] at padding.
     pub labels: Vec<u32>,
 }
 
 impl TrainingBatch {
-    /// Pads `rows` with `pad` to their longest and shifts their targets behind `start`.
+    /// Pads `rows` with `pad` to their longest and shifts their targets right after `start`.
     ///
     /// # Errors
     /// [`Error::Batch`] where there is no row, or a row has no source or no target token.
@@ -99,7 +99,7 @@ impl TrainingBatch {
     }
 }
 
-/// `targets` shifted right behind `start` and padded with `pad`, and what each position should predict, row by row;
+/// `targets` shifted right after `start` and padded with `pad`, and the label of each position, row by row;
 /// [`IGNORED_LABEL`] at padding.
 pub(crate) fn shifted(
     targets: &[&[u32]],
@@ -125,7 +125,7 @@ const POOL_BATCHES: usize = 32;
 /// The batches of one epoch as lists of row numbers.
 ///
 /// The order is a function of `seed` and `epoch` alone. A batch holds as many rows as keep (source + target) x rows,
-/// padding included, within `token_budget`; a row that is longer than the budget is a batch of its own.
+/// padding included, within `token_budget`; a row that is longer than the budget forms a separate batch.
 pub fn batches_of(rows: &[Row], token_budget: usize, seed: u64, epoch: u64) -> Vec<Vec<usize>> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(epoch);
@@ -155,8 +155,8 @@ pub fn batches_of(rows: &[Row], token_budget: usize, seed: u64, epoch: u64) -> V
     batches
 }
 
-/// The batches of one epoch of what has these lengths in tokens, each of at most `token_budget` tokens, or one member: in
-/// a random order that is a function of `seed` and `epoch` alone.
+/// The batches of one epoch over members of these lengths in tokens. A batch has at most `token_budget` tokens, or one
+/// member. The random order depends only on `seed` and `epoch`.
 pub fn shuffled_batches(lengths: &[usize], token_budget: usize, seed: u64, epoch: u64) -> Vec<Vec<usize>> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(epoch);

@@ -55,8 +55,8 @@ impl Gradients {
         Ok(())
     }
 
-    /// Adds what `store` has for `variables`, which are those of these gradients. A variable that the loss does not depend on has
-    /// nothing there.
+    /// Adds the gradients in `store` of `variables`, the variables of these gradients. A variable that the loss does not
+    /// depend on has no gradient.
     ///
     /// # Errors
     /// As for [`add`](Self::add).
@@ -77,7 +77,7 @@ impl Gradients {
         Self { here: self.here.split_off(at), on_device: self.on_device.split_off(at) }
     }
 
-    /// Puts those of other parameters behind.
+    /// Appends the gradients of other parameters.
     pub(crate) fn append(&mut self, mut others: Self) {
         self.here.append(&mut others.here);
         self.on_device.append(&mut others.on_device);

@@ -1,4 +1,4 @@
-//! What happened at every step, as JSON lines.
+//! The history of all steps, as JSON lines.
 
 use std::fs;
 use std::io::Write;

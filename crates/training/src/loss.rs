@@ -52,7 +52,7 @@ impl CustomOp1 for CrossEntropy {
 
 struct CrossEntropyGradient<'a> {
     forward: &'a CrossEntropy,
-    /// What each row's loss counts.
+    /// The weight of each row's loss.
     scales: Vec<f32>,
 }
 

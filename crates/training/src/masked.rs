@@ -1,4 +1,4 @@
-//! Masked language modelling (Devlin et al. 2019): an encoder learns to tell the tokens that were hidden from it, which
+//! Masked language modelling (Devlin et al. 2019): an encoder learns to predict the masked tokens, which
 //! fits it to the texts of a field before anything else is learned.
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
@@ -14,22 +14,22 @@ use crate::{
     tuned::{Pick, TunedEncoder},
 };
 
-/// Of a hundred tokens, those whose place is asked for.
-const ASKED: f64 = 0.15;
-/// Of those that are asked for, the share that shows the mask; half of the others show a random token.
+/// The share of tokens to predict.
+const PREDICTED: f64 = 0.15;
+/// The share of predicted tokens that the mask replaces; a random token replaces half of the others.
 const MASKED: f64 = 0.8;
 
-/// What of a vocabulary masking must know.
+/// The tokens of a vocabulary that masking needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaskingTokens {
-    /// What stands for a hidden token.
+    /// The mask token.
     pub mask: u32,
-    /// Tokens that are neither hidden nor drawn, in rising order.
+    /// Tokens that are neither masked nor sampled, in ascending order.
     pub special: Vec<u32>,
 }
 
 impl MaskingTokens {
-    /// What a tokenizer calls its mask (`[MASK]` or `<mask>`), and its special tokens.
+    /// A tokenizer's mask (`[MASK]` or `<mask>`) and its special tokens.
     ///
     /// # Errors
     /// [`Error::Training`] where it has no mask.
@@ -61,13 +61,13 @@ pub struct MaskedLmObjective<'a> {
 /// Rows with hidden tokens.
 pub struct MaskedBatch {
     rows: Vec<EncoderRow>,
-    /// The hidden tokens, counted over all rows, and what they are.
+    /// The positions of the masked tokens, counted over all rows, and their ids.
     hidden: Vec<usize>,
     labels: Vec<u32>,
 }
 
 impl<'a> MaskedLmObjective<'a> {
-    /// Learns the tokens of `rows` with `encoder`.
+    /// Trains `encoder` on the tokens of `rows`.
     ///
     /// # Errors
     /// [`Error::Training`] where the encoder has another head than one for masked tokens.
@@ -92,7 +92,7 @@ impl<'a> MaskedLmObjective<'a> {
         let is_special = |id: u32| self.tokens.special.binary_search(&id).is_ok();
         let vocabulary = self.encoder.config().vocab_size as u32;
         for (at, id) in row.ids.iter_mut().enumerate() {
-            if is_special(*id) || !rng.random_bool(ASKED) {
+            if is_special(*id) || !rng.random_bool(PREDICTED) {
                 continue;
             }
             batch.hidden.push(first + at);
@@ -135,7 +135,7 @@ impl Objective for MaskedLmObjective<'_> {
             }
             tokens += more;
         }
-        // Short texts may have nothing hidden, and nothing can be learned from a batch of them.
+        // Short texts may have no masked tokens, and a batch of them has no loss.
         batches.retain(|batch| !batch.hidden.is_empty());
         Ok(batches)
     }
@@ -171,22 +171,22 @@ mod tests {
     }
 
     #[test]
-    fn about_one_token_in_seven_is_asked_for_and_most_of_those_are_masked() {
+    fn about_one_token_in_seven_is_predicted_and_most_of_those_are_masked() {
         let encoder = tiny_for(BertTask::MaskedLm, 1, 0.0);
         let objective = objective(&encoder, 400);
         let batches = objective.epoch(0).unwrap();
-        let (mut asked, mut masked, mut all) = (0, 0, 0);
+        let (mut predicted, mut masked, mut all) = (0, 0, 0);
         for batch in &batches {
             assert!(objective.tokens(batch) <= 60);
             let shown: Vec<u32> = batch.rows.iter().flat_map(|row| row.ids.clone()).collect();
             all += shown.iter().filter(|id| **id > 3).count();
-            asked += batch.hidden.len();
+            predicted += batch.hidden.len();
             masked += batch.hidden.iter().filter(|at| shown[**at] == 3).count();
             assert!(batch.labels.iter().all(|label| *label > 3));
         }
         // Rows of 3 to 9 tokens, 400 of them; masks were counted out of `all`, which adds them back.
         let (asked_share, masked_share) =
-            (asked as f64 / (all + masked) as f64, masked as f64 / asked as f64);
+            (predicted as f64 / (all + masked) as f64, masked as f64 / predicted as f64);
         assert!((0.12..0.18).contains(&asked_share), "{asked_share}");
         assert!((0.72..0.88).contains(&masked_share), "{masked_share}");
     }

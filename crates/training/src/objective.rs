@@ -1,15 +1,15 @@
-//! What a training minimises, and threads that share the batches of a step.
+//! Training objectives, and threads that share the batches of a step.
 
 use sporran_checkpoint::Result;
 
 use crate::{gradients::Gradients, options::TrainingOptions};
 
-/// What a training minimises: where its batches come from, and what the loss of a batch and its gradients are.
+/// A training objective: its batches, and the loss of a batch with its gradients.
 ///
-/// Everything must be a function of the epoch's number, the batch and the seed alone, or a resumed training goes
+/// Everything must depend only on the epoch's number, the batch and the seed, or a resumed training goes
 /// another way.
 pub trait Objective: Sync {
-    /// What gradients are taken of at a time.
+    /// A batch, the unit of a gradient.
     type Batch: Send + Sync;
 
     /// Refuses options that this objective has no use for.
@@ -24,21 +24,21 @@ pub trait Objective: Sync {
     /// Where they cannot be made.
     fn epoch(&self, number: u64) -> Result<Vec<Self::Batch>>;
 
-    /// How much the batch counts beside the others of its step: its target tokens, rows or queries.
+    /// The weight of the batch among the batches of its step: its target tokens, rows or queries.
     fn weight(&self, batch: &Self::Batch) -> f64;
 
     /// Its tokens without padding, for the speed that is shown.
     fn tokens(&self, batch: &Self::Batch) -> usize;
 
     /// Adds the gradients of the batch's summed loss over `weight`, which is that of all batches of the step, to
-    /// `gradients`, which are zero; gives the summed loss over `weight`. Dropout is drawn from `seed`.
+    /// `gradients`, which are zero; returns the summed loss over `weight`. Dropout is sampled from `seed`.
     ///
     /// # Errors
     /// Where the model or memory fails.
     fn learn(&self, batch: &Self::Batch, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64>;
 }
 
-/// Does each piece of work on a pool of its own, all at the same time; the results come in the order of the pieces.
+/// Runs each piece of work on a separate pool, all in parallel. The results are in the order of the pieces.
 pub(super) fn side_by_side<W: Send, T: Send>(
     pools: &[rayon::ThreadPool],
     pieces: impl Iterator<Item = W>,

@@ -43,7 +43,7 @@ enum Moments {
 }
 
 impl Moments {
-    /// Those of `var`: zero, or what is given.
+    /// The moments of `var`: zero, or the given ones.
     fn new(var: &Var, given: Option<[Vec<f32>; 2]>) -> Result<Self> {
         let size = var.elem_count();
         if var.device().is_cpu() {
@@ -52,7 +52,7 @@ impl Moments {
         }
         let [first, second] = match given {
             Some(given) => given.map(|values| Tensor::from_vec(values, size, var.device())),
-            // Each in memory of its own, as it is written in place.
+            // Each in separate memory, since it is updated in place.
             None => [0, 1].map(|_| Tensor::zeros(size, DType::F32, var.device())),
         };
         Ok(Self::OnDevice([first?, second?]))
@@ -66,8 +66,8 @@ pub struct AdamW {
     step: u64,
 }
 
-/// Norm scales, biases and relative position biases are not decayed: pulling them to zero changes what a layer
-/// computes instead of how large its weights are.
+/// Norm scales, biases and relative position biases are not decayed: decay would change the function of a
+/// layer instead of the size of its weights.
 fn is_decayed(name: &str, rank: usize) -> bool {
     rank >= 2 && !name.contains("relative_attention_bias")
 }

@@ -1,4 +1,4 @@
-//! What a training is told: how long, how fast, in what portions.
+//! Training options: steps, learning rate, batch sizes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,14 +13,14 @@ use crate::schedule::Decay;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TrainingOptions {
-    /// Decides the order of examples and the dropout masks.
+    /// The seed of the order of examples and of dropout.
     pub seed: u64,
     /// Optimiser steps in all; the learning rate's schedule ends there.
     #[schemars(range(min = 1))]
     pub steps: u64,
-    /// Passes over the data. Where it is not 0 it takes the place of `steps`, the last step of a pass takes the batches
-    /// that are left, and each pass ends with an evaluation.
-    #[schemars(extend("x-unit" = "passes"))]
+    /// Epochs. If not 0, it replaces `steps`, the last step of an epoch takes the remaining batches, and each epoch ends
+    /// with an evaluation.
+    #[schemars(extend("x-unit" = "epochs"))]
     pub epochs: u64,
     /// Tokens of one batch. An encoder-decoder counts its padding: (longest source + longest target) x rows.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
@@ -41,7 +41,7 @@ pub struct TrainingOptions {
     /// Steps over which the learning rate climbs to its highest.
     #[schemars(extend("x-unit" = "steps"))]
     pub warmup_steps: u64,
-    /// What the learning rate does after the warm-up.
+    /// The decay of the learning rate after the warm-up.
     pub decay: Decay,
     /// AdamW's weight decay, times the learning rate; norms, biases and relative positions are left out.
     #[schemars(range(min = 0))]
@@ -99,8 +99,8 @@ impl Default for TrainingOptions {
 }
 
 impl TrainingOptions {
-    /// What keeps a training with `other` from giving the same model, as lists of options with their values here and there;
-    /// none where it does. What is only about when something is written, or where it is computed, may differ.
+    /// The options that keep a training with `other` from giving the same model, with their values here and there; none if
+    /// there are none. Options of when checkpoints are written or how batches run in parallel may differ.
     pub(crate) fn differences(&self, other: &Self) -> Option<[String; 2]> {
         let checkpoint_every = other.checkpoint_every;
         let parallel_batches = other.parallel_batches;
@@ -112,11 +112,11 @@ impl TrainingOptions {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         });
-        let told = |fields: &Map<String, Value>, others: &Map<String, Value>| {
+        let changed = |fields: &Map<String, Value>, others: &Map<String, Value>| {
             let different = fields.iter().filter(|(key, value)| others.get(*key) != Some(value));
             different.map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
         };
-        Some([told(&ours, &theirs), told(&theirs, &ours)])
+        Some([changed(&ours, &theirs), changed(&theirs, &ours)])
     }
 
     /// Refuses values that no training can run with.
@@ -159,7 +159,7 @@ impl TrainingOptions {
         Ok(())
     }
 
-    /// Refuses label smoothing, which says nothing `where_what` is learned.
+    /// Refuses label smoothing, which has no meaning `where_what`.
     pub fn refuse_smoothing(&self, where_what: &str) -> Result<()> {
         if self.label_smoothing == 0.0 {
             return Ok(());
@@ -194,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_checkpoint_from_being_gone_on_from_is_told() {
+    fn options_that_prevent_resuming_are_reported() {
         let here =
             TrainingOptions { steps: 30, checkpoint_every: 1, learning_rate: 0.5, ..Default::default() };
         let there = TrainingOptions { checkpoint_every: 9, parallel_batches: 3, ..here.clone() };
         assert_eq!(here.differences(&there), None);
         let there = TrainingOptions { steps: 40, learning_rate: 0.25, ..there };
-        let told = ["steps = 30, learning-rate = 0.5", "steps = 40, learning-rate = 0.25"];
-        assert_eq!(here.differences(&there), Some(told.map(str::to_owned)));
+        let expected = ["steps = 30, learning-rate = 0.5", "steps = 40, learning-rate = 0.25"];
+        assert_eq!(here.differences(&there), Some(expected.map(str::to_owned)));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Learning what holds between marked places of a text: every label of every pair may hold or not, and what is not known
-//! of a pair is not learned.
+//! Training of labels of pairs of marked positions in a text. Labels are independent, and labels without a target have no
+//! loss.
 
 use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result, tensors_under};
@@ -17,7 +17,7 @@ use crate::{
     variables::Variables,
 };
 
-/// What is known of one label of one pair.
+/// The target of one label of one pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairTarget {
     /// The pair's number.
@@ -30,7 +30,7 @@ pub struct PairTarget {
     pub weight: f32,
 }
 
-/// A text with marked places and what is known of their pairs.
+/// A text with marked positions and the targets of their pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairExample {
     /// The text as tokens.
@@ -39,7 +39,7 @@ pub struct PairExample {
     pub marks: Vec<usize>,
     /// Pairs of marks, as numbers in `marks`.
     pub pairs: Vec<StatePair>,
-    /// What is known of them.
+    /// The targets of the pairs.
     pub targets: Vec<PairTarget>,
 }
 
@@ -53,7 +53,7 @@ pub struct PairObjective<'a> {
 }
 
 impl<'a> PairObjective<'a> {
-    /// Learns `examples` with `encoder` and `head`, whose weights are among the encoder's variables. Examples without
+    /// Trains on `examples` with `encoder` and `head`, whose weights are among the encoder's variables. Examples without
     /// targets are left out.
     ///
     /// # Errors
@@ -124,8 +124,8 @@ fn joined<'e>(
 }
 
 impl TunedEncoder {
-    /// Starts from the body of a folder with a pair head beside it: the folder's own where it has one, or else one that is
-    /// drawn from `seed`.
+    /// Starts from the body of a folder and a pair head: the folder's head if it has one, or else one initialised from
+    /// `seed`.
     ///
     /// # Errors
     /// As for [`open`](Self::open), and a tensor error where the folder's head has other sizes.
@@ -140,7 +140,7 @@ impl TunedEncoder {
         Self::with_pairs(&config, head, Variables::with_initial(seed, tensors), device)
     }
 
-    /// An encoder of `config` and a pair head beside it over `variables`, which draw what they do not hold yet.
+    /// An encoder of `config` and a pair head over `variables`, which initialise missing parameters.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -150,12 +150,12 @@ impl TunedEncoder {
         variables: Variables,
         device: &Device,
     ) -> Result<(Self, PairHead)> {
-        // The encoder trains all variables that there are when it is made.
+        // The encoder trains all variables that exist when it is created.
         let head = PairHead::new(head, &variables.builder(device))?;
         Ok((Self::new(config, variables, device)?, head))
     }
 
-    /// The logits of all pairs of each example with the weights as they are now, pair after pair, in batches of at most
+    /// The logits of all pairs of each example with the current weights, pair after pair, in batches of at most
     /// `tokens` tokens.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl Objective for PairObjective<'_> {
         Ok(shuffled_batches(&lengths, self.tokens_per_batch, self.seed, number))
     }
 
-    /// Texts count alike, so that one with many pairs has no more say than one with few facts and few pairs.
+    /// Texts have equal weight, so a text with many pairs counts as much as one with few.
     fn weight(&self, batch: &Vec<usize>) -> f64 {
         batch.len() as f64
     }
@@ -249,7 +249,7 @@ mod tests {
         TunedEncoder::with_pairs(&config, &head, Variables::new(3), &Device::Cpu).unwrap()
     }
 
-    /// Whether the first label holds is told by the first marked token; of the second nothing is known but in row 0.
+    /// The first marked token determines the first label. The second label has a target only in row 0.
     fn examples(count: usize) -> Vec<PairExample> {
         let pair = |first, second| StatePair { first, second, features: vec![first + second] };
         rows(count, 1)
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_learned_and_what_is_not_known_has_no_gradient() {
+    fn pairs_are_learned_and_missing_targets_have_no_gradient() {
         let (encoder, head) = model();
         let options = options();
         let examples = examples(24);
@@ -324,15 +324,15 @@ mod tests {
     #[test]
     fn examples_that_cannot_be_learned_are_refused() {
         let (encoder, head) = model();
-        let told = |change: fn(&mut PairExample)| {
+        let error_of = |change: fn(&mut PairExample)| {
             let mut examples = examples(2);
             change(&mut examples[1]);
             PairObjective::new(&encoder, &head, examples, &options()).err().map(|error| error.to_string())
         };
-        assert_eq!(told(|_| ()), None);
-        assert!(told(|example| example.marks[0] = 99).unwrap().contains("in example 1"));
-        assert!(told(|example| example.targets[0].label = 2).unwrap().contains("labels below 2"));
-        assert!(told(|example| example.targets[0].value = 1.5).unwrap().contains("from 0 to 1"));
+        assert_eq!(error_of(|_| ()), None);
+        assert!(error_of(|example| example.marks[0] = 99).unwrap().contains("in example 1"));
+        assert!(error_of(|example| example.targets[0].label = 2).unwrap().contains("labels below 2"));
+        assert!(error_of(|example| example.targets[0].value = 1.5).unwrap().contains("from 0 to 1"));
         let bare = tiny_for(BertTask::States, 2, 0.0);
         let error = PairObjective::new(&bare, &head, examples(2), &options()).err().unwrap().to_string();
         assert!(error.contains("pair_head.output.weight"), "{error}");

@@ -6,7 +6,7 @@
 use candle_core::{Tensor, Var};
 use sporran_checkpoint::{Error, Result};
 use sporran_transformers::{
-    Apart, BertTask, Checkpoint, EncoderRow, Head, Mode, ModelConfig, Pooling, Trainable,
+    BertTask, Checkpoint, EncodedTexts, EncoderRow, Head, Mode, ModelConfig, Pooling, Trainable,
 };
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     variables::Variables,
 };
 
-/// What is marginalised over passages.
+/// The unit that is marginalised over passages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RagLoss {
     /// Whole sequences: `-log sum_z p(z|x) prod_i p(y_i|x,z,y_<i)`.
@@ -32,7 +32,7 @@ pub enum RagLoss {
 /// A question and its answer, as tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RagQuestion {
-    /// What the encoder of questions reads.
+    /// The input of the encoder of questions.
     pub question: EncoderRow,
     /// Decoder tokens, without the start token.
     pub target: Vec<u32>,
@@ -55,13 +55,13 @@ pub type FindPassages<'a> = &'a (dyn Fn(&[usize], &[Vec<f32>]) -> Result<Vec<Vec
 pub struct RagModels<'a> {
     /// Makes vectors of questions.
     pub encoder: &'a TunedEncoder,
-    /// How, where it has no head of its own: `cls` or `mean`.
+    /// The pooling of an encoder without a head: `cls` or `mean`.
     pub pooling: Pooling,
     /// Whether it learns.
     pub encoder_learns: bool,
     /// Reads passages.
     pub generator: &'a dyn Trainable,
-    /// What the generator was built from.
+    /// The variables of the generator.
     pub variables: &'a Variables,
 }
 
@@ -92,7 +92,7 @@ impl RagModels<'_> {
         }
     }
 
-    /// The vectors of questions with the weights as they are now, in batches of at most `tokens` tokens.
+    /// The vectors of questions with the current weights, in batches of at most `tokens` tokens.
     ///
     /// # Errors
     /// Those of [`TunedEncoder::states`].
@@ -114,7 +114,7 @@ impl RagModels<'_> {
 
 /// The loss of RAG, per token of the answers.
 ///
-/// Each batch looks its passages up with the question encoder as it is then, as the paper does.
+/// Each batch retrieves its passages with the current question encoder, as in the paper.
 pub struct RagObjective<'a> {
     models: RagModels<'a>,
     /// The generator's, in the order of the gradients.
@@ -128,7 +128,7 @@ pub struct RagObjective<'a> {
 }
 
 impl<'a> RagObjective<'a> {
-    /// Learns `questions` with what `find` finds for them, of which a question's texts have about `tokens_each` tokens.
+    /// Trains on `questions` with the passages that `find` returns. A question's texts have about `tokens_each` tokens.
     ///
     /// # Errors
     /// [`Error::Options`] for a pooling that is not learned.
@@ -174,12 +174,12 @@ impl<'a> RagObjective<'a> {
         let asked = vectors.index_select(&Tensor::new(asked, device)?, 0)?;
         let scores = (asked * keys)?.sum(1)?;
 
-        let apart = Apart::encode(generator, &texts, mode)?;
-        let memory = apart.fuse(&(0..texts.len()).map(|at| vec![at]).collect::<Vec<_>>())?;
+        let encoded = EncodedTexts::encode(generator, &texts, mode)?;
+        let memory = encoded.fuse(&(0..texts.len()).map(|at| vec![at]).collect::<Vec<_>>())?;
         let special = generator.special_tokens();
         let (decoder, labels) = shifted(&targets, special.pad, special.decoder_start, generator.device())?;
         let logits = generator.decode_in(&decoder.ids, &decoder.mask, &memory, mode)?;
-        // The log-probabilities of the answers' tokens, 0 behind their ends.
+        // The log-probabilities of the answers' tokens, 0 after their ends.
         let tokens = cross_entropies(&logits, &labels, 0.0)?.neg()?;
         let tokens = tokens.reshape((texts.len(), decoder.length()))?;
 
@@ -235,8 +235,8 @@ impl Objective for RagObjective<'_> {
             return Ok(f64::from(loss.to_scalar::<f32>()?));
         }
         let mut of_encoder = gradients.split_off(self.variables.len());
-        let beside = (self.variables.as_slice(), &mut *gradients);
-        let loss = encoder.learn_beside(&rows, pick, seed, &mut of_encoder, beside, |states, mode| {
+        let others = (self.variables.as_slice(), &mut *gradients);
+        let loss = encoder.learn_with(&rows, pick, seed, &mut of_encoder, others, |states, mode| {
             let vectors = self.models.of_states(states, &lengths)?;
             Ok((self.loss(batch, &vectors, mode)? / weight)?)
         });
@@ -274,7 +274,7 @@ mod tests {
         train,
         tuned::tests::{rows, tiny_for},
     };
-    use sporran_transformers::{T5, decode::log_probabilities, encode_apart, fuse};
+    use sporran_transformers::{T5, decode::log_probabilities, encode_separately, fuse};
 
     const WIDTH: usize = 24;
 
@@ -303,7 +303,7 @@ mod tests {
         Ok(batch.iter().zip(vectors).map(of).collect())
     }
 
-    /// All passages, whatever the vectors are, so that the loss is differentiable everywhere.
+    /// All passages for any vectors, so that the loss is differentiable everywhere.
     fn all(batch: &[usize], _: &[Vec<f32>]) -> Result<Vec<Vec<FoundPassage>>> {
         let of = |question: &usize| {
             (0..6).map(|at| FoundPassage { vector: vector(at), text: text(*question, at) }).collect()
@@ -338,7 +338,7 @@ mod tests {
             };
             let scores: Vec<f64> = found.iter().map(dot).collect();
             let texts: Vec<&Vec<u32>> = found.iter().map(|passage| &passage.text).collect();
-            let states = encode_apart(models.generator, &texts, 1).unwrap();
+            let states = encode_separately(models.generator, &texts, 1).unwrap();
             let each: Vec<Vec<f64>> = states
                 .iter()
                 .zip(&scores)

@@ -17,21 +17,21 @@ use crate::{
     tuned::{Pick, TunedEncoder},
 };
 
-/// A query joined with each of its candidates, or beside them, and how good each of these is.
+/// A query with its candidates, joined or as separate rows, and the relevance of each candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankingQuery {
-    /// The query as a token row of its own, where vectors are compared.
+    /// The query as a separate token row, for the comparison of vectors.
     pub query: Option<EncoderRow>,
     /// The joined texts as token rows; those of the candidates alone where vectors are compared.
     pub rows: Vec<EncoderRow>,
     /// From 0 to 1, or a teacher's scores; one a row.
     pub targets: Vec<f32>,
-    /// What is added to the score of each row before the loss is taken: a first stage's scores, beside which the model
-    /// learns what they miss. Empty for none.
+    /// Added to the score of each row before the loss: a first stage's scores, so that the model learns to correct them.
+    /// Empty for none.
     pub offsets: Vec<f32>,
 }
 
-/// What makes a score of an encoder's states.
+/// The scoring function over an encoder's hidden states.
 #[derive(Clone, Copy)]
 enum Scorer<'a> {
     /// The head, on a joined text's first state.
@@ -77,9 +77,9 @@ impl RankingBatch {
 }
 
 impl<'a> RankingObjective<'a> {
-    /// Learns `queries` with the head of `encoder`, for sequence classification of one label or two, over joined texts. With
-    /// `candidates`, an epoch shows no more than so many of a query, drawn anew
-    /// each time: half of them from those with a target above 0 where there are enough of both.
+    /// Trains on `queries` with the head of `encoder`, for sequence classification of one label or two, over joined texts. With
+    /// `candidates`, an epoch shows at most that number per query, sampled again each epoch: half of them with a target
+    /// above 0 if there are enough of both.
     ///
     /// # Errors
     /// [`Error::Batch`] where a query has not one target a row, or a target is not a number;
@@ -95,11 +95,11 @@ impl<'a> RankingObjective<'a> {
         Self::with_scorer(encoder, scorer, queries, loss, candidates, options)
     }
 
-    /// Learns `queries` by the cosine of the mean states of query and candidate, times `scale`; otherwise as
+    /// Trains on `queries` by the cosine of the mean states of query and candidate, times `scale`; otherwise as
     /// [`new`](Self::new).
     ///
     /// # Errors
-    /// As for `new`, but for the head; [`Error::Batch`] where a query has no row of its own.
+    /// As for `new`, but for the head; [`Error::Batch`] where a query has no separate row.
     pub fn of_vectors(
         encoder: &'a TunedEncoder,
         scale: f64,
@@ -121,7 +121,7 @@ impl<'a> RankingObjective<'a> {
     ) -> Result<Self> {
         let reads_apart = matches!(scorer, Scorer::Cosine(_));
         if let Some(at) = queries.iter().position(|query| query.query.is_some() != reads_apart) {
-            let expected = if reads_apart { "a row of its own" } else { "no row of its own" };
+            let expected = if reads_apart { "a separate row" } else { "no separate row" };
             return Err(Error::Batch {
                 expected: format!("{expected} for query {at}"),
                 found: if reads_apart { "none" } else { "one" }.into(),
@@ -228,7 +228,7 @@ fn cosines(states: &Tensor, lengths: &[usize], counts: &[usize], scale: f64) -> 
 }
 
 impl TunedEncoder {
-    /// The cosine of the mean states of `query` with those of each row, with the weights as they are now.
+    /// The cosine of the mean states of `query` with those of each row, with the current weights.
     ///
     /// # Errors
     /// Those of [`states`](Self::states).
@@ -239,7 +239,7 @@ impl TunedEncoder {
         Ok(cosines(&states, &lengths, &[rows.len()], 1.0)?.to_vec1()?)
     }
 
-    /// The score of each row with the weights as they are now, in batches of at most `tokens` tokens.
+    /// The score of each row with the current weights, in batches of at most `tokens` tokens.
     ///
     /// # Errors
     /// [`Error::Training`] where the head does not score, and those of [`states`](Self::states).
@@ -277,7 +277,7 @@ impl Objective for RankingObjective<'_> {
             let query = &self.queries[at];
             let shown = self.shown(query, &mut rng);
             let targets: Vec<f32> = shown.iter().map(|&row| query.targets[row]).collect();
-            // A query that nothing can be learned from would only cost time.
+            // A query without a loss would only cost time.
             if self.loss.weight(&targets) == 0.0 {
                 continue;
             }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RankingLoss {
-    /// The log-loss of each candidate by itself; a target from 0 to 1 is the probability that it is relevant.
+    /// The log-loss of each candidate separately; a target from 0 to 1 is the probability that it is relevant.
     Binary,
     /// The logistic loss of the difference of each pair with different targets (Burges et al. 2005), weighted by the
     /// difference of the targets.
@@ -47,8 +47,8 @@ impl RankingLoss {
         }
     }
 
-    /// How much a query with these targets counts: its candidates where each is a loss of its own, otherwise 1; 0 where
-    /// the targets say nothing of the order.
+    /// The weight of a query with these targets: its number of candidates if each has a separate loss, otherwise 1; 0 if the
+    /// targets determine no order.
     pub fn weight(self, targets: &[f32]) -> f64 {
         let says = match self {
             Self::Binary => return targets.len() as f64,

@@ -1,4 +1,4 @@
-//! Learning to tag: a conditional random field over the scores that a model gives the labels of each word.
+//! Training of taggers: a conditional random field over a model's scores of the labels of each word.
 
 use std::cell::RefCell;
 
@@ -20,7 +20,7 @@ use crate::{
 /// Makes the loss of scores (words, labels), and its gradient, which has their shape.
 pub type ScoreLoss<'a> = dyn FnMut(&[f32]) -> Result<(f64, Vec<f32>)> + 'a;
 
-/// What gives the scores of labels: (words, labels) for the words of its inputs, input after input.
+/// Computes the scores of labels: (words, labels) for the words of its inputs, input after input.
 pub trait Emitter: Sync {
     /// A sequence of words as the model reads it.
     type Input: Clone + Send + Sync;
@@ -31,14 +31,14 @@ pub trait Emitter: Sync {
     /// The tokens that it costs.
     fn tokens(&self, input: &Self::Input) -> usize;
 
-    /// The scores with the weights as they are now.
+    /// The scores with the current weights.
     ///
     /// # Errors
     /// Where the model fails.
     fn scores(&self, inputs: &[&Self::Input]) -> Result<Vec<f32>>;
 
-    /// Scores the inputs, with dropout drawn from `seed`, has `loss` make the gradient of the scores, and adds that of the
-    /// weights to `gradients`; gives what `loss` gave.
+    /// Scores the inputs, with dropout sampled from `seed`. Calls `loss` for the gradient of the scores, and adds the gradients
+    /// of the weights to `gradients`. Returns the value of `loss`.
     ///
     /// # Errors
     /// Where the model or `loss` fails.
@@ -70,7 +70,7 @@ pub struct TaggingObjective<'a, E: Emitter> {
 }
 
 impl<'a, E: Emitter> TaggingObjective<'a, E> {
-    /// Learns `rows` with `emitter` and `crf`.
+    /// Trains on `rows` with `emitter` and `crf`.
     ///
     /// # Errors
     /// [`Error::Batch`] where a row has not one set a word.
@@ -106,14 +106,14 @@ impl<E: Emitter> Objective for TaggingObjective<'_, E> {
         options.refuse_smoothing("sequences are tagged")
     }
 
-    /// Rows of like length are put together, in an order that the seed draws.
+    /// Rows of similar length form batches, in an order that the seed determines.
     fn epoch(&self, number: u64) -> Result<Vec<Self::Batch>> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
         rng.set_stream(number);
         let mut order: Vec<usize> =
             (0..self.rows.len()).filter(|at| self.known(&self.rows[*at]) > 0).collect();
         order.shuffle(&mut rng);
-        // Among a few hundred drawn at a time, so that batches differ from epoch to epoch.
+        // Among a few hundred sampled at a time, so that batches differ from epoch to epoch.
         let mut batches: Vec<Self::Batch> = Vec::new();
         for portion in order.chunks_mut(512) {
             portion.sort_by_key(|at| self.emitter.tokens(&self.rows[*at].input));
@@ -187,7 +187,7 @@ impl EncoderEmitter {
             TunedEncoder::start(checkpoint, BertTask::TokenClassification, labels.len())?;
         config.labels = labels.to_vec();
         let variables = Variables::with_initial(seed, tensors);
-        // Before the encoder, which counts the variables that there are.
+        // Before the encoder, which counts the existing variables.
         let crf = CrfVariables::new(grammar, "crf", &variables)?;
         let encoder = TunedEncoder::new(&config, variables, device)?;
         Ok(Self { encoder, crf })

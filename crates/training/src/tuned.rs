@@ -11,7 +11,7 @@ use sporran_transformers::{
 
 use crate::{
     gradients::Gradients,
-    packed::{Memory, PackedBody, Seeds},
+    packed::{PackedBody, Seeds, Workspace},
     variables::Variables,
 };
 
@@ -42,10 +42,10 @@ pub struct TunedEncoder {
 }
 
 impl TunedEncoder {
-    /// A model of `config` over `variables`, which draw what they do not hold yet.
+    /// A model of `config` over `variables`, which initialise missing parameters.
     ///
     /// # Errors
-    /// [`Error::Config`] where the config asks for what does not exist, and a tensor error.
+    /// [`Error::Config`] where the config names something unsupported, and a tensor error.
     pub fn new(config: &BertConfig, variables: Variables, device: &Device) -> Result<Self> {
         let model = BertModel::new(config, &variables.builder(device))?;
         let all: Vec<Var> = variables.all().into_iter().map(|(_, var)| var).collect();
@@ -106,7 +106,7 @@ impl TunedEncoder {
         &self.config
     }
 
-    /// What is trained.
+    /// The trained variables.
     #[must_use]
     pub fn variables(&self) -> &Variables {
         &self.variables
@@ -118,17 +118,17 @@ impl TunedEncoder {
         &self.model.head
     }
 
-    /// The states (tokens, d) that `pick` takes, for inference with the weights as they are now.
+    /// The states (tokens, d) that `pick` takes, for inference with the current weights.
     ///
     /// # Errors
-    /// [`Error::Batch`] where a row is empty or too long, or holds a token that there is not; a tensor error.
+    /// [`Error::Batch`] where a row is empty or too long, or holds a token that does not exist; a tensor error.
     pub fn states(&self, rows: &[&EncoderRow], pick: Pick<'_>) -> Result<Tensor> {
         match &self.packed {
             Some(packed) => {
-                let mut memory = packed.memory();
-                packed.forward(rows, Seeds::none(), false, &mut memory)?;
-                let states = picked(packed, &mut memory, pick, &self.device);
-                packed.give_back(memory);
+                let mut workspace = packed.workspace();
+                packed.forward(rows, Seeds::none(), false, &mut workspace)?;
+                let states = picked(packed, &mut workspace, pick, &self.device);
+                packed.give_back(workspace);
                 states
             }
             None => Ok(self.taped(rows, pick, &mut Mode::Inference)?.detach()),
@@ -136,7 +136,7 @@ impl TunedEncoder {
     }
 
     /// Adds the gradients of a loss of the states (tokens, d) that `pick` takes to `gradients`, which have the order
-    /// of the variables' names; gives the loss. `loss` makes a scalar of the states, with the mode that its head is to
+    /// of the variables' names; returns the loss. `loss` makes a scalar of the states, with the mode that its head is to
     /// run in.
     ///
     /// # Errors
@@ -149,14 +149,14 @@ impl TunedEncoder {
         gradients: &mut Gradients,
         loss: impl FnOnce(&Tensor, &mut Mode) -> Result<Tensor>,
     ) -> Result<f64> {
-        self.learn_beside(rows, pick, seed, gradients, (&[], &mut Gradients::default()), loss)
+        self.learn_with(rows, pick, seed, gradients, (&[], &mut Gradients::default()), loss)
     }
 
     /// The same for a loss that depends on further variables, whose gradients are added to theirs.
     ///
     /// # Errors
     /// As for [`learn`](Self::learn).
-    pub(crate) fn learn_beside(
+    pub(crate) fn learn_with(
         &self,
         rows: &[&EncoderRow],
         pick: Pick<'_>,
@@ -175,9 +175,9 @@ impl TunedEncoder {
             return Ok(f64::from(loss.to_scalar::<f32>()?));
         };
         let seeds = Seeds::new(seed);
-        let mut memory = packed.memory();
-        packed.forward(rows, seeds, true, &mut memory)?;
-        let states = Var::from_tensor(&picked(packed, &mut memory, pick, &self.device)?)?;
+        let mut workspace = packed.workspace();
+        packed.forward(rows, seeds, true, &mut workspace)?;
+        let states = Var::from_tensor(&picked(packed, &mut workspace, pick, &self.device)?)?;
         let loss = loss(states.as_tensor(), &mut mode)?;
         let store = loss.backward()?;
         gradients.add_stored(&store, &self.all)?;
@@ -185,17 +185,17 @@ impl TunedEncoder {
         if let Some(gradient) = store.get(&states) {
             let width = packed.width();
             let values = gradient.flatten_all()?.to_vec1::<f32>()?;
-            let places = places(memory.lengths(), pick);
-            let back = memory.states(width);
+            let places = places(workspace.lengths(), pick);
+            let back = workspace.states(width);
             back.fill(0.0);
             for (place, values) in places.zip(values.chunks_exact(width)) {
                 let sum = &mut back[place * width..][..width];
                 sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
             }
             drop(store);
-            packed.backward(seeds, &mut memory, gradients)?;
+            packed.backward(seeds, &mut workspace, gradients)?;
         }
-        packed.give_back(memory);
+        packed.give_back(workspace);
         Ok(f64::from(loss.to_scalar::<f32>()?))
     }
 
@@ -234,11 +234,11 @@ fn places(lengths: &[usize], pick: Pick<'_>) -> std::vec::IntoIter<usize> {
     places.into_iter()
 }
 
-fn picked(packed: &PackedBody, memory: &mut Memory, pick: Pick<'_>, device: &Device) -> Result<Tensor> {
+fn picked(packed: &PackedBody, workspace: &mut Workspace, pick: Pick<'_>, device: &Device) -> Result<Tensor> {
     let width = packed.width();
-    let places = places(memory.lengths(), pick);
+    let places = places(workspace.lengths(), pick);
     let count = places.len();
-    let states = memory.states(width);
+    let states = workspace.states(width);
     let mut values = Vec::with_capacity(count * width);
     for place in places {
         let row = states.get(place * width..(place + 1) * width).ok_or_else(|| Error::Batch {
@@ -306,7 +306,7 @@ pub(crate) mod tests {
 
     const FAMILIES: [BertFamily; 3] = [BertFamily::Bert, BertFamily::Roberta, BertFamily::DistilBert];
 
-    /// A weighted sum of the picked states through the head and beside it, so that all of them have a gradient.
+    /// A weighted sum of the picked states and of the head's outputs, so that all states have a gradient.
     fn loss(encoder: &TunedEncoder, states: &Tensor, mode: &mut Mode) -> Result<Tensor> {
         let (count, width) = states.dims2()?;
         let wave: Vec<f32> = (0..count * width).map(|i| ((i as f32 + 0.5) * 1.3).sin()).collect();
@@ -352,7 +352,7 @@ pub(crate) mod tests {
                 assert!((value - expected).abs() < 1e-3 * expected.abs().max(1.0), "{value} {expected}");
                 for ((name, _), (a, b)) in packed.variables.all().iter().zip(found.iter().zip(&wanted)) {
                     let size = b.iter().map(|x| x.abs()).fold(0.0, f32::max);
-                    // Keys' biases move all scores of a query alike, so their gradient is nothing but rounding.
+                    // Keys' biases shift all scores of a query equally, so their gradient is only rounding.
                     let bound = 2e-4 * size.max(0.5);
                     for (x, y) in a.iter().zip(b) {
                         assert!((x - y).abs() < bound, "{family:?} {name}: {x} {y}");
@@ -386,7 +386,7 @@ pub(crate) mod tests {
                         var.set(&moved).unwrap();
                         gradients(&encoder, &rows, Pick::All, 9).0
                     };
-                    // Long enough to be seen behind the rounding, short enough for a steep slope.
+                    // Large enough to exceed rounding errors, small enough for a steep slope.
                     let step = if norm < 20.0 { 4e-3 } else { 1e-3 };
                     let slope = (at(step) - at(-step)) / (2.0 * step);
                     var.set(&before).unwrap();
@@ -452,7 +452,7 @@ pub(crate) mod tests {
             assert!(error <= 0.03 * norm(&mut exact.iter().copied()) + 1e-4, "{error}");
         }
         assert_eq!(exact != rounded, TrainingPrecision::Bf16.rounds());
-        // Whoever asks next is not concerned.
+        // The next caller is not affected.
         assert_eq!(exact, gradients(&encoder, &rows, Pick::All, 5).1.to_vec());
     }
 

@@ -1,4 +1,4 @@
-//! The variables of a model under training: drawn from a seed, or taken from a checkpoint.
+//! The variables of a model in training: initialised from a seed, or taken from a checkpoint.
 
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
@@ -25,7 +25,7 @@ pub struct Variables {
 }
 
 impl Variables {
-    /// No variables yet; those that a model asks for are drawn from `seed`.
+    /// No variables yet; those that a model requests are initialised from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { seed, table: Table::default(), initial: Arc::default() }
@@ -47,20 +47,20 @@ impl Variables {
         Self { seed: 0, table: Arc::new(Mutex::new(table)), initial: Arc::default() }
     }
 
-    /// What a model takes its f32 weights from.
+    /// The source of a model's f32 weights.
     #[must_use]
     pub fn builder(&self, device: &Device) -> VarBuilder<'static> {
         VarBuilder::from_backend(Box::new(self.clone()), DType::F32, device.clone())
     }
 
-    /// All variables that were asked for, in the order of their names.
+    /// All requested variables, in the order of their names.
     #[must_use]
     pub fn all(&self) -> Vec<(String, Var)> {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.iter().map(|(name, var)| (name.clone(), var.clone())).collect()
     }
 
-    /// The variable called `name`, if a model asked for it.
+    /// The variable called `name`, if a model requested it.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<Var> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()

@@ -2,8 +2,8 @@
 //! the special tokens of T5.
 //!
 //! Bytes make every text representable, so case, digits, punctuation, line ends and unknown scripts survive a round
-//! trip, and merges make frequent words and names single tokens, which is what a small model that copies names out
-//! of passages learns fastest. A word in the middle of a text and the same word at its start get the same token.
+//! trip, and merges make frequent words and names single tokens, so a small model learns fastest to copy names out of
+//! passages. A word in the middle of a text and the same word at its start get the same token.
 
 use sporran_checkpoint::{Error, Result};
 use tokenizers::decoders::{byte_level::ByteLevel as ByteLevelDecoder, sequence::Sequence, strip::Strip};
@@ -20,10 +20,10 @@ pub const END: &str = "</s>";
 /// The unknown token; its id is 2. Byte-level texts never need it; it is there because T5 configs name one.
 pub const UNKNOWN: &str = "<unk>";
 
-/// What a vocabulary should be like.
+/// The options of a vocabulary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VocabularyOptions {
-    /// The number of tokens, special tokens and the 256 bytes included; fewer if the texts do not give so many.
+    /// The number of tokens, including special tokens and the 256 bytes; fewer if the texts do not yield enough.
     pub size: usize,
     /// How often a pair of pieces must occur to be merged.
     pub min_frequency: u64,
@@ -78,7 +78,7 @@ pub fn train_vocabulary<S: AsRef<str> + Send>(
 }
 
 /// The files that make a learned tokenizer loadable from a model folder, as names with their bytes:
-/// `tokenizer.json`, and the `tokenizer_config.json` that tells `transformers` which tokens are special.
+/// `tokenizer.json`, and `tokenizer_config.json`, which marks special tokens for `transformers`.
 ///
 /// # Errors
 /// [`Error::Callback`] where the tokenizer cannot be written as JSON.

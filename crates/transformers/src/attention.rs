@@ -18,7 +18,7 @@ pub(crate) struct Attention {
     pub(crate) value: Linear,
     pub(crate) output: Linear,
     pub(crate) heads: usize,
-    /// What the products of queries and keys are multiplied by; T5 has 1 (it folds the scale into its weights).
+    /// The factor of the products of queries and keys; T5 has 1 (it folds the scale into its weights).
     pub(crate) scale: f64,
     /// The dropout rate of the attention weights.
     pub(crate) dropout: f64,
@@ -30,14 +30,14 @@ impl Attention {
         Ok(KeyValue { keys: self.heads(&self.key, source)?, values: self.heads(&self.value, source)? })
     }
 
-    /// The weights that `xs` (b, t, d) give their sources, the mean over heads and positions: (b, s).
+    /// The attention weights of `xs` (b, t, d) on their sources, the mean over heads and positions: (b, s).
     pub(crate) fn weights(&self, xs: &Tensor, source: &KeyValue, bias: &Tensor) -> Result<Tensor> {
         let queries = self.heads(&self.query, xs)?;
         let scores = (queries.matmul(&source.keys.t()?)? * self.scale)?.broadcast_add(bias)?;
         Ok(softmax(&scores, &Mode::Inference)?.mean((1, 2))?)
     }
 
-    /// Attends from `xs` (r, t, d) to the keys and values of `b` sources, and gives (r, t, d).
+    /// Attends from `xs` (r, t, d) to the keys and values of `b` sources, and returns (r, t, d).
     ///
     /// `r` is `b`, or a multiple of it: then rows are grouped by source, and a group's queries run against the
     /// one copy of its keys. `bias` is added to the scores and is broadcastable to (b, heads, r / b * t, s).
@@ -95,7 +95,7 @@ impl Attention {
         softmax(&scores, mode)
     }
 
-    /// What a projection makes of `xs` (b, t, d), split into heads: (b, heads, t, width).
+    /// The projection of `xs` (b, t, d), split into heads: (b, heads, t, width).
     fn heads(&self, projection: &Linear, xs: &Tensor) -> Result<Tensor> {
         #[cfg(feature = "cuda")]
         if crate::cuda::infers(xs) {

@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 use sporran_checkpoint::{Error, Result};
 
-/// Token ids of several inputs, padded on the right to one length, with the mask that tells tokens from padding.
+/// Token ids of several inputs, padded on the right to one length, with the mask that separates tokens from padding.
 #[derive(Debug, Clone)]
 pub struct Batch {
     /// Token ids, shape (b, s), type u32; the pad id where there is no token.
@@ -120,8 +120,8 @@ impl Batch {
     }
 }
 
-/// Rows of these lengths in batches of at most so many rows and so many tokens, padding included; a longer row is a
-/// batch of its own. The longest come first, so rows of like length are together and little is padding.
+/// Groups rows of these lengths into batches of at most `rows` rows and `tokens` tokens, padding included. A longer row
+/// forms a separate batch. The longest come first, so a batch has rows of similar length and little padding.
 #[must_use]
 pub fn length_batches(lengths: &[usize], rows: usize, tokens: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
@@ -129,7 +129,7 @@ pub fn length_batches(lengths: &[usize], rows: usize, tokens: usize) -> Vec<Vec<
     let mut batches: Vec<Vec<usize>> = Vec::new();
     for at in order {
         match batches.last_mut() {
-            // The first row of a batch is its longest, so it tells what each further row costs.
+            // The first row of a batch is its longest, so it sets the cost of each further row.
             Some(batch) if batch.len() < rows && (batch.len() + 1) * lengths[batch[0]] <= tokens => {
                 batch.push(at);
             }

@@ -3,7 +3,7 @@
 use candle_core::{DType, Tensor};
 use sporran_checkpoint::Result;
 
-use crate::engine::State;
+use crate::packed::State;
 
 /// Keys and values of one attention, each of shape (rows, heads, length, width of a head).
 #[derive(Debug, Clone)]
@@ -13,7 +13,7 @@ pub(crate) struct KeyValue {
 }
 
 impl KeyValue {
-    /// The same without what it was computed from, which trainable weights would keep in memory otherwise.
+    /// The same, detached from the graph, which would otherwise stay in memory for trainable weights.
     pub(crate) fn detach(self) -> Self {
         Self { keys: self.keys.detach(), values: self.values.detach() }
     }
@@ -23,7 +23,7 @@ impl KeyValue {
     }
 }
 
-/// What one decoder layer keeps.
+/// The cache of one decoder layer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LayerCache {
     /// Self-attention, one row for each decoded sequence; grows by one position a step.
@@ -32,12 +32,12 @@ pub(crate) struct LayerCache {
     pub(crate) cross: Option<KeyValue>,
     /// Whether `weights` is wanted.
     watching: bool,
-    /// The weights that the last tokens give the memory, the mean over them and over heads, (b, s).
+    /// The attention weights of the last tokens on the memory, the mean over them and over heads, (b, s).
     weights: Option<Tensor>,
 }
 
 impl LayerCache {
-    /// Makes row `i` of the self-attention of every layer what was row `rows[i]`.
+    /// Replaces row `i` of the self-attention cache of every layer by the previous row `rows[i]`.
     pub(crate) fn select(layers: &mut [Self], rows: &[u32]) -> Result<()> {
         let Some(own) = layers.first().and_then(|layer| layer.own.as_ref()) else { return Ok(()) };
         // Brought to the device once for all layers.
@@ -48,13 +48,13 @@ impl LayerCache {
         Ok(())
     }
 
-    /// Notes the weights that cross-attention gives the memory, (b, s), where that is wanted.
+    /// Records the weights of cross-attention on the memory, (b, s), if requested.
     pub(crate) fn watch(&mut self, weights: impl FnOnce() -> Result<Tensor>) -> Result<()> {
         self.weights = if self.watching { Some(weights()?) } else { None };
         Ok(())
     }
 
-    /// Appends the self-attention keys and values of new positions, and gives all of them.
+    /// Appends the self-attention keys and values of new positions, and returns all positions.
     pub(crate) fn extend(&mut self, new: KeyValue) -> Result<&KeyValue> {
         let new = new.detach();
         let all = match self.own.take() {
@@ -76,11 +76,11 @@ impl LayerCache {
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
     pub(crate) layers: Vec<LayerCache>,
-    /// What a packed model keeps instead.
+    /// The state of a packed model instead.
     packed: Option<State>,
     length: usize,
     watching: bool,
-    /// What a packed model has watched.
+    /// The attention weights that a packed model recorded.
     watched: Vec<Vec<f32>>,
 }
 
@@ -91,15 +91,15 @@ impl Cache {
         Self::default()
     }
 
-    /// An empty cache that keeps what the decoder attends to; for one sequence an input.
+    /// An empty cache that records the weights of cross-attention; for one sequence an input.
     #[must_use]
     pub fn watching() -> Self {
         Self { watching: true, ..Self::default() }
     }
 
-    /// For each input, the weights that cross-attention gives the positions of the memory: the mean over layers, heads and
-    /// the tokens of the last call. Empty for a cache that does not [watch](Self::watching). Positions of padding behind an
-    /// input's tokens may be there or not.
+    /// For each input, the weights of cross-attention on the positions of the memory: the mean over layers, heads and
+    /// the tokens of the last call. Empty for a cache that does not [watch](Self::watching). Positions of padding after an
+    /// input's tokens may be present or absent.
     ///
     /// # Errors
     /// A tensor error.
@@ -112,12 +112,12 @@ impl Cache {
         Ok(mean.to_dtype(DType::F32)?.to_vec2()?)
     }
 
-    /// What a packed model is to fill in, where it is wanted.
+    /// The buffers that a packed model fills in, if weights are recorded.
     pub(crate) fn watched(&self) -> Option<Vec<Vec<f32>>> {
         self.watching.then(Vec::new)
     }
 
-    /// What a packed model has filled in: sums over `count` tokens.
+    /// Stores the weights that a packed model filled in: sums over `count` tokens.
     pub(crate) fn put_watched(&mut self, watched: Option<Vec<Vec<f32>>>, count: usize) {
         self.watched = watched.unwrap_or_default();
         self.watched.iter_mut().flatten().for_each(|weight| *weight /= count as f32);
@@ -151,7 +151,7 @@ impl Cache {
         self.length += count;
     }
 
-    /// Makes row `i` the continuation of what was row `rows[i]`. Each row must stay in its input's group.
+    /// Makes row `i` the continuation of the previous row `rows[i]`. Each row must stay in its input's group.
     ///
     /// # Errors
     /// A tensor error where a row does not exist.

@@ -17,7 +17,7 @@ use crate::{
     causal::CausalLm,
     decode::GenerationOptions,
     device::{DeviceName, Precision},
-    engine::{FastEncoder, FastLlama, FastSeq2Seq},
+    packed::{PackedEncoder, PackedLlama, PackedSeq2Seq},
     seq2seq::{Seq2Seq, Trainable},
 };
 
@@ -55,7 +55,7 @@ fn generation_files(
 }
 
 impl Checkpoint {
-    /// Reads the JSON files and where the weights lie, and checks that every tensor that the config asks for is
+    /// Reads the JSON files and the positions of the weights, and checks that every tensor that the config requires is
     /// there with its shape. A tensor that the model does not use is logged as a warning and listed by
     /// [`surplus`](Self::surplus). The weights are those of the first of `model.safetensors`,
     /// `model.safetensors.index.json`, `pytorch_model.bin` and `pytorch_model.bin.index.json` that is there. No code
@@ -73,7 +73,7 @@ impl Checkpoint {
         Self::open_as(folder, None)
     }
 
-    /// Opens one of the two models of a folder, as [`open`](Self::open) opens a model of its own.
+    /// Opens one of the two models of a folder, as [`open`](Self::open) opens a single model.
     ///
     /// # Errors
     /// As for `open`, and [`Error::Architecture`] where the folder's config is not that of a model with such a part.
@@ -91,7 +91,7 @@ impl Checkpoint {
         };
         let mut config = ModelConfig::from_json(&config_path, &text)?;
         let kind: ModelKind = parse(&config_path, &text)?;
-        // An encoder generates nothing, whatever its files say of tokens and generation.
+        // An encoder does not generate, so generation settings in its files are ignored.
         let (tokens, generation) = match config.architecture().default_tokens() {
             None => (None, GenerationOptions::default()),
             Some(defaults) => {
@@ -161,8 +161,8 @@ impl Checkpoint {
         self.stored.stored_types()
     }
 
-    /// One tensor of the model, read, cast to `dtype` and put on `device`. The pages of the file that it came from
-    /// are let go, so that reading tensor after tensor needs no more memory than what is kept of them.
+    /// One tensor of the model, read, cast to `dtype` and put on `device`. The pages of its file are
+    /// released, so reading many tensors needs no more memory than the tensors kept.
     ///
     /// # Errors
     /// [`Error::UnknownTensor`] where `name` is not one of [`parameters`](Self::parameters), or a tensor error.
@@ -215,18 +215,18 @@ impl Checkpoint {
         }
     }
 
-    /// The encoder-decoder for inference on a CPU, with its weights packed in `precision`. One tensor at a time is in
-    /// memory beside what is packed.
+    /// The encoder-decoder for inference on a CPU, with its weights packed in `precision`. Only one unpacked
+    /// tensor at a time is in memory.
     ///
     /// # Errors
     /// As for [`model`](Self::model).
-    pub fn fast(&self, precision: Precision) -> Result<FastSeq2Seq> {
+    pub fn fast(&self, precision: Precision) -> Result<PackedSeq2Seq> {
         let precision = precision.packed()?;
         let (tokens, generation) = (self.special_tokens()?.clone(), self.generation.clone());
         let read = &mut |name: &str| self.stored.values(name);
         match &self.config {
-            ModelConfig::T5(config) => FastSeq2Seq::t5(config, tokens, generation, precision, read),
-            ModelConfig::Bart(config) => FastSeq2Seq::bart(config, tokens, generation, precision, read),
+            ModelConfig::T5(config) => PackedSeq2Seq::t5(config, tokens, generation, precision, read),
+            ModelConfig::Bart(config) => PackedSeq2Seq::bart(config, tokens, generation, precision, read),
             _ => Err(self.other_kind("an encoder-decoder")),
         }
     }
@@ -242,7 +242,7 @@ impl Checkpoint {
         let vb = self.stored.one_by_one();
         let head = Head::new(config, || self.tensor(&config.table(), DType::F32, &Device::Cpu), &vb)?;
         let body =
-            FastEncoder::bert(config, precision.packed()?, &mut |name: &str| self.stored.values(name))?;
+            PackedEncoder::bert(config, precision.packed()?, &mut |name: &str| self.stored.values(name))?;
         Ok(EncoderModel { body: Box::new(body), head })
     }
 
@@ -282,7 +282,7 @@ impl Checkpoint {
             (ModelConfig::Llama(config), DeviceName::Cpu) => {
                 let (tokens, generation) = (self.special_tokens()?.clone(), self.generation.clone());
                 let precision = precision.packed()?;
-                Ok(Box::new(FastLlama::llama(config, tokens, generation, precision, &mut |name| {
+                Ok(Box::new(PackedLlama::llama(config, tokens, generation, precision, &mut |name| {
                     self.stored.values(name)
                 })?))
             }

@@ -1,8 +1,8 @@
 //! Linear-chain conditional random fields (Lafferty et al. 2001) over the labels of a sequence, with exact marginals, exact
 //! gradients and the best path.
 //!
-//! A sequence may be labelled in part: each token has the set of labels that it may have, and what is learned is the
-//! probability of all paths within the sets (Tsuboi et al. 2008). A set of one label is full supervision.
+//! A sequence may be labelled in part: each token has a set of possible labels, and training
+//! maximises the probability of all paths within the sets (Tsuboi et al. 2008). Sets of one label are full supervision.
 
 use std::collections::HashMap;
 
@@ -56,7 +56,7 @@ pub const CRF_WEIGHTS: [&str; 3] = ["transitions", "start", "end"];
 #[derive(Clone, Debug)]
 pub struct Crf {
     grammar: CrfGrammar,
-    /// Exponentials; 0 for what the grammar forbids.
+    /// Exponentials; 0 for transitions that the grammar forbids.
     transitions: Vec<f64>,
     start: Vec<f64>,
     end: Vec<f64>,
@@ -114,7 +114,7 @@ impl Crf {
     }
 
     /// Forwards and backwards over a sequence; none where no path is in the sets. Both are scaled token by token, so that
-    /// neither long sequences nor great scores leave the numbers.
+    /// neither long sequences nor large scores overflow.
     fn sums(&self, scores: &[f32], allowed: Option<&[u32]>) -> Option<Sums> {
         let count = self.grammar.labels;
         let tokens = scores.len() / count;

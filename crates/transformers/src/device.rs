@@ -1,4 +1,4 @@
-//! Where a model computes, and in what numbers.
+//! Devices and numeric types of models.
 
 use std::{
     collections::BTreeMap,
@@ -65,7 +65,7 @@ impl DeviceName {
         let device = open_gpu(number).map_err(|error| Error::Options {
             option: "device",
             expected: "a GPU that can be opened".into(),
-            // Without the backtrace that candle may write behind it.
+            // Without the backtrace that candle may append.
             found: format!("`{self}` ({})", error.to_string().lines().next().unwrap_or_default()),
         })?;
         Ok(opened.entry(number).or_insert(device).clone())
@@ -120,7 +120,7 @@ impl fmt::Display for DeviceName {
     }
 }
 
-/// The numbers that a model computes with. Its logits and scores are f32 whatever they are.
+/// The numeric type of a model's computation. Logits and scores are always f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {

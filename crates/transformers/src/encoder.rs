@@ -15,8 +15,8 @@ pub trait Encoder: Send + Sync {
     /// positions for.
     fn states(&self, input: &Batch) -> Result<Tensor>;
 
-    /// The last hidden states of some tokens, each named by its input and its position there, shape (n, d). What the last layer
-    /// makes of other tokens may be left out.
+    /// The last hidden states of some tokens, each named by its input and its position there, shape (n, d). The last layer
+    /// may skip other tokens.
     ///
     /// # Errors
     /// As for [`states`](Self::states), and [`Error::Batch`](sporran_checkpoint::Error::Batch) where there is no such token.
@@ -55,13 +55,13 @@ pub trait Encoder: Send + Sync {
     /// The most tokens of an input, special ones included.
     fn max_input_length(&self) -> usize;
 
-    /// Whether the model was trained with the token types that its tokenizer gives; others are not shown them.
+    /// Whether the model was trained with its tokenizer's token types; other models do not get them.
     fn takes_types(&self) -> bool;
 
     /// The token that fills rows up to one length.
     fn pad_token(&self) -> u32;
 
-    /// Where the weights lie.
+    /// The device of the weights.
     fn device(&self) -> &Device;
 }
 

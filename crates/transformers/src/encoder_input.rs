@@ -16,7 +16,7 @@ use tokenizers::{
 
 use crate::{batch::Batch, checkpoint::Checkpoint, encoder::Encoder};
 
-/// What an encoder reads at once.
+/// The input of an encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Text<'a> {
     /// One text.
@@ -25,22 +25,22 @@ pub enum Text<'a> {
     Pair(&'a str, &'a str),
 }
 
-/// What is cut where an input is too long; the special tokens always stay.
+/// The truncation of an input that is too long; the special tokens always stay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Truncation {
-    /// The longer text of a pair, then both alike; a single text at its end.
+    /// The longer text of a pair, then both equally; a single text at its end.
     #[default]
     LongestFirst,
-    /// The second text of a pair alone. A first text that leaves no room is an error, and so is a single text that
+    /// Only the second text of a pair. A first text that leaves no room is an error, and so is a single text that
     /// is too long.
     OnlySecond,
     /// The first text of a pair at its beginning, so that the last turns of a dialogue stay; the second at its end, and
     /// only to half of the room. A single text loses its beginning.
     FirstAtItsStart,
-    /// A single text in which a mention stands between BLINK's marks, `[unused0]` and `[unused1]`, far from the mention: both
-    /// sides have as much room, and one leaves to the other what it does not need (Wu et al. 2020). Other texts as with
-    /// `longest-first`.
+    /// A single text with a mention between BLINK's marks, `[unused0]` and `[unused1]`, is cut far from the mention. Both
+    /// sides get the same number of tokens, and a side passes on what it does not need (Wu et al. 2020). Other texts are
+    /// cut as with `longest-first`.
     AroundMention,
 }
 
@@ -49,7 +49,7 @@ pub enum Truncation {
 pub struct EncoderRow {
     /// The token ids, special tokens included.
     pub ids: Vec<u32>,
-    /// For each token, which part of the input it belongs to, as the tokenizer says.
+    /// The token type of each token, from the tokenizer.
     pub types: Vec<u32>,
 }
 
@@ -59,17 +59,17 @@ pub struct EncoderInput {
     tokenizer: Tokenizer,
     max_length: usize,
     truncation: Truncation,
-    /// The ids of the marks before and behind a mention, where the tokenizer has them.
+    /// The ids of the marks before and after a mention, if the tokenizer has them.
     marks: Option<[u32; 2]>,
     first_room: Option<FirstRoom>,
     lowercases: bool,
 }
 
-/// Room that the first text of a pair has to itself.
+/// The fixed number of tokens of the first text of a pair.
 #[derive(Debug, Clone, Copy)]
 struct FirstRoom {
     tokens: usize,
-    /// What fills it.
+    /// The id that fills it.
     padding: u32,
 }
 
@@ -77,21 +77,21 @@ impl EncoderInput {
     /// Inputs of at most `max_length` tokens, special ones included.
     ///
     /// # Errors
-    /// [`Error::Options`] where `max_length` leaves no room beside the special tokens of a pair.
+    /// [`Error::Options`] if `max_length` leaves no room for more than the special tokens of a pair.
     pub fn new(tokenizer: Tokenizer, max_length: usize, truncation: Truncation) -> Result<Self> {
         let special = special_tokens(&tokenizer, true);
         if max_length <= special {
             let expected = format!("more than the {special} special tokens of a pair");
             return Err(Error::Options { option: "max-length", expected, found: max_length.to_string() });
         }
-        let [before, behind, _] = BLINK_MARKS.map(|mark| tokenizer.token_id(mark));
-        let marks = before.zip(behind).map(|(before, behind)| [before, behind]);
+        let [before, after, _] = BLINK_MARKS.map(|mark| tokenizer.token_id(mark));
+        let marks = before.zip(after).map(|(before, after)| [before, after]);
         Ok(Self { tokenizer, max_length, truncation, marks, first_room: None, lowercases: false })
     }
 
-    /// The same where the first text of a pair is cut to `tokens`, special ones included, as a single text is, and filled up
-    /// to them with `padding`. The second one begins behind, whatever the length of the first, and has what is left. It is
-    /// for the caller to hide the padding: see [`Batch::hiding`].
+    /// The same, but the first text of a pair always takes `tokens` tokens, special ones included. It is cut as a single
+    /// text is, or filled up with `padding`. The second text follows and gets the remaining tokens. The caller must mask
+    /// the padding: see [`Batch::hiding`].
     ///
     /// # Errors
     /// [`Error::Options`] where one of the texts would have no room.
@@ -108,7 +108,7 @@ impl EncoderInput {
         Ok(Self { first_room: Some(FirstRoom { tokens, padding }), ..self })
     }
 
-    /// Whether first texts have a room of their own, so that there may be padding behind them.
+    /// Whether first texts have a fixed number of tokens, so padding may follow them.
     #[must_use]
     pub fn has_first_room(&self) -> bool {
         self.first_room.is_some()
@@ -116,7 +116,7 @@ impl EncoderInput {
 
     /// Inputs for the encoder of `checkpoint`: of `most` tokens, or else as many as its folder sets, in
     /// sentence-transformers' `sentence_bert_config.json` or as the `model_max_length` of its `tokenizer_config.json`, but
-    /// no more than `length`, for which the model has positions. Texts are lowercased where the folder says so.
+    /// no more than `length`, for which the model has positions. Texts are lowercased if the folder says so.
     ///
     /// # Errors
     /// Those of reading a tokenizer and the settings, and of [`new`](Self::new).
@@ -145,13 +145,13 @@ impl EncoderInput {
         Self { truncation, ..self.clone() }
     }
 
-    /// Whether texts are lowercased beside what the tokenizer does.
+    /// Whether texts are lowercased before the tokenizer reads them.
     #[must_use]
     pub fn lowercases(&self) -> bool {
         self.lowercases
     }
 
-    /// How many tokens `text` has at the beginning of a longer one: all but the special ones behind it.
+    /// The number of tokens of `text` at the beginning of a longer text: all but the special tokens at its end.
     ///
     /// # Errors
     /// As for [`rows`](Self::rows).
@@ -161,8 +161,8 @@ impl EncoderInput {
             let room = self.max_length - special_tokens(&self.tokenizer, false);
             let (text, _) = self.cut(text, None, room)?;
             let whole = self.tokenizer.inner().post_process(text, None, true)?;
-            let behind = whole.get_special_tokens_mask().iter().rev().take_while(|special| **special == 1);
-            Ok(whole.len() - behind.count())
+            let trailing = whole.get_special_tokens_mask().iter().rev().take_while(|special| **special == 1);
+            Ok(whole.len() - trailing.count())
         };
         count().map_err(|source| self.tokenizer.wrong(source))
     }
@@ -191,7 +191,7 @@ impl EncoderInput {
         let second = match second {
             Some(second) => {
                 let mut second = tokenizer.encode_fast(second, false)?;
-                // What a tokenizer without a template for pairs leaves as it is.
+                // A tokenizer without a template for pairs leaves these types unchanged.
                 second.set_type_ids(vec![1; second.len()]);
                 Some(second)
             }
@@ -212,14 +212,14 @@ impl EncoderInput {
         if self.tokenizer.gives_types() { types } else { vec![0; types.len()] }
     }
 
-    /// The row of a pair whose first text has a room of its own.
+    /// The row of a pair whose first text has a fixed number of tokens.
     fn apart(&self, first: Encoding, second: &Encoding, room: FirstRoom) -> tokenizers::Result<EncoderRow> {
         let tokenizer = self.tokenizer.inner();
         let special = special_tokens(&self.tokenizer, false);
         let (first, _) = self.cut(first, None, room.tokens - special)?;
         let mut ids = tokenizer.post_process(first, None, true)?.get_ids().to_vec();
         ids.resize(room.tokens, room.padding);
-        // Behind the second text stands the last special token, and before it none.
+        // The last special token follows the second text, and no special token precedes it.
         let before = special.saturating_sub(1);
         let mut second = second.clone();
         second.truncate(self.max_length - room.tokens - (special - before), 0, TruncationDirection::Right);
@@ -228,7 +228,7 @@ impl EncoderInput {
         Ok(EncoderRow { ids, types: self.types(types) })
     }
 
-    /// What is left of texts in a room without special tokens.
+    /// The texts, truncated to `room` tokens without special tokens.
     fn cut(
         &self,
         mut first: Encoding,
@@ -251,8 +251,8 @@ impl EncoderInput {
         {
             return Ok((around(first, mention, room), None));
         }
-        // Whole texts are cut here. With the truncation inside, the `tokenizers` crate drops words as it goes, and the
-        // longer text of a pair is no longer told from the shorter one.
+        // Whole texts are cut here. With the truncation inside, the `tokenizers` crate drops words while encoding, and the
+        // longer text of a pair can no longer be determined.
         let parameters = TruncationParams {
             direction: TruncationDirection::Right,
             max_length: room,
@@ -267,18 +267,18 @@ impl EncoderInput {
         truncate_encodings(first, second, &parameters)
     }
 
-    /// Where a mention stands, with its marks.
+    /// The range of a mention, marks included.
     fn mention(&self, text: &Encoding) -> Option<Range<usize>> {
-        let [before, behind] = self.marks?;
+        let [before, after] = self.marks?;
         let start = text.get_ids().iter().position(|id| *id == before)?;
-        let length = text.get_ids()[start..].iter().position(|id| *id == behind)?;
+        let length = text.get_ids()[start..].iter().position(|id| *id == after)?;
         Some(start..start + length + 1)
     }
 }
 
-/// The most tokens of a text that a model's folder sets, whatever its encoder has positions for: sentence-transformers'
-/// `max_seq_length`, or the `model_max_length` of its tokenizer. In the layout of sentence-transformers the encoder's own
-/// folder is asked.
+/// The most tokens of a text according to a model's folder, regardless of the encoder's number of positions:
+/// sentence-transformers' `max_seq_length`, or the `model_max_length` of its tokenizer. In the layout of
+/// sentence-transformers, the encoder's subfolder decides.
 ///
 /// # Errors
 /// [`Error::Json`], and [`Error::Config`] for an option that is not one of this crate.
@@ -301,11 +301,11 @@ fn max_tokens(encoder: &Path, settings: &InputSettings) -> Result<Option<usize>>
         Some(text) => parse(&path, &text)?,
         None => Fields::default(),
     };
-    // A cast of what is negative gives 0.
+    // A cast of a negative value gives 0.
     Ok(fields.model_max_length.filter(|length| *length < 1e9).map(|length| length as usize))
 }
 
-/// The mention with what is next to it. Of a mention that has no room itself the beginning and the marks are left.
+/// The mention with its context. A mention that does not fit keeps its beginning and its marks.
 fn around(mut text: Encoding, mention: Range<usize>, room: usize) -> Encoding {
     let (left, right) = (mention.start, text.len() - mention.end);
     if mention.len() > room {
@@ -320,9 +320,9 @@ fn around(mut text: Encoding, mention: Range<usize>, room: usize) -> Encoding {
     }
     let spare = room - mention.len();
     let before = left.min((spare / 2).max(spare.saturating_sub(right)));
-    let behind = right.min(spare - before);
-    text.truncate(mention.end + behind, 0, TruncationDirection::Right);
-    text.truncate(before + mention.len() + behind, 0, TruncationDirection::Left);
+    let after = right.min(spare - before);
+    text.truncate(mention.end + after, 0, TruncationDirection::Right);
+    text.truncate(before + mention.len() + after, 0, TruncationDirection::Left);
     text
 }
 
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_text_alone_is_cut_where_that_is_asked_for() {
+    fn only_the_second_text_is_cut_if_requested() {
         let cut = |max, text| ids(max, Truncation::OnlySecond, text);
         assert_eq!(cut(6, Text::Pair("a a a", "b b b")).unwrap(), [2, 2, 2, 1, 3, 1]);
         assert!(matches!(cut(5, Text::Pair("a a a", "b b")), Err(Error::Tokenizer { .. })));
@@ -412,7 +412,7 @@ mod tests {
         let cut = |max, text| ids(max, Truncation::FirstAtItsStart, text).unwrap();
         // Five places: all of the second text and the end of the first.
         assert_eq!(cut(7, Text::Pair("a b c a b c", "b b")), [2, 3, 4, 1, 3, 3, 1]);
-        // A second text that is longer than half of the room has that, and what the first leaves.
+        // A second text that is longer than half of the room gets half of it, and the rest that the first does not need.
         assert_eq!(cut(7, Text::Pair("a b c", "b c b c a")), [3, 4, 1, 3, 4, 3, 1]);
         assert_eq!(cut(7, Text::Pair("a", "b c b c a")), [2, 1, 3, 4, 3, 4, 1]);
         assert_eq!(cut(3, Text::One("a b c")), [3, 4, 1]);
@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(cut(7, text), [4, 2, 5, 3, 6, 4, 3]);
         // An odd place is the right side's.
         assert_eq!(cut(8, text), [4, 2, 5, 3, 6, 4, 3, 2]);
-        // A side leaves what it does not need.
+        // A side passes on the tokens that it does not need.
         assert_eq!(cut(6, "a [unused0] b [unused1] c b a c"), [2, 5, 3, 6, 4, 3]);
         assert_eq!(cut(6, "a b c a [unused0] b [unused1]"), [3, 4, 2, 5, 3, 6]);
         assert_eq!(cut(3, text), [5, 3, 6]);
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_text_begins_behind_the_room_of_the_first() {
+    fn a_second_text_follows_the_room_of_the_first() {
         let input = EncoderInput::new(tokenizer(), 9, Truncation::AroundMention).unwrap();
         let input = input.with_first_room(5, 0).unwrap();
         let row = |first, second| input.rows(&[Text::Pair(first, second)]).unwrap().remove(0);

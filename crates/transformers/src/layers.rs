@@ -62,7 +62,7 @@ impl Linear {
         })
     }
 
-    /// What is added to the products.
+    /// The bias of the products.
     #[cfg(feature = "cuda")]
     pub(crate) fn bias(&self) -> Option<&Tensor> {
         self.bias.as_ref()

@@ -1,14 +1,14 @@
 //! The generative transformer memory network (Dinan et al. 2019, "Wizard of Wikipedia: Knowledge-Powered Conversational
-//! Agents", section 4.2): one encoder reads a dialogue and each piece of knowledge apart, the dialogue's vector attends
-//! to theirs, and the decoder reads the states of the dialogue and of the one piece that is attended to most.
+//! Agents", section 4.2): one encoder reads a dialogue and each piece of knowledge separately, the dialogue's vector
+//! attends to theirs, and the decoder reads the hidden states of the dialogue and of the piece with the highest weight.
 //!
-//! The network has no weights beside those of an encoder-decoder. A text's vector is the sum of its states over the root
-//! of their number (Cer et al. 2018, "Universal Sentence Encoder") and over the root of their width.
+//! The network has only the weights of an encoder-decoder. A text's vector is the sum of its hidden states, divided by the
+//! square root of their number (Cer et al. 2018, "Universal Sentence Encoder") and by the square root of their width.
 
 use candle_core::{D, DType, Tensor};
 use sporran_checkpoint::Result;
 
-use crate::{fusion::Apart, layers::hidden_score};
+use crate::{fid::EncodedTexts, layers::hidden_score};
 
 /// How much a dialogue attends to each piece of knowledge, before the softmax. `dialogue` (length, d) and each of
 /// `pieces` (length, d) are the encoder's states without padding.
@@ -26,13 +26,13 @@ pub fn attend_to_pieces(dialogue: &Tensor, pieces: &[Tensor]) -> Result<Vec<f32>
     pieces.iter().map(score).collect()
 }
 
-/// The same for a batch in training: (dialogues, most pieces), `dialogues[i]` and `pieces[i]` being texts of `apart`.
+/// The same for a batch in training: (dialogues, most pieces), `dialogues[i]` and `pieces[i]` being texts of `encoded`.
 /// Where a dialogue has fewer pieces, the score is next to minus infinity.
 ///
 /// # Errors
 /// A tensor error.
-pub fn piece_attention(apart: &Apart, dialogues: &[usize], pieces: &[&[usize]]) -> Result<Tensor> {
-    let sums = apart.sums()?;
+pub fn piece_attention(encoded: &EncodedTexts, dialogues: &[usize], pieces: &[&[usize]]) -> Result<Tensor> {
+    let sums = encoded.sums()?;
     let (_, width) = sums.dims2()?;
     let most = pieces.iter().map(|pieces| pieces.len()).max().unwrap_or(0);
     let (mut places, mut bias) = (Vec::new(), Vec::new());

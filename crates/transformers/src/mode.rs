@@ -1,4 +1,4 @@
-//! Inference or training: what a forward pass does with dropout, and whether it must be differentiable.
+//! Inference or training: dropout of a forward pass, and whether it must be differentiable.
 
 use candle_core::Tensor;
 use rand::{RngCore, SeedableRng};
@@ -38,7 +38,7 @@ impl Mode {
         }
     }
 
-    /// Drops elements of `xs` with probability `rate` in training; gives `xs` back in inference.
+    /// Drops elements of `xs` with probability `rate` in training; returns `xs` in inference.
     ///
     /// # Errors
     /// A tensor error.

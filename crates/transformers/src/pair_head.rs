@@ -1,4 +1,4 @@
-//! What stands between two marked places of a text: the labels of ordered pairs of an encoder's states.
+//! The labels of ordered pairs of marked positions in a text, from an encoder's hidden states.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
     mode::Mode,
 };
 
-/// What the tensors of a pair head are called in a folder of weights, before their own names.
+/// The prefix of a pair head's tensor names in a folder of weights.
 pub const PAIR_HEAD: &str = "pair_head";
 
 /// The sizes of a pair head.
@@ -31,14 +31,14 @@ pub struct PairHeadConfig {
     pub dropout: f64,
 }
 
-/// Two places of a row, the order of which matters, with what is known of the pair beside the states.
+/// An ordered pair of positions of a row, with the features of the pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatePair {
-    /// The number of the first state.
+    /// The index of the first hidden state.
     pub first: u32,
-    /// The number of the second state.
+    /// The index of the second hidden state.
     pub second: u32,
-    /// What is known of it, each a number below the head's features.
+    /// The features of the pair, each a number below the head's number of features.
     pub features: Vec<u32>,
 }
 
@@ -77,7 +77,7 @@ impl PairHead {
         })
     }
 
-    /// Reads the head that a folder of weights holds beside its encoder.
+    /// Reads the head from the weights of an encoder's folder.
     ///
     /// # Errors
     /// Those of opening weights, and a tensor error where it has no such head.
@@ -95,7 +95,7 @@ impl PairHead {
     /// States (n, d) to logits (pairs, labels).
     ///
     /// # Errors
-    /// [`Error::Batch`] where there is no pair, or a pair has a state or a feature that there is not, or another number of
+    /// [`Error::Batch`] where there is no pair, or a pair has a state or a feature that does not exist, or another number of
     /// features than the first; a tensor error.
     pub fn forward(&self, states: &Tensor, pairs: &[StatePair], mode: &mut Mode) -> Result<Tensor> {
         let count = states.dim(0)?;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_has_its_logits_whatever_stands_beside_it_and_its_order_matters() {
+    fn logits_do_not_depend_on_other_pairs_and_order_matters() {
         let (head, states) = (head(), states());
         let of = |pairs: &[StatePair]| {
             head.forward(&states, pairs, &mut Mode::Inference).unwrap().to_vec2::<f32>().unwrap()
@@ -176,12 +176,12 @@ mod tests {
 
     #[test]
     fn pairs_that_cannot_be_are_refused() {
-        let told = |pairs: &[StatePair]| {
+        let error_of = |pairs: &[StatePair]| {
             head().forward(&states(), pairs, &mut Mode::Inference).unwrap_err().to_string()
         };
-        assert!(told(&[]).contains("at least one pair"));
-        assert!(told(&[pair(0, 3, &[0])]).contains("states below 3"));
-        assert!(told(&[pair(0, 1, &[5])]).contains("features below 5"));
-        assert!(told(&[pair(0, 1, &[0]), pair(0, 1, &[0, 1])]).contains("1 features"));
+        assert!(error_of(&[]).contains("at least one pair"));
+        assert!(error_of(&[pair(0, 3, &[0])]).contains("states below 3"));
+        assert!(error_of(&[pair(0, 1, &[5])]).contains("features below 5"));
+        assert!(error_of(&[pair(0, 1, &[0]), pair(0, 1, &[0, 1])]).contains("1 features"));
     }
 }

@@ -13,20 +13,20 @@ use crate::{
 pub struct PairOptions {
     /// Tokens of a pair, at most; as many as the model can read where there is no limit.
     pub max_tokens: Option<usize>,
-    /// What is cut of a pair that is too long.
+    /// The truncation of a pair that is too long.
     pub truncation: Truncation,
-    /// The room of the first text, where second ones begin behind it even if it is not filled: see
+    /// The fixed number of tokens of the first text, padding included; the second text follows: see
     /// [`EncoderInput::with_first_room`].
     pub first_room: Option<usize>,
     /// The numbers that it computes with.
     pub precision: Precision,
     /// Where it computes.
     pub device: DeviceName,
-    /// Tokens of a batch, padding included, at most; a longer pair is a batch of its own.
+    /// Tokens of a batch, padding included, at most; a longer pair forms a separate batch.
     pub batch_tokens: usize,
 }
 
-/// An encoder that reads two texts together and gives a logit for each label.
+/// An encoder that reads two texts together and returns a logit for each label.
 pub struct PairClassifier {
     body: Box<dyn Encoder>,
     head: SequenceHead,

@@ -5,7 +5,7 @@ use sporran_checkpoint::{Error, Result, SpecialTokens};
 
 use crate::{batch::Batch, cache::Cache, decode::GenerationOptions, layers::hidden_score, mode::Mode};
 
-/// What an encoder made of a batch of inputs, for a decoder to attend to.
+/// The hidden states of a batch of inputs, for a decoder to attend to.
 #[derive(Debug, Clone)]
 pub struct Memory {
     hidden: Tensor,
@@ -42,7 +42,7 @@ impl Memory {
         &self.mask
     }
 
-    /// What is added to the scores of the keys, shape (b, 1, 1, s).
+    /// The bias on the scores of the keys, shape (b, 1, 1, s).
     pub(crate) fn bias(&self) -> &Tensor {
         &self.bias
     }
@@ -53,7 +53,7 @@ impl Memory {
         self.hidden.dims()[0]
     }
 
-    /// The same without what it was computed from, which trainable weights would keep in memory otherwise.
+    /// The same, detached from the graph, which would otherwise stay in memory for trainable weights.
     pub(crate) fn detach(self) -> Self {
         Self { hidden: self.hidden.detach(), ..self }
     }
@@ -80,7 +80,7 @@ pub trait Seq2Seq: Send + Sync {
     /// A tensor error, or [`Error::Batch`] where an input is longer than the model has positions for.
     fn encode(&self, input: &Batch) -> Result<Memory>;
 
-    /// Continues sequences by `tokens` and gives the scores of what comes next.
+    /// Continues sequences by `tokens` and returns the logits of the next token.
     ///
     /// `tokens` (r, t), row after row, are the new tokens of each of `rows` sequences, without padding; `r` is a
     /// multiple of the memory's b, and rows are grouped by input as [`Cache`] says. The cache must be empty at the
@@ -108,7 +108,7 @@ pub trait Seq2Seq: Send + Sync {
         self.max_input_length()
     }
 
-    /// Where the weights lie.
+    /// The device of the weights.
     fn device(&self) -> &Device;
 }
 
@@ -117,7 +117,7 @@ pub trait Trainable: Seq2Seq {
     /// [`encode`](Seq2Seq::encode) in `mode`: in training, a loss of the states goes back through them.
     ///
     /// # Errors
-    /// As for `encode`, and [`Error::Config`] where the config asks in training for what does not exist.
+    /// As for `encode`, and [`Error::Config`] where the config names something unsupported in training.
     fn encode_in(&self, input: &Batch, mode: &mut Mode) -> Result<Memory>;
 
     /// The logits at every decoder position, for training by teacher forcing: shape (b, t, vocabulary), in the
@@ -151,7 +151,7 @@ pub trait Trainable: Seq2Seq {
     }
 }
 
-/// (b, s) of ones and zeros to (b, 1, 1, s) of what is added to the scores of those keys.
+/// From a mask (b, s) of ones and zeros to the bias (b, 1, 1, s) on the scores of those keys.
 pub(crate) fn padding_bias(mask: &Tensor, dtype: DType) -> Result<Tensor> {
     let (batch, length) = mask.dims2()?;
     // affine(-h, h) maps 1 to exactly 0 and 0 to h.

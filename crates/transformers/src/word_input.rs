@@ -16,7 +16,7 @@ pub struct WordInput {
     unknown: u32,
     max_length: usize,
     marks_case: bool,
-    /// What stands before a word within a text, where the tokenizer tells that.
+    /// The text before a word within a text, if the tokenizer distinguishes that.
     blank: &'static str,
 }
 
@@ -31,18 +31,18 @@ pub struct WordRow {
 
 impl WordInput {
     /// Windows of at most `max_length` tokens, special ones included. With `marks_case` the second token type marks words that
-    /// begin with a capital letter, and the pieces behind the first of a word in capitals alone: what a tokenizer
-    /// that lower-cases would hide.
+    /// begin with a capital letter, and the pieces after the first of a word in capitals. A tokenizer that lowercases hides
+    /// this.
     ///
     /// # Errors
-    /// [`Error::Training`] where the tokenizer does not put one special token before a text and one behind it;
+    /// [`Error::Training`] where the tokenizer does not put one special token before a text and one after it;
     /// [`Error::Options`] where a window has no room for a word.
     pub fn new(tokenizer: Tokenizer, max_length: usize, marks_case: bool) -> Result<Self> {
         let around = tokenizer.encode("", None)?;
         let &[first, last] = around.as_slice() else {
             return Err(Error::Training {
                 what: "the tokenizer".into(),
-                expected: "one special token before a text and one behind it".into(),
+                expected: "one special token before a text and one after it".into(),
                 found: format!("{} in all", around.len()),
             });
         };
@@ -61,7 +61,7 @@ impl WordInput {
         &self.tokenizer
     }
 
-    /// The special tokens before and behind a text.
+    /// The special tokens before and after a text.
     #[must_use]
     pub fn around(&self) -> (u32, u32) {
         (self.first, self.last)
@@ -113,7 +113,7 @@ impl WordInput {
     }
 }
 
-/// Whether a word begins with a capital letter, and whether it has no small one behind that.
+/// Whether a word begins with a capital letter, and whether no lowercase letter follows it.
 fn capitals(word: &str) -> (bool, bool) {
     let begins = word.chars().next().is_some_and(char::is_uppercase);
     let rest = || word.chars().skip(1);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn words_know_their_first_pieces_and_their_capitals() {
+    fn words_have_first_pieces_and_case_marks() {
         let input = WordInput::new(tokenizer(), 12, true).unwrap();
         let rows = input.rows(&["Ab", "BB", "a", "\u{200b}"]).unwrap();
         let expected = EncoderRow { ids: vec![1, 3, 6, 5, 6, 3, 0, 2], types: vec![0, 1, 0, 1, 1, 0, 0, 0] };

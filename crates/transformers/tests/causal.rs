@@ -215,7 +215,7 @@ fn a_gguf_file_that_is_damaged_is_an_error() {
     assert!(matches!(error, Error::Gguf { .. }), "{error}");
 }
 
-/// The fixture's GGUF file with these fields instead of its own.
+/// The fixture's GGUF file with these fields replaced.
 fn changed_gguf(folder: &Path, fields: &[(&str, Value)]) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/llama/model.gguf");
     let mut file = fs::File::open(&path).unwrap();
@@ -233,7 +233,7 @@ fn changed_gguf(folder: &Path, fields: &[(&str, Value)]) -> PathBuf {
 }
 
 #[test]
-fn a_gguf_file_says_how_turns_are_written_and_end() {
+fn a_gguf_file_provides_the_chat_template_and_end_tokens() {
     let folder = tempfile::TempDir::new().unwrap();
     let template =
         "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}{{ eos_token }}";
@@ -303,7 +303,7 @@ fn rotary_positions_go_on_and_learned_ones_end() {
 }
 
 #[test]
-fn a_bound_on_the_length_counts_each_prompt_by_itself() {
+fn the_length_limit_counts_each_prompt_separately() {
     let Fixture { model, .. } = fixtures().nth(1).unwrap();
     let options = GenerationOptions { max_length: Some(20), min_length: Some(20), ..Default::default() };
     let prompts = [vec![3, 4, 5], vec![6; 12]];

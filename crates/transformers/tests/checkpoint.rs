@@ -89,7 +89,7 @@ fn a_wrong_field_of_the_config_is_named() {
 }
 
 #[test]
-fn a_config_that_is_no_json_says_where() {
+fn an_invalid_json_config_names_its_position() {
     let folder = copy("t5-relu");
     fs::write(folder.path().join("config.json"), "{\"model_type\": \"t5\",\n \"d_model\" 3}").unwrap();
     let error = Checkpoint::open(folder.path()).unwrap_err();
@@ -116,7 +116,7 @@ fn a_value_that_cannot_be_used_is_named_with_its_file() {
 }
 
 #[test]
-fn a_truncated_file_says_how_long_it_should_be() {
+fn a_truncated_file_reports_its_expected_length() {
     let folder = copy("t5-relu");
     let path = folder.path().join("model.safetensors");
     let whole = fs::read(&path).unwrap();
@@ -211,7 +211,7 @@ fn two_different_embedding_tables_are_refused() {
 }
 
 #[test]
-fn an_untied_head_is_found_however_the_config_says_it() {
+fn an_untied_head_is_found_in_every_config_form() {
     // transformers 5 writes `tie_word_embeddings: true` with two different tensors; older ones write `false`.
     let expected =
         logits(&*Checkpoint::open(&data("t5-gated")).unwrap().model(DType::F32, &Device::Cpu).unwrap());
@@ -364,7 +364,7 @@ fn fresh_models_of_each_architecture_are_written_and_opened() {
     }
 }
 
-/// What opening a fixture says whose config has `value` in a field.
+/// The error of opening a fixture whose config has `value` in a field.
 fn refused(name: &str, field: &str, value: u64) -> String {
     let folder = TempDir::new().unwrap();
     for file in ["config.json", "model.safetensors"] {

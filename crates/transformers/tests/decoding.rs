@@ -93,7 +93,7 @@ fn assert_same(name: &str, found: &[Vec<Hypothesis>], expected: &[Vec<Output>]) 
     for (i, (found, expected)) in std::iter::zip(found, expected).enumerate() {
         assert_eq!(found.len(), expected.len(), "{name}, input {i}");
         for (rank, (found, expected)) in std::iter::zip(found, expected).enumerate() {
-            // What could not win was only there to fill a place.
+            // Hypotheses that cannot win only fill a place.
             if expected.score < -1e7 {
                 assert!(found.score < -1e7, "{name}, input {i}, rank {rank}: {found:?}");
                 continue;
@@ -222,7 +222,7 @@ fn chi_square(cells: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     (cells.iter().sum(), cells.len() as f64 - 1.0)
 }
 
-/// What a chi-square exceeds about once in ten thousand times (Wilson and Hilferty 1931).
+/// The chi-square value that is exceeded about once in ten thousand times (Wilson and Hilferty 1931).
 fn limit(freedom: f64) -> f64 {
     let part = 2.0 / (9.0 * freedom);
     freedom * (1.0 - part + 3.72 * part.sqrt()).powi(3)
@@ -312,7 +312,7 @@ fn rules_that_leave_nothing_are_an_error_without_beams() {
 }
 
 #[test]
-fn the_sources_tokens_must_be_known_where_a_rule_looks_at_them() {
+fn source_tokens_are_required_by_rules_that_read_them() {
     let options = GenerationOptions { encoder_no_repeat_ngram_size: Some(2), ..Default::default() };
     let mut fixed = Fixed { logits: vec![0.0; 4], inputs: 1 };
     let error = search(&mut fixed, &special(), &options, &Inputs::default()).unwrap_err();

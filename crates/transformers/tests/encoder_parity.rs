@@ -84,7 +84,7 @@ impl Fixture {
     }
 }
 
-/// What a head gives, by the names of `transformers`.
+/// The outputs of a head, by the names of `transformers`.
 fn outputs(head: &Head, states: &Tensor, mode: &mut Mode) -> Vec<(&'static str, Tensor)> {
     match head {
         Head::States => vec![],
@@ -218,7 +218,7 @@ fn a_layer_s_states_are_those_of_a_model_that_ends_there() {
 }
 
 #[test]
-fn every_tensor_of_a_checkpoint_is_used_but_those_that_are_known() {
+fn every_tensor_of_a_checkpoint_is_used_except_known_ones() {
     for name in FOLDERS {
         assert!(Fixture::open(name).checkpoint.surplus().is_empty(), "{name}");
     }

@@ -12,7 +12,7 @@ use device::device;
 use serde::Deserialize;
 use sporran_checkpoint::Tokenizer;
 use sporran_transformers::{
-    Batch, Cache, Checkpoint, FastSeq2Seq, GenerationOptions, Hypothesis, Mode, Precision, Seq2Seq,
+    Batch, Cache, Checkpoint, GenerationOptions, Hypothesis, Mode, PackedSeq2Seq, Precision, Seq2Seq,
     Trainable, generate,
 };
 
@@ -44,7 +44,7 @@ struct Output {
 struct Fixture {
     folder: PathBuf,
     model: Box<dyn Trainable>,
-    fast: FastSeq2Seq,
+    fast: PackedSeq2Seq,
     tokenizer: Tokenizer,
     expected: Expected,
     tensors: std::collections::HashMap<String, Tensor>,
@@ -72,14 +72,14 @@ impl Fixture {
         [&*self.model, &self.fast]
     }
 
-    /// The same with what they are called.
+    /// The same with their names.
     fn named(&self) -> [(&'static str, &dyn Seq2Seq); 2] {
         let [candle, packed] = self.models();
         [("candle", candle), ("packed", packed)]
     }
 
     /// The models for a case: with the case's end tokens where it has some.
-    fn models_for(&self, case: &Case) -> Option<(Box<dyn Trainable>, FastSeq2Seq)> {
+    fn models_for(&self, case: &Case) -> Option<(Box<dyn Trainable>, PackedSeq2Seq)> {
         let ends = case.ends.as_ref()?;
         let folder = tempfile::TempDir::new().unwrap();
         for file in ["config.json", "model.safetensors"] {
@@ -117,8 +117,8 @@ fn difference(a: &Tensor, b: &Tensor, mask: &Tensor) -> f32 {
     difference.max_all().unwrap().to_scalar().unwrap()
 }
 
-/// Requires the same tokens, and scores that differ by less than the rounding of their sums; gives the worst difference as
-/// a share of what is allowed.
+/// Requires the same tokens, and scores that differ by less than the rounding of their sums; returns the worst difference as
+/// a share of the limit.
 fn same(name: &str, found: &[Vec<Hypothesis>], expected: &[Vec<Output>]) -> f32 {
     assert_eq!(found.len(), expected.len());
     let mut worst: f32 = 0.0;

@@ -7,7 +7,7 @@ use candle_core::{DType, Device};
 use serde::Deserialize;
 use sporran_checkpoint::{Error, is_parlai};
 use sporran_transformers::{
-    Checkpoint, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, encode_apart, fuse,
+    Checkpoint, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, encode_separately, fuse,
     generate_with, import_parlai,
 };
 use tempfile::TempDir;
@@ -49,7 +49,7 @@ fn imported() -> (TempDir, Checkpoint, Expected) {
     (folder, checkpoint, serde_json::from_str(&expected).unwrap())
 }
 
-/// What ParlAI takes for the unknown token has ids of its own behind its words.
+/// Maps the ids after ParlAI's words to the unknown token, as ParlAI does.
 fn known(tokens: &[u32], words: usize) -> Vec<u32> {
     tokens.iter().map(|&token| if (token as usize) < words { token } else { 3 }).collect()
 }
@@ -87,7 +87,7 @@ fn the_network_attends_and_answers_as_parlais_does() {
             .iter()
             .flat_map(|case| std::iter::once(&case.dialogue_tokens).chain(&case.piece_tokens))
             .collect();
-        let mut states = encode_apart(model.as_ref(), &rows, 1000).unwrap().into_iter();
+        let mut states = encode_separately(model.as_ref(), &rows, 1000).unwrap().into_iter();
         let mut chosen = Vec::new();
         for case in &expected.cases {
             let dialogue = states.next().unwrap();
@@ -111,7 +111,7 @@ fn the_network_attends_and_answers_as_parlais_does() {
     }
 }
 
-/// Without merges every word is cut into letters, and no symbol needs an id behind the words.
+/// Without merges every word is cut into letters, and no symbol needs an id after the words.
 #[test]
 fn a_vocabulary_of_letters_needs_no_further_ids() {
     let folder = TempDir::new().unwrap();

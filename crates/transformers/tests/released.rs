@@ -45,7 +45,7 @@ fn fusion_in_decoder_is_the_t5_that_it_wraps() {
     assert_eq!(tensors(&released), tensors(&Checkpoint::open(&data("t5-relu")).unwrap()));
 }
 
-/// The names of BLINK's `BiEncoderModule`, beside the config and the vocabulary of the BERT that it started from.
+/// The names of BLINK's `BiEncoderModule`, with the config and the vocabulary of the BERT that it started from.
 fn blink(vocabulary: &str) -> TempDir {
     let folder = TempDir::new().unwrap();
     let config = fs::read_to_string(data("encoders/bert-states").join("config.json")).unwrap();
@@ -64,7 +64,7 @@ fn blink(vocabulary: &str) -> TempDir {
 const VOCABULARY: &str = "[PAD]\n[unused0]\n[unused1]\n[unused2]\n[UNK]\n[CLS]\n[SEP]\nmay\nsaid\n";
 
 #[test]
-fn each_of_blinks_encoders_is_a_bert_that_knows_its_marks() {
+fn each_of_blinks_encoders_is_a_bert_with_marks() {
     let folder = blink(VOCABULARY);
     let alone = tensors(&Checkpoint::open(&data("encoders/bert-states")).unwrap());
     let twice: Vec<Vec<f32>> =
@@ -87,7 +87,7 @@ fn each_of_blinks_encoders_is_a_bert_that_knows_its_marks() {
 
 /// The names of BLINK's `CrossEncoderModule`. The expected scores are those of `transformers`' BERT with these weights, a
 /// linear layer over its pooled output, and inputs as BLINK makes them: contexts of 12 tokens around the mention, padded,
-/// entities of 9 behind them without their first token, types of 1 there, padding hidden.
+/// entities of 9 after them without their first token, types of 1 there, padding hidden.
 #[test]
 fn blinks_cross_encoder_scores_as_its_own_code_does() {
     let folder = TempDir::new().unwrap();
@@ -145,7 +145,7 @@ fn what_is_no_part_of_blink_is_refused() {
     assert!(format!("{error:?}").contains("no `[unused2]`"), "{error:?}");
 }
 
-/// A RAG folder around the BART of the fixtures, with its tensors behind `prefix`. The names are those of
+/// A RAG folder around the BART of the fixtures, with `prefix` before its tensor names. The names are those of
 /// `RagTokenForGeneration`.
 fn rag(prefix: &str) -> TempDir {
     let bart = data("bart");
@@ -185,7 +185,7 @@ fn the_generator_is_the_model_that_it_would_be_alone() {
 }
 
 #[test]
-fn parts_are_asked_for_where_there_are_some_and_there_alone() {
+fn a_rag_folder_needs_a_part_and_other_folders_have_none() {
     let folder = rag("rag.");
     let error = Checkpoint::open(folder.path()).unwrap_err().to_string();
     assert!(error.ends_with("found `rag`, whose parts are opened one by one"), "{error}");

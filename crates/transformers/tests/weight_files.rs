@@ -136,7 +136,7 @@ fn a_tensor_that_the_model_does_not_have_is_named() {
         error.contains("expected the name of one of the model's tensors, found `lm_head.weight`"),
         "{error}"
     );
-    // A tensor comes in the type that is asked for.
+    // A tensor comes in the requested type.
     let half = checkpoint.tensor("shared.weight", DType::BF16, &Device::Cpu).unwrap();
     assert_eq!((half.dtype(), half.dims()), (DType::BF16, &[24, 8][..]));
 }

@@ -1,4 +1,4 @@
-//! Chat templates: the Jinja texts by which a model's folder says how the turns of a conversation are written.
+//! Chat templates: the Jinja texts in a model's folder that format the turns of a conversation.
 //!
 //! The environment is that of `transformers`: `trim_blocks`, `lstrip_blocks`, loop controls, `raise_exception`,
 //! `strftime_now`, a `tojson` that leaves HTML alone, and Python's methods of texts, lists and maps.
@@ -73,10 +73,10 @@ impl ChatTemplate {
         Ok(Self { path, environment, tokens })
     }
 
-    /// The text of a conversation, with the special tokens that the template writes; it is to be encoded without adding
-    /// others. With `add_generation_prompt` it ends with what begins an answer.
+    /// The text of a conversation, with the special tokens of the template. Encode it without adding others. With
+    /// `add_generation_prompt` it ends with the beginning of an answer.
     ///
-    /// The template's `strftime_now` gives 26 July 2024, at midnight, on every day, so that the same conversation is always the same
+    /// The template's `strftime_now` always returns 26 July 2024, at midnight, so that the same conversation is always the same
     /// text. It is the date that LLaMA 3's template has where it is given none.
     ///
     /// # Errors

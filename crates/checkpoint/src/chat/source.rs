@@ -14,7 +14,7 @@ use crate::{
 const NAMES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
-/// The text of a template, and what it is rendered with.
+/// The text of a template, and the values for rendering it.
 #[derive(Debug)]
 pub(super) struct Source {
     /// The file that holds the template.

@@ -17,7 +17,7 @@ struct Fixture {
     tokens: BTreeMap<String, String>,
 }
 
-/// What `transformers` makes of a conversation: a text, or an error of the template's own.
+/// The output of `transformers` for a conversation: a text, or an error that the template raises.
 #[derive(Deserialize)]
 struct Case {
     template: String,
@@ -31,7 +31,7 @@ fn role(name: &str) -> &'static str {
     ["system", "user", "assistant"].into_iter().find(|role| *role == name).unwrap()
 }
 
-/// The chain of what went wrong.
+/// The chain of causes of an error.
 fn said(error: &Error) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     format!("{error}: {cause}")
@@ -129,7 +129,7 @@ fn marks_of_training_keep_their_white_space_control() {
 }
 
 #[test]
-fn the_words_of_a_system_that_a_conversation_lacks_are_known_where_a_template_writes_some() {
+fn default_system_messages_of_templates_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let default = |text: &str| {
         write(folder.path(), "chat_template.jinja", text);

@@ -1,4 +1,4 @@
-//! `tojson` as chat templates know it: Python's `json.dumps` without escapes of what is not ASCII.
+//! `tojson` of chat templates: Python's `json.dumps` without escapes of non-ASCII characters.
 
 use std::io::{self, Write};
 
@@ -47,7 +47,7 @@ struct Layout {
     key: String,
     indent: Option<usize>,
     depth: usize,
-    /// Whether what was opened last has anything in it.
+    /// Whether the array or object opened last has items.
     has_items: bool,
 }
 

@@ -49,7 +49,7 @@ impl<'a> GgufFields<'a> {
     /// [`Error::Config`] where it is of another type.
     pub fn size_or_none(&self, field: &str) -> Result<Option<usize>> {
         let Some(value) = self.optional(field) else { return Ok(None) };
-        // The bounds of a file that says nothing sensible are not worth more than an error.
+        // An invalid file gets an error without more detail.
         let size =
             value.to_u64().ok().or_else(|| value.to_i32().ok().and_then(|value| u64::try_from(value).ok()));
         let size = size.and_then(|size| usize::try_from(size).ok());
@@ -64,7 +64,7 @@ impl<'a> GgufFields<'a> {
         self.size_or_none(field)?.ok_or_else(|| self.wrong(field, "a size", "none"))
     }
 
-    /// The id of a token of the vocabulary; a number that no token has, such as -1, stands for none.
+    /// The id of a token of the vocabulary; none for a number without a token, such as -1.
     ///
     /// # Errors
     /// [`Error::Config`] where it is of another type.

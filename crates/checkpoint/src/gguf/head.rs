@@ -1,4 +1,4 @@
-//! The head of a GGUF file: what the file says of itself and where its tensors lie.
+//! The head of a GGUF file: its metadata and the positions of its tensors.
 
 use std::{
     fs::File,
@@ -22,8 +22,8 @@ pub(super) fn head(path: &Path) -> Result<(Content, BufReader<File>)> {
 const DEEPEST: u32 = 8;
 const LONGEST: u64 = 1 << 16;
 
-/// Checks that tensors are laid out in steps of at least a byte, which the reader of the head takes for granted, and goes
-/// back to the beginning. What is wrong otherwise is left to that reader.
+/// Checks that tensors are laid out in steps of at least a byte, which the reader of the head assumes, and seeks back to
+/// the beginning. That reader reports other errors.
 fn check_alignment(path: &Path, file: &mut BufReader<File>) -> Result<()> {
     let alignment = alignment(file).unwrap_or(None);
     file.rewind().map_err(Error::io(path, "read"))?;

@@ -36,7 +36,7 @@ pub struct GgufFile {
 }
 
 impl GgufFile {
-    /// Reads what the file says of itself.
+    /// Reads the file's metadata.
     ///
     /// # Errors
     /// [`Error::Io`], and [`Error::Gguf`] where the file is not GGUF.

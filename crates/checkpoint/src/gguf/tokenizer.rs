@@ -37,7 +37,7 @@ fn split(digits: &str) -> serde_json::Value {
     json!({ "type": "Split", "pattern": { "Regex": format!("{words}{digits}{rest}") }, "behavior": "Isolated", "invert": false })
 }
 
-/// The `tokenizer.json` of what the file's head describes.
+/// The `tokenizer.json` of the tokenizer in the file's metadata.
 pub(super) fn tokenizer(fields: &GgufFields<'_>) -> Result<serde_json::Value> {
     let model = fields.text("tokenizer.ggml.model")?;
     if model != "gpt2" {

@@ -1,6 +1,6 @@
 //! Memory networks as ParlAI saves them: the end-to-end generator of its Wizard of Wikipedia project (Dinan et al. 2019).
 //!
-//! Such a folder has the weights (`model`), what it was trained with (`model.opt`), its words (`model.dict`) and the pairs of
+//! Such a folder has the weights (`model`), the training options (`model.opt`), its words (`model.dict`) and the pairs of
 //! symbols that its subwords are merged from (`model.dict.codecs`). The network is an encoder-decoder whose layers are those
 //! of BART; its embeddings are scaled and not normalised. It becomes a BART's folder.
 
@@ -33,10 +33,10 @@ const WEIGHTS: &str = "model";
 /// The rows of a BART's table of positions before that of the first position.
 const POSITION_OFFSET: usize = 2;
 
-/// ParlAI's score of what can never be said.
+/// ParlAI's score of tokens that can never be generated.
 const NEVER: f32 = -1e20;
 
-/// The fields of `model.opt` that say what the network is.
+/// The fields of `model.opt` that define the network.
 #[derive(Deserialize)]
 struct Options {
     n_layers: usize,
@@ -87,8 +87,8 @@ pub fn is_parlai(folder: &Path) -> bool {
 /// appears whole or not at all. `bart` makes the architecture from the
 /// fields of a BART's `config.json` that differ from their defaults.
 ///
-/// What ParlAI calls the unknown token is also what every subword is to it that is no word of its vocabulary. Such a symbol
-/// gets an id of its own here, with the unknown token's vector, and can never be said, as ParlAI's start token cannot.
+/// ParlAI maps every subword outside its vocabulary to the unknown token. Here each such symbol gets a separate id with the
+/// unknown token's vector. It can never be generated, and neither can ParlAI's start token.
 ///
 /// # Errors
 /// [`Error::Exists`] where `to` holds something; [`Error::MissingFile`], [`Error::Json`], [`Error::Config`] (a network or
@@ -227,7 +227,7 @@ impl Stored {
         Ok(weights)
     }
 
-    /// What is added to the logits: the start token and what is no word of ParlAI's are never said.
+    /// The bias on the logits: the start token and symbols outside ParlAI's words are never generated.
     fn never(&self, embeddings: usize, vocabulary: &Vocabulary) -> Result<Tensor> {
         let mut bias = vec![0.0; embeddings - vocabulary.further().len()];
         bias[START as usize] = NEVER;
@@ -236,7 +236,7 @@ impl Stored {
     }
 }
 
-/// What ParlAI calls a BART's tensor.
+/// ParlAI's name of a BART tensor.
 fn parlai_name(name: &str) -> Cow<'_, str> {
     let (part, is_decoder) = match name.strip_prefix("model.") {
         Some(rest) if rest.starts_with("decoder.") => (rest, true),

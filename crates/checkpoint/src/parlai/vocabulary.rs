@@ -30,14 +30,14 @@ pub(super) const START: u32 = 1;
 pub(super) const END: u32 = 2;
 const UNKNOWN: u32 = 3;
 
-/// What subword-nmt puts behind a piece that does not end its word, and what stands behind one that does in its merges.
-const GOES_ON: &str = "@@";
+/// The suffix that subword-nmt adds to a piece that does not end its word, and the suffix in its merges of a piece that does.
+const CONTINUES: &str = "@@";
 const ENDS: &str = "</w>";
 
 /// The word that a line break is to ParlAI.
 const LINE_BREAK: &str = "__newln__";
 
-/// Runs of what Python's `\w` holds, and single characters that are neither that nor blank.
+/// Runs of characters of Python's `\w`, and single characters that are neither that nor blank.
 const PIECES: &str = r"[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]";
 
 /// ParlAI's words and the merges that make them.
@@ -70,11 +70,11 @@ impl Vocabulary {
                 continue;
             }
             let word = word.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r");
-            let symbol = match word.strip_suffix(GOES_ON) {
+            let symbol = match word.strip_suffix(CONTINUES) {
                 Some(start) => start.to_owned(),
                 None => word + ENDS,
             };
-            // ParlAI, too, counts a word once where it stands twice.
+            // ParlAI, too, counts a repeated word once.
             if known.insert(symbol.clone()) {
                 words.push(symbol);
             }
@@ -90,7 +90,7 @@ impl Vocabulary {
                 found: format!("`{line}`"),
             };
             if at == 0 {
-                // Before 0.2, the end of a word was a symbol of its own.
+                // Before 0.2, the end of a word was a separate symbol.
                 if line.trim() != "#version: 0.2" {
                     return Err(wrong("`#version: 0.2`"));
                 }
@@ -117,12 +117,12 @@ impl Vocabulary {
         self.words.len()
     }
 
-    /// The words that ParlAI takes the symbols for that have ids behind the words.
+    /// The words to which ParlAI maps the symbols whose ids follow those of the words.
     pub(super) fn further(&self) -> &[u32] {
         &self.further
     }
 
-    /// The tokenizer, whose symbols beyond the words begin at the id `rows`. It puts the end token behind a text.
+    /// The tokenizer, whose symbols beyond the words begin at the id `rows`. It appends the end token to a text.
     pub(super) fn tokenizer(&self, rows: usize, lower: bool) -> Result<Tokenizer> {
         let symbols = self.words.iter().zip(0..).chain(self.others.iter().zip(rows as u32..));
         let vocabulary: Vocab = symbols.map(|(symbol, id)| (symbol.clone(), id)).collect();
@@ -144,7 +144,7 @@ impl Vocabulary {
             let split = Split::new(
                 SplitPattern::Regex(PIECES.into()),
                 SplitDelimiterBehavior::Removed,
-                // What is not matched is removed.
+                // Text that does not match is removed.
                 true,
             )?;
             tokenizer.with_pre_tokenizer(Some(split));

@@ -1,5 +1,5 @@
-//! What a cross-encoder's folder says beside its model: where sentence-transformers put the model, what stands before
-//! queries, and what becomes of logits.
+//! The settings of a cross-encoder's folder: the model's subfolder in the layout of sentence-transformers, the prompt
+//! before queries, and the activation over logits.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::{
     json::{self, parse},
 };
 
-/// What is made of the logits of a pair.
+/// The activation over the logits of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScoreActivation {
     /// Nothing.
@@ -57,12 +57,12 @@ struct Named {
     name: String,
 }
 
-/// What a cross-encoder's folder says beside its model.
+/// The settings of a cross-encoder's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrossEncoderFolder {
     /// The folder of the model itself.
     pub model: PathBuf,
-    /// What is put before the first text of every pair.
+    /// The prompt before the first text of every pair.
     pub prompt: String,
     activation: Option<Named>,
 }
@@ -85,7 +85,7 @@ impl CrossEncoderFolder {
     /// Reads a folder: one in the layout of sentence-transformers, or one of a model alone.
     ///
     /// # Errors
-    /// [`Error::Json`], and [`Error::Config`] for modules beside the model.
+    /// [`Error::Json`], and [`Error::Config`] for modules other than the model.
     pub fn open(folder: &Path) -> Result<Self> {
         let mut found = Self { model: folder.into(), prompt: String::new(), activation: None };
         if let Some((path, modules)) = modules(folder)? {
@@ -116,8 +116,8 @@ impl CrossEncoderFolder {
         Ok(found)
     }
 
-    /// What becomes of the logits of a model with this number of labels: what the folder names, or else the sigmoid for
-    /// one label and nothing for several.
+    /// The activation over the logits of a model with this number of labels: the one that the folder names, or else the
+    /// sigmoid for one label and none for several.
     ///
     /// # Errors
     /// [`Error::Config`] for a function that is not one of this crate.

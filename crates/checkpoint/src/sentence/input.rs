@@ -1,4 +1,4 @@
-//! How a folder of sentence-transformers reads a text: `sentence_bert_config.json` beside the encoder.
+//! How a folder of sentence-transformers reads a text: `sentence_bert_config.json` in the encoder's folder.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::{
     json::{self, parse},
 };
 
-/// The names that the file has had; the first one that is there counts.
+/// The names of the file in several versions; the first existing one counts.
 pub const INPUT_FILES: [&str; 7] = [
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -24,7 +24,7 @@ pub const INPUT_FILES: [&str; 7] = [
 /// How a text becomes tokens.
 #[derive(Debug, Clone, Default)]
 pub struct InputSettings {
-    /// The most tokens of a text, in the place of what the tokenizer says.
+    /// The most tokens of a text. Overrides the tokenizer's limit.
     pub max_length: Option<usize>,
     /// Whether texts are lowercased before they are tokenized.
     pub lowercase: bool,
@@ -46,7 +46,7 @@ struct Fields {
 }
 
 impl InputSettings {
-    /// Reads the file of an encoder's folder; a folder without one sets nothing.
+    /// Reads the file of an encoder's folder; without one all settings are unset.
     ///
     /// # Errors
     /// [`Error::Json`], and [`Error::Config`] for an option that is not one of this crate.

@@ -1,5 +1,5 @@
-//! What sentence-transformers adds to the folder of an encoder: the modules after it, how texts are read, and the settings of
-//! vectors and scores.
+//! The files of sentence-transformers in the folder of an encoder: the modules after it, input settings, and the settings
+//! of vectors and scores.
 
 mod cross_encoder;
 mod input;

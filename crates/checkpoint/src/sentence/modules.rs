@@ -1,4 +1,4 @@
-//! `modules.json`: the encoder's folder, and what happens to its states.
+//! `modules.json`: the encoder's folder, and the modules after it.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// The class of a module of sentence-transformers, whichever version wrote it.
+    /// The class of a module of sentence-transformers, independent of the version that wrote it.
     #[must_use]
     pub fn kind(&self) -> &str {
         match self.r#type.strip_prefix(PACKAGE) {

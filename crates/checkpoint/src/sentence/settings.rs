@@ -1,4 +1,4 @@
-//! What a folder of sentence-transformers sets for its vectors: `config_sentence_transformers.json`.
+//! The vector settings of a folder of sentence-transformers: `config_sentence_transformers.json`.
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
@@ -59,7 +59,7 @@ impl fmt::Display for VectorSimilarity {
     }
 }
 
-/// What a text is: the folder may have a prompt for each role.
+/// The role of a text. The folder may have a prompt for each role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It asks.
@@ -81,13 +81,13 @@ impl Role {
 /// The prompts that every folder has, as in sentence-transformers; a prompt that the file does not set is empty.
 const BUILT_IN: [&str; 2] = ["query", "document"];
 
-/// What a folder of sentence-transformers sets for its vectors.
+/// The vector settings of a folder of sentence-transformers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentenceSettings {
     /// The prompts by name; those of [`BUILT_IN`] are always there.
     prompts: BTreeMap<String, String>,
     default_prompt_name: Option<String>,
-    /// How near two vectors are: cosine where the folder does not say it, as in sentence-transformers.
+    /// The similarity of two vectors: cosine if the folder does not set it, as in sentence-transformers.
     pub similarity: VectorSimilarity,
     /// How many values of a vector are kept, from the first on.
     pub truncate_dim: Option<usize>,
@@ -98,7 +98,7 @@ pub struct SentenceSettings {
 }
 
 impl Default for SentenceSettings {
-    /// What a folder without the file has.
+    /// The settings of a folder without the file.
     fn default() -> Self {
         Self {
             prompts: BUILT_IN.map(|name| (name.to_owned(), String::new())).into(),
@@ -111,7 +111,7 @@ impl Default for SentenceSettings {
     }
 }
 
-/// The fields of the file; null stands for what is not set.
+/// The fields of the file; null means unset.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Fields {
@@ -187,15 +187,15 @@ impl SentenceSettings {
         if folder.join(MODULES).is_file() { Self::open(folder).map(Some) } else { Ok(None) }
     }
 
-    /// What is put before a text of this role: the prompt `query` before a query, as in sentence-transformers'
-    /// `encode_query`, and the prompt `document` before a passage, as in `encode_document`. It is empty where the folder
-    /// does not set it. No prompt of another name and no default prompt takes its place.
+    /// The prompt before a text of this role: the prompt `query` before a query, as in sentence-transformers'
+    /// `encode_query`, and the prompt `document` before a passage, as in `encode_document`. It is empty if the folder
+    /// does not set it. No prompt of another name and no default prompt replaces it.
     #[must_use]
     pub fn prompt(&self, role: Role) -> &str {
         self.prompts.get(role.prompt_name()).map_or("", String::as_str)
     }
 
-    /// What is put before a text without a role: the prompt that the folder names as its default, as in
+    /// The prompt before a text without a role: the prompt that the folder names as its default, as in
     /// sentence-transformers' `encode`. It is empty where the folder names none.
     #[must_use]
     pub fn default_prompt(&self) -> &str {
@@ -206,7 +206,7 @@ impl SentenceSettings {
     /// The prompt of this name. `query` and `document` are always there, and empty where the folder does not set them.
     ///
     /// # Errors
-    /// [`Error::Options`] with the names that there are.
+    /// [`Error::Options`] with the existing names.
     pub fn named_prompt(&self, name: &str) -> Result<&str> {
         self.prompts.get(name).map(String::as_str).ok_or_else(|| Error::Options {
             option: "prompt-name",
@@ -239,7 +239,7 @@ mod tests {
             (r#"{"prompts": {"query": "q: ", "document": "d: "}}"#, "q: ", "d: ", ""),
             (r#"{"prompts": {"passage": "p: ", "corpus": "c: "}}"#, "", "", ""),
             (r#"{"prompts": {"document": "", "passage": "p: "}}"#, "", "", ""),
-            // The default prompt stands before texts without a role alone.
+            // The default prompt precedes only texts without a role.
             (r#"{"prompts": {"query": null, "x": "x: "}, "default_prompt_name": "x"}"#, "", "", "x: "),
             (r#"{"prompts": {"passage": "p: "}, "default_prompt_name": "passage"}"#, "", "", "p: "),
             (r#"{"prompts": {"query": "q: "}, "default_prompt_name": "query"}"#, "q: ", "", "q: "),

@@ -36,7 +36,7 @@ pub enum TruncationSide {
     Right,
 }
 
-/// What a folder's `tokenizer_config.json` says of cutting.
+/// The truncation settings of a folder's `tokenizer_config.json`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Cutting {
@@ -86,7 +86,7 @@ impl Tokenizer {
         Ok(Self { side, gives_types: types::are_given(folder)?, ..tokenizer })
     }
 
-    /// The end at which long texts are cut, where the folder says it.
+    /// The end at which long texts are cut, if the folder sets it.
     #[must_use]
     pub fn truncation_side(&self) -> Option<TruncationSide> {
         self.side
@@ -98,8 +98,8 @@ impl Tokenizer {
         Self { side: Some(side), ..self }
     }
 
-    /// The same tokenizer over lowercased texts. Words that are tokens by themselves are found before, in whatever case
-    /// they stand in the vocabulary.
+    /// The same tokenizer over lowercased texts. Added tokens are matched before lowercasing, in the case of the
+    /// vocabulary.
     ///
     /// # Errors
     /// [`Error::Tokenizer`].
@@ -111,8 +111,8 @@ impl Tokenizer {
         Ok(self)
     }
 
-    /// Whether a model gets the types of tokens beside their ids, by which it tells the second text of a pair from the
-    /// first; other models get 0 for every token.
+    /// Whether a model gets token types in addition to ids. They distinguish the second text of a pair from the first.
+    /// Other models get 0 for every token.
     #[must_use]
     pub fn gives_types(&self) -> bool {
         self.gives_types
@@ -136,7 +136,7 @@ impl Tokenizer {
         Ok(Self { inner, path: path.into(), json, side: None, gives_types: true })
     }
 
-    /// The same tokenizer, to which these words of its vocabulary are tokens wherever a text has them.
+    /// The same tokenizer, with these words of its vocabulary as added tokens.
     ///
     /// # Errors
     /// [`Error::Tokenizer`] for a word that the vocabulary lacks.
@@ -172,8 +172,8 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The special tokens that the tokenizer puts before a text, such as BART's `<s>`: what a decoder that learned to write
-    /// whole texts begins with.
+    /// The special tokens that the tokenizer puts before a text, such as BART's `<s>`. A decoder that generates whole
+    /// texts begins with them.
     ///
     /// # Errors
     /// As for `encode`.
@@ -184,7 +184,7 @@ impl Tokenizer {
         Ok(whole)
     }
 
-    /// The tokens of `text` with the special tokens around it, and where each stands.
+    /// The tokens of `text` with the special tokens around it, and the range of each.
     ///
     /// # Errors
     /// As for `encode`.
@@ -216,7 +216,7 @@ impl Tokenizer {
         self.inner.decode(ids, true).map_err(|source| self.wrong(source))
     }
 
-    /// The id of a token, given as it stands in the vocabulary.
+    /// The id of a token, given as it is in the vocabulary.
     #[must_use]
     pub fn token_id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
@@ -280,13 +280,13 @@ impl Tokenizer {
         }
     }
 
-    /// What the `tokenizers` crate made of the file.
+    /// The tokenizer of the `tokenizers` crate.
     #[must_use]
     pub fn inner(&self) -> &tokenizers::Tokenizer {
         &self.inner
     }
 
-    /// The error for what the `tokenizers` crate refuses.
+    /// Wraps an error of the `tokenizers` crate.
     #[must_use]
     pub fn wrong(&self, source: tokenizers::Error) -> Error {
         Error::Tokenizer { path: self.path.clone(), source }
@@ -364,10 +364,10 @@ mod tests {
     }
 
     #[test]
-    fn tokens_stand_where_the_text_has_them_counted_in_characters() {
+    fn token_offsets_count_characters() {
         let tokens = tokenizer().encode_places("é b").unwrap();
         let places: Vec<_> = tokens.iter().map(|token| token.place.clone()).collect();
-        // `é` is two bytes and one character; the end token stands nowhere.
+        // `é` is two bytes and one character; the end token has an empty range.
         assert_eq!(places, [Some(0..1), Some(2..3), None]);
         assert_eq!(tokens[1].id, 3);
     }

@@ -51,7 +51,7 @@ mod tests {
             (r#"{"tokenizer_class": "BertTokenizerFast", "model_input_names": null}"#, true),
             (r#"{"tokenizer_class": "DistilBertTokenizerFast"}"#, false),
             (r#"{"tokenizer_class": "TokenizersBackend"}"#, false),
-            // The class of transformers 4, whose files say nothing and which gave types.
+            // The class of transformers 4, whose files do not name the inputs and which had types.
             (r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#, true),
             ("{}", true),
         ] {

@@ -31,14 +31,14 @@ pub(super) fn are_in(folder: &Path) -> bool {
     folder.join(WORDS).is_file() || [PIECES, MERGES].iter().all(|file| folder.join(file).is_file())
 }
 
-/// The text of the `tokenizer.json` that would stand for the vocabulary files of `folder`.
+/// The text of the `tokenizer.json` that is equivalent to the vocabulary files of `folder`.
 ///
 /// # Errors
 /// [`Error::MissingFile`] where the vocabulary is missing, [`Error::Json`], [`Error::Config`] where the folder does
 /// not say which kind of tokenizer its files are for, and [`Error::Tokenizer`].
 pub(super) fn json(folder: &Path) -> Result<String> {
     let options = Options::read(folder)?;
-    // The tokenizers' own readers do not say where a file is not text.
+    // The readers of `tokenizers` do not report the position of invalid text.
     for file in [WORDS, PIECES, MERGES] {
         json::text(&folder.join(file))?;
     }
@@ -144,7 +144,7 @@ impl Options {
             options.added.insert(number, token.0);
         }
         if options.added.is_empty() {
-            // Older folders keep these apart.
+            // Older folders store these separately.
             let path = folder.join(ADDED_TOKENS);
             if let Some(text) = json::text(&path)? {
                 let ids: BTreeMap<String, u32> = parse(&path, &text)?;

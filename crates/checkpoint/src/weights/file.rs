@@ -22,7 +22,7 @@ pub(super) struct WeightFile {
 }
 
 impl WeightFile {
-    /// Maps `path` and reads where its tensors lie; `expected` names the file where there is none.
+    /// Maps `path` and reads the positions of its tensors; `expected` names the file where there is none.
     pub(super) fn open(path: &Path, expected: &'static str) -> Result<Self> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -79,7 +79,7 @@ impl WeightFile {
         }
     }
 
-    /// Lets the pages of a range go, which would stay in memory beside the tensors that were made from them.
+    /// Releases the pages of a range. Otherwise they stay in memory together with the tensors made from them.
     fn release(&self, start: usize, length: usize) {
         // SAFETY: the map is read only and shared with its file, so pages that are let go hold nothing that the
         // file does not; whoever reads them again, in any thread, gets the same bytes from it.
@@ -90,7 +90,7 @@ impl WeightFile {
     }
 }
 
-/// The tensors of a safetensors file, in the order in which they lie.
+/// The tensors of a safetensors file, in the order of their positions.
 fn safetensors(path: &Path, bytes: &[u8]) -> Result<Vec<StoredTensor>> {
     let file = SafeTensors::deserialize(bytes).map_err(|source| wrong(path, bytes, source))?;
     let mut tensors: Vec<StoredTensor> = file
@@ -108,7 +108,7 @@ fn safetensors(path: &Path, bytes: &[u8]) -> Result<Vec<StoredTensor>> {
     Ok(tensors)
 }
 
-/// Tells a file that ends too early from one that is not a safetensors file.
+/// Distinguishes a truncated file from one that is not a safetensors file.
 fn wrong(path: &Path, bytes: &[u8], source: SafeTensorError) -> Error {
     let found = bytes.len() as u64;
     let expected = match &source {
@@ -126,7 +126,7 @@ fn wrong(path: &Path, bytes: &[u8], source: SafeTensorError) -> Error {
     }
 }
 
-/// The size in bytes that a header which is whole asks for.
+/// The size in bytes that a complete header requires.
 fn expected_length(bytes: &[u8]) -> Option<u64> {
     let header = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
     let end = usize::try_from(header).ok()?.checked_add(8)?;

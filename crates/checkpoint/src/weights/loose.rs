@@ -11,8 +11,8 @@ use safetensors::Dtype;
 use super::{file::WeightFile, stored, tensor::StoredTensor};
 use crate::error::Result;
 
-/// The tensors of a folder of weights that has no model of its own, such as a layer of sentence-transformers, and the
-/// file that lists them.
+/// The tensors of a folder of weights without a model config, such as a layer of sentence-transformers, and the file
+/// that lists them.
 ///
 /// # Errors
 /// Those of reading weight files.
@@ -42,7 +42,7 @@ pub fn tensors_of(
     file.tensors().iter().filter(|tensor| file.dtype(tensor).is_ok()).map(read).collect()
 }
 
-/// The number of elements in a file of safetensors, by their types; no config need stand beside it.
+/// The number of elements of each type in a safetensors file. The folder needs no config.
 ///
 /// # Errors
 /// [`MissingFile`](crate::Error::MissingFile), [`Truncated`](crate::Error::Truncated),

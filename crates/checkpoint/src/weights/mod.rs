@@ -76,7 +76,7 @@ impl StoredModel {
         &self.folder
     }
 
-    /// Which of the folder's models it is, where there are several.
+    /// The part of the folder's models, if there are several.
     #[must_use]
     pub fn part(&self) -> Option<Part> {
         self.part
@@ -125,8 +125,8 @@ impl StoredModel {
         })
     }
 
-    /// One tensor of the model, read, cast to `dtype` and put on `device`. The pages of the file that it came from
-    /// are let go, so that reading tensor after tensor needs no more memory than what is kept of them.
+    /// One tensor of the model, read, cast to `dtype` and put on `device`. The pages of its file are
+    /// released, so reading many tensors needs no more memory than the tensors kept.
     ///
     /// # Errors
     /// [`Error::UnknownTensor`] where `name` is not one of [`parameters`](Self::parameters), or a tensor error.
@@ -183,8 +183,8 @@ impl StoredModel {
         Ok(map)
     }
 
-    /// The stored tensors that a model of `architecture` can start from, by its names, in f32: another head than the folder's
-    /// own is not among them, nor is one of another shape. Where the weights do not tie what the config ties, `architecture` is
+    /// The stored tensors that a model of `architecture` can start from, by its names, in f32. A head of another kind or shape than
+    /// the folder's is excluded. If the weights do not tie the embeddings as the config does, `architecture` is
     /// [untied](Architecture::untie).
     ///
     /// # Errors
@@ -203,7 +203,7 @@ impl StoredModel {
             } else {
                 tracing::warn!(
                     tensor = tensor.name,
-                    "has another shape than the model to train; it is drawn anew"
+                    "the shape differs from that of the model to train; initialized randomly"
                 );
             }
         }

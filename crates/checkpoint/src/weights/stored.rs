@@ -75,8 +75,8 @@ impl<'a> Stored<'a> {
             && self.files[a.0].bytes(one) == self.files[b.0].bytes(other)
     }
 
-    /// Leaves one name of the embedding table, its own, where the weights have it under several, and tells whether
-    /// a head that the config ties has values of its own.
+    /// Keeps only the main name of the embedding table where the weights have it under several. Returns whether a head
+    /// that the config ties has separate values.
     pub(super) fn unify_embeddings(&mut self, architecture: &dyn Architecture) -> Result<bool> {
         let Some(table) = architecture.embedding() else { return Ok(false) };
         let mut untied = false;
@@ -183,7 +183,7 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Maps the weights of `folder`, and names the file that says what is in them.
+/// Maps the weights of `folder`, and returns the path of the file that lists them.
 pub(super) fn open_weights(folder: &Path) -> Result<(Vec<WeightFile>, PathBuf)> {
     for layout in LAYOUTS {
         let single = folder.join(layout.single);

@@ -20,7 +20,7 @@ pub(super) struct StoredTensor {
 }
 
 impl StoredTensor {
-    /// The number of elements. Both readers check that they lie in the file, so this cannot overflow.
+    /// The number of elements. Both readers check that they are within the file, so this cannot overflow.
     pub(super) fn count(&self) -> usize {
         self.shape.iter().product()
     }

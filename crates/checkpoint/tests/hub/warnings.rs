@@ -15,7 +15,7 @@ use tracing::{
 pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
-    /// What the work gives, and the fields of every warning.
+    /// The result of the work, and the fields of every warning.
     pub(crate) fn of<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
         let said = Arc::new(Mutex::new(Vec::new()));
         let done = tracing::subscriber::with_default(Self(said.clone()), work);

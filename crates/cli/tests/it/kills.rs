@@ -334,7 +334,7 @@ fn dialogues_survive_kills() {
     let output = format!("output={}", place.path().join("models").display());
     let data = "data.train=examples/minikilt/wowpp/train.json";
     train(&["--quiet", "train", "configs/wowpp/tfidf.toml", data, &output].map(str::to_owned));
-    let model = format!("selection.model={}", place.path().join("models/wowpp-tfidf/model").display());
+    let model = format!("reranker.model={}", place.path().join("models/wowpp-tfidf/model").display());
     let config = data_config("response.toml");
     Workflow {
         command: &["run", &config, &questions, &model, "generator.generation.max-new-tokens=6"],

@@ -100,7 +100,7 @@ fn a_response_is_generated_from_the_best_sentence_with_its_page_as_provenance() 
     let model = root().join("crates/transformers/tests/data/llama");
     let path = config("response-smollm2.toml");
     let (file, model) = (format!("dialogues.file={data}"), format!("generator.model={}", model.display()));
-    let selection = "selection.model=runs/wowpp-tfidf/model";
+    let (kind, reranker) = ("reranker.kind=tfidf", "reranker.model=runs/wowpp-tfidf/model");
     let page = json!({ "wikipedia_id": "7", "wikipedia_title": "Title",
         "text": ["Title\n", "It is said that the city is the city of the year.\n"] });
     fs::write(folder.path().join("pages.jsonl"), page.to_string()).unwrap();
@@ -110,7 +110,8 @@ fn a_response_is_generated_from_the_best_sentence_with_its_page_as_provenance() 
         &path,
         &file,
         &model,
-        selection,
+        kind,
+        reranker,
         "dialogues.limit=5",
         "source.path=pages.jsonl",
         "generator.precision=f32",
@@ -140,7 +141,7 @@ fn a_response_is_generated_from_the_best_sentence_with_its_page_as_provenance() 
     run(folder.path(), &[&call[..], &closed].concat());
     let text = fs::read_to_string(folder.path().join("runs/closed/predictions.jsonl")).unwrap();
     assert_eq!(json_of(text.lines().next().unwrap())["output"][0]["provenance"], json!([]));
-    let wrong = ["selection.model=none", "generator.kind=verifier"];
+    let wrong = ["reranker.model=none", "generator.kind=verifier"];
     let output = sporran(folder.path(), &[&call[..4], &wrong].concat()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("generator"), "{}", errors(&output));
@@ -150,7 +151,7 @@ fn a_response_is_generated_from_the_best_sentence_with_its_page_as_provenance() 
 fn a_cross_encoder_is_cross_validated_and_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let data = format!("data.train={}", dialogues(folder.path()));
-    let from = format!("reranker.from={}", encoder());
+    let from = format!("reranker-training.from={}", encoder());
     let path = config("features-cross-encoder.toml");
     let call = [
         "--quiet",
@@ -158,9 +159,9 @@ fn a_cross_encoder_is_cross_validated_and_resumes() {
         &path,
         &data,
         &from,
-        "reranker.max-tokens=40",
-        "reranker.optimizer.epochs=2",
-        "reranker.optimizer.warmup-steps=1",
+        "reranker-training.max-tokens=40",
+        "reranker-training.optimizer.epochs=2",
+        "reranker-training.optimizer.warmup-steps=1",
         "data.folds=3",
         "--json",
     ];
@@ -182,10 +183,10 @@ fn a_cross_encoder_is_cross_validated_and_resumes() {
 fn every_other_wowpp_config_trains_and_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let file = dialogues(folder.path());
-    let (data, from) = (format!("data.train={file}"), format!("reranker.from={}", encoder()));
+    let (data, from) = (format!("data.train={file}"), format!("reranker-training.from={}", encoder()));
     let original = format!("data.original={file}");
-    let small = ["reranker.max-tokens=40"];
-    let short = ["reranker.optimizer.epochs=1", "reranker.optimizer.warmup-steps=0"];
+    let small = ["reranker-training.max-tokens=40"];
+    let short = ["reranker-training.optimizer.epochs=1", "reranker-training.optimizer.warmup-steps=0"];
     for (name, more) in [
         ("cosine-minilm", vec![]),
         ("cosine-minilm-mlm", short.to_vec()),
@@ -209,7 +210,12 @@ fn mistakes_in_a_config_and_missing_votes_have_exit_code_2() {
     let file = dialogues(folder.path());
     let output = sporran(
         folder.path(),
-        &["train", &config("features-cross-encoder.toml"), "data.train=none.json", "reranker.los=pairwise"],
+        &[
+            "train",
+            &config("features-cross-encoder.toml"),
+            "data.train=none.json",
+            "reranker-training.los=pairwise",
+        ],
     )
     .output()
     .unwrap();
@@ -226,7 +232,7 @@ fn mistakes_in_a_config_and_missing_votes_have_exit_code_2() {
 fn the_weights_of_similarities_are_fitted_on_annotations() {
     let folder = tempfile::tempdir().unwrap();
     let data = dialogues(folder.path());
-    let (data, from) = (format!("data.train={data}"), format!("reranker.from={}", encoder()));
+    let (data, from) = (format!("data.train={data}"), format!("reranker-training.from={}", encoder()));
     let arguments = ["--quiet", "train", &config("combined.toml"), &data, &from, "data.folds=3", "--json"];
     let fitted = json_of(&run(folder.path(), &arguments));
     assert_eq!((fitted["models"].as_array().unwrap().len(), &fitted["steps"]), (3, &json!(0)));

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn titles_and_given_names_tell_gender_and_no_name_tells_both() {
+    fn titles_and_given_names_have_one_gender() {
         assert_eq!(gender_of("mrs."), Some(Gender::Feminine));
         assert_eq!(gender_of("john"), Some(Gender::Masculine));
         assert_eq!(gender_of("acme"), None);

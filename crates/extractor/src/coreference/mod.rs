@@ -13,7 +13,7 @@ use crate::{
     pronoun,
 };
 
-pub use typed::Typed;
+pub use typed::TypedCoreference;
 
 use given_names::gender_of;
 use names::Name;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    MentionFinder, Proposals,
+    MentionFinder, RuleMentions,
     tagger::{Tagged, with_rest},
 };
 
@@ -62,7 +62,7 @@ fn a_pronoun_means_what_the_text_is_about_and_what_fits_it() {
 }
 
 #[test]
-fn a_relative_pronoun_means_what_it_stands_behind() {
+fn a_relative_pronoun_refers_to_the_mention_before_it() {
     let found = chains("[P Ann Lee] met [P Bob Ray], who went to [O Yale University], where he taught.");
     assert_eq!(found[1][..2], ["Bob Ray", "who"]);
     assert_eq!(found[2], ["Yale University", "where"]);
@@ -105,12 +105,12 @@ fn a_document_of_many_names_and_pronouns_takes_no_long_time() {
 }
 
 #[test]
-fn names_of_no_type_are_told_of_theirs() {
+fn untyped_names_get_types_from_another_finder() {
     /// A finder of one name, a person.
     struct One;
     impl MentionFinder for One {
         fn mentions(&self, documents: &[Document]) -> crate::Result<Vec<Vec<Mention>>> {
-            let mut found = Proposals.mentions(documents)?;
+            let mut found = RuleMentions.mentions(documents)?;
             for (document, own) in documents.iter().zip(&mut found) {
                 own.retain(|mention| document.slice(mention.span) == Some("Ann Smith"));
                 own.iter_mut().for_each(|mention| mention.kind = EntityType::Person);
@@ -127,6 +127,6 @@ fn names_of_no_type_are_told_of_theirs() {
         own.map(|chain| document.slice(mentions[chain.representative].span).unwrap())
     };
     assert_eq!(with_her(&Rules), None);
-    let typed = Typed { coreference: Box::new(Rules), finder: Box::new(One) };
+    let typed = TypedCoreference { coreference: Box::new(Rules), finder: Box::new(One) };
     assert_eq!(with_her(&typed), Some("Ann Smith"));
 }

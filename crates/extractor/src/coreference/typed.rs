@@ -3,15 +3,15 @@
 use crate::{Chain, Coreference, Document, EntityType, Mention, MentionFinder, MentionForm, Result};
 
 /// A coreference with the types of another finder. Rules need a person as antecedent of `he`, but
-/// [`Proposals`](crate::Proposals) have no types. Other stages do not read these types.
-pub struct Typed {
+/// [`RuleMentions`](crate::RuleMentions) have no types. Other stages do not read these types.
+pub struct TypedCoreference {
     /// The wrapped coreference.
     pub coreference: Box<dyn Coreference>,
     /// The finder that provides types.
     pub finder: Box<dyn MentionFinder>,
 }
 
-impl Coreference for Typed {
+impl Coreference for TypedCoreference {
     fn chains(&self, document: &Document, mentions: &[Mention]) -> Result<Vec<Chain>> {
         let mut found: Vec<Mention> =
             self.finder.mentions(std::slice::from_ref(document))?.into_iter().flatten().collect();

@@ -296,7 +296,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_pair_has_its_logits_whatever_stands_beside_it_and_its_order_matters() {
+    fn logits_do_not_depend_on_other_pairs_and_order_matters() {
         let (head, states) = (head(), states());
         let of = |pairs: &[StatePair]| {
             let document = document(&[&[0, 3], &[2], &[4]], pairs);

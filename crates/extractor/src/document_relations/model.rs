@@ -6,7 +6,7 @@ use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
-    docred::{Document, Found},
+    docred::{Document, PredictedRelation},
     jsonl,
 };
 use sporran_transformers::{Batch, Checkpoint, DeviceName, Encoder, EncoderRow, Mode, Precision};
@@ -147,7 +147,7 @@ impl DocumentRelations {
     ///
     /// # Errors
     /// Errors of the tokenizer or the model.
-    pub fn relations(&self, documents: &[Document]) -> Result<Vec<Vec<Found>>> {
+    pub fn relations(&self, documents: &[Document]) -> Result<Vec<Vec<PredictedRelation>>> {
         let read: Vec<EntityDocument> =
             documents.par_iter().map(|document| self.reader.read(document)).collect::<Result<_>>()?;
         let each = documents.iter().zip(&read);
@@ -173,7 +173,7 @@ impl DocumentRelations {
         Scored::of(&self.head.forward(&states, document, &mut Mode::Inference)?, document)
     }
 
-    fn stated(&self, document: &Document, read: &EntityDocument, scored: &Scored) -> Vec<Found> {
+    fn stated(&self, document: &Document, read: &EntityDocument, scored: &Scored) -> Vec<PredictedRelation> {
         let labels = &self.options.labels;
         let sentences = read.sentence_count();
         let mut found = Vec::new();
@@ -187,7 +187,7 @@ impl DocumentRelations {
                 .map(|(at, _)| at)
                 .collect();
             let stated = logits.iter().zip(labels).filter(|(logit, _)| **logit > self.options.threshold);
-            found.extend(stated.map(|(logit, property)| Found {
+            found.extend(stated.map(|(logit, property)| PredictedRelation {
                 title: document.title.clone(),
                 head: pair.first as usize,
                 tail: pair.second as usize,

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_balanced_softmax_is_what_its_formula_says() {
+    fn the_balanced_softmax_follows_its_formula() {
         let logits = Tensor::new(&[[0.3f32, -1.2, 2.0], [0.1, 0.2, 0.3]], &Device::Cpu).unwrap();
         let found = balanced(&logits, &[(0, 2), (0, 0)]).unwrap().to_scalar::<f32>().unwrap();
         let ln = |terms: &[f32]| (1.0 + terms.iter().map(|x| x.exp()).sum::<f32>()).ln();

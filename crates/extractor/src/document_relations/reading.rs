@@ -213,7 +213,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn mentions_are_marked_by_their_kinds_and_stand_for_their_entities() {
+    fn mentions_are_marked_by_type_and_represent_their_entities() {
         let read = reader(128).read(&document()).unwrap();
         let ids = [1, 10, 3, 17, 4, 10, 5, 17, 9, 8, 4, 10, 3, 17, 6, 12, 7, 17, 2];
         assert_eq!(read.rows.len(), 1);

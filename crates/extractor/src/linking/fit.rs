@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_tells_of_its_entity() {
+    fn a_description_is_similar_to_texts_about_its_entity() {
         let table = table();
         let found = Descriptions::new(&table).described_by("king of Troy");
         assert_eq!(table.entities()[found[0].0 as usize].id, "Q167646");

@@ -289,13 +289,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_means_what_it_most_often_meant_unless_the_text_says_otherwise() {
+    fn a_name_links_to_its_most_frequent_entity_unless_the_context_differs() {
         assert_eq!(linked("Bob left Paris.", &[]), [None, Some("Q90".into())]);
         assert_eq!(linked("Paris, a son of king Priam, left.", &[])[0], Some("Q167646".into()));
     }
 
     #[test]
-    fn a_name_that_mostly_meant_nobody_known_is_not_linked() {
+    fn a_name_that_is_mostly_unlinked_is_not_linked() {
         assert_eq!(linked("Ann left.", &[]), [None]);
     }
 
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_unsure_by_itself_takes_the_link_of_its_chain() {
+    fn an_ambiguous_name_takes_the_link_of_its_chain() {
         let mut builder = AliasTableBuilder::default();
         builder.add("Ann", "Q1", 1.0);
         builder.add("Ann", "", 4.0);

@@ -72,10 +72,10 @@ impl SimilarNames {
         let mut spellings: Vec<&str> = name.split(' ').collect();
         spellings.sort_unstable();
         spellings.dedup();
-        let asked: Vec<(f32, FxHashMap<u32, f32>)> =
+        let weighted: Vec<(f32, FxHashMap<u32, f32>)> =
             spellings.iter().map(|spelling| self.alternatives(spelling)).collect();
-        let all: f32 = asked.iter().map(|(weight, _)| weight).sum();
-        let mut found: Vec<u32> = asked
+        let all: f32 = weighted.iter().map(|(weight, _)| weight).sum();
+        let mut found: Vec<u32> = weighted
             .iter()
             .flat_map(|(_, alternatives)| alternatives.keys())
             .map(|word| &self.words[*word as usize].names)
@@ -90,7 +90,7 @@ impl SimilarNames {
                 let best = own.iter().filter_map(|word| alternatives.get(word)).copied().fold(0.0, f32::max);
                 weight * best
             };
-            let shared: f32 = asked.iter().map(shared).sum();
+            let shared: f32 = weighted.iter().map(shared).sum();
             let of_name: f32 = own.iter().map(|word| self.words[*word as usize].weight).sum();
             let least = if shared > 0.999 * all { PART } else { 0.0 };
             (2.0 * shared / (all + of_name)).clamp(least, MOST)
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_not_like_itself_nor_like_what_it_shares_nothing_with() {
+    fn a_name_is_not_similar_to_itself_or_to_unrelated_names() {
         assert!(names().find("paris").is_empty());
         assert!(names().find("zürich").is_empty());
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sporran_kilt::jsonl;
 use sporran_transformers::{DeviceName, Precision};
 
-use super::{Asked, Properties, RelationModel, Scores, Thresholds, open};
+use super::{Properties, RelationInput, RelationModel, Scores, Thresholds, open};
 use crate::error::{Error, Result};
 
 /// The file of a model's folder that lists the parts of an average.
@@ -99,10 +99,10 @@ impl RelationModel for Averaged {
         &self.thresholds
     }
 
-    fn score(&self, asked: &[Asked<'_>]) -> Result<Vec<Scores>> {
-        let mut scores: Vec<Vec<(Scores, f32)>> = vec![Vec::new(); asked.len()];
+    fn score(&self, inputs: &[RelationInput<'_>]) -> Result<Vec<Scores>> {
+        let mut scores: Vec<Vec<(Scores, f32)>> = vec![Vec::new(); inputs.len()];
         for (part, weight) in &self.parts {
-            for (scores, own) in scores.iter_mut().zip(part.score(asked)?) {
+            for (scores, own) in scores.iter_mut().zip(part.score(inputs)?) {
                 scores.push((own, *weight));
             }
         }
@@ -127,10 +127,10 @@ mod tests {
         options.save(folder.path()).unwrap();
         let whole = open(folder.path(), DeviceName::Cpu, Precision::F32).unwrap();
         let candidates = &documents[20].candidates[0];
-        let asked: [Asked<'_>; 1] = [(&documents[20].document, &documents[20].mentions, candidates)];
-        let scores = whole.score(&asked).unwrap();
+        let inputs: [RelationInput<'_>; 1] = [(&documents[20].document, &documents[20].mentions, candidates)];
+        let scores = whole.score(&inputs).unwrap();
         let alone = ["a", "b"].map(|name| {
-            open(&folder.path().join(name), DeviceName::Cpu, Precision::F32).unwrap().score(&asked).unwrap()
+            open(&folder.path().join(name), DeviceName::Cpu, Precision::F32).unwrap().score(&inputs).unwrap()
         });
         let logit = |p: f32| (p / (1.0 - p)).ln();
         let pairs = candidates.pairs.len();

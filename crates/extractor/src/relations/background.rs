@@ -69,7 +69,7 @@ pub struct Background<'a> {
 
 impl Background<'_> {
     /// Adds this knowledge to the candidates of a document.
-    pub fn tell(&self, document: &Document, mentions: &[Mention], candidates: &mut [Candidates]) {
+    pub fn annotate(&self, document: &Document, mentions: &[Mention], candidates: &mut [Candidates]) {
         let mut known: Vec<Known> = mentions.iter().map(Known::alone).collect();
         let mut names: Vec<usize> = (0..mentions.len()).collect();
         for chain in self.chains {
@@ -137,7 +137,7 @@ mod tests {
     use crate::{AliasTableBuilder, proposals, relations::sentences};
 
     #[test]
-    fn a_pronoun_has_what_is_known_of_its_chain() {
+    fn a_pronoun_gets_the_knowledge_about_its_chain() {
         let document = Document::new("d", "Ann was born. She left Rome.");
         let mut mentions = proposals(&document);
         mentions[0].kind = EntityType::Person;
@@ -153,7 +153,7 @@ mod tests {
         let links = [None, None, link];
         let table = names.build();
         let background = Background { chains: &chains, links: &links, knowledge: Some((&table, &facts)) };
-        background.tell(&document, &mentions, &mut candidates);
+        background.annotate(&document, &mentions, &mut candidates);
         // Only the second sentence has two mentions.
         let [she, rome] = &candidates[0].known[..] else { panic!("{candidates:?}") };
         assert_eq!((she.kind, she.chained, she.distance), (EntityType::Person, 0.7, Some(1)));

@@ -15,7 +15,7 @@ pub struct Candidates {
     /// Subject and object as indices into `mentions`, with features besides the text.
     pub pairs: Vec<StatePair>,
     /// Knowledge about each of `mentions`; without chains and links until
-    /// [`Background::tell`](super::Background::tell) adds them.
+    /// [`Background::annotate`](super::Background::annotate) adds them.
     pub known: Vec<Known>,
     /// For each of `pairs` the hashed properties of a knowledge base from the subject to the object.
     pub facts: Vec<Vec<u64>>,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn features_tell_order_and_distance() {
+    fn features_encode_order_and_distance() {
         let document = Document::new("d", "Ann met Bob in 1999, and then Cleo.");
         let mentions = proposals(&document);
         // One token between: bucket 1. Five tokens between Bob and Cleo, and the mention 1999.

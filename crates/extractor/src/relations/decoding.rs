@@ -16,7 +16,7 @@ pub struct Scores {
 
 /// A predicted property of a pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stated {
+pub struct PredictedProperty {
     /// The index of the pair.
     pub pair: usize,
     /// The index of the property.
@@ -95,14 +95,14 @@ impl Scores {
 
 /// The predicted properties, pair by pair.
 #[must_use]
-pub fn decode(scores: &Scores, pairs: usize, thresholds: &Thresholds) -> Vec<Stated> {
+pub fn decode(scores: &Scores, pairs: usize, thresholds: &Thresholds) -> Vec<PredictedProperty> {
     let mut stated = Vec::new();
     for pair in 0..pairs {
         for (label, threshold) in thresholds.all().iter().enumerate() {
             let probability = scores.of(pair, label);
             if probability >= *threshold {
                 let linked = scores.links.get(pair * scores.labels + label).copied();
-                stated.push(Stated { pair, label, probability, linked });
+                stated.push(PredictedProperty { pair, label, probability, linked });
             }
         }
     }

@@ -139,8 +139,8 @@ pub fn pair_examples(
         let sentences = annotated.candidates.iter().zip(&annotated.targets);
         sentences
             .map(|(candidates, targets)| {
-                let asked = (&annotated.document, &*annotated.mentions, candidates);
-                let marked = mark(tokenizer, &markers, asked, options.max_tokens)?;
+                let input = (&annotated.document, &*annotated.mentions, candidates);
+                let marked = mark(tokenizer, &markers, input, options.max_tokens)?;
                 let read = |at: usize| {
                     let pair = &candidates.pairs[at];
                     (pair.first.max(pair.second) as usize) < marked.marks.len()

@@ -16,7 +16,7 @@ const ENDS: usize = 6;
 const AROUND: usize = 5;
 
 /// A sentence prepared for its pairs.
-pub(super) struct Reading<'a> {
+pub(super) struct PreparedSentence<'a> {
     /// The hash of each word: lower-case words, numbers by length.
     words: Vec<u64>,
     lower: Vec<String>,
@@ -55,7 +55,7 @@ fn mixed(parts: &[u64]) -> u64 {
 /// Represents the positions before the first word and after the last.
 const EDGE: u64 = 1;
 
-impl<'a> Reading<'a> {
+impl<'a> PreparedSentence<'a> {
     pub(super) fn new(
         document: &'a Document,
         mentions: &'a [Mention],
@@ -209,12 +209,12 @@ mod tests {
         let document = Document::new("d", text);
         let mentions = proposals(&document);
         let candidates = &sentences(&mentions)[0];
-        let reading = Reading::new(&document, &mentions, candidates, 1 << 17);
-        candidates.pairs.iter().map(|pair| reading.features(pair)).collect()
+        let sentence = PreparedSentence::new(&document, &mentions, candidates, 1 << 17);
+        candidates.pairs.iter().map(|pair| sentence.features(pair)).collect()
     }
 
     #[test]
-    fn features_tell_order_and_words_and_are_the_same_again() {
+    fn features_encode_order_and_words_and_are_reproducible() {
         let (one, other) = (features("Ann met Bob."), features("Ann left Bob."));
         assert_eq!(one, features("Ann met Bob."));
         let shared = |a: &[u32], b: &[u32]| a.iter().filter(|at| b.binary_search(at).is_ok()).count();

@@ -10,7 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::jsonl;
 
-use super::{Annotated, Asked, Properties, RelationModel, Scores, Thresholds, features::Reading};
+use super::{
+    Annotated, Properties, RelationInput, RelationModel, Scores, Thresholds, features::PreparedSentence,
+};
 use crate::error::{Error, Result};
 
 /// The file of a model's folder that describes it.
@@ -25,7 +27,7 @@ pub struct LinearTraining {
     #[schemars(range(min = 1))]
     pub buckets: u32,
     /// The number of epochs.
-    #[schemars(range(min = 1), extend("x-unit" = "passes"))]
+    #[schemars(range(min = 1), extend("x-unit" = "epochs"))]
     pub passes: usize,
     /// The learning rate of AdaGrad (Duchi et al., 2011).
     #[schemars(extend("exclusiveMinimum" = 0))]
@@ -93,11 +95,12 @@ impl LinearData {
                 if targets.is_empty() {
                     continue;
                 }
-                let reading = Reading::new(&annotated.document, &annotated.mentions, candidates, buckets);
+                let prepared =
+                    PreparedSentence::new(&annotated.document, &annotated.mentions, candidates, buckets);
                 let mut rows = vec![None; candidates.pairs.len()];
                 for target in targets {
                     let row = *rows[target.pair].get_or_insert_with(|| {
-                        data.rows.push(reading.features(&candidates.pairs[target.pair]));
+                        data.rows.push(prepared.features(&candidates.pairs[target.pair]));
                         (data.rows.len() - 1) as u32
                     });
                     let (document, value, weight) = (number as u32, target.value, target.weight);
@@ -212,13 +215,13 @@ impl LinearRelations {
         Ok(Self { file, weights })
     }
 
-    fn sentence(&self, (document, mentions, candidates): Asked<'_>) -> Scores {
-        let reading = Reading::new(document, mentions, candidates, self.file.buckets);
+    fn sentence(&self, (document, mentions, candidates): RelationInput<'_>) -> Scores {
+        let prepared = PreparedSentence::new(document, mentions, candidates, self.file.buckets);
         let labels = self.file.properties.len();
         let mut values = Vec::with_capacity(candidates.pairs.len() * labels);
         let mut sums = vec![0i32; labels];
         for pair in &candidates.pairs {
-            let features = reading.features(pair);
+            let features = prepared.features(pair);
             sums.fill(0);
             for feature in &features {
                 let row = &self.weights[*feature as usize * labels..][..labels];
@@ -242,8 +245,8 @@ impl RelationModel for LinearRelations {
         &self.file.thresholds
     }
 
-    fn score(&self, asked: &[Asked<'_>]) -> Result<Vec<Scores>> {
-        Ok(asked.par_iter().map(|asked| self.sentence(*asked)).collect())
+    fn score(&self, inputs: &[RelationInput<'_>]) -> Result<Vec<Scores>> {
+        Ok(inputs.par_iter().map(|input| self.sentence(*input)).collect())
     }
 }
 
@@ -343,8 +346,8 @@ pub(super) mod tests {
     fn what_was_learned_holds_for_other_documents() {
         let (model, documents) = trained(12);
         for annotated in &documents[12..] {
-            let asked = (&annotated.document, &*annotated.mentions, &annotated.candidates[0]);
-            let scores = model.score(&[asked]).unwrap();
+            let input = (&annotated.document, &*annotated.mentions, &annotated.candidates[0]);
+            let scores = model.score(&[input]).unwrap();
             let holds = annotated.targets[0][0].value > 0.5;
             assert_eq!(scores[0].of(0, 0) > 0.5, holds, "{}", annotated.document.text);
         }

@@ -13,7 +13,7 @@ use sporran_transformers::{
 };
 
 use super::{
-    Asked, FEATURES, Properties, RelationModel, Scores, Thresholds,
+    FEATURES, Properties, RelationInput, RelationModel, Scores, Thresholds,
     marking::{Marked, Markers, Marking},
 };
 use crate::{
@@ -108,7 +108,7 @@ impl MarkedEntities {
         Ok(Self { body, head, tokenizer, markers, options })
     }
 
-    fn batch(&self, batch: &[usize], asked: &[Asked<'_>], marked: &[Marked]) -> Result<Vec<Scores>> {
+    fn batch(&self, batch: &[usize], inputs: &[RelationInput<'_>], marked: &[Marked]) -> Result<Vec<Scores>> {
         let labels = self.options.properties.len();
         let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &marked[at].row).collect();
         let input = Batch::for_encoder(&rows, &*self.body)?;
@@ -118,8 +118,8 @@ impl MarkedEntities {
             let marks = &marked[at].marks;
             places.extend(marks.iter().map(|&mark| (row, mark)));
             let is_read = |pair: &&StatePair| (pair.first.max(pair.second) as usize) < marks.len();
-            let read: Vec<bool> = asked[at].2.pairs.iter().map(|pair| is_read(&pair)).collect();
-            pairs.extend(asked[at].2.pairs.iter().filter(is_read).map(|pair| StatePair {
+            let read: Vec<bool> = inputs[at].2.pairs.iter().map(|pair| is_read(&pair)).collect();
+            pairs.extend(inputs[at].2.pairs.iter().filter(is_read).map(|pair| StatePair {
                 first: before + pair.first,
                 second: before + pair.second,
                 features: pair.features.clone(),
@@ -160,15 +160,15 @@ impl RelationModel for MarkedEntities {
     }
 
     /// Mentions beyond the encoder's input length have probability 0.
-    fn score(&self, asked: &[Asked<'_>]) -> Result<Vec<Scores>> {
-        let marked: Vec<Marked> = asked
+    fn score(&self, inputs: &[RelationInput<'_>]) -> Result<Vec<Scores>> {
+        let marked: Vec<Marked> = inputs
             .par_iter()
-            .map(|asked| mark(&self.tokenizer, &self.markers, *asked, self.options.max_tokens))
+            .map(|input| mark(&self.tokenizer, &self.markers, *input, self.options.max_tokens))
             .collect::<Result<_>>()?;
         let lengths: Vec<usize> = marked.iter().map(|marked| marked.row.ids.len()).collect();
         let batches = length_batches(&lengths, usize::MAX, BATCH);
-        let parts = each_batch(self.body.device(), &batches, |batch| self.batch(batch, asked, &marked))?;
-        let mut scores: Vec<Scores> = vec![Scores::default(); asked.len()];
+        let parts = each_batch(self.body.device(), &batches, |batch| self.batch(batch, inputs, &marked))?;
+        let mut scores: Vec<Scores> = vec![Scores::default(); inputs.len()];
         for (batch, part) in batches.iter().zip(parts) {
             for (&at, found) in batch.iter().zip(part) {
                 scores[at] = found;
@@ -182,7 +182,7 @@ impl RelationModel for MarkedEntities {
 pub(super) fn mark(
     tokenizer: &Tokenizer,
     markers: &Markers,
-    (document, mentions, candidates): Asked<'_>,
+    (document, mentions, candidates): RelationInput<'_>,
     max_tokens: usize,
 ) -> Result<Marked> {
     let own: Vec<&Mention> = candidates.mentions.iter().map(|&at| &mentions[at]).collect();

@@ -31,23 +31,23 @@ pub use bilstm::{
     Pairing, Pooling, ReadSentence, RelationExample, RelationNetwork, RelationObjective,
 };
 pub use candidates::{Candidates, FEATURES, pair_features, sentences};
-pub use decoding::{Scores, Stated, decode};
+pub use decoding::{PredictedProperty, Scores, decode};
 pub use examples::{Annotated, GoldFact, annotated, pair_examples};
 pub use linear::{LINEAR, LinearData, LinearRelations, LinearTraining};
 pub use marked::{MARKED, MarkedEntities, MarkedOptions};
 pub use marking::{Marked, Marking};
 pub use properties::{Properties, Property};
 pub use reach::Reach;
-pub use thresholds::{Judged, Outcomes, Thresholds};
+pub use thresholds::{Outcomes, ThresholdCounts, Thresholds};
 
 use crate::{Document, Mention, Result};
 
 /// A sentence to classify: its document, the document's mentions, and the candidate pairs.
-pub type Asked<'a> = (&'a Document, &'a [Mention], &'a Candidates);
+pub type RelationInput<'a> = (&'a Document, &'a [Mention], &'a Candidates);
 
 /// Predicts the properties between mentions.
 ///
-/// Result `i` is that of `asked[i]`, independently of the others up to rounding.
+/// Result `i` is that of `inputs[i]`, independently of the others up to rounding.
 pub trait RelationModel: Send + Sync {
     /// The possible properties.
     fn properties(&self) -> &Properties;
@@ -65,7 +65,7 @@ pub trait RelationModel: Send + Sync {
     ///
     /// # Errors
     /// Errors of a tokenizer or a model.
-    fn score(&self, asked: &[Asked<'_>]) -> Result<Vec<Scores>>;
+    fn score(&self, inputs: &[RelationInput<'_>]) -> Result<Vec<Scores>>;
 }
 
 /// Loads the model in a folder. Device and precision are those of an encoder.

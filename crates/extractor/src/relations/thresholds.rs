@@ -16,7 +16,7 @@ fn grid() -> impl Iterator<Item = f32> {
 
 /// The counts of a threshold on annotated data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Judged {
+pub struct ThresholdCounts {
     /// Gold facts that are predicted.
     pub found: usize,
     /// Predictions that match no gold fact.
@@ -25,7 +25,7 @@ pub struct Judged {
     pub missed: usize,
 }
 
-impl Judged {
+impl ThresholdCounts {
     /// The harmonic mean of precision and recall; 0 without correct predictions.
     #[must_use]
     pub fn f1(&self) -> f64 {
@@ -34,7 +34,7 @@ impl Judged {
     }
 }
 
-impl std::iter::Sum for Judged {
+impl std::iter::Sum for ThresholdCounts {
     fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
         counts.fold(Self::default(), |sum, one| Self {
             found: sum.found + one.found,
@@ -74,11 +74,11 @@ impl Thresholds {
     /// smoothed over neighbouring thresholds, and properties with few facts are combined with all others.
     #[must_use]
     pub fn fitted(outcomes: &[Outcomes]) -> Self {
-        let curves: Vec<Vec<Judged>> = outcomes
+        let curves: Vec<Vec<ThresholdCounts>> = outcomes
             .iter()
-            .map(|outcomes| grid().map(|threshold| outcomes.judged(threshold)).collect())
+            .map(|outcomes| grid().map(|threshold| outcomes.counts(threshold)).collect())
             .collect();
-        let all: Vec<Judged> =
+        let all: Vec<ThresholdCounts> =
             (0..grid().count()).map(|index| curves.iter().map(|curve| curve[index]).sum()).collect();
         let facts: usize = all.first().map_or(0, |counts| counts.found + counts.missed);
         let values = curves.iter().map(|curve| {
@@ -88,7 +88,7 @@ impl Thresholds {
                 .iter()
                 .zip(&all)
                 .map(|(one, all)| {
-                    let sum = |of: fn(&Judged) -> usize| of(one) as f64 + share * of(all) as f64;
+                    let sum = |of: fn(&ThresholdCounts) -> usize| of(one) as f64 + share * of(all) as f64;
                     let found = sum(|counts| counts.found);
                     2.0 * found
                         / (2.0 * found + sum(|counts| counts.wrong) + sum(|counts| counts.missed)).max(1e-9)
@@ -111,8 +111,8 @@ impl Thresholds {
 
     /// The counts of these thresholds on annotated documents, for each property.
     #[must_use]
-    pub fn judge(&self, documents: &[(&Annotated, &[Scores])]) -> Vec<Judged> {
-        let counts = |(label, threshold): (usize, &f32)| Outcomes::of(label, documents).judged(*threshold);
+    pub fn counts(&self, documents: &[(&Annotated, &[Scores])]) -> Vec<ThresholdCounts> {
+        let counts = |(label, threshold): (usize, &f32)| Outcomes::of(label, documents).counts(*threshold);
         self.0.iter().enumerate().map(counts).collect()
     }
 }
@@ -145,10 +145,10 @@ impl Outcomes {
 
     /// The counts of a threshold.
     #[must_use]
-    pub fn judged(&self, threshold: f32) -> Judged {
+    pub fn counts(&self, threshold: f32) -> ThresholdCounts {
         let found = self.gold.iter().filter(|value| **value >= threshold).count();
         let wrong = self.predicted.iter().filter(|(value, right)| !right && *value >= threshold).count();
-        Judged { found, wrong, missed: self.gold.len() - found }
+        ThresholdCounts { found, wrong, missed: self.gold.len() - found }
     }
 }
 
@@ -188,10 +188,10 @@ mod tests {
         let documents = [(&annotated, &*scores)];
         let tuned = Thresholds::tuned(1, &documents);
         assert!((0.45..=0.6).contains(&tuned.all()[0]), "{tuned:?}");
-        assert_eq!(tuned.judge(&documents), [Judged { found: 4, wrong: 0, missed: 0 }]);
-        let low = Thresholds::even(1, 0.15).judge(&documents);
+        assert_eq!(tuned.counts(&documents), [ThresholdCounts { found: 4, wrong: 0, missed: 0 }]);
+        let low = Thresholds::even(1, 0.15).counts(&documents);
         // 0.45, 0.3 and 0.2 are wrong.
-        assert_eq!(low, [Judged { found: 4, wrong: 3, missed: 0 }]);
+        assert_eq!(low, [ThresholdCounts { found: 4, wrong: 3, missed: 0 }]);
         assert!((low[0].f1() - 8.0 / 11.0).abs() < 1e-12);
     }
 }

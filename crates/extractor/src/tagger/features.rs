@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_tells_kinds_of_characters() {
+    fn a_shape_encodes_character_classes() {
         assert_eq!(shape("McDonald's"), "XxXxx'x");
         assert_eq!(shape("1990s"), "ddx");
     }

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stand_beside_dates_pronouns_and_descriptions() {
+    fn names_are_merged_with_dates_pronouns_and_descriptions() {
         let document =
             Document::new("d", "Acme Inc. said it left on May 4, 1970. The company, which Ann ran, thrives.");
         let name = |tokens: Range<usize>, kind| Tagged { tokens, kind, confidence: 0.7 };

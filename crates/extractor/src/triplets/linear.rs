@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_and_tails_stand_in_the_order_of_the_text_and_a_head_is_written_once() {
+    fn heads_and_tails_follow_the_text_and_a_head_is_written_once() {
         let document = Document::new("d", "Bob,  the son of Ann\nLee, left Rome.");
         let triplet = |head: &str, tail: &str, label| Triplet {
             head: span(&document, head),

@@ -210,13 +210,13 @@ impl TripletReader {
     /// # Errors
     /// Errors of the tokenizer or the model.
     pub fn read(&self, documents: &[&Document]) -> Result<Vec<Vec<ReadTriplet>>> {
-        let asked: Vec<(usize, usize)> = documents
+        let positions: Vec<(usize, usize)> = documents
             .iter()
             .enumerate()
             .flat_map(|(at, document)| (0..document.sentences.len()).map(move |sentence| (at, sentence)))
             .collect();
         let mut found = vec![Vec::new(); documents.len()];
-        for portion in asked.chunks(PORTION) {
+        for portion in positions.chunks(PORTION) {
             let of = |&(at, sentence): &(usize, usize)| (documents[at], &documents[at].sentences[sentence]);
             let sentences: Vec<(&Document, &Sentence)> = portion.iter().map(of).collect();
             let sources: Vec<Vec<u32>> = sentences

@@ -94,7 +94,7 @@ impl Held {
 }
 
 #[test]
-fn what_can_be_written_is_the_spans_of_the_text_and_the_known_relations() {
+fn decoding_is_constrained_to_spans_and_known_relations() {
     for (tokenizer, end, sentence) in tokenizers() {
         let document = Document::new("d", sentence);
         let words = document.tokens.len();
@@ -203,7 +203,7 @@ fn reader(options: TripletOptions) -> Result<TripletReader, crate::Error> {
 }
 
 #[test]
-fn a_reader_writes_words_of_the_sentence_whatever_is_read_beside_it() {
+fn a_reader_writes_words_of_the_sentence_independently_of_the_batch() {
     let reader = reader(TripletOptions { beams: 8, ..options() }).unwrap();
     let texts = ["Ann met Bob in Rome. He won an award.", "", "Zoë 😀 left <subj> عبد الله.", "Ann\n\nBob"];
     let documents: Vec<Document> = texts.iter().map(|text| Document::new("d", *text)).collect();
@@ -275,7 +275,7 @@ fn a_fact_is_as_sure_as_the_sequences_that_have_it() {
 }
 
 #[test]
-fn what_cannot_be_read_or_told_apart_is_refused() {
+fn invalid_triplet_options_are_refused() {
     let wrong = |change: fn(&mut TripletOptions)| {
         let mut options = options();
         change(&mut options);

@@ -54,7 +54,7 @@ fn most_names_of_minikilts_facts_are_found() {
 }
 
 #[test]
-fn the_mentions_of_a_document_do_not_depend_on_those_beside_it() {
+fn the_mentions_of_a_document_do_not_depend_on_other_documents() {
     let texts = ["Ann Lee joined Acme Inc.", "", "👩‍🔬 في القاهرة He met Bob Ray in Rome.", "   \n\n x "];
     let documents: Vec<Document> = texts.iter().map(|text| Document::new(*text, *text)).collect();
     let tagger = tagger();

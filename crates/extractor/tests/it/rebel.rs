@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use sporran_extractor::{
-    Chain, Coreference, Document, EntityType, Extractor, Mention, MentionFinder, MentionForm, Populator,
+    Chain, Coreference, Document, EntityType, Extractor, FactExtractor, Mention, MentionFinder, MentionForm,
     Relations, Result, Span,
     relations::{Properties, Property, Thresholds},
     triplets::{ReadTriplet, TripletOptions, TripletReader},
@@ -124,16 +124,17 @@ impl Coreference for Ends {
 }
 
 #[test]
-fn facts_have_the_names_of_the_mentions_that_they_stand_at_and_need_none() {
+fn facts_have_the_names_of_their_mentions_and_need_no_mentions() {
     let documents =
         [Document::new("d", "Cleo Nash, the spouse of Dan Orr, was born in Bern. She is Cleopatra.")];
     let facts = |words: Vec<std::ops::Range<usize>>| -> Vec<[String; 3]> {
         let coreference: Option<Box<dyn Coreference>> =
             if words.is_empty() { None } else { Some(Box::new(Ends)) };
         let (mentions, relations) = (Box::new(Words(words)), Relations::Triplets(Box::new(reader(0.5))));
-        let populator = Populator { mentions, coreference, linker: None, knowledge: None, relations };
+        let fact_extractor =
+            FactExtractor { mentions, coreference, linker: None, knowledge: None, relations };
         let name = |span: Span| documents[0].slice(span).unwrap().to_owned();
-        let facts = populator.extract(&documents).unwrap().remove(0);
+        let facts = fact_extractor.extract(&documents).unwrap().remove(0);
         assert!(facts.iter().all(|fact| fact.sentence == documents[0].sentences[0].span));
         facts
             .iter()

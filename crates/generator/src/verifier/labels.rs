@@ -1,4 +1,4 @@
-//! The seam of models that label pairs, and what their labels mean.
+//! The interface of models that label pairs, and the meaning of their labels.
 
 use sporran_kilt::Passage;
 use sporran_transformers::PairClassifier;
@@ -6,28 +6,28 @@ use sporran_transformers::PairClassifier;
 use super::{Label, Unit, unit::titled};
 use crate::{Error, Result};
 
-/// A claim and what is read beside it.
+/// A claim with the evidence for one prediction.
 #[derive(Clone, Debug)]
 pub struct Reading<'a> {
     /// The claim.
     pub claim: &'a str,
-    /// The evidence, in the order in which it was found.
+    /// The evidence, in the retriever's order.
     pub pieces: Vec<Piece<'a>>,
 }
 
 /// A piece of evidence that is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
-    /// The passage that it stands for.
+    /// The passage that it belongs to.
     pub passage: &'a Passage,
     /// The piece.
     pub unit: &'a Unit,
-    /// How sure it is that it is evidence, 0 to 1.
+    /// The probability that it is evidence.
     pub relevance: f32,
 }
 
 impl Reading<'_> {
-    /// The evidence as one text; with `titles` each piece begins with its page's.
+    /// The evidence as one text; with `titles` each piece begins with its page's title.
     #[must_use]
     pub fn text(&self, titles: bool) -> String {
         let text =
@@ -36,7 +36,7 @@ impl Reading<'_> {
     }
 }
 
-/// Labels a claim beside evidence.
+/// Labels a claim given its evidence.
 pub trait Labeller: Send + Sync {
     /// The names of the labels.
     fn labels(&self) -> &[String];
@@ -47,8 +47,8 @@ pub trait Labeller: Send + Sync {
     /// Where the tokenizer or the model fails.
     fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>>;
 
-    /// The logits of each claim beside all of its pieces, in the labels' order. Most models read the pieces as one text,
-    /// with `titles` behind those of their pages.
+    /// The logits of each claim with all of its pieces, in the labels' order. Most models read the pieces as one text; with
+    /// `titles` each piece follows its page's title.
     ///
     /// # Errors
     /// Where the tokenizer or the model fails.
@@ -78,7 +78,7 @@ pub(super) fn softmax(row: &mut [f32]) {
     row.iter_mut().for_each(|value| *value /= sum);
 }
 
-/// Where a model keeps each of the three labels of fact checking.
+/// The index of each of the three labels of fact checking in a model's labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LabelOrder([usize; 3]);
 
@@ -87,7 +87,7 @@ impl LabelOrder {
     /// FEVER's order.
     ///
     /// # Errors
-    /// [`Error::Option`] where they are others.
+    /// [`Error::Option`] for other labels.
     pub fn of(names: &[String]) -> Result<Self> {
         let meaning = |name: &String| match name.to_lowercase().replace(['_', '-'], " ").as_str() {
             "supports" | "supported" | "entailment" | "label 0" => Some(Label::Supports),

@@ -28,7 +28,7 @@ impl Matcher {
         Self::new(Arc::new(Nsmn::load(folder)?), tokenizer, batch_tokens)
     }
 
-    /// A network that is loaded already, with its weights as they are now.
+    /// A network that is loaded already, with its current weights.
     ///
     /// # Errors
     /// A tensor error.
@@ -37,7 +37,7 @@ impl Matcher {
     }
 }
 
-/// Two texts as a matching network reads them; what is too long loses its end.
+/// Two texts as a matching network reads them, truncated to its length.
 ///
 /// # Errors
 /// Where the tokenizer fails.

@@ -1,6 +1,8 @@
-//! Fact checking by classification: what is retrieved is read beside the claim, piece by piece, and the pieces' labels
-//! become a verdict. KILT's BERT + DPR for FEVER reads the first sentence of each page and takes the majority's label.
+//! Fact checking by classification: a classifier labels the claim with each piece of retrieved evidence, and the labels
+//! are aggregated into a verdict. KILT's BERT + DPR for FEVER reads the first sentence of each page and takes the majority
+//! label.
 
+mod kind;
 mod labels;
 mod matcher;
 pub(crate) mod nsmn;
@@ -37,12 +39,12 @@ pub struct Verifier<'m> {
     options: VerifierOptions,
 }
 
-/// What chooses that which is read; each has two labels, the second of which means that something is read.
+/// Classifiers that select the evidence. Each has two labels; the second one means "selected".
 #[derive(Default)]
 pub struct Selectors<'m> {
-    /// Chooses pages.
+    /// Selects pages.
     pub pages: Option<Box<dyn Labeller + 'm>>,
-    /// Chooses pieces.
+    /// Selects pieces.
     pub pieces: Option<Box<dyn Labeller + 'm>>,
 }
 
@@ -50,7 +52,7 @@ impl Selectors<'_> {
     /// Loads those of a config.
     ///
     /// # Errors
-    /// What is wrong with a folder.
+    /// An error in a folder.
     pub fn load(options: &VerifierOptions) -> Result<Self> {
         let pages = |of: &PageOptions| -> Result<Box<dyn Labeller>> {
             if ReleasedNsmnConfig::names(&of.model)? {
@@ -70,7 +72,7 @@ impl<'m> Verifier<'m> {
     /// Loads the models; `store` holds the pages whose first sentences are read.
     ///
     /// # Errors
-    /// What is wrong with a model's folder or an option.
+    /// An error in a model's folder or an option.
     pub fn load(options: &VerifierOptions, store: Option<Arc<PassageStore>>) -> Result<Self> {
         Self::new(options, Self::labeller(&options.model, options)?, Selectors::load(options)?, store)
     }
@@ -78,7 +80,7 @@ impl<'m> Verifier<'m> {
     /// Loads a classifier of pairs: an encoder or a matching network.
     ///
     /// # Errors
-    /// What is wrong with the folder.
+    /// An error in the folder.
     pub fn labeller(folder: &Path, options: &VerifierOptions) -> Result<Box<dyn Labeller>> {
         if NsmnConfig::names(folder)? {
             return Ok(Box::new(Matcher::load(folder, options.batch_tokens)?));
@@ -116,7 +118,7 @@ impl<'m> Verifier<'m> {
         Ok(Self { model, order, selectors, store, options: options.clone() })
     }
 
-    /// Which of each request's passages are read, in that order.
+    /// The passages of each request to read, in order.
     fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Vec<usize>>> {
         let first: Vec<Request<'_>> = requests
             .iter()
@@ -163,7 +165,7 @@ impl<'m> Verifier<'m> {
                     ranking.push(piece.unit.passage);
                 }
             }
-            // Something is read even where nothing seems relevant.
+            // At least one piece is read, even if none is relevant.
             let wanted = pieces.iter().take(selection.sentences);
             let least = wanted.filter(|piece| piece.relevance >= selection.threshold).count().max(1);
             pieces.truncate(least);
@@ -187,7 +189,7 @@ impl<'m> Verifier<'m> {
     }
 }
 
-/// Each piece as a reading of its own.
+/// Each piece as a separate reading.
 fn apart<'a>(requests: &[Request<'a>], units: &'a [Vec<Unit>]) -> Vec<Vec<Reading<'a>>> {
     let of = |(request, units): (&Request<'a>, &'a Vec<Unit>)| {
         let reading = |unit: &'a Unit| Reading {
@@ -255,7 +257,7 @@ impl Generator for Verifier<'_> {
     }
 }
 
-/// The passages in the order of how much their best piece speaks for the verdict; equals keep the retriever's order.
+/// The passages, ordered by the highest probability of the verdict among their pieces. Ties keep the retriever's order.
 fn by_probability(units: &[Unit], opinions: &[[f32; 3]], label: Label) -> Vec<usize> {
     let mut best: Vec<(usize, f32)> = Vec::new();
     for (unit, opinion) in units.iter().zip(opinions) {
@@ -278,7 +280,7 @@ mod tests {
     use super::*;
     use crate::{Candidate, by_dataset::tests::passage};
 
-    /// Says of a piece what the words in it say.
+    /// Labels a piece by the words in it.
     struct ByWord(Vec<String>);
 
     impl Labeller for ByWord {

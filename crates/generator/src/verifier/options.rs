@@ -19,13 +19,13 @@ pub struct VerifierOptions {
     #[serde(default = "passages")]
     #[schemars(extend("x-unit" = "passages"))]
     pub passages: usize,
-    /// What is read at a time: `lead` (the first sentence of each passage's page), `passage` or `sentence`.
+    /// The unit of evidence: `lead` (the first sentence of each passage's page), `passage` or `sentence`.
     #[serde(default)]
     pub evidence: UnitKind,
     /// Whether the page's title is read before the evidence.
     #[serde(default = "titles")]
     pub titles: bool,
-    /// How labels become a verdict: `vote` (that of most pieces) or `best` (that of the surest piece).
+    /// How labels become a verdict: `vote` (the label of most pieces) or `best` (the label with the highest probability).
     #[serde(default)]
     pub aggregate: Aggregate,
     /// `[generator.pages]`: keeps the pages that a network chooses.
@@ -44,13 +44,13 @@ pub struct VerifierOptions {
     /// Where it computes: `cpu`, `cuda` or `cuda:N`.
     #[serde(default)]
     pub device: DeviceName,
-    /// Tokens of a batch, padding included, at most; a longer pair is a batch of its own.
+    /// Tokens of a batch, padding included, at most; a longer pair forms a separate batch.
     #[serde(default = "batch_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
 }
 
-/// What is read at a time.
+/// The unit of evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnitKind {
@@ -67,10 +67,10 @@ pub enum UnitKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aggregate {
-    /// The label of most pieces that say something.
+    /// The label of most pieces that are not `NOT ENOUGH INFO`.
     #[default]
     Vote,
-    /// The label that any piece is surest of.
+    /// The label with the highest probability in any piece.
     Best,
 }
 
@@ -85,12 +85,12 @@ pub struct PageOptions {
     #[serde(default = "pages")]
     #[schemars(range(min = 1), extend("x-unit" = "pages"))]
     pub pages: usize,
-    /// The least probability of a page that is kept; where nothing else is kept, the best one is.
+    /// The minimum probability of a kept page. If no page reaches it, the best one is kept.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub threshold: f32,
-    /// Asks only of pages whose title says in parentheses which one of that name it is. The others come before them in the
-    /// retriever's order, behind pages whose whole title the claim holds.
+    /// Scores only pages whose title has a disambiguation in parentheses. Pages whose whole title the claim contains come
+    /// first, then unambiguous pages in the retriever's order, then the scored pages.
     #[serde(default)]
     pub ambiguous_only: bool,
 }
@@ -105,7 +105,7 @@ pub struct SelectionOptions {
     #[serde(default = "sentences")]
     #[schemars(range(min = 1))]
     pub sentences: usize,
-    /// The least probability of a piece that is kept; the best one is kept anyhow.
+    /// The minimum probability of a kept piece. The best piece is always kept.
     #[serde(default = "threshold")]
     #[schemars(range(min = 0, max = 1))]
     pub threshold: f32,
@@ -178,7 +178,7 @@ impl VerifierOptions {
     pub fn pairs(&self) -> PairOptions {
         PairOptions {
             max_tokens: self.max_tokens,
-            // The claim is short; what is too long is the evidence.
+            // The claim is short, so the evidence is truncated.
             truncation: Truncation::LongestFirst,
             first_room: None,
             precision: self.precision,

@@ -1,12 +1,12 @@
-//! Which pages are read: a classifier sees the claim beside a page's title and first sentence, as NSMN's document retrieval
-//! has it (Nie, Chen and Bansal, 2019).
+//! Page selection: a classifier reads the claim with a page's title and first sentence, as in NSMN's document retrieval
+//! (Nie, Chen and Bansal, 2019).
 
 use sporran_kilt::PassageStore;
 
 use super::{Labeller, PageOptions, Piece, Reading, UnitKind, labels::softmax, units};
 use crate::{Candidate, Request, Result};
 
-/// What of a request's passages is read: pages that are chosen come first, each page's passages in the retriever's order.
+/// The passages of each request to read: those of the best page first, each page's passages in the retriever's order.
 ///
 /// # Errors
 /// Where the model fails, or a page's first sentence cannot be read.
@@ -23,58 +23,58 @@ pub(super) fn chosen(
     for (request, leads) in requests.iter().zip(&leads) {
         let claim = request.query.text.as_str();
         let page = |lead| {
-            let standing = standing(request, lead, options);
-            if standing == Standing::Asked {
+            let priority = priority_of(request, lead, options);
+            if priority == PagePriority::Scored {
                 let piece =
                     Piece { passage: request.passages[lead.passage].passage, unit: lead, relevance: 1.0 };
                 readings.push(Reading { claim, pieces: vec![piece] });
             }
-            Page { passage: lead.passage, standing, probability: 1.0 }
+            Page { passage: lead.passage, priority, probability: 1.0 }
         };
         pages.push(leads.iter().map(page).collect());
     }
     let mut logits = model.read(&readings, true)?;
     logits.iter_mut().for_each(|row| softmax(row));
-    let asked = pages.iter_mut().flatten().filter(|page| page.standing == Standing::Asked);
-    for (page, row) in asked.zip(&logits) {
+    let scored = pages.iter_mut().flatten().filter(|page| page.priority == PagePriority::Scored);
+    for (page, row) in scored.zip(&logits) {
         page.probability = row[1];
     }
     Ok(requests.iter().zip(pages).map(|(request, pages)| kept(request.passages, pages, options)).collect())
 }
 
-/// A page that was found.
+/// A retrieved page.
 struct Page {
     /// Its first passage among the request's.
     passage: usize,
-    standing: Standing,
-    /// How sure it is that it has evidence.
+    priority: PagePriority,
+    /// The probability that it has evidence.
     probability: f32,
 }
 
-/// Where a page stands; what is before comes first.
+/// The rank class of a page; earlier variants come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
-    /// The claim holds the title with what tells it from others of that name.
-    Named,
-    /// It is the only one of its name.
-    Alone,
-    /// The model says.
-    Asked,
+enum PagePriority {
+    /// The claim contains the title with its disambiguation.
+    ExactTitle,
+    /// The title has no disambiguation.
+    Unambiguous,
+    /// The model scores the page.
+    Scored,
 }
 
-fn standing(request: &Request<'_>, lead: &super::Unit, options: &PageOptions) -> Standing {
+fn priority_of(request: &Request<'_>, lead: &super::Unit, options: &PageOptions) -> PagePriority {
     let title = &request.passages[lead.passage].passage.title;
     match (options.ambiguous_only, title.contains('(')) {
-        (false, _) => Standing::Asked,
-        (true, false) => Standing::Alone,
-        (true, true) if request.query.text.contains(title.as_str()) => Standing::Named,
-        (true, true) => Standing::Asked,
+        (false, _) => PagePriority::Scored,
+        (true, false) => PagePriority::Unambiguous,
+        (true, true) if request.query.text.contains(title.as_str()) => PagePriority::ExactTitle,
+        (true, true) => PagePriority::Scored,
     }
 }
 
 /// The passages of the pages that are kept.
 fn kept(passages: &[Candidate<'_>], mut pages: Vec<Page>, options: &PageOptions) -> Vec<usize> {
-    pages.sort_by(|a, b| a.standing.cmp(&b.standing).then(b.probability.total_cmp(&a.probability)));
+    pages.sort_by(|a, b| a.priority.cmp(&b.priority).then(b.probability.total_cmp(&a.probability)));
     let likely = pages.iter().take_while(|page| page.probability >= options.threshold).count();
     pages.truncate(likely.clamp(1, options.pages));
     let id = |at: usize| passages[at].passage.page_id.as_str();
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::{Generator, Selectors, Verifier, VerifierOptions};
 
-    /// Is as sure of a page as its first sentence says.
+    /// Gives a page the probability that its first sentence states.
     struct AsItSays([String; 2]);
 
     impl Labeller for AsItSays {
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// Asks of a claim where pages of these titles and first sentences are found; each has two passages.
+    /// Calls `ask` with a claim and retrieved pages of these titles and first sentences; each has two passages.
     fn with<T>(claim: &str, pages: &[(&str, &str)], ask: impl FnOnce(Request<'_>, PassageStore) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("pages.jsonl");
@@ -151,13 +151,13 @@ mod tests {
         let pages = [("Ark", "Sure 0.6."), ("Zoo", "Sure 0.2."), ("Elk", "Sure 0.9.")];
         assert_eq!(read("It is so.", &pages, &options()), [4, 5, 0, 1]);
         assert_eq!(read("It is so.", &pages, &PageOptions { pages: 1, ..options() }), [4, 5]);
-        // Something is read even where no page is likely.
+        // At least one page is read, even if none is likely.
         assert_eq!(read("It is so.", &pages[1..2], &options()), [0, 1]);
     }
 
     #[test]
-    fn evidence_is_told_by_the_requests_numbers() {
-        /// Takes every claim for right.
+    fn evidence_refers_to_the_passages_of_the_request() {
+        /// Labels every claim as supported.
         struct Sure([String; 3]);
         impl Labeller for Sure {
             fn labels(&self) -> &[String] {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_the_only_ones_of_their_names_are_not_asked_of() {
+    fn unambiguous_pages_are_not_scored() {
         let pages = [
             ("Ark (ship)", "Sure 0.6."),
             ("Zoo", "Sure 0.2."),

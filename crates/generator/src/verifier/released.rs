@@ -9,13 +9,13 @@ use crate::{
 
 use super::{Labeller, Piece, Reading};
 
-/// What stands between a page's title and a sentence of it.
+/// The separator between a page's title and its sentence.
 const TITLE_ENDS: &str = "<t>";
 
-/// Words of a text that the network which selects pages reads: those that ELMo sees, and those that the matching sees.
+/// The words of a text that the page selection network reads: those for ELMo, and those for the matching.
 const PAGE_LENGTHS: (usize, usize) = (180, 160);
 
-/// A released matching network. It reads words as the Penn Treebank cuts them.
+/// A released matching network. Its words are those of the Penn Treebank's tokenization.
 pub struct ReleasedMatcher {
     network: ReleasedNsmn,
     /// Whether it selects pages.
@@ -42,8 +42,8 @@ impl ReleasedMatcher {
         Ok(Self { network, of_pages: true, batch_tokens })
     }
 
-    /// Which pieces are read behind their titles. A selector reads all so whose pages do not begin with them and which do not
-    /// name the title anyway; a verifier each page's first of those that it reads.
+    /// Whether a piece gets its page's title before it. The first sentence of a page never does. For a selector, every piece
+    /// does that does not contain the title. For a verifier, the first piece of each page does.
     fn is_titled(&self, piece: &Piece<'_>, before: Option<&Piece<'_>>) -> bool {
         if piece.unit.begins {
             return false;
@@ -59,7 +59,7 @@ impl ReleasedMatcher {
             return page_words(reading);
         }
         let mut pieces = reading.pieces.clone();
-        // Sentences are read as their pages have them.
+        // Sentences are read in the order of their pages.
         pieces.sort_by_key(|piece| (&piece.passage.title, piece.passage.id, piece.unit.number));
         let mut words = WordPair { second: treebank_words(reading.claim), ..WordPair::default() };
         for (at, piece) in pieces.iter().enumerate() {
@@ -75,7 +75,7 @@ impl ReleasedMatcher {
     }
 }
 
-/// A claim beside what is read of a page. That network has the claim as its first text.
+/// A claim and the text of a page. The page selection network takes the claim as its first text.
 fn page_words(reading: &Reading<'_>) -> WordPair {
     let first = treebank_words(reading.claim);
     let page =
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::{Unit, by_dataset::tests::passage};
 
-    /// What a network reads of these pieces: page, title, whether its page begins with it, and the sentence.
+    /// The input of a network for these pieces: page, title, whether its page begins with it, and the sentence.
     fn read(name: &str, titles: bool, pieces: &[(u32, &str, bool, &str)]) -> String {
         let words = words(name, titles, pieces, ReleasedMatcher::load);
         assert_eq!(words.second.join(" "), CLAIM);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verifier_reads_sentences_in_their_pages_order_behind_one_title_a_page() {
+    fn a_verifier_reads_sentences_in_page_order_after_one_title_per_page() {
         let pieces = [
             (2, "Zoo", false, "Late."),
             (1, "Ark", true, "It begins."),

@@ -1,4 +1,4 @@
-//! Pieces of evidence: what a verifier reads at a time.
+//! Pieces of evidence, the units that a verifier reads.
 
 use sporran_kilt::PassageStore;
 use unicode_segmentation::UnicodeSegmentation;
@@ -9,13 +9,13 @@ use crate::{Error, Request, Result};
 /// A piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// The request's passage that it stands for.
+    /// The index of its passage in the request.
     pub passage: usize,
     /// Its number among the pieces of the passage.
     pub number: usize,
     /// Whether its page begins with it.
     pub begins: bool,
-    /// What is read.
+    /// The text.
     pub text: String,
 }
 
@@ -55,7 +55,7 @@ pub fn units(request: &Request<'_>, kind: UnitKind, store: Option<&PassageStore>
     Ok(units)
 }
 
-/// A text behind its page's title, which says what a pronoun means.
+/// A text after its page's title, which resolves pronouns.
 #[must_use]
 pub fn titled(title: &str, text: &str) -> String {
     if title.is_empty() { text.to_owned() } else { format!("{title}: {text}") }

@@ -1,8 +1,8 @@
-//! From what pieces of evidence say to one verdict.
+//! Aggregates the labels of pieces of evidence into one verdict.
 
 use super::Aggregate;
 
-/// What a piece of evidence says of a claim.
+/// The label of a claim given a piece of evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
     /// It is true.
@@ -14,7 +14,7 @@ pub enum Label {
 }
 
 impl Label {
-    /// As KILT's files write it. KILT left out what cannot be decided; it counts as refuted, as it does for NSMN there.
+    /// As KILT's files write it. KILT has no claims without enough information. Such a label counts as refuted, as for NSMN there.
     #[must_use]
     pub fn answer(self) -> &'static str {
         match self {
@@ -38,11 +38,11 @@ impl Label {
 pub struct Verdict {
     /// Supports or refutes.
     pub label: Label,
-    /// How sure it is, 0 to 1.
+    /// Its probability.
     pub score: f32,
 }
 
-/// Decides between supports and refutes by what each piece says: the probabilities of supports, refutes, not enough info.
+/// Decides between supports and refutes from each piece's probabilities of supports, refutes and not enough info.
 #[must_use]
 pub fn verdict(opinions: &[[f32; 3]], aggregate: Aggregate) -> Verdict {
     let best = |label: Label| opinions.iter().map(|of| of[label as usize]).fold(0.0, f32::max);
@@ -55,7 +55,7 @@ pub fn verdict(opinions: &[[f32; 3]], aggregate: Aggregate) -> Verdict {
         Aggregate::Vote => (votes(Label::Supports), votes(Label::Refutes)),
         Aggregate::Best => (best(Label::Supports), best(Label::Refutes)),
     };
-    // A tie, and pieces that all say nothing, are decided by what they tend to.
+    // The sums of probabilities decide ties and pieces that are all not enough info.
     if for_it == against {
         (for_it, against) = (sum(Label::Supports), sum(Label::Refutes));
     }

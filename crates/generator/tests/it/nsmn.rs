@@ -78,7 +78,7 @@ fn what_is_too_long_loses_its_end() {
     let (_folder, network, _) = imported("selector");
     let text = |words: usize| (0..words).map(|at| format!("w{}", at % 17)).collect::<Vec<_>>();
     let pair = |words: usize| WordPair { first: text(words), relevance: vec![1.0; words], second: text(3) };
-    // ELMo reads on behind what the network reads.
+    // ELMo reads more words than the network.
     let found = network.logits(&[pair(300), pair(310), pair(290)], 1_000).unwrap();
     assert!(found[0] != found[1] && found[0] != found[2], "{found:?}");
     let (_folder, network, _) = imported("verifier");

@@ -1,5 +1,5 @@
-//! Fusion-in-Decoder and RAG from requests to answers, with a tiny seeded BART. That their searches are right is tested
-//! where they are; here is what reads the passages.
+//! Fusion-in-Decoder and RAG from requests to answers, with a tiny seeded BART. The searches have their own
+//! tests; these cover the reading of passages.
 
 use std::path::{Path, PathBuf};
 
@@ -101,7 +101,7 @@ fn memnet(passages: usize, num_beams: usize, batch_tokens: usize) -> Box<dyn Gen
     Box::new(MemNet::load(&options, None).unwrap())
 }
 
-/// Makes a generator for so many passages, beams, and tokens of a batch.
+/// Makes a generator with these numbers of passages, beams and tokens of a batch.
 type Make = fn(usize, usize, usize) -> Box<dyn Generator>;
 
 const KINDS: [Make; 4] = [fid, rag_token, rag_sequence, memnet];
@@ -238,7 +238,7 @@ fn fusion_ranks_its_evidence_by_attention_whatever_the_order_of_the_passages() {
 }
 
 #[test]
-fn a_memory_network_answers_from_the_piece_that_it_attends_to_most_whatever_stands_beside_it() {
+fn a_memory_network_answers_from_the_most_attended_piece_independently_of_the_batch() {
     let all = answers(&*memnet(4, 3, 4096), &SCORES, true);
     let (queries, passages) = (queries(), passages());
     for (query, answer) in queries.iter().zip(&all).skip(1) {

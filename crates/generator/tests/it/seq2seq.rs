@@ -146,7 +146,7 @@ fn a_trained_reader_answers_from_its_passages_and_its_folder_opens_as_a_generato
     let reader = reader();
     let (queries, passages) = (queries(), passages());
     let prompt = Prompt::new(options(8, 1).prompt).unwrap();
-    // The same question about different passages: only reading them tells the answers apart.
+    // The same question about different passages: only the passages distinguish the answers.
     let (all, mut rows) = (candidates(&passages), Vec::new());
     let born = &queries[1];
     for (candidate, answer) in all.iter().zip(["London", "Leipzig", "Bryn Mawr"]) {

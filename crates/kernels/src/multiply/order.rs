@@ -77,7 +77,7 @@ unsafe fn transpose<S: Simd>(from: &[f32], view: View, stride: usize, to: &mut [
             if view.column_stride == 1 && rows == SQUARE && columns == SQUARE {
                 let from = &from[square.offset..square.end()];
                 let to = &mut to[first..first + (SQUARE - 1) * stride + SQUARE];
-                // SAFETY: the contract; both slices are what the square takes.
+                // SAFETY: the contract; both slices have the size of the square.
                 unsafe { S::transpose(from.as_ptr(), square.row_stride, to.as_mut_ptr(), stride) };
                 continue;
             }

@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_tells_arrays_from_lines() {
+    fn the_file_name_distinguishes_arrays_from_lines() {
         let folder = tempfile::tempdir().unwrap();
         for (name, expected) in [
             ("a.json", "[\n1\n,2\n]\n"),

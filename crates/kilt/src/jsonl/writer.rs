@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unfinished_writer_leaves_nothing_behind() {
+    fn an_unfinished_writer_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = Writer::create(folder.path().join("a.jsonl")).unwrap();
         writer.line(b"{}").unwrap();

@@ -10,21 +10,21 @@ use crate::{Error, Result};
 /// Every id in its triples is valid. Triples are in input order; [`TripleIndex`] builds a set of them.
 #[derive(Clone, Debug, Default)]
 pub struct KnowledgeBase {
-    entities: Named,
-    relations: Named,
+    entities: LabelledIds,
+    relations: LabelledIds,
     triples: [Vec<Triple>; 3],
     negatives: [Vec<Triple>; 3],
 }
 
 /// Ids with their names: for each a label and then aliases, if known.
 #[derive(Clone, Debug, Default)]
-pub struct Named {
+pub struct LabelledIds {
     ids: Names,
     /// Shorter than `ids` if the last ones have no label.
     called: Vec<Vec<String>>,
 }
 
-impl Named {
+impl LabelledIds {
     /// The ids, in the order of their numbers.
     #[must_use]
     pub fn ids(&self) -> &Names {
@@ -96,13 +96,13 @@ impl KnowledgeBase {
 
     /// The entities.
     #[must_use]
-    pub fn entities(&self) -> &Named {
+    pub fn entities(&self) -> &LabelledIds {
         &self.entities
     }
 
     /// The relations.
     #[must_use]
-    pub fn relations(&self) -> &Named {
+    pub fn relations(&self) -> &LabelledIds {
         &self.relations
     }
 
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_stands_before_aliases_and_names_stand_in_for_labels() {
+    fn a_label_precedes_aliases_and_ids_replace_missing_labels() {
         let mut kb = KnowledgeBase::default();
         let (a, b) = (kb.add_entity("Q1").unwrap(), kb.add_entity("Q2").unwrap());
         let relation = kb.add_relation("P1").unwrap();

@@ -18,7 +18,7 @@ pub struct NamesRow<'a> {
     /// Other names.
     pub aliases: Vec<&'a str>,
     /// Its description and the beginning of its page, if the table has them.
-    pub told: Vec<Cow<'a, str>>,
+    pub descriptions: Vec<Cow<'a, str>>,
 }
 
 /// The columns that a table's first line names.
@@ -57,7 +57,7 @@ impl Columns {
             title: cell(self.title),
             class: cell(self.class),
             aliases: aliases.collect(),
-            told: self.texts.into_iter().flatten().map(|at| unquoted(cell(Some(at)))).collect(),
+            descriptions: self.texts.into_iter().flatten().map(|at| unquoted(cell(Some(at)))).collect(),
         }
     }
 }
@@ -153,7 +153,7 @@ mod tests {
         .unwrap();
         let mut rows = Vec::new();
         read_names(&path, |row| {
-            let texts: Vec<String> = row.told.iter().map(|text| text.to_string()).collect();
+            let texts: Vec<String> = row.descriptions.iter().map(|text| text.to_string()).collect();
             rows.push((row.label.to_string(), texts.join("/")));
         })
         .unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_a_label_is_told() {
+    fn a_row_without_a_label_is_an_error() {
         for (text, expected) in [
             ("Q1\tAnn\nQ2\n", "names.tsv:2: field `label`: expected a name"),
             ("id\tlabel\n\tAnn\n", "names.tsv:2: field `id`: expected a name"),

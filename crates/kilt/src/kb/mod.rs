@@ -13,7 +13,7 @@ mod tables;
 
 use serde::{Deserialize, Serialize};
 
-pub use base::{KnowledgeBase, Named};
+pub use base::{KnowledgeBase, LabelledIds};
 pub use index::TripleIndex;
 pub use labels::{NamesRow, read_names};
 pub use names::Names;

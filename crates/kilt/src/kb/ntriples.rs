@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_labels_and_comments_are_told_apart() {
+    fn statements_labels_and_comments_are_distinguished() {
         let kb = load(concat!(
             "# Douglas Adams\n",
             "<http://www.wikidata.org/entity/Q42> <http://www.w3.org/2000/01/rdf-schema#label> \"Douglas \\\"DNA\\\" Adams\"@en .\n",
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_line_and_field() {
+    fn errors_name_line_and_field() {
         let cases = [
             ("<a> <b> c .\n", "1: field `object`: expected `<`, `_:` or `\"`, found `c .`"),
             ("<a> <b> <c>\n", "1: field `.`: expected `.` after the object"),

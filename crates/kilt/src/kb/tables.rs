@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{EntityId, KnowledgeBase, Named, Part, RelationId, Triple, labels::read_names};
+use super::{EntityId, KnowledgeBase, LabelledIds, Part, RelationId, Triple, labels::read_names};
 use crate::{Error, Result, jsonl};
 
 /// The file name prefixes of Wikidata5M (Wang et al., 2021), the second for its inductive setting.
@@ -161,7 +161,7 @@ impl KnowledgeBase {
 
 fn write_labels<'n>(
     path: &Path,
-    named: &Named,
+    named: &LabelledIds,
     called: impl Fn(u32) -> (&'n [String], &'n str),
 ) -> Result<()> {
     let mut lines = Vec::new();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_file_and_line() {
+    fn errors_name_file_and_line() {
         let cases: [(&[(&str, &str)], &str); 5] = [
             (&[("train.txt", "Q1\tP1\tQ2\n\nQ1\tP1\n")], "train.txt:3: field `.`: expected a subject"),
             (&[("train.txt", "Q1\t\tQ2\n")], "train.txt:1: field `relation`: expected a name"),

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_text_is_found_whole() {
+    fn texts_in_the_page_are_found_whole() {
         let page = ["It rained. Ann Lund (born 1920) was a Norwegian singer, and more. Ann sang."];
         let span = best("Ann Lund ( born 1920 ) was a Norwegian singer .", &page).unwrap();
         assert_eq!(

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn no_prediction_scores_nothing_unless_nothing_was_asked_for() {
+    fn no_prediction_scores_zero_unless_no_answer_is_expected() {
         let none: [&str; 0] = [];
         assert_eq!(score(&none, &["Rome"], words), Scores::default());
         assert_eq!(score(&none, &none, words), Scores { p_acc: 1.0, p_f1: 1.0 });

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn depths_beyond_the_deepest_prediction_are_told() {
+    fn depths_beyond_the_deepest_prediction_are_reported() {
         let depth = Depth::new([3.0, 20.0, 0.0].into_iter(), &[100, 20, 5, 50, 100]);
         assert_eq!(depth, Depth { min: 0, max: 20, beyond: vec![50, 100] });
         let expected = "predictions hold 20 pages at most; recall@50 and recall@100 look beyond them";

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Measure;
 use crate::{
     Error, Result,
-    docred::{self, Document, Found},
+    docred::{self, Document, PredictedRelation},
     jsonl,
 };
 
@@ -50,7 +50,7 @@ type NamedFact<'a> = (&'a str, &'a str, &'a str);
 /// Read errors; [`Error::Record`] if a prediction is for an unknown document or entity.
 pub fn evaluate(gold: &Path, guess: &Path, known: &[PathBuf]) -> Result<Report> {
     let documents = docred::load(gold)?;
-    let found: Vec<Found> = jsonl::read_json(guess)?;
+    let found: Vec<PredictedRelation> = jsonl::read_json(guess)?;
     let known: Vec<Vec<Document>> = known.iter().map(docred::load).collect::<Result<_>>()?;
     let entities: FxHashMap<&str, usize> =
         documents.iter().map(|document| (document.title.as_str(), document.entities.len())).collect();
@@ -72,7 +72,7 @@ pub fn evaluate(gold: &Path, guess: &Path, known: &[PathBuf]) -> Result<Report> 
 }
 
 /// Scores predictions for `documents` with distinct titles; `known` are training documents.
-pub fn score(documents: &[Document], found: &[Found], known: &[Document]) -> Report {
+pub fn score(documents: &[Document], found: &[PredictedRelation], known: &[Document]) -> Report {
     let facts: FxHashSet<NamedFact<'_>> = known.iter().flat_map(named).map(|(fact, _)| fact).collect();
     let mut gold: FxHashMap<Key<'_>, (bool, &[usize])> = FxHashMap::default();
     let mut sentences = 0;
@@ -143,16 +143,16 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    fn found(title: &str, head: usize, tail: usize, property: &str, evidence: &[usize]) -> Found {
+    fn found(title: &str, head: usize, tail: usize, property: &str, evidence: &[usize]) -> PredictedRelation {
         let (title, property) = (title.into(), property.into());
-        Found { title, head, tail, property, evidence: evidence.to_vec(), confidence: None }
+        PredictedRelation { title, head, tail, property, evidence: evidence.to_vec(), confidence: None }
     }
 
     const GOLD: &str = r#"{"h": 0, "t": 1, "r": "P26", "evidence": [0, 1]}, {"h": 0, "t": 2, "r": "P19", "evidence": [0]},
         {"h": 1, "t": 2, "r": "P19"}"#;
 
     #[test]
-    fn what_is_right_is_counted_once_and_what_was_learned_is_told_apart() {
+    fn correct_facts_count_once_and_training_facts_are_separate() {
         let gold = [document("a", GOLD)];
         let guess = [
             found("a", 0, 1, "P26", &[0]),
@@ -186,7 +186,7 @@ mod tests {
             path
         };
         let gold = file("gold.json", serde_json::to_string(&[document("a", GOLD)]).unwrap());
-        let message = |guess: Found| {
+        let message = |guess: PredictedRelation| {
             let guess = file("guess.json", serde_json::to_string(&[guess]).unwrap());
             evaluate(&gold, &guess, &[]).unwrap_err().to_string()
         };

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_stands_where_its_last_page_does() {
+    fn a_set_ranks_at_its_last_page() {
         let gold = evidence(&[Some(&["a", "b"]), Some(&["c"])]);
         let rank = gold.rank(["a", "x", "b", "c"]);
         // The point of "a" is removed: x, {a, b}, {c}.

@@ -87,7 +87,7 @@ mod tests {
     };
 
     #[test]
-    fn both_say_what_each_says_alone() {
+    fn combined_scores_equal_separate_scores() {
         let guess = r#"{"id": 1, "output": [{"answer": "Ann", "provenance": [{"wikipedia_id": 5}, {"wikipedia_id": 10, "section": "s", "text": "ann of rome"}]}]}
 {"id": "b", "output": [{"answer": "x", "provenance": []}]}
 {"id": "other", "output": [{"answer": "x", "provenance": []}]}

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_page_is_named_with_its_line_wherever_it_lies() {
+    fn an_invalid_page_is_reported_with_its_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = source(folder.path(), "pages.jsonl", 3_000);
         let mut lines: Vec<String> =

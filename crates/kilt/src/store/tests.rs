@@ -31,7 +31,7 @@ const PAGES: [&str; 3] = [
 ];
 
 #[test]
-fn passages_know_their_exact_place() {
+fn passages_have_exact_positions() {
     let folder = tempfile::tempdir().unwrap();
     let source = write(folder.path(), "pages.jsonl.gz", &PAGES);
     let store = build(folder.path(), source, None, PassageSplit::Paragraph).unwrap();
@@ -79,7 +79,7 @@ fn the_same_pages_give_the_same_hash_and_another_split_another() {
 }
 
 #[test]
-fn wrong_sources_are_named_and_leave_nothing_behind() {
+fn invalid_sources_are_reported_and_leave_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let twice = [PAGES[0], PAGES[1], r#"{"wikipedia_id":" 12","wikipedia_title":"X","text":[]}"#];
     let cases: [(&[&str], &str); 4] = [

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_without_sentences_are_told() {
+    fn pages_without_sentences_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("pages.jsonl");
         jsonl::write(&source, br#"{"wikipedia_id":"1","wikipedia_title":"A","text":["A","b"]}"#).unwrap();

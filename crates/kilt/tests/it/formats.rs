@@ -307,7 +307,7 @@ fn triviaqa_gets_its_questions() {
 }
 
 #[test]
-fn a_wrong_input_names_its_place_and_leaves_nothing_behind() {
+fn an_invalid_input_names_its_position_and_leaves_no_files() {
     let world = World::new();
     world.write("wrong.trec", "q1 Q0 2 1 9.5 t\nq1 Q0 4 2 1 t\n");
     world.write("other.trec", "elsewhere Q0 2 1 9.5 t\n");

@@ -18,7 +18,7 @@ use sporran_kilt::{
 
 use crate::{
     Error, Result,
-    config::load::Config,
+    config::Config,
     run_dir::folder::check_finished,
     tasks::files::{TaskFile, task_files},
     workflows::answer::{options::Options, report::Report},

@@ -15,7 +15,7 @@ use sporran_kilt::{
 
 use crate::{
     Error, Result,
-    config::load::{Config, to_toml},
+    config::{Config, to_toml},
     run_dir::{journal::Journal, key::StepKey},
 };
 

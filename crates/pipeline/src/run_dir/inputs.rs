@@ -212,7 +212,7 @@ mod tests {
         );
         fs::write(&config, text).unwrap();
         let options =
-            <crate::workflows::answer::options::Options as crate::config::load::Config>::parse(&config, &[])
+            <crate::workflows::answer::options::Options as crate::config::Config>::parse(&config, &[])
                 .unwrap();
         // Between the hash and the reading.
         let mut appended = false;

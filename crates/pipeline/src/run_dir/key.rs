@@ -6,11 +6,12 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use sporran_kilt::hash_json;
 use toml::Value;
 
 use crate::{
     Result,
-    config::load::unwritable,
+    config::unwritable,
     run_dir::{folder::check_finished, inputs::Inputs},
 };
 
@@ -100,12 +101,6 @@ impl StepKey {
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
     }
-}
-
-/// BLAKE3 over a value's JSON.
-pub(crate) fn hash_json(value: &impl Serialize) -> String {
-    // Keys and hashes are plain data, whose JSON cannot fail.
-    blake3::hash(serde_json::to_string(value).unwrap_or_default().as_bytes()).to_hex().to_string()
 }
 
 /// Whether an option is `outer` or stands in the table `outer`.

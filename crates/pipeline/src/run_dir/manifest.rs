@@ -7,12 +7,12 @@ use std::{
 };
 
 use serde::Serialize;
+use sporran_config::Override;
 use sporran_kilt::jsonl;
-use sporran_retriever::dense::Override;
 
 use crate::{
     Result,
-    config::load::{Config, to_toml},
+    config::{Config, to_toml},
     run_dir::{
         folder::{Mark, RunDir},
         inputs::Inputs,
@@ -120,7 +120,7 @@ impl Account {
     /// [`crate::Error::Io`] where the config has no form in TOML.
     pub(crate) fn begin(options: &impl Config) -> Result<Self> {
         let config = to_toml(options)?;
-        let table = toml::Table::try_from(options).map_err(crate::config::load::unwritable)?;
+        let table = toml::Table::try_from(options).map_err(crate::config::unwritable)?;
         let manifest = Manifest {
             program: concat!("sporran ", env!("CARGO_PKG_VERSION")).to_owned(),
             workflow: options.workflow(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{
     Result,
-    config::load::Config,
+    config::Config,
     run_dir::{
         folder::{Mark, RunDir},
         inputs::Inputs,
@@ -103,7 +103,8 @@ mod tests {
     use serde::Serialize;
 
     use super::*;
-    use crate::{config::Document, run_dir::folder::check_finished};
+    use crate::run_dir::folder::check_finished;
+    use sporran_config::Document;
 
     /// The options of a training.
     #[derive(Serialize, schemars::JsonSchema)]

@@ -4,16 +4,16 @@
 use std::{path::Path, sync::Arc};
 
 use rustc_hash::FxHashMap;
+use sporran_config::Document;
 use sporran_kilt::{
-    Error as FileError, Id, ParagraphKind, PassageStore, Provenance, jsonl, passage::ABSTRACT,
+    Error as FileError, Id, ParagraphKind, PassageStore, Provenance, hash_json, jsonl, passage::ABSTRACT,
     store::PageIndex,
 };
 
 use crate::{
     Result,
-    config::Document,
     observe::Observer,
-    run_dir::{inputs::Inputs, key::hash_json},
+    run_dir::inputs::Inputs,
     source::{
         options::SourceOptions,
         store::{PartHash, store},

@@ -7,12 +7,12 @@ use std::{
 };
 
 use serde::Serialize;
-use sporran_kilt::{PassageStore, folder::Place, store::BuildOptions};
+use sporran_kilt::{PassageStore, folder::Place, hash_json, store::BuildOptions};
 
 use crate::{
     Error, Result,
     observe::{Event, Observer, Unit, advance, begin},
-    run_dir::{inputs::Inputs, key::hash_json},
+    run_dir::inputs::Inputs,
     source::options::SourceOptions,
 };
 

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::options::TasksOptions;
-use crate::{Error, Result, config::Diagnostic};
+use crate::{Error, Result};
+use sporran_config::Diagnostic;
 use sporran_kilt::{Dataset, Split};
 
 /// A task file that a run answers.

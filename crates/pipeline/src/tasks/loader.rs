@@ -48,7 +48,7 @@ pub(crate) fn find(tasks: &TasksOptions, id: &str) -> Result<Query> {
             return Ok(query);
         }
     }
-    Err(Error::Config(vec![crate::config::Diagnostic {
+    Err(Error::Config(vec![sporran_config::Diagnostic {
         origin: "config".into(),
         line: 0,
         key: "tasks".into(),

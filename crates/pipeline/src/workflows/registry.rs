@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use sporran_config::{Document, Text, WORKFLOW, explain};
 use sporran_kilt::jsonl;
 
 use crate::{
     Diagnostic, Error, Result,
-    config::{Document, Text, WORKFLOW, explain},
     observe::Observer,
     workflows::{
         answer, document_relations, entity_linking, kbqa, knowledge_selection, link_prediction, population,

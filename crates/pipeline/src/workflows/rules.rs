@@ -8,6 +8,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::Document;
 use sporran_kilt::{
     jsonl,
     kb::{KnowledgeBase, Part},
@@ -19,7 +20,7 @@ use sporran_reasoner::{
 
 use crate::{
     Result,
-    config::{Document, load::Config},
+    config::Config,
     observe::{Event, Observer, Unit, begin},
     run_dir::{manifest::TrainingEntry, training::TrainingFolder},
     workflows::workflow::{Outcome, Workflow},
@@ -35,7 +36,7 @@ pub struct RulesOptions {
     #[serde(default)]
     pub seed: u64,
     /// `output`: where runs' folders go.
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `kb`: the knowledge base, a folder or a file of triples; rules are mined on its training part.
     pub kb: PathBuf,
@@ -118,7 +119,7 @@ pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mined>
     let mut batches = 0;
     let found = rules::mine(&graph, &options.rules, options.seed, &mut |progress| {
         batches = progress.batches;
-        let note = format!("{} rules of {} met", progress.rules, progress.judged);
+        let note = format!("{} rules of {} met", progress.rules, progress.evaluated);
         observe(Event::Advance { done: progress.batches as u64, note: Some(note) });
         ControlFlow::Continue(())
     })?;

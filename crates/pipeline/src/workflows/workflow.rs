@@ -8,13 +8,11 @@ use std::{
 use schemars::Schema;
 use serde::Serialize;
 use serde_json::Value;
+use sporran_config::{Diagnostic, explain};
 
 use crate::{
     Error, Result,
-    config::{
-        Diagnostic, explain,
-        load::{Config, to_toml},
-    },
+    config::{Config, to_toml},
     observe::Observer,
 };
 

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn log_probabilities_are_among_what_is_not_known() {
+    fn log_probabilities_are_filtered() {
         let known = TripleIndex::new(&[Triple::new(1, 0, 1), Triple::new(3, 0, 1)]);
         let triples =
             [Triple::new(1, 0, 2), Triple::new(1, 0, 3), Triple::new(1, 0, 1), Triple::new(0, 0, 2)];

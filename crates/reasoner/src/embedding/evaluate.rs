@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_mean_places_among_what_is_not_known() {
+    fn ranks_are_filtered_mean_ranks() {
         let triples: Vec<Triple> = (0..12).map(|at| Triple::new(at * 3 % 10, at % 2, at * 7 % 10)).collect();
         let known = TripleIndex::new(&triples);
         let found = ranks(&Formula, &triples, &known).unwrap();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_score_stands_last() {
+    fn an_answer_without_a_score_ranks_last() {
         let row = [1.0, f32::NAN, 2.0, 0.0];
         assert_eq!(rank(&row, EntityId(1), &[EntityId(1), EntityId(2)]), 3.0);
         assert_eq!(rank(&row, EntityId(0), &[EntityId(2)]), 1.0);

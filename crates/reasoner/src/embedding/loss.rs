@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entity_that_stands_for_several_is_so_many_alike() {
+    fn an_entity_with_a_count_equals_that_many_copies() {
         let answers = [EntityId(2)];
         let sample = Sample {
             entities: Vec::new(),

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_told_by_its_key() {
+    fn conflicting_options_are_reported_by_key() {
         let good = options(serde_json::json!({ "model": "complex" }));
         assert_eq!(good.mistakes(), []);
         assert!(good.check().is_ok());

@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_values_have_the_deviation_that_is_asked_for() {
+    fn initial_values_have_the_requested_deviation() {
         let options = |json| serde_json::from_value::<EmbeddingOptions>(json).unwrap();
         for (json, expected) in [
             (

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_with_many_answers_is_asked_for_parts_of_them() {
+    fn a_question_with_many_answers_is_split() {
         let triples: Vec<Triple> = (1..=7).map(|object| Triple::new(0, 0, object)).collect();
         let directions = Directions { relations: 1, reciprocal: true };
         let sizes = |max_answers| {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_count_what_their_weight_says() {
+    fn questions_count_by_their_weight() {
         let triples = [Triple::new(0, 0, 1), Triple::new(0, 0, 2), Triple::new(3, 1, 2)];
         let weights = |regime, weight| -> Vec<f32> {
             let training = TrainingOptions { regime, weight, ..TrainingOptions::default() };

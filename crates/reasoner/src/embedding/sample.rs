@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_keeps_its_entities_and_others_stand_for_the_rest() {
+    fn a_batch_keeps_its_entities_and_samples_the_others() {
         let mut drawn = [0; ALL];
         for seed in 0..900 {
             let (sample, answers) = sample(3, seed);

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_and_shifts_of_normalisations_are_learned_where_they_are_asked_for() {
+    fn scales_and_shifts_of_normalisations_are_learned_if_requested() {
         let mut options = models().remove(2);
         for affine in [true, false] {
             options.affine = affine;
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_of_the_passes_is_kept_beside_what_learns() {
+    fn the_mean_of_the_epochs_is_kept_during_training() {
         let mut options = models().remove(3);
         let mut values = |epochs: usize, name: &str| {
             options.training.epochs = epochs;
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_falls_behind_milestones() {
+    fn the_learning_rate_falls_after_milestones() {
         let mut options = models().remove(0);
         options.training.milestones = vec![2, 5];
         options.training.decay = 0.1;

@@ -135,7 +135,7 @@ pub struct TrainingOptions {
     #[schemars(range(min = 1), extend("x-unit" = "questions"))]
     pub batch_size: usize,
     /// The largest number of epochs.
-    #[schemars(range(min = 1), extend("x-unit" = "passes"))]
+    #[schemars(range(min = 1), extend("x-unit" = "epochs"))]
     pub epochs: usize,
     /// `adagrad` or `adam`.
     pub optimizer: OptimizerKind,
@@ -148,7 +148,7 @@ pub struct TrainingOptions {
     /// `[embedding.training.regularizer]`
     pub regularizer: Regularizer,
     /// Epochs between evaluations on the validation part.
-    #[schemars(range(min = 1), extend("x-unit" = "passes"))]
+    #[schemars(range(min = 1), extend("x-unit" = "epochs"))]
     pub evaluate_every: usize,
     /// Evaluations without improvement before training ends.
     #[schemars(range(min = 1), extend("x-unit" = "evaluations"))]
@@ -159,7 +159,7 @@ pub struct TrainingOptions {
     /// Evaluations without improvement before the learning rate decays.
     pub decay_patience: usize,
     /// Epochs after which the learning rate is multiplied by `decay`, whatever the scores are.
-    #[schemars(extend("x-unit" = "passes"))]
+    #[schemars(extend("x-unit" = "epochs"))]
     pub milestones: Vec<usize>,
     /// The decay of a moving average of the values, updated after each epoch (Polyak and Juditsky, 1992). The
     /// first epochs use the plain mean. The average is evaluated and written; the training itself does not

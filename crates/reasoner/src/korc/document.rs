@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_of_a_page_knows_its_place() {
+    fn a_piece_of_a_page_has_its_position() {
         let page: Page = serde_json::from_str(
             r#"{"wikipedia_id":"7","wikipedia_title":"Zoë","text":["Zoë\n","Zoë 😀 sang. They left. Then Zoë returned.\n",
                 "Section::::Life.\n","BULLET::::- item\n","They lived on.\n"]}"#,

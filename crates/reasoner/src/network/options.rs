@@ -52,13 +52,13 @@ pub struct NetworkTraining {
     #[schemars(range(min = 1), extend("x-unit" = "questions"))]
     pub questions: Option<usize>,
     /// The largest number of epochs.
-    #[schemars(range(min = 1), extend("x-unit" = "passes"))]
+    #[schemars(range(min = 1), extend("x-unit" = "epochs"))]
     pub epochs: usize,
     /// The learning rate of Adam.
     #[schemars(extend("exclusiveMinimum" = 0), range(max = 1))]
     pub learning_rate: f64,
     /// Epochs between evaluations on the validation part.
-    #[schemars(range(min = 1), extend("x-unit" = "passes"))]
+    #[schemars(range(min = 1), extend("x-unit" = "epochs"))]
     pub evaluate_every: usize,
     /// The number of validation triples to rank, sampled once; all if not given.
     #[schemars(range(min = 1), extend("x-unit" = "triples"))]

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lesson_does_not_see_the_edges_to_what_it_is_asked_for() {
+    fn a_training_query_does_not_see_the_edges_to_its_answers() {
         let triples =
             [Triple::new(0, 0, 1), Triple::new(0, 0, 2), Triple::new(0, 1, 2), Triple::new(3, 1, 3)];
         let directions = Directions { relations: 2, reciprocal: true };

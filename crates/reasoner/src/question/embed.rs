@@ -8,18 +8,18 @@ use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 
 use super::{
+    encoding::EncodedQuestion,
     layers::{Dense, Tokens, products, weighted},
-    reading::Reading,
 };
 use crate::Result;
 
 /// The output of a head for a batch.
 pub(super) struct HeadOutput {
-    /// The probability of each entity as an answer, (readings, entities); rows sum to at most 1.
+    /// The probability of each entity as an answer, (inputs, entities); rows sum to at most 1.
     pub(super) likely: Tensor,
-    /// The attention weight of each name in the document, (readings, most).
+    /// The attention weight of each name in the document, (inputs, most).
     pub(super) bridges: Tensor,
-    /// The weight of each relation at each step, (readings, directed relations); empty in EmbedKGQA.
+    /// The weight of each relation at each step, (inputs, directed relations); empty in EmbedKGQA.
     pub(super) steps: Vec<Tensor>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct EmbedHead {
     head: Dense,
     relation: Dense,
     named: Dense,
-    asked: Dense,
+    query: Dense,
     kind: Dense,
     /// (entities, 2k): real parts, then imaginary ones.
     entities: Tensor,
@@ -55,7 +55,7 @@ impl EmbedHead {
             head: Dense::new(width, 2 * rank, &vb.pp("head"))?,
             relation: Dense::new(width, 2 * rank, &vb.pp("relation"))?,
             named: Dense::new(width, width, &vb.pp("named"))?,
-            asked: Dense::new(width, width, &vb.pp("asked"))?,
+            query: Dense::new(width, width, &vb.pp("asked"))?,
             kind: Dense::new(width, 2 * rank, &vb.pp("kind"))?,
             entities,
         })
@@ -66,16 +66,15 @@ impl EmbedHead {
         &self.entities
     }
 
-    /// Applies the head to the hidden states (tokens, d) of readings.
-    pub(super) fn forward(&self, states: &Tensor, readings: &[&Reading]) -> Result<HeadOutput> {
-        let words = Tokens::new(readings, states, |reading| reading.question.clone().collect())?;
-        let names =
-            Tokens::new(readings, states, |reading| reading.named.iter().map(|name| name.0).collect())?;
-        let asked = words.mean(states)?;
-        let (size, most) = (readings.len(), names.most());
+    /// Applies the head to the hidden states (tokens, d) of inputs.
+    pub(super) fn forward(&self, states: &Tensor, inputs: &[&EncodedQuestion]) -> Result<HeadOutput> {
+        let words = Tokens::new(inputs, states, |input| input.question.clone().collect())?;
+        let names = Tokens::new(inputs, states, |input| input.named.iter().map(|name| name.0).collect())?;
+        let query = words.mean(states)?;
+        let (size, most) = (inputs.len(), names.most());
         let mut ids = vec![0u32; size * most];
-        for (row, reading) in readings.iter().enumerate() {
-            for (at, (_, name)) in reading.named.iter().enumerate() {
+        for (row, input) in inputs.iter().enumerate() {
+            for (at, (_, name)) in input.named.iter().enumerate() {
                 ids[row * most + at] = name.entity;
             }
         }
@@ -89,11 +88,11 @@ impl EmbedHead {
         let width = context.dim(2)?;
         let context =
             self.named.forward(&context.reshape((size * most, width))?)?.reshape((size, most, width))?;
-        let logits = (products(&context, &self.asked.forward(&asked)?)?
-            + products(&vectors, &self.kind.forward(&asked)?)?)?;
+        let logits = (products(&context, &self.query.forward(&query)?)?
+            + products(&vectors, &self.kind.forward(&query)?)?)?;
         let bridges = names.shares(&logits)?;
-        let head = (self.head.forward(&asked)? + weighted(&vectors, &bridges)?)?;
-        let relation = self.relation.forward(&asked)?;
+        let head = (self.head.forward(&query)? + weighted(&vectors, &bridges)?)?;
+        let relation = self.relation.forward(&query)?;
         let half = |vectors: &Tensor, at: usize| vectors.narrow(1, at * rank, rank);
         let (hr, hi) = (half(&head, 0)?, half(&head, 1)?);
         let (rr, ri) = (half(&relation, 0)?, half(&relation, 1)?);

@@ -3,7 +3,7 @@
 use candle_core::{D, Tensor};
 use candle_nn::{Init, VarBuilder, ops::softmax};
 
-use super::reading::Reading;
+use super::encoding::EncodedQuestion;
 use crate::Result;
 
 /// `x W^T + b` over rows.
@@ -28,74 +28,74 @@ impl Dense {
     }
 }
 
-/// The selected tokens of each reading in a batch, padded to the largest number.
+/// The selected tokens of each input in a batch, padded to the largest number.
 pub(super) struct Tokens {
-    /// Positions among the tokens of all rows, (readings * most); 0 for padding.
+    /// Positions among the tokens of all rows, (inputs * most); 0 for padding.
     places: Tensor,
-    /// 1 for a token, 0 for padding, (readings, most).
+    /// 1 for a token, 0 for padding, (inputs, most).
     mask: Tensor,
-    readings: usize,
+    inputs: usize,
     most: usize,
 }
 
 impl Tokens {
-    /// The tokens that `of` selects for each reading.
+    /// The tokens that `of` selects for each input.
     pub(super) fn new(
-        readings: &[&Reading],
+        inputs: &[&EncodedQuestion],
         like: &Tensor,
-        of: impl Fn(&Reading) -> Vec<usize>,
+        of: impl Fn(&EncodedQuestion) -> Vec<usize>,
     ) -> Result<Self> {
-        let tokens: Vec<Vec<usize>> = readings.iter().map(|reading| of(reading)).collect();
+        let tokens: Vec<Vec<usize>> = inputs.iter().map(|input| of(input)).collect();
         let most = tokens.iter().map(Vec::len).max().unwrap_or(0).max(1);
-        let (mut places, mut mask) = (vec![0u32; readings.len() * most], vec![0f32; readings.len() * most]);
+        let (mut places, mut mask) = (vec![0u32; inputs.len() * most], vec![0f32; inputs.len() * most]);
         let mut first = 0;
-        for (row, (reading, tokens)) in readings.iter().zip(&tokens).enumerate() {
+        for (row, (input, tokens)) in inputs.iter().zip(&tokens).enumerate() {
             for (at, &token) in tokens.iter().enumerate() {
                 places[row * most + at] = (first + token) as u32;
                 mask[row * most + at] = 1.0;
             }
-            first += reading.row.ids.len();
+            first += input.row.ids.len();
         }
         let device = like.device();
         Ok(Self {
             places: Tensor::new(places, device)?,
-            mask: Tensor::from_vec(mask, (readings.len(), most), device)?,
-            readings: readings.len(),
+            mask: Tensor::from_vec(mask, (inputs.len(), most), device)?,
+            inputs: inputs.len(),
             most,
         })
     }
 
-    /// The largest number of tokens of a reading.
+    /// The largest number of tokens of an input.
     pub(super) fn most(&self) -> usize {
         self.most
     }
 
-    /// Their hidden states (readings, most, d), from the hidden states (tokens, d) of all rows.
+    /// Their hidden states (inputs, most, d), from the hidden states (tokens, d) of all rows.
     pub(super) fn states(&self, states: &Tensor) -> Result<Tensor> {
         let width = states.dim(1)?;
-        Ok(states.index_select(&self.places, 0)?.reshape((self.readings, self.most, width))?)
+        Ok(states.index_select(&self.places, 0)?.reshape((self.inputs, self.most, width))?)
     }
 
-    /// The softmax (readings, most) of logits over the tokens of each reading; all 0 without tokens.
+    /// The softmax (inputs, most) of logits over the tokens of each input; all 0 without tokens.
     pub(super) fn shares(&self, logits: &Tensor) -> Result<Tensor> {
         let bias = ((&self.mask - 1.0)? * 1e9)?;
         Ok((softmax(&(logits + bias)?, D::Minus1)? * &self.mask)?)
     }
 
-    /// The mean of their hidden states, (readings, d).
+    /// The mean of their hidden states, (inputs, d).
     pub(super) fn mean(&self, states: &Tensor) -> Result<Tensor> {
         let count = self.mask.sum_keepdim(1)?.clamp(1.0, f64::INFINITY)?;
         weighted(&self.states(states)?, &self.mask.broadcast_div(&count)?)
     }
 }
 
-/// The sums (readings, d) of hidden states (readings, most, d) by weights (readings, most).
+/// The sums (inputs, d) of hidden states (inputs, most, d) by weights (inputs, most).
 pub(super) fn weighted(states: &Tensor, weights: &Tensor) -> Result<Tensor> {
     Ok(states.broadcast_mul(&weights.unsqueeze(2)?)?.sum(1)?)
 }
 
-/// The scaled products (readings, most) of hidden states (readings, most, d) with one vector (readings, d) a
-/// reading.
+/// The scaled products (inputs, most) of hidden states (inputs, most, d) with one vector (inputs, d) a
+/// input.
 pub(super) fn products(states: &Tensor, vectors: &Tensor) -> Result<Tensor> {
     let scale = (vectors.dim(1)? as f64).powf(-0.5);
     Ok((states.broadcast_mul(&vectors.unsqueeze(1)?)?.sum(2)? * scale)?)

@@ -2,25 +2,25 @@
 //! Each answer shows the name in the document where it starts, and the triples that lead to it.
 
 mod embed;
+mod encoding;
 mod layers;
 mod model;
 mod path;
-mod reading;
 mod train;
 mod transfer;
 
 use sporran_kilt::kb::EntityId;
 
+pub use encoding::{EncodedQuestion, LinkedName, Linker, QuestionReader};
 pub use model::{Parts, QuestionKind, QuestionModel, Vectors, chosen};
 pub use path::heaviest;
-pub use reading::{Linker, Named, QuestionReader, Reading};
-pub use train::{Lesson, QuestionObjective, tune};
+pub use train::{QuestionExample, QuestionObjective, tune};
 
 use crate::{Result, korc::Numbers, rules::Step};
 
 /// A question with its document.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct QuestionInput<'a> {
     /// The question.
     pub question: &'a str,
     /// The document.
@@ -35,7 +35,7 @@ pub struct Answer {
     /// Its probability among all entities, 0 to 1.
     pub confidence: f32,
     /// The name in the document that leads to it.
-    pub bridge: Option<Named>,
+    pub bridge: Option<LinkedName>,
     /// The triples of the knowledge base from that name to the answer, in the order of the walk.
     pub triples: Vec<Numbers>,
 }
@@ -46,16 +46,16 @@ pub struct Answered {
     /// Best first.
     pub answers: Vec<Answer>,
     /// The names in the document with their attention weights.
-    pub named: Vec<(Named, f32)>,
+    pub named: Vec<(LinkedName, f32)>,
     /// The relations with the largest weights at each step; empty for a model without steps.
     pub steps: Vec<Vec<(Step, f32)>>,
 }
 
 /// Answers questions.
 pub trait Reasoner: Send + Sync {
-    /// Result `i` answers `asked[i]`, independently of the others, with at most `most` answers.
+    /// Result `i` answers `questions[i]`, independently of the others, with at most `most` answers.
     ///
     /// # Errors
     /// Errors of the model.
-    fn answer(&self, asked: &[Asked<'_>], most: usize) -> Result<Vec<Answered>>;
+    fn answer(&self, questions: &[QuestionInput<'_>], most: usize) -> Result<Vec<Answered>>;
 }

@@ -13,10 +13,10 @@ use sporran_training::{Pick, TunedEncoder, Variables};
 use sporran_transformers::{BertConfig, EncoderRow, ModelConfig};
 
 use super::{
-    Answer, Answered, Asked, Reasoner,
+    Answer, Answered, QuestionInput, Reasoner,
     embed::{EmbedHead, HeadOutput},
+    encoding::{EncodedQuestion, LinkedName, Linker, QuestionReader},
     path::heaviest,
-    reading::{Linker, Named, QuestionReader, Reading},
     transfer::{Sparse, TransferHead},
 };
 use crate::{
@@ -332,53 +332,52 @@ impl QuestionModel {
     ///
     /// # Errors
     /// Errors of the tokenizer.
-    pub fn read(&self, asked: &Asked<'_>) -> Result<Reading> {
-        self.reader.read(asked.question, asked.document, &self.linker)
+    pub fn read(&self, input: &QuestionInput<'_>) -> Result<EncodedQuestion> {
+        self.reader.read(input.question, input.document, &self.linker)
     }
 
-    pub(super) fn forward(&self, states: &Tensor, readings: &[&Reading]) -> Result<HeadOutput> {
+    pub(super) fn forward(&self, states: &Tensor, inputs: &[&EncodedQuestion]) -> Result<HeadOutput> {
         match &self.head {
-            Head::Embed(head) => head.forward(states, readings),
-            Head::Transfer(head) => head.forward(states, readings),
+            Head::Embed(head) => head.forward(states, inputs),
+            Head::Transfer(head) => head.forward(states, inputs),
         }
     }
 
-    /// The possible answers of each reading with their probabilities, most probable first, at most 64.
+    /// The possible answers of each input with their probabilities, most probable first, at most 64.
     /// Entities that the document names are excluded, because a chain ends outside of the document.
     ///
     /// # Errors
     /// A tensor error.
-    pub fn likely(&self, readings: &[Reading]) -> Result<Vec<Vec<(u32, f32)>>> {
-        Ok(self.explained(readings)?.into_iter().map(|found| found.likely).collect())
+    pub fn likely(&self, inputs: &[EncodedQuestion]) -> Result<Vec<Vec<(u32, f32)>>> {
+        Ok(self.explained(inputs)?.into_iter().map(|found| found.likely).collect())
     }
 
-    fn explained(&self, readings: &[Reading]) -> Result<Vec<Explained>> {
+    fn explained(&self, inputs: &[EncodedQuestion]) -> Result<Vec<Explained>> {
         const KEPT: usize = 64;
-        let mut all = Vec::with_capacity(readings.len());
+        let mut all = Vec::with_capacity(inputs.len());
         let mut at = 0;
-        while at < readings.len() {
+        while at < inputs.len() {
             let mut end = at;
             let mut tokens = 0;
-            while end < readings.len() && (end == at || tokens + readings[end].row.ids.len() <= BATCH_TOKENS)
-            {
-                tokens += readings[end].row.ids.len();
+            while end < inputs.len() && (end == at || tokens + inputs[end].row.ids.len() <= BATCH_TOKENS) {
+                tokens += inputs[end].row.ids.len();
                 end += 1;
             }
-            let batch: Vec<&Reading> = readings[at..end].iter().collect();
-            let rows: Vec<&EncoderRow> = batch.iter().map(|reading| &reading.row).collect();
+            let batch: Vec<&EncodedQuestion> = inputs[at..end].iter().collect();
+            let rows: Vec<&EncoderRow> = batch.iter().map(|input| &input.row).collect();
             let found = self.forward(&self.encoder.states(&rows, Pick::All)?, &batch)?;
             let steps: Vec<Vec<Vec<f32>>> =
                 found.steps.iter().map(Tensor::to_vec2).collect::<Result<_, _>>()?;
             let (likely, bridges) = (found.likely.to_vec2::<f32>()?, found.bridges.to_vec2::<f32>()?);
-            for (row, (reading, (likely, bridges))) in
+            for (row, (input, (likely, bridges))) in
                 batch.iter().zip(likely.into_iter().zip(bridges)).enumerate()
             {
-                let is_named = |entity: u32| reading.named.iter().any(|(_, name)| name.entity == entity);
+                let is_named = |entity: u32| input.named.iter().any(|(_, name)| name.entity == entity);
                 let mut ranked: Vec<(u32, f32)> =
                     (0..).zip(likely).filter(|&(entity, likely)| likely > 0.0 && !is_named(entity)).collect();
                 ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
                 ranked.truncate(KEPT);
-                let named = reading.named.iter().map(|(_, name)| *name).zip(bridges).collect();
+                let named = input.named.iter().map(|(_, name)| *name).zip(bridges).collect();
                 let steps = steps.iter().map(|step| step[row].clone()).collect();
                 all.push(Explained { likely: ranked, named, steps });
             }
@@ -401,8 +400,9 @@ impl QuestionModel {
     ///
     /// # Errors
     /// A tokenizer or tensor error.
-    pub fn answers(&self, asked: &[Asked<'_>], most: usize) -> Result<Vec<Answered>> {
-        let readings: Vec<Reading> = asked.iter().map(|asked| self.read(asked)).collect::<Result<_>>()?;
+    pub fn answers(&self, questions: &[QuestionInput<'_>], most: usize) -> Result<Vec<Answered>> {
+        let inputs: Vec<EncodedQuestion> =
+            questions.iter().map(|question| self.read(question)).collect::<Result<_>>()?;
         let walked = match self.kind {
             QuestionKind::EmbedKgqa { .. } => 2,
             QuestionKind::TransferNet { steps } => steps,
@@ -423,7 +423,7 @@ impl QuestionModel {
             let steps = found.steps.iter().map(|step| self.top_relations(step)).collect();
             Answered { answers, named: found.named, steps }
         };
-        Ok(self.explained(&readings)?.into_iter().map(answered).collect())
+        Ok(self.explained(&inputs)?.into_iter().map(answered).collect())
     }
 
     /// The three relations with the largest weights at a step.
@@ -446,7 +446,7 @@ impl QuestionModel {
 
 struct Explained {
     likely: Vec<(u32, f32)>,
-    named: Vec<(Named, f32)>,
+    named: Vec<(LinkedName, f32)>,
     steps: Vec<Vec<f32>>,
 }
 
@@ -458,7 +458,7 @@ pub fn chosen(likely: &[(u32, f32)], threshold: f32, most: usize) -> &[(u32, f32
 }
 
 impl Reasoner for QuestionModel {
-    fn answer(&self, asked: &[Asked<'_>], most: usize) -> Result<Vec<Answered>> {
-        self.answers(asked, most)
+    fn answer(&self, questions: &[QuestionInput<'_>], most: usize) -> Result<Vec<Answered>> {
+        self.answers(questions, most)
     }
 }

@@ -1,6 +1,6 @@
 //! The heaviest walk over the knowledge base from a name in the document to an answer.
 
-use super::reading::Named;
+use super::encoding::LinkedName;
 use crate::{
     korc::Numbers,
     rules::{Graph, Step},
@@ -16,15 +16,15 @@ const TRIED: usize = 8;
 /// neighbours of that step. Of equal walks the first counts, by the names' order, then by step and node.
 pub fn heaviest(
     graph: &Graph,
-    named: &[(Named, f32)],
+    named: &[(LinkedName, f32)],
     answer: u32,
     steps: usize,
     weight: impl Fn(usize, Step) -> f32,
-) -> Option<(Named, Vec<Numbers>)> {
-    let mut order: Vec<&(Named, f32)> = named.iter().filter(|(name, _)| name.entity != answer).collect();
+) -> Option<(LinkedName, Vec<Numbers>)> {
+    let mut order: Vec<&(LinkedName, f32)> = named.iter().filter(|(name, _)| name.entity != answer).collect();
     order.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let mut best: Option<(f32, Named, Vec<Numbers>)> = None;
-    let mut take = |weight: f32, name: Named, walk: &[Numbers]| {
+    let mut best: Option<(f32, LinkedName, Vec<Numbers>)> = None;
+    let mut take = |weight: f32, name: LinkedName, walk: &[Numbers]| {
         if weight > 0.0 && best.as_ref().is_none_or(|best| weight > best.0) {
             best = Some((weight, name, walk.to_vec()));
         }
@@ -61,7 +61,7 @@ mod tests {
     fn the_heaviest_walk_explains() {
         // 0 -> 9 directly by relation 0, which it shares with 1; 2 -> 3 -> 9 by relations 1 and 2 alone.
         let graph = Graph::new([(0, 0, 9), (0, 0, 1), (2, 1, 3), (3, 2, 9)]);
-        let name = |entity| Named { start: 0, end: 1, entity };
+        let name = |entity| LinkedName { start: 0, end: 1, entity };
         let named = [(name(0), 0.5), (name(2), 0.5)];
         let even = heaviest(&graph, &named, 9, 2, |_, _| 1.0).unwrap();
         assert_eq!((even.0.entity, even.1), (2, vec![(2, 1, 3), (3, 2, 9)]));

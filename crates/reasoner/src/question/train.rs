@@ -11,16 +11,16 @@ use sporran_training::{Gradients, Objective, Pick, TrainingOptions};
 use sporran_transformers::EncoderRow;
 
 use super::{
+    encoding::EncodedQuestion,
     model::{QuestionModel, chosen},
-    reading::Reading,
 };
 use crate::Result;
 
 /// A training example.
 #[derive(Clone, Debug)]
-pub struct Lesson {
+pub struct QuestionExample {
     /// The question with its document.
-    pub reading: Reading,
+    pub input: EncodedQuestion,
     /// All gold answers in the knowledge base.
     pub answers: Vec<u32>,
 }
@@ -28,14 +28,14 @@ pub struct Lesson {
 /// The cross-entropy between a model's probabilities and a uniform distribution over the gold answers.
 pub struct QuestionObjective<'a> {
     model: &'a QuestionModel,
-    examples: Arc<Vec<Lesson>>,
+    examples: Arc<Vec<QuestionExample>>,
     tokens_per_batch: usize,
     seed: u64,
 }
 
 impl<'a> QuestionObjective<'a> {
     /// An objective over `examples`. Those without answers are dropped.
-    pub fn new(model: &'a QuestionModel, examples: Vec<Lesson>, options: &TrainingOptions) -> Self {
+    pub fn new(model: &'a QuestionModel, examples: Vec<QuestionExample>, options: &TrainingOptions) -> Self {
         let examples = examples.into_iter().filter(|example| !example.answers.is_empty()).collect();
         Self {
             model,
@@ -46,8 +46,8 @@ impl<'a> QuestionObjective<'a> {
     }
 
     fn loss(&self, states: &Tensor, examples: &[usize], weight: f64) -> Result<Tensor> {
-        let readings: Vec<&Reading> = examples.iter().map(|&at| &self.examples[at].reading).collect();
-        let found = self.model.forward(states, &readings)?;
+        let inputs: Vec<&EncodedQuestion> = examples.iter().map(|&at| &self.examples[at].input).collect();
+        let found = self.model.forward(states, &inputs)?;
         let entities = self.model.entity_count();
         let mut places = Vec::new();
         let mut shares = Vec::new();
@@ -87,7 +87,7 @@ impl Objective for QuestionObjective<'_> {
         let mut batches: Vec<Vec<usize>> = Vec::new();
         let mut tokens = 0;
         for at in order {
-            let more = self.examples[at].reading.row.ids.len();
+            let more = self.examples[at].input.row.ids.len();
             match batches.last_mut() {
                 Some(batch) if tokens + more <= self.tokens_per_batch => batch.push(at),
                 _ => {
@@ -105,7 +105,7 @@ impl Objective for QuestionObjective<'_> {
     }
 
     fn tokens(&self, batch: &Vec<usize>) -> usize {
-        batch.iter().map(|&at| self.examples[at].reading.row.ids.len()).sum()
+        batch.iter().map(|&at| self.examples[at].input.row.ids.len()).sum()
     }
 
     fn learn(
@@ -115,7 +115,7 @@ impl Objective for QuestionObjective<'_> {
         seed: u64,
         gradients: &mut Gradients,
     ) -> sporran_checkpoint::Result<f64> {
-        let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &self.examples[at].reading.row).collect();
+        let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &self.examples[at].input.row).collect();
         self.model.encoder().learn(&rows, Pick::All, seed, gradients, |states, _| {
             self.loss(states, batch, weight)
                 .map_err(|error| ModelError::Callback { what: "the head", source: error.into() })

@@ -11,8 +11,8 @@ use candle_nn::{VarBuilder, ops::softmax};
 
 use super::{
     embed::HeadOutput,
+    encoding::EncodedQuestion,
     layers::{Dense, Tokens, products, weighted},
-    reading::Reading,
 };
 use crate::{Result, rules::Graph};
 
@@ -50,7 +50,7 @@ impl Sparse {
         })
     }
 
-    /// The weights (readings, entities) after a step over relations with weights (readings, directed
+    /// The weights (inputs, entities) after a step over relations with weights (inputs, directed
     /// relations).
     fn step(&self, weights: &Tensor, relations: &Tensor) -> Result<Tensor> {
         let moved = weights.index_select(&self.from, 1)?;
@@ -64,7 +64,7 @@ impl Sparse {
 #[derive(Debug)]
 pub(super) struct TransferHead {
     named: Dense,
-    asked: Dense,
+    query: Dense,
     words: Vec<Dense>,
     relations: Vec<Dense>,
     hops: Dense,
@@ -85,7 +85,7 @@ impl TransferHead {
         };
         Ok(Self {
             named: Dense::new(width, width, &vb.pp("named"))?,
-            asked: Dense::new(width, width, &vb.pp("asked"))?,
+            query: Dense::new(width, width, &vb.pp("asked"))?,
             words: each("words", width)?,
             relations: each("relations", 2 * relations)?,
             hops: Dense::new(width, steps, &vb.pp("hops"))?,
@@ -93,34 +93,33 @@ impl TransferHead {
         })
     }
 
-    /// Applies the head to the hidden states (tokens, d) of readings.
-    pub(super) fn forward(&self, states: &Tensor, readings: &[&Reading]) -> Result<HeadOutput> {
-        let words = Tokens::new(readings, states, |reading| reading.question.clone().collect())?;
-        let names =
-            Tokens::new(readings, states, |reading| reading.named.iter().map(|name| name.0).collect())?;
-        let asked = words.mean(states)?;
-        let (size, most) = (readings.len(), names.most());
+    /// Applies the head to the hidden states (tokens, d) of inputs.
+    pub(super) fn forward(&self, states: &Tensor, inputs: &[&EncodedQuestion]) -> Result<HeadOutput> {
+        let words = Tokens::new(inputs, states, |input| input.question.clone().collect())?;
+        let names = Tokens::new(inputs, states, |input| input.named.iter().map(|name| name.0).collect())?;
+        let query = words.mean(states)?;
+        let (size, most) = (inputs.len(), names.most());
         let context = names.states(states)?;
         let width = context.dim(2)?;
         let context =
             self.named.forward(&context.reshape((size * most, width))?)?.reshape((size, most, width))?;
-        let bridges = names.shares(&products(&context, &self.asked.forward(&asked)?)?)?;
+        let bridges = names.shares(&products(&context, &self.query.forward(&query)?)?)?;
         let entities = self.sparse.entities;
         let mut places = vec![0u32; size * most];
-        for (row, reading) in readings.iter().enumerate() {
-            for (at, (_, name)) in reading.named.iter().enumerate() {
+        for (row, input) in inputs.iter().enumerate() {
+            for (at, (_, name)) in input.named.iter().enumerate() {
                 places[row * most + at] = row as u32 * entities as u32 + name.entity;
             }
         }
         let places = Tensor::new(places, states.device())?;
         let none = Tensor::zeros(size * entities, bridges.dtype(), states.device())?;
         let mut weights = none.index_add(&places, &bridges.flatten_all()?, 0)?.reshape((size, entities))?;
-        let hops = softmax(&self.hops.forward(&asked)?, 1)?;
+        let hops = softmax(&self.hops.forward(&query)?, 1)?;
         let tokens = words.states(states)?;
         let mut steps = Vec::with_capacity(self.words.len());
         let mut sum: Option<Tensor> = None;
         for (step, (word, relation)) in self.words.iter().zip(&self.relations).enumerate() {
-            let attention = words.shares(&products(&tokens, &word.forward(&asked)?)?)?;
+            let attention = words.shares(&products(&tokens, &word.forward(&query)?)?)?;
             let relations = softmax(&relation.forward(&weighted(&tokens, &attention)?)?, 1)?;
             weights = self.sparse.step(&weights, &relations)?;
             let counted = weights.broadcast_mul(&hops.narrow(1, step, 1)?)?;

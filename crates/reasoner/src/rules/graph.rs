@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_and_its_reverse_stand_for_the_same_triple() {
+    fn a_step_and_its_reverse_represent_the_same_triple() {
         let step = Step::backward(3);
         assert_eq!(step.triple(5, 6), (6, 3, 5));
         assert_eq!(step.reversed().triple(6, 5), (6, 3, 5));

@@ -113,7 +113,7 @@ pub struct MineProgress {
     /// Rules that are good enough.
     pub rules: usize,
     /// Rules that were evaluated.
-    pub judged: usize,
+    pub evaluated: usize,
 }
 
 /// The kind of path that a batch samples.
@@ -169,7 +169,7 @@ pub fn mine(
         } else {
             turn += 1;
         }
-        let state = MineProgress { batches: batch + 1, rules: rules.len(), judged: met.len() };
+        let state = MineProgress { batches: batch + 1, rules: rules.len(), evaluated: met.len() };
         if progress(&state).is_break() {
             break;
         }

@@ -3,21 +3,12 @@
 use std::path::Path;
 
 use candle_core::{DType, Device};
-use serde::Serialize;
 use sporran_checkpoint::{Role, SentenceSettings, VectorSimilarity};
+use sporran_config::Override;
 use sporran_transformers::{Sentences, folder_max_tokens};
 
 use super::{DenseOptions, Similarity};
 use crate::Result;
-
-/// A folder's setting that the config overrides.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Override {
-    /// The folder's value.
-    pub folder: String,
-    /// The config's value.
-    pub config: String,
-}
 
 /// The vector settings of a sentence-transformers folder.
 pub(super) fn settings(folder: &Path) -> Result<Option<SentenceSettings>> {

@@ -13,6 +13,7 @@ mod folder;
 mod header;
 mod hnsw;
 mod index;
+mod kind;
 mod options;
 mod pq;
 mod progress;
@@ -23,7 +24,6 @@ mod vector_index;
 
 pub use bi_encoder::{BiEncoder, BiEncoderOptions, Prompt};
 pub use encoder::{Embeddings, Encoder};
-pub use folder::Override;
 pub use header::Report;
 pub use index::{Index, Origin};
 pub use options::{

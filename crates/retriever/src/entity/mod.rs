@@ -5,8 +5,10 @@
 
 pub(crate) mod aliases;
 mod mentions;
+mod options;
 mod retriever;
 
 pub use aliases::{Alias, Aliases};
 pub use mentions::{Mention, mentions};
+pub use options::EntityRetrieverOptions;
 pub use retriever::{EntityOptions, EntityRetriever};

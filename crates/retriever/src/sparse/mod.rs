@@ -10,6 +10,7 @@ mod char_set;
 mod dictionary;
 mod header;
 mod index;
+mod kinds;
 mod murmur;
 mod ngrams;
 mod porter;

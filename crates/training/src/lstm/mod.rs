@@ -18,7 +18,7 @@ pub struct BiLstm {
 }
 
 impl BiLstm {
-    /// An LSTM over `variables`, which draw what they do not hold yet as PyTorch does.
+    /// An LSTM over `variables`, which initialise missing parameters as PyTorch does.
     ///
     /// # Errors
     /// [`Error::Options`] for a shape without cells; a tensor error where variables have another shape.
@@ -49,7 +49,7 @@ impl BiLstm {
         Ok(self.weights[at].flatten_all()?.to_vec1()?)
     }
 
-    /// The weights as they are now, packed for inference.
+    /// The current weights, packed for inference.
     ///
     /// # Errors
     /// A tensor error.
@@ -66,8 +66,8 @@ impl BiLstm {
         self.pack()?.pass(xs, lengths, seed)
     }
 
-    /// Goes back from the gradient of the states, adds those of the weights to `gradients`, which have the order of the
-    /// variables' names, and gives that of what was read.
+    /// The backward pass from the gradient of the states. Adds the gradients of the weights to `gradients`, in the order of
+    /// the variables' names, and returns the gradient of the inputs.
     ///
     /// # Errors
     /// [`Error::Batch`] where `to_states` is not as long as the states; [`Error::Training`] where the gradients are not those

@@ -8,8 +8,8 @@ use sporran_transformers::{BertConfig, BertFamily, EncoderRow};
 use super::{
     PORTION, Seeds,
     layer::Norm,
-    memory::Memory,
     weights::{Finder, Weight},
+    workspace::Workspace,
 };
 use crate::gradients::Gradients;
 
@@ -81,10 +81,15 @@ impl Embeddings {
         Ok(tokens)
     }
 
-    pub(super) fn forward(&self, rows: &[&EncoderRow], seeds: Seeds, memory: &mut Memory) -> Result<()> {
+    pub(super) fn forward(
+        &self,
+        rows: &[&EncoderRow],
+        seeds: Seeds,
+        workspace: &mut Workspace,
+    ) -> Result<()> {
         let width = self.config.hidden_size;
-        memory.rows = self.tokens(rows)?;
-        let Memory { rows: tokens, states, embedded, .. } = memory;
+        workspace.rows = self.tokens(rows)?;
+        let Workspace { rows: tokens, states, embedded, .. } = workspace;
         let (words, positions) = (self.words.read()?, self.positions.read()?);
         let types = self.types.as_ref().map(Weight::read).transpose()?;
         let values = embedded.values.fit(tokens.len() * width);
@@ -118,9 +123,9 @@ impl Embeddings {
             .for_each(|(at, states)| dropout.apply(isa, at * size, states));
     }
 
-    /// Writes what `forward` gave into the first narrow buffer.
-    pub(super) fn states_again(&self, seeds: Seeds, memory: &mut Memory) -> Result<()> {
-        let Memory { tokens, embedded, narrow: [below, _], .. } = memory;
+    /// Recomputes the output of `forward` into the first narrow buffer.
+    pub(super) fn states_again(&self, seeds: Seeds, workspace: &mut Workspace) -> Result<()> {
+        let Workspace { tokens, embedded, narrow: [below, _], .. } = workspace;
         let below = below.fit(*tokens * self.config.hidden_size);
         self.norm.again(*tokens, embedded, below)?;
         self.drop(seeds, below);
@@ -130,11 +135,11 @@ impl Embeddings {
     pub(super) fn backward(
         &self,
         seeds: Seeds,
-        memory: &mut Memory,
+        workspace: &mut Workspace,
         gradients: &mut Gradients,
     ) -> Result<()> {
         let width = self.config.hidden_size;
-        let Memory { rows: tokens, states, embedded, narrow: [_, other], partial, .. } = memory;
+        let Workspace { rows: tokens, states, embedded, narrow: [_, other], partial, .. } = workspace;
         let gradient = states.fit(tokens.len() * width);
         self.drop(seeds, gradient);
         let other = other.fit(tokens.len() * width);

@@ -1,4 +1,4 @@
-//! One layer of a packed body: self-attention and the feed-forward part, each added to what it read and normalised.
+//! One layer of a packed body: self-attention and the feed-forward part, each with a residual connection and a norm.
 
 use rayon::prelude::*;
 use sporran_checkpoint::Result;
@@ -8,8 +8,8 @@ use sporran_transformers::{BertConfig, BertFamily, BertNames, layers};
 use super::{
     PORTION, Seeds,
     attention::Attention,
-    memory::{Buffer, Memory, Normed},
     weights::{Finder, Linear, Weight, add},
+    workspace::{Buffer, Normed, Workspace},
 };
 use crate::gradients::Gradients;
 
@@ -29,7 +29,7 @@ pub(super) struct Layer {
     weights_dropout: f64,
     attention_dropout: f64,
     dropout: f64,
-    /// The number of the layer, which its dropout is drawn by.
+    /// The number of the layer, which seeds its dropout.
     number: u64,
 }
 
@@ -50,8 +50,8 @@ impl Norm {
         })
     }
 
-    /// Normalises `dropout(xs + bias)`, with `adds` plus `states`, into `states`. `kept` holds `xs`, and then what
-    /// the way back needs.
+    /// Normalises `dropout(xs + bias)`, with `adds` plus `states`, into `states`. `kept` holds `xs`, and
+    /// afterwards the activations for the backward pass.
     pub(super) fn forward(
         &self,
         bias: Option<&Weight>,
@@ -93,9 +93,12 @@ impl Norm {
         Ok(())
     }
 
-    /// From the gradient of the result, in `gradient`, to that of the sum, there, and to that of what was added to
-    /// the residual, in `to_xs`; adds those of the weights.
-    #[expect(clippy::too_many_arguments, reason = "the pieces of one formula, which lie in different places")]
+    /// From the gradient of the result, in `gradient`, to the gradient of the sum, in place, and to that of the sublayer's
+    /// output, in `to_xs`. Adds the gradients of the weights.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the operands of one formula, which come from different sources"
+    )]
     pub(super) fn backward(
         &self,
         bias: Option<&Weight>,
@@ -188,7 +191,7 @@ impl Layer {
             },
             heads: config.num_attention_heads,
             weights_dropout: config.attention_probs_dropout_prob,
-            // DistilBERT drops nothing of what attention adds.
+            // DistilBERT has no dropout on the output of attention.
             attention_dropout: match config.family {
                 BertFamily::DistilBert => 0.0,
                 _ => config.hidden_dropout_prob,
@@ -214,8 +217,8 @@ impl Layer {
         }
     }
 
-    pub(super) fn forward(&self, seeds: Seeds, kept: usize, memory: &mut Memory) -> Result<()> {
-        let Memory { lengths, tokens, states, layers, wide, .. } = memory;
+    pub(super) fn forward(&self, seeds: Seeds, kept: usize, workspace: &mut Workspace) -> Result<()> {
+        let Workspace { lengths, tokens, states, layers, wide, .. } = workspace;
         let (tokens, kept, width) = (*tokens, &mut layers[kept], self.query.outputs);
         let states = states.fit(tokens * width);
         let projected = kept.projected.fit(tokens * 3 * width);
@@ -250,22 +253,23 @@ impl Layer {
         self.feed_forward_norm.forward(bias, dropout, tokens, states, true, &mut kept.feed_forward)
     }
 
-    /// Writes what the layer gave into the first narrow buffer.
-    pub(super) fn states_again(&self, kept: usize, memory: &mut Memory) -> Result<()> {
-        let Memory { tokens, layers, narrow: [below, _], .. } = memory;
+    /// Recomputes the layer's output into the first narrow buffer.
+    pub(super) fn states_again(&self, kept: usize, workspace: &mut Workspace) -> Result<()> {
+        let Workspace { tokens, layers, narrow: [below, _], .. } = workspace;
         let below = below.fit(*tokens * self.query.outputs);
         self.feed_forward_norm.again(*tokens, &layers[kept].feed_forward, below)
     }
 
-    /// Goes back through the layer, which read what is in the first narrow buffer.
+    /// The backward pass of the layer, whose input is in the first narrow buffer.
     pub(super) fn backward(
         &self,
         seeds: Seeds,
         kept: usize,
-        memory: &mut Memory,
+        workspace: &mut Workspace,
         gradients: &mut Gradients,
     ) -> Result<()> {
-        let Memory { lengths, tokens, states, layers, narrow: [below, other], wide, partial, .. } = memory;
+        let Workspace { lengths, tokens, states, layers, narrow: [below, other], wide, partial, .. } =
+            workspace;
         let (tokens, kept, isa) = (*tokens, &mut layers[kept], Isa::detected());
         let (width, depth) = (self.query.outputs, self.inner.outputs);
         let (gradient, other) = (states.fit(tokens * width), other.fit(tokens * width));
@@ -297,7 +301,7 @@ impl Layer {
         norm.backward(bias, dropout, &kept.attention, tokens, gradient, other, partial, gradients)?;
         let mixed = kept.mixed.first(tokens * width);
         self.output.weight_gradient(mixed, other, 0, width, gradients);
-        // The normalised states are not needed any more; what comes next goes in their place.
+        // The normalised states are not needed any more; the next gradient reuses their buffer.
         let to_mixed = kept.attention.values.fit(tokens * width);
         self.output.input_gradient(other, 0, width, to_mixed, false)?;
         let to_projected = wide.fit(tokens * 3 * width);

@@ -1,7 +1,7 @@
 //! The body of BERT and its kin for training on a CPU: forward without padding, backward by hand.
 //!
-//! candle's tape keeps every intermediate result until the whole graph is dropped, and pads. Here a layer keeps what
-//! its gradient cannot do without (the projections, the mixed values, the inputs of the activation and two normalised
+//! candle's tape keeps every intermediate result until the whole graph is dropped, and pads. Here a layer keeps only the
+//! values that its gradient needs (the projections, the mixed values, the inputs of the activation and two normalised
 //! states: ten values for each of a token's, where the inner part is four times as wide); attention weights, dropout
 //! masks and the outputs of normalisations are made again. Sums over tokens are taken in portions of a fixed size, so
 //! that no figure depends on the number of threads. [`Bert`](sporran_transformers::Bert) over candle's tape is its oracle.
@@ -9,8 +9,8 @@
 mod attention;
 mod embeddings;
 mod layer;
-mod memory;
 mod weights;
+mod workspace;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -21,20 +21,20 @@ use crate::{gradients::Gradients, variables::Variables};
 
 use embeddings::Embeddings;
 use layer::Layer;
-pub(crate) use memory::Memory;
 use weights::Finder;
+pub(crate) use workspace::Workspace;
 
 /// Rows that one thread works on at a time. Sums over tokens are taken within such a portion first.
 const PORTION: usize = 128;
 
-/// The layers over variables, and memory for batches.
+/// The layers over variables, and workspaces for batches.
 #[derive(Debug)]
 pub(crate) struct PackedBody {
     embeddings: Embeddings,
     layers: Vec<Layer>,
     width: usize,
     longest: usize,
-    idle: Mutex<Vec<Memory>>,
+    idle: Mutex<Vec<Workspace>>,
 }
 
 /// The seeds of a batch's dropout; none without dropout.
@@ -66,7 +66,7 @@ impl Seeds {
 }
 
 impl PackedBody {
-    /// The body of `config` over `variables`, which a model has asked for already.
+    /// The body of `config` over `variables`, which must already exist.
     ///
     /// # Errors
     /// [`Error::Training`] where a variable is missing, and [`Error::Config`] for an unknown activation.
@@ -87,27 +87,27 @@ impl PackedBody {
         })
     }
 
-    /// Memory of a batch before, or fresh.
-    pub(crate) fn memory(&self) -> Memory {
+    /// An idle workspace, or a new one.
+    pub(crate) fn workspace(&self) -> Workspace {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    /// Gives memory back for the batches to come.
-    pub(crate) fn give_back(&self, memory: Memory) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+    /// Returns a workspace for later batches.
+    pub(crate) fn give_back(&self, workspace: Workspace) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(workspace);
     }
 
-    /// The states of all tokens, row after row in the order of `rows`, in `memory`. With `keeps` they can be gone
-    /// back from; without, every layer uses the same memory.
+    /// The states of all tokens, row after row in the order of `rows`, in `workspace`. With `keeps` a
+    /// backward pass is possible; without, every layer uses the same buffers.
     ///
     /// # Errors
-    /// [`Error::Batch`] where a row is empty or too long, or holds a token or a type that there is not.
+    /// [`Error::Batch`] where a row is empty or too long, or holds a token or a type that does not exist.
     pub(crate) fn forward(
         &self,
         rows: &[&EncoderRow],
         seeds: Seeds,
         keeps: bool,
-        memory: &mut Memory,
+        workspace: &mut Workspace,
     ) -> Result<()> {
         for row in rows {
             if row.ids.is_empty() {
@@ -118,34 +118,34 @@ impl PackedBody {
                 return Err(too_long("input", self.longest, row.ids.len()));
             }
         }
-        memory.open(rows.iter().map(|row| row.ids.len()), if keeps { self.layers.len() } else { 1 });
-        self.embeddings.forward(rows, seeds, memory)?;
+        workspace.open(rows.iter().map(|row| row.ids.len()), if keeps { self.layers.len() } else { 1 });
+        self.embeddings.forward(rows, seeds, workspace)?;
         for (at, layer) in self.layers.iter().enumerate() {
-            layer.forward(seeds, if keeps { at } else { 0 }, memory)?;
+            layer.forward(seeds, if keeps { at } else { 0 }, workspace)?;
         }
         Ok(())
     }
 
-    /// Goes back from the gradient of the states, which `memory` holds in place of the states, and adds the
-    /// gradients of all weights to `gradients`.
+    /// The backward pass from the gradient of the states, which `workspace` holds instead of the states.
+    /// Adds the gradients of all weights to `gradients`.
     ///
     /// # Errors
     /// A tensor error.
     pub(crate) fn backward(
         &self,
         seeds: Seeds,
-        memory: &mut Memory,
+        workspace: &mut Workspace,
         gradients: &mut Gradients,
     ) -> Result<()> {
         for at in (0..self.layers.len()).rev() {
-            // What the layer read is made again from what lies below it.
+            // The layer's input is recomputed from the layer below.
             match at.checked_sub(1) {
-                Some(below) => self.layers[below].states_again(below, memory)?,
-                None => self.embeddings.states_again(seeds, memory)?,
+                Some(below) => self.layers[below].states_again(below, workspace)?,
+                None => self.embeddings.states_again(seeds, workspace)?,
             }
-            self.layers[at].backward(seeds, at, memory, gradients)?;
+            self.layers[at].backward(seeds, at, workspace, gradients)?;
         }
-        self.embeddings.backward(seeds, memory, gradients)
+        self.embeddings.backward(seeds, workspace, gradients)
     }
 
     /// The width of the states.

@@ -48,7 +48,7 @@ pub(super) struct Weight {
 }
 
 impl Weight {
-    /// The values, which nobody changes meanwhile.
+    /// The values. They are not written during the borrow.
     pub(super) fn read(&self) -> Result<impl Deref<Target = [f32]> + use<'_>> {
         let (storage, layout) = self.tensor.storage_and_layout();
         let range = layout.contiguous_offsets();
@@ -61,7 +61,7 @@ impl Weight {
 
 /// The values of a variable.
 struct Values<G> {
-    /// What keeps the values from being changed.
+    /// The guard against changes of the values.
     storage: G,
     range: (usize, usize),
 }
@@ -120,7 +120,7 @@ impl Linear {
         );
     }
 
-    /// Writes the gradient of the inputs to `to_xs`, or adds it to what is there.
+    /// Writes the gradient of the inputs to `to_xs`, or adds it there.
     pub(super) fn input_gradient(
         &self,
         gradient: &[f32],

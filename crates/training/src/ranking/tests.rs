@@ -77,7 +77,7 @@ fn a_query_that_nothing_can_be_learned_from_is_left_out() {
 }
 
 #[test]
-fn a_cross_encoder_learns_an_order_by_heart() {
+fn a_cross_encoder_memorises_an_order() {
     let encoder = tiny(1, 0.0);
     let options = TrainingOptions { learning_rate: 3e-3, ..options(200) };
     for loss in [RankingLoss::Binary, RankingLoss::Pairwise, RankingLoss::Listwise, RankingLoss::MarginMse] {
@@ -106,7 +106,7 @@ fn a_cross_encoder_learns_an_order_by_heart() {
 }
 
 #[test]
-fn vectors_learn_an_order_by_heart() {
+fn vectors_memorise_an_order() {
     let encoder = super::super::tuned::tests::tiny_for(sporran_transformers::BertTask::States, 1, 0.0);
     let given: Vec<RankingQuery> = queries()
         .into_iter()
@@ -135,7 +135,7 @@ fn vectors_learn_an_order_by_heart() {
         assert_eq!(query.targets[best], greatest);
     }
     let error = RankingObjective::of_vectors(&encoder, 8.0, queries(), RankingLoss::Listwise, None, &options);
-    assert!(error.err().unwrap().to_string().contains("a row of its own for query 0"));
+    assert!(error.err().unwrap().to_string().contains("a separate row for query 0"));
 }
 
 #[test]

@@ -20,14 +20,14 @@ use crate::{
     variables::Variables,
 };
 
-/// What an evaluation may fail with.
+/// The error of an evaluation.
 pub type EvaluationError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A training that can be run.
 pub struct Training<'a, O> {
-    /// What is minimised, over `variables`.
+    /// The objective, a function of `variables`.
     pub objective: &'a O,
-    /// What is trained.
+    /// The trained variables.
     pub variables: &'a Variables,
     /// How it is trained.
     pub options: &'a TrainingOptions,
@@ -35,7 +35,7 @@ pub struct Training<'a, O> {
     pub evaluate: Option<&'a dyn Fn() -> Result<f64, EvaluationError>>,
     /// Where checkpoints, the best weights and `history.jsonl` go.
     pub folder: &'a Path,
-    /// Files to put beside the weights, so that a snapshot can be opened as a model.
+    /// Files to write next to the weights, so that a snapshot can be opened as a model.
     pub companions: &'a Companions,
 }
 
@@ -48,7 +48,7 @@ pub struct Progress {
     pub steps: u64,
     /// The epoch, counted from 0.
     pub epoch: u64,
-    /// The mean loss of this step: of a target token in nats, or what the objective says.
+    /// The mean loss of this step: per target token in nats, or as the objective defines it.
     pub loss: f64,
     /// The learning rate of this step.
     pub learning_rate: f64,
@@ -137,7 +137,7 @@ impl<'a, O: Objective> Run<'a, O> {
             }
         };
         let history = History::open(training.folder.join(FILE), position.step)?;
-        // A thread of its own keeps a batch's small matrix products from being split and waited for.
+        // With one thread, a batch's small matrix products are not split and synchronised.
         let single = |_| {
             rayon::ThreadPoolBuilder::new()
                 .num_threads(1)
@@ -241,7 +241,7 @@ impl<'a, O: Objective> Run<'a, O> {
         })
     }
 
-    /// One optimiser step; gives its line of history and the number of tokens that it saw.
+    /// One optimiser step; returns its line of history and the number of tokens that it saw.
     fn step(&mut self) -> Result<(HistoryLine, usize)> {
         let (options, objective) = (self.training.options, self.training.objective);
         let batches = self.next_batches()?;
@@ -269,7 +269,7 @@ impl<'a, O: Objective> Run<'a, O> {
             } else {
                 side_by_side(&self.pools, parts.into_iter(), work)?
             };
-            // Summed in the order of the batches, whichever thread was first.
+            // Summed in the order of the batches, independent of the threads.
             for (part, part_loss) in parts {
                 loss += part_loss;
                 match &mut sum {
@@ -341,7 +341,7 @@ impl<'a, O: Objective> Run<'a, O> {
     }
 }
 
-/// The time between checkpoints where the options do not say it in steps: what a kill costs at most.
+/// The time between checkpoints if the options do not set it in steps. A killed run loses at most this time.
 const BETWEEN_CHECKPOINTS: Duration = Duration::from_secs(300);
 
 /// Whether a checkpoint is written after a step, some time after the last one. When it is written does not change the model.

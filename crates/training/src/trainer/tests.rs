@@ -42,7 +42,7 @@ fn flat(variables: &Variables) -> Vec<(String, Vec<f32>)> {
     variables.all().into_iter().map(|(name, var)| (name, values(var))).collect()
 }
 
-/// Trains a fresh model in `folder`; breaks after step `stop`. Gives the weights and what happened.
+/// Trains a fresh model in `folder`; breaks after step `stop`. Returns the weights and the history.
 fn run(
     folder: &Path,
     options: &TrainingOptions,

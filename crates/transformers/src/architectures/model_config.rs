@@ -82,7 +82,7 @@ impl ModelConfig {
         Ok(config)
     }
 
-    /// What the architecture says of itself.
+    /// The description of the architecture.
     #[must_use]
     pub fn architecture(&self) -> &(dyn Architecture + 'static) {
         match self {
@@ -119,7 +119,7 @@ impl ModelConfig {
         self.architecture().model_type()
     }
 
-    /// Whether the model is a decoder alone, which continues what it is given.
+    /// Whether the model is decoder-only and continues its input.
     #[must_use]
     pub fn is_causal(&self) -> bool {
         matches!(self, Self::Gpt2(_) | Self::Llama(_))

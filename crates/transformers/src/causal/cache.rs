@@ -1,18 +1,18 @@
-//! What a decoder-only model keeps between steps. The caller owns it, so beams can be re-ordered.
+//! The cache of a decoder-only model between steps. The caller owns it, so beams can be re-ordered.
 
 use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result};
 
 use super::too_long;
-use crate::{cache::LayerCache, engine::Kept, layers::hidden_score};
+use crate::{cache::LayerCache, layers::hidden_score, packed::KvCache};
 
 /// The keys and values of sequences, one row a sequence, and which of them are tokens rather than padding.
 #[derive(Debug, Clone, Default)]
 pub struct CausalCache {
-    /// What a packed model keeps, which needs nothing else of this.
-    pub(crate) packed: Option<Kept>,
+    /// The cache of a packed model, which needs no other field.
+    pub(crate) packed: Option<KvCache>,
     pub(crate) layers: Vec<LayerCache>,
-    /// For each row and each kept position, whether a token stands there.
+    /// For each row and each cached position, whether it has a token.
     kept: Vec<Vec<bool>>,
 }
 
@@ -26,7 +26,7 @@ impl CausalCache {
     /// The number of sequences; 0 while the cache is empty.
     #[must_use]
     pub fn rows(&self) -> usize {
-        self.packed.as_ref().map_or(self.kept.len(), Kept::rows)
+        self.packed.as_ref().map_or(self.kept.len(), KvCache::rows)
     }
 
     /// The number of positions that are kept, padding included.
@@ -38,7 +38,7 @@ impl CausalCache {
         }
     }
 
-    /// Makes row `i` the continuation of what was row `rows[i]`; rows may be dropped and repeated.
+    /// Makes row `i` the continuation of the previous row `rows[i]`; rows may be dropped and repeated.
     ///
     /// # Errors
     /// [`Error::Batch`] where a row does not exist, or a tensor error.
@@ -55,9 +55,9 @@ impl CausalCache {
         LayerCache::select(&mut self.layers, rows)
     }
 
-    /// Notes new positions, of which `mask` (r, t) tells the tokens, and gives their places (r, t) in their sequences
-    /// and what is to be added to the scores of keys: shape (r, 1, t, past + t), nothing where all keys are seen. A
-    /// sequence has `most` tokens at most, where positions are learned.
+    /// Appends new positions, of which `mask` (r, t) marks the tokens. Returns their positions (r, t) in their sequences
+    /// and the bias on the scores of keys: shape (r, 1, t, past + t), `None` if all keys are visible. A sequence has at
+    /// most `most` tokens if positions are learned.
     pub(super) fn extend(
         &mut self,
         mask: &[Vec<f32>],
@@ -74,7 +74,7 @@ impl CausalCache {
             let mut tokens = row.iter().filter(|is_token| **is_token).count();
             for is_token in mask.iter().map(|mask| *mask != 0.0) {
                 row.push(is_token);
-                // Padding has no place; any will do, as nothing sees it.
+                // Padding may have any position, since it is never attended to.
                 positions.push(if is_token { tokens as u32 } else { 0 });
                 tokens += usize::from(is_token);
             }

@@ -1,4 +1,4 @@
-//! Decoder-only models: the seam that they share, and what is the same in all of them.
+//! Decoder-only models: their common trait and code.
 
 mod cache;
 mod prompts;
@@ -23,8 +23,8 @@ use crate::{
 /// Padding, on the left or on the right, has no influence on the states of tokens: positions are counted by the tokens
 /// of a row, and no token sees padding.
 pub trait CausalLm: Send + Sync {
-    /// Reads the beginnings of sequences into an empty cache, and gives the unnormalised log-probabilities (logits) of
-    /// what follows the last token of each, (b, vocabulary), row after row.
+    /// Reads the beginnings of sequences into an empty cache, and returns the logits of the token after the last of each,
+    /// (b, vocabulary), row after row.
     ///
     /// # Errors
     /// [`Error::Batch`] where the cache is not empty, a row has no token, or a sequence is longer than the model has
@@ -54,18 +54,18 @@ pub trait CausalLm: Send + Sync {
     /// The number of logits, which may be more than the tokenizer has tokens.
     fn vocab_size(&self) -> usize;
 
-    /// The tokens of the longest sequence that the model was trained for, as its config says.
+    /// The longest sequence in tokens that the model was trained for, from its config.
     fn max_length(&self) -> usize;
 
     /// Whether positions are a learned table, which ends a sequence at [`max_length`](Self::max_length). Rotary positions
     /// go on beyond it, though the model may write worse there.
     fn has_learned_positions(&self) -> bool;
 
-    /// Where the weights lie.
+    /// The device of the weights.
     fn device(&self) -> &Device;
 }
 
-/// What a decoder-only model is besides its layers.
+/// The parts of a decoder-only model besides its layers.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     pub(crate) tokens: SpecialTokens,
@@ -172,7 +172,7 @@ impl<B: Body> CausalLm for B {
     }
 }
 
-/// Attends from `queries` (r, heads, t, w) to keys and values (r, groups, s, w), and gives (r, t, heads * w). Heads
+/// Attends from `queries` (r, heads, t, w) to keys and values (r, groups, s, w), and returns (r, t, heads * w). Heads
 /// that follow each other share a group (Ainslie et al. 2023); with as many groups as heads this is the usual
 /// attention.
 pub(crate) fn attend(

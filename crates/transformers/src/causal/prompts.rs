@@ -1,4 +1,4 @@
-//! Prompts that a decoder-only model continues, as what a search drives.
+//! Prompts that a decoder-only model continues, as [`Sequences`] of a search.
 
 use sporran_checkpoint::Result;
 

@@ -1,4 +1,4 @@
-//! What attention does around its products.
+//! The operations of attention around its products.
 
 use candle_core::{
     CpuStorage, CudaStorage, CustomOp1, CustomOp2, Layout, Result, Shape, Tensor,

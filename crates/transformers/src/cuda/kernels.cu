@@ -1,5 +1,5 @@
-// Kernels that NVRTC compiles when the first of them is asked for. Rows are contiguous; a warp takes a row where there are rows, and
-// sums go through it in a fixed order, so that a result can be repeated to the bit. Arithmetic is in f32 whatever the numbers are.
+// Kernels that NVRTC compiles on the first use of any of them. Rows are contiguous. A warp processes one row, if any, and sums in a fixed
+// order, so results are reproducible to the bit. Arithmetic is in f32 for every element type.
 
 #define WARP 32
 

@@ -1,5 +1,5 @@
-//! What there is for NVIDIA GPUs beside candle's own operations: how one is opened, how results come back, and operations of one kernel
-//! forward (in f32, f16 and bf16) and one backward (in f32), where candle takes up to ten.
+//! Support for NVIDIA GPUs in addition to candle's operations: opening a GPU, copying results back, and fused operations.
+//! A fused operation is one kernel forward (in f32, f16 and bf16) and one backward (in f32); candle takes up to ten.
 
 mod heads;
 mod open;
@@ -45,9 +45,9 @@ pub(crate) fn infers(xs: &Tensor) -> bool {
     xs.device().is_cuda() && matches!(xs.dtype(), DType::F32 | DType::F16 | DType::BF16)
 }
 
-/// The kernel called `name`. All are compiled when the first is asked for.
+/// The kernel called `name`. The first call compiles all of them.
 fn kernel(device: &CudaDevice, name: &str) -> Result<CudaFunction> {
-    /// The compiled kernels, for the kind of GPU that is named beside them.
+    /// The compute capability and the kernels compiled for it.
     static COMPILED: Mutex<Option<(String, String)>> = Mutex::new(None);
     let stream = device.cuda_stream();
     let (major, minor) = stream.context().compute_capability().w()?;
@@ -74,7 +74,7 @@ fn values<'a, T: CudaDType>(storage: &'a CudaStorage, layout: &Layout) -> Result
     }
 }
 
-/// Runs a body with the type `$T` of a storage's numbers, and what the names of its kernels end with.
+/// Runs a body with the type `$T` of a storage's numbers, and the suffix of its kernels' names.
 macro_rules! by_numbers {
     ($storage:expr, |$T:ident, $ending:ident| $body:expr) => {
         match $storage.dtype() {
@@ -105,7 +105,7 @@ macro_rules! launch {
         let mut launch = stream.launch_builder(&function);
         $(launch.arg($argument);)+
         // SAFETY: the arguments are those that the kernel declares, in number, type and order, and each buffer holds as many
-        // values as the sizes beside it say.
+        // values as the size arguments state.
         unsafe { launch.launch($config) }.w()?;
     }};
 }

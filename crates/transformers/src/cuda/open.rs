@@ -8,7 +8,7 @@ use candle_core::{
     },
 };
 
-/// Opens a GPU with one stream for all threads, so that work is done in the order in which it is asked for, whoever asks.
+/// Opens a GPU with one stream for all threads, so that work runs in the order of submission by any thread.
 pub(crate) fn open(number: usize) -> Result<Device> {
     let device = Device::new_cuda_with_stream(number)?;
     let gpu = device.as_cuda_device()?;
@@ -21,7 +21,7 @@ pub(crate) fn open(number: usize) -> Result<Device> {
     unsafe {
         let pool = result::device::get_default_mem_pool(context.cu_device()).w()?;
         let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-        // Freed memory stays in the pool; it would go back to the driver whenever a result is waited for, to be asked for again.
+        // Freed memory stays in the pool. Otherwise each wait for a result returns it to the driver, and it is allocated again.
         result::mem_pool::set_attribute(pool, attribute, (&raw mut most).cast()).w()?;
     }
     Ok(device)

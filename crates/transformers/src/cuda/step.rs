@@ -1,4 +1,4 @@
-//! What an optimiser does.
+//! The step of an optimiser.
 
 use candle_core::{
     Result, Tensor,

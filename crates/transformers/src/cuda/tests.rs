@@ -1,4 +1,4 @@
-//! Each operation beside the composition of candle's own that it stands for, forward and backward. They need a GPU:
+//! Compares each operation with the equivalent composition of candle's operations, forward and backward. Needs a GPU:
 //! `cargo test --release --features cuda -p sporran-transformers -- --include-ignored`.
 
 use candle_core::{D, DType, Device, Result, Tensor, Var};
@@ -116,7 +116,7 @@ fn halves_are_rounded_once() {
             ),
         ];
         for (name, half, whole) in pairs {
-            // What is rounded to the nearest is what candle makes of the exact result, or its neighbour.
+            // The rounded result is candle's rounding of the exact result, or its neighbour.
             let (half, whole) = (half.unwrap(), whole.unwrap());
             assert_eq!(half.dtype(), dtype);
             assert_close(&format!("{name}, {dtype:?}"), &flat(&half), &flat(&whole), limit);

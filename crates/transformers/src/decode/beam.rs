@@ -17,7 +17,7 @@ use super::{
     settings::{GenerationSettings, Sampling},
 };
 
-/// What is added to a score so that it cannot win.
+/// Added to a score so that it cannot win.
 const IMPOSSIBLE: f32 = -1e9;
 
 /// `num_return_sequences` hypotheses for each input, best first.
@@ -27,7 +27,7 @@ pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result
     let mut open: Vec<Search> = (0..rules.prompts().len()).map(|input| Search::new(rules, input)).collect();
     let mut found: Vec<Vec<Hypothesis>> = vec![Vec::new(); open.len()];
     let mut scores = sequences.begin()?;
-    // Before the first step all beams of an input are equal, so one row stands for all of them.
+    // Before the first step all beams of an input are equal, so one row represents all of them.
     let mut rows_each = 1;
     loop {
         let sources: Vec<Vec<usize>> = open
@@ -63,7 +63,7 @@ pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result
     }
 }
 
-/// A sequence, what it began with first, with its score.
+/// A sequence, its prompt first, with its score.
 #[derive(Debug, Clone)]
 struct Beam {
     tokens: Vec<u32>,
@@ -83,7 +83,7 @@ struct Search {
     finished: Vec<Beam>,
     /// Whether a running sequence may still become better than a finished one.
     improvable: bool,
-    /// Draws candidates, where they are drawn.
+    /// Samples candidates, if sampling is on.
     rng: Option<ChaCha8Rng>,
 }
 
@@ -117,7 +117,7 @@ impl Search {
         self.running.iter().map(|beam| beam.tokens[beam.tokens.len() - 1])
     }
 
-    /// Takes the scores of the next tokens (one row for each beam, or one row for all), and gives for each new
+    /// Takes the scores of the next tokens (one row for each beam, or one row for all), and returns for each new
     /// running sequence the beam that it continues.
     fn step(&mut self, rows: &mut [f32], vocabulary: usize, rules: &Rules<'_>) -> Vec<usize> {
         let settings = rules.settings;
@@ -125,7 +125,7 @@ impl Search {
         let sequences: Vec<&[u32]> =
             self.running.iter().take(rows.len() / vocabulary).map(|beam| beam.tokens.as_slice()).collect();
         let normalisers = rules.apply_normalised(self.input, &sequences, rows);
-        // So many that `beams` of them go on even if each beam is followed by every end token.
+        // Enough for `beams` of them to continue even if every end token follows each beam.
         let count = (1 + rules.special.eos.len()).max(2) * beams;
         let candidates = match &settings.sampling {
             None => self.best(rows, vocabulary, &normalisers, count),
@@ -146,7 +146,7 @@ impl Search {
         let full = self.is_full() && settings.early_stopping == EarlyStopping::Yes;
         let penalty = penalty(length, settings);
         let mut scores: Vec<f32> = self.finished.iter().map(|beam| beam.score).collect();
-        // Only the best `beams` candidates may finish; the others are there to go on in their place.
+        // Only the best `beams` candidates may finish; the others are continuations that replace them.
         let finishes = |rank: usize| ends[rank] && rank < beams && rules.counts(candidates[rank].token);
         for (rank, candidate) in candidates.iter().enumerate() {
             let mut score = candidate.score / penalty;
@@ -177,7 +177,7 @@ impl Search {
         sources
     }
 
-    /// Whether the best running sequence could still come before a finished one, as far as `early_stopping` asks.
+    /// Whether the best running sequence could still rank before a finished one, according to `early_stopping`.
     fn can_improve(&self, rules: &Rules<'_>) -> bool {
         let settings = rules.settings;
         let length = match settings.early_stopping {
@@ -237,7 +237,7 @@ impl Search {
         best
     }
 
-    /// `count` continuations of all beams, drawn one after the other without putting them back.
+    /// `count` continuations of all beams, sampled without replacement.
     fn draw(
         &mut self,
         rows: &[f32],
@@ -252,7 +252,7 @@ impl Search {
             for (beam, sum, row, normaliser) in rows {
                 for Scored { token, score } in sample::warp(row, normaliser, sampling) {
                     let score = score + sum;
-                    // The order of scores with Gumbel noise is that of such draws.
+                    // The order of scores with Gumbel noise has the distribution of such samples.
                     let noise = -(-rng.random::<f64>().ln()).ln();
                     keyed.push((f64::from(score) + noise, Candidate { beam, token, score }));
                 }
@@ -277,7 +277,7 @@ impl Search {
     }
 }
 
-/// What the log-probability of a sequence of `length` new tokens is divided by.
+/// The divisor of the log-probability of a sequence of `length` new tokens.
 fn penalty(length: usize, settings: &GenerationSettings) -> f32 {
     (length as f64).powf(settings.length_penalty) as f32
 }
@@ -304,7 +304,7 @@ mod tests {
         options.settings(&special(), 4, 1).unwrap()
     }
 
-    /// One input, whose scores a test gives to the search itself.
+    /// One input, whose scores a test passes to the search.
     struct One;
 
     impl Sequences for One {

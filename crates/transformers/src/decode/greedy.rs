@@ -58,7 +58,7 @@ pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result
     Ok(found.into_iter().zip(rules.prompts()).map(hypothesis).collect())
 }
 
-/// The error of a sequence that the rules let nothing follow.
+/// The error of a sequence that no token may follow.
 pub(super) fn nothing_follows(new: usize) -> Error {
     Error::Options {
         option: "generation",

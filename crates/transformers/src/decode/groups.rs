@@ -3,8 +3,8 @@
 //! group that took it at that step.
 //!
 //! Within a group the search is that of `transformers` 4 (`BeamSearchScorer`): a group ends when it has as many
-//! finished sequences as beams and `early_stopping` is content; what runs at the greatest length counts as finished;
-//! the finished sequences of all groups compete. A group that has ended says padding, as far as later groups see.
+//! finished sequences as beams and `early_stopping` is satisfied. Sequences at the maximum length count as finished,
+//! and the finished sequences of all groups compete. To later groups, a group that has ended emits padding.
 
 use rayon::prelude::*;
 use sporran_checkpoint::Result;
@@ -17,7 +17,7 @@ use super::{
     settings::GenerationSettings,
 };
 
-/// The score of a beam that is there only to be replaced.
+/// The score of a placeholder beam.
 const IMPOSSIBLE: f32 = -1e9;
 
 /// `num_return_sequences` hypotheses for each input, best first.
@@ -27,7 +27,7 @@ pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result
     let mut open: Vec<Search> = (0..rules.prompts().len()).map(|input| Search::new(rules, input)).collect();
     let mut found: Vec<Vec<Hypothesis>> = vec![Vec::new(); open.len()];
     let mut scores = sequences.begin()?;
-    // Before the first step all beams of an input are equal, so one row stands for all of them.
+    // Before the first step all beams of an input are equal, so one row represents all of them.
     let mut rows_each = 1;
     for length in 1.. {
         let sources: Vec<Vec<usize>> = open
@@ -73,7 +73,7 @@ struct Search {
 
 /// Some beams that compete with each other.
 struct Group {
-    /// What each begins with or has become, with its log-probability.
+    /// The running sequences, prompts included, with their log-probabilities.
     running: Vec<(Vec<u32>, f32)>,
     finished: Finished,
     over: bool,
@@ -97,7 +97,7 @@ impl Search {
         self.groups.iter().flat_map(Group::last_tokens)
     }
 
-    /// Takes the scores of the next tokens (one row for each beam, or one row for all), and gives for each beam the
+    /// Takes the scores of the next tokens (one row for each beam, or one row for all), and returns for each beam the
     /// one that it continues.
     fn step(&mut self, rows: &mut [f32], vocabulary: usize, rules: &Rules<'_>) -> Vec<usize> {
         let settings = rules.settings;
@@ -157,7 +157,7 @@ impl Group {
         self.running.iter().map(|(tokens, _)| tokens[tokens.len() - 1])
     }
 
-    /// Gives for each beam of the group the one that it continues.
+    /// Returns for each beam of the group the one that it continues.
     fn step(
         &mut self,
         rows: &mut [f32],
@@ -186,7 +186,7 @@ impl Group {
             let mut tokens = self.running[beam].0.clone();
             tokens.push(token);
             if rules.special.eos.contains(&token) {
-                // Only the best candidates may finish; the others are there to go on in their place.
+                // Only the best candidates may finish; the others are continuations that replace them.
                 if rank < size && score > f32::NEG_INFINITY {
                     self.finished.add(tokens, score, length, settings);
                 }
@@ -204,7 +204,7 @@ impl Group {
     }
 }
 
-/// Takes `penalty` from the scores of each of the tokens `said` in every row, once for each time that it was said.
+/// Subtracts `penalty` from the scores of the tokens `said` in every row, once for each occurrence.
 fn penalise(rows: &mut [f32], vocabulary: usize, said: &[u32], penalty: f32) {
     let mut said = said.to_vec();
     said.sort_unstable();
@@ -246,7 +246,7 @@ impl Finished {
         self.sequences.push((score, tokens));
     }
 
-    /// Whether nothing that runs is to be waited for, when the best candidate of `length` new tokens has the
+    /// Whether no running sequence can improve the result, if the best candidate of `length` new tokens has the
     /// log-probability `best`.
     fn is_over(&self, best: f32, length: usize, settings: &GenerationSettings) -> bool {
         if self.sequences.len() < self.places {
@@ -268,7 +268,7 @@ mod tests {
     use sporran_checkpoint::SpecialTokens;
 
     #[test]
-    fn what_earlier_groups_said_costs_each_time() {
+    fn tokens_of_earlier_groups_are_penalised_each_time() {
         let mut rows = [0.0; 8];
         penalise(&mut rows, 4, &[2, 3, 2], 0.5);
         assert_eq!(rows, [0.0, 0.0, -1.0, -0.5, 0.0, 0.0, -1.0, -0.5]);

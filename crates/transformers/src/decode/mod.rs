@@ -1,6 +1,6 @@
 //! Sequences from a model: greedy search, beam search, diverse beam search and sampling, as `transformers` does them.
 //!
-//! A search drives [`Sequences`], whatever model is behind them. [`generate`] and [`generate_from`] are the searches
+//! A search drives [`Sequences`] of any model. [`generate`] and [`generate_from`] are the searches
 //! for encoder-decoders; [`search`] is for everything else.
 
 mod beam;
@@ -46,8 +46,8 @@ pub struct Hypothesis {
 /// Generates for every input: answer `i` has `num-return-sequences` hypotheses for input `i`, best first (in the order
 /// of drawing where they are drawn without beams).
 ///
-/// Inputs do not influence each other: a batch gives what its members give alone, up to the rounding of sums. What is
-/// drawn depends on the seed and the input's tokens, wherever the input stands.
+/// Inputs are independent: a batch gives the results of its single members, up to the rounding of sums. Samples depend on
+/// the seed and the input's tokens, not on its position in the batch.
 ///
 /// # Errors
 /// [`Error::Options`] where the options cannot be used, [`Error::Batch`] where an input or a sequence is longer than
@@ -62,7 +62,7 @@ pub fn generate(
     generate_with(model, &model.encode(input)?, options, &inputs)
 }
 
-/// [`generate`] for inputs that have been encoded. Sampling draws by an input's place.
+/// [`generate`] for encoded inputs. Sampling is seeded by an input's index.
 ///
 /// # Errors
 /// As for `generate`, and [`Error::Options`] for an `encoder-no-repeat-ngram-size`, which needs the source's tokens.
@@ -74,7 +74,7 @@ pub fn generate_from(
     generate_with(model, memory, options, &Inputs::default())
 }
 
-/// [`generate`] for inputs that have been encoded, with what else is known of them, such as a constraint.
+/// [`generate`] for encoded inputs, with further facts about them, such as a constraint.
 ///
 /// # Errors
 /// As for `generate_from`.
@@ -88,10 +88,10 @@ pub fn generate_with(
     search(&mut Decoder::new(model, memory), model.special_tokens(), &options, inputs)
 }
 
-/// Searches for the sequences that `options` ask for; what is not set has its default.
+/// Generates sequences according to `options`; unset options have their defaults.
 ///
 /// # Errors
-/// As for [`generate_from`], and whatever `sequences` say.
+/// As for [`generate_from`], and errors of `sequences`.
 pub fn search(
     sequences: &mut dyn Sequences,
     special: &SpecialTokens,

@@ -1,4 +1,4 @@
-//! What may be said about generation, and what is used.
+//! The options of generation.
 
 use std::{borrow::Cow, path::Path};
 
@@ -65,8 +65,8 @@ impl<'de> Deserialize<'de> for EarlyStopping {
     }
 }
 
-/// How sequences are generated. What is not set comes from the model's folder (`generation_config.json`, or
-/// `config.json` where there is no such file), and then from the default that is named here.
+/// How sequences are generated. Unset options come from the model's folder (`generation_config.json`, or
+/// `config.json` if there is no such file), and then from the defaults named here.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GenerationOptions {
@@ -95,38 +95,38 @@ pub struct GenerationOptions {
     /// When a beam search ends. Default `false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub early_stopping: Option<EarlyStopping>,
-    /// How many sequences come back for each input, best first; at most
-    /// `num-beams`. Sampling without beams gives any number, in the order in which they were drawn. Default 1.
+    /// The number of sequences to return for each input, best first; at most `num-beams`. Sampling without beams allows
+    /// any number, in the order of sampling. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub num_return_sequences: Option<usize>,
-    /// Draws tokens by their probability, where otherwise the most probable ones are taken. Default `false`.
+    /// Samples tokens by their probability instead of taking the most probable ones. Default `false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub do_sample: Option<bool>,
     /// Sampling: scores are divided by this before they become probabilities. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub temperature: Option<f64>,
-    /// Sampling: only so many of the most probable tokens are drawn from; 0 for all. Default 50.
+    /// Sampling: the number of most probable tokens to sample from; 0 for all. Default 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<usize>,
-    /// Sampling: only the most probable tokens whose probabilities reach this sum are drawn from. Default 1.
+    /// Sampling: the smallest set of most probable tokens whose probabilities reach this sum. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
     pub top_p: Option<f64>,
-    /// Sampling: decides what is drawn. Default 0.
+    /// Sampling: the seed of the random numbers. Default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Diverse beam search: the beams are followed in so many groups of the same size. Default 1.
+    /// Diverse beam search: the number of groups of equal size that the beams form. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub num_beam_groups: Option<usize>,
-    /// Diverse beam search: what a token loses for each beam of an earlier group that took it at the same step.
+    /// Diverse beam search: the penalty on a token for each beam of an earlier group that has it at the same step.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub diversity_penalty: Option<f64>,
-    /// The score of a token that stands in the sequence already is divided by this where it is positive and
-    /// multiplied where it is negative. Default 1.
+    /// The score of a token that is already in the sequence is divided by this if positive and multiplied by it if
+    /// negative. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub repetition_penalty: Option<f64>,
@@ -183,7 +183,7 @@ struct Fields {
     forced_eos_token_id: TokenIds,
 }
 
-/// Fields that change what is generated and that this crate does not have, each with the value that has no effect.
+/// Unsupported fields that change the output, each with the value that has no effect.
 const UNSUPPORTED: [(&str, &str); 19] = [
     ("encoder_repetition_penalty", "1.0"),
     ("guidance_scale", "1.0"),

@@ -1,5 +1,5 @@
 //! Retrieval-augmented generation (Lewis et al. 2020, "Retrieval-Augmented Generation for Knowledge-Intensive NLP
-//! Tasks"): an input is read with each of its passages apart, and the passage is marginalised over.
+//! Tasks"): an input is read with each of its passages separately, and the passage is marginalised.
 //!
 //! RAG-Token does that for every token: `p(y|x) = prod_i sum_z p(z|x) p(y_i|x,z,y_<i)`. RAG-Sequence does it for
 //! whole sequences: `p(y|x) = sum_z p(z|x) prod_i p(y_i|x,z,y_<i)`. As in `transformers`, a beginning-of-sequence
@@ -65,7 +65,7 @@ pub fn generate_rag_token(
     search(&mut sequences, model.special_tokens(), &options.or(model.generation_defaults()), inputs)
 }
 
-/// Sequences whose next tokens have the probabilities that all passages of their input give them together.
+/// Sequences whose next tokens have the probabilities marginalised over the passages of their input.
 struct Marginal<'a> {
     /// The decoder's inputs are passages.
     decoder: Decoder<'a>,
@@ -88,8 +88,8 @@ impl Marginal<'_> {
     fn sources(&self, inputs: &[u32], rows: &[u32]) -> Vec<u32> {
         let first: Vec<usize> = self.first_passages();
         let each = rows.len() / inputs.len();
-        // All rows of an input lie in its group of the size that groups had before, which the rows tell no more; the
-        // decoder's cache does, and it is the same for passages.
+        // All rows of an input are in its group. The rows no longer show the previous group size, but the decoder's
+        // cache does; the size is the same for every passage.
         let before = self.decoder.rows() / first[first.len() - 1];
         let mut sources = Vec::new();
         for (input, rows) in inputs.iter().zip(rows.chunks_exact(each)) {
@@ -181,7 +181,7 @@ impl Sequences for Marginal<'_> {
 /// hypothesis's score is its log-probability with the passages marginalised out, without a length penalty.
 ///
 /// # Errors
-/// As for [`generate_rag_token`], and [`Error::Options`] where tokens would be drawn.
+/// As for [`generate_rag_token`], and [`Error::Options`] for sampling.
 pub fn generate_rag_sequence(
     model: &dyn Seq2Seq,
     memory: &Memory,
@@ -303,7 +303,7 @@ pub fn log_probabilities(
                 each[row % targets.len()][row / targets.len()].extend(value);
             }
             for (last, target) in last.iter_mut().zip(targets) {
-                // What follows a target that is over is not looked at.
+                // Positions after the end of a target are ignored.
                 *last = target.get(at).copied().unwrap_or(*last);
             }
         }

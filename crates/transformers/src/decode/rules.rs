@@ -1,4 +1,4 @@
-//! What a sequence may not continue with, by the options.
+//! Logits processors: the tokens with which a sequence may not continue.
 //!
 //! The order is that of `transformers`, where a later rule wins over an earlier one: repetition penalty, n-grams, the
 //! source's n-grams, bad words, least length, the constraint, forced tokens, suppressed tokens.
@@ -18,7 +18,7 @@ pub(crate) struct Rules<'a> {
     pub(crate) settings: &'a GenerationSettings,
     pub(crate) special: &'a SpecialTokens,
     inputs: Inputs<'a>,
-    /// What each input begins with.
+    /// The prompt of each input.
     prompts: Vec<Vec<u32>>,
     /// The most new tokens of each input's sequences.
     limits: Vec<usize>,
@@ -52,7 +52,7 @@ impl<'a> Rules<'a> {
         least.unwrap_or(self.settings.min_new_tokens)
     }
 
-    /// What each input begins with.
+    /// The prompt of each input.
     pub(crate) fn prompts(&self) -> &[Vec<u32>] {
         &self.prompts
     }
@@ -72,14 +72,13 @@ impl<'a> Rules<'a> {
         &tokens[self.prompts[input].len()..]
     }
 
-    /// Applies the rules to scores that are not normalised: each row belongs to the sequence beside it, all of one
-    /// input.
+    /// Applies the rules to unnormalised scores. Row `i` belongs to sequence `i`; all sequences are of one input.
     pub(crate) fn apply(&self, input: usize, sequences: &[&[u32]], scores: &mut [f32]) {
         self.apply_from(input, sequences, scores, &vec![0.0; sequences.len()]);
     }
 
     /// The logarithm of the sum of the exponentials of each row, and the rules applied to log-probabilities, which
-    /// are the scores less that number. The scores are not rewritten but where a rule says so.
+    /// are the scores minus that number. Only rules change scores.
     pub(crate) fn apply_normalised(
         &self,
         input: usize,
@@ -147,8 +146,8 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Leaves only the tokens that the constraint allows. Where the rules before it have banned all of those in every
-    /// sequence of the input, the constraint wins, and what it allows is certain.
+    /// Leaves only the tokens that the constraint allows. If the rules before it have banned all of those in every
+    /// sequence of the input, the constraint wins, and the allowed tokens share all probability.
     fn constrain(
         &self,
         constraint: &dyn Constraint,
@@ -194,7 +193,7 @@ impl<'a> Rules<'a> {
                 *score = zero;
             }
         };
-        // A causal model's prompt stands where an encoder-decoder has its first token.
+        // A causal model's prompt takes the place of an encoder-decoder's first token.
         if let Some(bos) = settings.forced_bos.filter(|_| length == 1) {
             force(bos, scores);
         }
@@ -221,7 +220,7 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// Calls `ban` with what follows the last `size - 1` tokens of `tokens` anywhere in `text`.
+/// Calls `ban` with each token of `text` that follows an occurrence of the last `size - 1` tokens of `tokens`.
 fn followers(text: &[u32], tokens: &[u32], size: usize, ban: &mut impl FnMut(u32)) {
     if size > 0 && tokens.len() + 1 >= size {
         let prefix = &tokens[tokens.len() + 1 - size..];
@@ -301,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_costs_more() {
+    fn repeated_tokens_are_penalised() {
         let options = GenerationOptions { repetition_penalty: Some(2.0), ..Default::default() };
-        // Also the start token was said; a negative score is multiplied.
+        // The start token is also in the sequence; a negative score is multiplied.
         assert_eq!(applied(options, Inputs::default(), &[0, 3, 3]), [-2.0, -1.0, -1.0, -2.0, -1.0, -1.0]);
     }
 
     #[test]
-    fn a_bad_word_cannot_be_completed_and_a_suppressed_token_not_said() {
+    fn bad_words_and_suppressed_tokens_are_not_generated() {
         let bad = || GenerationOptions {
             bad_words_ids: Some(vec![vec![5], vec![2, 3]]),
             suppress_tokens: Some(vec![4]),
@@ -317,7 +316,7 @@ mod tests {
         };
         assert_eq!(allowed(bad(), &[0]), [0, 2, 3]);
         assert_eq!(allowed(bad(), &[0, 2]), [0, 1, 2]);
-        // With a forced first token, the beginning is what comes after it.
+        // With a forced first token, the beginning is the token after it.
         let forced = || GenerationOptions { forced_bos_token_id: Some(1), ..bad() };
         assert_eq!(allowed(forced(), &[0]), [1]);
         assert_eq!(allowed(forced(), &[0, 1]), [0, 2, 3]);

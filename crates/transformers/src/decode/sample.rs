@@ -28,7 +28,7 @@ pub(super) fn search(
         .collect();
     let mut open: Vec<usize> = (0..found.len()).collect();
     let mut scores = sequences.begin()?;
-    // Before the first step one row stands for all sequences of an input.
+    // Before the first step one row represents all sequences of an input.
     let mut rows_each = 1;
     loop {
         let mut drawing: Vec<(usize, &mut Vec<Drawn>)> = found.iter_mut().enumerate().collect();
@@ -81,7 +81,7 @@ pub(super) fn search(
     Ok(found.into_iter().enumerate().map(hypotheses).collect())
 }
 
-/// A sequence that is being drawn.
+/// A sequence that is being sampled.
 struct Drawn {
     tokens: Vec<u32>,
     last: u32,
@@ -108,8 +108,8 @@ impl Drawn {
     }
 }
 
-/// The random numbers of the `nth` sequence of an input: a stream of their own for what the input reads, or for its
-/// place where that is not known.
+/// The random generator of the `nth` sequence of an input: a separate stream for the input's source tokens, or for its
+/// index if these are not known.
 pub(super) fn generator(rules: &Rules<'_>, sampling: &Sampling, input: usize, nth: u64) -> ChaCha8Rng {
     let place = [input as u32];
     let tokens = rules.source(input).unwrap_or(&place);
@@ -122,7 +122,7 @@ pub(super) fn generator(rules: &Rules<'_>, sampling: &Sampling, input: usize, nt
     rng
 }
 
-/// What may be drawn after `tokens`, with its log-probability.
+/// The tokens that may be sampled after `tokens`, with their log-probabilities.
 fn choices(
     rules: &Rules<'_>,
     sampling: &Sampling,

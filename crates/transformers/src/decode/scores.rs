@@ -81,7 +81,7 @@ fn sum_of_exponentials_in_lanes(scores: &[f32], max: f32) -> f64 {
     sum
 }
 
-/// The exponential of `x`, at most 0, to two units in the last place; what is under -87 counts as -87.
+/// The exponential of `x`, at most 0, to two units in the last place; values under -87 count as -87.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     /// Adding it rounds to an integer, which is then in the lowest bits.
@@ -94,7 +94,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
     let n = shifted - ROUND;
     let r = (x - n * LN_2_HIGH) - n * LN_2_LOW;
-    // The Taylor series to the seventh power: what is left out is under 6e-9.
+    // The Taylor series to the seventh power: the remainder is under 6e-9.
     let mut series = 1.0 / 5040.0;
     for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
         series = series * r + coefficient;

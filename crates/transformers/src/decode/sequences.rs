@@ -1,4 +1,4 @@
-//! What a search drives: sequences that grow by a token a step.
+//! The interface between a search and a model: sequences that grow by one token per step.
 
 use sporran_checkpoint::Result;
 
@@ -7,7 +7,7 @@ use crate::{
     seq2seq::{Memory, Seq2Seq},
 };
 
-/// Sequences in the making, grouped by input, behind whatever model continues them.
+/// Partial sequences, grouped by input, with the model that continues them.
 ///
 /// With `g` sequences for each of `b` inputs, row `i * g + j` is sequence `j` of input `i`. Before the first step
 /// there is one row an input.
@@ -15,12 +15,12 @@ pub trait Sequences {
     /// The number of inputs that are still followed.
     fn inputs(&self) -> usize;
 
-    /// What input `input` begins with: the decoder's start token, or a causal model's prompt. Asked only before the
-    /// first step.
+    /// The prompt of input `input`: the decoder's start token, or a causal model's prompt. Called only before the first
+    /// step.
     fn prompt(&self, input: usize) -> &[u32];
 
-    /// How many new tokens the model has positions for after what input `input` begins with. Asked only before the first
-    /// step.
+    /// The number of positions that the model has for new tokens after the prompt of input `input`. Called only before the
+    /// first step.
     fn room(&self, _input: usize) -> usize {
         usize::MAX
     }
@@ -28,31 +28,30 @@ pub trait Sequences {
     /// The number of scores in a row.
     fn vocab_size(&self) -> usize;
 
-    /// The unnormalised log-probabilities of what follows each prompt, (b, vocabulary), row after row.
+    /// The logits of the token after each prompt, (b, vocabulary), row after row.
     ///
     /// # Errors
-    /// What the model says.
+    /// Errors of the model.
     fn begin(&mut self) -> Result<Vec<f32>>;
 
-    /// Continues every row by one token, and gives the unnormalised log-probabilities of what comes next,
-    /// (rows, vocabulary), row after row.
+    /// Continues every row by one token, and returns the logits of the next token, (rows, vocabulary), row after row.
     ///
     /// # Errors
-    /// What the model says.
+    /// Errors of the model.
     fn next(&mut self, tokens: &[u32]) -> Result<Vec<f32>>;
 
-    /// Makes row `i` the continuation of what was row `rows[i]`. Each row stays in its input's group; groups may
+    /// Makes row `i` the continuation of the previous row `rows[i]`. Each row stays in its input's group; groups may
     /// grow and shrink, all alike.
     ///
     /// # Errors
-    /// What the model says.
+    /// Errors of the model.
     fn reorder(&mut self, rows: &[u32]) -> Result<()>;
 
     /// Keeps the inputs `inputs` only, in that order, and of each the sequences `rows` (indices of all rows before
     /// the call, grouped by the kept inputs).
     ///
     /// # Errors
-    /// What the model says.
+    /// Errors of the model.
     fn keep(&mut self, inputs: &[u32], rows: &[u32]) -> Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! From what is said about generation to what is used.
+//! Resolves generation options into settings.
 
 use sporran_checkpoint::{Error, Result, SpecialTokens};
 
@@ -32,7 +32,7 @@ pub(crate) struct GenerationSettings {
     pub(crate) forced_eos: Option<u32>,
 }
 
-/// How tokens are drawn.
+/// The settings of sampling.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sampling {
     pub(crate) temperature: f32,
@@ -40,7 +40,7 @@ pub(crate) struct Sampling {
     pub(crate) top_k: usize,
     pub(crate) top_p: f32,
     pub(crate) seed: u64,
-    /// Tokens that `top_k` and `top_p` leave at least: with beams so many that one can go on when all ends are drawn.
+    /// The fewest tokens that `top_k` and `top_p` keep. With beams, enough to continue if every end token is sampled.
     pub(crate) least: usize,
 }
 
@@ -48,7 +48,7 @@ fn wrong<T>(option: &'static str, expected: impl Into<String>, found: impl ToStr
     Err(Error::Options { option, expected: expected.into(), found: found.to_string() })
 }
 
-/// An option that must lie above 0.
+/// An option that must be above 0.
 fn positive(option: &'static str, value: Option<f64>, default: f64) -> Result<f32> {
     match value.unwrap_or(default) {
         value if value.is_finite() && value as f32 > 0.0 => Ok(value as f32),
@@ -57,8 +57,8 @@ fn positive(option: &'static str, value: Option<f64>, default: f64) -> Result<f3
 }
 
 impl GenerationOptions {
-    /// What is used: every option with its value. A sequence begins with `prompt` tokens (the longest of a batch),
-    /// which lengths count and numbers of new tokens do not.
+    /// The resolved settings: every option with its value. A sequence begins with `prompt` tokens (the longest of a batch).
+    /// Lengths include them; numbers of new tokens do not.
     ///
     /// # Errors
     /// [`Error::Options`] where a value, or two values together, cannot be used.
@@ -169,7 +169,7 @@ impl GenerationOptions {
         if groups > 1 && sampling {
             return wrong("num-beam-groups", "1 where tokens are drawn (do-sample)", groups);
         }
-        // Without a penalty all groups would find the same sequences; without groups a penalty says nothing.
+        // Without a penalty all groups would find the same sequences; without groups a penalty has no effect.
         if (groups > 1) != (penalty > 0.0) || !penalty.is_finite() {
             let expected = if groups > 1 { "a finite number above 0" } else { "0 for one group of beams" };
             return wrong("diversity-penalty", expected, penalty);
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(draws(none()), expected);
         let beams = draws(GenerationOptions { num_beams: Some(3), top_k: Some(1), ..none() });
         assert_eq!((beams.top_k, beams.least), (2, 2));
-        // More sequences than beams can be drawn, since there are no beams.
+        // Without beams, any number of sequences can be sampled.
         assert_eq!(draws(GenerationOptions { num_return_sequences: Some(7), ..none() }), expected);
         let cold = GenerationOptions { do_sample: Some(true), temperature: Some(0.0), ..none() };
         assert!(refused(cold).contains("temperature"));

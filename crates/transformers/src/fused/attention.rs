@@ -14,7 +14,7 @@ use super::{values, with_values};
 pub struct AttentionDropout {
     /// The share of the weights that is dropped.
     pub rate: f64,
-    /// What the dropped ones are drawn from.
+    /// The seed of dropout.
     pub seed: u64,
 }
 
@@ -78,7 +78,7 @@ impl Sizes {
     }
 }
 
-/// A bias of (1 or b, 1 or h, 1 or t, s), and where the row of a query lies in it.
+/// A bias of (1 or b, 1 or h, 1 or t, s), and the offset of a query's row in it.
 #[derive(Debug, Clone, Copy)]
 struct BiasLayout {
     batch: usize,

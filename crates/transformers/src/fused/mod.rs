@@ -16,12 +16,12 @@ pub use linear::{linear, relu};
 pub use norm::rms_norm;
 pub use product::in_precision;
 
-/// Whether an operation on `xs` should run here: a gradient may be asked for, and the values are f32 in main memory.
+/// Whether an operation on `xs` should run here: the values are f32 in main memory. Gradients are supported.
 pub fn applies(xs: &Tensor) -> bool {
     takes(xs.device().location(), xs.dtype())
 }
 
-/// A GPU has operations of its own in `cuda`; other numbers take candle's elementary ones.
+/// GPUs use the operations in `cuda`; other dtypes use candle's elementary operations.
 fn takes(place: DeviceLocation, dtype: DType) -> bool {
     place == DeviceLocation::Cpu && dtype == DType::F32
 }
@@ -55,7 +55,7 @@ mod tests {
         for dtype in [DType::F16, DType::BF16] {
             let half = wave(&[2, 4], 1.0).to_dtype(dtype).unwrap();
             assert!(!applies(&half));
-            // An operation that is called all the same refuses what it cannot read.
+            // The operation refuses unsupported inputs.
             assert!(relu(&half).is_err() && rms_norm(&half, &half.get(0).unwrap(), 1e-6).is_err());
             assert!(linear(&half, &half).is_err());
         }

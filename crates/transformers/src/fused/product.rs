@@ -10,19 +10,19 @@ thread_local! {
     static PRECISION: Cell<TrainingPrecision> = const { Cell::new(TrainingPrecision::F32) };
 }
 
-/// Sets the precision back.
-struct Before(TrainingPrecision);
+/// Restores the precision when dropped.
+struct Restore(TrainingPrecision);
 
-impl Drop for Before {
+impl Drop for Restore {
     fn drop(&mut self) {
         PRECISION.set(self.0);
     }
 }
 
-/// Runs `work`, whose products of states and weights, and of their gradients, are in `precision`, where they are begun on this
-/// thread: as PyTorch's `autocast` has it, so that no layer need be told.
+/// Runs `work` with the products of hidden states and weights, and those of their gradients, in `precision`. It applies to
+/// products that this thread starts. No layer takes the precision as an argument, as with PyTorch's `autocast`.
 pub fn in_precision<T>(precision: TrainingPrecision, work: impl FnOnce() -> T) -> T {
-    let _before = Before(PRECISION.replace(precision));
+    let _restore = Restore(PRECISION.replace(precision));
     work()
 }
 
@@ -79,7 +79,7 @@ mod tests {
                 let plain: f32 = (0..4).map(|k| a[1 + i * 6 + k] * b[2 + j * 5 + k]).sum();
                 assert_eq!(out[i * 4 + j], 0.5 * plain);
             }
-            // What lies between the rows of the result stays.
+            // The values between the rows of the result stay.
             assert_eq!(out[i * 4 + 2..i * 4 + 4], [9.0, 9.0]);
         }
     }

@@ -12,14 +12,14 @@ pub(super) const WEIGHTS: [&str; 4] = ["weight_ih", "weight_hh", "bias_ih", "bia
 
 /// The weights of a direction.
 #[derive(Debug)]
-pub(super) struct Packed {
+pub(super) struct PackedDirection {
     input: Matrix,
     recurrent: Matrix,
     /// Both biases, which enter the same sums.
     bias: Vec<f32>,
 }
 
-impl Packed {
+impl PackedDirection {
     /// Packs weights in the order of [`WEIGHTS`].
     pub(super) fn new(weights: &[Vec<f32>; 4], inputs: usize, hidden: usize) -> Self {
         let [input, recurrent, first, second] = weights;
@@ -31,28 +31,28 @@ impl Packed {
     }
 }
 
-/// What a pass keeps, in the packed order.
+/// The activations of a pass, in the packed order.
 #[derive(Debug)]
-pub(super) struct Kept {
-    /// What was read.
+pub(super) struct Activations {
+    /// The inputs.
     xs: Rows,
     /// The gates' values.
     gates: Rows,
     /// The cells after each step.
     cells: Rows,
-    /// What each step gave.
+    /// The output of each step.
     pub(super) out: Rows,
 }
 
 /// The weights and which way they read.
 pub(super) struct Direction<'a> {
-    pub(super) packed: &'a Packed,
+    pub(super) packed: &'a PackedDirection,
     pub(super) at: usize,
 }
 
 impl Direction<'_> {
-    pub(super) fn forward(&self, xs: &[f32], packing: &Packing) -> Kept {
-        let Packed { input, recurrent, bias } = self.packed;
+    pub(super) fn forward(&self, xs: &[f32], packing: &Packing) -> Activations {
+        let PackedDirection { input, recurrent, bias } = self.packed;
         let (tokens, inputs, width) = (packing.tokens(), input.inputs(), recurrent.inputs());
         let mut read = Rows::new(tokens, inputs);
         for (token, x) in xs.chunks_exact(inputs).enumerate() {
@@ -79,7 +79,7 @@ impl Direction<'_> {
             }
             before = start;
         }
-        Kept { xs: read, gates, cells, out }
+        Activations { xs: read, gates, cells, out }
     }
 }
 
@@ -89,20 +89,20 @@ pub(super) struct Back {
     pub(super) recurrent: Vec<f32>,
     /// Of either bias.
     pub(super) bias: Vec<f32>,
-    /// Of what was read, in the packed order.
+    /// The gradient of the inputs, in the packed order.
     pub(super) to_xs: Vec<f32>,
 }
 
-/// Goes back through a direction. `to_states` are rows, of which this direction has given its part.
+/// The backward pass of a direction. `to_states` are rows; this direction takes its part of them.
 pub(super) fn backward(
     [input, recurrent]: &[Vec<f32>; 2],
     (inputs, width): (usize, usize),
-    kept: Kept,
+    kept: Activations,
     packing: &Packing,
     direction: usize,
     (to_states, stride): (&[f32], usize),
 ) -> Back {
-    let Kept { xs, mut gates, cells, out } = kept;
+    let Activations { xs, mut gates, cells, out } = kept;
     let tokens = packing.tokens();
     let mut to_out = Rows::new(tokens, width);
     for (token, row) in to_states.chunks_exact(stride).enumerate() {
@@ -119,7 +119,7 @@ pub(super) fn backward(
     let to_before = Product { store: Store::Add, ..Product::new(&transposed) };
     let mut to_cells = carried(packing, width);
     let nothing = vec![0.0; width];
-    // What each step read of the step before, for the gradient of the recurrent weights.
+    // The previous outputs that each step read, for the gradient of the recurrent weights.
     let mut read = Rows::new(tokens, width);
     for step in (0..packing.steps()).rev() {
         let (start, count) = packing.step(step);

@@ -1,8 +1,8 @@
 //! LSTMs that read sequences in both directions (Hochreiter and Schmidhuber 1997; Graves and Schmidhuber 2005), as PyTorch's
 //! `nn.LSTM` has them, with gradients by hand.
 //!
-//! Sequences are packed: a step works on those alone that are long enough, and what enters the gates from below is one product
-//! over all tokens. The two directions of a layer run side by side.
+//! Sequences are packed: a step processes only sequences that are long enough, and the input part of the gates is one product
+//! over all tokens. The two directions of a layer run in parallel.
 
 mod direction;
 mod packing;
@@ -16,14 +16,14 @@ use sporran_kernels::{Dropout, Isa, Rows};
 
 use sporran_checkpoint::stored_values;
 
-use direction::{Direction, Kept, Packed, WEIGHTS};
+use direction::{Activations, Direction, PackedDirection, WEIGHTS};
 use packing::Packing;
 
 /// The shape of an LSTM that reads in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LstmOptions {
-    /// The width of what it reads.
+    /// The width of its inputs.
     pub inputs: usize,
     /// Cells of each direction; states are twice as wide.
     pub hidden: usize,
@@ -40,7 +40,7 @@ impl LstmOptions {
         self.hidden.saturating_mul(2)
     }
 
-    /// The width of what layer `at` reads.
+    /// The input width of layer `at`.
     fn inputs_of(&self, at: usize) -> usize {
         if at == 0 { self.inputs } else { self.width() }
     }
@@ -82,12 +82,12 @@ impl LstmOptions {
     }
 }
 
-/// What a pass through an LSTM gave, and what the way back needs.
+/// The outputs of a forward pass through an LSTM, and the activations for the backward pass.
 #[derive(Debug)]
 pub struct LstmPass {
     packing: Packing,
     packed: PackedBiLstm,
-    kept: Vec<[Kept; 2]>,
+    kept: Vec<[Activations; 2]>,
     dropouts: Vec<Dropout>,
     states: Vec<f32>,
 }
@@ -97,7 +97,7 @@ pub struct LstmPass {
 pub struct LstmGradients {
     /// Of the weights, in the order of [`LstmOptions::parameters`].
     pub weights: Vec<Vec<f32>>,
-    /// Of what was read, (tokens, inputs).
+    /// The gradient of the inputs, (tokens, inputs).
     pub xs: Vec<f32>,
 }
 
@@ -137,7 +137,7 @@ impl LstmPass {
                 Ok([weight(at)?, weight(at + 1)?])
             };
             let weights = [weights(0)?, weights(1)?];
-            let back = |direction: usize, kept: Kept| {
+            let back = |direction: usize, kept: Activations| {
                 direction::backward(
                     &weights[direction],
                     (inputs, width),
@@ -171,7 +171,7 @@ impl LstmPass {
 #[derive(Debug)]
 pub struct PackedBiLstm {
     options: LstmOptions,
-    layers: Vec<[Packed; 2]>,
+    layers: Vec<[PackedDirection; 2]>,
 }
 
 impl PackedBiLstm {
@@ -194,10 +194,10 @@ impl PackedBiLstm {
     pub fn new(options: LstmOptions, weight: impl Fn(usize) -> Result<Vec<f32>>) -> Result<Self> {
         let mut layers = Vec::with_capacity(options.layers);
         for layer in 0..options.layers {
-            let one = |direction: usize| -> Result<Packed> {
+            let one = |direction: usize| -> Result<PackedDirection> {
                 let at = 8 * layer + 4 * direction;
                 let weights = [weight(at)?, weight(at + 1)?, weight(at + 2)?, weight(at + 3)?];
-                Ok(Packed::new(&weights, options.inputs_of(layer), options.hidden))
+                Ok(PackedDirection::new(&weights, options.inputs_of(layer), options.hidden))
             };
             layers.push([one(0)?, one(1)?]);
         }
@@ -210,8 +210,8 @@ impl PackedBiLstm {
         &self.options
     }
 
-    /// The states (tokens, 2 hidden) of sequences whose tokens `xs` (tokens, inputs) has, sequence after sequence. The states
-    /// of a sequence do not depend on what stands beside it.
+    /// The hidden states (tokens, 2 hidden) of sequences. `xs` (tokens, inputs) holds their tokens, sequence after sequence.
+    /// The states of a sequence do not depend on the other sequences.
     ///
     /// # Errors
     /// [`Error::Batch`] where `xs` is not as long as the sequences.
@@ -221,8 +221,8 @@ impl PackedBiLstm {
         Ok(self.run(xs, &packing, &none, |_| {}))
     }
 
-    /// Reads sequences as [`states`](Self::states) does, and keeps what the way back needs. Dropout between the layers is drawn
-    /// from `seed`; without one there is none.
+    /// Reads sequences as [`states`](Self::states) does, and keeps the activations for the backward pass. Dropout between the layers
+    /// is sampled from `seed`; without one there is none.
     ///
     /// # Errors
     /// [`Error::Batch`] where `xs` is not as long as the sequences.
@@ -255,7 +255,7 @@ impl PackedBiLstm {
         xs: &[f32],
         packing: &Packing,
         dropouts: &[Dropout],
-        mut keep: impl FnMut([Kept; 2]),
+        mut keep: impl FnMut([Activations; 2]),
     ) -> Vec<f32> {
         let mut states: Vec<f32> = Vec::new();
         for (layer, (directions, dropout)) in self.layers.iter().zip(dropouts).enumerate() {

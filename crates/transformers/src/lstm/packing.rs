@@ -1,10 +1,10 @@
 //! Which row of a packed batch each token is in.
 
-/// The order in which an LSTM goes through a batch: first the first steps of all sequences, the longest sequence first, then the
+/// The order in which an LSTM processes a batch: first the first steps of all sequences, the longest sequence first, then the
 /// second steps of those that have one, and so on. On the way back a sequence's first step is its last token.
 #[derive(Debug)]
 pub(super) struct Packing {
-    /// The row with which each step begins, and behind the last the number of rows.
+    /// The first row of each step, followed by the number of rows.
     starts: Vec<usize>,
     /// For each direction the row of each token.
     rows: [Vec<usize>; 2],

@@ -1,4 +1,4 @@
-//! From the states of an encoder to one vector a text, as a folder in the layout of sentence-transformers says it.
+//! From the hidden states of an encoder to one vector per text, by the settings of a sentence-transformers folder.
 
 mod pooling;
 mod steps;
@@ -18,19 +18,19 @@ pub use text_encoder::{TextEncoder, TextEncoderOptions};
 
 use crate::{batch::Batch, encoder::Encoder};
 
-/// What a folder's `modules.json` does with the states of its encoder.
+/// The modules after the encoder in a folder's `modules.json`.
 #[derive(Debug, Clone)]
 pub struct Sentences {
     /// The folder of the encoder itself.
     pub encoder: PathBuf,
-    /// What the states become; the vectors of several are put together.
+    /// The poolings; the vectors of several are concatenated.
     pub pooling: Vec<Pooling>,
     /// Whether the tokens of a prompt are pooled with those of the text.
     pub include_prompt: bool,
-    /// What the folder sets for its vectors.
+    /// The folder's settings for vectors.
     pub settings: SentenceSettings,
     steps: Vec<Step>,
-    /// The files that say what the pooling is and what each step is.
+    /// The config files of the pooling and of each step.
     configs: Vec<PathBuf>,
 }
 
@@ -57,7 +57,7 @@ impl Sentences {
                 "Normalize" if pooling.is_some() => steps.push(read_normalize(&inside)?),
                 "LayerNorm" if pooling.is_some() => steps.push(read_layer_norm(&inside, dtype, device)?),
                 "Dense" if pooling.is_some() => steps.push(read_dense(&inside, dtype, device)?),
-                // It drops values in training alone.
+                // It drops values only in training.
                 "Dropout" if pooling.is_some() => {}
                 _ => {
                     let expected = "sentence-transformers' `Transformer`, `Pooling`, then `Dense`, `LayerNorm`, \
@@ -73,7 +73,7 @@ impl Sentences {
         Ok(Some(Self { encoder, pooling, include_prompt, settings, steps, configs }))
     }
 
-    /// One kind of pooling for a folder that does not say what becomes of its states.
+    /// One kind of pooling for a folder without settings.
     #[must_use]
     pub fn plain(folder: &Path, pooling: Pooling) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl Sentences {
         }
     }
 
-    /// Sees to it that each step takes as many values as the one before gives, for states of this width.
+    /// Checks that each step's input width is the output width of the one before, for states of this width.
     ///
     /// # Errors
     /// [`Error::Config`], for the file of the pooling where the first step that takes vectors of one width is not met.
@@ -293,7 +293,7 @@ mod tests {
             ("models.Normalize", "models.CLIPModel", 2),
             ("models.Normalize", "models.Pooling", 2),
             ("models.Pooling", "models.WordWeights", 1),
-            // A class of the folder's own code, whatever its name.
+            // A class of custom code in the folder, with any name.
             ("sentence_transformers.models.Transformer", "custom_st.Transformer", 0),
         ] {
             let error = open(&MODULES.replace(from, to), "{}").unwrap_err().to_string();

@@ -98,7 +98,7 @@ fn spans(mask: &Tensor) -> Result<Vec<(usize, usize)>> {
         let first = mask.iter().position(|kept| *kept > 0.0);
         let last = mask.iter().rposition(|kept| *kept > 0.0);
         first.zip(last).ok_or_else(|| Error::Batch {
-            expected: "a token to pool in each row, beside a prompt that is left out".into(),
+            expected: "a token to pool in each row besides an excluded prompt".into(),
             found: format!("none in row {row}"),
         })
     };

@@ -1,4 +1,4 @@
-//! What happens to a vector after pooling: the modules `Dense`, `LayerNorm` and `Normalize` of sentence-transformers.
+//! The steps after pooling: the modules `Dense`, `LayerNorm` and `Normalize` of sentence-transformers.
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ const VECTOR: &str = "sentence_embedding";
 /// The epsilon of PyTorch's `LayerNorm`; the module has no field for it.
 const EPSILON: f64 = 1e-5;
 
-/// What happens to a vector (b, in) after pooling.
+/// A step that maps a vector (b, in) after pooling.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     /// `activation(x W^T + b)`, and with a residual part `x` or `x R^T` added.
@@ -33,7 +33,7 @@ pub(super) enum Step {
     Normalize,
 }
 
-/// What a layer adds of its input.
+/// The residual connection of a layer.
 #[derive(Debug, Clone)]
 pub(super) enum Residual {
     None,
@@ -95,7 +95,7 @@ impl Step {
         matches!(self, Self::Normalize)
     }
 
-    /// The field of its module's config that says how many values it takes.
+    /// The field of the input width in its module's config.
     pub(super) fn inputs_field(&self) -> &'static str {
         if matches!(self, Self::LayerNorm { .. }) { "dimension" } else { "in_features" }
     }

@@ -1,4 +1,4 @@
-//! Texts to vectors: an encoder with its tokenizer, its pooling and what its folder sets.
+//! Texts to vectors: an encoder with its tokenizer, its pooling and its folder's settings.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -16,27 +16,27 @@ use crate::{
 pub struct TextEncoderOptions {
     /// The model's folder: in the layout of sentence-transformers, of DPR, or a bare encoder with a pooling.
     pub folder: PathBuf,
-    /// How states become a vector, in the place of what the folder says. A folder's layers after the pooling stay,
-    /// DPR's projection does not.
+    /// The pooling of hidden states into a vector. Overrides the folder's setting. The folder's layers after the pooling
+    /// stay, but DPR's projection does not.
     pub pooling: Option<Pooling>,
-    /// How states become a vector where the folder does not say it.
+    /// The pooling of hidden states into a vector if the folder has no setting.
     pub fallback: Option<Pooling>,
-    /// How many values of a vector are kept, from the first on; by default as many as the folder says.
+    /// How many values of a vector are kept, from the first on; by default as many as the folder sets.
     pub dimensions: Option<usize>,
-    /// Tokens of an input, at most; by default as many as the folder says.
+    /// Tokens of an input, at most; by default as many as the folder sets.
     pub max_tokens: Option<usize>,
-    /// What is cut of a longer input.
+    /// The truncation of a longer input.
     pub truncation: Truncation,
     /// The numbers that it computes with.
     pub precision: Precision,
     /// Where it computes.
     pub device: DeviceName,
-    /// Tokens of a batch, padding included, at most; a longer input is a batch of its own.
+    /// Tokens of a batch, padding included, at most; a longer input forms a separate batch.
     pub batch_tokens: usize,
 }
 
 impl TextEncoderOptions {
-    /// A folder's model as the folder says, in f32 on a CPU, with 4,096 tokens a batch.
+    /// A folder's model as the folder sets, in f32 on a CPU, with 4,096 tokens a batch.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
         Self {
@@ -57,11 +57,11 @@ impl TextEncoderOptions {
 enum Reduction {
     /// DPR's way: the first token, projected where the model has a projection.
     Dpr(VectorHead),
-    /// Pooling, and what the folder does with its result.
+    /// Pooling, and the folder's steps after it.
     Sentences(Sentences),
 }
 
-/// What is put before a text.
+/// The prompt before a text.
 #[derive(Clone)]
 struct Prompt {
     text: String,
@@ -69,7 +69,7 @@ struct Prompt {
     skipped: usize,
 }
 
-/// An encoder that gives each text a vector. Copies share the weights.
+/// An encoder of texts as vectors. Copies share the weights.
 #[derive(Clone)]
 pub struct TextEncoder {
     body: Arc<dyn Encoder>,
@@ -79,7 +79,7 @@ pub struct TextEncoder {
     batch_tokens: usize,
     /// The width of the vectors that are kept.
     width: usize,
-    /// The numbers that states come in.
+    /// The numeric type of hidden states.
     dtype: DType,
 }
 
@@ -99,7 +99,7 @@ impl TextEncoder {
             });
         }
         options.device.check(options.precision)?;
-        // What follows the encoder takes its states as they are, which a packed encoder gives in f32.
+        // The modules after the encoder take its states in its type; a packed encoder returns f32.
         let dtype = if options.device == DeviceName::Cpu { DType::F32 } else { options.precision.dtype()? };
         let sentences = Sentences::open(&options.folder, dtype, &options.device.open()?)?;
         let folder = sentences.as_ref().map_or(&options.folder, |sentences| &sentences.encoder);
@@ -127,7 +127,7 @@ impl TextEncoder {
             Reduction::Sentences(sentences) => sentences.settings.truncate_dim,
         };
         let width = match options.dimensions {
-            // A folder may ask for more values than there are, and has them all.
+            // A folder may set more values than the vectors have; then all are kept.
             None => own.map_or(whole, |own| own.min(whole)),
             Some(wanted) if (1..=whole).contains(&wanted) => wanted,
             Some(wanted) => {
@@ -148,7 +148,7 @@ impl TextEncoder {
         }))
     }
 
-    /// What the folder sets, where it is one of sentence-transformers.
+    /// The folder's settings, if it is one of sentence-transformers.
     #[must_use]
     pub fn settings(&self) -> Option<&SentenceSettings> {
         match &*self.reduction {
@@ -157,7 +157,7 @@ impl TextEncoder {
         }
     }
 
-    /// How near two vectors are, as the folder says: sentence-transformers' setting, and the inner product for DPR.
+    /// The similarity of two vectors: sentence-transformers' setting, and the inner product for DPR.
     #[must_use]
     pub fn similarity(&self) -> VectorSimilarity {
         self.settings().map_or(VectorSimilarity::Dot, |settings| settings.similarity)
@@ -169,8 +169,8 @@ impl TextEncoder {
         matches!(*self.reduction, Reduction::Dpr(_))
     }
 
-    /// The same with another text before each input, in the place of the folder's prompts. Where the folder says so, its
-    /// tokens are not pooled.
+    /// The same with another text before each input instead of the folder's prompts. If the folder says so, the tokens of
+    /// this text are not pooled.
     ///
     /// # Errors
     /// Where the tokenizer fails.
@@ -205,13 +205,13 @@ impl TextEncoder {
         self.width
     }
 
-    /// Where the weights lie.
+    /// The device of the weights.
     #[must_use]
     pub fn device(&self) -> &Device {
         self.body.device()
     }
 
-    /// The tokens of inputs, as the model reads them. The prompt stands before each, before the first text of a pair.
+    /// The tokens of inputs, as the model reads them. The prompt precedes each input, or the first text of a pair.
     ///
     /// # Errors
     /// Where the tokenizer fails.
@@ -234,8 +234,8 @@ impl TextEncoder {
 
     /// The vectors of inputs, row after row, [`width`](Self::width) values each.
     ///
-    /// An empty text of a tokenizer that adds no special tokens has no token. What is pooled of it is zero, as sentence-transformers
-    /// has it for all means and the last token of a padded row; the steps after the pooling make of that what they do.
+    /// An empty text of a tokenizer that adds no special tokens has no token. Its pooled vector is zero, as in sentence-transformers
+    /// for all means and the last token of a padded row. The steps after the pooling apply to it.
     ///
     /// # Errors
     /// Where the tokenizer or the model fails.

@@ -1,6 +1,6 @@
-//! Comparing with the reference, and saying how near it came: `scripts/parity` makes a table of what is said.
+//! Compares with the reference and prints the differences. `scripts/parity` makes a table of them.
 
-/// Requires a difference to be below its limit, and tells both.
+/// Requires a difference to be below its limit, and prints both.
 ///
 /// # Panics
 /// Where it is not.

@@ -1,4 +1,4 @@
-//! The stack machine that a pickle is a program for, without what would call anything.
+//! The stack machine that runs a pickle, without the instructions that call functions.
 
 use std::collections::HashMap;
 
@@ -59,7 +59,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Runs to the end instruction, and gives the value that is left.
+    /// Runs to the end instruction, and returns the remaining value.
     pub(super) fn run(&mut self) -> Result<Value, Fault> {
         loop {
             self.start = self.at;
@@ -378,7 +378,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// A view, checked to lie inside its storage.
+    /// A view, checked to be inside its storage.
     fn view(&self, storage: usize, offset: i64, shape: Value, strides: Value) -> Result<View, Fault> {
         let (shape, strides) = (self.sizes(shape)?, self.sizes(strides)?);
         let count = self.storages[storage].count;

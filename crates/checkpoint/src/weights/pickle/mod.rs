@@ -2,9 +2,9 @@
 //!
 //! A pickle is a program for a stack machine, which can call whatever it names. This machine knows the
 //! instructions of protocol 2 that `torch.save` writes for tensors, and the few names that it writes for them.
-//! These names are never looked up: they say how a tensor lies in its storage. Any other name or instruction is an
-//! error. Values are kept in tables and refer to each other by number, so that nesting costs no stack and what a
-//! pickle makes is never more than a small multiple of its own size.
+//! These names are never looked up: they describe the layout of a tensor in its storage. Any other name or instruction is an
+//! error. Values are kept in tables and refer to each other by number, so nesting costs no stack and the
+//! result of a pickle is at most a small multiple of its size.
 
 mod machine;
 #[cfg(test)]
@@ -16,14 +16,14 @@ use safetensors::Dtype;
 
 use machine::{Machine, Value};
 
-/// What is wrong with a pickle, and where.
+/// An error in a pickle, with its position.
 #[derive(Debug)]
 pub(super) struct Fault {
     /// The offset of the instruction in the pickle.
     pub(super) at: usize,
-    /// What could stand there.
+    /// The expected content.
     pub(super) expected: String,
-    /// What does.
+    /// The found content.
     pub(super) found: String,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn state_dict(bytes: &[u8]) -> Result<(StateDict, usize), Fault> {
     Ok((StateDict { storages: machine.storages, tensors }, end))
 }
 
-/// Reads a pickle of plain values, and gives the number of bytes that it takes.
+/// Reads a pickle of plain values, and returns the number of bytes that it takes.
 pub(super) fn skip(bytes: &[u8]) -> Result<usize, Fault> {
     let mut machine = Machine::new(bytes);
     machine.run()?;

@@ -58,7 +58,7 @@ fn a_name_that_runs_code_is_an_error_and_is_not_called() {
 
 #[test]
 fn instructions_that_make_objects_are_errors() {
-    // NEWOBJ, INST, OBJ, STACK_GLOBAL, EXT1, BYTEARRAY8 and BUILD of what is no dictionary.
+    // NEWOBJ, INST, OBJ, STACK_GLOBAL, EXT1, BYTEARRAY8 and BUILD of a value that is no dictionary.
     for code in [0x81, b'i', b'o', 0x93, 0x82, 0x96] {
         assert!(fault(&[0x80, 2, code]).contains("an instruction that tensors need"), "{code:#x}");
     }
@@ -82,7 +82,7 @@ fn a_damaged_pickle_is_an_error_wherever_it_ends() {
     for length in 0..whole.len() {
         assert!(state_dict(&whole[..length]).is_err(), "{length}");
     }
-    // And no byte of it, whatever it is changed to, brings the reader down.
+    // No changed byte makes the reader panic.
     for at in 0..whole.len() {
         for value in 0..=255 {
             let mut changed = whole.clone();

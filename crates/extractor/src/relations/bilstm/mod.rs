@@ -29,7 +29,7 @@ pub use network::{RelationNetwork, RelationObjective};
 pub use reading::{BilstmReader, ReadSentence, RelationExample};
 pub use shape::{BILSTM, BilstmFile, BilstmShape, EncoderWords, Pairing, Pooling};
 
-use super::{Asked, Properties, RelationModel, Scores, Thresholds};
+use super::{Properties, RelationInput, RelationModel, Scores, Thresholds};
 use crate::error::{Error, Result};
 use weights::{LSTM, Sizes, Weights};
 
@@ -92,14 +92,14 @@ impl RelationModel for BilstmRelations {
         Some(&self.file.link_thresholds)
     }
 
-    fn score(&self, asked: &[Asked<'_>]) -> Result<Vec<Scores>> {
-        let mut scores = Vec::with_capacity(asked.len());
-        for portion in asked.chunks(PORTION) {
+    fn score(&self, inputs: &[RelationInput<'_>]) -> Result<Vec<Scores>> {
+        let mut scores = Vec::with_capacity(inputs.len());
+        for portion in inputs.chunks(PORTION) {
             let sentences = self.reader.sentences(portion, self.encoder.as_ref())?;
             let read: Vec<&ReadSentence> = sentences.iter().collect();
             let logits = self.weights.logits(&self.lstm, &read)?;
-            for ((asked, sentence), logits) in portion.iter().zip(read).zip(logits) {
-                scores.push(self.reader.scores(*asked, sentence, &logits));
+            for ((input, sentence), logits) in portion.iter().zip(read).zip(logits) {
+                scores.push(self.reader.scores(*input, sentence, &logits));
             }
         }
         Ok(scores)

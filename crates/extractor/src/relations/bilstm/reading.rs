@@ -6,7 +6,7 @@ use sporran_training::PairTarget;
 
 use super::{
     super::{
-        Annotated, Asked, Candidates, Scores,
+        Annotated, Candidates, RelationInput, Scores,
         candidates::{BETWEEN, distance_bucket},
         marking::class,
     },
@@ -162,10 +162,10 @@ impl BilstmReader {
     /// Errors of the encoder.
     pub fn sentences(
         &self,
-        asked: &[Asked<'_>],
+        inputs: &[RelationInput<'_>],
         encoder: Option<&LayerEncoder>,
     ) -> Result<Vec<ReadSentence>> {
-        let words: Vec<Vec<&str>> = asked.iter().map(|asked| words_of(*asked)).collect();
+        let words: Vec<Vec<&str>> = inputs.iter().map(|input| words_of(*input)).collect();
         let words: Vec<Words> = match encoder {
             Some(encoder) => encoder.layers(&words)?.into_iter().map(Words::Layers).collect(),
             None => {
@@ -174,11 +174,11 @@ impl BilstmReader {
                 words.iter().map(rows).collect()
             }
         };
-        Ok(asked.iter().zip(words).map(|(asked, words)| self.sentence(*asked, words)).collect())
+        Ok(inputs.iter().zip(words).map(|(input, words)| self.sentence(*input, words)).collect())
     }
 
-    fn sentence(&self, asked: Asked<'_>, words: Words) -> ReadSentence {
-        let (document, mentions, candidates) = asked;
+    fn sentence(&self, input: RelationInput<'_>, words: Words) -> ReadSentence {
+        let (document, mentions, candidates) = input;
         let own = document.sentences[candidates.sentence].tokens.clone();
         let mut slots: Vec<[Vec<u32>; layout::TOKEN_SLOTS]> =
             vec![[vec![layout::CLASS], vec![], vec![]]; own.len()];
@@ -263,15 +263,15 @@ impl BilstmReader {
             let known = |targets: &Vec<PairTarget>| !targets.is_empty();
             let numbers: Vec<usize> =
                 (0..annotated.candidates.len()).filter(|&at| known(&annotated.targets[at])).collect();
-            let asked: Vec<Asked<'_>> = numbers
+            let inputs: Vec<RelationInput<'_>> = numbers
                 .iter()
                 .map(|&at| (&annotated.document, &*annotated.mentions, &annotated.candidates[at]))
                 .collect();
-            let sentences = self.sentences(&asked, encoder)?;
-            for ((number, asked), sentence) in numbers.into_iter().zip(asked).zip(sentences) {
-                let mut outputs: Vec<KnownOutputs> = vec![Vec::new(); asked.2.pairs.len()];
+            let sentences = self.sentences(&inputs, encoder)?;
+            for ((number, input), sentence) in numbers.into_iter().zip(inputs).zip(sentences) {
+                let mut outputs: Vec<KnownOutputs> = vec![Vec::new(); input.2.pairs.len()];
                 for target in &annotated.targets[number] {
-                    if !self.asks(asked.2, target.pair, target.label) {
+                    if !self.asks(input.2, target.pair, target.label) {
                         continue;
                     }
                     outputs[target.pair].push((target.label, target.value));
@@ -302,14 +302,14 @@ impl BilstmReader {
     /// The scores of a sentence's candidates from the logits of the pairs. Pairs that are not classified have
     /// probability 0.
     #[must_use]
-    pub fn scores(&self, asked: Asked<'_>, sentence: &ReadSentence, logits: &[f32]) -> Scores {
+    pub fn scores(&self, input: RelationInput<'_>, sentence: &ReadSentence, logits: &[f32]) -> Scores {
         let labels = self.labels;
-        let count = asked.2.pairs.len() * labels;
+        let count = input.2.pairs.len() * labels;
         let (mut values, mut links) = (vec![0.0; count], vec![0.0; count]);
         for (pair, logits) in sentence.pairs.iter().zip(logits.chunks_exact(4 * labels.max(1))) {
             for (direction, number) in pair.candidates.iter().enumerate() {
                 let Some(number) = *number else { continue };
-                let kinds = asked.2.kinds(number);
+                let kinds = input.2.kinds(number);
                 let own = &logits[direction * 2 * labels..][..2 * labels];
                 for label in (0..labels).filter(|&label| self.allows(label, kinds)) {
                     let probability = |logit: f32| 1.0 / (1.0 + (-logit).exp());
@@ -323,6 +323,6 @@ impl BilstmReader {
 }
 
 /// The words of a sentence.
-fn words_of<'a>((document, _, candidates): Asked<'a>) -> Vec<&'a str> {
+fn words_of<'a>((document, _, candidates): RelationInput<'a>) -> Vec<&'a str> {
     document.sentences[candidates.sentence].tokens.clone().map(|at| document.word(at)).collect()
 }

@@ -24,7 +24,7 @@ fn with_background() -> (Vec<Annotated>, Properties) {
         let mut links = vec![None; annotated.mentions.len()];
         links[0] = Some(Link { entity: "Q1".into(), confidence: 0.7 });
         let background = Background { chains: &chains, links: &links, knowledge: Some((&table, &facts)) };
-        background.tell(&annotated.document, &annotated.mentions, &mut annotated.candidates);
+        background.annotate(&annotated.document, &annotated.mentions, &mut annotated.candidates);
     }
     (documents, properties)
 }
@@ -56,7 +56,7 @@ fn file(shape: &BilstmShape, properties: &Properties, documents: &[Annotated]) -
     }
 }
 
-fn asked(annotated: &Annotated) -> Vec<Asked<'_>> {
+fn inputs(annotated: &Annotated) -> Vec<RelationInput<'_>> {
     let of = |candidates| (&annotated.document, &*annotated.mentions, candidates);
     annotated.candidates.iter().map(of).collect()
 }
@@ -139,14 +139,14 @@ fn a_model_survives_its_folder_and_reads_sentences_by_themselves() {
     file.save(folder.path()).unwrap();
     assert_eq!(BilstmFile::load(folder.path()).unwrap(), file);
     let model = super::super::open(folder.path(), DeviceName::Cpu, Precision::F32).unwrap();
-    let all: Vec<Asked<'_>> = documents.iter().flat_map(asked).collect();
+    let all: Vec<RelationInput<'_>> = documents.iter().flat_map(inputs).collect();
     let together = model.score(&all).unwrap();
     let reader = BilstmReader::new(&file);
-    for (asked, scores) in all.iter().zip(&together) {
-        let sentences = reader.sentences(std::slice::from_ref(asked), None).unwrap();
+    for (input, scores) in all.iter().zip(&together) {
+        let sentences = reader.sentences(std::slice::from_ref(input), None).unwrap();
         let logits = network.logits(&[&sentences[0]]).unwrap();
-        let alone = reader.scores(*asked, &sentences[0], &logits[0]);
-        for pair in 0..asked.2.pairs.len() {
+        let alone = reader.scores(*input, &sentences[0], &logits[0]);
+        for pair in 0..input.2.pairs.len() {
             assert!((alone.of(pair, 0) - scores.of(pair, 0)).abs() < 1e-6);
             assert!(alone.of(pair, 0) > 0.0);
         }
@@ -163,7 +163,7 @@ fn a_model_survives_its_folder_and_reads_sentences_by_themselves() {
 }
 
 #[test]
-fn types_decide_what_is_asked() {
+fn types_restrict_the_pairs_that_are_read() {
     let (mut documents, properties) = with_background();
     let person = crate::EntityType::Person;
     let place = crate::EntityType::Location;
@@ -181,16 +181,16 @@ fn types_decide_what_is_asked() {
     assert!(all.is_empty());
     let only = BilstmFile { kinds: vec![vec![(person, place)]], ..file(&shape, &properties, &documents) };
     let reader = BilstmReader::new(&only);
-    let sentences = reader.sentences(&asked(&documents[0]), None).unwrap();
+    let sentences = reader.sentences(&inputs(&documents[0]), None).unwrap();
     let logits = vec![0.0; sentences[0].pairs.len() * 4];
-    let scores = reader.scores(asked(&documents[0])[0], &sentences[0], &logits);
+    let scores = reader.scores(inputs(&documents[0])[0], &sentences[0], &logits);
     // From the person to the place, and not back.
     assert_eq!((scores.of(0, 0), scores.of(1, 0)), (0.5, 0.0));
-    assert!(reader.sentences(&asked(&documents[1]), None).unwrap()[0].pairs.is_empty());
+    assert!(reader.sentences(&inputs(&documents[1]), None).unwrap()[0].pairs.is_empty());
 }
 
 #[test]
-fn a_fact_without_links_says_nothing_of_links() {
+fn a_fact_without_links_has_no_link_targets() {
     let (mut documents, properties) = with_background();
     let reader = BilstmReader::new(&file(&shape(Pooling::Max, 0.0), &properties, &documents));
     let outputs = |documents: &[Annotated]| -> Vec<(usize, f32)> {

@@ -1,4 +1,4 @@
-//! What a matching network does with the states of its two LSTMs.
+//! The layers of a matching network over the hidden states of its two LSTMs.
 
 use candle_core::{D, Device, Tensor};
 use candle_nn::{Linear, Module};
@@ -9,27 +9,27 @@ use sporran_transformers::{Mode, PackedBiLstm};
 pub(crate) struct Read {
     /// The tokens of each text.
     pub(crate) lengths: Vec<usize>,
-    /// What the encoder reads, (tokens, width).
+    /// The encoder's inputs, (tokens, width).
     pub(crate) xs: Vec<f32>,
     /// Values of a token in `xs`.
     pub(crate) width: usize,
-    /// How many of them, the last ones, the matcher reads again beside what a token is aligned with.
+    /// The number of trailing values that the matcher reads again, after the aligned values.
     pub(crate) again: usize,
 }
 
 impl Read {
-    /// What the matcher reads, (tokens, projection + again), given the aligned tokens, (tokens, projection).
-    pub(crate) fn beside(&self, aligned: &[f32]) -> Vec<f32> {
+    /// The matcher's inputs, (tokens, projection + again), from the aligned tokens, (tokens, projection).
+    pub(crate) fn matcher_inputs(&self, aligned: &[f32]) -> Vec<f32> {
         let tokens = self.xs.len() / self.width;
         let rows = aligned.chunks_exact(aligned.len() / tokens).zip(self.xs.chunks_exact(self.width));
         rows.flat_map(|(aligned, x)| aligned.iter().chain(&x[self.width - self.again..])).copied().collect()
     }
 }
 
-/// The layers between the two LSTMs and behind the second.
+/// The layers between the two LSTMs and after the second.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
-    /// From a token beside what it is aligned with to (projection).
+    /// From a token and its aligned values to (projection).
     pub(crate) align: Linear,
     /// From two texts to the layer before the labels.
     pub(crate) inner: Linear,
@@ -40,7 +40,7 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// From the encoder's states (tokens, 2 hidden) to what each token is beside what it is aligned with, (tokens,
+    /// From the encoder's hidden states (tokens, 2 hidden) to each token combined with its aligned values, (tokens,
     /// projection).
     pub(crate) fn aligned(&self, states: &Tensor, lengths: &[usize]) -> Result<Tensor> {
         let mut partners = Vec::with_capacity(lengths.len());
@@ -59,7 +59,7 @@ impl Comparison {
         Ok(self.align.forward(&joined)?.relu()?)
     }
 
-    /// From the matcher's states (tokens, 2 hidden) to logits (pairs, labels).
+    /// From the matcher's hidden states (tokens, 2 hidden) to logits (pairs, labels).
     pub(crate) fn compared(&self, states: &Tensor, lengths: &[usize], mode: &mut Mode) -> Result<Tensor> {
         let (mut firsts, mut seconds) = (Vec::new(), Vec::new());
         let mut from = 0;
@@ -79,7 +79,7 @@ impl Comparison {
     }
 }
 
-/// Both LSTMs and the layers beside them, packed for inference.
+/// Both LSTMs and the other layers, packed for inference.
 #[derive(Debug)]
 pub(crate) struct PackedComparison {
     pub(crate) encoder: PackedBiLstm,
@@ -96,8 +96,8 @@ impl PackedComparison {
             Ok(Tensor::from_vec(states, ((), width), &Device::Cpu)?)
         };
         let aligned = self.comparison.aligned(&of(&self.encoder, &read.xs)?, &read.lengths)?.detach();
-        let beside = read.beside(&aligned.flatten_all()?.to_vec1()?);
-        let states = of(&self.matcher, &beside)?;
+        let inputs = read.matcher_inputs(&aligned.flatten_all()?.to_vec1()?);
+        let states = of(&self.matcher, &inputs)?;
         Ok(self.comparison.compared(&states, &read.lengths, &mut Mode::Inference)?.to_vec2()?)
     }
 }

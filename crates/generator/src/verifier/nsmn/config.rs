@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{Error, Result, json};
 
-/// What `model_type` says in the `config.json` of a matching network.
+/// The `model_type` in the `config.json` of a matching network.
 pub const NSMN: &str = "nsmn";
 
 /// The shape of a matching network.
@@ -59,7 +59,7 @@ impl NsmnConfig {
             ("hidden_size", self.hidden_size.saturating_mul(inputs)),
             ("projection_size", self.projection_size.saturating_mul(self.hidden_size)),
         ];
-        // A size by itself first, so that the field at fault is the one that is named.
+        // Single sizes first, so that the error names the field that is wrong.
         for (field, needed) in sizes.into_iter().chain(tables) {
             if needed > values {
                 return Err(Error::Config {

@@ -9,9 +9,9 @@ use sporran_checkpoint::Result;
 
 use super::stored::Stored;
 
-/// Characters of a word, its two marks among them; what is longer loses its end.
+/// The characters of a word, including its two marks. Longer words are truncated.
 const CHARACTERS: usize = 50;
-/// Ids of what is no byte. All ids stand one higher in the table, whose first row is that of padding.
+/// Ids that are not bytes. The table's row of an id is the id plus one; row 0 is padding.
 const SENTENCE_BEGINS: u32 = 256;
 const SENTENCE_ENDS: u32 = 257;
 const WORD_BEGINS: u32 = 258;
@@ -43,9 +43,9 @@ struct Direction {
 #[derive(Debug)]
 pub(crate) struct Elmo {
     characters: Characters,
-    /// The ways forth and back of each layer.
+    /// The forward and the backward LSTM of each layer.
     layers: Vec<[Direction; 2]>,
-    /// What each layer counts.
+    /// The weight of each layer.
     mixture: Vec<f32>,
 }
 
@@ -177,8 +177,8 @@ impl Elmo {
         Ok(2 * self.characters.projection.weight().dim(0)?)
     }
 
-    /// The vectors of the words of each text, (words, width), texts one after the other. Every text is read from empty
-    /// states, where AllenNLP goes on with those of the batch before.
+    /// The vectors of the words of each text, (words, width), texts one after the other. Every text starts from zero
+    /// states; AllenNLP continues from the states of the previous batch.
     pub(crate) fn vectors(&self, texts: &[&[String]]) -> Result<Tensor> {
         // Words that are equal have equal characters.
         let mut places: HashMap<&str, u32> = HashMap::new();
@@ -192,7 +192,7 @@ impl Elmo {
         let vectors = self.characters.vectors(&words)?;
         let width = vectors.dim(1)?;
         let steps = texts.iter().map(|text| text.len()).max().unwrap_or(0) + 2;
-        // Step after step, as the ways forth and back meet them; what is behind a text's end is read and left alone.
+        // Step by step in the order of the forward and the backward LSTM. Outputs after a text's end are ignored.
         let (mut forth, mut back) = (vec![1; steps * texts.len()], vec![0; steps * texts.len()]);
         for (column, text) in texts.iter().enumerate() {
             let mut row = |step: usize, word: u32| {
@@ -217,7 +217,7 @@ impl Elmo {
         for (number, (layer, share)) in self.layers.iter().zip(&self.mixture[1..]).enumerate() {
             for ((direction, way), mixed) in layer.iter().zip(&mut ways).zip(&mut mixed) {
                 let states = direction.states(way)?;
-                // All but the first layer go on from what they read.
+                // All but the first layer add their input (a residual connection).
                 *way = if number == 0 { states } else { (states + &*way)? };
                 *mixed = (&*mixed + (&*way * f64::from(*share))?)?;
             }

@@ -70,7 +70,7 @@ fn linear(vb: &VarBuilder, inputs: usize, outputs: usize) -> Result<Linear> {
 }
 
 impl Nsmn {
-    /// A network of `config` over `variables`, which draw what they do not hold yet.
+    /// A network of `config` over `variables`, which initialise missing parameters.
     ///
     /// # Errors
     /// [`Error::Options`] for a shape of no size; a tensor error where variables have another shape.
@@ -129,7 +129,7 @@ impl Nsmn {
         &self.config
     }
 
-    /// What is trained.
+    /// The trained variables.
     #[must_use]
     pub fn variables(&self) -> &Variables {
         &self.variables
@@ -178,7 +178,7 @@ pub struct PackedNsmn {
 }
 
 impl PackedNsmn {
-    /// Packs the weights as they are now.
+    /// Packs the current weights.
     ///
     /// # Errors
     /// A tensor error.
@@ -198,10 +198,10 @@ impl PackedNsmn {
     }
 
     /// The logits of each pair, one for each label. Batches have about `tokens` tokens; a pair's logits do not depend on the
-    /// pairs beside it.
+    /// other pairs.
     ///
     /// # Errors
-    /// [`Error::Batch`] where a text is empty or has a token that there is not.
+    /// [`Error::Batch`] where a text is empty or has a token that does not exist.
     pub fn logits(&self, pairs: &[TokenPair], tokens: usize) -> Result<Vec<Vec<f32>>> {
         let lengths: Vec<usize> = pairs.iter().map(TokenPair::tokens).collect();
         in_batches(&lengths, tokens, |batch| {

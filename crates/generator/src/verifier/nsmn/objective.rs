@@ -1,5 +1,5 @@
-//! Learning labels of pairs of texts with a matching network: cross-entropy, with the LSTMs' gradients by hand and the
-//! others over candle's tape.
+//! Trains a matching network to label pairs of texts with cross-entropy. The LSTMs' gradients are our own; the others come
+//! from candle's autograd.
 
 use candle_core::{Device, Tensor, Var};
 use rand::{SeedableRng, seq::SliceRandom};
@@ -29,8 +29,7 @@ pub struct MatchingObjective<'a> {
 }
 
 impl<'a> MatchingObjective<'a> {
-    /// Learns the labels of the pairs that `epoch` gives for each pass over the data, a function of the pass's number
-    /// alone.
+    /// Learns the labels of the pairs that `epoch` returns for each epoch. The pairs must depend only on the epoch's number.
     #[must_use]
     pub fn new(
         network: &'a Nsmn,
@@ -106,8 +105,8 @@ impl Objective for MatchingObjective<'_> {
         let first = encoder.forward(&read.xs, &read.lengths, None)?;
         let encoded = leaf(first.states(), width)?;
         let aligned = comparison.aligned(encoded.as_tensor(), &read.lengths)?;
-        let beside = read.beside(&values(&aligned)?);
-        let second = matcher.forward(&beside, &read.lengths, None)?;
+        let inputs = read.matcher_inputs(&values(&aligned)?);
+        let second = matcher.forward(&inputs, &read.lengths, None)?;
         let matched = leaf(second.states(), width)?;
         let logits = comparison.compared(matched.as_tensor(), &read.lengths, &mut Mode::training(seed))?;
         let loss = (cross_entropy(&logits, &labels, self.options.label_smoothing)? / weight)?;

@@ -1,7 +1,7 @@
 //! The matching networks that their authors released for FEVER (Nie, Chen and Bansal, 2019).
 //!
-//! They read words: GloVe's vector of each, ELMo's, and, where a network checks claims, what WordNet says of the word beside
-//! the words of the other text, a number's code, and how sure it is that its sentence is evidence.
+//! They read words as GloVe and ELMo vectors. A network that checks claims also reads a word's WordNet relations to the
+//! other text, the code of a number, and the probability that the word's sentence is evidence.
 
 use std::{
     collections::HashMap,
@@ -24,14 +24,14 @@ use super::{
     vocabulary::{UNKNOWN, Vocabulary, WORDS},
 };
 
-/// What `model_type` says in the `config.json` of a released matching network.
+/// The `model_type` in the `config.json` of a released matching network.
 pub const RELEASED_NSMN: &str = "nsmn-released";
 
-/// The authors' file of weights, which has a long name of its own.
+/// The authors' file of weights, renamed from its long original name.
 const WEIGHTS: &str = "model";
 /// The folder of WordNet's and the tagger's files.
 const WORDNET: &str = "wordnet";
-/// What is read where there is nothing to read.
+/// The word that replaces an empty text.
 const EMPTY: &str = "@@@EMPTY@@@";
 
 /// The `config.json` of a released matching network.
@@ -63,7 +63,7 @@ impl ReleasedNsmnConfig {
 pub struct WordPair {
     /// The evidence; the claim where pages are selected.
     pub first: Vec<String>,
-    /// For each of its words how sure it is, 0 to 1, that the word's sentence is evidence.
+    /// For each of its words, the probability that the word's sentence is evidence.
     pub relevance: Vec<f32>,
     /// The claim; a page's title and first sentence where pages are selected.
     pub second: Vec<String>,
@@ -81,7 +81,7 @@ pub struct ReleasedNsmn {
     packed: PackedComparison,
 }
 
-/// Whether a folder holds a matching network as its authors released it: their words beside a file of weights.
+/// Whether a folder holds a matching network as its authors released it: their words and a file of weights.
 #[must_use]
 pub fn is_released_nsmn(folder: &Path) -> bool {
     [WORDS, UNKNOWN, WEIGHTS].iter().all(|name| folder.join(name).is_file())
@@ -98,7 +98,7 @@ pub fn is_released_nsmn(folder: &Path) -> bool {
 /// of reading the files.
 pub fn import_nsmn(folder: &Path, to: &Path) -> Result<()> {
     let mut tensors = tensors_of(folder, WEIGHTS, DType::F32, &Device::Cpu)?;
-    // PyTorch lists the layers behind the matcher twice.
+    // PyTorch lists the layers after the matcher twice.
     tensors.retain(|name, _| !name.starts_with("esim_layer.classifier."));
     let path = folder.join(WEIGHTS);
     let labels = Stored::new(&path, &tensors).tensor("esim_layer.sm.bias", &[None])?.dim(0)?;
@@ -120,7 +120,7 @@ pub fn import_nsmn(folder: &Path, to: &Path) -> Result<()> {
         max_length,
         labels: labels.iter().map(|label| (*label).to_owned()).collect(),
     };
-    // What is wrong is told of the files that were given.
+    // Errors name the given files.
     ReleasedNsmn::over(config.clone(), Vocabulary::open(folder)?, &tensors, path, folder)?;
     let copy = |from: &Path, into: &Path| fs::copy(from, into).map_err(Error::io(from, "copy"));
     appear(to, |into| {
@@ -218,7 +218,7 @@ impl ReleasedNsmn {
     }
 
     /// The logits of each pair, one for each label. Batches have about `tokens` words; a pair's logits do not depend on the
-    /// pairs beside it.
+    /// other pairs.
     ///
     /// # Errors
     /// [`Error::Batch`] where a second text is empty or `relevance` is not as long as the first.
@@ -244,7 +244,7 @@ impl ReleasedNsmn {
         })
     }
 
-    /// A pair without what is too long to be read.
+    /// A pair, truncated to the network's lengths.
     fn cut(&self, pair: &WordPair) -> WordPair {
         let most = self.config.read_length.unwrap_or(usize::MAX);
         let first = |words: &[String]| words[..words.len().min(most)].to_vec();
@@ -276,7 +276,7 @@ impl ReleasedNsmn {
                 Some(features) => <[_; 2]>::from(features.of(&words(&pair.first), &words(&pair.second))),
                 None => Default::default(),
             };
-            // A claim is sure of itself.
+            // A claim's words have relevance 1.
             let claim = vec![1.0; pair.second.len()];
             for ((words, relevance), features) in
                 [(&pair.first, &pair.relevance), (&pair.second, &claim)].into_iter().zip(of_words)

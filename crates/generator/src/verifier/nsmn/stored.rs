@@ -1,4 +1,4 @@
-//! The tensors of a checkpoint whose shapes are read off it.
+//! The tensors of a checkpoint without a config of shapes.
 
 use std::{collections::HashMap, path::Path};
 
@@ -6,7 +6,7 @@ use candle_core::{Shape, Tensor};
 use candle_nn::Linear;
 use sporran_checkpoint::{Error, Result};
 
-/// Tensors whose names begin alike.
+/// Tensors with a common name prefix.
 pub(super) struct Stored<'a> {
     path: &'a Path,
     tensors: &'a HashMap<String, Tensor>,
@@ -19,7 +19,7 @@ impl<'a> Stored<'a> {
         Self { path, tensors, prefix: String::new() }
     }
 
-    /// Those whose names go on with `name` and a dot.
+    /// The tensors whose names continue with `name` and a dot.
     pub(super) fn under(&self, name: &str) -> Self {
         Self { prefix: format!("{}{name}.", self.prefix), ..*self }
     }
@@ -28,7 +28,7 @@ impl<'a> Stored<'a> {
         self.tensors.contains_key(&format!("{}{name}", self.prefix))
     }
 
-    /// A tensor of these sizes, those that are not given being any.
+    /// A tensor of these sizes; `None` accepts any size.
     pub(super) fn tensor(&self, name: &str, sizes: &[Option<usize>]) -> Result<Tensor> {
         let tensor = format!("{}{name}", self.prefix);
         let path = || self.path.to_owned();

@@ -1,10 +1,10 @@
-//! Words as the Penn Treebank cuts them (Marcus et al., 1993; the rules of its `tokenizer.sed`).
+//! The Penn Treebank's tokenization into words (Marcus et al., 1993; the rules of its `tokenizer.sed`).
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What is replaced, rule after rule: punctuation stands apart, quotes become `` and '', and contractions are cut.
+/// The replacement rules, in order: they separate punctuation, change quotes to `` and '', and split contractions.
 static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let rules = [
         // Quotes that open.
@@ -23,7 +23,7 @@ static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"--", " -- "),
         // Quotes that close.
         (r#"''|""#, " '' "),
-        // What follows an apostrophe.
+        // Text after an apostrophe.
         (r"([^' ])('[sS]|'[mM]|'[dD]|') ", "$1 $2 "),
         (r"([^' ])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T) ", "$1 $2 "),
         // Two words written as one.

@@ -1,20 +1,20 @@
-//! The words that a released matching network has vectors of, in the files of its authors.
+//! The vocabulary of a released matching network, from its authors' files.
 
 use std::{collections::HashMap, path::Path};
 
 use sha1::{Digest, Sha1};
 use sporran_checkpoint::{Error, Result, json};
 
-/// A word and its number in each line of the file, with this between them.
+/// The separator between the word and its number in each line of the file.
 const SEPARATOR: &str = "<(-.-)>";
-/// How a line break inside a word is written.
+/// The escape of a line break inside a word.
 const LINE_BREAK: &str = "@@NEWLINE@@";
 /// The file of words.
 pub(super) const WORDS: &str = "tokens.txt";
-/// The file that says how many vectors there are for words that have none of their own.
+/// The file with the number of vectors shared by unknown words.
 pub(super) const UNKNOWN: &str = "unk_count_namespaces.txt";
 
-/// The words, and the vectors that all others share.
+/// The words, and the vectors that unknown words share.
 #[derive(Debug)]
 pub(super) struct Vocabulary {
     words: HashMap<String, u32>,
@@ -57,12 +57,12 @@ impl Vocabulary {
         }
     }
 
-    /// The number behind the greatest.
+    /// The greatest number plus one.
     pub(super) fn size(&self) -> usize {
         self.words.values().max().map_or(0, |greatest| *greatest as usize + 1)
     }
 
-    /// A word's number. A word without one of its own shares that which its SHA-1 sum chooses.
+    /// A word's number. A word without a vector shares the number that its SHA-1 hash selects.
     pub(super) fn number(&self, word: &str) -> u32 {
         self.words.get(word).copied().unwrap_or_else(|| {
             let sum = Sha1::digest(word.as_bytes());

@@ -2,7 +2,7 @@
 
 use std::arch::asm;
 
-use crate::simd::{Asks, Piece, tiles::STEP};
+use crate::simd::{Piece, Prefetch, tiles::STEP};
 
 /// Clears a row's sums.
 #[rustfmt::skip]
@@ -99,9 +99,9 @@ macro_rules! sums {
     ($kind:ident, $size:literal, $m:tt, ($steps:ident, $a:ident, $strides:ident, $panel:ident, $piece:ident, $out:ident)) => {{
         let (stride, step) = $strides;
         let fours = if step == $size { $steps / 4 } else { 0 };
-        let ahead = match $piece.asks {
-            Asks::From(step) => $panel.wrapping_add(step * STEP),
-            Asks::Ahead | Asks::Nothing => $panel,
+        let ahead = match $piece.prefetch {
+            Prefetch::From(step) => $panel.wrapping_add(step * STEP),
+            Prefetch::Ahead | Prefetch::Nothing => $panel,
         };
         asm!(
             rows!(clear $m ()),

@@ -2,7 +2,7 @@
 
 use std::arch::asm;
 
-use crate::simd::{AHEAD, Asks, Piece, To, tiles::STEP};
+use crate::simd::{AHEAD, Piece, Prefetch, To, tiles::STEP};
 
 /// Loads a row's sums so far, or zeros.
 #[rustfmt::skip]
@@ -78,10 +78,10 @@ macro_rules! sums {
         let (stride, step) = $strides;
         let fours = if step == 4 { $steps / 4 } else { 0 };
         let ones = u16::try_from($steps - 4 * fours).expect("a piece is short");
-        let (ahead, all) = match $piece.asks {
-            Asks::Ahead => ($panel.wrapping_add(AHEAD), true),
-            Asks::From(step) => ($panel.wrapping_add(step * STEP), false),
-            Asks::Nothing => ($panel, false),
+        let (ahead, all) = match $piece.prefetch {
+            Prefetch::Ahead => ($panel.wrapping_add(AHEAD), true),
+            Prefetch::From(step) => ($panel.wrapping_add(step * STEP), false),
+            Prefetch::Nothing => ($panel, false),
         };
         // Prefetches are spread out, because requests at the same time would delay all later reads.
         let (to, lines) = match $piece.to {

@@ -3,7 +3,7 @@
 use std::arch::{asm, x86_64::*};
 
 use super::{prefetch, prefetch_ahead};
-use crate::simd::{Asks, LANES, Piece, Simd, tiles::avx2};
+use crate::simd::{LANES, Piece, Prefetch, Simd, tiles::avx2};
 
 /// AVX2 with FMA and F16C.
 #[derive(Clone, Copy)]
@@ -93,7 +93,7 @@ impl Simd for Avx2 {
         piece: Piece,
         out: *mut [f32; LANES],
     ) {
-        if M < MANY || matches!(piece.asks, Asks::Ahead) {
+        if M < MANY || matches!(piece.prefetch, Prefetch::Ahead) {
             // SAFETY: the trait's contract.
             return unsafe { float_tile::<f32, M>(depth, a, strides, panel, piece, out) };
         }
@@ -129,7 +129,7 @@ impl Simd for Avx2 {
         piece: Piece,
         out: *mut [i32; LANES],
     ) {
-        if M >= MANY && !matches!(piece.asks, Asks::Ahead) {
+        if M >= MANY && !matches!(piece.prefetch, Prefetch::Ahead) {
             for (first, piece) in halves(piece) {
                 // SAFETY: the trait's contract; a row of a panel is twice 16 times four values.
                 unsafe {
@@ -159,7 +159,7 @@ const MANY: usize = 5;
 
 /// The first 16 columns and then the others; the first prefetch the tile's share.
 fn halves(piece: Piece) -> [(usize, Piece); 2] {
-    [(0, piece), (16, Piece { asks: Asks::Nothing, ..piece })]
+    [(0, piece), (16, Piece { prefetch: Prefetch::Nothing, ..piece })]
 }
 
 /// The size of a panel's row in bytes, except in f16.
@@ -258,7 +258,7 @@ unsafe fn float_columns<T: Stored, const N: usize, const M: usize>(
     piece: Piece,
     out: *mut f32,
 ) {
-    // SAFETY: the contract. No closures: see `strip::tiles`.
+    // SAFETY: the contract. No closures: see `microkernel::tiles`.
     unsafe {
         let mut sums = [[_mm256_setzero_ps(); N]; M];
         if piece.adds {
@@ -270,7 +270,7 @@ unsafe fn float_columns<T: Stored, const N: usize, const M: usize>(
         }
         for at in 0..depth {
             let from = panel.add(at * LANES);
-            if let Asks::Ahead = piece.asks {
+            if let Prefetch::Ahead = piece.prefetch {
                 prefetch_columns::<_, N>(from);
             }
             let mut b = [_mm256_setzero_ps(); N];
@@ -317,7 +317,7 @@ unsafe fn int_columns<const N: usize, const M: usize>(
     piece: Piece,
     out: *mut i32,
 ) {
-    // SAFETY: the contract. No closures: see `strip::tiles`.
+    // SAFETY: the contract. No closures: see `microkernel::tiles`.
     unsafe {
         let mut sums = [[_mm256_setzero_si256(); N]; M];
         if piece.adds {
@@ -329,7 +329,7 @@ unsafe fn int_columns<const N: usize, const M: usize>(
         }
         for at in 0..quads {
             let from = panel.add(4 * at * LANES);
-            if let Asks::Ahead = piece.asks {
+            if let Prefetch::Ahead = piece.prefetch {
                 prefetch_columns::<_, N>(from);
             }
             for pair in 0..2 {

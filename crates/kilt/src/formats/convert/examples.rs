@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_stand_in_a_text_as_whole_words_in_a_row() {
+    fn answers_match_whole_consecutive_words() {
         let answers = Answers::new(vec!["Café Noir", "3.5", ""]);
         assert!(answers.occur_in("The CAFE\u{301} noir."));
         assert!(answers.occur_in("it is 3.5 m"));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_stands_in_the_passages_that_share_a_character() {
+    fn evidence_maps_to_the_passages_that_share_a_character() {
         let passage = Passage {
             id: PassageId(0),
             page_id: "1".into(),

@@ -21,7 +21,7 @@ use crate::{
 const TAG: &str = "sporran";
 
 /// The results of one query, best first.
-struct Found {
+struct RankedRecord {
     id: Id,
     input: Option<String>,
     items: Vec<Item>,
@@ -52,7 +52,7 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
     };
     let mut output = Writer::create(&request.output)?;
     for input in &request.inputs {
-        let mut put = |found: Found| {
+        let mut put = |found: RankedRecord| {
             summary.read += 1;
             summary.written += 1;
             if request.to == Format::Run {
@@ -67,7 +67,7 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
                     let ranking = ranking?;
                     let items: Result<_> =
                         ranking.documents.into_iter().map(|document| pages.of_run(input, document)).collect();
-                    put(Found { id: ranking.query.into(), input: None, items: items? })
+                    put(RankedRecord { id: ranking.query.into(), input: None, items: items? })
                 })?;
             }
             Format::Fid => elements::open(input)?.records::<RetrievedExample>().try_for_each(|example| {
@@ -88,7 +88,7 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
                     }
                     items.push(pages.of_context(context));
                 }
-                put(Found { id, input: Some(example.question), items })
+                put(RankedRecord { id, input: Some(example.question), items })
             })?,
             _ => jsonl::open(input)?.numbered::<Record>().try_for_each(|record| {
                 let (line, record) = record?;
@@ -163,7 +163,7 @@ fn page(id: Option<&str>) -> Provenance {
 }
 
 /// The evidence of a prediction, a document for each page.
-fn predicted(path: &Path, line: u64, record: Record) -> Result<Found> {
+fn predicted(path: &Path, line: u64, record: Record) -> Result<RankedRecord> {
     let count = record.outputs().len();
     let Some([output]) = record.output.as_deref() else {
         let message = format!("expected exactly one output, found {count}");
@@ -182,12 +182,12 @@ fn predicted(path: &Path, line: u64, record: Record) -> Result<Found> {
             provenance: item.clone(),
         })
         .collect();
-    Ok(Found { id: record.id, input: record.input, items })
+    Ok(RankedRecord { id: record.id, input: record.input, items })
 }
 
 /// trec_eval orders by score. So scores are kept only if they agree with the order in the file; otherwise the
 /// score is 1 / rank. A document occurs once in a run, at its first rank.
-fn write_run(mut found: Found, output: &mut Writer, summary: &mut Summary) -> Result<()> {
+fn write_run(mut found: RankedRecord, output: &mut Writer, summary: &mut Summary) -> Result<()> {
     let all = found.items.len();
     found.items.retain(|item| !item.document.is_empty());
     summary.unresolved += (all - found.items.len()) as u64;
@@ -213,7 +213,7 @@ fn write_run(mut found: Found, output: &mut Writer, summary: &mut Summary) -> Re
 }
 
 /// A prediction with evidence and an empty answer. Evidence on an unknown page is dropped.
-fn write_prediction(found: Found, output: &mut Writer, summary: &mut Summary) -> Result<()> {
+fn write_prediction(found: RankedRecord, output: &mut Writer, summary: &mut Summary) -> Result<()> {
     let mut provenance = Vec::with_capacity(found.items.len());
     for mut item in found.items {
         if item.provenance.wikipedia_id.is_none() {

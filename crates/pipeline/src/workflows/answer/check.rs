@@ -5,16 +5,13 @@ use sporran_retriever::dense::{DenseOptions, Similarity};
 use sporran_transformers::Precision;
 
 use super::{
-    generation::{self, GeneratorOptions},
     options::{General, Options, Target},
-    retrieval::{self, RerankerOptions, RetrieverOptions},
+    retrieval::{self, RerankerTable, RetrieverOptions},
     train::encoders::EncoderTraining,
 };
-use crate::{
-    config::{Document, load::Config, schema},
-    source::pages::check_source,
-    tasks::options::TasksOptions,
-};
+use crate::{config::Config, source::pages::check_source, tasks::options::TasksOptions};
+use sporran_config::{Document, schema};
+use sporran_generator::{GeneratorOptions, check_generator};
 
 /// What is wrong with `[train]` beside another generator.
 pub(crate) const UNTRAINED: &str = "expected `seq2seq`, `fid`, `memnet`, `rag-token`, `rag-sequence`, `verifier` or `extractive`: they are the kinds that `[train]` \
@@ -59,13 +56,13 @@ impl Config for Options {
     }
 
     fn schema() -> Schema {
-        schema::with_key::<Self, RerankerOptions>("reranker")
+        schema::with_key::<Self, RerankerTable>("reranker")
     }
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
         document.check_workflow_table("encoder-training", RETRIEVER_TRAINING);
         let retriever = retrieval::read(document);
-        let generator = generation::read(document);
+        let generator = document.read_stage("generator");
         for (table, is_wrong) in [("retriever", retriever.is_err()), ("generator", generator.is_err())] {
             if is_wrong {
                 document.suspect(table);
@@ -118,7 +115,7 @@ fn check(options: &Options, document: &mut Document<'_>) {
     }
     if let Some(generator) = &options.generator {
         let depth = options.retriever.is_some().then_some(general.evidence.depth);
-        generation::check(generator, general.train.is_some(), depth, document);
+        check_generator(&**generator, ("generator", general.train.is_none()), depth, document);
     }
     if let Some(training) = &general.encoder_training {
         check_encoder_training(training, options, document);
@@ -206,5 +203,139 @@ fn check_encoder_training(training: &EncoderTraining, options: &Options, documen
     }
     if let Err(error) = training.optimizer.check() {
         document.report_key("encoder-training.optimizer", error.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use crate::{config::Config, workflows::answer::options::Options};
+
+    fn config(folder: &Path, stage: &str) -> PathBuf {
+        let path = folder.join("c.toml");
+        let general = "workflow = \"answer\"\nname = \"r\"\n[tasks]\nfiles = [\"none.jsonl\"]\n";
+        std::fs::write(&path, format!("{general}{stage}")).unwrap();
+        path
+    }
+
+    #[test]
+    fn every_kind_of_generator_is_read_as_it_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        for (kind, keys) in [
+            ("seq2seq", "batch-size = 3"),
+            ("fid", "batch-tokens = 900"),
+            ("rag-sequence", "decoding = \"fast\""),
+            ("memnet", "evidence = \"passage\""),
+            ("rag-token", "generation.temperature = 0.7\ngeneration.do-sample = true"),
+        ] {
+            let stage =
+                format!("[generator]\nkind = \"{kind}\"\nmodel = \"m\"\nprompt.passages = 7\n{keys}\n");
+            let options = Options::parse(&config(folder.path(), &stage), &[]).unwrap();
+            let generator = options.generator.clone().unwrap();
+            let models = generator.models("generator");
+            assert_eq!((models.len(), models[0].folder, models[0].passages), (1, Path::new("m"), 7));
+            let shown = folder.path().join("shown.toml");
+            std::fs::write(&shown, options.to_toml().unwrap()).unwrap();
+            assert_eq!(Options::parse(&shown, &[]).unwrap().generator, Some(generator), "{kind}");
+        }
+    }
+
+    #[test]
+    fn mistakes_in_a_generators_table_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |stage: &str| {
+            let found = Options::mistakes(&config(folder.path(), stage), &[]).unwrap();
+            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        let table =
+            |kind: &str, keys: &str| format!("[generator]\nkind = \"{kind}\"\nmodel = \"m\"\n{keys}\n");
+        assert!(check(&table("rag-tokens", "")).contains("did you mean `rag-token`?"));
+        assert!(
+            check(&table("rag-sequence", "decoding = \"slow\"")).contains("expected `thorough` or `fast`")
+        );
+        assert!(check(&table("rag-token", "decoding = \"fast\"")).contains("`generator.decoding`"));
+        assert!(check(&table("fid", "generation.top-pp = 0.5")).contains("did you mean `top-p`?"));
+        assert!(check(&table("fid", "")).contains("`generator.model`: no folder m"));
+        assert!(
+            check(&table("memnet", "pieces = 0"))
+                .contains("`generator.pieces`: expected at least 1, found 0")
+        );
+        let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
+        let found = check(&table("causal", train));
+        assert!(
+            found.contains("`generator.kind`: expected `seq2seq`, `fid`, `memnet`, `rag-token`,"),
+            "{found}"
+        );
+    }
+
+    #[test]
+    fn a_chat_template_that_is_asked_for_must_be_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/llama");
+        let check = |model: &Path, chat: &str| {
+            let stage = format!("[generator]\nkind = \"causal\"\nmodel = {model:?}\nchat = \"{chat}\"\n");
+            let found = Options::mistakes(&config(folder.path(), &stage), &[]).unwrap();
+            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        assert!(check(&model, "template").contains("`generator.chat`"), "{}", check(&model, "template"));
+        assert!(check(&model, "template").contains("has no chat template"));
+        for chat in ["auto", "none", "chatml"] {
+            assert!(!check(&model, chat).contains("`generator.chat`"), "{chat}");
+        }
+        assert!(check(&model, "jinja").contains("expected one of `auto`, `none`, `template`, `chatml`"));
+    }
+
+    const BY_DATASET: &str = r#"
+[generator]
+kind = "by-dataset"
+[generator.default]
+kind = "seq2seq"
+model = "m"
+prompt.passages = 2
+[generator.datasets.fever]
+kind = "fid"
+model = "f"
+prompt.passages = 9
+"#;
+
+    #[test]
+    fn datasets_can_have_a_generator_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::parse(&config(folder.path(), BY_DATASET), &[]).unwrap();
+        let generator = options.generator.clone().unwrap();
+        let of: Vec<(String, &Path, usize)> =
+            generator.models("generator").into_iter().map(|it| (it.key, it.folder, it.passages)).collect();
+        let expected = [
+            ("generator.default".to_owned(), Path::new("m"), 2),
+            ("generator.datasets.fever".to_owned(), Path::new("f"), 9),
+        ];
+        assert_eq!(of, expected);
+        let shown = folder.path().join("shown.toml");
+        std::fs::write(&shown, options.to_toml().unwrap()).unwrap();
+        assert_eq!(Options::parse(&shown, &[]).unwrap().generator, Some(generator));
+        // An override reaches into the nested table.
+        let over = ["generator.datasets.fever.prompt.passages=4".to_owned()];
+        let options = Options::parse(&config(folder.path(), BY_DATASET), &over).unwrap();
+        assert_eq!(options.generator.unwrap().models("generator")[1].passages, 4);
+    }
+
+    #[test]
+    fn a_wrong_dataset_and_a_wrong_nested_key_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = |stage: &str| {
+            let found = Options::mistakes(&config(folder.path(), stage), &[]).unwrap();
+            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        let wrong = found(&BY_DATASET.replace("datasets.fever", "datasets.fevr"));
+        assert!(
+            wrong.contains("`generator.datasets.fevr`") && wrong.contains("did you mean `fever`?"),
+            "{wrong}"
+        );
+        let wrong = found(&BY_DATASET.replace("model = \"f\"", "modle = \"f\""));
+        assert!(wrong.contains("`generator.datasets.fever.modle`"), "{wrong}");
+        let wrong = found(&BY_DATASET.replace("kind = \"fid\"", "kind = \"by-dataset\""));
+        assert!(wrong.contains("`generator.datasets.fever.kind`: unknown kind `by-dataset`"), "{wrong}");
+        assert!(found(BY_DATASET).contains("no folder f"));
     }
 }

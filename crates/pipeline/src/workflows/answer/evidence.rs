@@ -1,16 +1,14 @@
 //! From a ranking to a prediction's provenance, and which pieces of passages hold gold evidence.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use sporran_generator::EvidenceSource;
 use sporran_kilt::{
     Example, Hit, Passage, PassageId, PassageStore, Provenance, Query, store::PageIndex, with_context,
 };
 
 use crate::{
     tasks::query::is_entity_linking,
-    workflows::answer::{
-        generation::GeneratorOptions,
-        options::{EvidenceOptions, EvidenceSource, Options, PageScore},
-    },
+    workflows::answer::options::{EvidenceOptions, Options, PageScore},
 };
 
 /// What is added to a rank before it is inverted, as reciprocal rank fusion has it.
@@ -49,12 +47,10 @@ pub(crate) fn source(options: &Options, query: &Query) -> EvidenceSource {
     let linking = is_entity_linking(query);
     let said = if linking { evidence.entity_linking } else { evidence.from };
     let generator = options.generator.as_ref().map(|generator| generator.of(query.dataset));
-    said.unwrap_or(match generator {
-        None | Some(GeneratorOptions::Title(_)) => EvidenceSource::Ranking,
-        Some(_) if linking => EvidenceSource::Title,
-        Some(GeneratorOptions::RagSequence(_) | GeneratorOptions::RagToken(_)) => EvidenceSource::Read,
-        Some(GeneratorOptions::MemNet(_)) => EvidenceSource::Chosen,
-        Some(_) => EvidenceSource::Ranking,
+    said.unwrap_or_else(|| match generator {
+        None => EvidenceSource::Ranking,
+        Some(generator) if linking => generator.linking_provenance(),
+        Some(generator) => generator.provenance(),
     })
 }
 
@@ -152,7 +148,7 @@ mod tests {
     use sporran_kilt::{Dataset, PassageSplit, jsonl, store::BuildOptions};
 
     use super::*;
-    use crate::config::load::Config;
+    use crate::config::Config;
 
     fn store(folder: &std::path::Path) -> PassageStore {
         let source = folder.join("pages.jsonl");

@@ -5,7 +5,6 @@ pub(crate) mod assemble;
 mod check;
 mod evidence;
 mod explain;
-pub mod generation;
 pub mod options;
 mod overrides;
 pub mod report;

@@ -6,18 +6,17 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_generator::{EvidenceSource, GeneratorOptions};
 use sporran_training::{KnowledgeOptions, TrainingOptions};
 use sporran_transformers::DeviceName;
 
 use crate::{
     Result,
-    config::load::to_toml,
+    config::to_toml,
     source::options::{PagesOptions, SourceOptions},
     tasks::options::{QueryOptions, TasksOptions},
     training::options::ShapeOptions,
-    workflows::answer::{
-        generation::GeneratorOptions, retrieval::RetrieverOptions, train::encoders::EncoderTraining,
-    },
+    workflows::answer::{retrieval::RetrieverOptions, train::encoders::EncoderTraining},
 };
 
 /// A whole config.
@@ -45,7 +44,7 @@ pub struct General {
     #[serde(default)]
     pub seed: u64,
     /// Where runs' folders go.
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `also`: configs of population, of reasoning or of responses that `sporran run` works on when the tasks are done, each
     /// in a folder of its own under the same `output`.
@@ -110,20 +109,6 @@ impl Default for EvidenceOptions {
             with_text: false,
         }
     }
-}
-
-/// What the provenance of an answer is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum EvidenceSource {
-    /// The passages that the generator used, best first, and behind them the retriever's ranking.
-    Ranking,
-    /// The passages that the generator read, and no others, in its order.
-    Read,
-    /// The one passage that the generator puts first.
-    Chosen,
-    /// The one page whose title is the answer, letter for letter; nothing where no page has it.
-    Title,
 }
 
 /// `[evaluation]`: scores in addition to R-precision, recall@5 and those of the answers.

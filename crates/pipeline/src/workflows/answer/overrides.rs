@@ -1,151 +1,39 @@
-//! Settings of models' folders in whose place a config sets others, as the manifest lists them.
+//! Settings of model folders that a config overrides, as the manifest lists them.
 
-use std::{collections::BTreeMap, path::Path};
+use sporran_config::Overrides;
 
-use sporran_checkpoint::{ChatTemplate, find_gguf};
-use sporran_generator::{CausalOptions, Chat};
-use sporran_retriever::dense::Override;
-use sporran_transformers::{Checkpoint, GenerationOptions, folder_max_tokens};
+use crate::{Result, workflows::answer::options::Options};
 
-use crate::{
-    Result,
-    workflows::answer::{
-        generation::GeneratorOptions,
-        options::Options,
-        retrieval::{RerankerOptions, RetrieverOptions, ScorerOptions},
-    },
-};
-
-/// By the key of the config's option, what the folder says and what the config says.
-pub(crate) type Overrides = BTreeMap<String, Override>;
-
-/// The options of a config that replace settings of its models' folders.
+/// The settings of a config's model folders that its options override.
 ///
 /// # Errors
-/// What is wrong with a folder's files.
+/// Errors of a folder's files.
 pub(crate) fn overrides(options: &Options) -> Result<Overrides> {
     let mut found = Overrides::new();
     if let Some(retriever) = &options.retriever {
-        of_retriever(retriever, "retriever", &mut found)?;
+        retriever.overrides("retriever", &mut found)?;
     }
     if let Some(generator) = &options.generator {
-        of_generator(generator, "generator", &mut found)?;
+        generator.overrides("generator", &mut found)?;
     }
     Ok(found)
 }
 
-fn of_retriever(options: &RetrieverOptions, key: &str, found: &mut Overrides) -> Result<()> {
-    match options {
-        RetrieverOptions::Bm25(_) | RetrieverOptions::TfIdf(_) => {}
-        RetrieverOptions::EntityTitle(options) => {
-            of_generation(&options.generation(), &options.model, key, found)?;
-        }
-        RetrieverOptions::Dense(options) => {
-            let set = options.overrides()?.into_iter();
-            found.extend(set.map(|(option, set)| (format!("{key}.{option}"), set)));
-        }
-        RetrieverOptions::Entity(options) => {
-            if let Some(context) = &options.context {
-                of_retriever(context, &format!("{key}.context"), found)?;
-            }
-        }
-        RetrieverOptions::Hybrid(options) => {
-            for (at, part) in options.parts.iter().enumerate() {
-                of_retriever(part, &format!("{key}.parts[{at}]"), found)?;
-            }
-        }
-        RetrieverOptions::Iterative(options) => of_retriever(&options.base, &format!("{key}.base"), found)?,
-        RetrieverOptions::Reranked(options) => {
-            of_reranker(&options.reranker, &format!("{key}.reranker"), found)?;
-            of_retriever(&options.base, &format!("{key}.base"), found)?;
-        }
-    }
-    Ok(())
-}
-
-fn of_reranker(options: &RerankerOptions, key: &str, found: &mut Overrides) -> Result<()> {
-    let ScorerOptions::CrossEncoder(model) = &options.model;
-    if let (Some(own), Some(most)) = (folder_max_tokens(&model.folder)?, model.max_tokens)
-        && own != most
-    {
-        let (folder, config) = (own.to_string(), most.to_string());
-        found.insert(format!("{key}.max-tokens"), Override { folder, config });
-    }
-    Ok(())
-}
-
-fn of_generator(options: &GeneratorOptions, key: &str, found: &mut Overrides) -> Result<()> {
-    match options {
-        GeneratorOptions::Seq2Seq(options) => of_generation(&options.generation, &options.model, key, found),
-        GeneratorOptions::Fid(options) => of_generation(&options.generation, &options.model, key, found),
-        GeneratorOptions::RagSequence(options) => {
-            of_generation(&options.generation, &options.model, key, found)
-        }
-        GeneratorOptions::RagToken(options) => of_generation(&options.generation, &options.model, key, found),
-        GeneratorOptions::MemNet(options) => of_generation(&options.generation, &options.model, key, found),
-        GeneratorOptions::Causal(options) => {
-            of_chat(options, key, found)?;
-            of_generation(&options.generation, &options.model, key, found)
-        }
-        GeneratorOptions::ByDataset(options) => {
-            of_generator(&options.default, &format!("{key}.default"), found)?;
-            for (dataset, generator) in &options.datasets {
-                of_generator(generator, &format!("{key}.datasets.{}", dataset.stem()), found)?;
-            }
-            Ok(())
-        }
-        // What they write is no sequence that a model searches for.
-        GeneratorOptions::Verifier(_) | GeneratorOptions::Extractive(_) | GeneratorOptions::Title(_) => {
-            Ok(())
-        }
-    }
-}
-
-/// The options of a search that a model's folder sets otherwise.
-fn of_generation(options: &GenerationOptions, folder: &Path, key: &str, found: &mut Overrides) -> Result<()> {
-    // A GGUF file sets none.
-    if find_gguf(folder)?.is_none() {
-        let replaced = options.replacing(Checkpoint::open(folder)?.generation_defaults());
-        found.extend(replaced.into_iter().map(|(option, folder, config)| {
-            (format!("{key}.generation.{option}"), Override { folder, config })
-        }));
-    }
-    Ok(())
-}
-
-/// Another marking of turns than by the folder's template, and other words of the system than the template's.
-fn of_chat(options: &CausalOptions, key: &str, found: &mut Overrides) -> Result<()> {
-    let CausalOptions { model, chat, instruction, .. } = options;
-    let Some(template) = ChatTemplate::open(model)? else { return Ok(()) };
-    let mut push = |option: &str, folder: String, config: &str| {
-        found.insert(format!("{key}.{option}"), Override { folder, config: config.to_owned() });
-    };
-    match chat {
-        Chat::None => push("chat", "template".to_owned(), "none"),
-        Chat::Chatml => push("chat", "template".to_owned(), "chatml"),
-        Chat::Auto | Chat::Template => {}
-    }
-    if let Some(own) = template.default_system()
-        && !instruction.is_empty()
-        && *instruction != own
-    {
-        push("instruction", own, instruction);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{collections::BTreeMap, fs, path::Path};
 
+    use sporran_generator::{ByDatasetOptions, CausalOptions, GeneratorOptions};
     use sporran_kilt::Dataset;
-    use sporran_reranker::CrossEncoderOptions;
-    use sporran_retriever::dense::{DenseOptions, Similarity};
+    use sporran_reranker::{CrossEncoderOptions, RerankerOptions};
+    use sporran_retriever::{
+        dense::{DenseOptions, Similarity},
+        hybrid::HybridOptions,
+    };
 
     use super::*;
-    use crate::workflows::answer::{
-        generation::ByDatasetOptions,
-        retrieval::{HybridOptions, RerankOptions, RerankedOptions},
+    use crate::workflows::answer::retrieval::{
+        CombinedRetriever, RerankOptions, RerankedOptions, RerankerTable, RetrieverOptions,
     };
 
     /// A folder of sentence-transformers as far as its settings go.
@@ -164,7 +52,7 @@ mod tests {
 
     fn listed(options: &RetrieverOptions) -> Vec<(String, String, String)> {
         let mut found = Overrides::new();
-        of_retriever(options, "retriever", &mut found).unwrap();
+        options.overrides("retriever", &mut found).unwrap();
         rows(found)
     }
 
@@ -197,7 +85,7 @@ mod tests {
         };
         let listed = |text: &str| {
             let mut found = Overrides::new();
-            of_generator(&GeneratorOptions::Causal(causal(text)), "generator", &mut found).unwrap();
+            GeneratorOptions::Causal(causal(text)).overrides("generator", &mut found).unwrap();
             rows(found)
         };
         for same in [
@@ -226,7 +114,7 @@ mod tests {
         let default = Box::new(GeneratorOptions::Causal(causal("")));
         let by_dataset = GeneratorOptions::ByDataset(ByDatasetOptions { default, datasets });
         let mut found = Overrides::new();
-        of_generator(&by_dataset, "generator", &mut found).unwrap();
+        by_dataset.overrides("generator", &mut found).unwrap();
         assert_eq!(rows(found), expected("generator.datasets.fever"));
     }
 
@@ -250,15 +138,16 @@ mod tests {
             ..dense(place.path())
         });
         let parts = vec![plain, other];
-        let reranker = RerankerOptions {
+        let reranker = RerankerTable {
             rerank: RerankOptions::default(),
-            model: ScorerOptions::CrossEncoder(CrossEncoderOptions {
+            model: RerankerOptions::CrossEncoder(CrossEncoderOptions {
                 max_tokens: Some(16),
                 ..CrossEncoderOptions::new(place.path().into())
             }),
         };
         let hybrid = RetrieverOptions::Hybrid(HybridOptions { fusion: Default::default(), parts });
-        let whole = RetrieverOptions::Reranked(RerankedOptions { reranker, base: Box::new(hybrid) });
+        let reranked = RerankedOptions { reranker, base: Box::new(hybrid) };
+        let whole = RetrieverOptions::Outer(CombinedRetriever::Reranked(reranked));
         // The query's template says what the folder says.
         let expected = [
             ("retriever.base.parts[1].dimensions", "8", "4"),

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
-    path::PathBuf,
 };
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +10,7 @@ use sporran_kilt::{
     Dataset, Metric,
     scores::{Measure, depth::Depth},
 };
+use sporran_retriever::IndexRecall;
 
 /// The scores of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,23 +24,6 @@ pub struct Report {
     /// Indexes that find by approximation, and how much they find of what an exact search would.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indexes: Vec<IndexRecall>,
-}
-
-/// What an approximate index finds of the nearest vectors, as measured when it was built.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct IndexRecall {
-    /// The index's folder.
-    pub index: PathBuf,
-    /// The share of the `k` nearest that was found.
-    pub recall: f64,
-    /// How many of the nearest were asked for.
-    pub k: u32,
-    /// How many vectors were looked for.
-    pub queries: u32,
-    /// Vectors that searches by themselves did not find at first, and were given other links.
-    pub repaired: u32,
-    /// Vectors that searches by themselves do not find.
-    pub lost: u32,
 }
 
 /// The scores of one task file.
@@ -222,18 +205,6 @@ impl Report {
             "<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title><style>{STYLE}</style>\n\
              <h1>{name}</h1><p>Scores in percent; the answer column is each dataset's headline score.</p>\n\
              <table><tr>{head}<th></th></tr>\n{rows}</table>\n{notes}</html>\n"
-        )
-    }
-}
-
-impl std::fmt::Display for IndexRecall {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { index, recall, k, queries, repaired, lost } = self;
-        write!(
-            f,
-            "{}: finds {:.2} % of the {k} nearest (of {queries} vectors); {repaired} vectors repaired, {lost} lost",
-            index.display(),
-            100.0 * recall
         )
     }
 }

@@ -1,109 +1,68 @@
-//! `[retriever]` and `[reranker]`: what a config says of them. Retrievers that are made of others hold their tables.
+//! `[retriever]` and `[reranker]`: the kinds of retriever that other stages take part in, and the table of a reranker.
+
+use std::ops::Deref;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_generator::EntityTitleOptions;
-use sporran_reranker::CrossEncoderOptions;
+use sporran_config::{Document, FromTable, Invalid, Kinds, Overrides, Table, kinds};
+use sporran_generator::{EntityTitle, EntityTitleOptions, generation_overrides};
+use sporran_kilt::hash_json;
+use sporran_reranker::RerankerOptions;
 use sporran_retriever::{
-    dense::DenseOptions,
-    entity::EntityOptions,
-    fusion::FusionOptions,
-    iterative::IterativeOptions,
-    sparse::{Bm25Options, TfIdfOptions},
+    Error, Items, NewIndex, Result, Retriever, RetrieverKind, Site, Titles, fusion::FusionOptions,
 };
 
-use crate::config::{Document, Table, Wrong};
+use super::{rerank::Reranked, titles::TitleRetriever};
 
-/// `[retriever]`, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum RetrieverOptions {
-    /// `kind = "bm25"`
-    Bm25(Bm25Options),
-    /// `kind = "tfidf"`
-    #[serde(rename = "tfidf")]
-    TfIdf(TfIdfOptions),
-    /// `kind = "dense"`
-    Dense(DenseOptions),
-    /// `kind = "entity"`: the pages that a query names.
-    Entity(EntityRetrieverOptions),
-    /// `kind = "entity-title"`: the pages whose titles a model writes.
-    EntityTitle(Box<EntityTitleOptions>),
-    /// `kind = "hybrid"`: the rankings of several retrievers, fused.
-    Hybrid(HybridOptions),
-    /// `kind = "iterative"`: asks again with what was found, and ranks pages that answer together.
-    Iterative(IterativeRetrieverOptions),
-    /// `kind = "reranked"`: the best passages of a retriever in the order of a reranker.
-    Reranked(RerankedOptions),
+/// `[retriever]`, by `kind`.
+pub type RetrieverOptions = sporran_retriever::RetrieverOptions<CombinedRetriever>;
+
+kinds! {
+    /// Kinds of retriever that use a generator or a reranker.
+    pub enum CombinedRetriever: dyn RetrieverKind {
+        /// `kind = "entity-title"`: the pages whose titles a model generates.
+        "entity-title" => EntityTitle(EntityTitleRetriever),
+        /// `kind = "reranked"`: the best passages of a retriever in the order of a reranker.
+        "reranked" => Reranked(RerankedOptions<RetrieverOptions>),
+    }
 }
 
-/// `kind = "entity"`
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub struct EntityRetrieverOptions {
-    /// `[retriever.names]`: how pages that are named are ranked.
-    #[schemars(default)]
-    pub names: EntityOptions,
-    /// `[retriever.context]`: a retriever of kind `bm25` or `dense` that says how well passages fit the query.
-    pub context: Option<Box<RetrieverOptions>>,
-}
+/// `kind = "entity-title"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct EntityTitleRetriever(pub Box<EntityTitleOptions>);
 
-/// `kind = "hybrid"`
+/// `kind = "reranked"`, or a `[reranker]` with a `[retriever]`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub struct HybridOptions {
-    /// `[retriever.fusion]`: how rankings become one.
-    #[schemars(default)]
-    pub fusion: FusionOptions,
-    /// `[[retriever.parts]]`: a retriever each, of any kind.
-    pub parts: Vec<RetrieverOptions>,
-}
-
-/// `kind = "iterative"`
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub struct IterativeRetrieverOptions {
-    /// `[retriever.hops]`: how it goes from what was found to what is asked next.
-    #[schemars(default)]
-    pub hops: IterativeOptions,
-    /// `[retriever.coverage]`: BM25's options for how much of a question a page covers.
-    #[schemars(default)]
-    pub coverage: Bm25Options,
-    /// `[retriever.base]`: the retriever that is asked, of any kind.
-    pub base: Box<RetrieverOptions>,
-}
-
-/// `kind = "reranked"`, or a `[reranker]` beside the `[retriever]`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub struct RerankedOptions {
-    /// `[retriever.reranker]`: what scores, and how its scores are used.
-    pub reranker: RerankerOptions,
+pub struct RerankedOptions<R> {
+    /// `[retriever.reranker]`: the model that scores passages, and how its scores are used.
+    pub reranker: RerankerTable,
     /// `[retriever.base]`: the retriever whose passages are reranked, of any kind.
-    pub base: Box<RetrieverOptions>,
+    pub base: Box<R>,
 }
 
-/// `[reranker]`: what scores passages, by `kind`, and what becomes of the scores.
+/// `[reranker]`: the model that scores passages, by `kind`, and how its scores are used.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub struct RerankerOptions {
-    /// How far down it scores, and how its order joins the retriever's.
+pub struct RerankerTable {
+    /// The number of passages to score, and how their order is combined with the retriever's.
     #[schemars(default)]
     pub rerank: RerankOptions,
-    /// The scorer; its keys stand beside `rerank`.
+    /// The reranker. Its keys are in the same table as `rerank`.
     #[serde(flatten)]
-    pub model: ScorerOptions,
+    pub model: RerankerOptions,
 }
 
-/// `[reranker.rerank]`: what becomes of a reranker's scores.
+/// `[reranker.rerank]`: how a reranker's scores are used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RerankOptions {
-    /// Passages of a query that are scored; the others follow them in the retriever's order.
+    /// The number of passages of a query to score. The others follow in the retriever's order.
     #[schemars(range(min = 1), extend("x-unit" = "passages"))]
     pub depth: usize,
     /// `[reranker.rerank.fusion]`: fuses the retriever's ranking of the scored passages (first weight) with the
-    /// reranker's (second weight); without it the reranker alone decides.
+    /// reranker's (second weight). Without it the reranker's order counts alone.
     pub fusion: Option<FusionOptions>,
 }
 
@@ -113,236 +72,146 @@ impl Default for RerankOptions {
     }
 }
 
-/// What scores passages, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum ScorerOptions {
-    /// `kind = "cross-encoder"`
-    CrossEncoder(CrossEncoderOptions),
-}
-
-const RETRIEVERS: [&str; 8] =
-    ["bm25", "tfidf", "dense", "entity", "entity-title", "hybrid", "iterative", "reranked"];
-const CONTEXTS: [&str; 2] = ["bm25", "dense"];
-const RERANKERS: [&str; 1] = ["cross-encoder"];
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
 
 /// Takes `[retriever]` and `[reranker]` out of a config.
-pub(crate) fn read(document: &mut Document<'_>) -> Result<Option<RetrieverOptions>, Wrong> {
-    let retriever = document.take_stage("retriever")?;
+pub(crate) fn read(document: &mut Document<'_>) -> Result<Option<RetrieverOptions>, Invalid> {
+    let retriever = document.read_stage::<RetrieverOptions>("retriever");
     let reranker = document.take_stage("reranker")?;
-    let retriever =
-        retriever.map(|table| retriever_options(document, "retriever", table, &RETRIEVERS)).transpose();
-    let reranker = reranker.map(|table| reranker_options(document, "reranker", table)).transpose();
+    let reranker = reranker.map(|table| RerankerTable::from_table(document, "reranker", table)).transpose();
     match (retriever?, reranker?) {
         (Some(base), Some(reranker)) => {
-            Ok(Some(RetrieverOptions::Reranked(RerankedOptions { reranker, base: Box::new(base) })))
+            let reranked = RerankedOptions { reranker, base: Box::new(base) };
+            Ok(Some(RetrieverOptions::Outer(CombinedRetriever::Reranked(reranked))))
         }
         (None, Some(_)) => {
-            document.report_key("reranker", "expected a `[retriever]` beside it, whose passages it scores");
-            Err(Wrong)
+            document.report_key("reranker", "expected a `[retriever]`, whose passages it scores");
+            Err(Invalid)
         }
         (retriever, None) => Ok(retriever),
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Hybrid {
-    #[serde(default)]
-    fusion: FusionOptions,
+impl FromTable for RerankerTable {
+    fn from_table<'t>(document: &mut Document<'t>, key: &str, mut table: Table<'t>) -> Result<Self, Invalid> {
+        let rerank = if table.get_ref().contains_key("rerank") {
+            let inner = document.take_table_of(key, "rerank", &mut table)?;
+            document.read(&format!("{key}.rerank"), inner, &[]).ok_or(Invalid)?
+        } else {
+            RerankOptions::default()
+        };
+        Ok(Self { rerank, model: RerankerOptions::from_stage(document, key, table)? })
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Iterative {
-    #[serde(default)]
-    hops: IterativeOptions,
-    #[serde(default)]
-    coverage: Bm25Options,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entity {
-    #[serde(default)]
-    names: EntityOptions,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
-
-fn retriever_options<'t>(
-    document: &mut Document<'t>,
-    key: &str,
-    mut table: Table<'t>,
-    kinds: &[&str],
-) -> Result<RetrieverOptions, Wrong> {
-    let kind = document.take_kind(key, &mut table, kinds)?;
-    Ok(match kind.as_str() {
-        "bm25" => RetrieverOptions::Bm25(document.read(key, table, &[]).ok_or(Wrong)?),
-        "tfidf" => RetrieverOptions::TfIdf(document.read(key, table, &[]).ok_or(Wrong)?),
-        "dense" => RetrieverOptions::Dense(document.read(key, table, &[]).ok_or(Wrong)?),
-        "entity-title" => {
-            RetrieverOptions::EntityTitle(Box::new(document.read(key, table, &[]).ok_or(Wrong)?))
+impl RerankerTable {
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        if let Some(Err(error)) = self.rerank.fusion.as_ref().map(|fusion| fusion.check(2)) {
+            document.report_key(&format!("{key}.rerank.fusion"), error.to_string());
         }
-        "entity" => {
-            let context = if table.get_ref().contains_key("context") {
-                let inner = document.take_table_of(key, "context", &mut table)?;
-                retriever_options(document, &format!("{key}.context"), inner, &CONTEXTS)
-                    .map(|it| Some(Box::new(it)))
-            } else {
-                Ok(None)
-            };
-            let Entity { names } = document.read(key, table, &["context"]).ok_or(Wrong)?;
-            RetrieverOptions::Entity(EntityRetrieverOptions { names, context: context? })
-        }
-        "hybrid" => {
-            let tables = document.take_tables(key, "parts", &mut table)?;
-            let parts: Vec<Result<_, Wrong>> = tables
-                .into_iter()
-                .enumerate()
-                .map(|(at, part)| {
-                    retriever_options(document, &format!("{key}.parts[{at}]"), part, &RETRIEVERS)
-                })
-                .collect();
-            let Hybrid { fusion } = document.read(key, table, &["parts"]).ok_or(Wrong)?;
-            RetrieverOptions::Hybrid(HybridOptions {
-                fusion,
-                parts: parts.into_iter().collect::<Result<_, _>>()?,
-            })
-        }
-        "iterative" => {
-            let base = base(document, key, &mut table);
-            let Iterative { hops, coverage } = document.read(key, table, &["base"]).ok_or(Wrong)?;
-            RetrieverOptions::Iterative(IterativeRetrieverOptions { hops, coverage, base: base? })
-        }
-        _ => {
-            let base = base(document, key, &mut table);
-            let reranker = document
-                .take_table_of(key, "reranker", &mut table)
-                .and_then(|table| reranker_options(document, &format!("{key}.reranker"), table));
-            let _: Nothing = document.read(key, table, &["base", "reranker"]).ok_or(Wrong)?;
-            RetrieverOptions::Reranked(RerankedOptions { reranker: reranker?, base: base? })
-        }
-    })
+        self.model.check(key, document);
+    }
 }
 
-fn base<'t>(
-    document: &mut Document<'t>,
-    key: &str,
-    table: &mut Table<'t>,
-) -> Result<Box<RetrieverOptions>, Wrong> {
-    let inner = document.take_table_of(key, "base", table)?;
-    retriever_options(document, &format!("{key}.base"), inner, &RETRIEVERS).map(Box::new)
+impl<R: Kinds> FromTable for RerankedOptions<R> {
+    fn from_table<'t>(document: &mut Document<'t>, key: &str, mut table: Table<'t>) -> Result<Self, Invalid> {
+        let base = document
+            .take_table_of(key, "base", &mut table)
+            .and_then(|inner| R::from_stage(document, &format!("{key}.base"), inner));
+        let reranker = document
+            .take_table_of(key, "reranker", &mut table)
+            .and_then(|inner| RerankerTable::from_table(document, &format!("{key}.reranker"), inner));
+        let _: Nothing = document.read(key, table, &["base", "reranker"]).ok_or(Invalid)?;
+        Ok(Self { reranker: reranker?, base: Box::new(base?) })
+    }
 }
 
-fn reranker_options<'t>(
-    document: &mut Document<'t>,
-    key: &str,
-    mut table: Table<'t>,
-) -> Result<RerankerOptions, Wrong> {
-    let rerank = if table.get_ref().contains_key("rerank") {
-        let inner = document.take_table_of(key, "rerank", &mut table)?;
-        document.read(&format!("{key}.rerank"), inner, &[]).ok_or(Wrong)?
-    } else {
-        RerankOptions::default()
-    };
-    document.take_kind(key, &mut table, &RERANKERS)?;
-    let model = ScorerOptions::CrossEncoder(document.read(key, table, &["rerank"]).ok_or(Wrong)?);
-    Ok(RerankerOptions { rerank, model })
+impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for RerankedOptions<R> {
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        self.reranker.check(&format!("{key}.reranker"), document);
+        self.base.check(&format!("{key}.base"), document);
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        self.reranker.model.overrides(&format!("{key}.reranker"), found).map_err(outside)?;
+        self.base.overrides(&format!("{key}.base"), found)
+    }
+
+    fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
+        let base = self.base.open(site)?;
+        let folder = self.reranker.model.folder();
+        let hash = hash_json(&(&self.reranker, site.files(folder)?));
+        site.depends_on("reranker", Some(folder), hash);
+        let reranker = self.reranker.model.open().map_err(outside)?;
+        let (store, options) = (site.store().clone(), self.reranker.rerank.clone());
+        Ok(Box::new(Reranked::new(base, reranker, store, options)))
+    }
 }
 
-/// Finds what is wrong with a retriever's options that can be read: models that are not there, values that do not fit
-/// together.
-/// `learned`: the encoder of queries is yet to be made.
+impl RetrieverKind for EntityTitleRetriever {
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        let options = &self.0;
+        if let Err(error) = options.check() {
+            document.report_key(key, error.to_string());
+        }
+        if let Err(error) = options.device.check(options.precision) {
+            document.report_key(&format!("{key}.device"), error.to_string());
+        }
+        document.check_encoder(&format!("{key}.model"), &options.model);
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        generation_overrides(&self.0.generation(), &self.0.model, key, found).map_err(outside)
+    }
+
+    fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
+        let options = &*self.0;
+        let model = EntityTitle::load(options).map_err(outside)?;
+        let tokenizer = model.tokenizer();
+        // The index depends on the tokenizer and on one option. A new option does not compile here.
+        let EntityTitleOptions {
+            redirects,
+            model: _,
+            precision: _,
+            device: _,
+            prompt: _,
+            constrained: _,
+            generation: _,
+            batch_size: _,
+            batch_tokens: _,
+        } = *options;
+        let store = site.store().clone();
+        let key = hash_json(&(tokenizer.json(), redirects, store.hash()));
+        let folder = site
+            .index(NewIndex { kind: "titles", key, items: Items::Pages }, &mut |place, advance| {
+                Titles::build(&store, tokenizer, redirects, place, advance)
+            })?;
+        let hash = hash_json(&(options, site.files(&options.model)?));
+        site.depends_on("titles", Some(&options.model), hash);
+        let titles = Titles::open(&folder, store.hash())?;
+        Ok(Box::new(TitleRetriever::new(model, titles, store)))
+    }
+}
+
+/// An error of another stage as one of retrieval.
+fn outside(error: impl Into<crate::Error>) -> Error {
+    Error::Site(Box::new(error.into()))
+}
+
+/// Reports mistakes of a retriever's options, without loading a model. `learned`: its query encoder is yet to be trained.
 pub(crate) fn check(options: &RetrieverOptions, learned: bool, document: &mut Document<'_>) {
-    // A `[reranker]` beside the `[retriever]` was read as a retriever around it.
     match options {
-        RetrieverOptions::Reranked(RerankedOptions { reranker, base }) if document.has("reranker") => {
-            check_reranker(reranker, "reranker", document);
-            check_retriever(base, "retriever", document);
+        // A `[reranker]` with a `[retriever]` was read as a retriever around it.
+        RetrieverOptions::Outer(CombinedRetriever::Reranked(RerankedOptions { reranker, base }))
+            if document.has("reranker") =>
+        {
+            reranker.check("reranker", document);
+            base.check("retriever", document);
         }
-        RetrieverOptions::Dense(dense) if learned => check_dense(dense, learned, "retriever", document),
-        _ => check_retriever(options, "retriever", document),
-    }
-}
-
-fn check_dense(options: &DenseOptions, learned: bool, key: &str, document: &mut Document<'_>) {
-    if let Err(error) = options.check() {
-        document.report_key(key, error.to_string());
-    }
-    if let Err(error) = options.similarity() {
-        document.report_key(key, error.to_string());
-    }
-    if !learned {
-        check_model(Some(&options.model), &format!("{key}.model"), document);
-    }
-    check_model(options.passage_model.as_ref(), &format!("{key}.passage-model"), document);
-}
-
-fn check_retriever(options: &RetrieverOptions, key: &str, document: &mut Document<'_>) {
-    let report = |document: &mut Document<'_>, below: &str, error: Option<sporran_retriever::Error>| {
-        if let Some(error) = error {
-            document.report_key(&format!("{key}{below}"), error.to_string());
-        }
-    };
-    match options {
-        RetrieverOptions::Bm25(_) | RetrieverOptions::TfIdf(_) => {}
-        RetrieverOptions::Dense(options) => check_dense(options, false, key, document),
-        RetrieverOptions::EntityTitle(options) => {
-            if let Err(error) = options.check() {
-                document.report_key(key, error.to_string());
-            }
-            if let Err(error) = options.device.check(options.precision) {
-                document.report_key(&format!("{key}.device"), error.to_string());
-            }
-            check_model(Some(&options.model), &format!("{key}.model"), document);
-        }
-        RetrieverOptions::Entity(options) => {
-            report(document, ".names", options.names.check().err());
-            if let Some(context) = &options.context {
-                check_retriever(context, &format!("{key}.context"), document);
-            }
-        }
-        RetrieverOptions::Hybrid(options) => {
-            if options.parts.len() < 2 {
-                document.report_key(&format!("{key}.parts"), "expected at least two retrievers");
-            }
-            report(document, ".fusion", options.fusion.check(options.parts.len()).err());
-            for (at, part) in options.parts.iter().enumerate() {
-                check_retriever(part, &format!("{key}.parts[{at}]"), document);
-            }
-        }
-        RetrieverOptions::Iterative(options) => {
-            report(document, ".hops", options.hops.check().err());
-            check_retriever(&options.base, &format!("{key}.base"), document);
-        }
-        RetrieverOptions::Reranked(options) => {
-            check_reranker(&options.reranker, &format!("{key}.reranker"), document);
-            check_retriever(&options.base, &format!("{key}.base"), document);
-        }
-    }
-}
-
-fn check_reranker(options: &RerankerOptions, key: &str, document: &mut Document<'_>) {
-    if let Some(Err(error)) = options.rerank.fusion.as_ref().map(|fusion| fusion.check(2)) {
-        document.report_key(&format!("{key}.rerank.fusion"), error.to_string());
-    }
-    let ScorerOptions::CrossEncoder(model) = &options.model;
-    if let Err(error) = model.check() {
-        document.report_key(key, error.to_string());
-    }
-    check_model(Some(&model.folder), &format!("{key}.model"), document);
-}
-
-fn check_model(folder: Option<&std::path::PathBuf>, key: &str, document: &mut Document<'_>) {
-    // A folder of sentence-transformers may keep its encoder in a folder below.
-    let is_model = |folder: &std::path::PathBuf| {
-        folder.join("config.json").is_file() || folder.join("modules.json").is_file()
-    };
-    if let Some(folder) = folder.filter(|folder| !is_model(folder)) {
-        document.check_checkpoint(key, folder);
+        RetrieverOptions::Dense(dense) => dense.check_in("retriever", !learned, document),
+        _ => options.check("retriever", document),
     }
 }
 
@@ -351,7 +220,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{config::load::Config, workflows::answer::options::Options};
+    use crate::{config::Config, workflows::answer::options::Options};
 
     const GENERAL: &str = "workflow = \"answer\"\nname = \"r\"\n[tasks]\nfiles = [\"none.jsonl\"]\n";
 
@@ -398,7 +267,9 @@ rerank.depth = 20
     #[test]
     fn retrievers_are_read_inside_others_and_shown_as_they_are_read() {
         let options = load(NESTED).unwrap();
-        let Some(RetrieverOptions::Reranked(reranked)) = &options.retriever else { panic!("{options:?}") };
+        let Some(RetrieverOptions::Outer(CombinedRetriever::Reranked(reranked))) = &options.retriever else {
+            panic!("{options:?}")
+        };
         assert_eq!(reranked.reranker.rerank.depth, 20);
         let RetrieverOptions::Iterative(iterative) = &*reranked.base else { panic!("{reranked:?}") };
         assert_eq!(iterative.hops.beams, 3);
@@ -442,7 +313,7 @@ rerank.depth = 20
         );
         for expected in [
             "retriever.base.fusion: weights: expected one for each part",
-            "retriever.hops: beams: expected at least 1",
+            "retriever.hops.beams: expected at least 1",
             "reranker.rerank.depth: expected at least 1",
             "retriever.base.parts[1].model: no folder m",
             "reranker.model: no folder c",

@@ -308,7 +308,7 @@ fn first_records(gold: &Path, limit: usize, to: &Path) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::load::Config, run_dir::key::tests::assert_complete};
+    use crate::{config::Config, run_dir::key::tests::assert_complete};
 
     #[test]
     fn every_option_of_a_run_is_in_its_key_but_those_that_change_no_answer() {

@@ -60,7 +60,7 @@ pub fn trace(options: &Options, id: &str, hits: usize, observe: &mut Observer<'_
     let query = tasks::find(&options.general.tasks, id)?;
     let assembly = assemble_retrieval(options, observe)?;
     let (Some(retriever), Some(store)) = (&assembly.retriever, &assembly.store) else {
-        return Err(Error::Config(vec![crate::config::Diagnostic {
+        return Err(Error::Config(vec![sporran_config::Diagnostic {
             origin: "config".into(),
             line: 0,
             key: "retriever".into(),

@@ -72,7 +72,7 @@ const STEPS: usize = 10;
 pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Tried>> {
     let fault = |key: &str, message: String| {
         let diagnostic =
-            crate::config::Diagnostic { origin: "config".to_owned(), line: 0, key: key.to_owned(), message };
+            sporran_config::Diagnostic { origin: "config".to_owned(), line: 0, key: key.to_owned(), message };
         Error::Config(vec![diagnostic])
     };
     let Some(RetrieverOptions::Hybrid(hybrid)) = &options.retriever else {

@@ -16,23 +16,23 @@ use serde::Serialize;
 use sporran_extractor::document_relations::DocumentRelations;
 use sporran_kilt::{
     Output, Record,
-    docred::{self, Document, Found},
-    jsonl,
+    docred::{self, Document, PredictedRelation},
+    hash_json, jsonl,
     scores::document_relations::{Report, score},
 };
 
 pub use options::{DocumentRelationsOptions, DocumentsOptions, DocumentsTraining};
+use sporran_config::Diagnostic;
 pub use train::{TrainedDocuments, train};
 
 use crate::{
     Error, Result,
-    config::Diagnostic,
     observe::Observer,
     run_dir::{
         folder::{AnswerFile, RunDir, check_model},
         inputs::Inputs,
         journal::Journal,
-        key::{StepKey, hash_json},
+        key::StepKey,
         manifest::{Account, TaskEntry},
         step::{Chunks, FileStep, FileWork},
     },
@@ -135,7 +135,7 @@ pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<Do
         report.documents += documents.len();
         mark.done(&name)?;
         account.took(name.as_str());
-        let found: Vec<Found> = jsonl::read_json(folder.root.join(&outputs[1]))?;
+        let found: Vec<PredictedRelation> = jsonl::read_json(folder.root.join(&outputs[1]))?;
         account.answered(TaskEntry::new(path, hash, outputs.into(), &finished));
         let tells = documents.iter().any(|document| !document.relations.is_empty());
         report.files.insert(name, tells.then(|| score(&documents, &found, &known)));
@@ -180,7 +180,7 @@ struct Reading<'a> {
 
 impl FileWork for Reading<'_> {
     /// The relations of each document.
-    type Chunk = Vec<Vec<Found>>;
+    type Chunk = Vec<Vec<PredictedRelation>>;
     type Summary = ();
 
     fn load(&mut self) -> Result<Option<usize>> {
@@ -213,7 +213,7 @@ impl FileWork for Reading<'_> {
 
 /// A relation as a record: what is asked is the subject and the property, the page of the document's title is the provenance.
 /// `meta` has the document and the sentences that show the relation.
-fn record(document: &Document, found: &Found, pages: &Pages) -> Record {
+fn record(document: &Document, found: &PredictedRelation, pages: &Pages) -> Record {
     let name = |entity: usize| document.entities[entity][0].name.clone();
     let text = |sentence: &usize| document.sentences.get(*sentence).map(|words| words.join(" "));
     let meta = serde_json::json!({
@@ -237,7 +237,7 @@ fn record(document: &Document, found: &Found, pages: &Pages) -> Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::load::Config, run_dir::key::tests::assert_complete};
+    use crate::{config::Config, run_dir::key::tests::assert_complete};
 
     #[test]
     fn every_option_is_in_the_key_but_those_that_change_no_relation() {

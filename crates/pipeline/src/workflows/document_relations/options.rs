@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::Document;
 use sporran_training::TrainingOptions;
 use sporran_transformers::{DeviceName, Precision};
 
 use crate::{
-    config::{Document, load::Config},
+    config::Config,
     source::{options::SourceOptions, pages},
 };
 
@@ -22,7 +23,7 @@ pub struct DocumentsOptions {
     #[serde(default)]
     pub seed: u64,
     /// `output`: where runs' folders go.
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `[source]`: the knowledge source whose pages the documents' titles are; without it predictions have no provenance.
     pub source: Option<SourceOptions>,

@@ -20,7 +20,6 @@ use sporran_transformers::Checkpoint;
 use super::options::DocumentsOptions;
 use crate::{
     Error, Result,
-    config::Diagnostic,
     observe::Observer,
     run_dir::training::TrainingFolder,
     training::{
@@ -28,6 +27,7 @@ use crate::{
         session::{Judge, Learning, encoder_files},
     },
 };
+use sporran_config::Diagnostic;
 
 /// What a training made.
 #[derive(Clone, Debug, Serialize)]

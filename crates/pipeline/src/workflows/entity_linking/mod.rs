@@ -332,7 +332,7 @@ fn given(document: &Document, span: Span, found: &[Mention]) -> Option<Mention> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::load::Config, run_dir::key::tests::assert_complete};
+    use crate::{config::Config, run_dir::key::tests::assert_complete};
 
     #[test]
     fn every_option_of_linking_is_in_its_key_but_those_that_change_no_link() {

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::Document;
 use sporran_extractor::LinkerOptions;
 
 use crate::{
-    config::{Document, load::Config},
+    config::Config,
     source::{options::SourceOptions, pages},
     workflows::population::{CoreferenceKind, MentionsOptions, NamesOptions},
 };
@@ -19,7 +20,7 @@ pub struct LinkingOptions {
     /// `name`: the run's folder under `output`.
     pub name: String,
     /// `output`: where runs' folders go.
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `[source]`: the knowledge source whose pages are the provenance: an entity's page is what `linking.pages` says, and
     /// otherwise the page of its label.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use sporran_kilt::{Id, Record, jsonl, korc::Question};
+use sporran_kilt::{Id, Record, hash_json, jsonl, korc::Question};
 
 use super::{options::ReasonOptions, prediction::answers_of};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
         folder::check_finished,
         inputs::Inputs,
         journal::Journal,
-        key::{StepKey, hash_json},
+        key::StepKey,
         step::{Chunks, FileWork},
     },
 };
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        config::load::inspect,
+        config::inspect,
         run_dir::key::tests::{assert_complete, changed},
     };
 

@@ -1,9 +1,13 @@
 //! Building a benchmark in KoRC's layout from documents, a knowledge base and rules.
 
-use std::{ops::ControlFlow, path::PathBuf};
+use std::{
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::{Document, kinds};
 use sporran_kilt::{
     jsonl,
     kb::{EntityId, KnowledgeBase, Part, RelationId},
@@ -16,7 +20,7 @@ use sporran_reasoner::{
 
 use crate::{
     Result,
-    config::{Document, Wrong, load::Config},
+    config::Config,
     observe::{Event, Observer, Unit, begin},
 };
 
@@ -66,15 +70,32 @@ struct General {
     build: BuildOptions,
 }
 
-/// `[documents]`, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum DocumentsOptions {
-    /// `kind = "pages"`: a knowledge source; anchors are mentions, and the knowledge base says what they stand in.
-    Pages(PagesOptions),
-    /// `kind = "docred"`: DocRED's layout; names are looked up in the tables of entities.
-    #[serde(rename = "docred")]
-    DocRed(DocRedOptions),
+/// What the documents of every kind have.
+pub trait DocumentsKind {
+    /// The file that they are read from.
+    fn path(&self) -> &Path;
+}
+
+kinds! {
+    /// `[documents]`, by `kind`.
+    pub enum DocumentsOptions: dyn DocumentsKind {
+        /// `kind = "pages"`: a knowledge source. Anchors are mentions, and the knowledge base has their facts.
+        "pages" => Pages(PagesOptions),
+        /// `kind = "docred"`: DocRED's layout. Names are looked up in the tables of entities.
+        "docred" => DocRed(DocRedOptions),
+    }
+}
+
+impl DocumentsKind for PagesOptions {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl DocumentsKind for DocRedOptions {
+    fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 /// `kind = "pages"`
@@ -97,13 +118,11 @@ pub struct DocRedOptions {
     pub path: PathBuf,
 }
 
-const KINDS: [&str; 2] = ["pages", "docred"];
-
 impl Config for BuildConfig {
     const WORKFLOWS: &'static [&'static str] = &["kbqa-benchmark"];
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
-        let documents = documents(document);
+        let documents = document.require_stage("documents");
         let General { seed, output, kb, relations, templates, entities, rules, build } =
             document.read_root(&["documents"])?;
         let documents = documents.ok()?;
@@ -111,18 +130,14 @@ impl Config for BuildConfig {
     }
 
     fn check(&self, document: &mut Document<'_>) {
-        let texts = match &self.documents {
-            DocumentsOptions::Pages(options) => &options.path,
-            DocumentsOptions::DocRed(options) => &options.path,
-        };
-        let tables = self.entities.tables.iter().map(|path| ("entities.tables", Some(path)));
+        let tables = self.entities.tables.iter().map(|path| ("entities.tables", Some(path.as_path())));
         let files = [
-            ("kb", Some(&self.kb)),
-            ("relations", self.relations.as_ref()),
-            ("templates", self.templates.as_ref()),
-            ("documents.path", Some(texts)),
-            ("entities.classes", self.entities.classes.as_ref()),
-            ("entities.class-labels", self.entities.class_labels.as_ref()),
+            ("kb", Some(self.kb.as_path())),
+            ("relations", self.relations.as_deref()),
+            ("templates", self.templates.as_deref()),
+            ("documents.path", Some(self.documents.path())),
+            ("entities.classes", self.entities.classes.as_deref()),
+            ("entities.class-labels", self.entities.class_labels.as_deref()),
         ];
         for (key, path) in files.into_iter().chain(tables) {
             if let Some(path) = path.filter(|path| !path.exists()) {
@@ -135,16 +150,6 @@ impl Config for BuildConfig {
             }
         }
     }
-}
-
-fn documents(document: &mut Document<'_>) -> Result<DocumentsOptions, Wrong> {
-    let key = "documents";
-    let (table, kind) = document.take_stage_of(key, &KINDS)?;
-    let options = match kind.as_str() {
-        "pages" => document.read(key, table, &[]).map(DocumentsOptions::Pages),
-        _ => document.read(key, table, &[]).map(DocumentsOptions::DocRed),
-    };
-    options.ok_or(Wrong)
 }
 
 /// Builds a benchmark and writes its folder.
@@ -165,7 +170,7 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     begin(observe, "mine rules", config.rules.batches as u64, Unit::Steps);
     let graph = Graph::of(kb.triples(Part::Train));
     let mut found = rules::mine(&graph, &config.rules, config.seed, &mut |progress| {
-        let note = format!("{} rules of {} met", progress.rules, progress.judged);
+        let note = format!("{} rules of {} met", progress.rules, progress.evaluated);
         observe(Event::Advance { done: progress.batches as u64, note: Some(note) });
         ControlFlow::Continue(())
     })?;

@@ -10,7 +10,8 @@ use sporran_kilt::{
 use sporran_reasoner::{
     embedding::{EmbeddingModel, ModelKind},
     question::{
-        Asked, Lesson, Parts, QuestionKind, QuestionModel, QuestionObjective, Reading, Vectors, tune,
+        EncodedQuestion, Parts, QuestionExample, QuestionInput, QuestionKind, QuestionModel,
+        QuestionObjective, Vectors, tune,
     },
 };
 use sporran_training::{
@@ -43,19 +44,19 @@ pub(super) fn train(
     }
     let valid = options.data.valid.as_ref().map(load).transpose()?.unwrap_or_default();
     let mut model = QuestionModel::new(parts(options, (kind, vectors), shape, &questions)?, kb)?;
-    let lessons = |questions: &[Question]| -> Result<Vec<Lesson>> {
-        let lesson = |question: &Question| {
-            let asked = Asked { question: &question.question, document: question.document() };
-            Ok(Lesson { reading: model.read(&asked)?, answers: data::gold(question, kb) })
+    let examples = |questions: &[Question]| -> Result<Vec<QuestionExample>> {
+        let example = |question: &Question| {
+            let input = QuestionInput { question: &question.question, document: question.document() };
+            Ok(QuestionExample { input: model.read(&input)?, answers: data::gold(question, kb) })
         };
-        questions.iter().map(lesson).collect()
+        questions.iter().map(example).collect()
     };
-    let learned = lessons(&questions)?;
-    let readings: Vec<Reading> = lessons(&valid)?.into_iter().map(|lesson| lesson.reading).collect();
+    let learned = examples(&questions)?;
+    let inputs: Vec<EncodedQuestion> = examples(&valid)?.into_iter().map(|example| example.input).collect();
     let gold: Vec<&[String]> = valid.iter().map(Question::labels).collect();
     let label = |entity: u32| kb.label(sporran_kilt::kb::EntityId(entity));
     let tuned = |model: &QuestionModel| -> Result<(f32, f64)> {
-        Ok(tune(&model.likely(&readings)?, &gold, options.most_answers, label))
+        Ok(tune(&model.likely(&inputs)?, &gold, options.most_answers, label))
     };
     let evaluate = || tuned(&model).map(|(_, score)| score).map_err(EvaluationError::from);
     let objective = QuestionObjective::new(&model, learned, optimizer);
@@ -68,12 +69,12 @@ pub(super) fn train(
         companions: &[],
         score: "valid P-F1",
     };
-    let judge = (!readings.is_empty()).then_some(&evaluate as Judge<'_>);
+    let judge = (!inputs.is_empty()).then_some(&evaluate as Judge<'_>);
     let outcome = learning.optimise(&objective, judge, observe)?;
     if let Some(best) = &outcome.best_folder {
         model.restore(best)?;
     }
-    if !readings.is_empty() {
+    if !inputs.is_empty() {
         let (threshold, _) = tuned(&model)?;
         model.set_threshold(threshold);
     }

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::{Document, kinds};
 use sporran_generator::CausalOptions;
 use sporran_training::TrainingOptions;
 
 use crate::{
     Result,
-    config::{Document, Wrong, load::Config},
+    config::Config,
     source::{options::SourceOptions, pages},
     training::options::ShapeOptions,
 };
@@ -24,7 +25,7 @@ pub struct ReasonOptions {
     #[schemars(default)]
     pub seed: u64,
     /// `output`: where runs' folders go.
-    #[schemars(default = "crate::config::load::runs")]
+    #[schemars(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `kb`: the knowledge base, a folder or a file of triples.
     pub kb: PathBuf,
@@ -54,7 +55,7 @@ struct General {
     name: String,
     #[serde(default)]
     seed: u64,
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     output: PathBuf,
     kb: PathBuf,
     entities: Option<PathBuf>,
@@ -105,21 +106,86 @@ pub struct QuestionFiles {
     pub limit: Option<usize>,
 }
 
-/// `[reasoner]`, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum ReasonerOptions {
-    /// `kind = "embed-kgqa"`: question and document as vectors among those of the entities, ComplEx's scores over all.
-    #[serde(rename = "embed-kgqa")]
-    EmbedKgqa(EmbedOptions),
-    /// `kind = "transfer-net"`: steps over the triples from what the document names.
-    TransferNet(TransferOptions),
-    /// `kind = "seq2seq"`: document and question in, answers between commas out, without the knowledge base.
-    #[serde(rename = "seq2seq")]
-    Seq2Seq(Seq2SeqQuestions),
-    /// `kind = "causal"`: a decoder-only model, as it is, that is shown other questions with their documents and answers.
-    /// The files of `[reasoner.demonstrations]` are in KoRC's layout; its `answer-words` does not count.
-    Causal(Box<CausalOptions>),
+/// What the options of every kind of reasoner have.
+pub trait ReasonerKind {
+    /// The model's folder.
+    fn model(&self) -> &Path;
+
+    /// Reports wrong values and missing files besides the model. `key` is the path of the table.
+    fn check(&self, key: &str, document: &mut Document<'_>);
+}
+
+kinds! {
+    /// `[reasoner]`, by `kind`.
+    pub enum ReasonerOptions: dyn ReasonerKind {
+        /// `kind = "embed-kgqa"`: the question with its document as a vector among those of the entities, scored by ComplEx.
+        "embed-kgqa" => EmbedKgqa(EmbedOptions),
+        /// `kind = "transfer-net"`: steps over the triples from the entities of the document.
+        "transfer-net" => TransferNet(TransferOptions),
+        /// `kind = "seq2seq"`: generates the answers, separated by commas, from the document and the question, without the
+        /// knowledge base.
+        "seq2seq" => Seq2Seq(Seq2SeqQuestions),
+        /// `kind = "causal"`: a decoder-only model that is not trained; its prompt has other questions with their documents and
+        /// answers. The files of `[reasoner.demonstrations]` are in KoRC's layout; its `answer-words` is ignored.
+        "causal" => Causal(Box<CausalOptions>),
+    }
+}
+
+impl ReasonerKind for EmbedOptions {
+    fn model(&self) -> &Path {
+        &self.model
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        check_optimizer(&self.optimizer, key, document);
+        if self.rank.is_some() && self.embedding.is_some() {
+            let message = "expected it only without `embedding`, which has a rank";
+            document.report_key(&format!("{key}.rank"), message);
+        }
+        if self.train_entities && self.embedding.is_none() {
+            document.report_key(&format!("{key}.train-entities"), "expected it only with `embedding`");
+        }
+    }
+}
+
+impl ReasonerKind for TransferOptions {
+    fn model(&self) -> &Path {
+        &self.model
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        check_optimizer(&self.optimizer, key, document);
+    }
+}
+
+impl ReasonerKind for Seq2SeqQuestions {
+    fn model(&self) -> &Path {
+        &self.model
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        check_optimizer(&self.optimizer, key, document);
+    }
+}
+
+impl ReasonerKind for Box<CausalOptions> {
+    fn model(&self) -> &Path {
+        &self.model
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        let files = self.demonstrations.iter().flat_map(|shown| &shown.files);
+        for path in files.filter(|path| !path.exists()) {
+            document
+                .report_key(&format!("{key}.demonstrations.files"), format!("no file {}", path.display()));
+        }
+    }
+}
+
+fn check_optimizer(optimizer: &TrainingOptions, key: &str, document: &mut Document<'_>) {
+    if let Err(error) = optimizer.check() {
+        document.report_key(&format!("{key}.optimizer"), error.to_string());
+    }
 }
 
 /// The encoder of a question model and its training.
@@ -250,35 +316,11 @@ fn answer_tokens() -> usize {
     48
 }
 
-impl ReasonerOptions {
-    /// The model's folder.
-    #[must_use]
-    pub fn model(&self) -> &Path {
-        match self {
-            Self::EmbedKgqa(options) => &options.model,
-            Self::TransferNet(options) => &options.model,
-            Self::Seq2Seq(options) => &options.model,
-            Self::Causal(options) => &options.model,
-        }
-    }
-
-    fn optimizer(&self) -> Option<&TrainingOptions> {
-        match self {
-            Self::EmbedKgqa(options) => Some(&options.optimizer),
-            Self::TransferNet(options) => Some(&options.optimizer),
-            Self::Seq2Seq(options) => Some(&options.optimizer),
-            Self::Causal(_) => None,
-        }
-    }
-}
-
-const KINDS: [&str; 4] = ["embed-kgqa", "transfer-net", "seq2seq", "causal"];
-
 impl Config for ReasonOptions {
     const WORKFLOWS: &'static [&'static str] = &["kbqa"];
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
-        let reasoner = reasoner(document);
+        let reasoner = document.require_stage("reasoner");
         let General { name, seed, output, kb, entities, relations, source, populated, most_answers, data } =
             document.read_root(&["reasoner"])?;
         let reasoner = reasoner.ok()?;
@@ -317,25 +359,7 @@ impl Config for ReasonOptions {
             let message = format!("{} has no predictions; `sporran populate` makes them", run.display());
             document.report_key("populated.runs", message);
         }
-        if let Some(Err(error)) = self.reasoner.optimizer().map(TrainingOptions::check) {
-            document.report_key("reasoner.optimizer", error.to_string());
-        }
-        if let ReasonerOptions::Causal(options) = &self.reasoner {
-            let shown = options.demonstrations.iter().flat_map(|shown| &shown.files);
-            for path in shown.filter(|path| !path.exists()) {
-                let message = format!("no file {}", path.display());
-                document.report_key("reasoner.demonstrations.files", message);
-            }
-        }
-        if let ReasonerOptions::EmbedKgqa(options) = &self.reasoner {
-            if options.rank.is_some() && options.embedding.is_some() {
-                document
-                    .report_key("reasoner.rank", "expected it only without `embedding`, whose rank it is");
-            }
-            if options.train_entities && options.embedding.is_none() {
-                document.report_key("reasoner.train-entities", "expected it only beside `embedding`");
-            }
-        }
+        self.reasoner.check("reasoner", document);
     }
 }
 
@@ -347,22 +371,10 @@ impl ReasonOptions {
     }
 }
 
-fn reasoner(document: &mut Document<'_>) -> Result<ReasonerOptions, Wrong> {
-    let key = "reasoner";
-    let (table, kind) = document.take_stage_of(key, &KINDS)?;
-    let options = match kind.as_str() {
-        "embed-kgqa" => document.read(key, table, &[]).map(ReasonerOptions::EmbedKgqa),
-        "transfer-net" => document.read(key, table, &[]).map(ReasonerOptions::TransferNet),
-        "seq2seq" => document.read(key, table, &[]).map(ReasonerOptions::Seq2Seq),
-        _ => document.read(key, table, &[]).map(ReasonerOptions::Causal),
-    };
-    options.ok_or(Wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::load::mistakes;
+    use crate::config::mistakes;
 
     #[test]
     fn every_mistake_is_told_with_its_key() {
@@ -386,7 +398,7 @@ mod tests {
         let text = "workflow = \"kbqa\"\nname = \"r\"\nkb = \"none\"\n[data]\n[reasoner]\nkind = \"embed-kgqa\"\nmodel = \"m\"\n\
                     train-entities = true\n";
         let found = |overrides: &[&str]| mistakes(text, overrides, ReasonOptions::load);
-        assert!(found(&[]).contains("`reasoner.train-entities`: expected it only beside `embedding`"));
+        assert!(found(&[]).contains("`reasoner.train-entities`: expected it only with `embedding`"));
         let both = found(&["reasoner.embedding=e", "reasoner.rank=4"]);
         assert!(both.contains("`reasoner.rank`: expected it only without `embedding`"), "{both}");
         assert!(!both.contains("train-entities"), "{both}");

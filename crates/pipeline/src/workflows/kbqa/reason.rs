@@ -10,7 +10,7 @@ use sporran_kilt::{
     korc::Question,
     scores::answer_set::{self, Scores},
 };
-use sporran_reasoner::question::{Asked, QuestionKind, QuestionModel, Reasoner, Vectors};
+use sporran_reasoner::question::{QuestionInput, QuestionKind, QuestionModel, Reasoner, Vectors};
 
 use super::{
     answers::{self, Test},
@@ -93,7 +93,7 @@ enum System<'a> {
 pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reasoned> {
     let wrong = |key: &str, message: &str| {
         let (key, message) = (key.to_owned(), message.to_owned());
-        Error::Config(vec![crate::config::Diagnostic { origin: "config".into(), line: 0, key, message }])
+        Error::Config(vec![sporran_config::Diagnostic { origin: "config".into(), line: 0, key, message }])
     };
     if options.data.train.is_empty() {
         return Err(wrong("data.train", "is missing; training needs questions"));
@@ -270,7 +270,7 @@ fn check_kind(options: &ReasonerOptions, found: QuestionKind) -> Result<()> {
     let found = if expected == "embed-kgqa" { "transfer-net" } else { "embed-kgqa" };
     let model = options.model().display();
     let message = format!("expected the kind of the model, found `{expected}`; {model} is of kind `{found}`");
-    Err(Error::Config(vec![crate::config::Diagnostic::of_config("reasoner.kind", message)]))
+    Err(Error::Config(vec![sporran_config::Diagnostic::of_config("reasoner.kind", message)]))
 }
 
 impl<'a> System<'a> {
@@ -298,11 +298,11 @@ fn predictions_of(
 ) -> Result<Vec<Record>> {
     match system {
         System::Model(model) => {
-            let asked: Vec<Asked<'_>> = questions
+            let inputs: Vec<QuestionInput<'_>> = questions
                 .iter()
-                .map(|question| Asked { question: &question.question, document: question.document() })
+                .map(|question| QuestionInput { question: &question.question, document: question.document() })
                 .collect();
-            let answered = model.answer(&asked, most)?;
+            let answered = model.answer(&inputs, most)?;
             Ok(questions
                 .iter()
                 .zip(answered)

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{BuildConfig, ReasonOptions, reason, train as learn};
 use crate::{
     Result,
-    config::load::Config,
+    config::Config,
     observe::{Event, Observer},
     workflows::workflow::{Outcome, Workflow},
 };

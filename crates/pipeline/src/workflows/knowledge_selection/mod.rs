@@ -10,7 +10,7 @@ mod train;
 pub(crate) mod workflow;
 
 pub use data::{Labels, Selection};
-pub use options::{CombineOptions, DataOptions, RerankerKind, SelectionOptions, TunedOptions};
+pub use options::{CombineOptions, DataOptions, RerankerTraining, SelectionOptions, TunedOptions};
 pub use rank::{rank, write_predictions, write_ranking};
-pub use respond::{ChoosingOptions, DialoguesOptions, Responded, ResponseOptions, respond};
+pub use respond::{DialoguesOptions, Responded, ResponseOptions, respond};
 pub use train::{Fitted, train};

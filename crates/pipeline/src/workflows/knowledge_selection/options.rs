@@ -1,6 +1,6 @@
 //! What a config of knowledge selection says. These types' documentation is the manual of the config file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,10 +8,8 @@ use sporran_training::{RankingLoss, TrainingOptions};
 use sporran_transformers::DeviceName;
 
 use super::data::Labels;
-use crate::{
-    Result,
-    config::{Document, Wrong, load::Config},
-};
+use crate::{Result, config::Config};
+use sporran_config::{Document, kinds};
 
 /// A whole config of knowledge selection.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -22,25 +20,26 @@ pub struct SelectionOptions {
     #[schemars(default)]
     pub seed: u64,
     /// `output`: where runs' folders go.
-    #[schemars(default = "crate::config::load::runs")]
+    #[schemars(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `[data]`: what is learned from.
     pub data: DataOptions,
-    /// `[reranker]`: what scores sentences, by `kind`.
-    pub reranker: RerankerKind,
+    /// `[reranker-training]`: the reranker to make, by `kind`.
+    #[serde(rename = "reranker-training")]
+    pub training: RerankerTraining,
     /// `[combine]`: what stands below a cross-encoder.
     #[schemars(default)]
     pub combine: CombineOptions,
 }
 
-/// The keys outside `[reranker]`.
+/// The keys outside `[reranker-training]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct General {
     name: String,
     #[serde(default)]
     seed: u64,
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     output: PathBuf,
     data: DataOptions,
     #[serde(default)]
@@ -81,21 +80,91 @@ fn threshold() -> f64 {
     sporran_kilt::scores::ranking::RELEVANT
 }
 
-/// `[reranker]`, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum RerankerKind {
-    /// `kind = "tfidf"`: words, weighted by how rare they are in the training file.
-    #[serde(rename = "tfidf")]
-    TfIdf(NoOptions),
-    /// `kind = "cosine"`: the vectors of an encoder as it is; with `[combine]` the similarities that it names.
-    Cosine(EncoderOptions),
-    /// `kind = "masked-lm"`: the vectors of an encoder that has learned the masked tokens of the dialogues first.
-    MaskedLm(TunedOptions),
-    /// `kind = "cross-encoder"`: an encoder that has learned to score context and sentence, read together.
-    CrossEncoder(TunedOptions),
-    /// `kind = "bi-encoder"`: the vectors of an encoder that has learned to bring a context near its sentences.
-    BiEncoder(TunedOptions),
+/// What the options of every kind of reranker training do.
+pub trait RerankerTrainingKind {
+    /// The model to start from.
+    fn from(&self) -> Option<&Path> {
+        None
+    }
+
+    /// Whether similarities of `[combine]` can be added.
+    fn combines(&self) -> bool {
+        true
+    }
+
+    /// Reports wrong values and missing files. `key` is the path of the table.
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        if let Some(from) = self.from() {
+            document.check_checkpoint(&format!("{key}.from"), from);
+        }
+    }
+}
+
+/// An encoder that learns the masked tokens of the dialogues; then its vectors are compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct MaskedLmOptions(pub TunedOptions);
+
+kinds! {
+    /// `[reranker-training]`, by `kind`.
+    pub enum RerankerTraining: dyn RerankerTrainingKind {
+        /// `kind = "tfidf"`: words, weighted by how rare they are in the training file. Makes a reranker of kind `tfidf`.
+        "tfidf" => TfIdf(NoOptions),
+        /// `kind = "cosine"`: the vectors of an encoder that is not trained. Makes a reranker of kind `cosine`, or with
+        /// `[combine]` one of kind `combined`.
+        "cosine" => Cosine(EncoderOptions),
+        /// `kind = "masked-lm"`: the vectors of an encoder that is trained on the masked tokens of the dialogues. Makes a
+        /// reranker of kind `cosine`.
+        "masked-lm" => MaskedLm(MaskedLmOptions),
+        /// `kind = "cross-encoder"`: an encoder that is trained to score a context together with a sentence. Makes a reranker
+        /// of kind `cross-encoder`, or with `[combine]` one of kind `combined`.
+        "cross-encoder" => CrossEncoder(TunedOptions),
+        /// `kind = "bi-encoder"`: an encoder that is trained to map a context near its relevant sentences. Makes a reranker of
+        /// kind `cosine`, or with `[combine]` one of kind `combined`.
+        "bi-encoder" => BiEncoder(TunedOptions),
+    }
+}
+
+impl RerankerTrainingKind for NoOptions {
+    fn combines(&self) -> bool {
+        false
+    }
+}
+
+impl RerankerTrainingKind for EncoderOptions {
+    fn from(&self) -> Option<&Path> {
+        Some(&self.from)
+    }
+}
+
+impl RerankerTrainingKind for TunedOptions {
+    fn from(&self) -> Option<&Path> {
+        Some(&self.from)
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        if let Err(error) = self.optimizer.check() {
+            document.report_key(&format!("{key}.optimizer"), error.to_string());
+        }
+        if let Err(error) = self.device.check(sporran_transformers::Precision::F32) {
+            document.report_key(&format!("{key}.device"), error.to_string());
+        }
+        document.check_checkpoint(&format!("{key}.from"), &self.from);
+    }
+}
+
+impl RerankerTrainingKind for MaskedLmOptions {
+    fn from(&self) -> Option<&Path> {
+        Some(&self.0.from)
+    }
+
+    fn combines(&self) -> bool {
+        false
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        self.0.check(key, document);
+    }
 }
 
 /// `kind = "tfidf"` has no options.
@@ -134,7 +203,7 @@ pub struct TunedOptions {
     #[serde(default = "scale")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub scale: f64,
-    /// `[reranker.optimizer]`: passes, batches, learning rate.
+    /// `[reranker-training.optimizer]`: passes, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
     /// Where it trains: `cpu`, `cuda` or `cuda:N`.
@@ -175,15 +244,16 @@ pub struct CombineOptions {
     pub place: bool,
 }
 
-const KINDS: [&str; 5] = ["tfidf", "cosine", "masked-lm", "cross-encoder", "bi-encoder"];
+/// The table of the training.
+const TRAINING: &str = "reranker-training";
 
 impl Config for SelectionOptions {
     const WORKFLOWS: &'static [&'static str] = &["knowledge-selection"];
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
-        let reranker = reranker(document);
-        let General { name, seed, output, data, combine } = document.read_root(&["reranker"])?;
-        Some(Self { name, seed, output, data, reranker: reranker.ok()?, combine })
+        let training = document.require_stage(TRAINING);
+        let General { name, seed, output, data, combine } = document.read_root(&[TRAINING])?;
+        Some(Self { name, seed, output, data, training: training.ok()?, combine })
     }
 
     fn check(&self, document: &mut Document<'_>) {
@@ -203,28 +273,10 @@ impl Config for SelectionOptions {
         if data.judge_every == 1 {
             document.report_key("data.judge-every", "expected 0 or at least 2, found 1");
         }
-        let from = match &self.reranker {
-            RerankerKind::TfIdf(_) => None,
-            RerankerKind::Cosine(options) => Some(&options.from),
-            RerankerKind::MaskedLm(options)
-            | RerankerKind::CrossEncoder(options)
-            | RerankerKind::BiEncoder(options) => {
-                if let Err(error) = options.optimizer.check() {
-                    document.report_key("reranker.optimizer", error.to_string());
-                }
-                if let Err(error) = options.device.check(sporran_transformers::Precision::F32) {
-                    document.report_key("reranker.device", error.to_string());
-                }
-                Some(&options.from)
-            }
-        };
-        if let Some(from) = from {
-            document.check_checkpoint("reranker.from", from);
-        }
-        let combines = self.combine != CombineOptions::default();
-        if combines && matches!(self.reranker, RerankerKind::TfIdf(_) | RerankerKind::MaskedLm(_)) {
+        self.training.check(TRAINING, document);
+        if self.combine != CombineOptions::default() && !self.training.combines() {
             let message =
-                "expected a `[reranker]` of kind `cosine`, `cross-encoder` or `bi-encoder` beside it";
+                "expected a `[reranker-training]` of kind `cosine`, `cross-encoder` or `bi-encoder` with it";
             document.report_key("combine", message);
         }
         let CombineOptions { tfidf, title, cosine, article, ref turns, central, .. } = self.combine;
@@ -251,24 +303,10 @@ impl SelectionOptions {
     }
 }
 
-/// Takes `[reranker]` out of a config.
-fn reranker(document: &mut Document<'_>) -> Result<RerankerKind, Wrong> {
-    let key = "reranker";
-    let (table, kind) = document.take_stage_of(key, &KINDS)?;
-    let options = match kind.as_str() {
-        "tfidf" => document.read(key, table, &[]).map(RerankerKind::TfIdf),
-        "cosine" => document.read(key, table, &[]).map(RerankerKind::Cosine),
-        "masked-lm" => document.read(key, table, &[]).map(RerankerKind::MaskedLm),
-        "bi-encoder" => document.read(key, table, &[]).map(RerankerKind::BiEncoder),
-        _ => document.read(key, table, &[]).map(RerankerKind::CrossEncoder),
-    };
-    options.ok_or(Wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::load::mistakes;
+    use crate::config::mistakes;
 
     fn check(text: &str, overrides: &[&str]) -> String {
         mistakes(text, overrides, SelectionOptions::load)
@@ -277,20 +315,24 @@ mod tests {
     #[test]
     fn every_mistake_is_told_with_its_key() {
         let text = "workflow = \"knowledge-selection\"\nname = \"r\"\n[data]\ntrain = \"none.json\"\nfolds = 5\nfold = 5\n\
-                    [reranker]\nkind = \"cross-encoder\"\nfrom = \"m\"\noptimizer.learning-rate = 0\n";
+                    [reranker-training]\nkind = \"cross-encoder\"\nfrom = \"m\"\noptimizer.learning-rate = 0\n";
         let found = check(text, &[]);
         for expected in [
             "`data.train`: no file none.json",
             "`data.fold`: expected a number below 5, found 5",
-            "`reranker.from`: no folder m",
+            "`reranker-training.from`: no folder m",
             "learning-rate",
         ] {
             assert!(found.contains(expected), "{expected}: {found}");
         }
         assert!(check(text, &["combine.cosin=true"]).contains("did you mean `cosine`?"));
-        assert!(check(text, &["reranker.kind=crossencoder"]).contains("did you mean `cross-encoder`?"));
-        let words = "workflow = \"knowledge-selection\"\nname = \"r\"\n[data]\ntrain = \"none.json\"\n[reranker]\nkind = \"tfidf\"\n";
-        assert!(check(words, &["combine.title=true"]).contains("`combine`: expected a `[reranker]`"));
+        assert!(
+            check(text, &["reranker-training.kind=crossencoder"]).contains("did you mean `cross-encoder`?")
+        );
+        let words = "workflow = \"knowledge-selection\"\nname = \"r\"\n[data]\ntrain = \"none.json\"\n[reranker-training]\nkind = \"tfidf\"\n";
+        assert!(
+            check(words, &["combine.title=true"]).contains("`combine`: expected a `[reranker-training]`")
+        );
         assert!(check(words, &["data.fold=1"]).contains("`data.folds`: is missing"));
     }
 }

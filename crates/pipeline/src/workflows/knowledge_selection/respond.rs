@@ -9,7 +9,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_generator::{Candidate, Generator, Request};
+use sporran_generator::{Candidate, Generator, GeneratorOptions, Request, check_generator};
 use sporran_kilt::{
     Dataset, Id, Passage, Record, jsonl,
     scores::{
@@ -19,8 +19,7 @@ use sporran_kilt::{
     },
     wowpp,
 };
-use sporran_reranker::Computing;
-use sporran_transformers::{DeviceName, Precision};
+use sporran_reranker::RerankerOptions;
 
 use super::{
     data::{Labels, Selection},
@@ -28,7 +27,7 @@ use super::{
 };
 use crate::{
     Result,
-    config::{Document, load::Config},
+    config::Config,
     observe::Observer,
     run_dir::{
         folder::{AnswerFile, RunDir},
@@ -41,11 +40,9 @@ use crate::{
         options::SourceOptions,
         pages::{self, Pages},
     },
-    workflows::answer::{
-        assemble::load_generator,
-        generation::{self, GeneratorOptions},
-    },
+    workflows::answer::assemble::load_generator,
 };
+use sporran_config::Document;
 
 /// A whole config of responses.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -54,15 +51,15 @@ pub struct ResponseOptions {
     /// `name`: the run's folder under `output`.
     pub name: String,
     /// `output`: where runs' folders go.
-    #[schemars(default = "crate::config::load::runs")]
+    #[schemars(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `[source]`: the knowledge source whose pages the sentences' articles are; without it predictions have no provenance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceOptions>,
     /// `[dialogues]`: what is responded to.
     pub dialogues: DialoguesOptions,
-    /// `[selection]`: what chooses sentences.
-    pub selection: ChoosingOptions,
+    /// `[reranker]`: scores sentences.
+    pub reranker: RerankerOptions,
     /// `[generator]`: what writes responses, of any kind that a run has.
     pub generator: GeneratorOptions,
 }
@@ -78,44 +75,25 @@ pub struct DialoguesOptions {
     pub limit: Option<usize>,
 }
 
-/// `[selection]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ChoosingOptions {
-    /// The folder of a reranker that `sporran train` made.
-    pub model: PathBuf,
-    /// The numbers that it computes with.
-    #[serde(default)]
-    pub precision: Precision,
-    /// Where it computes.
-    #[serde(default)]
-    pub device: DeviceName,
-}
-
 /// The parts of a config that are not stages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct General {
     name: String,
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     output: PathBuf,
     source: Option<SourceOptions>,
     dialogues: DialoguesOptions,
-    selection: ChoosingOptions,
 }
 
 impl Config for ResponseOptions {
     const WORKFLOWS: &'static [&'static str] = &["dialogue"];
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
-        let generator = generation::read(document);
-        let general: Option<General> = document.read_root(&["generator"]);
-        let generator = generator.ok()?;
-        if generator.is_none() {
-            document.report_key("generator", "is missing");
-        }
-        let General { name, output, source, dialogues, selection } = general?;
-        Some(Self { name, output, source, dialogues, selection, generator: generator? })
+        let reranker = document.require_stage("reranker");
+        let generator = document.require_stage("generator");
+        let General { name, output, source, dialogues } = document.read_root(&["reranker", "generator"])?;
+        Some(Self { name, output, source, dialogues, reranker: reranker.ok()?, generator: generator.ok()? })
     }
 
     fn check(&self, document: &mut Document<'_>) {
@@ -123,20 +101,13 @@ impl Config for ResponseOptions {
             document.report_key("dialogues.file", format!("no file {}", self.dialogues.file.display()));
         }
         pages::check(self.source.as_ref(), ("source", None), document);
-        let ChoosingOptions { model, precision, device } = &self.selection;
-        if !model.join("reranker.json").is_file() && !model.join("config.json").is_file() {
-            let message = format!("{} has neither reranker.json nor config.json", model.display());
-            document.report_key("selection.model", message);
-        }
-        if let Err(error) = device.check(*precision) {
-            document.report_key("selection.device", error.to_string());
-        }
+        self.reranker.check("reranker", document);
         // Those look pages up in a passage store, which a dialogue's sentences have none of.
         if matches!(self.generator, GeneratorOptions::Verifier(_) | GeneratorOptions::MemNet(_)) {
             let message = "expected a kind that reads passages: `causal`, `seq2seq`, `fid`, `rag-sequence`, `rag-token`";
             document.report_key("generator.kind", message);
         }
-        generation::check(&self.generator, false, None, document);
+        check_generator(&*self.generator, ("generator", true), None, document);
     }
 }
 
@@ -199,12 +170,10 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
         let key = key.read(inputs)?.input("content", content.as_str()).input("portion", PORTION.to_string());
         Ok(key.input("limit", format!("{:?}", options.dialogues.limit)))
     };
-    let ranking_key = key(StepKey::new("rank", &options.selection)?, &mut inputs)?;
+    let ranking_key = key(StepKey::new("rank", &options.reranker)?, &mut inputs)?;
     let pages = Pages::open(options.source.as_ref(), None, observe)?;
     let key = key(responses_key(options)?, &mut inputs)?.input("pages", pages.hash());
-    let ChoosingOptions { model, precision, device } = &options.selection;
-    let computing = Computing { precision: *precision, device: *device, batch_tokens: 4096 };
-    let reranker = sporran_reranker::open(model, computing)?;
+    let reranker = options.reranker.open()?;
     // A dialogue leaves nothing to chance.
     let generator = load_generator(&options.generator, None, 0)?;
     let mut dialogues = wowpp::load(&options.dialogues.file)?.0;
@@ -361,7 +330,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("c.toml");
         let text = "workflow = 'dialogue'\nname = 'd'\n[source]\npath = 'pages'\nredirects = 'r'\n\
-                    [dialogues]\nfile = 'f'\nlimit = 3\n[selection]\nmodel = 'm'\n\
+                    [dialogues]\nfile = 'f'\nlimit = 3\n[reranker]\nkind = 'tfidf'\nmodel = 'm'\n\
                     [generator]\nkind = 'causal'\nmodel = 'c'\n";
         std::fs::write(&path, text).unwrap();
         let options = ResponseOptions::parse(&path, &[]).unwrap();

@@ -8,7 +8,7 @@ use std::{
 use candle_core::DType;
 use serde::Serialize;
 use sporran_kilt::{
-    StagedFolder, jsonl,
+    StagedFolder, hash_json, jsonl,
     scores::ranking::{Candidate, Ranked, Report, score},
     wowpp::{self, Dialogue, Dialogues},
 };
@@ -24,7 +24,7 @@ use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Preci
 use super::{
     data::{Labels, Selection, drawn, folds},
     linear::{Similarity, listwise_weights, standardised, summed},
-    options::{EncoderOptions, RerankerKind, SelectionOptions, TunedOptions},
+    options::{EncoderOptions, MaskedLmOptions, RerankerTraining, SelectionOptions, TunedOptions},
     rank::{rank, rank_one, write_ranking},
 };
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
     run_dir::{
         folder::RunDir,
         inputs::Inputs,
-        key::{StepKey, hash_json},
+        key::StepKey,
         manifest::TrainingEntry,
         step::{FileStep, Lines},
         training::TrainingFolder,
@@ -183,12 +183,12 @@ fn make(
     (folder, model): (&Path, &Path),
     observe: &mut Observer<'_>,
 ) -> Result<u64> {
-    match &options.reranker {
-        RerankerKind::TfIdf(_) => {
+    match &options.training {
+        RerankerTraining::TfIdf(_) => {
             tfidf(selections, false, model)?;
             Ok(0)
         }
-        RerankerKind::Cosine(EncoderOptions { from, max_tokens }) => {
+        RerankerTraining::Cosine(EncoderOptions { from, max_tokens }) => {
             let below = similarities(options, (from, *max_tokens), selections, model)?;
             if below.is_empty() {
                 cosine(from, *max_tokens, model)?;
@@ -199,8 +199,10 @@ fn make(
             Saved::Combined { parts: weighted(below, weights).collect() }.write(model)?;
             Ok(0)
         }
-        RerankerKind::MaskedLm(tuned) => masked_lm(options, tuned, selections, (folder, model), observe),
-        RerankerKind::CrossEncoder(tuned) | RerankerKind::BiEncoder(tuned) => {
+        RerankerTraining::MaskedLm(MaskedLmOptions(tuned)) => {
+            masked_lm(options, tuned, selections, (folder, model), observe)
+        }
+        RerankerTraining::CrossEncoder(tuned) | RerankerTraining::BiEncoder(tuned) => {
             let encoder = (tuned.from.as_path(), Some(tuned.max_tokens));
             let below = similarities(options, encoder, selections, model)?;
             if below.is_empty() {
@@ -213,8 +215,8 @@ fn make(
             let own = model.join(TRAINED);
             let steps = trained(options, tuned, selections, Some(offsets), (folder, &own), observe)?;
             // Its scores were learned beside the offsets, so they count as they are.
-            let weight = match options.reranker {
-                RerankerKind::BiEncoder(_) => tuned.scale as f32,
+            let weight = match options.training {
+                RerankerTraining::BiEncoder(_) => tuned.scale as f32,
                 _ => 1.0,
             };
             let mut parts = vec![SavedPart {
@@ -404,7 +406,7 @@ fn trained(
 ) -> Result<u64> {
     let checkpoint = Checkpoint::open(&tuned.from)?;
     let device = tuned.device.open()?;
-    let compares = matches!(options.reranker, RerankerKind::BiEncoder(_));
+    let compares = matches!(options.training, RerankerTraining::BiEncoder(_));
     let task = if compares { BertTask::States } else { BertTask::SequenceClassification };
     let encoder = TunedEncoder::open(&checkpoint, task, 1, options.seed, &device)?;
     let input = input(&checkpoint, &encoder, tuned.max_tokens)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{ResponseOptions, SelectionOptions, respond, train as learn};
 use crate::{
     Result,
-    config::load::Config,
+    config::Config,
     observe::{Event, Observer},
     workflows::workflow::{Outcome, Workflow},
 };
@@ -18,7 +18,7 @@ pub(crate) const WORKFLOW: Workflow = Workflow::new::<SelectionOptions>(
     r#"name = "knowledge-selection"
 [data]
 train = "train.json"
-[reranker]
+[reranker-training]
 kind = "tfidf"
 "#,
 )
@@ -39,7 +39,8 @@ pub(crate) const DIALOGUE: Workflow = Workflow::new::<ResponseOptions>(
     r#"name = "dialogue"
 [dialogues]
 file = "dialogues.json"
-[selection]
+[reranker]
+kind = "tfidf"
 model = "models/reranker"
 [generator]
 kind = "seq2seq"

@@ -5,15 +5,13 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::Document;
 use sporran_reasoner::{
     embedding::{EmbeddingOptions, Storage},
     network::{Network, NetworkOptions},
 };
 
-use crate::{
-    Result,
-    config::{Document, load::Config},
-};
+use crate::{Result, config::Config};
 
 /// A whole config of an embedding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,7 +23,7 @@ pub struct LinksOptions {
     #[serde(default)]
     pub seed: u64,
     /// Where runs' folders go.
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
     /// How the model's file keeps the entities' vectors: `f32` or `f16`.
     #[serde(default)]
@@ -49,7 +47,7 @@ pub struct NetworkConfig {
     #[serde(default)]
     pub seed: u64,
     /// Where runs' folders go.
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `[data]`: the knowledge base.
     pub data: DataOptions,

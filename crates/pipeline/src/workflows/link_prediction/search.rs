@@ -46,7 +46,7 @@ pub(super) fn drawn(
         };
         embedding = range.set(&embedding, value.clone()).map_err(|message| {
             let origin = format!("trial {trial}");
-            Error::Config(vec![crate::config::Diagnostic {
+            Error::Config(vec![sporran_config::Diagnostic {
                 origin,
                 line: 0,
                 key: range.key.clone(),

@@ -118,7 +118,7 @@ fn add(builder: &mut AliasTableBuilder, file: &Path, format: NamesFormat) -> Res
             }
         }
         NamesFormat::Table => read_names(file, |row| {
-            builder.describe(row.id, &row.label, &row.told.join(" "));
+            builder.describe(row.id, &row.label, &row.descriptions.join(" "));
             for name in std::iter::once(row.label.as_ref()).chain(row.aliases) {
                 builder.add(name, row.id, 1.0);
             }

@@ -74,7 +74,7 @@ pub(super) fn background(
             };
             if options.relations.bilstm.is_some() {
                 let background = Background { chains: &chains, links: &links, knowledge };
-                background.tell(document, mentions, candidates);
+                background.annotate(document, mentions, candidates);
             }
             *told = linker.is_some().then_some(links);
         }

@@ -17,9 +17,10 @@ use sporran_transformers::{DeviceName, Precision};
 use super::{aliases::NamesOptions, sources::InputFormat, triplets::TripletTraining};
 use crate::{
     Result,
-    config::{Document, load::Config},
+    config::Config,
     source::{options::SourceOptions, pages},
 };
+use sporran_config::Document;
 
 /// A whole config of knowledge-base population.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,7 +32,7 @@ pub struct PopulationOptions {
     #[serde(default)]
     pub seed: u64,
     /// `output`: where runs' folders go.
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `[annotations]`: what is learned from.
     pub annotations: Option<AnnotationsOptions>,
@@ -341,7 +342,7 @@ impl PopulationOptions {
     /// As there.
     pub fn load_for(path: &Path, overrides: &[String], purpose: Purpose) -> Result<Self> {
         let check = |options: &Self, document: &mut Document<'_>| options.check_values(purpose, document);
-        crate::config::load::load(path, overrides, check)
+        crate::config::load(path, overrides, check)
     }
 
     fn check_values(&self, purpose: Purpose, document: &mut Document<'_>) {

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, path::Path};
 
 use sporran_extractor::{
-    AliasTable, Coreference, Formed, Linker, LinkerOptions, MentionFinder, Populator, Proposals, Relations,
-    coreference::{Rules, Typed},
+    AliasTable, Coreference, FactExtractor, FilteredMentions, Linker, LinkerOptions, MentionFinder,
+    Relations, RuleMentions,
+    coreference::{Rules, TypedCoreference},
     relations::{EntityFacts, open as open_relations},
     tagger::{Computing, Tagger},
     triplets::{TRIPLETS, TripletReader},
@@ -21,7 +22,7 @@ use super::{
 use crate::Result;
 
 /// Loads all that the config names.
-pub(super) fn open(options: &PopulationOptions) -> Result<Populator> {
+pub(super) fn open(options: &PopulationOptions) -> Result<FactExtractor> {
     let relations = &options.relations;
     let (linker, knowledge) = match &options.linker {
         Some(linking) => {
@@ -32,7 +33,7 @@ pub(super) fn open(options: &PopulationOptions) -> Result<Populator> {
         }
         None => (None, None),
     };
-    Ok(Populator {
+    Ok(FactExtractor {
         mentions: mentions(&options.mentions)?,
         coreference: coreference(options.coreference, &options.mentions)?,
         linker,
@@ -56,9 +57,9 @@ fn relations(options: &RelationsOptions) -> Result<Relations> {
 pub(crate) fn mentions(options: &MentionsOptions) -> Result<Box<dyn MentionFinder>> {
     let finder: Box<dyn MentionFinder> = match &options.tagger {
         Some(folder) => Box::new(Tagger::open(folder, Computing::default())?),
-        None => Box::new(Proposals),
+        None => Box::new(RuleMentions),
     };
-    Ok(Box::new(Formed { finder, forms: options.forms.clone() }))
+    Ok(Box::new(FilteredMentions { finder, forms: options.forms.clone() }))
 }
 
 /// What puts mentions of one entity together.
@@ -73,7 +74,7 @@ pub(crate) fn coreference(
     Ok(Some(match &mentions.types {
         Some(folder) => {
             let finder = Box::new(Tagger::open(folder, Computing::default())?);
-            Box::new(Typed { coreference, finder })
+            Box::new(TypedCoreference { coreference, finder })
         }
         None => coreference,
     }))

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sporran_extractor::{Argument, Document, Fact, Populated, Populator, Span, relations::Properties};
+use sporran_extractor::{Argument, Document, Fact, FactExtractor, Populated, Span, relations::Properties};
 use sporran_kilt::{Output, Record, jsonl, knowledgenet};
 
 use super::{
@@ -104,7 +104,7 @@ pub(crate) struct Node {
 /// process works in the run's folder.
 pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<PopulationReport> {
     let input = options.input.as_ref().ok_or_else(|| {
-        Error::Config(vec![crate::config::Diagnostic::of_config("input", "is missing; nothing is read")])
+        Error::Config(vec![sporran_config::Diagnostic::of_config("input", "is missing; nothing is read")])
     })?;
     let folder = RunDir::open(options.folder())?;
     let mut account = Account::begin(options)?;
@@ -172,7 +172,7 @@ fn name_of(path: &Path) -> String {
 struct Populating<'a> {
     options: &'a PopulationOptions,
     input: &'a InputOptions,
-    populator: &'a Populator,
+    populator: &'a FactExtractor,
     pages: &'a Pages,
     path: &'a Path,
 }

@@ -19,10 +19,10 @@ use super::{
 };
 use crate::{
     Error, Result,
-    config::Diagnostic,
     observe::{Event, Observer, Unit, advance, begin},
     run_dir::{inputs::Inputs, key::StepKey},
 };
+use sporran_config::Diagnostic;
 
 /// Sentences that have a pair with a property of this probability are learned.
 const LIKELY: f32 = 0.05;

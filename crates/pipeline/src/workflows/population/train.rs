@@ -12,9 +12,9 @@ use sporran_checkpoint::Tokenizer;
 use sporran_extractor::{
     Document,
     relations::{
-        Annotated, Asked, FEATURES, Judged, LinearData, LinearRelations, LinearTraining, MARKED,
-        MarkedEntities, MarkedOptions, Marking, Properties, RelationModel, Scores, Thresholds, annotated,
-        pair_examples,
+        Annotated, FEATURES, LinearData, LinearRelations, LinearTraining, MARKED, MarkedEntities,
+        MarkedOptions, Marking, Properties, RelationInput, RelationModel, Scores, ThresholdCounts,
+        Thresholds, annotated, pair_examples,
     },
 };
 use sporran_kilt::{StagedFolder, jsonl, knowledgenet, scores::Measure};
@@ -95,7 +95,7 @@ const WITHOUT: [&str; 6] =
     ["relations.model", "relations.precision", "linker.aliases", "teacher.readings", "input", "triples"];
 
 fn missing(key: &str) -> Error {
-    Error::Config(vec![crate::config::Diagnostic::of_config(key, "is missing; training needs it")])
+    Error::Config(vec![sporran_config::Diagnostic::of_config(key, "is missing; training needs it")])
 }
 
 /// Makes the model in the folder `model`.
@@ -262,7 +262,7 @@ fn fit_linear(
 }
 
 /// The sentences of a document.
-pub(super) fn asked(annotated: &Annotated) -> Vec<Asked<'_>> {
+pub(super) fn asked(annotated: &Annotated) -> Vec<RelationInput<'_>> {
     let asked = |candidates| (&annotated.document, &*annotated.mentions, candidates);
     annotated.candidates.iter().map(asked).collect()
 }
@@ -339,7 +339,7 @@ impl<'a> Marker<'a> {
             (None, fresh) => {
                 // `check_values` has made sure of one of the two.
                 let fresh = fresh.as_ref().ok_or_else(|| {
-                    Error::Config(vec![crate::config::Diagnostic::of_config(
+                    Error::Config(vec![sporran_config::Diagnostic::of_config(
                         "relations.training.encoder",
                         "is missing",
                     )])
@@ -475,7 +475,7 @@ pub(super) fn f1<T: Borrow<Annotated>>(
 }
 
 pub(super) fn micro(thresholds: &Thresholds, documents: &[(&Annotated, &[Scores])]) -> f64 {
-    thresholds.judge(documents).into_iter().sum::<Judged>().f1()
+    thresholds.counts(documents).into_iter().sum::<ThresholdCounts>().f1()
 }
 
 /// Sets a model's thresholds by annotated documents that it has not learned from; gives F1 with them.

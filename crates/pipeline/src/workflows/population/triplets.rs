@@ -25,7 +25,6 @@ use super::{
 };
 use crate::{
     Error, Result,
-    config::{Diagnostic, Document},
     observe::Observer,
     training::{
         model::{Pupil, Start},
@@ -33,6 +32,7 @@ use crate::{
         session::{Judge, Learning},
     },
 };
+use sporran_config::{Diagnostic, Document};
 
 /// `[relations.seq2seq]`: an encoder-decoder that reads a sentence and writes its facts (REBEL; Huguet Cabot and Navigli
 /// 2021), held to spans of the sentence and to known relations. Training writes the sizes below into the model's folder;
@@ -261,7 +261,7 @@ fn judged(reader: &TripletReader, judges: &[Lesson<'_>]) -> Result<(Thresholds, 
         outcomes(judge.source, properties, &read, &mut all);
     }
     let thresholds = Thresholds::fitted(&all);
-    let judged = all.iter().zip(thresholds.all()).map(|(outcomes, threshold)| outcomes.judged(*threshold));
-    let f1 = judged.sum::<sporran_extractor::relations::Judged>().f1();
+    let judged = all.iter().zip(thresholds.all()).map(|(outcomes, threshold)| outcomes.counts(*threshold));
+    let f1 = judged.sum::<sporran_extractor::relations::ThresholdCounts>().f1();
     Ok((thresholds, f1))
 }

@@ -15,22 +15,22 @@ use std::{
 
 use serde::Serialize;
 use sporran_kilt::{
-    Output, Record, jsonl,
+    Output, Record, hash_json, jsonl,
     scores::Measure,
     zsre::{self, SlotQuestion},
 };
 
 pub use options::{SlotFillingOptions, SlotsOptions, SlotsTraining};
+use sporran_config::Diagnostic;
 pub use train::{TrainedSlots, train};
 
 use crate::{
     Error, Result,
-    config::Diagnostic,
     observe::Observer,
     run_dir::{
         folder::{AnswerFile, RunDir, check_model},
         inputs::Inputs,
-        key::{StepKey, hash_json},
+        key::StepKey,
         manifest::{Account, TaskEntry},
         step::{FileStep, Lines},
     },
@@ -277,7 +277,7 @@ fn record(id: &str, question: &SlotQuestion, answer: Option<&Candidate>, pages: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::load::Config, run_dir::key::tests::assert_complete};
+    use crate::{config::Config, run_dir::key::tests::assert_complete};
 
     #[test]
     fn every_option_is_in_the_key_but_those_that_change_no_answer() {

@@ -22,7 +22,6 @@ use super::{
 };
 use crate::{
     Error, Result,
-    config::Diagnostic,
     observe::Observer,
     run_dir::training::TrainingFolder,
     training::{
@@ -31,6 +30,7 @@ use crate::{
         session::{Learning, encoder_files},
     },
 };
+use sporran_config::Diagnostic;
 
 /// What a training made.
 #[derive(Clone, Debug, Serialize)]

@@ -4,14 +4,12 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::{Check, Document, kinds};
 use sporran_extractor::tagger::WordFeatures;
 use sporran_training::TrainingOptions;
 use sporran_transformers::DeviceName;
 
-use crate::{
-    Result,
-    config::{Document, Wrong, load::Config},
-};
+use crate::config::Config;
 
 /// A whole config of a tagger's training.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -22,7 +20,7 @@ pub struct TaggingOptions {
     #[schemars(default)]
     pub seed: u64,
     /// `output`: where runs' folders go.
-    #[schemars(default = "crate::config::load::runs")]
+    #[schemars(default = "crate::config::runs")]
     pub output: PathBuf,
     /// `[annotations]`: what is learned from.
     pub annotations: AnnotationOptions,
@@ -40,7 +38,7 @@ struct General {
     name: String,
     #[serde(default)]
     seed: u64,
-    #[serde(default = "crate::config::load::runs")]
+    #[serde(default = "crate::config::runs")]
     output: PathBuf,
     annotations: AnnotationOptions,
     #[serde(default)]
@@ -90,14 +88,36 @@ pub struct TestOptions {
     pub folds: Vec<i64>,
 }
 
-/// `[tagger]`, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum TaggerKind {
-    /// `kind = "encoder-crf"`: an encoder under a conditional random field.
-    EncoderCrf(EncoderOptions),
-    /// `kind = "bilstm-crf"`: a BiLSTM over hashed words and their parts, under a conditional random field.
-    BilstmCrf(BiLstmOptions),
+kinds! {
+    /// `[tagger]`, by `kind`.
+    pub enum TaggerKind: dyn Check {
+        /// `kind = "encoder-crf"`: an encoder under a conditional random field.
+        "encoder-crf" => EncoderCrf(EncoderOptions),
+        /// `kind = "bilstm-crf"`: a BiLSTM over hashed words and their parts, under a conditional random field.
+        "bilstm-crf" => BilstmCrf(BiLstmOptions),
+    }
+}
+
+impl Check for EncoderOptions {
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        document.check_checkpoint(&format!("{key}.from"), &self.from);
+        if let Err(error) = self.device.check(sporran_transformers::Precision::F32) {
+            document.report_key(&format!("{key}.device"), error.to_string());
+        }
+        check_optimizer(&self.optimizer, key, document);
+    }
+}
+
+impl Check for BiLstmOptions {
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        check_optimizer(&self.optimizer, key, document);
+    }
+}
+
+fn check_optimizer(optimizer: &TrainingOptions, key: &str, document: &mut Document<'_>) {
+    if let Err(error) = optimizer.check() {
+        document.report_key(&format!("{key}.optimizer"), error.to_string());
+    }
 }
 
 /// In what numbers weights are stored.
@@ -182,13 +202,11 @@ fn dropout() -> f64 {
     0.3
 }
 
-const KINDS: [&str; 2] = ["encoder-crf", "bilstm-crf"];
-
 impl Config for TaggingOptions {
     const WORKFLOWS: &'static [&'static str] = &["tagging"];
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
-        let tagger = tagger(document);
+        let tagger = document.require_stage("tagger");
         let General { name, seed, output, annotations, test } = document.read_root(&["tagger"])?;
         Some(Self { name, seed, output, annotations, tagger: tagger.ok()?, test })
     }
@@ -222,19 +240,7 @@ impl Config for TaggingOptions {
                     .report_key("annotations.silver.pages", format!("no file {}", silver.pages.display()));
             }
         }
-        let optimizer = match &self.tagger {
-            TaggerKind::EncoderCrf(options) => {
-                document.check_checkpoint("tagger.from", &options.from);
-                if let Err(error) = options.device.check(sporran_transformers::Precision::F32) {
-                    document.report_key("tagger.device", error.to_string());
-                }
-                &options.optimizer
-            }
-            TaggerKind::BilstmCrf(options) => &options.optimizer,
-        };
-        if let Err(error) = optimizer.check() {
-            document.report_key("tagger.optimizer", error.to_string());
-        }
+        self.tagger.check("tagger", document);
     }
 }
 
@@ -246,21 +252,10 @@ impl TaggingOptions {
     }
 }
 
-/// Takes `[tagger]` out of a config.
-fn tagger(document: &mut Document<'_>) -> Result<TaggerKind, Wrong> {
-    let key = "tagger";
-    let (table, kind) = document.take_stage_of(key, &KINDS)?;
-    let options = match kind.as_str() {
-        "encoder-crf" => document.read(key, table, &[]).map(TaggerKind::EncoderCrf),
-        _ => document.read(key, table, &[]).map(TaggerKind::BilstmCrf),
-    };
-    options.ok_or(Wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::load::mistakes;
+    use crate::config::mistakes;
 
     fn check(text: &str, overrides: &[&str]) -> String {
         mistakes(text, overrides, TaggingOptions::load)

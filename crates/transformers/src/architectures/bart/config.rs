@@ -42,7 +42,7 @@ pub struct BartConfig {
     pub decoder_layerdrop: f64,
     /// The activation of the feed-forward part.
     pub activation_function: String,
-    /// The dropout rate of embeddings and of what each part adds, in training.
+    /// The dropout rate of embeddings and of each sublayer\'s output, in training.
     pub dropout: f64,
     /// The dropout rate of attention weights, in training.
     pub attention_dropout: f64,
@@ -75,7 +75,7 @@ pub struct BartConfig {
     pub forced_eos_token_id: Option<u32>,
 }
 
-/// A model without a padding token pads with the usual one, which nothing sees.
+/// A model without a padding token pads with the usual one, which is never attended to.
 fn padding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     Ok(deserialize_id(deserializer)?.unwrap_or(1))
 }
@@ -160,7 +160,7 @@ impl Architecture for BartConfig {
         "BartForConditionalGeneration"
     }
 
-    /// Checks what the types do not: sizes that must not be zero, heads that divide the width, rates, and what is
+    /// Checks constraints beyond the types: sizes that must not be zero, heads that divide the width, rates, and what is
     /// not supported.
     fn validate(&self) -> Result<()> {
         for (field, size) in [

@@ -37,10 +37,10 @@ pub struct Bart {
 }
 
 impl Bart {
-    /// Takes the weights from `vb`, by the names that `transformers` gives them.
+    /// Takes the weights from `vb`, by their names in `transformers`.
     ///
     /// # Errors
-    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config asks for what does not exist, and a tensor error
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config names something unsupported, and a tensor error
     /// where `vb` lacks a tensor or has another shape (a [`Checkpoint`](crate::Checkpoint) reports these with file
     /// and shapes).
     pub fn new(config: &BartConfig, vb: &VarBuilder) -> Result<Self> {
@@ -186,7 +186,7 @@ impl Trainable for Bart {
     }
 }
 
-/// The encoder's or the decoder's layers, with what comes before them.
+/// The encoder's or the decoder's layers, with the embeddings before them.
 #[derive(Debug, Clone)]
 struct Stack {
     /// (positions + 2, width)
@@ -253,7 +253,7 @@ impl Layer {
         })
     }
 
-    /// Adds what `attention` makes of the states, and normalises the sum.
+    /// Adds the output of `attention` to the states, and normalises the sum.
     fn attend(
         &self,
         xs: &Tensor,
@@ -267,7 +267,7 @@ impl Layer {
         norm.forward(&(xs + mode.dropout(ys, self.dropout)?)?, mode)
     }
 
-    /// Adds what the decoder sees of the memory, whose keys and values are made at the first call for a cache.
+    /// Adds the output of cross-attention. Keys and values of the memory are computed at the first call for a cache.
     fn cross_attend(
         &self,
         xs: Tensor,

@@ -24,11 +24,11 @@ pub enum BertFamily {
     XlmRoberta,
     /// DistilBERT (Sanh et al. 2019): no token types.
     DistilBert,
-    /// DPR (Karpukhin et al. 2020): BERT with heads of its own.
+    /// DPR (Karpukhin et al. 2020): BERT with DPR's heads.
     Dpr,
 }
 
-/// What the head of an encoder computes.
+/// The task of an encoder's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BertTask {
@@ -69,7 +69,7 @@ pub struct BertConfig {
     pub intermediate_size: usize,
     /// The activation of the feed-forward part.
     pub hidden_act: String,
-    /// The dropout rate of embeddings and of what each part adds, in training.
+    /// The dropout rate of embeddings and of each sublayer\'s output, in training.
     pub hidden_dropout_prob: f64,
     /// The dropout rate of attention weights, in training.
     pub attention_probs_dropout_prob: f64,
@@ -130,7 +130,7 @@ impl BertConfig {
         }
     }
 
-    /// Whether the model was trained with the token types that its tokenizer gives.
+    /// Whether the model was trained with its tokenizer's token types.
     #[must_use]
     pub fn takes_types(&self) -> bool {
         matches!(self.family, BertFamily::Bert | BertFamily::Dpr)
@@ -148,7 +148,7 @@ impl BertConfig {
         Activation::named(name).ok_or_else(|| wrong(field, "a known activation", name))
     }
 
-    /// What comes before the names of the body's tensors.
+    /// The prefix of the body's tensor names.
     #[must_use]
     pub fn prefix(&self) -> &'static str {
         match (self.task, self.family) {
@@ -175,7 +175,7 @@ impl BertConfig {
         self.task == BertTask::MaskedLm && self.tie_word_embeddings
     }
 
-    /// Checks what the types do not: sizes that must not be zero, heads that divide the width, and rates.
+    /// Checks constraints beyond the types: sizes that must not be zero, heads that divide the width, and rates.
     pub(crate) fn check(&self) -> Result<()> {
         for (field, size) in [
             ("vocab_size", self.vocab_size),
@@ -316,16 +316,16 @@ impl Architecture for BertConfig {
     /// of pairs, which is opened apart.
     fn is_ignorable(&self, name: &str) -> bool {
         name.starts_with("cls.seq_relationship.")
-            || HEADS_BESIDE.iter().any(|head| name.starts_with(head))
+            || EXTRA_HEADS.iter().any(|head| name.starts_with(head))
             || name.ends_with("embeddings.position_ids")
             || name.ends_with("embeddings.token_type_ids")
             || name.contains("pooler.dense.")
     }
 }
 
-/// What stands before the names of heads that this project keeps beside an encoder: of pairs of marked places, of a document's
-/// entities, of questions over a knowledge base.
-const HEADS_BESIDE: [&str; 3] = ["pair_head.", "entity_head.", "question."];
+/// The tensor name prefixes of heads that this project stores in an encoder's checkpoint: for pairs of marked positions,
+/// for a document's entities, for questions over a knowledge base.
+const EXTRA_HEADS: [&str; 3] = ["pair_head.", "entity_head.", "question."];
 
 /// The classes of `transformers`; of two for one family and task, the first is written.
 const CLASSES: [(&str, BertFamily, BertTask); 24] = [
@@ -370,7 +370,7 @@ fn task(family: BertFamily, architectures: &[String]) -> Result<BertTask> {
     Err(wrong("architectures", &format!("one of {}", names.join(", ")), &found))
 }
 
-/// The fields that say what head there is.
+/// The fields that determine the head.
 #[derive(Deserialize)]
 struct HeadFields {
     architectures: Option<Vec<String>>,

@@ -1,4 +1,4 @@
-//! What a `config.json` of BERT, RoBERTa, DPR or DistilBERT calls its fields.
+//! The fields of the `config.json` of BERT, RoBERTa, DPR and DistilBERT.
 
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Result;
@@ -141,7 +141,7 @@ fn padding(id: Option<i64>, default: u32) -> u32 {
     id.and_then(|id| u32::try_from(id).ok()).unwrap_or(default)
 }
 
-/// The fields of DistilBERT, which has names of its own.
+/// The fields of DistilBERT, which have different names.
 #[derive(Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct DistilFields {

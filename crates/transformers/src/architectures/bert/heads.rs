@@ -1,4 +1,4 @@
-//! What stands on the states of an encoder: classification, spans, the vocabulary, and DPR's vectors.
+//! The heads over the hidden states of an encoder: classification, spans, the vocabulary, and DPR's vectors.
 
 use candle_core::{D, IndexOp, Tensor};
 use candle_nn::{Init, VarBuilder};
@@ -10,7 +10,7 @@ use crate::{
     mode::Mode,
 };
 
-/// The head of an encoder, by what it computes.
+/// The head of an encoder, by task.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Head {
@@ -55,7 +55,7 @@ impl Head {
         })
     }
 
-    /// What the head is called in an error.
+    /// The name of the head in an error.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -178,12 +178,12 @@ impl SpanHead {
     }
 }
 
-/// What the reader of DPR says of a batch of passages.
+/// The outputs of DPR's reader for a batch of passages.
 #[derive(Debug, Clone)]
 pub struct ReaderLogits {
     /// The answer's place in each passage.
     pub span: SpanLogits,
-    /// How relevant each passage is beside the others of its question, (b).
+    /// How relevant each passage is compared with the others of its question, (b).
     pub relevance: Tensor,
 }
 
@@ -255,7 +255,7 @@ pub struct MaskedLmHead {
 
 impl MaskedLmHead {
     fn new(config: &BertConfig, table: Tensor, vb: &VarBuilder) -> Result<Self> {
-        // The inner layer, the normalisation, the output where it is not the table, and what holds the bias.
+        // The inner layer, the normalisation, the output where it is not the table, and the owner of the bias.
         let (inner, norm, output, bias) = match config.family {
             BertFamily::Bert | BertFamily::Dpr => {
                 let head = vb.pp("cls.predictions");
@@ -273,7 +273,7 @@ impl MaskedLmHead {
         let (width, vocabulary) = (config.hidden_size, config.vocab_size);
         Ok(Self {
             inner: linear(config, width, width, &inner)?,
-            // RoBERTa's head has this one whatever the config says.
+            // RoBERTa's head has this one for every config.
             activation: match config.family {
                 BertFamily::Roberta | BertFamily::XlmRoberta => Activation::Gelu,
                 _ => config.activation()?,

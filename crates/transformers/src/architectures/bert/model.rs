@@ -30,7 +30,7 @@ impl Bert {
     /// Takes the body's weights from `vb`, which is that of the whole model.
     ///
     /// # Errors
-    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config asks for what does not exist, and a tensor error
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config names something unsupported, and a tensor error
     /// where `vb` lacks a tensor or has another shape (a [`Checkpoint`](crate::Checkpoint) reports these with file
     /// and shapes).
     pub fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
@@ -112,7 +112,7 @@ impl Bert {
     }
 
     /// RoBERTa's positions: those of tokens are counted from after the padding token's id, and padding has that id
-    /// itself. A padding token in the middle of a text is told by its id as well.
+    /// itself. A padding token in the middle of a text is also recognised by its id.
     fn shifted_positions(&self, ids: &[Vec<u32>]) -> Vec<u32> {
         let pad = self.config.pad_token_id;
         let row = |row: &Vec<u32>| {
@@ -172,7 +172,7 @@ impl Encoder for Bert {
 struct Layer {
     attention: Attention,
     attention_norm: LayerNorm,
-    /// The dropout rate of what attention adds.
+    /// The dropout rate of the output of attention.
     attention_dropout: f64,
     inner: Linear,
     outer: Linear,
@@ -231,7 +231,7 @@ impl Layer {
         Self::new(config, &BERT_NAMES, config.hidden_dropout_prob, vb)
     }
 
-    /// DistilBERT drops nothing of what attention adds.
+    /// DistilBERT has no dropout on the output of attention.
     fn distil(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
         Self::new(config, &DISTIL_NAMES, 0.0, vb)
     }

@@ -6,11 +6,11 @@ use sporran_checkpoint::Result;
 use super::{config::BertConfig, heads::Head, model::Bert};
 use crate::encoder::Encoder;
 
-/// A body, whichever computes it, with the head of its checkpoint, for inference.
+/// A body of any implementation with the head of its checkpoint, for inference.
 pub struct EncoderModel {
     /// Token ids to states.
     pub body: Box<dyn Encoder>,
-    /// States to what the model was trained for.
+    /// The head of the model\'s task.
     pub head: Head,
 }
 
@@ -19,12 +19,12 @@ pub struct EncoderModel {
 pub struct BertModel {
     /// Token ids to states.
     pub body: Bert,
-    /// States to what the model was trained for.
+    /// The head of the model\'s task.
     pub head: Head,
 }
 
 impl BertModel {
-    /// Takes the weights from `vb`, by the names that `transformers` gives them.
+    /// Takes the weights from `vb`, by their names in `transformers`.
     ///
     /// # Errors
     /// As for [`Bert::new`].

@@ -87,7 +87,7 @@ impl Gpt2Config {
         self.n_inner.unwrap_or(4 * self.n_embd)
     }
 
-    /// What the attention scores of layer `at` are multiplied by.
+    /// The factor of the attention scores of layer `at`.
     pub(super) fn scale(&self, at: usize) -> f64 {
         let scale =
             if self.scale_attn_weights { ((self.n_embd / self.n_head) as f64).powf(-0.5) } else { 1.0 };
@@ -159,7 +159,7 @@ impl Architecture for Gpt2Config {
     }
 
     fn is_ignorable(&self, name: &str) -> bool {
-        // The causal mask and what it hides with, which older versions stored.
+        // The causal mask and its mask value, which older versions stored.
         name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
     }
 
@@ -185,7 +185,7 @@ mod tests {
     use sporran_checkpoint::Architecture;
 
     #[test]
-    fn names_without_their_prefix_and_stored_masks_are_known() {
+    fn names_without_prefix_and_stored_masks_are_recognised() {
         let config = Gpt2Config::default();
         assert_eq!(config.canonical("h.0.attn.c_attn.bias"), "transformer.h.0.attn.c_attn.bias");
         assert_eq!(config.canonical("lm_head.weight"), "lm_head.weight");

@@ -40,10 +40,10 @@ struct Layer {
 }
 
 impl Gpt2 {
-    /// Takes the weights from `vb`, by the names that `transformers` gives them.
+    /// Takes the weights from `vb`, by their names in `transformers`.
     ///
     /// # Errors
-    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config asks for what does not exist, and a tensor error
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config names something unsupported, and a tensor error
     /// where `vb` lacks a tensor or has another shape.
     pub fn new(config: &Gpt2Config, vb: &VarBuilder) -> Result<Self> {
         config.validate()?;
@@ -110,7 +110,7 @@ impl Layer {
     fn new(config: &Gpt2Config, at: usize, vb: &VarBuilder) -> Result<Self> {
         let (width, inner, std) = (config.n_embd, config.inner(), config.initializer_range);
         let norm = |name: &str| LayerNorm::new(width, config.layer_norm_epsilon, &vb.pp(name));
-        // What a layer adds starts smaller the more layers there are.
+        // The initial output of a layer is smaller with more layers.
         let residual = std / (2.0 * config.n_layer as f64).sqrt();
         Ok(Self {
             attention_norm: norm("ln_1")?,
@@ -140,8 +140,8 @@ impl Layer {
 }
 
 impl Gpt2Config {
-    /// The special tokens that the config names. The decoder has no start token of its own, so the beginning of a
-    /// sequence stands for it, and the end token where there is none.
+    /// The special tokens that the config names. The decoder has no separate start token, so the
+    /// beginning-of-sequence token takes that role, or the end token if there is none.
     #[must_use]
     pub fn special_tokens(&self) -> SpecialTokens {
         let end = self.eos_token_id.first().copied().unwrap_or(0);

@@ -13,10 +13,10 @@ use sporran_checkpoint::{
 use super::model::Llama;
 use crate::layers::Activation;
 
-/// Which of the models of this shape one is.
+/// The kinds of models of this shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LlamaKind {
-    /// LLaMA and what has its `model_type`.
+    /// LLaMA and models with its `model_type`.
     #[default]
     Llama,
     /// Qwen 2 and 2.5, whose queries, keys and values have a bias.
@@ -37,7 +37,7 @@ pub struct RopeParameters {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LlamaConfig {
-    /// Which model of this shape it is; the `model_type` says it.
+    /// The kind of model, from `model_type`.
     #[serde(skip)]
     pub kind: LlamaKind,
     /// The number of logits and of embeddings.
@@ -69,7 +69,7 @@ pub struct LlamaConfig {
     /// How angles are stretched, in older files; not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rope_scaling: Option<RopeParameters>,
-    /// Whether layers see only what is near; not supported.
+    /// Whether layers attend to a sliding window only; not supported.
     pub use_sliding_window: bool,
     /// Whether the projections of attention have a bias.
     pub attention_bias: bool,
@@ -120,8 +120,8 @@ impl Default for LlamaConfig {
 }
 
 impl LlamaConfig {
-    /// The special tokens that the config names. The decoder has no start token of its own, so the beginning of a
-    /// sequence stands for it, and the end token where there is none.
+    /// The special tokens that the config names. The decoder has no separate start token, so the
+    /// beginning-of-sequence token takes that role, or the end token if there is none.
     #[must_use]
     pub fn special_tokens(&self) -> SpecialTokens {
         let end = self.eos_token_id.first().copied().unwrap_or(0);

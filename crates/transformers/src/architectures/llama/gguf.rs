@@ -17,7 +17,7 @@ use crate::{
     causal::CausalLm,
     decode::GenerationOptions,
     device::{DeviceName, Precision},
-    engine::FastLlama,
+    packed::PackedLlama,
 };
 
 /// An opened GGUF file of a model of LLaMA's shape.
@@ -82,7 +82,7 @@ impl Gguf {
         let mut read =
             |name: &str| Ok(self.tensor(name, DType::F32, &Device::Cpu)?.flatten_all()?.to_vec1::<f32>()?);
         let (tokens, generation) = (self.config.special_tokens(), GenerationOptions::default());
-        let model = FastLlama::llama(&self.config, tokens, generation, precision.packed()?, &mut read)?;
+        let model = PackedLlama::llama(&self.config, tokens, generation, precision.packed()?, &mut read)?;
         Ok(Box::new(model))
     }
 
@@ -111,7 +111,7 @@ impl Gguf {
     }
 }
 
-/// The name in the file of what `transformers` calls `name`.
+/// The name in the file of the tensor that `transformers` calls `name`.
 fn stored(name: &str) -> String {
     let parts: Vec<&str> = name.split('.').collect();
     match parts.as_slice() {

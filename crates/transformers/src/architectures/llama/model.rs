@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Llama {
     tokens: Embedding,
-    /// What a position is multiplied by to give its angles, (1, width of a head).
+    /// The factors from a position to its angles, (1, width of a head).
     steps: Tensor,
     layers: Vec<Layer>,
     norm: RmsNorm,
@@ -44,10 +44,10 @@ struct Layer {
 }
 
 impl Llama {
-    /// Takes the weights from `vb`, by the names that `transformers` gives them.
+    /// Takes the weights from `vb`, by their names in `transformers`.
     ///
     /// # Errors
-    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config asks for what does not exist, and a tensor error
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config names something unsupported, and a tensor error
     /// where `vb` lacks a tensor or has another shape.
     pub fn new(config: &LlamaConfig, vb: &VarBuilder) -> Result<Self> {
         config.validate()?;
@@ -85,7 +85,7 @@ impl Llama {
     }
 }
 
-/// What a position is multiplied by to give the angle of each pair of a head of width `w`: `theta^(-2 i / w)` for pair `i`.
+/// The factor from a position to the angle of each pair of a head of width `w`: `theta^(-2 i / w)` for pair `i`.
 pub(crate) fn rotation_steps(config: &LlamaConfig) -> Vec<f32> {
     let width = config.head_width();
     // In f32 as `transformers` has it, so that far positions have the same angles.

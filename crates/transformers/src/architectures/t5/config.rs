@@ -60,7 +60,7 @@ pub struct T5Config {
     pub decoder_start_token_id: Option<u32>,
 }
 
-/// A model without a padding token pads with the usual one, which nothing sees.
+/// A model without a padding token pads with the usual one, which is never attended to.
 fn padding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     Ok(deserialize_id(deserializer)?.unwrap_or(0))
 }
@@ -115,7 +115,7 @@ impl T5Config {
     /// The activation of the feed-forward part, and whether it is gated.
     pub(crate) fn activation(&self) -> Result<(Activation, bool)> {
         let (name, gated) = match self.feed_forward_proj.strip_prefix("gated-") {
-            // The name stands for the tanh approximation here and here only.
+            // Only here the name means the tanh approximation.
             Some("gelu") => ("gelu_new", true),
             Some(name) => (name, true),
             None => (self.feed_forward_proj.as_str(), false),
@@ -136,7 +136,7 @@ impl Architecture for T5Config {
         "T5ForConditionalGeneration"
     }
 
-    /// Checks what the types do not: sizes that must not be zero, and rates between 0 and 1.
+    /// Checks constraints beyond the types: sizes that must not be zero, and rates between 0 and 1.
     fn validate(&self) -> Result<()> {
         for (field, size) in [
             ("vocab_size", self.vocab_size),
@@ -208,7 +208,7 @@ impl Architecture for T5Config {
     }
 
     fn untie(&mut self) {
-        // The scaling stays what the config said.
+        // The scaling of the config stays.
         self.scale_decoder_outputs = Some(self.scales_decoder_outputs());
         self.tie_word_embeddings = false;
     }

@@ -30,10 +30,10 @@ pub struct T5 {
 }
 
 impl T5 {
-    /// Takes the weights from `vb`, by the names that `transformers` gives them.
+    /// Takes the weights from `vb`, by their names in `transformers`.
     ///
     /// # Errors
-    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config asks for what does not exist, and a tensor error where `vb` lacks a
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config names something unsupported, and a tensor error where `vb` lacks a
     /// tensor or has another shape (a [`Checkpoint`](crate::Checkpoint) reports these with file and shapes).
     pub fn new(config: &T5Config, vb: &VarBuilder) -> Result<Self> {
         config.validate()?;
@@ -209,7 +209,7 @@ impl Stack {
         })
     }
 
-    /// What the positions add to the scores of `length` queries that follow `past` others: (1, heads, length,
+    /// The position bias on the scores of `length` queries that follow `past` others: (1, heads, length,
     /// past + length).
     fn position_bias(&self, length: usize, past: usize) -> Result<Tensor> {
         let (buckets, heads) = self.position_weights.dims2()?;
@@ -278,7 +278,7 @@ impl Block {
         })
     }
 
-    /// Adds what `attention` makes of the normed states.
+    /// Adds the output of `attention` over the normalised states.
     fn attend(
         &self,
         xs: Tensor,
@@ -292,12 +292,12 @@ impl Block {
         self.add(xs, ys, mode)
     }
 
-    /// Adds what a part of the block gives to the states.
+    /// Adds the output of a sublayer to the states.
     fn add(&self, xs: Tensor, ys: Tensor, mode: &mut Mode) -> Result<Tensor> {
         clamp((xs + mode.dropout(ys, self.dropout)?)?)
     }
 
-    /// Adds what the decoder sees of the memory, whose keys and values are made at the first call for a cache.
+    /// Adds the output of cross-attention. Keys and values of the memory are computed at the first call for a cache.
     fn cross_attend(
         &self,
         xs: Tensor,

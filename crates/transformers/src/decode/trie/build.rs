@@ -15,8 +15,8 @@ use super::{MAGIC, SAMPLE, TrieCounts, VERSION, places};
 
 /// Gathers token sequences and writes them as a [`Trie`](super::Trie).
 ///
-/// Sequences may come in any order and more than once; neither that nor the memory changes a byte of the file. What is
-/// gathered beyond the memory is sorted and put into temporary files beside the target. The tree itself, about 2.4
+/// Sequences may come in any order and more than once; neither the order nor the memory changes the file. Sequences
+/// that exceed the memory are sorted into temporary files in the target's folder. The tree itself, about 2.4
 /// bytes a node, is held in memory before it is written.
 #[derive(Debug)]
 pub struct TrieBuilder {
@@ -90,7 +90,7 @@ impl TrieBuilder {
         Error::Trie { path: self.path.clone(), expected: expected.into(), found: found.to_string() }
     }
 
-    /// What is gathered, sorted; a sequence that came more than once stands there as often.
+    /// The gathered sequences, sorted, with repetitions.
     fn sorted(&self) -> impl Iterator<Item = &[u32]> {
         let start = |at: usize| if at == 0 { 0 } else { self.ends[at - 1] };
         let mut order: Vec<&[u32]> =
@@ -99,7 +99,7 @@ impl TrieBuilder {
         order.into_iter()
     }
 
-    /// Puts what is gathered into a temporary file: each sequence's length and tokens.
+    /// Writes the gathered sequences to a temporary file: each sequence's length and tokens.
     fn spill(&mut self) -> Result<()> {
         let wrong = || Error::io(&self.folder, "write a temporary file to");
         let mut file = tempfile::tempfile_in(&self.folder).map_err(wrong())?;
@@ -148,7 +148,7 @@ impl TrieBuilder {
         let json = serde_json::json!(counts).to_string() + "\n";
 
         let mut file = NamedTempFile::new_in(&self.folder).map_err(Error::io(&self.folder, "write to"))?;
-        // The hash comes before what it covers, so that goes into memory first; its length does not change.
+        // The hash precedes the content that it covers, so the content is built in memory first. The length of the hash is fixed.
         let first = |hash: &str| format!("{MAGIC} {VERSION} {hash}\n");
         let start = first(&"0".repeat(blake3::OUT_LEN * 2)).len();
         let lengths = parts.each_ref().map(|part| part.len() as u64);
@@ -212,7 +212,7 @@ impl Tree {
         if shared == sequence.len() {
             return;
         }
-        // What is beside the new sequence gets no more children.
+        // The open nodes off the new sequence's path get no more children.
         for level in &mut self.levels[shared + 1..=self.open.len()] {
             level.bits.push(false);
         }

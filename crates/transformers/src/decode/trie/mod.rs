@@ -24,14 +24,14 @@ use super::constraint::Constraint;
 const MAGIC: &str = "sporran-trie";
 const VERSION: u32 = 1;
 
-/// Every so many zeros of the tree the place of one is kept.
+/// The position of every `SAMPLE`-th zero of the tree is stored.
 const SAMPLE: usize = 256;
 
 /// A node of a [`Trie`]: a beginning that some sequences share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node(u64);
 
-/// What is in a trie.
+/// The sizes of a trie.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrieCounts {
@@ -132,7 +132,7 @@ impl Trie {
         Err(Error::Trie { path: self.path.clone(), expected, found })
     }
 
-    /// What is in it.
+    /// Its sizes.
     #[must_use]
     pub fn counts(&self) -> &TrieCounts {
         &self.counts
@@ -162,7 +162,7 @@ impl Trie {
         (0..count).map(move |i| (self.token(first + u64::from(i)), Node(first + u64::from(i))))
     }
 
-    /// The beginning that `token` makes of another one, if a sequence has it.
+    /// The node after `token`, if a sequence has it.
     #[must_use]
     pub fn child(&self, node: Node, token: u32) -> Option<Node> {
         let (first, count) = self.range(node);
@@ -204,7 +204,7 @@ impl Trie {
         }
     }
 
-    /// The place of the 0 that `before` others stand before.
+    /// The position of the 0 with `before` others before it.
     fn zero(&self, before: u64) -> Option<u64> {
         if before >= self.counts.nodes {
             return None;
@@ -255,7 +255,7 @@ fn line(bytes: &[u8], start: usize) -> Option<(&str, usize)> {
     Some((std::str::from_utf8(&rest[..end]).ok()?, start + end + 1))
 }
 
-/// Sequences of a trie and nothing else, each with its end token.
+/// Only sequences of a trie, each with its end token.
 #[derive(Debug, Clone, Copy)]
 pub struct TrieConstraint<'a> {
     trie: &'a Trie,
@@ -264,7 +264,7 @@ pub struct TrieConstraint<'a> {
 }
 
 impl<'a> TrieConstraint<'a> {
-    /// `begin` stands before every sequence, as BART's `<s>` does; `end` is the end token, which stands after it.
+    /// `begin` precedes every sequence, as BART's `<s>` does; `end` is the end token, which follows it.
     #[must_use]
     pub fn new(trie: &'a Trie, begin: &'a [u32], end: u32) -> Self {
         Self { trie, begin, end }
@@ -274,7 +274,7 @@ impl<'a> TrieConstraint<'a> {
 impl Constraint for TrieConstraint<'_> {
     fn allowed(&self, _: usize, tokens: &[u32], allowed: &mut Vec<u32>) {
         let Some(rest) = tokens.strip_prefix(self.begin) else {
-            // Still before the sequence, or beside it.
+            // The tokens are a proper prefix of `begin`, or differ from it.
             if self.begin.starts_with(tokens) {
                 allowed.push(self.begin[tokens.len()]);
             }

@@ -1,4 +1,4 @@
-//! The characters that Python's `str.isdigit` takes for digits, which are fewer than Rust's numeric ones.
+//! The characters that are digits for Python's `str.isdigit`, which are fewer than Rust's numeric ones.
 
 /// Where a run of the ten decimal digits of a script starts.
 #[rustfmt::skip]

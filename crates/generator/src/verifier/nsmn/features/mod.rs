@@ -1,4 +1,4 @@
-//! The features of words that a released network reads beside their vectors: what WordNet says of a word and the words of the
+//! The word features of a released network in addition to word vectors: a word's WordNet relations to the words of the
 //! other text, and five values of a number.
 
 mod digits;
@@ -44,7 +44,7 @@ const DESCENDANT: usize = 3;
 const HYPONYM: [usize; 3] = [4, 6, 8];
 const HYPERNYM: [usize; 3] = [5, 7, 9];
 
-/// What the features are made of.
+/// The resources for the features.
 #[derive(Debug)]
 pub(super) struct Features {
     tagger: PerceptronTagger,
@@ -65,7 +65,7 @@ struct Text {
     words: Vec<Vec<u32>>,
     /// The words' synsets and their synonyms', each with the words (places in `words`) it is of.
     synsets: HashMap<u32, Vec<u32>>,
-    /// What is above those.
+    /// The hypernyms of those.
     hypernyms: HashMap<u32, Hypernym>,
     antonyms: HashSet<u32>,
     lemmas: HashSet<u32>,
@@ -171,7 +171,7 @@ impl Features {
         [token, &stem(token)].into_iter().filter_map(|term| self.terms.id(&self.wordnet, term)).collect()
     }
 
-    /// What an exact match is told by. A word that WordNet has not never matches.
+    /// The terms that an exact match compares. A word that is not in WordNet never matches.
     fn lemmas(&self, token: &str) -> Vec<u32> {
         let token = token.to_lowercase();
         let synsets = self.wordnet.all_synsets(&token);
@@ -235,8 +235,8 @@ impl Features {
 }
 
 impl Text {
-    /// The level of a stem that the words have in so many steps. Only from those in more than two does the release leave
-    /// out the word's own stems.
+    /// The level of a stem that the words reach in `steps` steps. The release excludes the word's own stems only above two
+    /// steps.
     fn level(&self, steps: usize, words: &[u32], stem: u32) -> Option<usize> {
         let counts = steps <= 2 || words.iter().any(|&word| !self.words[word as usize].contains(&stem));
         counts.then(|| (steps - 1).min(2))

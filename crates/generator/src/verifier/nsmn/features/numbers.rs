@@ -10,7 +10,7 @@ const BOUND: f64 = 0.1;
 const SEED: u32 = 6;
 const MAX_CHARACTERS: usize = 5;
 
-/// The values of all numbers: a number's hash says which row it has.
+/// The values of all numbers. A number's hash selects its row.
 #[derive(Debug)]
 pub(super) struct NumberTable {
     rows: Vec<[f32; NUMBER_FEATURES]>,

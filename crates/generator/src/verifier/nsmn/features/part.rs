@@ -51,7 +51,7 @@ impl PartOfSpeech {
         }
     }
 
-    /// What an ending may stand for.
+    /// The replacements of endings.
     pub(super) fn detachments(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Noun => &[

@@ -43,7 +43,7 @@ impl Pending {
         self.pointers.extend(pointers.into_iter().map(|pointer| (synset, pointer, file, line)));
     }
 
-    /// Finds what the pointers point to. `find` answers with the synset at a file's offset, `names` has each synset's lemma
+    /// Resolves the targets of the pointers. `find` answers with the synset at a file's offset, `names` has each synset's lemma
     /// names in their order, and `path` gives a part of speech's data file.
     pub(super) fn resolve(
         self,

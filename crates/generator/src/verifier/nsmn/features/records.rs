@@ -144,7 +144,7 @@ fn pointer(fields: &mut Fields<'_>, lemmas: usize) -> Result<Option<Pointer>> {
     Ok(Some(Pointer { relation, part, offset }))
 }
 
-/// An adjective's name without a marker of where it can stand, as in `galore(ip)`.
+/// An adjective's name without its syntactic marker, as in `galore(ip)`.
 fn without_marker(lemma: &str) -> &str {
     lemma.strip_suffix(')').and_then(|open| open.split_once('(')).map_or(lemma, |(name, _)| name)
 }

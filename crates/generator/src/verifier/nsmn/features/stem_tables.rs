@@ -27,11 +27,11 @@ pub(super) const INVARIANT: [(&[&str], &[&str]); 2] = [
     (&["proceed", "exceed", "succeed"], &["", "s", "ed", "ing"]),
 ];
 
-/// What becomes of an ending. The first and the last leave more of R2 than [`Change::Become`] where R2 holds a part of the
-/// ending only.
+/// The change of an ending. The first and the last leave more of R2 than [`Change::Become`] if R2 contains only a part of
+/// the ending.
 #[derive(Clone, Copy)]
 pub(super) enum Change {
-    /// So many letters are cut.
+    /// This number of letters is cut.
     Cut(usize),
     /// The ending becomes another.
     Become(&'static str),
@@ -43,7 +43,7 @@ pub(super) enum Change {
 
 use Change::{Become, BecomeInR2, Cut, LastToE};
 
-/// What becomes of an ending that lies in R1; the first one that the word has counts.
+/// The changes of endings within R1. The first matching ending applies.
 pub(super) const STEP_2: [(&str, Change); 24] = [
     ("ization", Become("ize")),
     ("ational", BecomeInR2("ate")),
@@ -83,7 +83,7 @@ pub(super) const STEP_3: [(&str, Change); 9] = [
     ("ful", Cut(3)),
 ];
 
-/// Endings that are cut where they lie in R2, the first one that the word has counting.
+/// Endings that are cut if they are within R2. The first matching ending applies.
 pub(super) const STEP_4: [&str; 18] = [
     "ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize",
     "ion", "al", "er", "ic",

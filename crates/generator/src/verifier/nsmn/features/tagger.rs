@@ -99,7 +99,7 @@ fn suffix(word: &str) -> &str {
     &word[start..]
 }
 
-/// A token's features. `around` has the two normalised tokens before it, itself and the two behind it.
+/// A token's features. `around` has the two normalised tokens before it, itself and the two after it.
 fn features(token: &str, around: &[String], before: &str, before_that: &str) -> [String; 14] {
     let first = token.chars().next().map(String::from).unwrap_or_default();
     [

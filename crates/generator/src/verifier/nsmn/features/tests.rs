@@ -1,4 +1,4 @@
-//! The features and what they are made of, compared with nltk, NumPy and scikit-learn (`scripts/reference/nsmn_wordnet.py`).
+//! The features and their inputs, compared with nltk, NumPy and scikit-learn (`scripts/reference/nsmn_wordnet.py`).
 
 use std::{
     collections::{BTreeSet, HashMap},

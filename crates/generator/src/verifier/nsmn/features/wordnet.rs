@@ -63,7 +63,7 @@ impl WordNet {
         let text = read(&path)?;
         let mut places = HashMap::new();
         for (line, start, entry) in entries(&text) {
-            // Behind the bar is the gloss.
+            // The gloss follows the bar.
             let (record, _) = entry.split_once('|').unwrap_or((entry, ""));
             let mut fields = Fields::new(&path, line, record);
             let DataLine { offset, lemmas, pointers } = DataLine::read(&mut fields, part)?;
@@ -152,7 +152,7 @@ impl WordNet {
         &self.names[name as usize]
     }
 
-    /// All lemma names; what `lemma_ids` and `antonym_ids` give are places in it.
+    /// All lemma names. `lemma_ids` and `antonym_ids` return indices into it.
     pub(super) fn names(&self) -> &[Box<str>] {
         &self.names
     }

@@ -1,7 +1,7 @@
 //! Training Fusion-in-Decoder: the answer is learned from all passages at once, each encoded with the input apart.
 
 use sporran_generator::{FidGenerator, FidOptions};
-use sporran_training::{EvaluationError, FusionObjective, FusionRow};
+use sporran_training::{EvaluationError, FidObjective, FidRow};
 
 use crate::{
     Result,
@@ -35,19 +35,19 @@ pub(crate) fn train_fid(
     let judged = read(&options.general.tasks, "tasks", Some(train.judged), false)?;
     let Pupil { model, tokenizer, variables, companions } = pupil(options, train, &assembly, &examples)?;
     let judge = FidGenerator::new(fid, model.clone(), tokenizer.clone())?;
-    let rows: Vec<FusionRow> = examples
+    let rows: Vec<FidRow> = examples
         .iter()
         .map(|reading| {
             let answers = reading.example.answers();
             // Records without an answer are not read.
             let target = answers.first().copied().unwrap_or_default();
-            Ok(FusionRow {
+            Ok(FidRow {
                 texts: reading.ask(|request| judge.rows(request))?,
                 target: tokenizer.encode(target, Some(train.target_tokens))?,
             })
         })
         .collect::<Result<_>>()?;
-    let objective = FusionObjective::new(model.as_ref(), &variables, &rows, &train.optimizer)?;
+    let objective = FidObjective::new(model.as_ref(), &variables, &rows, &train.optimizer)?;
     let judge = || judged_score(&judge, &judged).map_err(EvaluationError::from);
     let learning = learning(&options.general, train, &variables, &companions);
     learning.run(&objective, (!judged.is_empty()).then_some(&judge), observe)

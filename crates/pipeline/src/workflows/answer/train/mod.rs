@@ -12,6 +12,8 @@ mod seq2seq;
 mod start;
 mod verifier;
 
+use sporran_generator::GeneratorOptions;
+
 use self::{
     dpr_reader::train_reader,
     encoders::train_encoder,
@@ -22,7 +24,6 @@ use self::{
 };
 use super::{
     check::UNTRAINED,
-    generation::GeneratorOptions,
     options::{General, Options},
 };
 use crate::{
@@ -91,7 +92,7 @@ fn learn(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     }
     let missing = |key: &str| {
         let message = format!("is missing; training needs `[{key}]`");
-        Error::Config(vec![crate::config::Diagnostic {
+        Error::Config(vec![sporran_config::Diagnostic {
             origin: "config".into(),
             line: 0,
             key: key.into(),

@@ -40,7 +40,7 @@ use crate::{
 
 fn fault(key: &str, message: &str) -> Error {
     let (origin, key, message) = ("config".into(), key.into(), message.into());
-    Error::Config(vec![crate::config::Diagnostic { origin, line: 0, key, message }])
+    Error::Config(vec![sporran_config::Diagnostic { origin, line: 0, key, message }])
 }
 
 /// Which generator learns.

@@ -36,7 +36,7 @@ pub fn train_encoder(
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
     let fault = |key: &str, message: &str| {
-        let diagnostic = crate::config::Diagnostic {
+        let diagnostic = sporran_config::Diagnostic {
             origin: "config".into(),
             line: 0,
             key: key.into(),

@@ -84,7 +84,7 @@ pub(crate) fn train_verifier(
 
 fn fault(key: &str, message: &str) -> Error {
     let (origin, key, message) = ("config".into(), key.into(), message.into());
-    Error::Config(vec![crate::config::Diagnostic { origin, line: 0, key, message }])
+    Error::Config(vec![sporran_config::Diagnostic { origin, line: 0, key, message }])
 }
 
 fn claims(readings: &[Reading], verifier: &VerifierOptions, store: &PassageStore) -> Result<Vec<Claim>> {

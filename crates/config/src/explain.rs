@@ -1,0 +1,408 @@
+//! What a config can say, in words: every key with its meaning, unit, range and default, from the schema of its options.
+
+use std::fmt::Write;
+
+use schemars::Schema;
+use serde_json::Value;
+
+use super::{WORKFLOW, join, schema::Node};
+
+/// A table of a config.
+struct Block<'s> {
+    /// Its path, such as `retriever.names`; empty for the keys above all tables.
+    path: String,
+    /// Whether it can stand several times, as `[[path]]`.
+    is_repeated: bool,
+    meaning: String,
+    is_required: bool,
+    /// The `kind` whose keys these are, with its meaning.
+    kind: Option<(&'s str, String)>,
+    /// The kinds, where none is chosen and their keys are left out.
+    kinds: Vec<(&'s str, String)>,
+    /// The table whose keys it has, where these are listed there.
+    like: Option<String>,
+    is_set: bool,
+    keys: Vec<Key<'s>>,
+}
+
+/// A key of a table.
+struct Key<'s> {
+    name: &'s str,
+    meaning: String,
+    /// What the value is, in words.
+    form: String,
+    unit: Option<&'s str>,
+    choices: Vec<(&'s str, String)>,
+    is_required: bool,
+    /// The default, as TOML.
+    default: Option<String>,
+    /// What the config says, as TOML.
+    set: Option<String>,
+}
+
+/// Where the walk along a schema is.
+struct Place<'s, 'v> {
+    path: String,
+    is_repeated: bool,
+    is_required: bool,
+    node: Node<'s>,
+    /// What the config says here.
+    set: Option<&'v toml::Table>,
+    /// What the table above has here by default.
+    default: Option<&'s Value>,
+}
+
+struct Walk<'s> {
+    /// Whether a config chooses the kinds; without one all kinds are listed.
+    has_config: bool,
+    /// The definitions that the place lies in, with their paths.
+    above: Vec<(&'s str, String)>,
+    /// Tables that are listed: path, definition and default.
+    listed: Vec<(String, &'s str, Option<&'s Value>)>,
+    blocks: Vec<Block<'s>>,
+}
+
+impl<'s> Walk<'s> {
+    fn blocks(schema: &'s Schema, config: Option<&toml::Table>) -> Vec<Block<'s>> {
+        let mut walk =
+            Self { has_config: config.is_some(), above: Vec::new(), listed: Vec::new(), blocks: Vec::new() };
+        walk.visit(Place {
+            path: String::new(),
+            is_repeated: false,
+            is_required: true,
+            node: Node::root(schema),
+            set: config,
+            default: None,
+        });
+        walk.blocks
+    }
+
+    fn visit(&mut self, place: Place<'s, '_>) {
+        let definition = place.node.definition();
+        if let Some(definition) = definition.filter(|_| place.set.is_none()) {
+            let key = (place.path.clone(), definition, place.default);
+            if self.listed.contains(&key) {
+                return;
+            }
+            self.listed.push(key);
+        }
+        let mut block = Block {
+            path: place.path.clone(),
+            is_repeated: place.is_repeated,
+            meaning: clean(place.node.description()),
+            is_required: place.is_required,
+            kind: None,
+            kinds: Vec::new(),
+            like: None,
+            is_set: place.set.is_some(),
+            keys: Vec::new(),
+        };
+        let above = self.above.iter().find(|(name, _)| Some(*name) == definition);
+        if let Some((_, path)) = above.filter(|_| place.set.is_none()) {
+            block.like = Some(path.clone());
+            self.blocks.push(block);
+            return;
+        }
+        let kinds = place.node.kinds();
+        let chosen = place.set.and_then(|table| table.get("kind")?.as_str());
+        let meanings = || kinds.iter().map(|(name, node)| (*name, clean(node.description()))).collect();
+        if self.has_config && place.set.is_none() && !kinds.is_empty() {
+            block.kinds = meanings();
+            self.blocks.push(block);
+            return;
+        }
+        self.above.extend(definition.map(|name| (name, place.path.clone())));
+        if kinds.is_empty() {
+            let keys = place.node.properties();
+            self.table(block, &place, keys);
+        } else {
+            for (name, node) in kinds.iter().filter(|(name, _)| chosen.is_none_or(|chosen| chosen == *name)) {
+                let mut keys = node.properties();
+                keys.retain(|(key, _)| *key != "kind");
+                keys.extend(place.node.properties());
+                let block = Block {
+                    path: block.path.clone(),
+                    meaning: block.meaning.clone(),
+                    kind: Some((name, clean(node.description()))),
+                    kinds: Vec::new(),
+                    like: None,
+                    keys: Vec::new(),
+                    ..block
+                };
+                self.table(block, &Place { node: *node, path: place.path.clone(), ..place }, keys);
+            }
+        }
+        if definition.is_some() {
+            self.above.pop();
+        }
+    }
+
+    /// Lists a table's keys, and then the tables in it.
+    fn table(&mut self, mut block: Block<'s>, place: &Place<'s, '_>, keys: Vec<(&'s str, Node<'s>)>) {
+        let mut inner = Vec::new();
+        for (name, node) in keys {
+            let own = node.keyword("default");
+            let default = place.default.and_then(|table| table.get(name)).or(own).filter(|it| !it.is_null());
+            let is_required = place.node.requires(name) && default.is_none();
+            let path = join(&place.path, name);
+            let set = place.set.and_then(|table| table.get(name));
+            let items = node.items().filter(|items| items.is_table());
+            let values = node.values().filter(|values| values.is_table());
+            let table = |path, is_repeated, node, set| Place {
+                path,
+                is_repeated,
+                is_required,
+                node,
+                set,
+                default: default.filter(|_| !is_repeated),
+            };
+            if node.is_table() {
+                inner.push(table(path, false, node, set.and_then(toml::Value::as_table)));
+            } else if let Some(items) = items {
+                let set: Vec<_> = set.and_then(toml::Value::as_array).into_iter().flatten().collect();
+                let tables = set.iter().filter_map(|item| item.as_table());
+                inner.extend(tables.map(|set| table(path.clone(), true, items, Some(set))));
+                if set.is_empty() {
+                    inner.push(table(path, true, items, None));
+                }
+            } else if let Some(values) = values {
+                let set = set.and_then(toml::Value::as_table).into_iter().flatten();
+                let before = inner.len();
+                for (key, value) in set {
+                    inner.push(table(join(&path, key), false, values, value.as_table()));
+                }
+                if inner.len() == before {
+                    inner.push(table(join(&path, "NAME"), false, values, None));
+                }
+            } else {
+                block.keys.push(Key {
+                    name,
+                    meaning: clean(node.description()),
+                    form: form(node),
+                    unit: node.keyword("x-unit").and_then(Value::as_str),
+                    choices: choices(node),
+                    is_required,
+                    default: default.map(|value| to_toml(value, node)),
+                    set: set.map(ToString::to_string),
+                });
+            }
+        }
+        self.blocks.push(block);
+        inner.into_iter().for_each(|place| self.visit(place));
+    }
+}
+
+/// A doc comment as a sentence of the manual: without the key or the table that it begins with, and without links.
+fn clean(text: &str) -> String {
+    let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some(rest) = text.strip_prefix('`').and_then(|rest| rest.split_once('`')).map(|(_, rest)| rest) {
+        if rest.is_empty() {
+            text.clear();
+        } else if let Some(rest) = rest.strip_prefix(": ") {
+            text = rest.to_owned();
+        }
+    }
+    while let Some((before, rest)) = text.split_once("[`") {
+        let Some((name, after)) = rest.split_once("`]") else { break };
+        let after = match after.strip_prefix('(').and_then(|link| link.split_once(')')) {
+            Some((_, after)) => after,
+            None => after,
+        };
+        text = format!("{before}`{name}`{after}");
+    }
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_uppercase().chain(letters).collect(),
+        None => text,
+    }
+}
+
+/// What a value is: its range, or the type of it.
+fn form(node: Node<'_>) -> String {
+    if let Some(range) = node.range() {
+        return range.to_string();
+    }
+    if !choices(node).is_empty() {
+        return "one of these names".to_owned();
+    }
+    if let Some(items) = node.items() {
+        let items = match items.range() {
+            Some(range) if range.is_bounded() => format!("numbers, each {range}"),
+            Some(_) => "numbers".to_owned(),
+            None if !choices(items).is_empty() => "names".to_owned(),
+            None if items.items().is_some() => "lists".to_owned(),
+            None => "strings".to_owned(),
+        };
+        return format!("a list of {items}");
+    }
+    match node.types().first() {
+        Some(&"boolean") => "`true` or `false`".to_owned(),
+        Some(&"string") => "a string".to_owned(),
+        Some(&"object") => "a table of strings".to_owned(),
+        _ => "a value".to_owned(),
+    }
+}
+
+fn choices(node: Node<'_>) -> Vec<(&str, String)> {
+    let of = |node: Node<'_>| node.choices().is_empty();
+    let node = match node.items() {
+        Some(items) if of(node) => items,
+        _ => node,
+    };
+    node.choices().into_iter().map(|(name, meaning)| (name, clean(meaning))).collect()
+}
+
+/// A default as TOML. Numbers of 32 bits are written with as many digits as they have.
+fn to_toml(value: &Value, node: Node<'_>) -> String {
+    let is_single = node.keyword("format").and_then(Value::as_str) == Some("float");
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let number = number.as_f64().unwrap_or_default();
+            if is_single { format!("{:?}", number as f32) } else { format!("{number:?}") }
+        }
+        Value::String(text) => toml::Value::String(text.clone()).to_string(),
+        Value::Array(items) => {
+            let node = node.items().unwrap_or(node);
+            let items: Vec<String> = items.iter().map(|item| to_toml(item, node)).collect();
+            format!("[{}]", items.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The header of a table, as TOML has it.
+fn header(block: &Block<'_>) -> String {
+    if block.is_repeated { format!("[[{}]]", block.path) } else { format!("[{}]", block.path) }
+}
+
+/// Every key of a workflow as TOML with comments. Keys that the config sets stand as they are; the others are commented out, with
+/// their defaults. So the text is the same config.
+pub fn as_toml(workflow: &str, schema: &Schema, config: Option<&toml::Table>) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{WORKFLOW} = \"{workflow}\"");
+    for block in Walk::blocks(schema, config) {
+        let mark = if block.is_set { "" } else { "# " };
+        text.push('\n');
+        comment(&mut text, &block.meaning);
+        if let Some(path) = &block.like {
+            comment(&mut text, &format!("Its keys are those of `[{path}]`."));
+        }
+        if !block.path.is_empty() {
+            if block.is_required && !block.is_set {
+                comment(&mut text, "Required.");
+            }
+            let _ = writeln!(text, "{mark}{}", header(&block));
+        }
+        if !block.kinds.is_empty() {
+            comment(&mut text, "kind = one of:");
+            named(&mut text, &block.kinds);
+        }
+        if let Some((kind, meaning)) = &block.kind {
+            if meaning.is_empty() {
+                let _ = writeln!(text, "{mark}kind = \"{kind}\"");
+            } else {
+                comment(&mut text, meaning);
+                let _ = writeln!(text, "{mark}kind = \"{kind}\"");
+            }
+        }
+        for key in &block.keys {
+            comment(&mut text, &key.meaning);
+            named(&mut text, &key.choices);
+            let mut facts = vec![key.form.clone()];
+            facts.extend(key.unit.map(|unit| format!("unit: {unit}")));
+            facts.push(match &key.default {
+                Some(default) => format!("default: {default}"),
+                None if key.is_required => "required".to_owned(),
+                None => "no default".to_owned(),
+            });
+            comment(&mut text, &format!("({})", facts.join("; ")));
+            let _ = match (&key.set, &key.default) {
+                (Some(set), _) => writeln!(text, "{} = {set} # set", key.name),
+                (None, Some(default)) => writeln!(text, "# {} = {default}", key.name),
+                (None, None) => writeln!(text, "# {} = ..", key.name),
+            };
+        }
+    }
+    text
+}
+
+/// Names with their meanings, a line each.
+fn named(text: &mut String, names: &[(&str, String)]) {
+    for (name, meaning) in names {
+        let end = if meaning.is_empty() { String::new() } else { format!(": {meaning}") };
+        comment(text, &format!("  \"{name}\"{end}"));
+    }
+}
+
+/// Columns of a comment, at most.
+const WIDTH: usize = 100;
+
+/// Appends words as lines of a comment; further lines are indented as the first.
+fn comment(text: &mut String, words: &str) {
+    let indent = &words[..words.len() - words.trim_start().len()];
+    let mut line = String::new();
+    for word in words.split_whitespace() {
+        if !line.is_empty() && line.len() + word.len() >= WIDTH {
+            let _ = writeln!(text, "# {line}");
+            line.clear();
+        }
+        line.push_str(if line.is_empty() { indent } else { " " });
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        let _ = writeln!(text, "# {line}");
+    }
+}
+
+/// The page of a workflow in the manual.
+pub fn as_markdown(workflow: &str, about: &str, schema: &Schema) -> String {
+    let mut text = format!(
+        "# `workflow = \"{workflow}\"`\n\n\
+         `sporran docs config` generates this page from the program. Do not edit it.\n\n\
+         {about}\n\n\
+         `sporran init {workflow}` writes a config to start from. `sporran config show --explain` shows all keys of a config.\n"
+    );
+    for block in Walk::blocks(schema, None) {
+        let title = match (&block.kind, block.path.is_empty()) {
+            (_, true) => "Keys above the tables".to_owned(),
+            (Some((kind, _)), _) => format!("`{}`, `kind = \"{kind}\"`", header(&block)),
+            (None, _) => format!("`{}`", header(&block)),
+        };
+        let _ = write!(text, "\n## {title}\n");
+        let about = if block.path.is_empty() { "" } else { block.meaning.as_str() };
+        let kind = block.kind.as_ref().map(|(_, meaning)| meaning.as_str()).unwrap_or_default();
+        let like = block.like.as_ref().map(|path| format!("Its keys are those of `[{path}]`."));
+        let required = if block.is_required && !block.path.is_empty() { "Required." } else { "" };
+        let sentences = [about, kind, like.as_deref().unwrap_or_default(), required];
+        let sentences: Vec<String> =
+            sentences.into_iter().filter(|text| !text.is_empty()).map(ended).collect();
+        if !sentences.is_empty() {
+            let _ = write!(text, "\n{}\n", sentences.join(" "));
+        }
+        if !block.keys.is_empty() {
+            text.push_str("\n| key | meaning | value | default |\n|---|---|---|---|\n");
+        }
+        for key in &block.keys {
+            let mut meaning = ended(&key.meaning);
+            for (name, about) in &key.choices {
+                let about = if about.is_empty() { String::new() } else { format!(": {}", ended(about)) };
+                let _ = write!(meaning, "<br>`{name}`{about}");
+            }
+            let unit = key.unit.map(|unit| format!(", in {unit}")).unwrap_or_default();
+            let default = match &key.default {
+                Some(default) => format!("`{default}`"),
+                None if key.is_required => "required".to_owned(),
+                None => String::new(),
+            };
+            let cells = [format!("`{}`", key.name), meaning, format!("{}{unit}", key.form), default];
+            let _ = writeln!(text, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
+        }
+    }
+    text
+}
+
+/// A sentence with its full stop.
+fn ended(text: &str) -> String {
+    if text.is_empty() || text.ends_with(['.', '!', '?', ':']) { text.to_owned() } else { format!("{text}.") }
+}

@@ -1,0 +1,215 @@
+//! The kinds of a stage: one list, from which reading, the manual and the error messages follow.
+
+use serde::de::DeserializeOwned;
+
+use crate::{Document, Invalid, Table};
+
+/// Options that are read out of a table of a config.
+///
+/// Types that serde can read have this trait already. Options that hold tables of a stage implement it.
+pub trait FromTable: Sized {
+    /// Reads the options out of the table at the path `key`, which has lost its key `kind`.
+    ///
+    /// # Errors
+    /// [`Invalid`] if a required value is missing or wrong; the document has the mistakes.
+    fn from_table<'t>(document: &mut Document<'t>, key: &str, table: Table<'t>) -> Result<Self, Invalid>;
+}
+
+impl<T: DeserializeOwned> FromTable for T {
+    fn from_table<'t>(document: &mut Document<'t>, key: &str, table: Table<'t>) -> Result<Self, Invalid> {
+        document.read(key, table, &[]).ok_or(Invalid)
+    }
+}
+
+/// Options that report what is wrong with their values and files.
+pub trait Check {
+    /// Reports mistakes, without loading a model. `key` is the path of the table.
+    fn check(&self, key: &str, document: &mut Document<'_>);
+}
+
+/// The options of a stage: one of several kinds, which the key `kind` names. [`kinds!`](crate::kinds!) implements it.
+pub trait Kinds: Sized {
+    /// The names of all kinds.
+    fn kinds() -> Vec<&'static str>;
+
+    /// The name of this kind.
+    fn kind(&self) -> &'static str;
+
+    /// Reads the options of a kind; `None` if there is no kind of that name.
+    fn from_kind<'t>(
+        kind: &str,
+        document: &mut Document<'t>,
+        key: &str,
+        table: Table<'t>,
+    ) -> Option<Result<Self, Invalid>>;
+
+    /// Reads a table with the key `kind`.
+    ///
+    /// # Errors
+    /// [`Invalid`] for a kind that is missing or unknown, and where its options are wrong.
+    fn from_stage<'t>(document: &mut Document<'t>, key: &str, table: Table<'t>) -> Result<Self, Invalid> {
+        Self::from_stage_of(&Self::kinds(), document, key, table)
+    }
+
+    /// The same for a table that allows some of the kinds only.
+    ///
+    /// # Errors
+    /// As [`Kinds::from_stage`].
+    fn from_stage_of<'t>(
+        kinds: &[&str],
+        document: &mut Document<'t>,
+        key: &str,
+        mut table: Table<'t>,
+    ) -> Result<Self, Invalid> {
+        let kind = document.take_kind(key, &mut table, kinds)?;
+        Self::from_kind(&kind, document, key, table).unwrap_or(Err(Invalid))
+    }
+}
+
+/// Defines the options of a stage as an enum with a variant for each kind.
+///
+/// A line has the value of the key `kind`, the variant and the type of its options. The enum reads itself out of a config
+/// ([`Kinds`]). It derefs to the trait after `dyn`, which has what all kinds do and which all options implement. With a
+/// type parameter the enum has the kinds of another such enum as well.
+///
+/// ```
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+/// use sporran_config::{Kinds, kinds};
+///
+/// /// What all kinds do.
+/// pub trait Greeting {
+///     fn greet(&self) -> String;
+/// }
+///
+/// /// `kind = "hello"`
+/// #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// pub struct Hello {
+///     /// The name.
+///     name: String,
+/// }
+///
+/// impl Greeting for Hello {
+///     fn greet(&self) -> String {
+///         format!("Hello, {}!", self.name)
+///     }
+/// }
+///
+/// kinds! {
+///     /// `[greeting]`, by `kind`.
+///     pub enum GreetingOptions: dyn Greeting {
+///         /// `kind = "hello"`: greets someone.
+///         "hello" => Hello(Hello),
+///     }
+/// }
+///
+/// assert_eq!(GreetingOptions::kinds(), ["hello"]);
+/// let options = GreetingOptions::Hello(Hello { name: "Morag".into() });
+/// assert_eq!(options.greet(), "Hello, Morag!");
+/// ```
+#[macro_export]
+macro_rules! kinds {
+    (
+        $(#[$about:meta])*
+        $visible:vis enum $name:ident: dyn $does:path {
+            $($(#[$line:meta])* $kind:literal => $variant:ident($options:ty),)+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, $crate::serde::Serialize, $crate::schemars::JsonSchema)]
+        #[serde(tag = "kind", crate = "sporran_config::serde")]
+        #[schemars(crate = "sporran_config::schemars")]
+        $visible enum $name {
+            $($(#[$line])* #[serde(rename = $kind)] $variant($options),)+
+        }
+
+        impl $crate::Kinds for $name {
+            fn kinds() -> Vec<&'static str> {
+                vec![$($kind),+]
+            }
+
+            fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $kind,)+
+                }
+            }
+
+            fn from_kind<'t>(
+                kind: &str,
+                document: &mut $crate::Document<'t>,
+                key: &str,
+                table: $crate::Table<'t>,
+            ) -> Option<Result<Self, $crate::Invalid>> {
+                match kind {
+                    $($kind => Some(<$options as $crate::FromTable>::from_table(document, key, table).map(Self::$variant)),)+
+                    _ => None,
+                }
+            }
+        }
+
+        impl std::ops::Deref for $name {
+            type Target = dyn $does;
+
+            fn deref(&self) -> &Self::Target {
+                match self {
+                    $(Self::$variant(options) => options,)+
+                }
+            }
+        }
+    };
+    (
+        $(#[$about:meta])*
+        $visible:vis enum $name:ident<$outer:ident>: dyn $does:path {
+            $($(#[$line:meta])* $kind:literal => $variant:ident($options:ty),)+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, $crate::serde::Serialize, $crate::schemars::JsonSchema)]
+        #[serde(tag = "kind", crate = "sporran_config::serde")]
+        #[schemars(crate = "sporran_config::schemars")]
+        $visible enum $name<$outer> {
+            $($(#[$line])* #[serde(rename = $kind)] $variant($options),)+
+            /// A kind of the caller's.
+            #[serde(untagged)]
+            Outer($outer),
+        }
+
+        impl<$outer: $crate::Kinds> $crate::Kinds for $name<$outer> {
+            fn kinds() -> Vec<&'static str> {
+                let mut kinds = vec![$($kind),+];
+                kinds.extend($outer::kinds());
+                kinds
+            }
+
+            fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $kind,)+
+                    Self::Outer(outer) => outer.kind(),
+                }
+            }
+
+            fn from_kind<'t>(
+                kind: &str,
+                document: &mut $crate::Document<'t>,
+                key: &str,
+                table: $crate::Table<'t>,
+            ) -> Option<Result<Self, $crate::Invalid>> {
+                match kind {
+                    $($kind => Some(<$options as $crate::FromTable>::from_table(document, key, table).map(Self::$variant)),)+
+                    other => Some($outer::from_kind(other, document, key, table)?.map(Self::Outer)),
+                }
+            }
+        }
+
+        impl<$outer: $crate::Kinds + std::ops::Deref<Target = dyn $does> + 'static> std::ops::Deref for $name<$outer> {
+            type Target = dyn $does;
+
+            fn deref(&self) -> &Self::Target {
+                match self {
+                    $(Self::$variant(options) => options,)+
+                    Self::Outer(outer) => outer.deref(),
+                }
+            }
+        }
+    };
+}

@@ -1,0 +1,455 @@
+//! Config files: their tables, their mistakes and their manual.
+//!
+//! A [`Document`] is a config with its overrides. Options are read out of its tables, and every mistake is reported with
+//! its line. [`kinds!`] lists the kinds of a stage. [`schema`] and [`explain`] derive ranges and the manual from the types
+//! of the options.
+
+pub mod explain;
+mod kinds;
+mod overrides;
+mod read;
+pub mod schema;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+pub use kinds::{Check, FromTable, Kinds};
+pub use overrides::{Override, Overrides};
+#[doc(hidden)]
+pub use schemars;
+#[doc(hidden)]
+pub use serde;
+use serde::{Deserialize, de::DeserializeOwned};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue, Deserializer},
+};
+
+/// One mistake in a config.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// The config, or the override that is at fault.
+    pub origin: String,
+    /// The line, counted from 1; 0 for an override.
+    pub line: usize,
+    /// The key's path, such as `retriever.k1`; empty for the document.
+    pub key: String,
+    /// What was expected and what was found.
+    pub message: String,
+}
+
+impl Diagnostic {
+    /// What a config as a whole lacks, where no line of it is at fault.
+    pub fn of_config(key: &str, message: impl Into<String>) -> Self {
+        Self { origin: "config".into(), line: 0, key: key.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.origin)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        f.write_str(": ")?;
+        if !self.key.is_empty() {
+            write!(f, "`{}`: ", self.key)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// The text of a config with its overrides.
+pub struct Text {
+    path: PathBuf,
+    file: String,
+    /// Each override twice, as TOML and with its value as a string, behind blanks that put its spans past the file's.
+    overrides: Vec<Overlay>,
+}
+
+struct Overlay {
+    start: usize,
+    written: String,
+    plain: String,
+    quoted: String,
+}
+
+impl Text {
+    /// A config's text; an override is `key=value`, its value TOML or else a bare string.
+    pub fn new(path: &Path, file: String, overrides: &[String]) -> Self {
+        let mut start = file.len();
+        let overrides = overrides
+            .iter()
+            .map(|written| {
+                start += 1;
+                let blanks = " ".repeat(start);
+                let (key, value) = written.split_once('=').unwrap_or((written, ""));
+                let quoted = format!("{blanks}{key}={}", toml::Value::String(value.to_owned()));
+                let made =
+                    Overlay { start, written: written.clone(), plain: format!("{blanks}{written}"), quoted };
+                start = made.plain.len().max(made.quoted.len());
+                made
+            })
+            .collect();
+        Self { path: path.to_owned(), file, overrides }
+    }
+}
+
+/// A table with its position in the text.
+pub type Table<'t> = Spanned<DeTable<'t>>;
+
+/// A table could not be read. Its mistakes have been reported.
+#[derive(Clone, Copy, Debug)]
+pub struct Invalid;
+
+/// The first key of every config: what the file is for.
+pub const WORKFLOW: &str = "workflow";
+
+/// A config as a tree of spanned keys and values, with the mistakes found so far.
+#[derive(Clone)]
+pub struct Document<'t> {
+    text: &'t Text,
+    root: Table<'t>,
+    diagnostics: Vec<Diagnostic>,
+    /// The keys whose entries were wrong, or that a misspelt key stands for: what else is wrong with them follows from it.
+    suspects: Vec<String>,
+    /// What the key `workflow` is.
+    workflow: String,
+}
+
+impl<'t> Document<'t> {
+    /// Parses a config and lays the overrides over it. Syntax errors become diagnostics.
+    pub fn parse(text: &'t Text) -> Self {
+        let (root, errors) = DeTable::parse_recoverable(&text.file);
+        let mut document =
+            Self { text, root, diagnostics: Vec::new(), suspects: Vec::new(), workflow: String::new() };
+        for error in errors {
+            document.report(error.span().map_or(0, |span| span.start), String::new(), error.message());
+        }
+        for over in &text.overrides {
+            let parsed = DeTable::parse(&over.plain).or_else(|error| {
+                if over.written.contains('=') { DeTable::parse(&over.quoted) } else { Err(error) }
+            });
+            match parsed {
+                Ok(table) => merge(document.root.get_mut(), table.into_inner()),
+                Err(error) => document.report(over.start, String::new(), error.message()),
+            }
+        }
+        document
+    }
+
+    fn report(&mut self, at: usize, key: String, message: impl Into<String>) {
+        let Text { path, file, overrides } = self.text;
+        let (origin, line) = match overrides.iter().rev().find(|over| at >= over.start) {
+            Some(over) => (format!("override `{}`", over.written), 0),
+            None => {
+                let before = &file.as_bytes()[..at.min(file.len())];
+                (path.display().to_string(), before.iter().filter(|&&byte| byte == b'\n').count() + 1)
+            }
+        };
+        self.diagnostics.push(Diagnostic { origin, line, key, message: message.into().trim().to_owned() });
+    }
+
+    /// Adds a mistake at a key; at the nearest table above it where the key is not written. A mistake that follows from an entry
+    /// that is wrong already is left out: one at that entry, or one at its table that names it.
+    pub fn report_key(&mut self, key: &str, message: impl Into<String>) {
+        let message = message.into();
+        let names = |suspect: &str| {
+            let name = suspect.rsplit('.').next().unwrap_or(suspect);
+            message.contains(&format!("`{name}`")) || message.starts_with(&format!("{name}:"))
+        };
+        let follows = |suspect: &String| {
+            is_at_or_below(key, suspect) || (is_at_or_below(suspect, key) && names(suspect))
+        };
+        if !self.suspects.iter().any(follows) {
+            self.report(self.start_of(key), key.to_owned(), message);
+        }
+    }
+
+    /// Reports a key whose folder is no model's.
+    pub fn check_checkpoint(&mut self, key: &str, folder: &Path) {
+        self.check_folder(key, folder, "config.json");
+    }
+
+    /// Reports a key whose folder is no encoder's. One of sentence-transformers may have its encoder in a folder below.
+    pub fn check_encoder(&mut self, key: &str, folder: &Path) {
+        if !folder.join("modules.json").is_file() {
+            self.check_checkpoint(key, folder);
+        }
+    }
+
+    /// Reports a key whose folder lacks a file that it must have, or does not exist.
+    pub fn check_folder(&mut self, key: &str, folder: &Path, file: &str) {
+        if !folder.exists() {
+            self.report_key(key, format!("no folder {}", folder.display()));
+        } else if !folder.join(file).is_file() {
+            self.report_key(key, format!("no file {file} in {}", folder.display()));
+        }
+    }
+
+    /// Reports those of a key's files that do not exist.
+    pub fn check_files(&mut self, key: &str, files: &[PathBuf]) {
+        for path in files.iter().filter(|path| !path.is_file()) {
+            self.report_key(key, format!("no file {}", path.display()));
+        }
+    }
+
+    /// The same for files after whose names, without their endings, what is written of each is called.
+    pub fn check_inputs(&mut self, key: &str, files: &[PathBuf]) {
+        self.check_files(key, files);
+        for (at, path) in files.iter().enumerate() {
+            if files[..at].iter().any(|other| other.file_stem() == path.file_stem()) {
+                let message = format!("expected files of different names, found {} again", path.display());
+                self.report_key(key, message);
+            }
+        }
+    }
+
+    fn start_of(&self, key: &str) -> usize {
+        let mut table = self.root.get_ref();
+        let mut at = 0;
+        for part in key.split('.') {
+            let name = part.split('[').next().unwrap_or(part);
+            let Some((found, value)) = table.get_key_value(name) else { break };
+            at = found.span().start;
+            match value.get_ref() {
+                DeValue::Table(inner) => table = inner,
+                _ => break,
+            }
+        }
+        at
+    }
+
+    /// Takes the table `name` out of the one at the path `key`; `None` where there is none of that name.
+    fn take(&mut self, key: &str, name: &str, table: &mut Table<'t>) -> Result<Option<Table<'t>>, Invalid> {
+        let Some((written, value)) = table.get_mut().remove_entry(name) else { return Ok(None) };
+        let span = value.span();
+        match value.into_inner() {
+            DeValue::Table(inner) => Ok(Some(Spanned::new(span, inner))),
+            other => {
+                let path = join(key, name);
+                let message = format!("expected a table `[{path}]`, found a {}", other.type_str());
+                self.report(written.span().start, path, message);
+                Err(Invalid)
+            }
+        }
+    }
+
+    /// Takes a table out of the one at the path `key`, which has to hold it.
+    pub fn take_table_of(
+        &mut self,
+        key: &str,
+        name: &str,
+        table: &mut Table<'t>,
+    ) -> Result<Table<'t>, Invalid> {
+        let start = table.span().start;
+        self.take(key, name, table)?.ok_or_else(|| {
+            self.report(start, join(key, name), "is missing");
+            Invalid
+        })
+    }
+
+    /// Takes an array of tables out of the table at the path `key`, which has to hold it.
+    pub fn take_tables(
+        &mut self,
+        key: &str,
+        name: &str,
+        table: &mut Table<'t>,
+    ) -> Result<Vec<Table<'t>>, Invalid> {
+        let path = join(key, name);
+        let Some((written, value)) = table.get_mut().remove_entry(name) else {
+            self.report(table.span().start, path, "is missing");
+            return Err(Invalid);
+        };
+        let start = written.span().start;
+        let DeValue::Array(items) = value.into_inner() else {
+            self.report(start, path.clone(), format!("expected tables `[[{path}]]`"));
+            return Err(Invalid);
+        };
+        let mut tables = Vec::with_capacity(items.len());
+        for item in items {
+            let span = item.span();
+            match item.into_inner() {
+                DeValue::Table(inner) => tables.push(Spanned::new(span, inner)),
+                other => {
+                    self.report(
+                        span.start,
+                        path.clone(),
+                        format!("expected a table, found a {}", other.type_str()),
+                    );
+                    return Err(Invalid);
+                }
+            }
+        }
+        Ok(tables)
+    }
+
+    /// Reads the stage `key`; `None` if the config has no such table.
+    ///
+    /// # Errors
+    /// [`Invalid`] if the table is wrong.
+    pub fn read_stage<K: Kinds>(&mut self, key: &str) -> Result<Option<K>, Invalid> {
+        let table = self.take_stage(key)?;
+        table.map(|table| K::from_stage(self, key, table)).transpose()
+    }
+
+    /// Reads the stage `key`, which the config must have.
+    ///
+    /// # Errors
+    /// [`Invalid`] if the table is wrong or missing.
+    pub fn require_stage<K: Kinds>(&mut self, key: &str) -> Result<K, Invalid> {
+        self.read_stage(key)?.ok_or_else(|| {
+            self.report_key(key, "is missing");
+            Invalid
+        })
+    }
+
+    /// Takes the `kind` out of the table at the path `key`.
+    pub fn take_kind(&mut self, key: &str, table: &mut Table<'t>, kinds: &[&str]) -> Result<String, Invalid> {
+        let start = table.span().start;
+        let one_of = || kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
+        let Some((name, value)) = table.get_mut().remove_entry("kind") else {
+            self.report(start, format!("{key}.kind"), format!("is missing; expected one of {}", one_of()));
+            return Err(Invalid);
+        };
+        let start = name.span().start;
+        let message = match value.get_ref().as_str() {
+            Some(kind) if kinds.contains(&kind) => return Ok(kind.to_owned()),
+            Some(kind) => {
+                let near = nearest(kind, kinds.iter().copied())
+                    .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+                format!("unknown kind `{kind}`, expected one of {}{near}", one_of())
+            }
+            None => format!("expected a string, one of {}", one_of()),
+        };
+        self.report(start, format!("{key}.kind"), message);
+        Err(Invalid)
+    }
+
+    /// Takes a stage's table out of the root; `None` where the config has no such stage.
+    pub fn take_stage(&mut self, key: &str) -> Result<Option<Table<'t>>, Invalid> {
+        let mut root = std::mem::replace(&mut self.root, Spanned::new(0..0, DeTable::new()));
+        let taken = self.take("", key, &mut root);
+        self.root = root;
+        taken
+    }
+
+    /// Leaves mistakes at a key, or in its table, out from here on: it is wrong already.
+    pub fn suspect(&mut self, key: &str) {
+        self.suspects.push(key.to_owned());
+    }
+
+    /// The value of the key `workflow`; `None` where it is missing or no string.
+    pub fn workflow(&self) -> Option<&str> {
+        self.root.get_ref().get(WORKFLOW)?.get_ref().as_str()
+    }
+
+    /// The values of the config without `workflow`; `None` where they have no form of their own.
+    pub fn values(&self) -> Option<toml::Table> {
+        let mut values = toml::Table::deserialize(Deserializer::from(self.root.clone())).ok()?;
+        values.remove(WORKFLOW);
+        Some(values)
+    }
+
+    /// The strings of an array at the root.
+    pub fn strings(&self, key: &str) -> Vec<String> {
+        let items = self.root.get_ref().get(key).and_then(|value| match value.get_ref() {
+            DeValue::Array(items) => Some(items),
+            _ => None,
+        });
+        let strings = items.into_iter().flat_map(|items| items.iter());
+        strings.filter_map(|item| item.get_ref().as_str().map(str::to_owned)).collect()
+    }
+
+    /// Takes the key `workflow` out of the root, which has to be one of some names.
+    pub fn take_workflow(&mut self, names: &[&str]) -> bool {
+        let Some((key, value)) = self.root.get_mut().remove_entry(WORKFLOW) else {
+            let message = format!("is missing; add the line `workflow = \"{}\"` at the top", names[0]);
+            self.report(0, WORKFLOW.to_owned(), message);
+            return false;
+        };
+        let one_of = || names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
+        let message = match value.get_ref().as_str() {
+            Some(name) if names.contains(&name) => {
+                self.workflow = name.to_owned();
+                return true;
+            }
+            Some(name) => format!("expected {}, found `{name}`", one_of()),
+            None => format!("expected {}, found a {}", one_of(), value.get_ref().type_str()),
+        };
+        self.report(key.span().start, WORKFLOW.to_owned(), message);
+        false
+    }
+
+    /// Reports that a table belongs to another workflow, and those that are missing in this one.
+    pub fn check_workflow_table(&mut self, table: &str, workflow: &str) {
+        let (has, is) = (self.has(table), self.workflow == workflow);
+        if has && !is {
+            self.report_key(table, format!("belongs to `workflow = \"{workflow}\"`"));
+        } else if is && !has {
+            self.report_key(table, format!("is missing; `workflow = \"{workflow}\"` needs it"));
+        }
+    }
+
+    /// Whether the root has a key.
+    pub fn has(&self, key: &str) -> bool {
+        self.root.get_ref().contains_key(key)
+    }
+
+    /// Puts back what reading took out of an earlier copy; mistakes stay.
+    pub fn restore(&mut self, written: Self) {
+        self.root = written.root;
+    }
+
+    /// Reads what is left of the root, which may hold the tables `stages` beside the fields of `T`.
+    pub fn read_root<T: DeserializeOwned>(&mut self, stages: &[&str]) -> Option<T> {
+        let root = self.root.clone();
+        self.read("", root, stages)
+    }
+
+    /// Every mistake, in the document's order.
+    pub fn into_diagnostics(mut self) -> Vec<Diagnostic> {
+        self.diagnostics.sort_by_key(|diagnostic| (diagnostic.line == 0, diagnostic.line));
+        self.diagnostics
+    }
+}
+
+/// Lays one table over another; tables are merged, everything else is replaced.
+fn merge<'t>(base: &mut DeTable<'t>, over: DeTable<'t>) {
+    for (key, value) in over {
+        match (base.get_mut(key.get_ref().as_ref()).map(Spanned::get_mut), value.get_ref()) {
+            (Some(DeValue::Table(inner)), DeValue::Table(_)) => {
+                if let DeValue::Table(table) = value.into_inner() {
+                    merge(inner, table);
+                }
+            }
+            _ => {
+                base.remove(key.get_ref().as_ref());
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Whether a key is another one or lies in its table.
+fn is_at_or_below(key: &str, other: &str) -> bool {
+    key.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// The name that is most like `wrong`, if one is like it at all.
+fn nearest<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    names
+        .map(|name| (strsim::jaro_winkler(wrong, name), name))
+        .filter(|(likeness, _)| *likeness > 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1)))
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests;

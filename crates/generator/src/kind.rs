@@ -1,0 +1,139 @@
+//! What the options of every kind of generator do.
+
+use std::{path::Path, sync::Arc};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_checkpoint::{Tokenizer, find_gguf};
+use sporran_config::{Document, Override, Overrides};
+use sporran_kilt::PassageStore;
+use sporran_transformers::{Checkpoint, DeviceName, GenerationOptions, Precision};
+
+use crate::{Generator, ReleasedNsmnConfig, Result};
+
+/// The options of a kind of generator.
+///
+/// A new kind implements this trait for its options and gets a line in `registry.rs`.
+pub trait GeneratorKind {
+    /// The models that it loads. `key` is the path of the table.
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>>;
+
+    /// Reports wrong values and missing files besides the models.
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        let _ = (key, document);
+    }
+
+    /// Adds the settings of model folders that the options override.
+    ///
+    /// # Errors
+    /// Errors of a folder's files.
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        let _ = (key, found);
+        Ok(())
+    }
+
+    /// The source of an answer's provenance where the config does not choose one.
+    fn provenance(&self) -> EvidenceSource {
+        EvidenceSource::Ranking
+    }
+
+    /// The same for entity linking, where an answer is the title of a page.
+    fn linking_provenance(&self) -> EvidenceSource {
+        EvidenceSource::Title
+    }
+
+    /// Loads the generator.
+    ///
+    /// # Errors
+    /// Errors of the models' files.
+    fn open(&self, context: &GeneratorContext) -> Result<Box<dyn Generator>>;
+}
+
+/// What generators share besides their options.
+#[derive(Clone, Default)]
+pub struct GeneratorContext {
+    /// The passages, for kinds that read whole pages.
+    pub store: Option<Arc<PassageStore>>,
+    /// The seed of everything random.
+    pub seed: u64,
+}
+
+/// A model of a generator.
+#[derive(Clone, Debug)]
+pub struct GeneratorModel<'a> {
+    /// The path of the table whose key `model` names it.
+    pub key: String,
+    /// The model's folder.
+    pub folder: &'a Path,
+    /// The device.
+    pub device: DeviceName,
+    /// The data type of the weights.
+    pub precision: Precision,
+    /// The largest number of passages that it reads.
+    pub passages: usize,
+}
+
+/// The source of an answer's provenance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvidenceSource {
+    /// The passages that the generator used, best first, then the retriever's ranking.
+    Ranking,
+    /// The passages that the generator read, and no others, in its order.
+    Read,
+    /// The one passage that the generator ranks first.
+    Chosen,
+    /// The page whose title equals the answer exactly; nothing if there is none.
+    Title,
+}
+
+/// Reports models that are missing or do not fit, and other mistakes of a generator's options. `is_trained`: the models
+/// exist already. `depth`: the number of retrieved passages.
+pub fn check_generator(
+    options: &dyn GeneratorKind,
+    (key, is_trained): (&str, bool),
+    depth: Option<usize>,
+    document: &mut Document<'_>,
+) {
+    options.check(key, document);
+    for GeneratorModel { key, folder, device, precision, passages } in options.models(key) {
+        // A GGUF file contains its config and its tokenizer.
+        let is_gguf = find_gguf(folder).is_ok_and(|found| found.is_some_and(|file| file.is_file()));
+        if is_trained && !is_gguf {
+            let key = format!("{key}.model");
+            document.check_checkpoint(&key, folder);
+            // The released networks of NSMN have a vocabulary of words instead of a tokenizer.
+            let reads_words = || ReleasedNsmnConfig::names(folder).is_ok_and(|is| is);
+            if folder.exists() && !Tokenizer::is_in(folder) && !reads_words() {
+                document.report_key(&key, format!("no file tokenizer.json in {}", folder.display()));
+            }
+        }
+        if let Err(error) = device.check(precision) {
+            document.report_key(&format!("{key}.device"), error.to_string());
+        }
+        if let Some(depth) = depth.filter(|depth| passages > *depth) {
+            let message = format!("expected at most `evidence.depth` ({depth}), found {passages}");
+            document.report_key(&format!("{key}.prompt.passages"), message);
+        }
+    }
+}
+
+/// Adds the generation options that a model's folder sets to other values.
+///
+/// # Errors
+/// Errors of the folder's files.
+pub fn generation_overrides(
+    options: &GenerationOptions,
+    folder: &Path,
+    key: &str,
+    found: &mut Overrides,
+) -> Result<()> {
+    // A GGUF file has no generation options.
+    if find_gguf(folder)?.is_none() {
+        let replaced = options.replacing(Checkpoint::open(folder)?.generation_defaults());
+        found.extend(replaced.into_iter().map(|(option, folder, config)| {
+            (format!("{key}.generation.{option}"), Override { folder, config })
+        }));
+    }
+    Ok(())
+}

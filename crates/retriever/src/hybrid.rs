@@ -1,0 +1,118 @@
+//! The fused rankings of several retrievers.
+
+use std::ops::Deref;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_config::{Document, FromTable, Invalid, Kinds, Overrides, Table};
+use sporran_kilt::{Hit, Query, hash_json};
+
+use crate::{Error, Result, Retriever, Trace, fusion::FusionOptions, kind::RetrieverKind, site::Site};
+
+/// `kind = "hybrid"`
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct HybridOptions<R> {
+    /// `[retriever.fusion]`: how rankings become one.
+    #[schemars(default)]
+    pub fusion: FusionOptions,
+    /// `[[retriever.parts]]`: a retriever each, of any kind.
+    pub parts: Vec<R>,
+}
+
+/// The keys without the parts.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rest {
+    #[serde(default)]
+    fusion: FusionOptions,
+}
+
+impl<R: Kinds> FromTable for HybridOptions<R> {
+    fn from_table<'t>(document: &mut Document<'t>, key: &str, mut table: Table<'t>) -> Result<Self, Invalid> {
+        let tables = document.take_tables(key, "parts", &mut table)?;
+        let parts: Vec<Result<R, Invalid>> = tables
+            .into_iter()
+            .enumerate()
+            .map(|(at, part)| R::from_stage(document, &format!("{key}.parts[{at}]"), part))
+            .collect();
+        let Rest { fusion } = document.read(key, table, &["parts"]).ok_or(Invalid)?;
+        Ok(Self { fusion, parts: parts.into_iter().collect::<Result<_, _>>()? })
+    }
+}
+
+impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for HybridOptions<R> {
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        if self.parts.len() < 2 {
+            document.report_key(&format!("{key}.parts"), "expected at least two retrievers");
+        }
+        if let Err(error) = self.fusion.check(self.parts.len()) {
+            document.report_key(&format!("{key}.fusion"), error.to_string());
+        }
+        for (at, part) in self.parts.iter().enumerate() {
+            part.check(&format!("{key}.parts[{at}]"), document);
+        }
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        let mut parts = self.parts.iter().enumerate();
+        parts.try_for_each(|(at, part)| part.overrides(&format!("{key}.parts[{at}]"), found))
+    }
+
+    fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
+        let parts: Result<Vec<_>> = self.parts.iter().map(|part| part.open(site)).collect();
+        site.depends_on("fusion", None, hash_json(&self.fusion));
+        Ok(Box::new(Hybrid::new(parts?, self.fusion.clone())?))
+    }
+}
+
+/// A hybrid retriever: fused rankings of several retrievers over the same passages.
+pub struct Hybrid {
+    parts: Vec<Box<dyn Retriever>>,
+    options: FusionOptions,
+}
+
+impl Hybrid {
+    /// Fuses the rankings of `parts`.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if the options do not match the parts, or there are fewer than two.
+    pub fn new(parts: Vec<Box<dyn Retriever>>, options: FusionOptions) -> Result<Self> {
+        if parts.len() < 2 {
+            let found = parts.len().to_string();
+            return Err(Error::Option { option: "parts", expected: "at least two retrievers", found });
+        }
+        options.check(parts.len())?;
+        Ok(Self { parts, options })
+    }
+
+    /// The parts' rankings of each query: `[part][query]`.
+    ///
+    /// # Errors
+    /// Errors of a part.
+    pub fn rankings(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Vec<Hit>>>> {
+        let depth = self.options.depth.max(k);
+        self.parts.iter().map(|part| part.retrieve(queries, depth)).collect()
+    }
+}
+
+impl Retriever for Hybrid {
+    fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+        let rankings = self.rankings(queries, k)?;
+        let options = FusionOptions { depth: self.options.depth.max(k), ..self.options.clone() };
+        let fused = (0..queries.len()).map(|query| {
+            let rows: Vec<&[Hit]> = rankings.iter().map(|part| part[query].as_slice()).collect();
+            let mut hits = options.fuse(&rows);
+            hits.truncate(k);
+            hits
+        });
+        Ok(fused.collect())
+    }
+
+    fn trace(&self, query: &Query, k: usize) -> Result<Trace> {
+        let hits = self.retrieve(std::slice::from_ref(query), k)?.pop().unwrap_or_default();
+        let parts: Result<Vec<Trace>> = self.parts.iter().map(|part| part.trace(query, k)).collect();
+        let step = "hybrid".to_owned();
+        Ok(Trace { step, query: query.text.clone(), hits, sets: Vec::new(), parts: parts? })
+    }
+}

@@ -1,0 +1,46 @@
+//! What the options of every kind of retriever do.
+
+use serde::Serialize;
+use sporran_config::{Document, Overrides};
+
+use crate::{PassageScorer, Result, Retriever, site::Site};
+
+/// The options of a kind of retriever.
+///
+/// A new kind implements this trait for its options and gets a line in `registry.rs`.
+pub trait RetrieverKind {
+    /// Reports wrong values and missing folders, without loading a model. `key` is the path of the table.
+    fn check(&self, key: &str, document: &mut Document<'_>);
+
+    /// Adds the settings of model folders that the options override.
+    ///
+    /// # Errors
+    /// Errors of a folder's files.
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        let _ = (key, found);
+        Ok(())
+    }
+
+    /// Opens the retriever, building indexes that do not exist.
+    ///
+    /// # Errors
+    /// Errors of an index or a model, each with its file.
+    fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>>;
+
+    /// Opens it as a scorer of given passages; `None` for kinds that cannot score.
+    ///
+    /// # Errors
+    /// As [`RetrieverKind::open`].
+    fn open_scorer(&self, site: &mut dyn Site) -> Result<Option<Box<dyn PassageScorer>>> {
+        let _ = site;
+        Ok(None)
+    }
+}
+
+/// Options with their kind, as the key of an index has them.
+#[derive(Serialize)]
+pub(crate) struct Tagged<'a, T> {
+    pub(crate) kind: &'static str,
+    #[serde(flatten)]
+    pub(crate) options: &'a T,
+}

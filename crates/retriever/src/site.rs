@@ -1,0 +1,109 @@
+//! What retrievers need while they are opened.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{PassageId, PassageStore, folder::Place};
+
+use crate::{Result, entity::aliases::Aliases};
+
+/// The passages that retrievers are opened over, and the folder of their indexes.
+///
+/// The caller implements it: it knows where indexes are, reports progress, and collects the hashes that results depend
+/// on.
+pub trait Site {
+    /// The passages.
+    fn store(&self) -> &Arc<PassageStore>;
+
+    /// The names of pages. All retrievers share them.
+    ///
+    /// # Errors
+    /// Errors of building or opening their index.
+    fn aliases(&mut self) -> Result<Arc<Aliases>>;
+
+    /// The folder of an index, which `build` writes if it does not exist.
+    ///
+    /// # Errors
+    /// Errors of `build`, and [`crate::Error::Io`].
+    fn index(&mut self, index: NewIndex, build: &mut BuildIndex<'_>) -> Result<PathBuf>;
+
+    /// Records a hash that rankings depend on besides the indexes. Without a path it is that of options alone.
+    fn depends_on(&mut self, part: &'static str, path: Option<&Path>, hash: String);
+
+    /// The names and hashes of a model folder's files.
+    ///
+    /// # Errors
+    /// [`crate::Error::Site`] if a file cannot be read.
+    fn files(&mut self, folder: &Path) -> Result<Vec<(String, String)>>;
+
+    /// Records the measured recall of an approximate index.
+    fn record_recall(&mut self, recall: IndexRecall);
+}
+
+/// Writes an index to a place and reports how many items are done.
+pub type BuildIndex<'a> = dyn FnMut(Place, &mut dyn FnMut(u64)) -> Result<()> + 'a;
+
+/// An index to open or build.
+#[derive(Clone, Debug)]
+pub struct NewIndex {
+    /// Its kind, the first part of the folder's name.
+    pub kind: &'static str,
+    /// The hash of everything that the index depends on; the rest of the folder's name.
+    pub key: String,
+    /// What a build counts.
+    pub items: Items,
+}
+
+/// What the build of an index counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Items {
+    /// Passages.
+    Passages,
+    /// Pages.
+    Pages,
+}
+
+/// The recall of an approximate index against exact search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IndexRecall {
+    /// The folder of the index.
+    pub index: PathBuf,
+    /// The share of the `k` nearest vectors that the search finds, averaged over queries.
+    pub recall: f64,
+    /// The number of nearest vectors.
+    pub k: u32,
+    /// The number of queries: vectors of the index, drawn by a fixed seed.
+    pub queries: u32,
+    /// Vectors that could not be reached in the graph as it was built, and can be now.
+    pub repaired: u32,
+    /// Vectors that cannot be reached.
+    pub lost: u32,
+}
+
+impl std::fmt::Display for IndexRecall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { index, recall, k, queries, repaired, lost } = self;
+        write!(
+            f,
+            "{}: finds {:.2} % of the {k} nearest (of {queries} vectors); {repaired} vectors repaired, {lost} lost",
+            index.display(),
+            100.0 * recall
+        )
+    }
+}
+
+/// Passages with their ids, titles and texts, as the indexes read them.
+pub(crate) type Passages<'s> =
+    Box<dyn Iterator<Item = sporran_kilt::Result<(PassageId, &'s str, String)>> + 's>;
+
+/// The passages of a store, from an id on.
+pub(crate) fn passages(store: &PassageStore, from: PassageId) -> Passages<'_> {
+    let passage = |id| {
+        let passage = (id, store.page_title(store.page_of(id)), store.text(id));
+        store.sound().map(|()| passage)
+    };
+    Box::new((from.0..store.len() as u32).map(PassageId).map(passage))
+}

@@ -1,0 +1,394 @@
+//! Packs the tensors of a checkpoint.
+
+use candle_core::Device;
+use sporran_checkpoint::{Architecture, Result, SpecialTokens};
+use sporran_kernels::{Activation, Matrix, Norm, Precision};
+
+use super::{
+    causal::{CausalLayer, PackedLlama},
+    encoder::PackedEncoder,
+    kv_cache::Heads,
+    layers::{CrossAttention, FeedForward, Linear, Machines, SelfAttention},
+    seq2seq::PackedSeq2Seq,
+    stack::{Layer, Positions, Stack},
+};
+use crate::{
+    architectures::{
+        bart::{BartConfig, EPSILON, POSITION_OFFSET},
+        bert::{BERT_NAMES, BertConfig, BertFamily, DISTIL_NAMES},
+        llama::{LlamaConfig, rotation_steps},
+        t5::T5Config,
+    },
+    decode::GenerationOptions,
+    layers,
+};
+
+/// Reads the values of a tensor by its name. Each tensor is read once, and dropped when it is packed.
+type Read<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<f32>>;
+
+/// Where the weights come from and how they are kept.
+struct Packer<'a> {
+    read: Read<'a>,
+    precision: Precision,
+}
+
+impl Packer<'_> {
+    /// One layer from those called `names`, one under the other.
+    fn linear(&mut self, names: &[String], inputs: usize, bias: bool) -> Result<Linear> {
+        let blocks: Result<Vec<Vec<f32>>> =
+            names.iter().map(|name| (self.read)(&format!("{name}.weight"))).collect();
+        let blocks = blocks?;
+        let blocks: Vec<&[f32]> = blocks.iter().map(Vec::as_slice).collect();
+        let matrix = Matrix::pack(&blocks, inputs, self.precision);
+        if !bias {
+            return Ok(Linear { matrix, bias: None });
+        }
+        let mut values = Vec::with_capacity(matrix.outputs());
+        for name in names {
+            values.extend((self.read)(&format!("{name}.bias"))?);
+        }
+        Ok(Linear { matrix, bias: Some(values) })
+    }
+
+    /// The head that scores words, and the table of their embeddings where it is another one than the head's. They are
+    /// the largest tensors, and while one is packed it is in memory several times: they come first, when little else is.
+    fn words(&mut self, table: &str, head: Option<&str>, width: usize) -> Result<(Linear, Option<Vec<f32>>)> {
+        let packed = self.linear(&[head.unwrap_or(table).into()], width, false)?;
+        let embeddings = head.map(|_| (self.read)(&format!("{table}.weight"))).transpose()?;
+        Ok((packed, embeddings))
+    }
+
+    fn norm(&mut self, name: &str, bias: bool, eps: f64) -> Result<Norm> {
+        let weight = (self.read)(&format!("{name}.weight"))?;
+        let bias = if bias { Some((self.read)(&format!("{name}.bias"))?) } else { None };
+        Ok(Norm { weight, bias, eps: eps as f32 })
+    }
+}
+
+fn named(prefix: &str, names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("{prefix}.{name}")).collect()
+}
+
+fn activation(activation: layers::Activation) -> Activation {
+    match activation {
+        layers::Activation::Relu => Activation::Relu,
+        layers::Activation::Gelu => Activation::Gelu,
+        layers::Activation::GeluTanh => Activation::GeluTanh,
+        layers::Activation::Silu => Activation::Silu,
+        layers::Activation::Tanh => Activation::Tanh,
+    }
+}
+
+impl PackedSeq2Seq {
+    /// Packs a T5 model.
+    ///
+    /// # Errors
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) where the config names something unsupported, and those of `read`.
+    pub(crate) fn t5(
+        config: &T5Config,
+        tokens: SpecialTokens,
+        generation: GenerationOptions,
+        precision: Precision,
+        read: Read<'_>,
+    ) -> Result<Self> {
+        let packer = &mut Packer { read, precision };
+        let width = config.d_model;
+        let (head, embeddings) =
+            packer.words("shared", (!config.tie_word_embeddings).then_some("lm_head"), width)?;
+        let encoder = t5_stack(config, false, packer)?;
+        let decoder = t5_stack(config, true, packer)?;
+        let head_scale = if config.scales_decoder_outputs() { (width as f32).powf(-0.5) } else { 1.0 };
+        Ok(Self {
+            embeddings,
+            embedding_scale: 1.0,
+            head,
+            head_scale,
+            encoder,
+            decoder,
+            width,
+            precision,
+            tokens,
+            generation,
+            device: Device::Cpu,
+            machines: Machines::default(),
+        })
+    }
+
+    /// Packs a BART model.
+    ///
+    /// # Errors
+    /// As for [`t5`](Self::t5).
+    pub(crate) fn bart(
+        config: &BartConfig,
+        tokens: SpecialTokens,
+        generation: GenerationOptions,
+        precision: Precision,
+        read: Read<'_>,
+    ) -> Result<Self> {
+        let packer = &mut Packer { read, precision };
+        let width = config.d_model;
+        let (mut head, embeddings) =
+            packer.words("model.shared", (!config.tie_word_embeddings).then_some("lm_head"), width)?;
+        let encoder = bart_stack(config, false, packer)?;
+        let decoder = bart_stack(config, true, packer)?;
+        head.bias = Some((packer.read)("final_logits_bias")?);
+        let embedding_scale = if config.scale_embedding { (width as f32).sqrt() } else { 1.0 };
+        Ok(Self {
+            embeddings,
+            embedding_scale,
+            head,
+            head_scale: 1.0,
+            encoder,
+            decoder,
+            width,
+            precision,
+            tokens,
+            generation,
+            device: Device::Cpu,
+            machines: Machines::default(),
+        })
+    }
+}
+
+impl PackedLlama {
+    /// Packs a model of LLaMA's shape.
+    ///
+    /// # Errors
+    /// As for [`PackedSeq2Seq::t5`].
+    pub(crate) fn llama(
+        config: &LlamaConfig,
+        tokens: SpecialTokens,
+        generation: GenerationOptions,
+        precision: Precision,
+        read: Read<'_>,
+    ) -> Result<Self> {
+        config.validate()?;
+        let packer = &mut Packer { read, precision };
+        let (width, eps) = (config.hidden_size, config.rms_norm_eps);
+        let heads =
+            Heads { heads: config.num_attention_heads, groups: config.groups(), width: config.head_width() };
+        let has_bias = config.projections_have_bias();
+        let head = (!config.tie_word_embeddings).then_some("lm_head");
+        let (head, embeddings) = packer.words("model.embed_tokens", head, width)?;
+        let mut layers = Vec::with_capacity(config.num_hidden_layers);
+        for i in 0..config.num_hidden_layers {
+            let at = format!("model.layers.{i}");
+            let attention = named(&format!("{at}.self_attn"), &["q_proj", "k_proj", "v_proj"]);
+            let own = SelfAttention {
+                inputs: packer.linear(&attention, width, has_bias)?,
+                output: packer.linear(
+                    &named(&at, &["self_attn.o_proj"]),
+                    heads.heads * heads.width,
+                    config.attention_bias,
+                )?,
+                norm: packer.norm(&format!("{at}.input_layernorm"), false, eps)?,
+            };
+            let feed_forward = FeedForward {
+                inner: packer.linear(&named(&at, &["mlp.gate_proj"]), width, config.mlp_bias)?,
+                gated: Some(packer.linear(&named(&at, &["mlp.up_proj"]), width, config.mlp_bias)?),
+                outer: packer.linear(
+                    &named(&at, &["mlp.down_proj"]),
+                    config.intermediate_size,
+                    config.mlp_bias,
+                )?,
+                activation: activation(config.activation()?),
+                norm: packer.norm(&format!("{at}.post_attention_layernorm"), false, eps)?,
+            };
+            layers.push(CausalLayer { own, feed_forward });
+        }
+        Ok(Self {
+            embeddings,
+            head,
+            layers,
+            norm: packer.norm("model.norm", false, eps)?,
+            heads,
+            width,
+            steps: rotation_steps(config),
+            max_length: config.max_position_embeddings,
+            tokens,
+            generation,
+            device: Device::Cpu,
+            machines: Machines::default(),
+        })
+    }
+}
+
+impl PackedEncoder {
+    /// Packs the body of an encoder.
+    ///
+    /// # Errors
+    /// As for [`PackedSeq2Seq::t5`].
+    pub(crate) fn bert(config: &BertConfig, precision: Precision, read: Read<'_>) -> Result<Self> {
+        let packer = &mut Packer { read, precision };
+        let at = |name: &str| match config.prefix() {
+            "" => name.to_owned(),
+            prefix => format!("{prefix}.{name}"),
+        };
+        let (names, layer_prefix) = match config.family {
+            BertFamily::DistilBert => (DISTIL_NAMES, "transformer.layer"),
+            _ => (BERT_NAMES, "encoder.layer"),
+        };
+        let (width, heads, eps) = (config.hidden_size, config.num_attention_heads, config.layer_norm_eps);
+        let table =
+            |packer: &mut Packer<'_>, name: &str| (packer.read)(&at(&format!("embeddings.{name}.weight")));
+        let words = table(packer, "word_embeddings")?;
+        let mut layers = Vec::with_capacity(config.num_hidden_layers);
+        for i in 0..config.num_hidden_layers {
+            let prefix = at(&format!("{layer_prefix}.{i}"));
+            let norm =
+                |packer: &mut Packer<'_>, name: &str| packer.norm(&format!("{prefix}.{name}"), true, eps);
+            let own = SelfAttention {
+                inputs: packer.linear(
+                    &named(&prefix, &[names.query, names.key, names.value]),
+                    width,
+                    true,
+                )?,
+                output: packer.linear(&named(&prefix, &[names.output]), width, true)?,
+                norm: norm(packer, names.attention_norm)?,
+            };
+            let feed_forward = FeedForward {
+                inner: packer.linear(&named(&prefix, &[names.inner]), width, true)?,
+                gated: None,
+                outer: packer.linear(&named(&prefix, &[names.outer]), config.intermediate_size, true)?,
+                activation: activation(config.activation()?),
+                norm: norm(packer, names.feed_forward_norm)?,
+            };
+            layers.push(Layer { own, cross: None, feed_forward });
+        }
+        let types = match config.family {
+            BertFamily::DistilBert => None,
+            _ => Some(table(packer, "token_type_embeddings")?),
+        };
+        Ok(Self {
+            words,
+            positions: table(packer, "position_embeddings")?,
+            types,
+            stack: Stack {
+                layers,
+                norm_first: false,
+                heads,
+                head_width: width / heads,
+                scale: ((width / heads) as f32).powf(-0.5),
+                positions: Positions::Embedded,
+                embedding_norm: Some(packer.norm(&at("embeddings.LayerNorm"), true, eps)?),
+                final_norm: None,
+            },
+            config: config.clone(),
+            device: Device::Cpu,
+            machines: Machines::default(),
+        })
+    }
+}
+
+fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Result<Stack> {
+    let part = if is_decoder { "decoder" } else { "encoder" };
+    let count = if is_decoder { config.decoder_layers() } else { config.num_layers };
+    let (width, inner, eps) = (config.d_model, config.num_heads * config.d_kv, config.layer_norm_epsilon);
+    let (kind, gated) = config.activation()?;
+    let mut layers = Vec::with_capacity(count);
+    for i in 0..count {
+        let at = |part_of: usize| format!("{part}.block.{i}.layer.{part_of}");
+        let norm = |packer: &mut Packer<'_>, part_of| {
+            packer.norm(&format!("{}.layer_norm", at(part_of)), false, eps)
+        };
+        let attention = format!("{}.SelfAttention", at(0));
+        let own = SelfAttention {
+            inputs: packer.linear(&named(&attention, &["q", "k", "v"]), width, false)?,
+            output: packer.linear(&named(&attention, &["o"]), inner, false)?,
+            norm: norm(packer, 0)?,
+        };
+        let cross = if is_decoder {
+            let attention = format!("{}.EncDecAttention", at(1));
+            Some(CrossAttention {
+                queries: packer.linear(&named(&attention, &["q"]), width, false)?,
+                sources: packer.linear(&named(&attention, &["k", "v"]), width, false)?,
+                output: packer.linear(&named(&attention, &["o"]), inner, false)?,
+                norm: norm(packer, 1)?,
+            })
+        } else {
+            None
+        };
+        let last = 1 + usize::from(is_decoder);
+        let dense = format!("{}.DenseReluDense", at(last));
+        let (first, second) = if gated { ("wi_0", Some("wi_1")) } else { ("wi", None) };
+        let feed_forward = FeedForward {
+            inner: packer.linear(&named(&dense, &[first]), width, false)?,
+            gated: second.map(|name| packer.linear(&named(&dense, &[name]), width, false)).transpose()?,
+            outer: packer.linear(&named(&dense, &["wo"]), config.d_ff, false)?,
+            activation: activation(kind),
+            norm: norm(packer, last)?,
+        };
+        layers.push(Layer { own, cross, feed_forward });
+    }
+    let weights =
+        (packer.read)(&format!("{part}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"))?;
+    Ok(Stack {
+        layers,
+        norm_first: true,
+        heads: config.num_heads,
+        head_width: config.d_kv,
+        scale: 1.0,
+        positions: Positions::Relative {
+            weights,
+            buckets: config.relative_attention_num_buckets,
+            max_distance: config.relative_attention_max_distance,
+        },
+        embedding_norm: None,
+        final_norm: Some(packer.norm(&format!("{part}.final_layer_norm"), false, eps)?),
+    })
+}
+
+fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) -> Result<Stack> {
+    let (part, count, heads, inner) = if is_decoder {
+        ("model.decoder", config.decoder_layers, config.decoder_attention_heads, config.decoder_ffn_dim)
+    } else {
+        ("model.encoder", config.encoder_layers, config.encoder_attention_heads, config.encoder_ffn_dim)
+    };
+    let width = config.d_model;
+    let mut layers = Vec::with_capacity(count);
+    for i in 0..count {
+        let at = format!("{part}.layers.{i}");
+        let norm = |packer: &mut Packer<'_>, name: &str| packer.norm(&format!("{at}.{name}"), true, EPSILON);
+        let attention = format!("{at}.self_attn");
+        let own = SelfAttention {
+            inputs: packer.linear(&named(&attention, &["q_proj", "k_proj", "v_proj"]), width, true)?,
+            output: packer.linear(&named(&attention, &["out_proj"]), width, true)?,
+            norm: norm(packer, "self_attn_layer_norm")?,
+        };
+        let cross = if is_decoder {
+            let attention = format!("{at}.encoder_attn");
+            Some(CrossAttention {
+                queries: packer.linear(&named(&attention, &["q_proj"]), width, true)?,
+                sources: packer.linear(&named(&attention, &["k_proj", "v_proj"]), width, true)?,
+                output: packer.linear(&named(&attention, &["out_proj"]), width, true)?,
+                norm: norm(packer, "encoder_attn_layer_norm")?,
+            })
+        } else {
+            None
+        };
+        let feed_forward = FeedForward {
+            inner: packer.linear(&named(&at, &["fc1"]), width, true)?,
+            gated: None,
+            outer: packer.linear(&named(&at, &["fc2"]), inner, true)?,
+            activation: activation(config.activation()?),
+            norm: norm(packer, "final_layer_norm")?,
+        };
+        layers.push(Layer { own, cross, feed_forward });
+    }
+    let mut norm = || packer.norm(&format!("{part}.layernorm_embedding"), true, EPSILON);
+    let embedding_norm = config.normalize_embedding.then(&mut norm).transpose()?;
+    Ok(Stack {
+        layers,
+        norm_first: false,
+        heads,
+        head_width: width / heads,
+        scale: ((width / heads) as f32).powf(-0.5),
+        positions: Positions::Learned {
+            table: (packer.read)(&format!("{part}.embed_positions.weight"))?,
+            offset: POSITION_OFFSET,
+            count: config.max_position_embeddings,
+        },
+        embedding_norm,
+        final_norm: None,
+    })
+}

@@ -1,0 +1,159 @@
+//! The packed body of BERT and its kin.
+
+use candle_core::{Device, Tensor};
+use sporran_checkpoint::{Error, Result};
+use sporran_kernels::Rows;
+
+use super::{
+    layers::{Machine, Machines},
+    ragged::{Ragged, Token},
+    stack::Stack,
+};
+use crate::{architectures::bert::BertConfig, batch::Batch, encoder::Encoder, seq2seq::too_long};
+
+/// The body of BERT, RoBERTa, XLM-RoBERTa, DistilBERT or DPR for inference on a CPU. Its oracle is
+/// [`Bert`](crate::Bert).
+#[derive(Debug)]
+pub struct PackedEncoder {
+    /// (vocabulary, width)
+    pub(super) words: Vec<f32>,
+    /// (positions, width)
+    pub(super) positions: Vec<f32>,
+    /// (types, width)
+    pub(super) types: Option<Vec<f32>>,
+    pub(super) stack: Stack,
+    pub(super) config: BertConfig,
+    pub(super) device: Device,
+    pub(super) machines: Machines,
+}
+
+impl PackedEncoder {
+    /// The rows of the table of positions for `tokens`.
+    fn position_rows(&self, tokens: &[Token]) -> Vec<usize> {
+        if self.config.first_position() == 0 {
+            return tokens.iter().map(|token| token.position).collect();
+        }
+        // RoBERTa counts the tokens of an input that are not the padding token, from after its id.
+        let pad = self.config.pad_token_id;
+        let (mut input, mut seen) = (usize::MAX, 0);
+        let mut row = |token: &Token| {
+            if token.input != input {
+                (input, seen) = (token.input, 0);
+            }
+            seen += usize::from(token.id != pad);
+            pad as usize + if token.id == pad { 0 } else { seen }
+        };
+        tokens.iter().map(&mut row).collect()
+    }
+
+    /// The sum of the three embeddings of each token.
+    fn embeddings(&self, machine: &Machine, tokens: &[Token], types: Option<&[Vec<u32>]>) -> Result<Rows> {
+        let width = self.config.hidden_size;
+        let below = |what: &str, bound: usize, id: Option<u32>| match id {
+            Some(id) => {
+                Err(Error::Batch { expected: format!("{what} below {bound}"), found: id.to_string() })
+            }
+            None => Ok(()),
+        };
+        let vocabulary = self.config.vocab_size;
+        let surplus = tokens.iter().map(|token| token.id).find(|id| *id as usize >= vocabulary);
+        below("token ids", vocabulary, surplus)?;
+        let kind = |token: &Token| types.map_or(0, |types| types[token.input][token.position]);
+        if self.types.is_some() {
+            let kinds = self.config.type_vocab_size;
+            below("token types", kinds, tokens.iter().map(kind).find(|id| *id as usize >= kinds))?;
+        }
+        let positions = self.position_rows(tokens);
+        let mut xs = Rows::new(tokens.len(), width);
+        let blocks: Vec<_> = (0..tokens.len()).map(|row| row..row + 1).collect();
+        xs.each_part(machine.core.team, &blocks, width, &|row, _, mut part| {
+            let token = &tokens[row];
+            let out = part.row_mut(0);
+            out.copy_from_slice(&self.words[token.id as usize * width..][..width]);
+            let mut add = |table: &[f32], row: usize| {
+                out.iter_mut().zip(&table[row * width..][..width]).for_each(|(value, other)| *value += other);
+            };
+            if let Some(table) = &self.types {
+                add(table, kind(token) as usize);
+            }
+            add(&self.positions, positions[row]);
+        });
+        Ok(xs)
+    }
+}
+
+impl PackedEncoder {
+    /// The tokens of a batch.
+    fn ragged(&self, input: &Batch) -> Result<Ragged> {
+        let most = self.config.max_input_length();
+        if input.length() > most {
+            return Err(too_long("input", most, input.length()));
+        }
+        Ragged::with_gaps(input)
+    }
+
+    /// The last states of all tokens, or of the `wanted` ones, whose rows must rise; `see` is shown the embeddings and the states
+    /// after each layer.
+    fn run(
+        &self,
+        input: &Batch,
+        ragged: &Ragged,
+        wanted: Option<&[usize]>,
+        see: &mut dyn FnMut(&Rows),
+    ) -> Result<Rows> {
+        let types = input.types.as_ref().map(|types| types.to_vec2::<u32>()).transpose()?;
+        self.machines.with(|machine| {
+            let xs = self.embeddings(machine, &ragged.tokens, types.as_deref())?;
+            Ok(self.stack.encode(machine, xs, &ragged.lengths, wanted, see))
+        })
+    }
+}
+
+impl Encoder for PackedEncoder {
+    fn states(&self, input: &Batch) -> Result<Tensor> {
+        let ragged = self.ragged(input)?;
+        let xs = self.run(input, &ragged, None, &mut |_| {})?;
+        ragged.padded(&xs, &self.device)
+    }
+
+    fn states_at(&self, input: &Batch, tokens: &[(usize, usize)]) -> Result<Tensor> {
+        let ragged = self.ragged(input)?;
+        let rows = tokens.iter().map(|token| ragged.row(*token)).collect::<Result<Vec<_>>>()?;
+        let mut wanted = rows.clone();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let xs = self.run(input, &ragged, Some(&wanted), &mut |_| {})?;
+        let mut values = Vec::with_capacity(rows.len() * xs.width());
+        for row in &rows {
+            values.extend_from_slice(xs.row(wanted.partition_point(|wanted| wanted < row)));
+        }
+        Ok(Tensor::from_vec(values, (rows.len(), xs.width()), &self.device)?)
+    }
+
+    fn layers(&self, input: &Batch) -> Result<Vec<Tensor>> {
+        let mut layers = Vec::with_capacity(1 + self.stack.layers.len());
+        let ragged = self.ragged(input)?;
+        self.run(input, &ragged, None, &mut |xs| layers.push(xs.clone()))?;
+        layers.iter().map(|xs| ragged.padded(xs, &self.device)).collect()
+    }
+
+    fn width(&self) -> usize {
+        self.config.hidden_size
+    }
+
+    fn max_input_length(&self) -> usize {
+        self.config.max_input_length()
+    }
+
+    fn takes_types(&self) -> bool {
+        self.config.takes_types()
+    }
+
+    fn pad_token(&self) -> u32 {
+        self.config.pad_token_id
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+}

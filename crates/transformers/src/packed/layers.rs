@@ -1,0 +1,132 @@
+//! The layers of a packed transformer.
+
+use std::{
+    ops::Range,
+    sync::{Mutex, PoisonError},
+};
+
+use sporran_kernels::{Activation, Matrix, Norm, Product, Rows, Store};
+
+/// The resources to run a model, and buffers for the states inside a layer.
+#[derive(Debug, Default)]
+pub(super) struct Machine {
+    pub(super) core: sporran_kernels::Machine,
+    pub(super) buffers: Buffers,
+}
+
+/// States inside a layer, in memory that every layer uses again.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    pub(super) normed: Rows,
+    pub(super) inputs: Rows,
+    pub(super) mixed: Rows,
+    pub(super) inner: Rows,
+}
+
+/// Machines of a model that are not in use. Fresh memory is costly (the system clears it page by page), so a call
+/// reuses the memory of the last one.
+#[derive(Debug, Default)]
+pub(super) struct Machines(Mutex<Vec<Machine>>);
+
+impl Machines {
+    /// Calls `work` with a machine.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Machine) -> T) -> T {
+        let idle = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut machine = idle.unwrap_or_default();
+        let result = work(&mut machine);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(machine);
+        result
+    }
+}
+
+/// A packed linear layer.
+#[derive(Debug)]
+pub(super) struct Linear {
+    pub(super) matrix: Matrix,
+    pub(super) bias: Option<Vec<f32>>,
+}
+
+impl Linear {
+    fn product(&self, activation: Option<Activation>, store: Store) -> Product<'_> {
+        Product { matrix: &self.matrix, bias: self.bias.as_deref(), activation, store }
+    }
+
+    /// The layer of all rows of `input`, as the rows of `out`.
+    pub(super) fn forward(&self, machine: &mut Machine, input: &Rows, out: &mut Rows) {
+        out.reshape(input.count(), self.matrix.outputs());
+        self.write(machine, input, 0..input.count(), None, Store::Set, out, 0);
+    }
+
+    /// The layer of all rows of `input`, row after row.
+    pub(super) fn values(&self, machine: &mut Machine, input: &Rows) -> Vec<f32> {
+        self.product(None, Store::Set).values(&mut machine.core, input)
+    }
+
+    /// Adds the layer of all rows of `input` to the rows of `out`.
+    pub(super) fn add(&self, machine: &mut Machine, input: &Rows, out: &mut Rows) {
+        self.write(machine, input, 0..input.count(), None, Store::Add, out, 0);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a product has an input, an output and two ways to end")]
+    fn write(
+        &self,
+        machine: &mut Machine,
+        input: &Rows,
+        from: Range<usize>,
+        activation: Option<Activation>,
+        store: Store,
+        out: &mut Rows,
+        to: usize,
+    ) {
+        let product = self.product(activation, store);
+        product.run(&mut machine.core, input, from, out, to);
+    }
+}
+
+/// Attention of positions to positions of the same sequence.
+#[derive(Debug)]
+pub(super) struct SelfAttention {
+    /// Queries, keys and values side by side.
+    pub(super) inputs: Linear,
+    pub(super) output: Linear,
+    pub(super) norm: Norm,
+}
+
+/// Attention of a decoder's positions to an encoder's states.
+#[derive(Debug)]
+pub(super) struct CrossAttention {
+    pub(super) queries: Linear,
+    /// Keys and values side by side.
+    pub(super) sources: Linear,
+    pub(super) output: Linear,
+    pub(super) norm: Norm,
+}
+
+/// Two projections with an activation between them, gated (Shazeer 2020) where there is a third.
+#[derive(Debug)]
+pub(super) struct FeedForward {
+    pub(super) inner: Linear,
+    pub(super) gated: Option<Linear>,
+    pub(super) outer: Linear,
+    pub(super) activation: Activation,
+    pub(super) norm: Norm,
+}
+
+/// Rows whose inner states are in memory at a time.
+const INNER_ROWS: usize = 512;
+
+impl FeedForward {
+    /// Adds the layer of `normed`, or of `xs` where there is none, to `xs`.
+    pub(super) fn add(&self, machine: &mut Machine, normed: Option<&Rows>, inner: &mut Rows, xs: &mut Rows) {
+        for start in (0..xs.count()).step_by(INNER_ROWS) {
+            let rows = start..(start + INNER_ROWS).min(xs.count());
+            let input = normed.unwrap_or(xs);
+            inner.reshape(rows.len(), self.inner.matrix.outputs());
+            self.inner.write(machine, input, rows.clone(), Some(self.activation), Store::Set, inner, 0);
+            if let Some(gated) = &self.gated {
+                gated.write(machine, input, rows.clone(), None, Store::Multiply, inner, 0);
+            }
+            self.outer.write(machine, inner, 0..rows.len(), None, Store::Add, xs, start);
+        }
+    }
+}

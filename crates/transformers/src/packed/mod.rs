@@ -1,0 +1,29 @@
+//! Fast encoders, encoder-decoders and decoders on a CPU. Weights are packed once, buffers of activations are reused, there is no padding, and
+//! operations around a product run while its result is in the cache.
+//!
+//! The models are those of [`T5`](crate::T5), [`Bart`](crate::Bart), [`Bert`](crate::Bert) and [`Llama`](crate::Llama), which remain the
+//! reference implementation, the training path and the path on a GPU.
+//!
+//! - The tokens of a batch are contiguous: a short input costs the same as alone, and attention covers real lengths
+//!   only.
+//! - The keys and values of cross-attention are computed once an input, packed for products, and shared by its
+//!   beams, whose queries are one tile.
+//! - A self-attention cache is never moved: re-ordering beams changes the list of rows that each one descends from.
+//! - The result of a row depends neither on the other rows of a batch nor on the number of threads.
+
+mod build;
+mod cache;
+mod causal;
+mod encoder;
+mod kv_cache;
+mod layers;
+mod ragged;
+mod seq2seq;
+mod stack;
+
+pub use causal::PackedLlama;
+pub use encoder::PackedEncoder;
+pub use seq2seq::PackedSeq2Seq;
+
+pub(crate) use cache::State;
+pub(crate) use kv_cache::KvCache;

@@ -1,0 +1,188 @@
+//! The packed encoder-decoder.
+
+use candle_core::Device;
+use sporran_checkpoint::{Error, Result, SpecialTokens};
+use sporran_kernels::{Precision, Rows};
+
+use super::{
+    cache::State,
+    layers::{Buffers, Linear, Machine, Machines},
+    ragged::Ragged,
+    stack::{Positions, Stack},
+};
+use crate::{
+    batch::Batch,
+    cache::Cache,
+    decode::GenerationOptions,
+    seq2seq::{Memory, Seq2Seq, too_long},
+};
+
+/// A T5 or BART model for inference on a CPU.
+#[derive(Debug)]
+pub struct PackedSeq2Seq {
+    /// The embedding table where the head does not share it: (vocabulary, width).
+    pub(super) embeddings: Option<Vec<f32>>,
+    pub(super) embedding_scale: f32,
+    pub(super) head: Linear,
+    /// The factor of the decoder's states before the head.
+    pub(super) head_scale: f32,
+    pub(super) encoder: Stack,
+    pub(super) decoder: Stack,
+    pub(super) width: usize,
+    pub(super) precision: Precision,
+    pub(super) tokens: SpecialTokens,
+    pub(super) generation: GenerationOptions,
+    pub(super) device: Device,
+    pub(super) machines: Machines,
+}
+
+impl PackedSeq2Seq {
+    /// Writes the embedding of `token` at `position`.
+    fn embed(&self, stack: &Stack, token: u32, position: usize, out: &mut [f32]) {
+        match &self.embeddings {
+            Some(table) => out.copy_from_slice(&table[token as usize * self.width..][..self.width]),
+            None => self.head.matrix.output(token as usize, out),
+        }
+        if self.embedding_scale != 1.0 {
+            out.iter_mut().for_each(|value| *value *= self.embedding_scale);
+        }
+        if let Positions::Learned { table, offset, .. } = &stack.positions {
+            let vector = &table[(offset + position) * self.width..][..self.width];
+            out.iter_mut().zip(vector).for_each(|(value, position)| *value += position);
+        }
+    }
+
+    /// The embeddings of `tokens`, each with its position.
+    fn embeddings(&self, machine: &Machine, stack: &Stack, tokens: &[(u32, usize)]) -> Result<Rows> {
+        let vocabulary = self.vocab_size();
+        if let Some((token, _)) = tokens.iter().find(|(token, _)| *token as usize >= vocabulary) {
+            return Err(Error::Batch {
+                expected: format!("token ids below {vocabulary}"),
+                found: token.to_string(),
+            });
+        }
+        let mut xs = Rows::new(tokens.len(), self.width);
+        let blocks: Vec<_> = (0..tokens.len()).map(|row| row..row + 1).collect();
+        xs.each_part(machine.core.team, &blocks, self.width, &|row, _, mut part| {
+            let (token, position) = tokens[row];
+            self.embed(stack, token, position, part.row_mut(0));
+        });
+        Ok(xs)
+    }
+
+    fn check_length(stack: &Stack, what: &str, length: usize) -> Result<()> {
+        match &stack.positions {
+            Positions::Learned { count, .. } if length > *count => Err(too_long(what, *count, length)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The state before the first step: the keys and values of cross-attention.
+    fn start(&self, machine: &mut Machine, memory: &Memory) -> Result<State> {
+        let (_, _, width) = memory.hidden().dims3()?;
+        let mask = memory.mask().to_vec2::<f32>()?;
+        let hidden = memory.hidden().flatten_all()?.to_vec1::<f32>()?;
+        let seen: Vec<bool> = mask.iter().flatten().map(|seen| *seen != 0.0).collect();
+        let lengths: Vec<usize> =
+            mask.iter().map(|row| row.iter().filter(|seen| **seen != 0.0).count()).collect();
+        if lengths.contains(&0) {
+            return Err(Error::Batch {
+                expected: "a memory with at least one position of each input".into(),
+                found: "an input without".into(),
+            });
+        }
+        let mut states = Rows::new(lengths.iter().sum(), width);
+        let kept = hidden.chunks_exact(width).zip(&seen).filter(|(_, seen)| **seen);
+        for (row, (values, _)) in kept.enumerate() {
+            states.row_mut(row).copy_from_slice(values);
+        }
+        let (heads, head_width) = (self.decoder.heads, self.decoder.head_width);
+        let mut state = State::new(&lengths, heads, head_width, self.precision);
+        let mut sources = Rows::default();
+        for layer in &self.decoder.layers {
+            if let Some(cross) = &layer.cross {
+                cross.sources.forward(machine, &states, &mut sources);
+                state.add_layer(&sources, heads, head_width, machine);
+            }
+        }
+        Ok(state)
+    }
+}
+
+impl Seq2Seq for PackedSeq2Seq {
+    fn encode(&self, input: &Batch) -> Result<Memory> {
+        Self::check_length(&self.encoder, "input", input.length())?;
+        let ragged = Ragged::new(input)?;
+        let tokens: Vec<(u32, usize)> =
+            ragged.tokens.iter().map(|token| (token.id, token.position)).collect();
+        let xs = self.machines.with(|machine| -> Result<Rows> {
+            let xs = self.embeddings(machine, &self.encoder, &tokens)?;
+            let xs = self.encoder.encode(machine, xs, &ragged.lengths, None, &mut |_| {});
+            // The buffers have room for all tokens of a batch. A decoder's steps never need that much memory.
+            machine.buffers = Buffers::default();
+            Ok(xs)
+        })?;
+        Memory::new(ragged.padded(&xs, &self.device)?, input.mask.clone())
+    }
+
+    fn decode(&self, tokens: &[u32], rows: usize, memory: &Memory, cache: &mut Cache) -> Result<Vec<f32>> {
+        if rows == 0 || tokens.is_empty() || !tokens.len().is_multiple_of(rows) {
+            let found = format!("{} tokens", tokens.len());
+            return Err(Error::Batch { expected: format!("as many tokens for each of {rows} rows"), found });
+        }
+        let each = tokens.len() / rows;
+        Self::check_length(&self.decoder, "decoder", cache.length() + each)?;
+        self.machines.with(|machine| {
+            let mut state = match cache.take_packed() {
+                Some(state) => state,
+                None => self.start(machine, memory)?,
+            };
+            if !rows.is_multiple_of(state.inputs()) {
+                return Err(Error::Batch {
+                    expected: format!("a multiple of {} rows", state.inputs()),
+                    found: rows.to_string(),
+                });
+            }
+            let mut xs = Rows::default();
+            let mut watched = cache.watched();
+            for at in 0..each {
+                let position = cache.length() + at;
+                let column: Vec<(u32, usize)> =
+                    (0..rows).map(|row| (tokens[row * each + at], position)).collect();
+                let embedded = self.embeddings(machine, &self.decoder, &column)?;
+                xs = self.decoder.step(machine, embedded, &mut state, watched.as_mut());
+            }
+            cache.put_packed(state, each);
+            cache.put_watched(watched, each);
+            if self.head_scale != 1.0 {
+                for row in 0..xs.count() {
+                    xs.row_mut(row).iter_mut().for_each(|value| *value *= self.head_scale);
+                }
+            }
+            Ok(self.head.values(machine, &xs))
+        })
+    }
+
+    fn special_tokens(&self) -> &SpecialTokens {
+        &self.tokens
+    }
+
+    fn generation_defaults(&self) -> &GenerationOptions {
+        &self.generation
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.head.matrix.outputs()
+    }
+
+    fn max_input_length(&self) -> Option<usize> {
+        match &self.encoder.positions {
+            Positions::Learned { count, .. } => Some(*count),
+            Positions::Relative { .. } | Positions::Embedded => None,
+        }
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+}

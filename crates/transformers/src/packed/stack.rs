@@ -1,0 +1,261 @@
+//! The layers of an encoder or of a decoder, and their forward pass.
+
+use sporran_kernels::{Distances, Lines, Norm, PackedHead, Queries, Rows, attend, attend_steps};
+
+use super::{
+    cache::State,
+    layers::{Buffers, CrossAttention, FeedForward, Machine, SelfAttention},
+};
+
+/// One layer: self-attention, in a decoder cross-attention, and the feed-forward part.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) own: SelfAttention,
+    pub(super) cross: Option<CrossAttention>,
+    pub(super) feed_forward: FeedForward,
+}
+
+/// The position encoding of a stack.
+#[derive(Debug)]
+pub(super) enum Positions {
+    /// A vector for each position is added to the embeddings. Row `offset` of the table is position 0.
+    Learned { table: Vec<f32>, offset: usize, count: usize },
+    /// They are in the embeddings already.
+    Embedded,
+    /// A value for each distance is added to the scores: `buckets[bucket(distance)]` has one for each head.
+    Relative { weights: Vec<f32>, buckets: usize, max_distance: usize },
+}
+
+/// The layers of an encoder or of a decoder.
+#[derive(Debug)]
+pub(super) struct Stack {
+    pub(super) layers: Vec<Layer>,
+    /// Whether a part reads normalised states (T5), or its sum with the states is normalised (BART).
+    pub(super) norm_first: bool,
+    pub(super) heads: usize,
+    pub(super) head_width: usize,
+    /// The factor of the products of queries and keys.
+    pub(super) scale: f32,
+    pub(super) positions: Positions,
+    pub(super) embedding_norm: Option<Norm>,
+    pub(super) final_norm: Option<Norm>,
+}
+
+impl Stack {
+    fn width(&self) -> usize {
+        self.heads * self.head_width
+    }
+
+    /// For each head, the biases on the scores of the distances `first..=last` (key minus query).
+    pub(super) fn distances(&self, bidirectional: bool, first: i64, last: i64) -> Option<Vec<Vec<f32>>> {
+        let Positions::Relative { weights, buckets, max_distance } = &self.positions else { return None };
+        let places: Vec<usize> = (first..=last)
+            .map(|distance| {
+                crate::architectures::t5::bucket(distance, bidirectional, *buckets, *max_distance) as usize
+            })
+            .collect();
+        let of = |head: usize| places.iter().map(|bucket| weights[bucket * self.heads + head]).collect();
+        Some((0..self.heads).map(of).collect())
+    }
+
+    /// Takes the embeddings of sequences, which lie one after the other and have `lengths`, through an encoder. `see` is shown
+    /// the embeddings as the first layer reads them, and the states after each layer.
+    ///
+    /// Where `wanted` names rows, which must rise, the last layer gives those alone: of the others it makes keys and values.
+    pub(super) fn encode(
+        &self,
+        machine: &mut Machine,
+        mut xs: Rows,
+        lengths: &[usize],
+        wanted: Option<&[usize]>,
+        see: &mut dyn FnMut(&Rows),
+    ) -> Rows {
+        let longest = lengths.iter().copied().max().unwrap_or(1) as i64;
+        let distances = self.distances(true, 1 - longest, longest - 1);
+        let mut blocks = Vec::with_capacity(lengths.len());
+        let mut end = 0;
+        for length in lengths {
+            blocks.push(end..end + length);
+            end += length;
+        }
+        let mut buffers = std::mem::take(&mut machine.buffers);
+        if let Some(norm) = &self.embedding_norm {
+            norm.forward(machine.core.isa, machine.core.team, &mut xs);
+        }
+        see(&xs);
+        let mut asking = blocks.clone();
+        for (at, layer) in self.layers.iter().enumerate() {
+            let Buffers { normed, inputs, mixed, inner } = &mut buffers;
+            let own = &layer.own;
+            own.inputs.forward(machine, self.before(machine, &own.norm, &xs, normed), inputs);
+            let inputs = &*inputs;
+            let mut picked = None;
+            if let Some(wanted) = wanted.filter(|_| at + 1 == self.layers.len()) {
+                xs = xs.pick(wanted, xs.width());
+                picked = Some(inputs.pick(wanted, self.width()));
+                let before = |row: usize| wanted.partition_point(|wanted| *wanted < row);
+                asking = blocks.iter().map(|rows| before(rows.start)..before(rows.end)).collect();
+            }
+            let asked = picked.as_ref().unwrap_or(inputs);
+            mixed.reshape(xs.count(), self.width());
+            let isa = machine.core.isa;
+            mixed.each_part(machine.core.team, &asking, self.head_width, &|block, head, mut part| {
+                let (rows, asking) = (blocks[block].clone(), asking[block].clone());
+                if asking.is_empty() {
+                    return;
+                }
+                let mut packed = Lines::zeroed(PackedHead::size(rows.len(), self.head_width));
+                let column = |which: usize| (which * self.heads + head) * self.head_width;
+                let of = |which: usize| inputs.view(rows.clone(), column(which), self.head_width);
+                PackedHead::pack(isa, inputs.values(), of(1), of(2), &mut packed);
+                let queries = Queries {
+                    values: &asked.values()[asking.start * asked.stride() + column(0)..],
+                    count: asking.len(),
+                    stride: asked.stride(),
+                };
+                let distances = distances
+                    .as_ref()
+                    .map(|table| Distances { values: &table[head], start: longest as usize - 1 });
+                let head = PackedHead::new(&packed, rows.len(), self.head_width);
+                attend(isa, head, queries, self.scale, distances, &mut |query, values| {
+                    part.row_mut(query).copy_from_slice(values);
+                });
+            });
+            own.output.add(machine, mixed, &mut xs);
+            self.after(machine, &own.norm, &mut xs);
+            self.feed_forward(machine, &layer.feed_forward, normed, inner, &mut xs);
+            see(&xs);
+        }
+        self.finish(machine, &mut xs);
+        machine.buffers = buffers;
+        xs
+    }
+
+    /// Takes the embeddings of the next token of every row through a decoder. To `watch` is added, for each input, the mean
+    /// over layers and heads of the weights that its first row's queries give the positions of the memory.
+    pub(super) fn step(
+        &self,
+        machine: &mut Machine,
+        mut xs: Rows,
+        state: &mut State,
+        mut watch: Option<&mut Vec<Vec<f32>>>,
+    ) -> Rows {
+        let past = state.length();
+        // The last key first: a distance of 0, then -1, and so on.
+        let distances = self.distances(false, -(past as i64), 0).map(|mut table| {
+            table.iter_mut().for_each(|values| values.reverse());
+            table
+        });
+        let rows: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
+        let mut buffers = std::mem::take(&mut machine.buffers);
+        if let Some(norm) = &self.embedding_norm {
+            norm.forward(machine.core.isa, machine.core.team, &mut xs);
+        }
+        state.push_step(xs.count());
+        for (at, layer) in self.layers.iter().enumerate() {
+            let Buffers { normed, inputs, mixed, inner } = &mut buffers;
+            let own = &layer.own;
+            own.inputs.forward(machine, self.before(machine, &own.norm, &xs, normed), inputs);
+            state.extend(at, inputs, self.width());
+            mixed.reshape(xs.count(), self.width());
+            let isa = machine.core.isa;
+            let kept: &State = state;
+            mixed.each_part(machine.core.team, &rows, self.width(), &|row, _, mut part| {
+                let steps = kept.steps(at, row);
+                let queries = &inputs.row(row)[..self.width()];
+                let out = part.row_mut(0);
+                attend_steps(isa, queries, &steps, self.heads, self.scale, distances.as_deref(), out);
+            });
+            own.output.add(machine, mixed, &mut xs);
+            self.after(machine, &own.norm, &mut xs);
+            if let Some(cross) = &layer.cross {
+                let source = self.before(machine, &cross.norm, &xs, normed);
+                cross.queries.forward(machine, source, inputs);
+                let each = xs.count() / state.inputs().max(1);
+                let groups: Vec<_> =
+                    (0..state.inputs()).map(|input| input * each..(input + 1) * each).collect();
+                let kept: &State = state;
+                if let Some(watch) = &mut watch {
+                    self.watch(kept, at, |input| inputs.row(input * each), watch);
+                }
+                mixed.each_part(machine.core.team, &groups, self.head_width, &|input, head, mut part| {
+                    let queries = Queries {
+                        values: &inputs.values()[input * each * inputs.stride() + head * self.head_width..],
+                        count: each,
+                        stride: inputs.stride(),
+                    };
+                    let source = kept.source(at, input, head, self.heads, self.head_width);
+                    attend(isa, source, queries, self.scale, None, &mut |query, values| {
+                        part.row_mut(query).copy_from_slice(values);
+                    });
+                });
+                cross.output.add(machine, mixed, &mut xs);
+                self.after(machine, &cross.norm, &mut xs);
+            }
+            self.feed_forward(machine, &layer.feed_forward, normed, inner, &mut xs);
+        }
+        self.finish(machine, &mut xs);
+        machine.buffers = buffers;
+        xs
+    }
+
+    /// Adds a layer's share to the recorded weights; `queries` are those of an input's first row, head after head.
+    fn watch<'q>(
+        &self,
+        state: &State,
+        layer: usize,
+        queries: impl Fn(usize) -> &'q [f32],
+        watch: &mut Vec<Vec<f32>>,
+    ) {
+        let share = 1.0 / (self.heads * self.layers.len()) as f32;
+        watch.resize(state.inputs(), Vec::new());
+        for (input, sums) in watch.iter_mut().enumerate() {
+            for (head, query) in queries(input)[..self.width()].chunks_exact(self.head_width).enumerate() {
+                let source = state.source(layer, input, head, self.heads, self.head_width);
+                let mut weights = source.products(query);
+                let most = weights.iter().fold(f32::NEG_INFINITY, |most, product| most.max(*product));
+                weights.iter_mut().for_each(|weight| *weight = ((*weight - most) * self.scale).exp());
+                let share = share / weights.iter().sum::<f32>();
+                sums.resize(weights.len(), 0.0);
+                sums.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += share * weight);
+            }
+        }
+    }
+
+    /// The input of a sublayer: the states, normalised into `normed` if the norm comes first.
+    fn before<'a>(&self, machine: &Machine, norm: &Norm, xs: &'a Rows, normed: &'a mut Rows) -> &'a Rows {
+        if !self.norm_first {
+            return xs;
+        }
+        norm.forward_to(machine.core.isa, machine.core.team, xs, normed);
+        normed
+    }
+
+    /// Normalises the states after a part where the norm comes then.
+    fn after(&self, machine: &Machine, norm: &Norm, xs: &mut Rows) {
+        if !self.norm_first {
+            norm.forward(machine.core.isa, machine.core.team, xs);
+        }
+    }
+
+    fn feed_forward(
+        &self,
+        machine: &mut Machine,
+        part: &FeedForward,
+        normed: &mut Rows,
+        inner: &mut Rows,
+        xs: &mut Rows,
+    ) {
+        if self.norm_first {
+            part.norm.forward_to(machine.core.isa, machine.core.team, xs, normed);
+        }
+        part.add(machine, self.norm_first.then_some(normed), inner, xs);
+        self.after(machine, &part.norm, xs);
+    }
+
+    fn finish(&self, machine: &Machine, xs: &mut Rows) {
+        if let Some(norm) = &self.final_norm {
+            norm.forward(machine.core.isa, machine.core.team, xs);
+        }
+    }
+}
