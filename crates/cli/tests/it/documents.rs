@@ -91,11 +91,8 @@ fn errors_in_documents_name_file_and_field() {
     assert!(!folder.path().join("runs").exists(), "something was written");
     let check = ["config", "check", &path, "document-relations.training.block=5"];
     let output = sporran(folder.path(), &check).output().unwrap();
-    let message = errors(&output);
-    assert!(
-        message.contains("document-relations.training.block") && message.contains("divisor"),
-        "{message}"
-    );
+    let told = errors(&output);
+    assert!(told.contains("document-relations.training.block") && told.contains("divisor"), "{told}");
 }
 
 /// Six relations with one question each; every third sentence holds no answer.

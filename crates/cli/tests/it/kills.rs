@@ -291,13 +291,13 @@ fn document_relations_survive_kills() {
 fn slot_filling_survives_kills() {
     let place = tempfile::tempdir().unwrap();
     let rows = fs::read_to_string(data("zsre.tsv")).unwrap();
-    let questions = place.path().join("zsre.tsv");
-    fs::write(&questions, rows.repeat(40)).unwrap();
+    let asked = place.path().join("zsre.tsv");
+    fs::write(&asked, rows.repeat(40)).unwrap();
     let from = encoder(place.path(), &rows);
     let own = [
         format!("slot-filling.training.from={from}"),
         format!("slot-filling.training.files={}", list(&data("zsre.tsv"))),
-        format!("slot-filling.files={}", list(&questions)),
+        format!("slot-filling.files={}", list(&asked)),
         "slot-filling.training.judged=0.2".into(),
         "slot-filling.training.optimizer={epochs=1,warmup-steps=1,tokens-per-batch=400}".into(),
     ];

@@ -154,12 +154,10 @@ fn mistakes_in_a_config_are_reported_before_any_input_is_read() {
         assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
         errors(&output)
     };
-    let message =
-        refused(&["populate", "c.toml", "input.files=[\"none.json\"]", "relations.linear.passes=0"]);
+    let told = refused(&["populate", "c.toml", "input.files=[\"none.json\"]", "relations.linear.passes=0"]);
     assert!(
-        message.contains("no file none.json")
-            && message.contains("`relations.linear.passes`: expected at least 1"),
-        "{message}"
+        told.contains("no file none.json") && told.contains("`relations.linear.passes`: expected at least 1"),
+        "{told}"
     );
     assert!(
         refused(&["populate", "c.toml", "linker.decision.treshold=0.5"])

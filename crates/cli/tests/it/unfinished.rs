@@ -161,10 +161,10 @@ fn results_that_a_config_no_longer_produces_are_moved_aside() {
     let written =
         |name: &str| fs::metadata(folder.join("predictions").join(name)).unwrap().modified().unwrap();
     let before = written("nq-dev-kilt.jsonl");
-    let message = retrieve("[\"fever\"]");
+    let said = retrieve("[\"fever\"]");
     assert!(
-        message.contains("predictions/nq-dev-kilt.jsonl: an earlier config of this run produced it"),
-        "{message}"
+        said.contains("predictions/nq-dev-kilt.jsonl: an earlier config of this run produced it"),
+        "{said}"
     );
     assert_eq!(names("predictions"), ["fever-dev-kilt.jsonl", "own.jsonl"]);
     assert_eq!(names("retrieval"), ["fever-dev-kilt.trec"]);
@@ -204,7 +204,7 @@ fn a_killed_training_leaves_no_model_and_a_running_one_locks_its_folder() {
     let (code, printed, errors) = call(&asked);
     assert_eq!((code, printed.as_str()), (Some(2), ""), "{errors}");
     assert!(errors.contains("not finished") && errors.contains("go on with `sporran train`"), "{errors}");
-    // Other commands get an error too, for the model's folder and for the training's folder.
+    // Other commands open it as a model: by its folder, and by that of the training.
     for asked in [&model, &folder.display().to_string()] {
         for verb in
             [&["generate", "--model"][..], &["embed", "--model"], &["rerank", "--model"], &["models", "show"]]
