@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // "london." is London once case and punctuation are gone, so exact match has 2 of 3 and accuracy, which only trims,
     // 1 of 3.
     assert_eq!((report.downstream.em, report.downstream.accuracy), (2.0 / 3.0, 1.0 / 3.0));
-    // R-precision looks at as many pages as gold has: 1 of 1, then page 98 instead of 20, then 1 of 2.
+    // R-precision uses as many pages as gold has: 1 of 1, then page 98 instead of 20, then 1 of 2.
     assert_eq!(report.retrieval.r_precision, 0.5);
     // Only the first record has the correct answer and all its pages first.
     assert_eq!(report.kilt.em, 1.0 / 3.0);
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{id}   {}", figures.join("  "));
     }
 
-    // Evidence alone, at chosen depths; `rank_keys` can be as fine as paragraphs.
+    // Evidence only, at several depths; `rank_keys` can be as fine as paragraphs.
     let options = retrieval::Options { ks: vec![1, 2, 5], ..retrieval::Options::default() };
     println!();
     for (report, _) in retrieval::evaluate(&gold, &guess, &options)?.reports {

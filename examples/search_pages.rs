@@ -30,8 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/minikilt");
 
-    // The store cuts pages into passages of 100 words and keeps where each of them stands. Pages and passages are read
-    // as a stream, so this takes a Wikipedia as well; the store is mapped when it is opened.
+    // The store splits pages into passages of 100 words and keeps their places. Pages and passages are read as a stream,
+    // so this also works for all of Wikipedia. The opened store is memory-mapped.
     let source = BuildOptions {
         source: data.join("knowledge_source.jsonl.gz"),
         redirects: Some(data.join("redirects.tsv")),
@@ -40,8 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let store = PassageStore::build(&source, folder.path().join("store"), &mut |_| {})?;
     println!("{} pages, {} passages", store.pages(), store.len());
 
-    // Passages are numbered from 0 in the order of the source. The index is bound to the store's hash and will not open
-    // over other passages.
+    // Passages are numbered from 0 in the order of the source. The index has the store's hash and does not open with
+    // other passages.
     let passages = (0..store.len() as u32)
         .map(PassageId)
         .map(|id| Ok::<_, Infallible>((id, store.page_title(store.page_of(id)), store.text(id))));
@@ -49,12 +49,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Bm25::build(&Bm25Options::default(), passages, store.hash(), &place, Build::new(&mut |_| {}))?;
     let index = Bm25::open(&place, store.hash())?;
 
-    // A query cannot hold gold answers; those are an `Example`'s, which only training and scoring see.
+    // A query has no gold answers; an `Example` has them, and only training and scoring use it.
     let query = Query::of_text("example", text);
     println!("query: {}\n", query.text);
     let hits: Vec<Hit> = index.retrieve(&[query], PASSAGES)?.into_iter().flatten().collect();
 
-    // The best passage of each page stands for it.
+    // The best passage of each page represents it.
     let mut seen: Vec<PageIndex> = Vec::new();
     for hit in hits {
         let page = store.page_of(hit.passage);
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let start: Vec<&str> = passage.text.split_whitespace().take(20).collect();
         println!("{}. {} ({:.3})", seen.len(), passage.title, hit.score);
         println!("   {} ..", start.join(" "));
-        // What a prediction would carry: page, title, section, and the exact paragraphs and characters.
+        // The provenance of a prediction: page, title, section, and the exact paragraphs and characters.
         println!("   {}", serde_json::to_string(&passage.provenance())?);
         if seen.len() == PAGES {
             break;

@@ -1,4 +1,4 @@
-//! Indexes a knowledge source, retrieves whole pages for KILT task files, and writes one TREC run a file.
+//! Indexes a knowledge source, retrieves whole pages for KILT task files, and writes one TREC run per task file.
 //!
 //!     cargo run --release --example sparse_run -- \
 //!         PAGES.jsonl.gz FOLDER K bm25|tfidf OPTIONS.json TASK.jsonl..
@@ -25,11 +25,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     for page in jsonl::open(pages)?.records::<sporran_kilt::Page>() {
         let page = page?;
         ids.push(page.wikipedia_id.text().into_owned());
-        // As the peer joins them; the first paragraph is the title.
+        // Joined as in the peer; the first paragraph is the title.
         texts.push(page.text.join(" "));
     }
     let passages = texts.iter().enumerate().map(|(id, text)| {
-        // The whole page is text here, so that a title counts once.
+        // The text is the whole page, so that the title counts once.
         Ok::<_, Infallible>((PassageId(id as u32), "", text.as_str()))
     });
     fs::create_dir_all(folder)?;

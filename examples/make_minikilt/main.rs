@@ -1,9 +1,9 @@
 //! Makes `examples/minikilt`: `cargo run --release --example make_minikilt -- [--kg DIR] [--out DIR] [--seed N]`.
 //!
 //! Without `--kg` the facts come from `facts.tsv` in the output folder, or from the bundled one if there is none, so
-//! the data can be made again from the repository alone. With `--kg` they come from a folder that holds CoDEx-S
+//! the data can be regenerated from the repository only. With `--kg` they come from a folder with CoDEx-S
 //! (`codex-s/*.txt`, `codex-s/entity_text.tsv`, `relations.json`, `types.json`, `entity2types.json`,
-//! `wikidata_properties.json`), of which only facts, labels and types are taken.
+//! `wikidata_properties.json`), from which only facts, labels and types are read.
 
 mod minikilt;
 

@@ -3,11 +3,11 @@
     pip install bm25s PyStemmer
     bm25_bm25s.py [--k1 0.9] [--b 0.4] [--stemmer english|none] [--k 20] [--figures F.json] PAGES.jsonl.gz TASK=RUN.trec ..
 
-For each task: how many queries have the same ranking, how many differ only among equal scores, the greatest relative
-difference of scores at the same rank, and page-level R-precision and recall@5 as KILT defines them.
+For each task it prints how many queries have the same ranking, how many differ only among equal scores, the largest relative
+difference of scores at the same rank, and page-level R-precision and recall@5 as defined by KILT.
 With `--stemmer english` bm25s stems with PyStemmer, whose Snowball version differs from that of the crate rust-stemmers in
-about one word in a thousand; with `--stemmer none` the rankings must be the same. Exits with 1 where scores differ by more
-than 1e-4 without a stemmer.
+about one word in a thousand. With `--stemmer none` the rankings must be the same; the exit code is 1 if scores differ by more
+than 1e-4.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def r_precision(gold, ids):
 
 
 def recall_at(gold, ids, k):
-    """A distinct gold set is one point of the rank, where its last page comes; an earlier point of it goes away."""
+    """The rank with one point per distinct gold set, at its last page; an earlier point of the set is removed."""
     rest = [set(pages) for pages in {frozenset(pages) for pages in gold}]
     points = []
     for page in ids:
@@ -54,7 +54,7 @@ def recall_at(gold, ids, k):
 
 
 def same_but_for_ties(ours, theirs, tolerance):
-    """Whether each page has, in the other ranking, a place with an equal score (or is one of several at the cut)."""
+    """Whether each page has an equal score in the other ranking, or is one of several pages with the last score."""
     cut = min(ours[-1][1], theirs[-1][1]) if ours and theirs else 0.0
     a, b = dict(ours), dict(theirs)
     for page in a.keys() | b.keys():
@@ -102,7 +102,7 @@ def main():
         worst = 0.0
         totals = collections.Counter()
         for record, row, row_scores in zip(records, places, scores):
-            # bm25s fills up with pages that do not match.
+            # bm25s pads its results with pages that do not match.
             theirs = [(pages[i]["wikipedia_id"], float(s)) for i, s in zip(row, row_scores) if s > 0]
             ours = run[str(record["id"]).strip()]
             if [page for page, _ in ours] == [page for page, _ in theirs]:

@@ -1,12 +1,12 @@
-"""Compares TREC runs of `sparse_run` (kind tfidf) with DrQA's tf-idf computed here by its definition, over sparse matrices.
+"""Compares TREC runs of `sparse_run` (kind tfidf) with DrQA's tf-idf, computed here from its definition with sparse matrices.
 
     pip install numpy scipy scikit-learn regex
     bm25_tfidf.py [--k 20] PAGES.jsonl.gz TASK.jsonl=RUN.trec ..
 
 Definition: Chen et al., ACL 2017, section 3.1, and the weights of the published retriever: unigrams and bigrams of the simple
-tokenizer over text in normal form D, without those that hold a stop word or punctuation, hashed with scikit-learn's
-MurmurHash3 into 2^24 buckets; ln(1 + tf) * max(0, ln((N - df + 0.5) / (df + 0.5))); dot product. Exits with 1 where a score
-differs by more than 1e-4 or a ranking by more than ties.
+tokenizer over text in normal form D, without those that contain a stop word or punctuation, hashed with scikit-learn's
+MurmurHash3 into 2^24 buckets; ln(1 + tf) * max(0, ln((N - df + 0.5) / (df + 0.5))); dot product. The exit code is 1 if a
+score differs by more than 1e-4 or a ranking by more than ties.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Makes the fixtures of decoder-only models, crates/transformers/tests/data/{gpt2,llama,qwen2}.
 
-For each architecture a seeded tiny checkpoint, `expected.safetensors` (prompts padded on the left and on the right, with the
-logits of the latter, computed in f64) and `expected.json` (generations by `transformers` in f32 on one CPU thread, from prompts
-that are padded on the left, as it asks for).
+For each architecture it writes a seeded tiny checkpoint, `expected.safetensors` (prompts padded on the left and on the right,
+with the logits of the latter, computed in f64) and `expected.json` (generations by `transformers` in f32 on one CPU thread, from
+prompts padded on the left, as `transformers` requires).
 
     python scripts/reference/causal_parity.py                  # torch 2.15, transformers 5.23, gguf; after checkpoint_parity.py
 """
@@ -146,7 +146,7 @@ def write(name, build):
 
 
 def gguf():
-    """The tiny LLaMA as llama.cpp's file, in f32, with the pairs of a rotation side by side."""
+    """The tiny LLaMA as a llama.cpp file in f32, with adjacent pairs of each rotation."""
     from gguf import GGUFWriter
     from safetensors.torch import load_file
 

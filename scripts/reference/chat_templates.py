@@ -1,10 +1,10 @@
-"""Renders the conversations of crates/checkpoint/tests/data/chat/templates.json with `transformers`, and writes what it says.
+"""Renders the conversations of crates/checkpoint/tests/data/chat/templates.json with `transformers` and writes the results.
 
     pip install transformers jinja2
     chat_templates.py [templates.json]
 
-Each case gets the text that `apply_chat_template` makes of it, or the error that the template raises. The date that templates see
-is 26 July 2024, as in Sporran.
+Each case gets the output of `apply_chat_template`, or the error that the template raises. The date for templates is 26 July
+2024, as in Sporran.
 """
 
 import datetime

@@ -1,9 +1,9 @@
 """Makes the fixtures of weights, crates/transformers/tests/data/weights, and of tokenizers, crates/checkpoint/tests/data.
 
-`weights/`: one seeded tiny T5 as safetensors, as PyTorch's archive, as the plain file from before PyTorch 1.6, in f16 and
+`weights/`: one seeded tiny T5 as safetensors, as a PyTorch archive, as a plain file from before PyTorch 1.6, in f16 and
 bf16, in shards, and two files whose pickles call a function when Python loads them.
-`tokenizers/`: tiny vocabularies as BERT, RoBERTa, BART and GPT-2 ship them, and what `transformers` makes of sentences in
-several languages with them.
+`tokenizers/`: tiny vocabularies in the layouts of BERT, RoBERTa, BART and GPT-2, and the tokens by `transformers` of sentences
+in several languages.
 
     python scripts/reference/checkpoint_parity.py              # torch 2.15, transformers 5.23, tokenizers 0.23
 """

@@ -1,9 +1,9 @@
-"""Makes the fixtures of the searches in the transformers crate, `decoding.json` next to each tiny checkpoint that
-transformers_parity.py has made, and `warping.json`.
+"""Makes the fixtures of decoding in the transformers crate: `decoding.json` next to each tiny checkpoint of
+transformers_parity.py, and `warping.json`.
 
-Everything is computed by the `transformers` library, one input at a time, on one CPU thread and in f32, but for diverse
-beam search, which `transformers` 5 no longer has: that is written out below, after Vijayakumar et al. 2018 and with the
-scoring of `transformers` 4 (BeamSearchScorer, HammingDiversityLogitsProcessor).
+The `transformers` library computes everything, one input at a time, on one CPU thread and in f32, except diverse beam
+search, which `transformers` 5 no longer has. It is implemented below after Vijayakumar et al. 2018, with the scoring of
+`transformers` 4 (BeamSearchScorer, HammingDiversityLogitsProcessor).
 
     python scripts/reference/decoding_parity.py                # torch 2.15, transformers 5.23, numpy
 """
@@ -30,7 +30,7 @@ torch.use_deterministic_algorithms(True)
 
 
 class Group:
-    """The beams of one group, and what it has finished."""
+    """The beams of one group, and its finished sequences."""
 
     def __init__(self, start, size, options):
         self.running = [[start] for _ in range(size)]
@@ -184,7 +184,7 @@ def generate(model, row, options, titles):
         follow = prefixes(titles, eos)
 
         def allowed(_, tokens):
-            # A sequence that cannot win may have left the titles; it must be given something.
+            # A sequence that cannot win may be outside the titles, but some token must be allowed.
             return sorted(follow.get(tuple(tokens[1:].tolist()), {eos}))
 
     out = model.generate(

@@ -1,8 +1,8 @@
 """The peers of benches/dense.rs: faiss-cpu and hnswlib on the same vectors.
 
-    dense.py FOLDER flat|pq|hnsw OPTIONS     prints a JSON object an index (and, for graphs, a recall)
+    dense.py FOLDER flat|pq|hnsw OPTIONS     prints a JSON object per index (for graphs, per recall)
 
-FOLDER holds `rows` and `queries`, f32, one after the other. OPTIONS is a JSON object {"dim", "k", "single", "runs",
+FOLDER has `rows` and `queries`, contiguous f32 values. OPTIONS is a JSON object {"dim", "k", "single", "runs",
 "widths", "recalls", "threads"}. Needs faiss-cpu, hnswlib, numpy.
 """
 
@@ -31,7 +31,7 @@ def recall(found, exact):
 
 
 def stored(write):
-    """The seconds of writing an index, and its size: ours are on disk when they are built."""
+    """The seconds for writing an index, and its size. Our build time includes the writing."""
     with tempfile.NamedTemporaryFile() as file:
         took, _ = seconds(lambda: write(file.name))
         return took, os.path.getsize(file.name)

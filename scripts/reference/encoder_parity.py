@@ -1,9 +1,9 @@
 """Makes the parity fixtures of the encoders, crates/transformers/tests/data/encoders.
 
-For each family and head: a seeded tiny checkpoint, `expected.safetensors` (a padded batch with token types, the body's states
-and what the head makes of them, computed by `transformers` in f64 and rounded) and, where there is a tokenizer,
-`expected.json` (texts and pairs as token ids and types, cut to several lengths). `sentence` is a folder in the layout of
-sentence-transformers with the vectors that this library gives.
+For each family and head: a seeded tiny checkpoint, `expected.safetensors` (a padded batch with token types, the hidden states
+and the outputs of the head, computed by `transformers` in f64 and rounded) and, with a tokenizer, `expected.json` (texts and
+pairs as token ids and types, truncated to several lengths). `sentence` is a folder in the layout of
+sentence-transformers with the vectors of that library.
 
     python scripts/reference/encoder_parity.py
         # torch 2.15, transformers 5.23, tokenizers 0.23, sentence-transformers 6.2
@@ -53,7 +53,7 @@ def pairs():
 
 
 def word_pieces():
-    """WordPiece over words and characters, put together by hand, in the layout of BERT's own tokenizer.json."""
+    """A hand-made WordPiece tokenizer over words and characters, in the layout of BERT's tokenizer.json."""
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
     letters = "abcdefghijklmnopqrstuvwxyz.,?"
     pieces += [*letters, *("##" + letter for letter in letters[:-3]), "##ed", "##er"]
@@ -75,7 +75,7 @@ def word_pieces():
 
 
 def byte_pairs():
-    """A byte-level BPE in the layout of RoBERTa's own tokenizer.json, trained on a few sentences."""
+    """A byte-level BPE in the layout of RoBERTa's tokenizer.json, trained on a few sentences."""
     tokenizer = Tokenizer(models.BPE(unk_token=None))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -142,7 +142,7 @@ def body(model):
 
 
 def cuts(tokenizer, types):
-    """Every text and pair, whole and cut to several lengths in both ways; null where `transformers` refuses."""
+    """Every text and pair, complete and truncated to several lengths on both sides; null if `transformers` raises an error."""
     found = []
     for limit in (None, 40, 12, 7):
         for truncation in (False,) if limit is None else ("longest_first", "only_second"):
@@ -169,7 +169,7 @@ def write(name, model, seed, tokenizer=None):
     with torch.no_grad():
         states = body(exact)(**inputs).last_hidden_state
         if isinstance(model, t.DPRReader):
-            # The reader takes no token types, so they are 0.
+            # The reader has no token types, so they are 0.
             del inputs["token_type_ids"]
             states = body(exact)(**inputs).last_hidden_state
         out = exact(**inputs)
@@ -187,7 +187,7 @@ def write(name, model, seed, tokenizer=None):
 
 
 def sentences():
-    """A mean and a maximum, put together, through a layer, normalised."""
+    """Mean and maximum pooling, concatenated, then a dense layer and normalisation."""
     folder = DATA / "sentence"
     shutil.rmtree(folder, ignore_errors=True)
     tokenizer = word_pieces()

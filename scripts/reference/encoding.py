@@ -1,12 +1,12 @@
-"""The peers of benches/encoding.rs: how fast transformers and onnxruntime encode with the same model.
+"""The peers of benches/encoding.rs: the encoding speed of transformers and onnxruntime with the same model.
 
     encoding.py make DIR                     writes bert-base with random weights from seed 0
-    encoding.py run FOLDER WORK THREADS [cuda]   prints a JSON object a peer: its name, seconds, and some states
-    encoding.py index FOLDER TEXTS THREADS   prints the same of sentence-transformers with faiss, from texts to an index on disk
+    encoding.py run FOLDER WORK THREADS [cuda]   prints a JSON object per peer: its name, seconds, and some hidden states
+    encoding.py index FOLDER TEXTS THREADS   prints the same for sentence-transformers with faiss, from texts to an index on disk
 
-On a GPU `run` is transformers alone, in three precisions. WORK is a JSON file {"inputs": rows of token ids of one
+On a GPU `run` measures transformers only, in three precisions. WORK is a JSON file {"inputs": rows of token ids of one
 length, "batch", "runs"}. Needs torch, transformers, onnx, onnxscript, onnxruntime; `index` needs sentence-transformers,
-faiss-cpu. TEXTS has a text in each line.
+faiss-cpu. TEXTS has one text per line.
 """
 
 import json
@@ -31,7 +31,7 @@ def report(name, runs, batches, once):
         states = [once(batch) for batch in batches]
         best = min(best, time.perf_counter() - start)
         first = states[0]
-    # The first token's state of the first row shows that all engines compute the same.
+    # The hidden state of the first row's first token shows that all engines compute the same.
     print(json.dumps({"name": name, "seconds": best, "state": first[0, 0].tolist()}), flush=True)
 
 
@@ -117,7 +117,7 @@ def index(folder, texts, threads, _device="cpu"):
     if lines[-1] == "":
         lines.pop()
     best, state = float("inf"), None
-    # Two runs: the first warms caches up.
+    # Two runs: the first one is a warm-up.
     for _ in range(2):
         with tempfile.TemporaryDirectory() as work:
             start = time.perf_counter()

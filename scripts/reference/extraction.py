@@ -1,7 +1,7 @@
-"""Named entities by spaCy's en_core_web_sm, nothing else of its pipeline: the yardstick of benches/extraction.rs.
+"""Named entities by spaCy's en_core_web_sm without the rest of its pipeline: the peer of benches/extraction.rs.
 
-Usage: extraction.py PAGES PROCESSES. PAGES has KILT's layout. Prints the seconds of a run after a warm-up, and how many names
-were found.
+Usage: extraction.py PAGES PROCESSES. PAGES has KILT's layout. Prints the seconds of a run after a warm-up, and the number of
+names.
 """
 
 import json

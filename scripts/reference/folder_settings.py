@@ -1,9 +1,9 @@
-"""Makes the fixtures of what a model's folder sets, crates/transformers/tests/data/settings.
+"""Makes the fixtures of the settings of models' folders, crates/transformers/tests/data/settings.
 
 `bi` is a seeded tiny encoder in the layout of sentence-transformers, with modules that its `modules.json` does not list. Its
-`expected.json` is a list of variants: the JSON files that replace the folder's, how texts are encoded, and
-the vectors that sentence-transformers gives. `cross` is a seeded tiny cross-encoder with the same for pairs: what `predict`
-gives, and the logits.
+`expected.json` is a list of variants: the JSON files that replace the folder's, the arguments of the
+encoding, and the vectors by sentence-transformers. `cross` is a seeded tiny cross-encoder with the same for pairs: the scores of
+`predict`, and the logits.
 
     python scripts/reference/folder_settings.py        # torch 2.15, transformers 5.24, sentence-transformers 6.2
 """
@@ -126,7 +126,7 @@ def bi():
         ({settings: asks[settings] | {"default_prompt_name": "sts"}}, {}),
         ({settings: {"prompts": {"query": "query : "}, "default_prompt_name": "query"}}, {"role": "document"}),
     ]
-    # `query` and `document` are always there: `encode_query` and `encode_document` take no other prompt, and no default one.
+    # `query` and `document` always exist: `encode_query` and `encode_document` use no other prompt, and no default prompt.
     others = {settings: {"prompts": {"passage": "passage : ", "corpus": "the "}, "default_prompt_name": "passage"}}
     variants += [
         (others, {"role": "query"}), (others, {"role": "document"}), (others, {"name": "query"}),
@@ -145,7 +145,7 @@ def bi():
           "sentence_bert_config.json": {"max_seq_length": 8, "do_lower_case": True}}, {}),
         ({"sentence_bert_config.json": {"max_seq_length": None, "do_lower_case": True}}, {}),
     ]
-    # Dense with a residual of the same width, and of another before a LayerNorm; Dropout and Normalize.
+    # Dense with a residual of the same width, and of another width before a LayerNorm; Dropout and Normalize.
     variants += [({"modules.json": listed(*places)}, {}) for places in ([2], [3, 4], [6, 5])]
     expected = []
     for files, how in variants:

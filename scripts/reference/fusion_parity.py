@@ -1,9 +1,9 @@
 """Makes crates/transformers/tests/data/fusion.json: Fusion-in-Decoder, RAG-Sequence and RAG-Token on the tiny checkpoints
-that transformers_parity.py has made, computed by the `transformers` library on one CPU thread and in f32.
+of transformers_parity.py, computed by the `transformers` library on one CPU thread and in f32.
 
-RAG is `transformers`' own (RagSequenceForGeneration, RagTokenForGeneration) with the passages and their scores given, but
-for what is counted out here after Lewis et al. 2020: fast decoding, and which sequences thorough decoding scores. Fusion-in-Decoder is the model's own generation
-over the joined states of the passages, each encoded alone (Izacard and Grave 2021).
+RAG is computed by `transformers` (RagSequenceForGeneration, RagTokenForGeneration) with given passages and scores. Fast decoding,
+and the choice of the sequences that thorough decoding scores, are implemented here after Lewis et al. 2020. Fusion-in-Decoder is
+the model's generation over the concatenated hidden states of separately encoded passages (Izacard and Grave 2021).
 
     python scripts/reference/fusion_parity.py                  # torch 2.15, transformers 5.23
 """
@@ -85,7 +85,7 @@ def fusion_in_decoder(model, rows, options):
 
 
 def attended(model, rows):
-    """What three decoder tokens attend to: the mean over them, over layers and over heads of the weights."""
+    """The attention of three decoder tokens: the mean of the weights over tokens, layers and heads."""
     encoder = model.get_encoder()
     with torch.no_grad():
         states = torch.cat([encoder(input_ids=torch.tensor([row])).last_hidden_state for row in rows], dim=1)
@@ -112,7 +112,7 @@ def rag(kind, model, n_docs):
     )
     joined = kind(config=config, question_encoder=DPRQuestionEncoder(question), generator=model).eval()
     joined.generation_config = model.generation_config
-    # T5 has none, and the library asks for it.
+    # T5 has none, but the library requires it.
     joined.config.generator.bos_token_id = getattr(model.config, "bos_token_id", None)
     return joined
 
@@ -124,8 +124,8 @@ def rag_sequence(model, rows, scores, options):
     options = dict(options)
     wanted = options.pop("num_return_sequences", 1)
     beams = options.get("num_beams", 1)
-    # What each passage's beams have. `RagSequenceForGeneration.generate` reads the padding of shorter passages as if
-    # it were text, so every passage is read alone here; scores are the library's.
+    # The beams of each passage. `RagSequenceForGeneration.generate` reads the padding of shorter passages as if
+    # it were text, so every passage is read separately here. The scores are the library's.
     priors = torch.log_softmax(doc_scores[0], dim=0).tolist()
     sums = {}
     for prior, text in zip(priors, rows, strict=True):
@@ -146,7 +146,7 @@ def rag_sequence(model, rows, scores, options):
                 exclude_bos_score=True, reduce_loss=False,
             ).loss
         if len(tokens) == 1:
-            # The library adds the passages' probabilities to the second token, which is not there.
+            # The library adds the passages' probabilities to the second token, which does not exist here.
             loss = joined(
                 context_input_ids=ids, context_attention_mask=mask, doc_scores=doc_scores, decoder_input_ids=labels,
             ).logits[:, 0].log_softmax(-1)[:, tokens[0]]
@@ -154,7 +154,7 @@ def rag_sequence(model, rows, scores, options):
         found.append({"tokens": list(tokens), "score": -loss.item()})
     found.sort(key=lambda hypothesis: -hypothesis["score"])
 
-    # Fast: only the passages whose beams have the sequence count.
+    # Fast: only passages whose beams contain the sequence count.
     fast = [(torch.logsumexp(torch.tensor(values), 0).item(), tokens) for tokens, values in sums.items()]
     fast.sort(key=lambda pair: -pair[0])
     return found[:wanted], [{"tokens": list(tokens), "score": score} for score, tokens in fast[:wanted]]
@@ -164,7 +164,7 @@ def rag_token(model, rows, scores, options):
     joined = rag(RagTokenForGeneration, model, len(rows))
     ids, mask = pad(model, rows)
     doc_scores = torch.tensor([scores])
-    # RagTokenForGeneration looks at the length only.
+    # RagTokenForGeneration uses the length only.
     options = {key: value for key, value in options.items() if key != "max_new_tokens"} | {
         "max_length": options["max_new_tokens"] + 1
     }
@@ -186,7 +186,7 @@ def main():
     folders = []
     for name in ["t5-relu", "bart"]:
         model = AutoModelForSeq2SeqLM.from_pretrained(DATA / name).eval()
-        # Only this way of computing attention shows its weights.
+        # Only this implementation of attention returns its weights.
         eager = AutoModelForSeq2SeqLM.from_pretrained(DATA / name, attn_implementation="eager").eval()
         rows, scores = texts(model, [3, 1, 4])
         cases = []

@@ -1,10 +1,10 @@
-"""The peers of benches/generation.rs: models with random weights at real sizes, and how fast transformers and
-CTranslate2 generate with them.
+"""The peers of benches/generation.rs: models with random weights at real sizes, and the generation speed of
+transformers and CTranslate2 with them.
 
     generation.py make DIR                     writes t5-small, bart-base, bart-large and t5-base from seed 0
-    generation.py run FOLDER WORK THREADS [cuda]   prints a JSON object a peer: its name, seconds, and output tokens
+    generation.py run FOLDER WORK THREADS [cuda]   prints a JSON object per peer: its name, seconds, and output tokens
 
-On a GPU it is transformers alone, in three precisions. WORK is a JSON file {"inputs": rows of token ids, "beams",
+On a GPU it measures transformers only, in three precisions. WORK is a JSON file {"inputs": rows of token ids, "beams",
 "new", "runs"}. Needs torch, transformers, ctranslate2.
 """
 

@@ -1,10 +1,10 @@
 """ComplEx in PyTorch, the peer of benches/kge.rs.
 
-Packages: torch; pykeen for the line `pykeen` (left out where it is not installed).
+Packages: torch; pykeen for the line `pykeen` (skipped if it is not installed).
 
 An epoch of 1vsAll as LibKGE trains it (batches of triples, both directions, reciprocal relations, cross-entropy over all
 entities, Adagrad), an epoch of PyKEEN's LCWA loop (pairs with all their answers), and the filtered ranking of the test
-part, as a plain loop and by PyKEEN's evaluator. One JSON object a line: {"name", "seconds"}.
+split, as a plain loop and by PyKEEN's evaluator. One JSON object per line: {"name", "seconds"}.
 
     python scripts/reference/kge.py FOLDER --dim 512 --batch 1024 --triples 20000 --threads 2
 """

@@ -1,5 +1,5 @@
 """Makes the parity fixture of LSTMs, crates/training/tests/data/lstm.safetensors: a seeded `nn.LSTM` of two layers in two
-directions, packed sequences of several lengths, its states, and the gradients of a weighted sum of them, in f64 and rounded.
+directions, packed sequences of several lengths, its hidden states, and the gradients of a weighted sum of them, in f64 and rounded.
 
     python scripts/reference/lstm_parity.py
         # torch 2.15

@@ -1,6 +1,6 @@
 """The token features of the released NSMN (Nie, Chen and Bansal 2019), by nltk, NumPy and scikit-learn.
 
-Needs nltk==3.8.1 (later ones take a word's ending off once only), numpy and scikit-learn.
+Needs nltk==3.8.1 (later versions strip a word's ending only once), numpy and scikit-learn.
 """
 
 import json
@@ -52,7 +52,7 @@ class Reference:
         return self.with_stems(name for synset in synsets for name in synset.lemma_names())
 
     def word(self, word, part):
-        """The antonyms of a word and, for both relations, its words in one step, two, and all."""
+        """The antonyms of a word and, for both relations, the words within one step, two steps, and any number."""
         if (word, part) in self.words:
             return self.words[word, part]
         near = {

@@ -1,11 +1,10 @@
 """Makes crates/generator/tests/data/nsmn: two tiny matching networks under the tensor names of the release of Nie, Chen
-and Bansal (2019), with seeded weights, and their logits for some pairs of texts (expected.json), and NLTK's words of some
-sentences (treebank.json). `selector` has two labels
-and reads words; `verifier` has three and reads the features of nsmn_features.py as well, over the files that nsmn_wordnet.py
-makes first.
+and Bansal (2019), with seeded weights, their logits for some pairs of texts (expected.json), and NLTK's words of some
+sentences (treebank.json). `selector` has two labels and reads words. `verifier` has three labels and also reads the features of
+nsmn_features.py, over the files of nsmn_wordnet.py, which must run first.
 
-ELMo is AllenNLP's own, with its states cleared before every text; the network around it is written here after the paper. AllenNLP
-0.7.1 has to be importable (`pip install --no-deps allennlp==0.7.1`, and what it imports), with PyTorch, h5py, numpy and what
+ELMo is AllenNLP's, with its states cleared before every text; the other parts of the network are implemented here after the
+paper. AllenNLP 0.7.1 must be importable (`pip install --no-deps allennlp==0.7.1`, and what it imports), with PyTorch, h5py, numpy and what
 nsmn_features.py needs.
 
     python scripts/reference/nsmn_parity.py
@@ -58,7 +57,7 @@ SENTENCES = [
 
 
 def elmo(folder, random):
-    """AllenNLP's module over drawn weights, which it reads from a file."""
+    """AllenNLP's module with random weights, which it reads from a file."""
     draw = lambda *shape: random.normal(0, 0.4, shape).astype("float32")
     filters = sum(count for _, count in FILTERS)
     options = {
@@ -78,7 +77,7 @@ def elmo(folder, random):
         for way in range(2):
             for layer in range(2):
                 cell = file.create_group(f"RNN_{way}/RNN/MultiRNNCell/Cell{layer}/LSTMCell")
-                # Great enough that the memory and the states meet their bounds.
+                # Large enough that the memory and the states are clipped.
                 cell["W_0"], cell["B"] = draw(2 * WIDTH, 4 * MEMORY) * 4, draw(4 * MEMORY)
                 cell["W_P_0"] = draw(MEMORY, WIDTH) * 4
     made = Elmo(str(folder / "options.json"), str(folder / "weights.hdf5"), 1, dropout=0)

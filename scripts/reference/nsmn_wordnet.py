@@ -1,5 +1,5 @@
-"""Makes a small invented WordNet and tagger, crates/generator/tests/data/nsmn/verifier/wordnet, and what the features of the
-released NSMN are over them (nsmn/features.json). It needs what nsmn_features.py needs.
+"""Makes a small invented WordNet and tagger, crates/generator/tests/data/nsmn/verifier/wordnet, and the features of the
+released NSMN over them (nsmn/features.json). It needs the packages of nsmn_features.py.
 
     python scripts/reference/nsmn_wordnet.py
 """
@@ -106,7 +106,7 @@ TAGDICT = {"the": "DT", "a": "DT", "of": "IN", "dogses": "NNS", "huge": "JJ", "i
 
 
 def write_wordnet(folder):
-    """Lays the data files out, which have a synset's byte offset for its number, then the indexes."""
+    """Lays out the data files, in which a synset's number is its byte offset, then the indexes."""
     keys = {key.split(".")[1]: key for key, _, _ in SYNSETS}
     part_of = lambda key: "a" if key[0] == "s" else key[0]
     offsets = {}

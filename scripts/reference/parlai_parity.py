@@ -1,10 +1,10 @@
-"""Makes crates/transformers/tests/data/parlai: a tiny memory network as ParlAI's Wizard of Wikipedia project saves its
-end-to-end generator (`model`, `model.opt`, `model.dict`, `model.dict.codecs`), with seeded weights, and what ParlAI's own
-code makes of some dialogues (expected.json): tokens, attention to pieces of knowledge, and greedy answers with the
+"""Makes crates/transformers/tests/data/parlai: a tiny memory network in the layout of the end-to-end generator of ParlAI's
+Wizard of Wikipedia project (`model`, `model.opt`, `model.dict`, `model.dict.codecs`), with seeded weights, and the outputs of
+ParlAI's code for some dialogues (expected.json): tokens, attention to pieces of knowledge, and greedy answers with the
 log-probabilities of their tokens.
 
-ParlAI 1.7.2 has to be importable with its `projects`, and subword-nmt with it (`pip install --no-deps parlai subword-nmt
-iopath portalocker`); its other imports are not called here.
+ParlAI 1.7.2 must be importable with its `projects` and with subword-nmt (`pip install --no-deps parlai subword-nmt iopath
+portalocker`); its other imports are not called here.
 
     python scripts/reference/parlai_parity.py
 """
@@ -65,7 +65,7 @@ def main():
     for line in CORPUS.splitlines():
         words.add_to_dict(words.tokenize(line, building=True))
     words.bpe.finalize(words.freq, num_symbols=60, minfreq=1)
-    # As training does: the vocabulary of the subwords, without what only longer words are made of.
+    # As in training: the vocabulary of subwords, without pieces that occur only as parts of longer pieces.
     words._remove_non_bpe()
     words.save(opt["dict_file"], sort=True)
     words = DictionaryAgent(opt)

@@ -1,9 +1,8 @@
-"""Makes the fixture of a released REBEL checkpoint's shape, crates/extractor/tests/data/rebel.
+"""Makes a fixture in the layout of a released REBEL checkpoint, crates/extractor/tests/data/rebel.
 
 A tiny BART whose tokenizer has REBEL's added tokens, trained for a minute to generate the facts of sentences of three templates,
-and `expected.json`: for some texts the beams of the `transformers` library as they are, and the facts with their
-confidences where a prefix function, put together here in the plainest way, holds the same search to the spans of the text
-and to two relations.
+and `expected.json`: for some texts, the unconstrained beams of the `transformers` library, and the facts with their confidences
+when a prefix function, implemented here in a simple way, constrains the same search to spans of the text and to two relations.
 
     python scripts/reference/rebel_parity.py                   # torch 2.15, transformers 5.23, tokenizers 0.23
 """
@@ -66,7 +65,7 @@ def tokenizer(pairs):
     fast = PreTrainedTokenizerFast(
         tokenizer_object=bpe, **{f"{name}_token": token for name, token in names.items()}
     )
-    # All that REBEL adds, in its order.
+    # All tokens that REBEL adds, in its order.
     added = ["<obj>", "<subj>", "<triplet>", "<head>", "</head>", "<tail>", "</tail>"]
     fast.add_special_tokens({"additional_special_tokens": added})
     return fast
@@ -108,7 +107,7 @@ def trained(tok, pairs):
 
 
 class Held:
-    """What may be written of a text, from a list of all pieces."""
+    """The allowed outputs for a text, from a list of all token sequences."""
 
     def __init__(self, tok, text):
         self.tok = tok
@@ -129,7 +128,7 @@ class Held:
         return sorted(allowed)
 
     def __call__(self, _, tokens):
-        # What transformers begins with: the decoder's start, then the `<s>` of the text.
+        # The first tokens in transformers: the decoder's start, then the `<s>` of the text.
         rest = tokens.tolist()[1:]
         if not rest:
             return [0]
@@ -145,7 +144,7 @@ class Held:
             allowed = self.follow(self.spans, piece, [self.obj])
         else:
             allowed = self.follow(self.relations, piece, [self.subj, self.triplet, 2])
-        # Sequences that are over are asked as well.
+        # transformers also calls this function for finished sequences.
         return allowed or [2]
 
     def facts(self, tokens):

@@ -1,10 +1,10 @@
-"""Makes crates/kilt/tests/data/scores: seeded, awkward gold and prediction files with the figures that they score.
+"""Makes crates/kilt/tests/data/scores: seeded gold and prediction files with edge cases, and their scores.
 
     pip install rouge==1.0.1 pytrec-eval-terrier scipy
     python scripts/reference/scores.py
 
-ROUGE-L comes from `rouge`, ranking scores from `pytrec_eval`, the matching of answer sets from SciPy; the other figures
-come from the definitions, written here and in scores_peer.py in plain Python.
+ROUGE-L comes from `rouge`, ranking scores from `pytrec_eval`, the matching of answer sets from SciPy. The other scores
+come from the definitions, implemented here and in scores_peer.py in plain Python.
 """
 
 import json
@@ -43,7 +43,7 @@ def phrase(rng, most):
 
 
 def variant(rng, text):
-    """The text, or something near to it."""
+    """The text, or a variant of it."""
     change = rng.randrange(7)
     if change == 0:
         return text.upper()
@@ -341,7 +341,7 @@ def answer_set(predictions, answers):
 
 
 def answer_sets(rng, count):
-    """Short answers over few letters, so that many matchings cost the same."""
+    """Short answers over few letters, so many matchings have the same cost."""
     text = lambda: " ".join("".join(rng.choice("abé") for _ in range(rng.randint(1, 3))) for _ in range(rng.randint(0, 3)))
     sets = []
     for number in range(count):

@@ -1,11 +1,11 @@
-"""The definitions of KILT's scores in plain Python, one after the other, with PyPI's `rouge` for ROUGE-L.
+"""The definitions of KILT's scores in plain Python, with PyPI's `rouge` for ROUGE-L.
 
-`scores.py` takes its expected figures from here, and `benches/scores.rs` compares it with the Rust scorer:
+`scores.py` computes its expected scores with this file, and `benches/scores.rs` compares it with the Rust scorer.
 
     python scores_peer.py GOLD GUESS [KS [RANK_KEYS]]
 
-prints one JSON object with the report of the answers and, with KS, that of the evidence, and the seconds of CPU time that
-they took, which other work on the machine does not lengthen.
+It prints one JSON object with the report of the answers, with KS also that of the evidence, and the seconds of CPU time, which
+other work on the machine does not increase.
 """
 
 import json
@@ -26,7 +26,7 @@ def read(path):
 
 
 def align(gold, guess):
-    """Pairs in gold's order; predictions that gold does not know are left out."""
+    """Pairs in the order of the gold file; predictions without a gold record are left out."""
     by_id = {}
     for record in guess:
         key = str(record["id"]).strip()
@@ -96,7 +96,7 @@ def unique(items):
 
 
 def complete_keys(output, keys):
-    """The rank keys of the items that carry every field."""
+    """The rank keys of the items that have every field."""
     items = output.get("provenance", [])
     items = [item for item in items if all(key in item for key in keys)]
     return unique("+".join(str(item[key]).strip() for key in keys) for item in items)
@@ -162,7 +162,7 @@ def gold_titles(gold):
 
 
 def evidence_scores(gold, guess, ks, keys):
-    """Name and figure, in the report's order."""
+    """Names and scores, in the report's order."""
     points, count = rank(gold, guess, keys)
     text = normalise(gold["input"])
     scores = {
@@ -208,7 +208,7 @@ def evaluate(gold_path, guess_path):
 
 
 def evaluate_retrieval(gold_path, guess_path, ks, keys):
-    """The report, and its names and figures for each record."""
+    """The report, and its names and scores for each record."""
     rows = []
     for gold, guess in align(read(gold_path), read(guess_path)):
         guess["output"] = [output for output in guess["output"] if "provenance" in output]

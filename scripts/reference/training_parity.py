@@ -1,6 +1,6 @@
 """Makes the parity fixture of training, crates/training/tests/data/tuned.
 
-For the tiny cross-encoders that encoder_parity.py has made: the binary log-loss of a batch against soft targets without
+For the tiny cross-encoders of encoder_parity.py: the binary log-loss of a batch against soft targets without
 dropout, the gradients of all weights, and the weights after three steps of AdamW, by PyTorch in f64, rounded.
 
     python scripts/reference/training_parity.py
@@ -31,7 +31,7 @@ def main():
         model = AutoModelForSequenceClassification.from_pretrained(folder).double().eval()
         given = load_file(folder / "expected.safetensors")
         inputs = {key: given[key].long() for key in ("input_ids", "attention_mask", "token_type_ids") if key in given}
-        # PyTorch trains no embedding of the padding token, and no text has it; here a word takes its place.
+        # PyTorch does not train the padding token's embedding, and no text has this token; here a word replaces it.
         inputs["input_ids"][3, 4] = 5
         targets = torch.tensor([0.9, 0.0, 0.6, 0.3], dtype=torch.float64)
         groups = [

@@ -1,13 +1,13 @@
 """Makes the parity fixtures of the transformers crate, crates/transformers/tests/data.
 
 For each architecture: a seeded tiny checkpoint (config.json, generation_config.json, model.safetensors, tokenizer.json),
-`expected.safetensors` (inputs, encoder states, logits) and `expected.json` (tokenized texts, generations with scores), all
+`expected.safetensors` (inputs, hidden states of the encoder, logits) and `expected.json` (tokenized texts, generations with scores), all
 computed by the `transformers` library on one CPU thread: generations in f32, tensors in f64 and rounded.
 
     python scripts/reference/transformers_parity.py            # torch 2.15, transformers 5.23, tokenizers 0.23, numpy
 
-The weights are scaled up from the usual initialisation, and the seed is the first whose greedy outputs are varied and end
-by themselves in some rows, so that the comparison is not one of degenerate sequences.
+The weights are larger than in the usual initialisation. The seed is the first one whose greedy outputs vary and reach the end
+token in some rows, so the comparison does not use degenerate sequences.
 """
 
 import json
@@ -52,7 +52,7 @@ def texts():
 
 
 def t5_tokenizer():
-    """A unigram model over words and characters, put together by hand, in the layout of T5's own tokenizer.json."""
+    """A hand-made unigram model over words and characters, in the layout of T5's tokenizer.json."""
     pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
     pieces += [("▁" + word, -3.0 - i / 16) for i, word in enumerate(WORDS)]
     pieces += [(c, -9.0 - i / 16) for i, c in enumerate("▁abcdefghijklmnopqrstuvwxyzW?,.'-0123456789")]
@@ -149,7 +149,7 @@ def bart(seed, vocabulary):
                 weight.copy_(1.0 * torch.randn_like(weight))
             else:
                 weight.copy_(0.1 * torch.randn_like(weight))
-        # A tied head favours the token that it was given; what other parts say must weigh more.
+        # A tied head favours the input token; the other parts need a larger weight.
         model.model.decoder.layers[-1].final_layer_norm.weight.mul_(6.0)
         model.final_logits_bias.copy_(0.5 * torch.randn_like(model.final_logits_bias))
         model.final_logits_bias[0, config.eos_token_id] = 3.0
@@ -209,7 +209,7 @@ def generate(model, ids, mask, options):
 
 
 def varied(model, ids, mask):
-    """Whether some rows end by themselves and some do not, and rows have several different tokens."""
+    """Whether some rows reach the end token and some do not, and rows have several different tokens."""
     rows = [row[0]["tokens"] for row in generate(model, ids, mask, {"max_new_tokens": 24})]
     ended = sum(len(row) < 24 for row in rows)
     return 2 <= ended < len(rows) and sum(len(set(row)) >= 4 for row in rows) >= 4
@@ -268,7 +268,7 @@ def write(name, tokenizer, build, load):
         options = {key: generation.eos_token_id if value == "eos" else value for key, value in options.items()}
         ends = None
         if options.pop("several_ends", False):
-            # A second end token that comes up: the one that most greedy rows have.
+            # A second end token that occurs: the one in most greedy rows.
             rows_with = [set(row[0]["tokens"]) - {generation.eos_token_id} for row in cases[0]["outputs"]]
             tokens = sorted(set().union(*rows_with))
             second = max(tokens, key=lambda token: sum(token in row for row in rows_with))
@@ -304,7 +304,7 @@ def buckets():
 def main():
     DATA.mkdir(parents=True, exist_ok=True)
     tokenizer = t5_tokenizer()
-    # More logits than tokens, as the released models have.
+    # More logits than tokens, as in the released models.
     vocabulary = tokenizer.get_vocab_size() + 5
     write("t5-relu", tokenizer, lambda seed: t5(seed, False, vocabulary), T5ForConditionalGeneration.from_pretrained)
     write("t5-gated", tokenizer, lambda seed: t5(seed, True, vocabulary), T5ForConditionalGeneration.from_pretrained)

@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 
 use crate::paths;
 
-/// What made a command fail.
+/// The cause of a failed command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// A run, a config, a submission.
@@ -31,7 +31,7 @@ pub(crate) enum Error {
     Stream {
         /// Which one.
         stream: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -40,9 +40,9 @@ pub(crate) enum Error {
     Io {
         /// Which one.
         path: PathBuf,
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -51,10 +51,10 @@ pub(crate) enum Error {
     Line {
         /// Its number, from 1.
         line: u64,
-        /// What was expected, and what came.
+        /// What was expected and what was found.
         message: String,
     },
-    /// Figures that differ from the expected ones; they have been printed.
+    /// Figures differ from the expected ones. They are printed already.
     #[error("{count} of {of} figures were not reproduced")]
     NotReproduced {
         /// How many.
@@ -70,7 +70,7 @@ pub(crate) enum Error {
         /// Its exit code.
         code: u8,
     },
-    /// What was checked is wrong; the report has been printed.
+    /// A check found mistakes. The report is printed already.
     #[error("{0}")]
     Found(String),
 }
@@ -167,7 +167,7 @@ impl Error {
         let _ = anstream::stderr().write_all(text.as_bytes());
     }
 
-    /// What helps to mend the call; nothing where the work failed.
+    /// Advice on how to correct the call; `None` if the call was right and the work failed.
     fn hint(&self) -> Option<String> {
         use sporran_pipeline::Error as Pipeline;
         let error = match self {
@@ -180,15 +180,15 @@ impl Error {
             Pipeline::Config(mistakes)
                 if mistakes.iter().any(|mistake| mistake.message.starts_with("no ")) =>
             {
-                Some(paths::whence())
+                Some(paths::relative_to())
             }
             Pipeline::Kilt(sporran_kilt::Error::MissingPrediction { .. }) => {
                 Some("`sporran submit check` lists all ids that are missing or unknown".to_owned())
             }
             Pipeline::Kilt(sporran_kilt::Error::Compressed { .. }) => {
-                Some("a broken download can cut a file off; fetch it again".to_owned())
+                Some("the file may be an incomplete download; fetch it again".to_owned())
             }
-            _ => self.is_missing_path().then(paths::whence),
+            _ => self.is_missing_path().then(paths::relative_to),
         }
     }
 }
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_follow_wrong_calls_and_missing_paths_alone() {
+    fn only_wrong_calls_and_missing_paths_get_a_hint() {
         let usage = Error::Usage("--name: expected a name".into());
         assert!(usage.hint().unwrap().contains("--help"));
         let failed = |source: std::io::Error| {

@@ -1,4 +1,4 @@
-//! Command forms that earlier versions had, and what they are now.
+//! Command forms of earlier versions, and the forms that replace them.
 
 use crate::error::Error;
 
@@ -12,11 +12,11 @@ const SCORERS: [(&str, &str, bool); 6] = [
     ("--docred", "relations", false),
 ];
 
-/// The error for a call in an old form, with the whole new form; nothing for any other call.
+/// The error for a call in an old form, with the new form; `None` for any other call.
 pub(crate) fn old_form(arguments: &[String]) -> Option<Error> {
     let verb = arguments.iter().position(|argument| argument == "evaluate" || argument == "convert")?;
     let (before, rest) = (&arguments[..verb], &arguments[verb + 1..]);
-    // The verbs' subcommands come first; a flag in their place is of the old form.
+    // In the new form a subcommand comes first; a flag there means the old form.
     if !rest.first().is_some_and(|first| first.starts_with('-')) && arguments[verb] == "evaluate" {
         return None;
     }
@@ -64,7 +64,7 @@ fn has(arguments: &[String], flag: &str) -> bool {
     arguments.iter().any(|argument| argument == flag || argument.starts_with(&format!("{flag}=")))
 }
 
-/// The arguments without a flag, and the flag's value; nothing where the flag is missing.
+/// The arguments without a flag, and the flag's value; `None` if the flag is missing.
 fn without(arguments: &[String], flag: &str, has_value: bool) -> Option<(Vec<String>, Option<String>)> {
     let mut rest = arguments.to_vec();
     let index = rest.iter().position(|argument| {
@@ -79,7 +79,7 @@ fn without(arguments: &[String], flag: &str, has_value: bool) -> Option<(Vec<Str
     Some((rest, value))
 }
 
-/// An argument as a shell takes it.
+/// An argument, quoted for a shell.
 fn quoted(argument: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@%+".contains(c);
     if !argument.is_empty() && argument.chars().all(is_plain) {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_old_form_has_a_new_one_that_the_program_takes() {
+    fn the_new_form_of_every_old_form_parses() {
         for (old, new) in [
             ("evaluate --gold G --guess P --json", "evaluate kilt --gold G --guess P --json"),
             ("-q evaluate --guess P --whole --gold=G", "-q evaluate kilt --guess P --whole --gold=G"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn other_calls_are_left_alone() {
+    fn other_calls_have_no_new_form() {
         for call in
             ["run c.toml", "evaluate kilt --gold G", "evaluate", "evaluate --json", "convert files --from x"]
         {

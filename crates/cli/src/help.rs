@@ -1,10 +1,10 @@
-//! Help by groups of verbs, and the manual that is generated from it.
+//! Help by groups of verbs, and the manual generated from it.
 
 use std::fmt::Write;
 
 use clap::{Arg, ArgAction, Command, builder::StyledStr};
 
-/// The verbs by what they are for; each stands once.
+/// The verbs by purpose; each is listed once.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Run", &["run", "populate", "reason"]),
     ("Search and answer", &["index", "retrieve", "explain", "embed", "rerank", "generate"]),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_an_example_that_the_program_takes() {
+    fn the_example_of_every_command_parses() {
         let mut found = Vec::new();
         leaves(&Cli::command(), "sporran", &mut found);
         assert!(found.len() > 25, "{}", found.len());
@@ -174,7 +174,7 @@ mod tests {
                 .find(|line| line.contains(&name))
                 .unwrap_or_else(|| panic!("{name}: expected an example in its help, found {after:?}"));
             let start = example.find(&name).unwrap_or_default();
-            // What a shell redirects is no argument.
+            // Redirections are no arguments.
             let call = example[start..].split(['<', '>', '|']).next().unwrap_or_default();
             let parsed = Cli::command().try_get_matches_from(call.split_whitespace());
             assert!(parsed.is_ok(), "{call}: {}", parsed.unwrap_err());
@@ -205,20 +205,20 @@ mod tests {
     }
 
     #[test]
-    fn commands_in_the_manuals_are_those_that_the_program_takes() {
+    fn every_command_in_the_manuals_parses() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut found = vec![root.join("README.md")];
         ["docs", "configs", "examples"].iter().for_each(|folder| pages(&root.join(folder), &mut found));
         let mut calls = 0;
         for path in found.iter().filter(|path| !path.ends_with("docs/cli.md")) {
             let text = fs::read_to_string(path).unwrap().replace("\\\n", " ");
-            // Every second part is a block of code; one of text shows output or a form.
+            // Every second part is a code block. Only blocks that begin with `sh` hold commands.
             let blocks = text.split("```").skip(1).step_by(2).filter(|block| block.starts_with("sh\n"));
             for line in blocks.flat_map(str::lines) {
                 let line = line.replacen("cargo run --release --", "sporran", 1);
-                // What a shell redirects or ignores is no argument.
+                // Redirections and comments are no arguments.
                 let call = line.split(['<', '>', '|', '#', ';', '&']).next().unwrap_or_default();
-                // Two dots stand for more arguments.
+                // Two dots mean more arguments.
                 if !call.starts_with("sporran ") || call.contains(" ..") {
                     continue;
                 }

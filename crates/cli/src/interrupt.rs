@@ -1,4 +1,4 @@
-//! Ctrl-C: the program says what is kept and how to continue, removes its half-written files, and ends with exit code 130.
+//! Ctrl-C: the program prints what is kept and how to continue, removes its half-written files, and ends with exit code 130.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ pub(crate) enum Kept {
     /// Nothing.
     #[default]
     Nothing,
-    /// A folder whose finished parts the same command uses again.
+    /// A folder whose finished parts the same command reuses.
     Folder(PathBuf),
     /// The answers to the lines that were read.
     Lines,
@@ -48,7 +48,7 @@ pub(crate) fn install() {
     }
 }
 
-/// Says what an interrupt from now on leaves.
+/// Sets what an interrupt leaves from now on.
 pub(crate) fn keep(kept: Kept) {
     *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = kept;
 }
@@ -63,14 +63,17 @@ impl Kept {
         match self {
             Self::Nothing => "nothing was written".to_owned(),
             Self::Folder(folder) => {
-                format!("{} keeps what is finished; run the same command again to continue", folder.display())
+                format!(
+                    "{} keeps the finished parts; run the same command again to continue",
+                    folder.display()
+                )
             }
             Self::Lines => format!(
                 "the answers to the first {answered} lines are printed; continue with line {}",
                 answered + 1
             ),
             Self::Output(path) if path.as_os_str() == "-" => {
-                "standard output is not complete; run the same command again".to_owned()
+                "standard output is incomplete; run the same command again".to_owned()
             }
             Self::Output(path) => {
                 format!("{} was not written; run the same command again", path.display())

@@ -1,4 +1,4 @@
-//! The `sporran` program: its verbs are library calls and printing.
+//! The `sporran` program: each verb calls the library and prints the result.
 //!
 //! Results go to standard output, progress and logs to standard error. Exit code 0: done; 1: the work failed; 2: the
 //! call, the config or an input was wrong; 130: Ctrl-C.
@@ -37,10 +37,10 @@ const GLOBAL: &str = "Global options";
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Print JSON in place of text: one object, or one object a line
+    /// Print JSON instead of text: one object, or one object per line
     #[arg(long, global = true, help_heading = GLOBAL)]
     json: bool,
-    /// Show more messages; give it twice for details
+    /// Show more log messages; twice shows details
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL)]
     verbose: u8,
     /// Show errors only: no progress, no warnings
@@ -49,16 +49,16 @@ struct Cli {
     /// Number of threads; all cores by default
     #[arg(long, global = true, value_name = "N", help_heading = GLOBAL)]
     threads: Option<std::num::NonZeroUsize>,
-    /// Widest instruction set: portable, avx2, avx512, vnni or amx. With the same one, two machines give equal results
+    /// Widest instruction set to use: portable, avx2, avx512, vnni or amx. Machines with the same one give equal results
     #[arg(long, global = true, value_name = "NAME", help_heading = GLOBAL)]
     isa: Option<Isa>,
 }
 
-/// Keeps the kernels to an instruction set.
+/// Limits the kernels to an instruction set.
 fn limit(isa: Option<Isa>) -> error::Result<()> {
     match isa {
         Some(isa) if Isa::limit(isa) != isa => Err(Error::Usage(format!(
-            "--isa: expected an instruction set that this machine has, found `{isa}`; the widest here is `{}`",
+            "--isa: expected an instruction set of this machine, found `{isa}`; the widest one here is `{}`",
             Isa::detected()
         ))),
         _ => Ok(()),
@@ -104,8 +104,8 @@ fn main() -> ExitCode {
         log.with_ansi(false).init()
     }
     if let Some(threads) = cli.threads {
-        // candle starts its own threads, and reads their number from this variable.
-        // SAFETY: no thread has been started yet, so that nothing else looks at the environment.
+        // candle starts its own threads and reads their number from this variable.
+        // SAFETY: no thread has been started yet, so nothing else reads the environment.
         unsafe { env::set_var("RAYON_NUM_THREADS", threads.to_string()) };
         if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build_global() {
             tracing::warn!("--threads has no effect: {error}");
@@ -117,7 +117,7 @@ fn main() -> ExitCode {
         limit(cli.isa).and_then(|()| cli.command.run(&context)).and_then(|outcome| context.print(outcome));
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of a pipe has seen enough, as with `sporran .. | head`.
+        // The reader closed the pipe, as `head` does in `sporran .. | head`.
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             error.print();

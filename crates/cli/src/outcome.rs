@@ -1,4 +1,4 @@
-//! What a verb gives back, and the one place that prints it.
+//! The result of a verb, and the one place that prints it.
 
 use std::{
     fmt::{self, Display},
@@ -32,17 +32,17 @@ impl Outcome {
         Self::list(summary, [json])
     }
 
-    /// A part of a result that is shown as text only.
+    /// A part of a result that exists as text only.
     pub(crate) fn text(summary: impl Display) -> Self {
         Self { summary: summary.to_string(), ..Self::default() }
     }
 
-    /// A result that can be shown both ways.
+    /// A result with a text form and a JSON form.
     pub(crate) fn of<T: Display + Serialize>(result: &T) -> Result<Self> {
         Self::new(result, result)
     }
 
-    /// A summary, and several values that `--json` prints instead, one a line.
+    /// A summary, and several values that `--json` prints instead, one per line.
     pub(crate) fn list<T: Serialize>(
         summary: impl Display,
         values: impl IntoIterator<Item = T>,
@@ -104,12 +104,12 @@ impl Display for Outcome {
 pub(crate) struct Context {
     /// Show errors only.
     pub(crate) quiet: bool,
-    /// Print JSON in place of summaries.
+    /// Print JSON instead of summaries.
     pub(crate) json: bool,
 }
 
 impl Context {
-    /// Prints an outcome. Fails where the outcome is one of failed work.
+    /// Prints an outcome. Returns the outcome's failure, if it has one.
     pub(crate) fn print(&self, outcome: Outcome) -> Result<()> {
         let text = if self.json { outcome.json.join("\n") } else { outcome.to_string() };
         let end = if text.is_empty() { "" } else { "\n" };
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_ends_with_the_models() {
+    fn the_summary_ends_with_the_models() {
         let outcome = Outcome::new("5 steps\n", &[1.5f32]).unwrap();
         let outcome = outcome.with_line("F1 0.5").with_model("runs/a").with_model("runs/b");
         assert_eq!(outcome.to_string(), "5 steps\nF1 0.5\nmodel: runs/a\nmodel: runs/b");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_keep_the_digits_of_their_own_type() {
+    fn floats_keep_the_digits_of_their_type() {
         assert_eq!(Outcome::new("", &0.1f32).unwrap().json, ["0.1"]);
     }
 }

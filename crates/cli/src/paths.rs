@@ -1,4 +1,4 @@
-//! Paths of the call: what is missing is named together with the folder that it was looked for in.
+//! Paths of the call: an error for a missing path also names the current folder.
 
 use std::{env, path::Path};
 
@@ -36,17 +36,17 @@ fn exists(what: &str, path: &Path) -> Result<()> {
     }
 }
 
-/// The error for something that is missing.
+/// The error for a missing file or folder.
 pub(crate) fn missing(what: &str, path: &Path) -> Error {
-    let whence = if path.is_absolute() { String::new() } else { format!("; {}", whence()) };
-    Error::Input(format!("no {what} {}{whence}", path.display()))
+    let note = if path.is_absolute() { String::new() } else { format!("; {}", relative_to()) };
+    Error::Input(format!("no {what} {}{note}", path.display()))
 }
 
-/// Where relative paths begin.
-pub(crate) fn whence() -> String {
+/// A note that relative paths start in the current folder.
+pub(crate) fn relative_to() -> String {
     match env::current_dir() {
         Ok(folder) => format!("you are in {}; paths are relative to it", folder.display()),
-        Err(_) => "the folder that you are in no longer exists".to_owned(),
+        Err(_) => "the current folder no longer exists".to_owned(),
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_path_is_named_with_the_folder_it_was_looked_for_in() {
+    fn an_error_for_a_missing_path_names_the_current_folder() {
         let here = env::current_dir().unwrap();
         let error = file(Path::new("no/such.json")).unwrap_err();
         let expected =

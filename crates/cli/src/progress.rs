@@ -9,11 +9,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use sporran_checkpoint::Progress as Download;
 use sporran_pipeline::{Event, Unit};
 
-/// Between two lines of a step whose bar is not drawn.
+/// The time between two log lines of a step whose bar is not drawn.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Draws the events of a run, one bar a step, with rate and time left. Where standard error is no terminal, a long step writes a
-/// line once a minute, so that the log of a run in the background shows how far it is.
+/// Draws the events of a run: one bar per step, with rate and time left. If standard error is no terminal, a long step writes a
+/// line once a minute, so that the log of a background run shows its progress.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     /// When the step began or last wrote a line.
@@ -67,7 +67,7 @@ impl Progress {
             let took = bar.elapsed().as_secs_f64();
             let (step, done) = (bar.message(), bar.position());
             bar.finish_and_clear();
-            // A line stays even where standard error is no terminal and the bar was not drawn.
+            // This line is also written if standard error is no terminal and the bar was not drawn.
             eprintln!("{step}: {done} in {took:.1} s");
         }
     }
@@ -86,11 +86,11 @@ fn style(unit: Unit) -> ProgressStyle {
         Unit::Bytes => "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta} left {prefix}",
         _ => "{msg} [{bar:30}] {human_pos}/{human_len} {rate} {eta} left {prefix}",
     };
-    // The templates above are constants that indicatif accepts; its default style is what is left otherwise.
+    // indicatif accepts the templates above; the default style is a fallback.
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .with_key("rate", |state: &ProgressState, text: &mut dyn fmt::Write| {
-            // A bar without its rate is still a bar.
+            // The bar is usable without its rate.
             let _ = text.write_str(&rate(state.per_sec()));
         })
         .progress_chars("=> ")
@@ -100,7 +100,7 @@ fn style(unit: Unit) -> ProgressStyle {
 fn rate(per_second: f64) -> String {
     const PREFIXES: [&str; 5] = ["", " k", " M", " G", " T"];
     let (mut value, mut prefix) = (per_second, 0);
-    // What three digits would round to 1000 belongs to the next prefix.
+    // A value that rounds to 1000 gets the next prefix.
     while value >= 999.5 && prefix + 1 < PREFIXES.len() {
         value /= 1000.0;
         prefix += 1;
@@ -115,7 +115,7 @@ fn rate(per_second: f64) -> String {
     format!("{value:.decimals$}{}/s", PREFIXES[prefix])
 }
 
-/// Draws downloads, one bar a file.
+/// Draws downloads, one bar per file.
 pub(crate) struct Downloads {
     bar: Option<(String, ProgressBar)>,
     quiet: bool,
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_templates_are_those_that_indicatif_takes() {
+    fn indicatif_accepts_the_templates() {
         let bar = ProgressBar::with_draw_target(Some(40), ProgressDrawTarget::hidden());
         bar.set_style(style(Unit::Steps));
         bar.set_message("train");

@@ -25,7 +25,7 @@ pub(crate) fn wowpp(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rn
             let title = &world.pages[&fact.subject].title;
             let mut label = format!("{title} <knowledge_separator> {}", world.sentence(fact));
             if sentences.len() % 3 == 2 {
-                // The original holds labels whose UTF-8 was read as Latin-1; plain ASCII stays as it is.
+                // The original has labels whose UTF-8 was read as Latin-1; ASCII is unchanged.
                 label = label.bytes().map(char::from).collect();
             }
             sentences.push(json!({
@@ -83,7 +83,7 @@ pub(crate) fn knowledgenet(world: &World, rng: &mut ChaCha8Rng) -> std::io::Resu
     let mut train = Vec::new();
     let mut test = Vec::new();
     let mut blind = Vec::new();
-    // A document is about what a page is about, as KnowledgeNet's are the beginnings of pages.
+    // A document has the topic of a page, because KnowledgeNet's documents are the beginnings of pages.
     let mut pages = String::new();
     for (part, count) in [(Part::Train, 60), (Part::Dev, 20), (Part::Test, 20)] {
         let mut subjects: BTreeMap<Qid, Vec<&Fact>> = BTreeMap::new();
@@ -191,7 +191,7 @@ fn document(
 /// Relations that occur only in KoRC's out-of-distribution test.
 const KORC_UNSEEN: [u64; 3] = [264, 108, 551];
 
-/// KoRC: a text whose topic is hidden, and a question that the knowledge base answers about the hidden topic's object.
+/// KoRC: a text with a hidden topic, and a question about the hidden topic's object, which the knowledge base answers.
 pub(crate) fn korc(world: &World, rng: &mut ChaCha8Rng) -> std::io::Result<Vec<File>> {
     let mut files = Vec::new();
     let parts = [

@@ -1,4 +1,4 @@
-//! The facts of the world, and the small extract of CoDEx-S that contains them.
+//! The facts, from a small extract of CoDEx-S.
 //!
 //! `facts.tsv` has four kinds of lines, identified by the first column, each sorted: `R property label
 //! alias|alias`, `E entity label kind`, `K entity kind|kind` (the superclasses of a class) and `F entity
@@ -93,7 +93,7 @@ pub(crate) enum Class {
     Place,
     /// Record labels, academies, companies.
     Body,
-    /// All else: professions, genres, cities, ..
+    /// Everything else: professions, genres, cities, ..
     Thing,
 }
 
@@ -167,7 +167,7 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Writes what [`Facts::parse`] reads.
+    /// The text that [`Facts::parse`] reads.
     pub(crate) fn to_tsv(&self) -> String {
         let mut out = String::new();
         for (pid, r) in &self.relations {
@@ -186,10 +186,10 @@ impl Facts {
         out
     }
 
-    /// Takes from a folder of knowledge graphs the part of CoDEx-S that `wordings` has sentences for.
+    /// Reads the part of CoDEx-S that has sentences in `wordings` from a folder of knowledge graphs.
     ///
     /// # Errors
-    /// A file that is missing or is not laid out as CoDEx publishes it.
+    /// A file that is missing or not in CoDEx's layout.
     pub(crate) fn extract(folder: &Path, wordings: &Wordings) -> Result<Self, FactsError> {
         let read = |name: &str| {
             let path = folder.join(name);

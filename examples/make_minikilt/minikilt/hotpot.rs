@@ -14,7 +14,7 @@ use super::questions::id;
 use super::records::{one, provenance};
 use super::world::{Fact, Part, World};
 
-/// How a question names the person at the other end of a relation.
+/// How a question refers to the person at the other end of a relation.
 const BRIDGES: [(u64, &[&str]); 5] = [
     (26, &["the spouse of", "the person who married"]),
     (451, &["the partner of", "the person who lived together with"]),
@@ -23,7 +23,7 @@ const BRIDGES: [(u64, &[&str]); 5] = [
     (737, &["the person who influenced", "the main influence on"]),
 ];
 
-/// Relations whose object is one of few, so that two subjects often share it.
+/// Relations with few different objects, so two subjects often share one.
 const COMPARED: [u64; 14] = [27, 19, 20, 69, 108, 101, 463, 136, 1303, 264, 1412, 551, 30, 37];
 
 struct Question {
@@ -34,7 +34,7 @@ struct Question {
     evidence: Vec<Value>,
 }
 
-/// Records of a part: choices and common values and yes/no over two named pages, and bridges over a page that is not named.
+/// Records of a split: choices, common values and yes/no questions over two named pages, and bridge questions over an unnamed page.
 pub(crate) fn hotpotqa(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
     let facts = world.facts_of(part);
     let mut found = bridges(world, &facts, part, rng);
@@ -43,7 +43,7 @@ pub(crate) fn hotpotqa(world: &World, part: Part, count: usize, rng: &mut ChaCha
     let mut seen: BTreeSet<String> = found.iter().map(|q| q.text.clone()).collect();
     let pairs = pairs(&facts);
     let mut tries = 0;
-    // Taking turns keeps yes and no balanced.
+    // Alternation keeps yes and no balanced.
     let mut yes = true;
     while found.len() < count && tries < 50 * count {
         tries += 1;
@@ -143,7 +143,7 @@ fn yes_no(world: &World, pairs: &Pairs<'_>, yes: bool, rng: &mut ChaCha8Rng) -> 
     Some(Question { text, answer, kind: "comparison", level: "medium", evidence })
 }
 
-/// The question about Y names only X, and X's page says who Y is.
+/// The question about Y names only X, and X's page states who Y is.
 fn bridges(world: &World, facts: &[&Fact], part: Part, rng: &mut ChaCha8Rng) -> Vec<Question> {
     let mut found = Vec::new();
     for fact in facts

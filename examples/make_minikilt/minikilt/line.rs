@@ -1,4 +1,4 @@
-//! Text that remembers where it names an entity.
+//! Text with the places of its entity mentions.
 
 use super::facts::{Facts, Qid};
 use super::names::{Subject, article, capitalised};
@@ -11,7 +11,7 @@ pub(crate) struct Link {
     pub start: usize,
     /// One past the last code point.
     pub end: usize,
-    /// What is named.
+    /// The entity.
     pub qid: Qid,
 }
 
@@ -35,7 +35,7 @@ impl Line {
         self.text.push_str(text);
     }
 
-    /// Adds text that names an entity.
+    /// Adds text that mentions an entity.
     pub(crate) fn link(&mut self, text: &str, qid: Qid) {
         let start = self.len();
         self.text.push_str(text);

@@ -1,4 +1,4 @@
-//! Entity linking: AIDA CoNLL-YAGO, WNED and CWEB, one marked mention a record.
+//! Entity linking: AIDA CoNLL-YAGO, WNED and CWEB, one marked mention per record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,7 +70,7 @@ struct Marked {
     target: Qid,
 }
 
-/// Records of a part. Training also contains every subject of dev and test once, with its full name in a text
+/// Records of a split. Training also contains every subject of dev and test once, with its full name in a text
 /// without facts. So its name can be generated, and no fact of dev and test is revealed.
 pub(crate) fn linking(
     world: &World,
@@ -102,7 +102,7 @@ pub(crate) fn linking(
     let objects = objects(world, part, count / 8, rng);
     marked.extend(objects);
     while marked.len() < count && !subjects.is_empty() {
-        // Every round names each subject once, in another text.
+        // Every round has each subject once, in another text.
         subjects.shuffle(rng);
         for &subject in subjects.iter().take(count - marked.len()) {
             marked.push(text(world, source, subject, &facts[&subject], rng));
@@ -127,7 +127,7 @@ pub(crate) fn linking(
     records.collect()
 }
 
-/// Mentions of what a fact names: "studied at Columbia" and "recorded for Columbia" mean two pages.
+/// Mentions of a fact's object: "studied at Columbia" and "recorded for Columbia" refer to two pages.
 fn objects(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Marked> {
     let asked = |f: &&Fact| f.class == Class::Person && OBJECTS.contains(&f.pid.0);
     let facts: Vec<&Fact> = world.facts_of(part).into_iter().filter(asked).collect();
@@ -192,7 +192,7 @@ fn text(world: &World, source: Source, subject: Qid, facts: &[&Fact], rng: &mut 
     Marked { left: left.to_owned(), mention: mention(world, subject, rng), right, target: subject }
 }
 
-/// Mostly a short name, so that the text around it must decide; else the whole label.
+/// Usually a short name, which is ambiguous without its context; otherwise the whole label.
 fn mention(world: &World, subject: Qid, rng: &mut ChaCha8Rng) -> String {
     let short = names::aliases(&world.facts, subject);
     match short.choose(rng) {

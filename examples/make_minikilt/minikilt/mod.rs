@@ -1,4 +1,4 @@
-//! A small world of pages and tasks, made from facts and templates; the same facts and seed make the same bytes.
+//! A small dataset of pages and tasks, generated from facts and templates. The same facts and seed give the same bytes.
 
 mod extra;
 pub(crate) mod facts;

@@ -3,7 +3,7 @@
 use super::facts::{Class, Entity, Facts, Pid, Qid};
 use super::wording::Style;
 
-/// The page title of an entity: its label, upper-cased first, with a bracket where the label alone is a common word.
+/// The page title of an entity: its label with an upper-case first letter, and a bracket if the label is a common word.
 pub(crate) fn title(facts: &Facts, qid: Qid) -> String {
     let entity = &facts.entities[&qid];
     let mut chars = entity.label.chars();
@@ -78,8 +78,8 @@ pub(crate) fn aliases(facts: &Facts, qid: Qid) -> Vec<String> {
     found
 }
 
-/// The short name of a person with several names: the last word, which mostly names the family, or what stands before
-/// "of" or "Jr.".
+/// The short name of a person with several names: the last word, which is usually the surname, or the word before "of"
+/// or "Jr.".
 pub(crate) fn surname(label: &str) -> Option<&str> {
     if let Some((name, _)) = label.split_once(" of ") {
         return Some(name);
@@ -90,7 +90,7 @@ pub(crate) fn surname(label: &str) -> Option<&str> {
     (last.chars().count() > 2 && !last.ends_with('.') && !ordinal).then_some(last)
 }
 
-/// A label as style and English want it, split into the article and the label.
+/// A label in the given style, split into the article and the label.
 pub(crate) fn article(entity: &Entity, class: Class, style: Style) -> &'static str {
     match style {
         Style::Plain => "",
@@ -106,7 +106,7 @@ pub(crate) fn indefinite(noun: &str) -> &'static str {
     if vowel { "an " } else { "a " }
 }
 
-/// "the " where a proper name takes it, else nothing.
+/// "the " if a proper name takes it, else nothing.
 pub(crate) fn definite(label: &str) -> &'static str {
     const NEVER: [&str; 5] = ["Records", "Recordings", "Sony Music", "Music Group", "Republic Records"];
     const WORDS: [&str; 30] = [
@@ -162,7 +162,7 @@ pub(crate) fn definite(label: &str) -> &'static str {
     if word || STARTS.iter().any(|s| label.starts_with(s)) { "the " } else { "" }
 }
 
-/// Names of which one can hold where another does: parts of a city, and states that followed one another.
+/// Names that can all be right for the same place: parts of a city, and successive states.
 const NESTED: [&[&str]; 9] = [
     &["New York City", "Brooklyn", "Manhattan"],
     &["Los Angeles", "Santa Monica", "Beverly Hills"],
@@ -184,7 +184,7 @@ const NESTED: [&[&str]; 9] = [
     &["Czech Republic", "Czechoslovakia", "Austria-Hungary"],
 ];
 
-/// Whether two objects are too close for one to be called wrong where the other is right.
+/// Whether two objects are too similar for one to be wrong if the other is right.
 pub(crate) fn alike(facts: &Facts, pid: Pid, a: Qid, b: Qid) -> bool {
     let (x, y) = (facts.entities[&a].label.as_str(), facts.entities[&b].label.as_str());
     let nested = NESTED.iter().any(|group| group.contains(&x) && group.contains(&y));

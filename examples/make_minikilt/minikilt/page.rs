@@ -1,4 +1,4 @@
-//! A page while it is written.
+//! A page under construction.
 
 use super::facts::Qid;
 use super::line::{Line, Link};
@@ -27,7 +27,7 @@ impl Page {
         Self { id, title, qid, text, anchors: Vec::new(), categories: Vec::new() }
     }
 
-    /// Adds a paragraph and says which it is.
+    /// Adds a paragraph and returns its index.
     pub(crate) fn paragraph(&mut self, line: &Line) -> usize {
         let id = self.text.len();
         self.text.push(format!("{}\n", line.text));
@@ -40,7 +40,7 @@ impl Page {
         self.text.push(format!("Section::::{title}.\n"));
     }
 
-    /// The header over a paragraph, in the way provenance names it.
+    /// The header of a paragraph, in the form that provenance uses.
     pub(crate) fn header(&self, paragraph: usize) -> &str {
         let above = self.text[..=paragraph].iter().rev().find(|p| p.starts_with("Section::::"));
         above.map_or("Section::::Abstract.", String::as_str)

@@ -10,10 +10,10 @@ use super::names::{self, capitalised};
 use super::records::{answers, one, pick, provenance};
 use super::world::{Fact, Part, World};
 
-/// Relations that zero-shot training never sees and zero-shot dev and test only see.
+/// Relations that are not in zero-shot training; zero-shot dev and test have only these.
 pub(crate) const UNSEEN: [u64; 7] = [20, 509, 119, 551, 101, 135, 37];
 
-/// Family, partners and parties: true sentences only, so no false claim about a person's private life is made up.
+/// Family, partners and parties: there are no claims about these, so no false claim about a person's private life is made up.
 const NEVER_REFUTED: [u64; 6] = [26, 451, 3373, 40, 102, 509];
 
 fn asked(world: &World, part: Part) -> Vec<&Fact> {
@@ -34,7 +34,7 @@ pub(crate) fn nq(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) 
     records.collect()
 }
 
-/// TriviaQA: the KILT records, which carry no input, and the original question file.
+/// TriviaQA: the KILT records, which have no input, and the original question file.
 pub(crate) fn triviaqa(
     world: &World,
     part: Part,
@@ -83,7 +83,7 @@ pub(crate) fn trex(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng
     records.collect()
 }
 
-/// Zero-shot slot filling: dev and test ask only for relations that its train part lacks, with template questions.
+/// Zero-shot slot filling with template questions: dev and test have only relations that the train split lacks.
 pub(crate) fn zero_shot(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
     let unseen = |f: &&Fact| UNSEEN.contains(&f.pid.0) == (part != Part::Train);
     let pool: Vec<&Fact> = asked(world, part).into_iter().filter(unseen).collect();
@@ -102,7 +102,7 @@ pub(crate) fn zero_shot(world: &World, part: Part, count: usize, rng: &mut ChaCh
     records.collect()
 }
 
-/// FEVER: half of the claims name a stated object, half a wrong one that is drawn as often as it is right elsewhere.
+/// FEVER: half of the claims have a stated object, half a wrong one, sampled by its frequency among the right objects.
 pub(crate) fn fever(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rng) -> Vec<Value> {
     let all =
         world.facts_of(part).into_iter().filter(|f| !NEVER_REFUTED.contains(&f.pid.0)).collect::<Vec<_>>();
@@ -139,7 +139,7 @@ pub(crate) fn fever(world: &World, part: Part, count: usize, rng: &mut ChaCha8Rn
     records
 }
 
-/// A number as a string that no other part uses.
+/// A number as a string that no other split uses.
 pub(crate) fn id(part: Part, base: usize, index: usize) -> String {
     let block = match part {
         Part::Train => 10_000,

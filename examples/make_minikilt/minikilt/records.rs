@@ -22,7 +22,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// A text file; one whose name ends in `.gz` is compressed, without a time stamp so that bytes repeat.
+    /// A text file. If its name ends in `.gz`, it is compressed without a time stamp, so its bytes are reproducible.
     pub(crate) fn new(name: impl Into<String>, text: &str) -> std::io::Result<Self> {
         let name = name.into();
         let bytes = if name.ends_with(".gz") {
@@ -37,12 +37,12 @@ impl File {
     }
 }
 
-/// One JSON value a line.
+/// One JSON value per line.
 pub(crate) fn lines(records: &[Value]) -> String {
     records.iter().map(|r| format!("{r}\n")).collect()
 }
 
-/// A page as the knowledge source writes it.
+/// A page in the layout of the knowledge source.
 pub(crate) fn page(world: &World, page: &Page) -> Value {
     let anchors: Vec<Value> = page
         .anchors
@@ -72,13 +72,13 @@ pub(crate) fn page(world: &World, page: &Page) -> Value {
     })
 }
 
-/// Percent-encodes a title in the way wiki extractors write link targets.
+/// Percent-encodes a title like the link targets of wiki extractors.
 pub(crate) fn quote(title: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.-~/".contains(&b);
     title.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
-/// Provenance that points at the sentence of a fact.
+/// The sentence of a fact as provenance.
 pub(crate) fn provenance(world: &World, fact: &Fact) -> Value {
     let page = &world.pages[&fact.subject];
     json!({
@@ -93,13 +93,13 @@ pub(crate) fn provenance(world: &World, fact: &Fact) -> Value {
     })
 }
 
-/// A whole page as provenance, as entity linking has it.
+/// A whole page as provenance, for entity linking.
 pub(crate) fn page_provenance(world: &World, qid: Qid) -> Value {
     let page = &world.pages[&qid];
     json!({"wikipedia_id": page.id, "title": page.title})
 }
 
-/// Answers of a fact: each stated object with the sentence, then what else is right, without one.
+/// Answers of a fact: each stated object with its sentence, then other right answers without a sentence.
 pub(crate) fn answers(world: &World, fact: &Fact, with_aliases: bool) -> Vec<Value> {
     let stated = |o: &Qid| fact.stated.contains(o);
     let with = fact.all.iter().filter(|o| stated(o));
@@ -107,7 +107,7 @@ pub(crate) fn answers(world: &World, fact: &Fact, with_aliases: bool) -> Vec<Val
         with.map(|&o| json!({"answer": world.label(o), "provenance": [provenance(world, fact)]})).collect();
     found.extend(fact.all.iter().filter(|o| !stated(o)).map(|&o| json!({"answer": world.label(o)})));
     if with_aliases {
-        // A short name that several entities share would make a wrong answer right.
+        // With a short name that several entities share, a wrong answer would count as right.
         let short = fact.all.iter().flat_map(|&o| names::aliases(&world.facts, o));
         let single = short.filter(|alias| world.bearers.get(alias).is_some_and(|who| who.len() == 1));
         found.extend(single.map(|alias| json!({"answer": alias})));
@@ -115,7 +115,7 @@ pub(crate) fn answers(world: &World, fact: &Fact, with_aliases: bool) -> Vec<Val
     found
 }
 
-/// Up to `count` facts without repetition, by relation with weights that even out frequent and rare relations.
+/// Up to `count` different facts, sampled by relation with weights that balance frequent and rare relations.
 pub(crate) fn pick<'w>(facts: &[&'w Fact], count: usize, rng: &mut ChaCha8Rng) -> Vec<&'w Fact> {
     let mut by: std::collections::BTreeMap<Pid, Vec<&'w Fact>> = std::collections::BTreeMap::new();
     for &fact in facts {
@@ -150,7 +150,7 @@ pub(crate) fn one<'t>(templates: &'t [String], rng: &mut ChaCha8Rng) -> &'t str 
     templates.choose(rng).map_or("", String::as_str)
 }
 
-/// How many records a dataset gets in a part.
+/// The number of records of a dataset in each split.
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
     /// Training records.
@@ -162,7 +162,7 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// The number for a part.
+    /// The number for a split.
     pub(crate) fn of(self, part: Part) -> usize {
         match part {
             Part::Train => self.train,
@@ -172,13 +172,13 @@ impl Size {
     }
 }
 
-/// A dataset's files: train and dev with answers, test without them, and the test gold apart.
+/// A dataset's files: train and dev with answers, test without answers, and the test gold in a separate file.
 pub(crate) fn task_files(stem: &str, tag: &str, part: Part, records: &[Value]) -> std::io::Result<Vec<File>> {
     let without = |record: &Value| {
         let mut record = record.clone();
         if let Some(map) = record.as_object_mut() {
             map.shift_remove("output");
-            // Surface forms of the object would give the answer away.
+            // Surface forms of the object would reveal the answer.
             if let Some(meta) = map.get_mut("meta").and_then(Value::as_object_mut) {
                 meta.shift_remove("obj_surface");
             }

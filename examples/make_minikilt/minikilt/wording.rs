@@ -9,7 +9,7 @@ use super::facts::{Class, FactsError, Pid};
 pub(crate) enum Style {
     /// Its label.
     Plain,
-    /// Its label with "the" where English wants it.
+    /// Its label, with "the" if English requires it.
     The,
     /// Its label with "a" or "an".
     A,
@@ -20,9 +20,9 @@ pub(crate) enum Style {
 pub(crate) struct Wording {
     /// How objects are written.
     pub style: Style,
-    /// What the object is ("city").
+    /// The kind of the object ("city").
     pub noun: String,
-    /// Whether short-answer datasets ask for it.
+    /// Whether short-answer datasets use it.
     pub asked: bool,
     templates: BTreeMap<String, Vec<String>>,
 }

@@ -1,4 +1,4 @@
-//! The world: a page for every entity, and for every stated fact the span that states it.
+//! The generated world: a page for every entity, and the span of every stated fact.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::names::{self, Subject};
 use super::page::Page;
 use super::wording::{Style, Wording, Wordings};
 
-/// The part of the data that may ask about an entity or fact.
+/// The split that may use an entity or a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     /// Training.
@@ -28,7 +28,7 @@ impl Part {
     /// All three.
     pub(crate) const ALL: [Self; 3] = [Self::Train, Self::Dev, Self::Test];
 
-    /// As file names write it.
+    /// Its name in file names.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Train => "train",
@@ -38,7 +38,7 @@ impl Part {
     }
 }
 
-/// Where a page states something, in code points.
+/// The place of a statement on a page, in code points.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     /// Index into the page's text.
@@ -49,7 +49,7 @@ pub(crate) struct Span {
     pub end: usize,
 }
 
-/// A subject's statement of one relation, as its page makes it.
+/// The statement of one relation of a subject on its page.
 #[derive(Clone, Debug)]
 pub(crate) struct Fact {
     /// The page's entity.
@@ -58,17 +58,17 @@ pub(crate) struct Fact {
     pub pid: Pid,
     /// The subject's class.
     pub class: Class,
-    /// The objects that the sentence names, in its order.
+    /// The objects in the sentence, in order.
     pub stated: Vec<Qid>,
     /// All objects, the stated ones first.
     pub all: Vec<Qid>,
     /// The sentence.
     pub span: Span,
-    /// Who may ask.
+    /// The split that may use it.
     pub part: Part,
 }
 
-/// Everything that the datasets are made from.
+/// The source of all datasets.
 pub(crate) struct World {
     /// The facts.
     pub facts: Facts,
@@ -82,7 +82,7 @@ pub(crate) struct World {
     pub stated: BTreeMap<(Qid, Pid), Fact>,
     /// Titles by alias, for redirects; only aliases with one meaning.
     pub redirects: BTreeMap<String, String>,
-    /// Who bears an alias.
+    /// The entities of an alias.
     pub bearers: BTreeMap<String, Vec<Qid>>,
     /// The seed.
     pub seed: u64,
@@ -160,7 +160,7 @@ impl World {
         paragraph.chars().skip(fact.span.start).take(fact.span.end - fact.span.start).collect()
     }
 
-    /// The facts that a part may ask about, in order.
+    /// The facts that a split may use, in order.
     pub(crate) fn facts_of(&self, part: Part) -> Vec<&Fact> {
         self.stated.values().filter(|f| f.part == part).collect()
     }
@@ -203,7 +203,7 @@ impl World {
         };
         let mut sections: [Vec<(Pid, Vec<Qid>)>; 3] = Default::default();
         for (pid, mut objects) in own {
-            // The rarer object says more about the subject, so sentences keep it.
+            // Sentences keep the rarer object, because it is more specific.
             objects.sort_by_key(|o| (frequency[&(pid, *o)], *o));
             let place = if class != Class::Person || LEAD.contains(&pid.0) { 0 } else { 2 };
             sections[if LIFE.contains(&pid.0) { 1 } else { place }].push((pid, objects));
@@ -211,7 +211,7 @@ impl World {
         for section in &mut sections {
             section.shuffle(rng);
         }
-        // A page opens with what its subject is.
+        // A page begins with a description of its subject.
         sections[0].sort_by_key(|(pid, _)| pid.0 != 106);
         let heads = [
             ["", "", ""],
@@ -355,7 +355,7 @@ impl World {
         None
     }
 
-    /// Bulleted lists: what the sentences left out, and who else names this entity.
+    /// Bulleted lists: facts that the sentences leave out, and other pages that mention this entity.
     fn lists_of(
         &self,
         page: &mut Page,
@@ -415,7 +415,7 @@ impl World {
         found.into_iter().map(|name| name.replace(',', "")).collect()
     }
 
-    /// Pages that list the bearers of a surname with at least three of them.
+    /// Pages that list the people with a surname, if there are at least three.
     fn name_pages(&mut self, count: usize) {
         let shared: Vec<(&String, &Vec<Qid>)> =
             self.bearers.iter().filter(|(_, who)| who.len() >= 3).collect();
@@ -438,7 +438,7 @@ impl World {
     }
 }
 
-/// What a page that is not about a person opens with.
+/// The first sentence of a page that is not about a person.
 fn opening(entity: &Entity, name: &str, rng: &mut ChaCha8Rng) -> String {
     let templates = [
         "{S} is {k}.",
@@ -460,7 +460,7 @@ fn stream_of(seed: u64, stream: u64) -> ChaCha8Rng {
     rng
 }
 
-/// Which part may ask about a subject: 75 % train, 14 % dev, 11 % test, each class on its own.
+/// The split of a subject: 75 % train, 14 % dev, 11 % test, for each class separately.
 fn partition(facts: &Facts, seed: u64) -> BTreeMap<Qid, Part> {
     let mut parts = BTreeMap::new();
     for (stream, class) in [Class::Person, Class::Place, Class::Body, Class::Thing].into_iter().enumerate() {

@@ -19,7 +19,7 @@ pub(crate) enum Docs {
     Cli,
     /// `docs/config`: every key of every workflow's configs
     Config {
-        /// The folder that the pages go to
+        /// Folder to write the pages to
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },

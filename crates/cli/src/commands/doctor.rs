@@ -1,4 +1,4 @@
-//! `sporran doctor`: what this machine and this build can do, and whether stores and indexes are undamaged.
+//! `sporran doctor`: the abilities of this machine and this build, and the check of stores and indexes for damage.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ fn features() -> Vec<(&'static str, bool)> {
     Vec::new()
 }
 
-/// The devices that models can run on, by the names that configs have for them.
+/// The devices that models can run on, by their names in configs.
 fn devices() -> Vec<String> {
     let gpus = (0..).map(DeviceName::Cuda).take_while(|name| name.open().is_ok());
     std::iter::once(DeviceName::Cpu).chain(gpus).map(|name| name.to_string()).collect()
@@ -66,12 +66,12 @@ fn line(checked: &Checked) -> String {
     }
 }
 
-/// Verifies the stores and indexes below folders, and fails where one is damaged.
+/// Verifies the stores and indexes below folders; fails if one is damaged.
 fn verify_all(folders: &[PathBuf], context: &Context) -> Result<Outcome> {
     folders.iter().try_for_each(|folder| paths::folder(folder))?;
     let mut printed = Ok(());
     let found = verify(folders, &mut |checked| {
-        // Each is shown as soon as it is verified; JSON is one object.
+        // Each line is printed as soon as its folder is verified; JSON is one object at the end.
         if !context.json && printed.is_ok() {
             printed = context.print(Outcome::text(line(checked)));
         }

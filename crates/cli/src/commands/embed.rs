@@ -19,7 +19,7 @@ use crate::{
 /// `sporran embed`
 #[derive(Args)]
 #[command(after_help = "Example: sporran embed --model models/minilm --json < texts.txt > vectors.jsonl\n\n\
-                  With --json, a line is {\"vector\": [..]}. Output lines have the order of the input lines.")]
+                  With --json, an output line is {\"vector\": [..]}. Output lines have the order of the input lines.")]
 pub(crate) struct Embed {
     /// The model: a folder of sentence-transformers, of DPR, or of another encoder with --pooling; an imported model's
     /// name, or hf:ID[@REV]
@@ -31,7 +31,7 @@ pub(crate) struct Embed {
     /// Device: cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu", value_name = "DEVICE")]
     device: DeviceName,
-    /// Pooling of token states: cls, max, mean, mean_sqrt_len, weightedmean or lasttoken; the folder's by default
+    /// Pooling of hidden states: cls, max, mean, mean_sqrt_len, weightedmean or lasttoken; the folder's by default
     #[arg(long, value_name = "POOLING")]
     pooling: Option<Pooling>,
     /// Name of the folder's prompt to put before every text, such as query or document; the folder's default prompt by
@@ -47,7 +47,7 @@ pub(crate) struct Embed {
     /// Maximum tokens of a text; the rest is cut. The folder's setting by default
     #[arg(long, value_name = "N")]
     max_tokens: Option<usize>,
-    /// Maximum lines to read before the first of them is answered; with 1, each line is answered before the next is read
+    /// Maximum lines to read before they are answered; with 1, each line is answered before the next is read
     #[arg(long, default_value_t = 1024, value_name = "N")]
     batch_size: usize,
     /// Maximum tokens of a batch, padding included

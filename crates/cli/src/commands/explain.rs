@@ -17,7 +17,7 @@ pub(crate) struct Explain {
     /// The record's id in one of the config's task files
     #[arg(long, value_name = "ID")]
     id: String,
-    /// Hits shown at each step of retrieval
+    /// Number of hits to show for each retrieval step
     #[arg(long, default_value_t = 5, value_name = "N")]
     hits: usize,
 }

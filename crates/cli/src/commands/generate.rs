@@ -20,7 +20,7 @@ use crate::{
 #[derive(Args)]
 #[command(
     after_help = "Example: sporran generate --model models/minikilt-reader --num-beams 4 --json < questions.txt\n\n\
-                  With --json, a line is {\"outputs\": [{\"text\", \"score\"}]}. Output lines have the order of the input lines."
+                  With --json, an output line is {\"outputs\": [{\"text\", \"score\"}]}. Output lines have the order of the input lines."
 )]
 pub(crate) struct Generate {
     /// The model: a folder in the Hugging Face layout, a GGUF file, an imported model's name, or hf:ID[@REV]
@@ -38,7 +38,7 @@ pub(crate) struct Generate {
     /// Minimum number of new tokens
     #[arg(long, value_name = "N")]
     min_new_tokens: Option<usize>,
-    /// Exponent of the length that divides a sequence's log-probability
+    /// Exponent of the length by which a sequence's log-probability is divided
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     length_penalty: Option<f64>,
     /// N-grams of this size occur once at most
@@ -50,10 +50,10 @@ pub(crate) struct Generate {
     /// Sequences returned for each input
     #[arg(long, value_name = "N")]
     num_return_sequences: Option<usize>,
-    /// Stop as soon as there are enough finished sequences
+    /// Stop as soon as there are as many finished sequences as beams
     #[arg(long)]
     early_stopping: bool,
-    /// Number of beam groups that avoid each other's tokens
+    /// Number of beam groups; a later group avoids the tokens of earlier ones
     #[arg(long, value_name = "N", requires = "diversity_penalty")]
     num_beam_groups: Option<usize>,
     /// Subtracted from a token's score for each beam of an earlier group that chose it
@@ -92,7 +92,7 @@ pub(crate) struct Generate {
     device: DeviceName,
 }
 
-/// Batches that are read before the first of them is answered, so that lines of like length can go together.
+/// Batches to read before the first one is answered, so that lines of similar length share a batch.
 const BATCHES: usize = 32;
 
 impl Generate {
@@ -114,7 +114,7 @@ impl Generate {
         let (mut read, mut blank) = (0usize, 0usize);
         let done = Lines::stdin(portion).each_portion(Ok, |texts| {
             let mut rows = Vec::with_capacity(texts.len());
-            // The lines before one that cannot be used are answered.
+            // Lines before an unusable line are still answered.
             let mut end = Ok(());
             for text in texts {
                 read += 1;
@@ -123,7 +123,7 @@ impl Generate {
                     Ok((row, tokens)) if tokens > row.len() => {
                         let kept = row.len();
                         tracing::warn!(
-                            "standard input:{read}: the text has {tokens} tokens, of which {kept} are read"
+                            "standard input:{read}: the text has {tokens} tokens; the model reads only {kept} of them"
                         );
                         rows.push(row);
                     }
@@ -143,7 +143,7 @@ impl Generate {
         done.map(|()| Outcome::default())
     }
 
-    /// The tokens of a line, as many as the model reads, and how many it has; none of a blank line.
+    /// The tokens of a line, cut to the model's maximum, and their number before the cut. A blank line has none.
     fn row(
         &self,
         generator: &TextGenerator,

@@ -79,7 +79,7 @@ fn table(plan: &Plan, source: &Path) -> String {
         )
     } else {
         format!(
-            "estimated from {} pages in {:.1} % of {}, to ±{:.1} % (two standard errors) if the rest is like them",
+            "estimated from {} pages in {:.1} % of {}, ±{:.1} % (two standard errors) if the remaining pages are similar",
             plan.counted_pages,
             100.0 * plan.read,
             source.display(),

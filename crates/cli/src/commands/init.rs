@@ -19,7 +19,7 @@ use crate::{
 #[derive(Args)]
 #[command(after_help = "Example: sporran init answer my.toml")]
 pub(crate) struct Init {
-    /// What the config is for
+    /// Workflow that the config runs
     #[arg(value_name = "WORKFLOW", value_parser = PossibleValuesParser::new(WORKFLOWS.map(|workflow| workflow.name)))]
     workflow: String,
     /// The file to write, which must not exist; by default WORKFLOW.toml

@@ -1,4 +1,4 @@
-//! Lines of standard input, in portions, with their numbers.
+//! Numbered lines of standard input, in portions.
 
 use std::io::{self, BufRead, Read, StdinLock};
 
@@ -7,12 +7,12 @@ use crate::{
     interrupt::{self, Kept},
 };
 
-/// Bytes of lines from which on no further line joins a portion, so that long lines do not fill the memory.
+/// A portion takes no further line once it has this many bytes, so that long lines do not fill the memory.
 const PORTION_BYTES: usize = 16 << 20;
 /// Bytes of the longest line that is read.
 const LINE_BYTES: u64 = 1 << 30;
 
-/// Checks an option that counts.
+/// Checks that a count is at least 1.
 pub(super) fn at_least_one(option: &str, value: usize) -> Result<()> {
     if value == 0 {
         return Err(Error::Usage(format!("{option}: expected at least 1, found 0")));
@@ -20,7 +20,7 @@ pub(super) fn at_least_one(option: &str, value: usize) -> Result<()> {
     Ok(())
 }
 
-/// Reads lines; an error says which one it is about.
+/// Reads lines; errors name the line's number.
 pub(super) struct Lines<R> {
     reader: R,
     line: u64,
@@ -44,8 +44,8 @@ impl Lines<StdinLock<'static>> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Gives `answer` what `parse` makes of the lines, a portion at a time and in their order. The lines before one that
-    /// cannot be read or parsed are answered before the error is given back.
+    /// Parses the lines with `parse` and passes them to `answer`, one portion at a time and in order. If a line cannot be
+    /// read or parsed, the lines before it are answered before the error is returned.
     pub(super) fn each_portion<T>(
         &mut self,
         mut parse: impl FnMut(String) -> Result<T, String>,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_make_small_portions_and_too_long_ones_are_refused() {
+    fn long_lines_make_small_portions_and_too_long_lines_are_an_error() {
         let (seen, end) = portions(b"12345\nabcdefg\nb\nc", 9);
         assert_eq!(seen, [vec!["12345"], vec!["abcdefg"], vec!["b", "c"]]);
         assert_eq!(end, None);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_named_after_those_before_it_are_answered() {
+    fn the_lines_before_a_wrong_line_are_answered() {
         let (seen, end) = portions(b"a\nb\nc\nbad\nd\n", 2);
         assert_eq!(seen, [vec!["a", "b"], vec!["c"]]);
         assert_eq!(end.unwrap(), "standard input:4: is bad");

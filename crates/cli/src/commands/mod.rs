@@ -1,4 +1,4 @@
-//! One file a verb.
+//! One file per verb.
 
 mod completions;
 mod config;
@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Reason(reason::Reason),
     /// Build the passage store and the index of a config, or estimate their size
     Index(index::Index),
-    /// Retrieve only: write rankings, and predictions that hold evidence
+    /// Retrieve only: write rankings, and predictions with evidence but no answers
     Retrieve(run::Retrieve),
     /// Show how one record is answered: query, hits, prompt, answers, evidence
     Explain(explain::Explain),
@@ -82,7 +82,7 @@ pub(crate) enum Command {
     /// Check or show a config
     #[command(subcommand)]
     Config(config::Config),
-    /// Show what this machine and this build can do
+    /// Show the capabilities of this machine and this build
     Doctor(doctor::Doctor),
     /// Print the completions of a shell
     Completions(completions::Completions),
@@ -123,25 +123,25 @@ impl Command {
     }
 }
 
-/// A config and the values that replace its own.
+/// A config and overrides of its values.
 #[derive(Args)]
 pub(crate) struct ConfigArgs {
     /// The config, a TOML file
     #[arg(value_name = "CONFIG", value_hint = clap::ValueHint::FilePath)]
     config: PathBuf,
-    /// Values that replace the config's, such as `retriever.k1=1.2`
+    /// Overrides of config values, such as `retriever.k1=1.2`
     #[arg(value_name = "KEY=VALUE")]
     overrides: Vec<String>,
 }
 
 impl ConfigArgs {
-    /// The config's path, which leads to a file, and the overrides.
+    /// The config's path, checked to be a file, and the overrides.
     fn parts(&self) -> Result<(&Path, &[String])> {
         paths::file(&self.config)?;
         Ok((&self.config, &self.overrides))
     }
 
-    /// Reads the config after checking all that can be checked without loading a model.
+    /// Reads the config after all checks that need no model.
     fn load(&self) -> Result<Options> {
         let (config, overrides) = self.parts()?;
         let mistakes = sporran_pipeline::check(config, overrides)?;

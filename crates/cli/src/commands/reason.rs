@@ -24,20 +24,20 @@ use crate::{
         sporran reason configs/quickstart-reason.toml\n  \
         sporran reason --kb examples/minikilt/kb --links models/minikilt-kb --json < triples.jsonl\n\
         \n\
-        With --json, a config prints one prediction a line, and --kb prints {\"answers\": [..]} for each line.",
+        With --json, a config prints one prediction per line, and --kb prints {\"answers\": [..]} for each line.",
     override_usage = "sporran reason [OPTIONS] CONFIG [KEY=VALUE]...\n       sporran reason [OPTIONS] --kb DIR"
 )]
 pub(crate) struct Reason {
     #[command(flatten)]
     config: Option<ConfigArgs>,
-    /// Complete triples from standard input over this knowledge base, a folder or a file of triples. A line is
+    /// Complete triples from standard input over this knowledge base (a folder or a file of triples). A line is
     /// {"subject", "relation"} or {"relation", "object"}
     #[arg(long, value_name = "DIR", conflicts_with = "config", required_unless_present = "config", value_hint = ValueHint::AnyPath)]
     kb: Option<PathBuf>,
-    /// Folder of an embedding or a network that `train` wrote
+    /// Folder of an embedding or a network that `sporran train` wrote
     #[arg(long, value_name = "DIR", requires = "kb", value_hint = ValueHint::DirPath)]
     links: Option<PathBuf>,
-    /// Rules that `train` mined; together with a model they only explain its answers
+    /// Rules that `sporran train` mined; with --links too, the model answers and the rules only explain
     #[arg(long, value_name = "FILE", requires = "kb", value_hint = ValueHint::FilePath)]
     rules: Option<PathBuf>,
     /// Answers per question
@@ -51,7 +51,7 @@ pub(crate) struct Reason {
     known: bool,
 }
 
-/// Lines that are read before the first of them is answered.
+/// Lines to read before the first one is answered.
 const LINES: usize = 16;
 
 #[derive(Serialize)]

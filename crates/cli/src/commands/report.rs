@@ -36,7 +36,7 @@ pub(crate) struct ReportRuns {
 impl ReportRuns {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         if context.json && (self.form.is_some() || self.output.is_some()) {
-            return Err(Error::Usage("--json: expected neither --form nor --output with it".into()));
+            return Err(Error::Usage("--json: cannot be combined with --form or --output".into()));
         }
         for run in &self.runs {
             paths::folder(run)?;

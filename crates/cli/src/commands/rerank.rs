@@ -73,7 +73,7 @@ pub(crate) struct Rerank {
     /// Maximum tokens of a query with a passage; the longer of the two is cut. The folder's setting by default
     #[arg(long, value_name = "N")]
     max_tokens: Option<usize>,
-    /// Maximum lines to read before the first of them is answered; with 1, each line is answered before the next is read
+    /// Maximum lines to read before they are answered; with 1, each line is answered before the next is read
     #[arg(long, default_value_t = 64, value_name = "N")]
     batch_size: usize,
     /// Maximum tokens of a batch, padding included
@@ -88,7 +88,7 @@ pub(crate) struct Rerank {
 struct Request {
     query: String,
     passages: Vec<String>,
-    /// The line that it stands on.
+    /// Its line number.
     #[serde(skip)]
     line: u64,
 }
@@ -111,7 +111,7 @@ impl Score {
         if let [score] = scores[..] { Self::One(score) } else { Self::Labels(scores) }
     }
 
-    /// As it is printed between blanks.
+    /// The text form, without blanks.
     fn text(&self) -> String {
         match self {
             Self::One(score) => score.to_string(),
@@ -182,7 +182,7 @@ impl Rerank {
             for (request, scores) in requests.iter().zip(model.scores(&requests)?) {
                 if scores.iter().any(Option::is_none) {
                     tracing::warn!(
-                        "standard input:{}: an empty query and an empty passage have no tokens, and no score",
+                        "standard input:{}: query and passage are both empty, so there is no score",
                         request.line
                     );
                 }

@@ -29,7 +29,7 @@ impl Run {
         if then.is_empty() {
             return Ok(first.into());
         }
-        // Each outcome is shown as soon as it is there; JSON is one object.
+        // Each outcome is printed as soon as it is complete; JSON is one object at the end.
         let report = first.json.clone();
         if !context.json {
             context.print(first.into())?;
@@ -58,7 +58,7 @@ fn not_json(error: serde_json::Error) -> Error {
     Error::Stream { stream: "standard output", source: error.into() }
 }
 
-/// Says where a workflow wrote its files.
+/// Adds the folder with the workflow's files to the summary.
 fn written(outcome: Outcome, what: &str, folder: &Path) -> Result<Outcome> {
     Ok(outcome.with_line(format!("{what}: {}", folder.display())))
 }
@@ -69,10 +69,10 @@ fn written(outcome: Outcome, what: &str, folder: &Path) -> Result<Outcome> {
 pub(crate) struct Retrieve {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Show how the ranking of one record comes about: the query and the hits of each step
+    /// Show the retrieval steps of one record: the query and the hits of each step
     #[arg(long, value_name = "ID")]
     trace: Option<String>,
-    /// Hits that the trace shows at each step
+    /// Number of hits to show for each step of the trace
     #[arg(long, default_value_t = 10, requires = "trace", value_name = "N")]
     hits: usize,
 }

@@ -23,7 +23,7 @@ pub(crate) enum Submit {
     Pack(Pack),
 }
 
-/// Which of a folder's inputs.
+/// The inputs of a folder to use.
 #[derive(Args)]
 struct Which {
     /// Split of the inputs
@@ -51,7 +51,7 @@ impl Which {
     fn entries(&self, inputs: &Path, predictions: &Path) -> Result<Vec<Entry>> {
         paths::folder(inputs)?;
         if !predictions.exists() {
-            // A run that was killed before its first prediction says how far it is.
+            // A run that was killed before its first prediction gets an error with its progress.
             sporran_pipeline::check_finished(predictions)?;
         }
         paths::folder(predictions)?;
@@ -106,7 +106,7 @@ pub(crate) struct Pack {
 }
 
 impl Check {
-    /// What is wrong with each file, by its name.
+    /// The mistakes of each file, by file name.
     fn faults(&self) -> Result<Vec<(String, Vec<String>)>> {
         self.store.as_deref().map_or(Ok(()), paths::folder)?;
         self.files.iter().try_for_each(|file| paths::file(file))?;

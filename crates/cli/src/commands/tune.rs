@@ -16,7 +16,7 @@ use crate::{
 pub(crate) struct Tune {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Number of settings shown, best first
+    /// Number of settings to show, best first
     #[arg(long, default_value_t = 10, value_name = "N")]
     show: usize,
 }

@@ -1,11 +1,11 @@
-//! Wrong files end in an error that names file, line and field, with exit code 2, and leave nothing half-written.
+//! Wrong files: the error names file, line and field, the exit code is 2, and no half-written file is left.
 
 use std::{fs, path::Path};
 
 use crate::common::{errors, sporran};
 
-/// Writes a small world and a config that retrieves from it: three pages, two questions.
-fn small_world(folder: &Path) {
+/// Writes three pages, two questions, and a config that retrieves from them.
+fn write_inputs(folder: &Path) {
     let pages = [
         r#"{"wikipedia_id":"1","wikipedia_title":"Berlin","text":["Berlin\n","Berlin is the capital of Germany.\n"]}"#,
         r#"{"wikipedia_id":"2","wikipedia_title":"Paris","text":["Paris\n","Paris is the capital of France.\n"]}"#,
@@ -36,24 +36,24 @@ fn files(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Runs `retrieve` over a small world that `spoil` has changed, and gives back what it said.
+/// Runs `retrieve` over the small inputs after `spoil` has changed them, and returns the error message.
 fn refused(code: i32, spoil: impl FnOnce(&Path)) -> String {
     let folder = tempfile::tempdir().unwrap();
-    small_world(folder.path());
+    write_inputs(folder.path());
     spoil(folder.path());
     let output = sporran(folder.path(), &["-q", "retrieve", "c.toml"]).output().unwrap();
-    let said = errors(&output);
-    assert_eq!(output.status.code(), Some(code), "{said}");
+    let message = errors(&output);
+    assert_eq!(output.status.code(), Some(code), "{message}");
     let left = files(folder.path());
     assert!(!left.iter().any(|path| path.contains("predictions") || path.contains("report")), "{left:?}");
     assert!(!left.iter().any(|path| path.contains(".sporran-")), "{left:?}");
-    said
+    message
 }
 
 #[test]
-fn a_good_world_is_answered() {
+fn valid_files_are_retrieved_from_and_scored() {
     let folder = tempfile::tempdir().unwrap();
-    small_world(folder.path());
+    write_inputs(folder.path());
     let output = sporran(folder.path(), &["-q", "retrieve", "c.toml", "--json"]).output().unwrap();
     assert!(output.status.success(), "{}", errors(&output));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -63,32 +63,33 @@ fn a_good_world_is_answered() {
 }
 
 #[test]
-fn wrong_knowledge_sources_are_named_with_line_and_field() {
+fn errors_in_a_knowledge_source_name_line_and_field() {
     let replace =
         |text: &'static str| move |folder: &Path| fs::write(folder.join("pages.jsonl"), text).unwrap();
     let good = "{\"wikipedia_id\":\"1\",\"wikipedia_title\":\"A\",\"text\":[\"A\"]}\n";
-    let said =
+    let message =
         refused(2, replace("{\"wikipedia_id\":\"1\",\"wikipedia_title\":\"A\",\"text\":[\"A\"]}\n{oops\n"));
-    assert!(said.contains("pages.jsonl:2: field `.`"), "{said}");
-    let said = refused(2, replace("{\"wikipedia_id\":\"1\",\"text\":[\"A\"]}\n"));
-    assert!(said.contains("pages.jsonl:1: field `.`: missing field `wikipedia_title`"), "{said}");
-    let said = refused(2, replace(""));
-    assert!(said.contains("pages.jsonl: expected at least one page, found none"), "{said}");
-    let said = refused(2, |folder| fs::write(folder.join("pages.jsonl"), format!("{good}{good}")).unwrap());
-    assert!(said.contains("pages.jsonl:2: field `id`: `1` stands on line 1 already"), "{said}");
-    let said = refused(2, |folder| {
+    assert!(message.contains("pages.jsonl:2: field `.`"), "{message}");
+    let message = refused(2, replace("{\"wikipedia_id\":\"1\",\"text\":[\"A\"]}\n"));
+    assert!(message.contains("pages.jsonl:1: field `.`: missing field `wikipedia_title`"), "{message}");
+    let message = refused(2, replace(""));
+    assert!(message.contains("pages.jsonl: expected at least one page, found none"), "{message}");
+    let message =
+        refused(2, |folder| fs::write(folder.join("pages.jsonl"), format!("{good}{good}")).unwrap());
+    assert!(message.contains("pages.jsonl:2: field `id`: `1` stands on line 1 already"), "{message}");
+    let message = refused(2, |folder| {
         fs::write(
             folder.join("pages.jsonl"),
             b"{\"wikipedia_id\":\"1\",\"wikipedia_title\":\"\xff\",\"text\":[]}",
         )
         .unwrap();
     });
-    assert!(said.contains("pages.jsonl:1: invalid UTF-8 at byte 39"), "{said}");
+    assert!(message.contains("pages.jsonl:1: invalid UTF-8 at byte 39"), "{message}");
 }
 
 #[test]
-fn a_truncated_gzip_source_is_named() {
-    let said = refused(2, |folder| {
+fn the_error_for_a_truncated_gzip_source_names_the_file() {
+    let message = refused(2, |folder| {
         let bytes =
             fs::read(crate::common::root().join("examples/minikilt/knowledge_source.jsonl.gz")).unwrap();
         fs::write(folder.join("cut.jsonl.gz"), &bytes[..bytes.len() / 2]).unwrap();
@@ -96,65 +97,69 @@ fn a_truncated_gzip_source_is_named() {
             fs::read_to_string(folder.join("c.toml")).unwrap().replace("pages.jsonl", "cut.jsonl.gz");
         fs::write(folder.join("c.toml"), config).unwrap();
     });
-    assert!(said.contains("cut.jsonl.gz: after line ") && said.contains("damaged or cut off"), "{said}");
+    assert!(
+        message.contains("cut.jsonl.gz: after line ") && message.contains("damaged or cut off"),
+        "{message}"
+    );
 }
 
 #[test]
-fn wrong_task_files_are_named_with_line_and_field() {
+fn errors_in_a_task_file_name_line_and_field() {
     let replace =
         |text: &'static str| move |folder: &Path| fs::write(folder.join("nq-dev-kilt.jsonl"), text).unwrap();
-    let said = refused(2, replace("{\"id\":\"a\",\"input\":\"x\"}\n{\"id\":\" a\",\"input\":\"y\"}\n"));
-    assert!(said.contains("nq-dev-kilt.jsonl:2: field `id`: `a` stands on line 1 already"), "{said}");
-    let said = refused(2, replace("{\"id\":\"a\",\"input\":\" \"}\n"));
+    let message = refused(2, replace("{\"id\":\"a\",\"input\":\"x\"}\n{\"id\":\" a\",\"input\":\"y\"}\n"));
+    assert!(message.contains("nq-dev-kilt.jsonl:2: field `id`: `a` stands on line 1 already"), "{message}");
+    let message = refused(2, replace("{\"id\":\"a\",\"input\":\" \"}\n"));
     assert!(
-        said.contains("nq-dev-kilt.jsonl:1: field `input`: expected the query's text, but it is empty"),
-        "{said}"
+        message.contains("nq-dev-kilt.jsonl:1: field `input`: expected the query's text, but it is empty"),
+        "{message}"
     );
-    let said = refused(2, replace("{\"id\":[],\"input\":\"x\"}\n"));
-    assert!(said.contains("nq-dev-kilt.jsonl:1: field `id`: invalid type: sequence"), "{said}");
-    let said = refused(2, replace("\n"));
-    assert!(said.contains("nq-dev-kilt.jsonl: expected at least one record, found none"), "{said}");
+    let message = refused(2, replace("{\"id\":[],\"input\":\"x\"}\n"));
+    assert!(message.contains("nq-dev-kilt.jsonl:1: field `id`: invalid type: sequence"), "{message}");
+    let message = refused(2, replace("\n"));
+    assert!(message.contains("nq-dev-kilt.jsonl: expected at least one record, found none"), "{message}");
 }
 
 #[test]
-fn triviaqa_without_its_questions_says_what_to_do() {
-    let said = refused(2, |folder| {
+fn triviaqa_without_questions_names_the_option_to_use() {
+    let message = refused(2, |folder| {
         fs::rename(folder.join("nq-dev-kilt.jsonl"), folder.join("triviaqa-dev_id-kilt.jsonl")).unwrap();
         fs::write(folder.join("triviaqa-dev_id-kilt.jsonl"), "{\"id\":\"tc_1\"}\n").unwrap();
         let config = fs::read_to_string(folder.join("c.toml")).unwrap().replace("nq-dev", "triviaqa-dev_id");
         fs::write(folder.join("c.toml"), config).unwrap();
     });
-    assert!(said.contains("field `input`") && said.contains("--triviaqa"), "{said}");
+    assert!(message.contains("field `input`") && message.contains("--triviaqa"), "{message}");
 }
 
 #[test]
-fn every_mistake_of_a_config_is_listed() {
+fn config_check_lists_every_mistake() {
     let folder = tempfile::tempdir().unwrap();
-    small_world(folder.path());
+    write_inputs(folder.path());
     let config = "workflow = \"answer\"\nname = \"r\"\n[source]\npath = \"lost.jsonl\"\n[tasks]\nfiles = [\"nq-dev-kilt.jsonl\"]\n\
                   [retriever]\nkind = \"bm25\"\n[evidence]\ndepth = 0\n";
     fs::write(folder.path().join("c.toml"), config).unwrap();
     let output = sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap();
-    let said = errors(&output);
+    let message = errors(&output);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said.contains("c.toml:4: `source.path`: no file lost.jsonl"), "{said}");
-    assert!(said.contains("c.toml:10: `evidence.depth`: expected at least 1, found 0"), "{said}");
+    assert!(message.contains("c.toml:4: `source.path`: no file lost.jsonl"), "{message}");
+    assert!(message.contains("c.toml:10: `evidence.depth`: expected at least 1, found 0"), "{message}");
     fs::write(folder.path().join("c.toml"), config.replace("kind", "knid").replace("depth", "dept")).unwrap();
-    let said = errors(&sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap());
-    assert!(said.contains("c.toml:7: `retriever.kind`: is missing"), "{said}");
+    let message = errors(&sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap());
+    assert!(message.contains("c.toml:7: `retriever.kind`: is missing"), "{message}");
     assert!(
-        said.contains("c.toml:10: `evidence.dept`: unknown field") && said.contains("did you mean `depth`?"),
-        "{said}"
+        message.contains("c.toml:10: `evidence.dept`: unknown field")
+            && message.contains("did you mean `depth`?"),
+        "{message}"
     );
-    // A misspelt key hides no other mistake, and is reported once.
-    assert!(said.contains("c.toml:4: `source.path`: no file lost.jsonl"), "{said}");
-    assert_eq!(said.matches("`evidence.").count(), 1, "{said}");
+    // A misspelt key hides no other mistake and is reported once.
+    assert!(message.contains("c.toml:4: `source.path`: no file lost.jsonl"), "{message}");
+    assert_eq!(message.matches("`evidence.").count(), 1, "{message}");
 }
 
 #[test]
-fn a_store_or_index_of_another_version_or_with_damage_is_refused() {
+fn a_store_or_index_of_another_version_or_with_damage_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    small_world(folder.path());
+    write_inputs(folder.path());
     assert!(sporran(folder.path(), &["-q", "index", "c.toml"]).output().unwrap().status.success());
     let indexes = folder.path().join("indexes");
     let part = |start: &str| {
@@ -177,7 +182,7 @@ fn a_store_or_index_of_another_version_or_with_damage_is_refused() {
 }
 
 #[test]
-fn a_file_in_the_place_of_a_folder_is_named() {
+fn a_file_instead_of_a_folder_is_an_error() {
     let file = |name: &'static str, line: &'static str| {
         move |folder: &Path| {
             fs::write(folder.join(name), "").unwrap();
@@ -185,23 +190,26 @@ fn a_file_in_the_place_of_a_folder_is_named() {
             fs::write(folder.join("c.toml"), config.replace("[tasks]", line)).unwrap();
         }
     };
-    let said = refused(2, file("there", "indexes = \"there\"\n[tasks]"));
-    assert!(said.contains("`source.indexes`: expected a folder, found the file there"), "{said}");
-    let said = refused(2, file("indexes", "[tasks]"));
-    assert!(said.contains("`source.indexes`: expected a folder, found the file indexes"), "{said}");
-    let said = refused(2, file("runs", "[tasks]"));
-    assert!(said.contains("runs: expected a folder, found a file"), "{said}");
+    let message = refused(2, file("there", "indexes = \"there\"\n[tasks]"));
+    assert!(message.contains("`source.indexes`: expected a folder, found the file there"), "{message}");
+    let message = refused(2, file("indexes", "[tasks]"));
+    assert!(message.contains("`source.indexes`: expected a folder, found the file indexes"), "{message}");
+    let message = refused(2, file("runs", "[tasks]"));
+    assert!(message.contains("runs: expected a folder, found a file"), "{message}");
     let folder = tempfile::tempdir().unwrap();
-    small_world(folder.path());
+    write_inputs(folder.path());
     file("there", "indexes = \"there/below\"\n[tasks]")(folder.path());
     let output = sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap();
-    let said = errors(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("c.toml:5: `source.indexes`: expected a folder, found the file there"), "{said}");
+    let message = errors(&output);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("c.toml:5: `source.indexes`: expected a folder, found the file there"),
+        "{message}"
+    );
 }
 
 #[test]
-fn a_tagger_whose_sizes_do_not_fit_its_weights_is_named_with_the_field() {
+fn a_size_that_contradicts_a_taggers_weights_is_an_error_at_its_field() {
     let folder = tempfile::tempdir().unwrap();
     let root = crate::common::root();
     let tagger = folder.path().join("tagger");
@@ -226,14 +234,14 @@ fn a_tagger_whose_sizes_do_not_fit_its_weights_is_named_with_the_field() {
         fs::write(tagger.join("tagger.json"), config.to_string()).unwrap();
         let arguments = ["-q", "populate", "configs/quickstart-kbp.toml", &mentions, &output];
         let output = sporran(&root, &arguments).output().unwrap();
-        let said = errors(&output);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(&format!("tagger/tagger.json: field `{field}`: expected ")), "{said}");
+        let message = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(&format!("tagger/tagger.json: field `{field}`: expected ")), "{message}");
     }
 }
 
 #[test]
-fn a_model_folder_with_a_file_or_a_tensor_missing_is_named() {
+fn a_missing_model_file_or_tensor_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let generate = |arguments: &[&str]| sporran(folder.path(), arguments).output().unwrap();
     let output = generate(&["generate", "--model", "nowhere"]);
@@ -256,7 +264,7 @@ fn a_model_folder_with_a_file_or_a_tensor_missing_is_named() {
     assert!(errors(&output).contains("encoder.block.3"), "{}", errors(&output));
 }
 
-/// A file system of 1 MiB, where the test may make one.
+/// A file system of 1 MiB, if the test has the rights to mount one.
 #[cfg(target_os = "linux")]
 struct Tmpfs(tempfile::TempDir);
 
@@ -279,28 +287,28 @@ impl Drop for Tmpfs {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_fails_the_work_and_leaves_nothing() {
+fn a_full_disk_is_an_error_and_leaves_no_files() {
     let Some(small) = Tmpfs::mount() else {
-        eprintln!("left out: mounting a small file system needs rights that this test does not have");
+        eprintln!("skipped: this test has no rights to mount a small file system");
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    small_world(folder.path());
+    write_inputs(folder.path());
     let source = crate::common::root().join("examples/minikilt/knowledge_source.jsonl.gz");
     let path = format!("source.path={}", source.display());
     let indexes = format!("source.indexes={}", small.0.path().join("indexes").display());
     let output = sporran(folder.path(), &["-q", "index", "c.toml", &path, &indexes]).output().unwrap();
-    let said = errors(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("No space left on device"), "{said}");
+    let message = errors(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("No space left on device"), "{message}");
     assert_eq!(files(small.0.path()), Vec::<String>::new());
 }
 
 #[cfg(not(feature = "cuda"))]
 #[test]
-fn a_gpu_is_refused_by_a_program_that_was_built_without_them() {
+fn a_gpu_is_an_error_in_a_build_without_cuda() {
     let folder = tempfile::tempdir().unwrap();
-    small_world(folder.path());
+    write_inputs(folder.path());
     let model = crate::common::root().join("models/minikilt-reader");
     let expected = "expected `cpu`, since this program was built without the feature `cuda`, found `cuda:1`";
     let model = model.to_str().unwrap();
@@ -308,7 +316,7 @@ fn a_gpu_is_refused_by_a_program_that_was_built_without_them() {
         sporran(folder.path(), &["generate", "--model", model, "--device", "cuda:1"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains(expected), "{}", errors(&output));
-    // In a config it is found before anything is loaded, with its line.
+    // In a config the error names the line and comes before a model is loaded.
     let config = fs::read_to_string(folder.path().join("c.toml")).unwrap();
     let config =
         format!("{config}[generator]\nkind = \"seq2seq\"\nmodel = \"{model}\"\ndevice = \"cuda:1\"\n");
@@ -316,8 +324,8 @@ fn a_gpu_is_refused_by_a_program_that_was_built_without_them() {
     fs::write(folder.path().join("c.toml"), config).unwrap();
     let output = sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let said = errors(&output);
-    assert!(said.contains(expected) && said.contains(&format!("c.toml:{line}")), "{said}");
+    let message = errors(&output);
+    assert!(message.contains(expected) && message.contains(&format!("c.toml:{line}")), "{message}");
     let output =
         sporran(folder.path(), &["config", "check", "c.toml", "generator.device=\"gpu\""]).output().unwrap();
     assert!(

@@ -1,5 +1,5 @@
-//! Rows of KILT's tables from the shell: titles that a model writes, a decoder-only model in context, runs beside each other,
-//! one record explained, evidence mapped.
+//! Baselines of KILT's tables from the shell: generated titles, a decoder-only model with demonstrations, `report`, `explain`,
+//! `convert queries` and `convert map`.
 
 use std::{fs, path::Path, process::Output};
 
@@ -19,7 +19,7 @@ const TASK: [&str; 3] = [
     r#"{"id":"c","input":"what is in the north?","output":[{"answer":"The river","provenance":[{"wikipedia_id":"4"}]}]}"#,
 ];
 
-fn world(folder: &Path, name: &str, stages: &str) {
+fn write_inputs(folder: &Path, name: &str, stages: &str) {
     fs::write(folder.join("pages.jsonl"), PAGES.join("\n")).unwrap();
     fs::write(folder.join("tasks.jsonl"), TASK.join("\n")).unwrap();
     let general = format!(
@@ -51,19 +51,19 @@ fn titles(record: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_model_that_writes_titles_ranks_pages_and_its_best_title_is_the_answer() {
+fn generated_titles_rank_pages_and_the_best_title_is_the_answer() {
     let folder = tempfile::tempdir().unwrap();
     let stages = format!(
         "[retriever]\nkind = \"entity-title\"\nmodel = \"{}\"\ngeneration.num-beams = 3\n[generator]\nkind = \"title\"\n",
         model("bart")
     );
-    world(folder.path(), "genre", &stages);
+    write_inputs(folder.path(), "genre", &stages);
     run(folder.path(), &["index", "genre.toml"]);
     run(folder.path(), &["run", "genre.toml"]);
     let known: Vec<String> = ["Berlin", "Paris", "Oslo", "The river"].map(str::to_owned).to_vec();
     for record in predictions(folder.path(), "genre") {
         let titles = titles(&record);
-        // Held to titles, a model with random weights writes nothing else; each beam is another page.
+        // The decoding is constrained to titles, so even random weights give titles only. Each beam is another page.
         assert!(!titles.is_empty() && titles.len() <= 3 && titles.iter().all(|title| known.contains(title)));
         assert_eq!(record["output"][0]["answer"], titles[0].as_str());
     }
@@ -73,7 +73,7 @@ fn a_model_that_writes_titles_ranks_pages_and_its_best_title_is_the_answer() {
 }
 
 #[test]
-fn networks_of_nsmns_authors_check_claims_by_their_config() {
+fn the_released_nsmn_networks_verify_claims() {
     let folder = tempfile::tempdir().unwrap();
     for (name, of) in [("selector", "pages"), ("selector", "selector"), ("verifier", "verifier")] {
         let (data, name) = (model(&format!("nsmn/{name}")), format!("nsmn-{of}"));
@@ -88,7 +88,7 @@ fn networks_of_nsmns_authors_check_claims_by_their_config() {
     let text = fs::read_to_string(predictions).unwrap();
     let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(records.len(), 8);
-    // The weights are random; what is sure is that there is a verdict, on pages that were found.
+    // The weights are random, so the test checks only that each claim has a verdict and retrieved pages.
     for record in records {
         assert!(
             ["SUPPORTS", "REFUTES"].contains(&record["output"][0]["answer"].as_str().unwrap()),
@@ -99,7 +99,7 @@ fn networks_of_nsmns_authors_check_claims_by_their_config() {
 }
 
 #[test]
-fn a_model_that_is_yet_to_be_trained_is_told_by_its_key() {
+fn the_error_for_an_untrained_model_names_its_key() {
     let folder = tempfile::tempdir().unwrap();
     let config = root().join("configs/kilt/minikilt/fever-matching.toml").display().to_string();
     let kilt = root().join("examples/minikilt");
@@ -109,13 +109,13 @@ fn a_model_that_is_yet_to_be_trained_is_told_by_its_key() {
     let examples = format!("train.examples.folder={}", kilt.join("kilt").display());
     let output =
         sporran(folder.path(), &["run", &config, &source, &redirects, &tasks, &examples]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("generator.model") && told.contains("`sporran train` makes it"), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("generator.model") && message.contains("`sporran train` makes it"), "{message}");
 }
 
 #[test]
-fn a_decoder_alone_is_shown_examples_and_explains_what_it_read() {
+fn a_decoder_only_model_reads_demonstrations_and_explain_shows_its_prompt() {
     let folder = tempfile::tempdir().unwrap();
     let shown = r#"{"id":"x","input":"Norway","output":[{"answer":"Oslo"}]}"#;
     fs::write(folder.path().join("train.jsonl"), shown).unwrap();
@@ -125,16 +125,16 @@ fn a_decoder_alone_is_shown_examples_and_explains_what_it_read() {
          [generator.demonstrations]\nfiles = [\"train.jsonl\"]\n",
         model("llama/model.gguf")
     );
-    world(folder.path(), "causal", &stages);
+    write_inputs(folder.path(), "causal", &stages);
     run(folder.path(), &["run", "causal.toml"]);
     assert_eq!(predictions(folder.path(), "causal").len(), 3);
     let output = run(folder.path(), &["explain", "causal.toml", "--id", "a", "--json"]);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["retrieval"]["hits"][0]["title"], "Paris");
-    let prompt = told["prompts"][0].as_str().unwrap();
+    let explanation: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(explanation["retrieval"]["hits"][0]["title"], "Paris");
+    let prompt = explanation["prompts"][0].as_str().unwrap();
     assert!(prompt.contains("Norway\nAnswer: Oslo") && prompt.ends_with("Answer:"), "{prompt}");
     assert!(prompt.contains("Paris: Paris\ncapital"), "{prompt}");
-    assert_eq!(told["evidence"][0]["title"], "Paris");
+    assert_eq!(explanation["evidence"][0]["title"], "Paris");
     let text =
         String::from_utf8(run(folder.path(), &["explain", "causal.toml", "--id", "a"]).stdout).unwrap();
     assert!(
@@ -146,10 +146,10 @@ fn a_decoder_alone_is_shown_examples_and_explains_what_it_read() {
 }
 
 #[test]
-fn runs_stand_beside_each_other_in_every_form() {
+fn report_compares_runs_in_every_format() {
     let folder = tempfile::tempdir().unwrap();
     for kind in ["bm25", "tfidf"] {
-        world(folder.path(), kind, &format!("[retriever]\nkind = \"{kind}\"\n"));
+        write_inputs(folder.path(), kind, &format!("[retriever]\nkind = \"{kind}\"\n"));
         run(folder.path(), &["retrieve", &format!("{kind}.toml")]);
     }
     let report = |arguments: &[&str]| {
@@ -157,11 +157,11 @@ fn runs_stand_beside_each_other_in_every_form() {
         String::from_utf8(run(folder.path(), &all).stdout).unwrap()
     };
     let text = report(&[]);
-    // Two of the three questions share words with their page; the mention does not name its own.
+    // Two of the three questions share words with their page; the mention shares none.
     assert!(text.contains("Page-level R-precision") && !text.contains("Downstream"), "{text}");
     assert!(text.lines().any(|line| line.starts_with("bm25-retrieval") && line.contains("66.7")), "{text}");
-    let told: Value = serde_json::from_str(&report(&["--json"])).unwrap();
-    assert_eq!(told["systems"][1]["tasks"][0]["r_precision"]["difference"][0], 0.0);
+    let comparison: Value = serde_json::from_str(&report(&["--json"])).unwrap();
+    assert_eq!(comparison["systems"][1]["tasks"][0]["r_precision"]["difference"][0], 0.0);
     assert!(report(&["--form", "latex"]).contains("\\toprule"));
     assert!(report(&["--form", "csv"]).starts_with("system,published"));
     report(&["--form", "html", "-o", "c.html"]);
@@ -178,7 +178,7 @@ fn store(folder: &Path, config: &str) -> String {
 }
 
 #[test]
-fn queries_are_made_up_about_the_pages_of_a_store() {
+fn convert_queries_generates_queries_about_a_stores_pages() {
     let folder = tempfile::tempdir().unwrap();
     let kilt = root().join("examples/minikilt");
     let config = format!(
@@ -216,18 +216,18 @@ fn queries_are_made_up_about_the_pages_of_a_store() {
 }
 
 #[test]
-fn depths_beyond_the_predictions_are_told_and_predictions_hold_what_is_scored() {
+fn a_note_names_depths_that_exceed_the_predictions() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    world(folder, "deep", "[retriever]\nkind = \"bm25\"\n[evidence]\nlimit = 1\n");
+    write_inputs(folder, "deep", "[retriever]\nkind = \"bm25\"\n[evidence]\nlimit = 1\n");
     let text = |arguments: &[&str]| String::from_utf8(run(folder, arguments).stdout).unwrap();
     let json = |arguments: &[&str]| -> Value { serde_json::from_str(&text(arguments)).unwrap() };
     let depth = |value: &Value| serde_json::to_string(&value["depth"]).unwrap();
 
-    // One page a prediction at most, and none where no word is found: less than recall@5 looks at.
-    let said = text(&["retrieve", "deep.toml"]);
+    // A prediction has one page at most, and none if no word matches. recall@5 needs more.
+    let printed = text(&["retrieve", "deep.toml"]);
     let note = "predictions hold 1 page at most; recall@5 looks beyond them";
-    assert!(said.contains(&format!("note: tasks.jsonl: {note}\n")), "{said}");
+    assert!(printed.contains(&format!("note: tasks.jsonl: {note}\n")), "{printed}");
     let guess = "runs/deep-retrieval/predictions/tasks.jsonl";
     let evaluate = ["evaluate", "kilt", "--gold", "tasks.jsonl", "--guess", guess];
     let with = |more: &[&'static str]| [&evaluate[..], more].concat();
@@ -235,8 +235,11 @@ fn depths_beyond_the_predictions_are_told_and_predictions_hold_what_is_scored() 
     assert_eq!(depth(&json(&with(&["--json"]))), r#"{"min":0,"max":1,"beyond":[5]}"#);
     let scored = with(&["--retrieval", "--ks", "1,50,100"]);
     let note = "note: predictions hold 1 page at most; recall@50 and recall@100 look beyond them\n";
-    let said = text(&scored);
-    assert!(said.ends_with(note) && said.contains("recall@100") && said.contains("Rprec"), "{said}");
+    let printed = text(&scored);
+    assert!(
+        printed.ends_with(note) && printed.contains("recall@100") && printed.contains("Rprec"),
+        "{printed}"
+    );
     let expected = r#"{"min":0,"max":1,"beyond":[50,100]}"#;
     assert_eq!(depth(&json(&[&scored[..], &["--json"]].concat())), expected);
     let whole = json(&with(&["--whole", "--ks", "1,50,100", "--json"]));
@@ -246,7 +249,7 @@ fn depths_beyond_the_predictions_are_told_and_predictions_hold_what_is_scored() 
     let both = text(&with(&["--retrieval", "--ks", "1,50", "--against", guess, "--rounds", "20"]));
     assert_eq!(both.matches("1 page at most").count(), 2, "{both}");
 
-    // A deeper recall that is asked for makes predictions as deep.
+    // A greater depth in `recall-at` gives predictions of that depth.
     let report = json(&["retrieve", "deep.toml", "name=deeper", "evaluation.recall-at=[3]", "--json"]);
     let task = &report["tasks"][0];
     assert_eq!((&task["depth"]["max"], &task["depth"]["beyond"]), (&3.into(), &serde_json::json!([5])));
@@ -263,9 +266,9 @@ fn depths_beyond_the_predictions_are_told_and_predictions_hold_what_is_scored() 
 }
 
 #[test]
-fn evidence_is_mapped_onto_a_store() {
+fn convert_map_finds_evidence_in_a_store() {
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path(), "bm25", "[retriever]\nkind = \"bm25\"\n");
+    write_inputs(folder.path(), "bm25", "[retriever]\nkind = \"bm25\"\n");
     let store = store(folder.path(), "bm25.toml");
     let line = r#"{"id":1,"input":"where?","answers":["Norway"],"evidence":[{"title":"oslo","text":"Oslo is the capital of Norway"}]}"#;
     fs::write(folder.path().join("own.jsonl"), line).unwrap();
@@ -287,14 +290,14 @@ fn evidence_is_mapped_onto_a_store() {
         serde_json::from_str(&fs::read_to_string(folder.path().join("out.jsonl")).unwrap()).unwrap();
     let item = &record["output"][0]["provenance"][0];
     assert_eq!((&item["wikipedia_id"], &item["bleu_score"]), (&"3".into(), &1.0.into()));
-    // Of two alternatives the one with a span that is not there is dropped.
+    // Of two alternatives, the one with a missing span is dropped.
     let line = r#"{"id":1,"input":"where?","answers":["Norway"],"evidence":[[{"title":"Oslo"}],[{"title":"Oslo"},{"title":"Paris","text":"It rains"}]]}"#;
     fs::write(folder.path().join("own.jsonl"), line).unwrap();
     let output = sporran(folder.path(), &[&arguments[..], &["own.jsonl"]].concat()).output().unwrap();
-    let said = errors(&output);
+    let message = errors(&output);
     assert!(
-        said.contains("1 outputs with evidence written of 2; 0 that lack a page, 1 with a span"),
-        "{said}"
+        message.contains("1 outputs with evidence written of 2; 0 that lack a page, 1 with a span"),
+        "{message}"
     );
     let output = sporran(folder.path(), &["convert", "--output", "x", "own.jsonl"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

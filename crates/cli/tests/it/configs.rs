@@ -1,4 +1,4 @@
-//! `sporran config show` over the configs of this repository.
+//! `sporran config show` and `config check` over the configs of this repository.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ fn configs(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn what_is_shown_loads_as_the_same_config() {
+fn the_output_of_config_show_loads_as_the_same_config() {
     let root = root();
     let mut paths = Vec::new();
     configs(&root.join("configs"), &mut paths);
@@ -33,7 +33,7 @@ fn what_is_shown_loads_as_the_same_config() {
     for path in paths {
         let shown = sporran(&root, &["config", "show", path.to_str().unwrap()]).output().unwrap();
         if !shown.status.success() {
-            // Data and models of others are not part of the repository, and some files are not configs by themselves.
+            // Some configs need data or models that are not in the repository, and some files are not complete configs.
             assert_eq!(shown.status.code(), Some(2), "{}", path.display());
             continue;
         }
@@ -53,7 +53,7 @@ fn what_is_shown_loads_as_the_same_config() {
     }
 }
 
-/// Checks a config of the workflow `answer` with these lines after its stages' tables.
+/// Checks a config of the workflow `answer` that ends with these lines, and returns its mistakes.
 fn mistakes(folder: &Path, stages: &str) -> String {
     fs::write(folder.join("pages.jsonl"), "{}").unwrap();
     fs::write(folder.join("tasks.jsonl"), "{}").unwrap();
@@ -65,7 +65,7 @@ fn mistakes(folder: &Path, stages: &str) -> String {
 }
 
 #[test]
-fn values_out_of_range_are_found_by_the_check() {
+fn config_check_finds_values_out_of_range() {
     let folder = tempfile::tempdir().unwrap();
     let bm25 = mistakes(folder.path(), "[retriever]\nkind = \"bm25\"\nb = 40\nk1 = -3\n");
     for expected in ["c.toml:9: `retriever.b`", "c.toml:10: `retriever.k1`", "found 40", "found -3"] {
@@ -84,7 +84,7 @@ fn values_out_of_range_are_found_by_the_check() {
 }
 
 #[test]
-fn a_starter_of_each_workflow_is_right_but_for_missing_files() {
+fn the_only_mistakes_of_a_starter_config_are_missing_files() {
     for workflow in WORKFLOWS {
         let folder = tempfile::tempdir().unwrap();
         let output = sporran(folder.path(), &["init", workflow.name, "c.toml"]).output().unwrap();
@@ -103,7 +103,7 @@ fn a_starter_of_each_workflow_is_right_but_for_missing_files() {
 }
 
 #[test]
-fn sixteen_thousand_unknown_keys_end_in_one_list() {
+fn sixteen_thousand_unknown_keys_give_one_list() {
     let folder = tempfile::tempdir().unwrap();
     let keys: String = (0..16_000).map(|number| format!("key-{number} = 1\n")).collect();
     let listed = mistakes(folder.path(), &format!("[retriever]\nkind = \"bm25\"\n{keys}"));

@@ -1,4 +1,4 @@
-//! Relations between the entities of documents, and the questions of relations, from the shell.
+//! Document relations and slot filling from the shell.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,7 @@ use crate::common::encoder::encoder;
 use crate::common::{errors, json, root, sporran};
 use serde_json::{Value, json};
 
-/// Documents in DocRED's layout: a person was born in the first place and a company is in the second, told in two sentences.
+/// Documents of two sentences in DocRED's layout: a person was born in one place and lives in another.
 fn docred(folder: &Path, name: &str, count: usize) {
     let people = ["Ann Lee", "Bob Ray", "Eve Poe", "Max Orr", "Ida Fox"];
     let places = ["Rome", "Oslo", "Lima", "Bonn"];
@@ -28,7 +28,7 @@ fn docred(folder: &Path, name: &str, count: usize) {
     fs::write(folder.join(name), Value::Array((0..count).map(make).collect()).to_string()).unwrap();
 }
 
-fn told(folder: &Path, arguments: &[String]) -> Value {
+fn call_json(folder: &Path, arguments: &[String]) -> Value {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     json(folder, &arguments)
 }
@@ -38,7 +38,7 @@ fn config(name: &str) -> String {
 }
 
 #[test]
-fn relations_of_documents_are_learned_found_and_scored() {
+fn document_relations_are_trained_predicted_and_scored() {
     let folder = tempfile::tempdir().unwrap();
     docred(folder.path(), "train.json", 30);
     docred(folder.path(), "test.json", 7);
@@ -53,21 +53,21 @@ fn relations_of_documents_are_learned_found_and_scored() {
             "document-relations.training.optimizer={epochs=6, tokens-per-batch=160, learning-rate=1e-3, warmup-steps=5}".into(),
         ];
         let before = ["--quiet".to_owned(), verb.into(), config("docred.toml"), "--json".into()];
-        told(folder.path(), &[before.to_vec(), overrides.to_vec()].concat())
+        call_json(folder.path(), &[before.to_vec(), overrides.to_vec()].concat())
     };
     let trained = call("train");
     assert!(trained["best"][1].as_f64().unwrap() > 0.9, "{trained}");
-    // A second call has nothing left to do.
+    // A second call skips the training.
     assert_eq!(call("train"), trained);
     let report = call("run");
     let scores = &report["files"]["test"];
     assert!(scores["f1"].as_f64().unwrap() > 0.9, "{report}");
-    // All that is told stands in what was learned, by its names.
+    // The training documents state every relation of the test documents by the same names.
     assert_eq!(scores["ign_f1"], 0.0, "{report}");
     let predictions = folder.path().join("runs/redocred/predictions");
     let again = ["evaluate", "relations", "--gold", "test.json", "--guess"].map(String::from);
     let guess = predictions.join("test.json").display().to_string();
-    let again = told(folder.path(), &[again.to_vec(), vec![guess, "--json".into()]].concat());
+    let again = call_json(folder.path(), &[again.to_vec(), vec![guess, "--json".into()]].concat());
     assert_eq!(again["f1"], scores["f1"]);
     let records = fs::read_to_string(predictions.join("test.jsonl")).unwrap();
     let first: Value = serde_json::from_str(records.lines().next().unwrap()).unwrap();
@@ -76,7 +76,7 @@ fn relations_of_documents_are_learned_found_and_scored() {
 }
 
 #[test]
-fn wrong_documents_are_told_with_file_and_field() {
+fn errors_in_documents_name_file_and_field() {
     let folder = tempfile::tempdir().unwrap();
     docred(folder.path(), "train.json", 3);
     let wrong = fs::read_to_string(folder.path().join("train.json")).unwrap().replace("\"t\":2", "\"t\":9");
@@ -95,7 +95,7 @@ fn wrong_documents_are_told_with_file_and_field() {
     assert!(told.contains("document-relations.training.group-size") && told.contains("divisor"), "{told}");
 }
 
-/// Six relations, each asked about in one way; every third sentence does not tell.
+/// Six relations with one question each; every third sentence holds no answer.
 fn zsre() -> String {
     let kinds = ["author", "painter", "singer", "founder", "owner", "builder"];
     let names = ["Ann Lee", "Bob Ray", "Eve Poe", "Max Orr", "Ida Fox"];
@@ -111,7 +111,7 @@ fn zsre() -> String {
 }
 
 #[test]
-fn questions_of_unseen_relations_are_answered_or_left_alone() {
+fn questions_about_unseen_relations_get_an_answer_or_an_empty_one() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("questions.tsv"), zsre()).unwrap();
     let from = encoder(folder.path(), &zsre());
@@ -124,7 +124,7 @@ fn questions_of_unseen_relations_are_answered_or_left_alone() {
             "slot-filling.training.optimizer={epochs=30, tokens-per-batch=400, learning-rate=2e-3, warmup-steps=5}".into(),
         ];
         let before = ["--quiet".to_owned(), verb.into(), config("zsre.toml"), "--json".into()];
-        told(folder.path(), &[before.to_vec(), overrides.to_vec()].concat())
+        call_json(folder.path(), &[before.to_vec(), overrides.to_vec()].concat())
     };
     let trained = call("train");
     assert_eq!(trained["relations"], json!([4, 1, 1]));
@@ -135,7 +135,7 @@ fn questions_of_unseen_relations_are_answered_or_left_alone() {
     assert!(scores["unseen"]["f1"].as_f64().unwrap() > 0.8, "{report}");
     let records = fs::read_to_string(folder.path().join("runs/zsre/predictions/questions.jsonl")).unwrap();
     let of = |at: usize| -> Value { serde_json::from_str(records.lines().nth(at).unwrap()).unwrap() };
-    // The second of the first six, which say nothing, and of the next six.
+    // The second question of the first six, whose sentences hold no answer, and the second of the next six.
     let empty = json!([{ "answer": "", "provenance": [] }]);
     assert_eq!((&of(1)["input"], &of(1)["output"]), (&json!("Work 1 [SEP] painter"), &empty));
     assert_eq!(of(7)["output"][0]["answer"], "Eve Poe");
@@ -143,7 +143,7 @@ fn questions_of_unseen_relations_are_answered_or_left_alone() {
 }
 
 #[test]
-fn wrong_questions_are_told_with_file_line_and_column() {
+fn errors_in_questions_name_file_line_and_column() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("questions.tsv"), "author\tWho wrote XXX?\tEmma\tIt is.\nauthor\tWho?\n")
         .unwrap();

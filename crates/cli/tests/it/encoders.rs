@@ -1,4 +1,4 @@
-//! `embed` and `rerank` as a shell uses them, over the seeded tiny checkpoints of the transformers crate.
+//! `embed` and `rerank` from the shell, over the seeded tiny checkpoints of the transformers crate.
 
 use std::{
     io::Write,
@@ -14,7 +14,7 @@ fn folder(name: &str) -> String {
     path.display().to_string()
 }
 
-/// Runs a verb over what stands on standard input.
+/// Runs a verb with `input` as standard input.
 fn over(arguments: &[&str], input: &[u8]) -> Output {
     let mut child = sporran(&root(), arguments)
         .stdin(Stdio::piped())
@@ -23,7 +23,7 @@ fn over(arguments: &[&str], input: &[u8]) -> Output {
         .spawn()
         .expect("the program starts");
     // A program that refuses its arguments closes the pipe before it has read anything.
-    let _ = child.stdin.take().expect("a pipe was asked for").write_all(input);
+    let _ = child.stdin.take().expect("standard input is a pipe").write_all(input);
     child.wait_with_output().expect("the program ends")
 }
 
@@ -54,14 +54,14 @@ fn embed_prints_the_vector_of_every_line_in_order() {
 }
 
 #[test]
-fn embed_says_what_a_bare_encoder_lacks_and_takes_it_by_option() {
+fn embed_needs_a_pooling_option_for_a_bare_encoder() {
     let model = folder("bert-sequence");
     let output = over(&["embed", "--model", &model, "--json"], b"war\n");
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("expected modules.json"), "{}", errors(&output));
     let output = over(&["embed", "--model", &model, "--pooling", "mean", "--json"], b"war\n\n");
     assert!(output.status.success(), "{}", errors(&output));
-    // An empty line is an empty text, whose special tokens have states too.
+    // An empty line is an empty text; its special tokens have hidden states.
     assert_eq!(lines(&output).len(), 2);
     let output = over(&["embed", "--model", &model, "--pooling", "median"], b"");
     assert_eq!(output.status.code(), Some(2));
@@ -123,7 +123,7 @@ fn without_special_tokens(name: &str) -> tempfile::TempDir {
 }
 
 #[test]
-fn an_empty_text_without_special_tokens_has_a_result_and_ends_no_call() {
+fn an_empty_text_without_special_tokens_is_no_error() {
     let model = without_special_tokens("bert-sequence");
     let folder = model.path().display().to_string();
     for pooling in ["mean", "cls", "max", "lasttoken", "weightedmean"] {
@@ -155,7 +155,7 @@ fn an_empty_text_without_special_tokens_has_a_result_and_ends_no_call() {
         .collect();
     assert_eq!(is_number, [vec![true], vec![true, false], vec![true]]);
     assert!(
-        errors(&output).contains("standard input:2: an empty query and an empty passage"),
+        errors(&output).contains("standard input:2: query and passage are both empty"),
         "{}",
         errors(&output)
     );
@@ -165,7 +165,7 @@ fn an_empty_text_without_special_tokens_has_a_result_and_ends_no_call() {
 }
 
 #[test]
-fn embed_takes_a_prompt_by_name_or_as_text_and_fewer_dimensions() {
+fn embed_accepts_a_prompt_by_name_or_as_text_and_fewer_dimensions() {
     let place = tempfile::tempdir().unwrap();
     let from = root().join("crates/transformers/tests/data/settings/bi");
     for name in
@@ -198,7 +198,7 @@ fn embed_takes_a_prompt_by_name_or_as_text_and_fewer_dimensions() {
 }
 
 #[test]
-fn a_blank_line_has_no_scores_and_empty_texts_have_theirs() {
+fn blank_lines_get_no_scores_and_empty_texts_get_scores() {
     let full = r#"{"query": "who wrote the song", "passages": ["river"]}"#;
     let empty = r#"{"query": "", "passages": ["", "river"]}"#;
     let run =
@@ -218,7 +218,7 @@ fn a_blank_line_has_no_scores_and_empty_texts_have_theirs() {
 }
 
 #[test]
-fn a_wrong_line_is_named_after_the_lines_before_it_are_answered() {
+fn the_lines_before_a_wrong_line_are_answered() {
     let good = r#"{"query": "q", "passages": ["river"]}"#;
     for (bad, reason) in [
         (r#"{"query": "q"}"#, "missing field `passages`"),
@@ -228,8 +228,8 @@ fn a_wrong_line_is_named_after_the_lines_before_it_are_answered() {
         let output = over(&["rerank", "--model", &folder("bert-sequence"), "--json"], input.as_bytes());
         assert_eq!(output.status.code(), Some(2));
         assert_eq!(lines(&output).len(), 1);
-        let said = errors(&output);
-        assert!(said.contains("standard input:2: ") && said.contains(reason), "{said}");
+        let message = errors(&output);
+        assert!(message.contains("standard input:2: ") && message.contains(reason), "{message}");
     }
     let output = over(&["embed", "--model", &folder("sentence"), "--json"], b"war\n\xff\n");
     assert_eq!((output.status.code(), lines(&output).len()), (Some(2), 1));
@@ -237,7 +237,7 @@ fn a_wrong_line_is_named_after_the_lines_before_it_are_answered() {
 }
 
 #[test]
-fn a_folder_of_another_kind_is_refused() {
+fn a_model_of_another_kind_is_an_error() {
     let output = over(&["rerank", "--model", &folder("bert-mlm"), "--json"], b"");
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("found a head for masked tokens"), "{}", errors(&output));

@@ -1,4 +1,4 @@
-//! `sporran generate`: one line in, one line out, whatever the line.
+//! `sporran generate`: one output line for each input line.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ fn generate(arguments: &[&str], input: &[u8]) -> Output {
     generate_with(&model, &[&["--max-new-tokens", "6"], arguments].concat(), input)
 }
 
-/// One of the fixtures of decoder-only models, which have 64 positions.
+/// A fixture of a decoder-only model with 64 positions.
 fn fixture(name: &str) -> PathBuf {
     root().join("crates/transformers/tests/data").join(name)
 }
@@ -25,7 +25,7 @@ fn generate_with(model: &Path, arguments: &[&str], input: &[u8]) -> Output {
     let mut command = sporran(&root(), &arguments);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // A call that is refused may end before it reads.
+    // A call that fails may end before it reads.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
@@ -54,7 +54,7 @@ const QUESTIONS: &str = "question: who was Ada Lovelace?\nfact: Oslo is the capi
                          a\nquestion: where?\nentity: [START_ENT] Paris [END_ENT]\n";
 
 #[test]
-fn outputs_stand_in_the_order_of_the_lines_in_any_batch_size() {
+fn outputs_have_the_order_of_the_lines_at_any_batch_size() {
     let beams = ["--num-beams", "3", "--num-return-sequences", "2"];
     let groups = ["--num-beams", "4", "--num-beam-groups", "2", "--diversity-penalty", "0.5"];
     let drawn = [
@@ -85,7 +85,7 @@ fn outputs_stand_in_the_order_of_the_lines_in_any_batch_size() {
 }
 
 #[test]
-fn every_line_is_a_text_however_it_ends() {
+fn every_line_ending_is_accepted() {
     let plain = outputs(&generate(&[], b"question: who?\n\nslot: a\n"));
     assert_eq!(plain.len(), 3);
     assert_same(&outputs(&generate(&[], b"question: who?\r\n\r\nslot: a")), &plain);
@@ -93,27 +93,27 @@ fn every_line_is_a_text_however_it_ends() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_cut_with_a_warning() {
+fn a_line_that_is_too_long_is_truncated_with_a_warning() {
     let long = "what is the capital of the country ".repeat(40);
     let output = generate(&["--max-input-tokens", "20"], format!("a\n{long}\n").as_bytes());
     assert_eq!(outputs(&output).len(), 2);
-    let said = errors(&output);
+    let message = errors(&output);
     assert!(
-        said.contains("standard input:2: the text has ") && said.contains("of which 20 are read"),
-        "{said}"
+        message.contains("standard input:2: the text has ") && message.contains("reads only 20 of them"),
+        "{message}"
     );
-    assert!(!said.contains("standard input:1"), "{said}");
+    assert!(!message.contains("standard input:1"), "{message}");
 }
 
 #[test]
-fn a_folder_without_a_model_is_named() {
+fn the_error_for_a_folder_without_a_model_names_it() {
     let output = sporran(&root(), &["generate", "--model", "configs"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("configs: expected the file config.json"), "{}", errors(&output));
 }
 
 #[test]
-fn wrong_lines_and_options_are_named() {
+fn errors_name_the_line_or_the_option() {
     for (arguments, input, expected) in [
         (&[][..], &b"a\nb \xff\n"[..], "standard input:2: invalid UTF-8 at byte 3"),
         (&["--batch-size", "0"], b"", "--batch-size: expected at least 1, found 0"),
@@ -133,7 +133,7 @@ fn wrong_lines_and_options_are_named() {
 }
 
 #[test]
-fn a_blank_line_has_an_empty_answer_and_the_others_keep_theirs() {
+fn a_blank_line_gets_an_empty_answer_and_changes_no_other() {
     for (model, arguments) in [
         (fixture("gpt2"), &["--batch-size", "1"][..]),
         (fixture("gpt2"), &[]),
@@ -150,35 +150,35 @@ fn a_blank_line_has_an_empty_answer_and_the_others_keep_theirs() {
         }
         assert_same(&found[..1], &outputs(&run(b"first line")));
         assert_same(&found[3..], &outputs(&run(b"third line")));
-        let said = errors(&output);
-        assert!(said.contains("blank lines have an empty answer: 2 of 4 lines"), "{said}");
+        let message = errors(&output);
+        assert!(message.contains("blank lines have an empty answer: 2 of 4 lines"), "{message}");
     }
 }
 
 #[test]
-fn a_prompt_beyond_learned_positions_keeps_its_end_and_rotary_ones_go_on() {
+fn learned_positions_truncate_a_long_prompt_and_rotary_positions_do_not() {
     let long = "where was the author born? ".repeat(40);
     let input = format!("x\n{long}\ny\n{long}z\n");
     let output = generate_with(&fixture("gpt2"), &[], input.as_bytes());
-    let (found, said) = (outputs(&output), errors(&output));
+    let (found, message) = (outputs(&output), errors(&output));
     assert_eq!(found.len(), 4);
-    // Of 64 positions, twenty new tokens need nineteen, as the last is not read.
+    // Twenty new tokens need nineteen of the 64 positions, because the last one is not read.
     assert!(
-        said.contains("standard input:2: the text has ") && said.contains("of which 45 are read"),
-        "{said}"
+        message.contains("standard input:2: the text has ") && message.contains("reads only 45 of them"),
+        "{message}"
     );
-    assert!(said.contains("standard input:4: ") && !said.contains("standard input:1: "), "{said}");
+    assert!(message.contains("standard input:4: ") && !message.contains("standard input:1: "), "{message}");
     assert_same(&found[..1], &outputs(&generate_with(&fixture("gpt2"), &[], b"x\n")));
-    // The end is what is read: what stands before it does not matter.
+    // The model reads the end of the prompt; the text before it does not matter.
     let other = format!("{}{long}", "something else that is far away ".repeat(9));
     assert_same(&found[1..2], &outputs(&generate_with(&fixture("gpt2"), &[], other.as_bytes())));
 
     for model in ["llama", "qwen2"] {
         let output = generate_with(&fixture(model), &["--max-new-tokens", "5"], input.as_bytes());
-        let said = errors(&output);
+        let message = errors(&output);
         assert_eq!(outputs(&output).len(), 4, "{model}");
-        assert_eq!(said.matches("the model was trained for 64").count(), 1, "{model}: {said}");
-        assert!(!said.contains("are read"), "{model}: {said}");
+        assert_eq!(message.matches("the model was trained for 64").count(), 1, "{model}: {message}");
+        assert!(!message.contains("reads only"), "{model}: {message}");
         let changed = format!("a {long}\n");
         let cut = generate_with(&fixture(model), &["--max-new-tokens", "5"], changed.as_bytes());
         assert_ne!(outputs(&cut)[0][0].1, outputs(&output)[1][0].1, "{model} reads the beginning too");
@@ -194,7 +194,7 @@ fn an_answer_ends_at_the_last_learned_position() {
 }
 
 #[test]
-fn what_stands_before_a_line_that_cannot_be_read_is_answered() {
+fn the_lines_before_an_unreadable_line_are_answered() {
     let output = generate(&[], b"question: who?\nslot: a\n\xff\nslot: b\n");
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
@@ -202,7 +202,7 @@ fn what_stands_before_a_line_that_cannot_be_read_is_answered() {
 }
 
 #[test]
-fn a_chat_needs_a_template_that_takes_the_line() {
+fn chat_needs_a_template_that_accepts_the_line() {
     let refused = |model: &Path, expected: &str| {
         let output = generate_with(model, &["--chat"], b"who?\n");
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
@@ -218,8 +218,8 @@ fn a_chat_needs_a_template_that_takes_the_line() {
         }
     }
     let template = folder.path().join("chat_template.jinja");
-    fs::write(&template, "{{ raise_exception('nobody may speak') }}").unwrap();
-    refused(folder.path(), "nobody may speak");
+    fs::write(&template, "{{ raise_exception('no turn allowed') }}").unwrap();
+    refused(folder.path(), "no turn allowed");
     let text =
         "{% for message in messages %}{{ message.role }}: {{ message.content }} / {% endfor %}assistant:";
     fs::write(&template, text).unwrap();

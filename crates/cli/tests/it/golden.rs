@@ -1,8 +1,8 @@
-//! Golden bytes: every workflow and every bundled model over small inputs, each file that is written hashed and compared with
-//! `golden/expected.tsv`. `scripts/golden` runs it; `scripts/golden record` writes the file.
+//! Golden bytes: every workflow and every bundled model runs over small inputs. The hash of each written file is compared with
+//! `golden/expected.tsv`. `scripts/golden` runs the test; `scripts/golden record` writes the file.
 //!
-//! All commands run with the instructions of AVX2 and two threads, so that machines with wider instructions round alike. candle's
-//! products take AVX-512 where there is any: `golden/expected-avx2.tsv` has the hashes that differ on machines without it.
+//! All commands run with AVX2 instructions and two threads, so that machines with wider instructions round the same way. candle's
+//! products use AVX-512 if the machine has it: `golden/expected-avx2.tsv` has the hashes that differ on machines without it.
 
 use std::{
     collections::BTreeMap,
@@ -24,14 +24,14 @@ struct Cases {
     case: Vec<Case>,
 }
 
-/// Commands, and what they leave that must not change.
+/// Commands, and the outputs that must not change.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Case {
     name: String,
     /// Arguments of the program, separated by blanks.
     commands: Vec<String>,
-    /// What the last command reads from standard input.
+    /// Standard input of the last command.
     #[serde(default)]
     stdin: String,
     /// Files, and folders of files, that the commands write.
@@ -39,14 +39,14 @@ struct Case {
     files: Vec<PathBuf>,
 }
 
-/// Files that name versions, machines or times.
+/// Files that hold versions, machines or times.
 const LEFT_OUT: [&str; 2] = ["model.toml", "manifest.json"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// A folder in which the paths of configs lead to the bundled data and models.
+/// A folder with links to the bundled data and models under the paths that configs use.
 fn workspace() -> tempfile::TempDir {
     let workspace = tempfile::tempdir().unwrap();
     let links = [
@@ -66,7 +66,7 @@ fn workspace() -> tempfile::TempDir {
     workspace
 }
 
-/// Runs one command and gives what it printed.
+/// Runs one command and returns its standard output.
 fn run(workspace: &Path, command: &str, stdin: &str) -> Vec<u8> {
     let fixed = ["--quiet", "--isa", "avx2", "--threads", "2"];
     let arguments: Vec<&str> = fixed.into_iter().chain(command.split_whitespace()).collect();
@@ -97,7 +97,7 @@ fn hash(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex()[..32].to_owned()
 }
 
-/// What a case leaves: a hash for each file, and one for what its last command printed if it asks for no file.
+/// The hashes of a case: one for each file, or one for the output of the last command if the case lists no files.
 fn outcome(workspace: &Path, case: &Case) -> Vec<(String, String)> {
     let (last, first) = case.commands.split_last().expect("a case has commands");
     for command in first {
@@ -119,7 +119,7 @@ fn outcome(workspace: &Path, case: &Case) -> Vec<(String, String)> {
 /// The hashes of files by case, as machines with AVX-512 write them, and those that differ on machines without it.
 const EXPECTED: [&str; 2] = ["expected.tsv", "expected-avx2.tsv"];
 
-/// The hashes that this machine should give.
+/// The hashes that this machine should compute.
 fn expected() -> BTreeMap<(String, String), String> {
     let mut hashes = table(EXPECTED[0]);
     if !has_avx512() {
@@ -139,7 +139,7 @@ fn table(name: &str) -> BTreeMap<(String, String), String> {
 }
 
 #[test]
-fn every_workflow_writes_the_bytes_that_were_recorded() {
+fn every_workflow_writes_the_recorded_bytes() {
     if !cfg!(target_arch = "x86_64") || !has_avx2() {
         eprintln!("NOT COMPARED: the golden bytes are those of AVX2, which this machine lacks");
         return;
@@ -184,8 +184,8 @@ fn every_workflow_writes_the_bytes_that_were_recorded() {
     }
     assert!(
         wrong.is_empty(),
-        "{} files differ from crates/cli/tests/golden/expected.tsv; where that is meant, `scripts/golden record` writes them \
-         there:\n{}",
+        "{} files differ from crates/cli/tests/golden/expected.tsv; if the change is intended, run \
+         `scripts/golden record`:\n{}",
         wrong.len(),
         wrong.join("\n")
     );

@@ -1,4 +1,4 @@
-//! Stores and indexes that several processes want at once, that kills leave unfinished, and that are damaged.
+//! Stores and indexes: concurrent builds, builds that were killed, and damaged files.
 
 use std::{
     collections::BTreeMap,
@@ -16,8 +16,8 @@ fn tasks() -> PathBuf {
     root().join("examples/minikilt/kilt/nq-dev-kilt.jsonl")
 }
 
-/// A world with a config that needs a store, names and a BM25 index.
-fn world(folder: &Path, pages: usize) {
+/// Writes pages, and a config that needs a store, an index of names and a BM25 index.
+fn write_inputs(folder: &Path, pages: usize) {
     let word = |at: usize| WORDS[at * 7 % 13 % WORDS.len()];
     let text: String = (0..pages)
         .map(|id| {
@@ -40,7 +40,7 @@ fn world(folder: &Path, pages: usize) {
     .unwrap();
 }
 
-/// All files below `indexes`, but for stamps; `indexes` itself holds nothing else, hidden or not.
+/// All files below `indexes` without the stamps. `indexes` itself must hold folders only.
 fn built(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for index in fs::read_dir(folder.join("indexes")).unwrap() {
@@ -71,9 +71,9 @@ fn success(child: Child) -> String {
 }
 
 #[test]
-fn processes_that_want_one_index_build_it_once() {
+fn concurrent_processes_build_an_index_once() {
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path(), 2500);
+    write_inputs(folder.path(), 2500);
     success(index(folder.path()));
     let expected = built(folder.path());
     let kinds: Vec<_> = expected.keys().filter(|path| path.ends_with("header")).collect();
@@ -82,19 +82,19 @@ fn processes_that_want_one_index_build_it_once() {
     for _ in 0..4 {
         fs::remove_dir_all(folder.path().join("indexes")).unwrap();
         let both = [index(folder.path()), index(folder.path()), index(folder.path())];
-        let told: String = both.map(success).concat();
-        waited += told.matches("waiting for it").count();
-        // Each of the three parts is built by one of the processes; the others find it.
-        assert_eq!(told.matches("up to date, skipped").count(), 6, "{told}");
+        let messages: String = both.map(success).concat();
+        waited += messages.matches("waiting for it").count();
+        // One process builds each of the three parts; the other two skip it.
+        assert_eq!(messages.matches("up to date, skipped").count(), 6, "{messages}");
         assert!(built(folder.path()) == expected);
     }
-    assert!(waited > 0, "no process met another");
+    assert!(waited > 0, "no process waited for another");
 }
 
 #[test]
-fn what_kills_leave_goes_away_with_the_next_build() {
+fn the_next_build_removes_what_a_kill_left() {
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path(), 2500);
+    write_inputs(folder.path(), 2500);
     success(index(folder.path()));
     let expected = built(folder.path());
     fs::remove_dir_all(folder.path().join("indexes")).unwrap();
@@ -106,12 +106,12 @@ fn what_kills_leave_goes_away_with_the_next_build() {
         kills += usize::from(!child.wait().unwrap().success());
     }
     assert!(kills > 1, "the builds were too short to be killed");
-    // And at the worst moments: a whole folder without its name, and a lock without a word.
+    // The worst moments: a complete folder before its renaming, and an empty lock file.
     let indexes = folder.path().join("indexes");
     fs::create_dir_all(indexes.join(".store-0123456789ab.building")).unwrap();
     fs::write(indexes.join(".store-0123456789ab.building/store.json"), "{}").unwrap();
     fs::write(indexes.join(".store-0123456789ab.building.lock"), "").unwrap();
-    // The last part may be there by now; something has to be built.
+    // The last part may be complete by now; it is removed so that something has to be built.
     for index in fs::read_dir(&indexes).unwrap().map(|entry| entry.unwrap()) {
         if index.file_name().to_string_lossy().starts_with("bm25-") {
             fs::remove_dir_all(index.path()).unwrap();
@@ -122,9 +122,9 @@ fn what_kills_leave_goes_away_with_the_next_build() {
 }
 
 #[test]
-fn pages_of_the_same_text_with_other_links_have_other_names() {
+fn other_links_give_another_index_of_names() {
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path(), 30);
+    write_inputs(folder.path(), 30);
     let path = folder.path().join("pages.jsonl");
     let text = fs::read_to_string(&path).unwrap();
     let names = || -> Vec<String> {
@@ -142,9 +142,9 @@ fn pages_of_the_same_text_with_other_links_have_other_names() {
 }
 
 #[test]
-fn a_flipped_bit_stops_every_verb_and_doctor_names_the_folder() {
+fn a_flipped_bit_is_an_error_in_every_verb_and_doctor_names_the_folder() {
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path(), 300);
+    write_inputs(folder.path(), 300);
     success(index(folder.path()));
     let record = fs::read_to_string(tasks()).unwrap();
     let record: serde_json::Value = serde_json::from_str(record.lines().next().unwrap()).unwrap();
@@ -197,7 +197,7 @@ fn a_flipped_bit_stops_every_verb_and_doctor_names_the_folder() {
         seen += 1;
     }
     assert_eq!(seen, 14, "seven files of the store, one of the names, six of the words");
-    // What the error asks for helps.
+    // The action that the error recommends works.
     let words = fs::read_dir(folder.path().join("indexes")).unwrap().map(|entry| entry.unwrap().path());
     let words = words.into_iter().find(|path| path.to_string_lossy().contains("bm25-")).unwrap();
     fs::write(words.join("norms"), "").unwrap();

@@ -1,6 +1,7 @@
-//! Every workflow, killed at random points: the next call ends with the bytes of an undisturbed one.
+//! Every workflow is killed at random points: the next call writes the same bytes as an undisturbed run.
 //!
-//! `SPORRAN_KILLS` says how many kills each workflow gets, `SPORRAN_KILL_SEED` at which points; `scripts/check-more` sets both.
+//! `SPORRAN_KILLS` is the number of kills for each workflow, `SPORRAN_KILL_SEED` the seed of their times. `scripts/check-more` sets
+//! both.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +31,7 @@ impl Random {
     }
 }
 
-/// Leaves out times, and where the run's folder is.
+/// Removes times and the paths of the run's folder.
 fn without_times(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -66,7 +67,7 @@ fn results(run: &Path, parts: &[&str]) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// The marks, journals and temporary files that finished work leaves none of.
+/// Marks, journals and temporary files; finished work leaves none.
 fn unfinished(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -81,13 +82,13 @@ fn unfinished(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A workflow, and what it writes.
+/// A workflow and its outputs.
 struct Workflow<'a> {
     /// The command with its config, and overrides.
     command: &'a [&'a str],
     /// The run's folder.
     name: &'a str,
-    /// What must have the same bytes.
+    /// The outputs that must have the same bytes.
     parts: &'a [&'a str],
     manifest: &'a str,
 }
@@ -116,10 +117,10 @@ impl Workflow<'_> {
         results(&run, self.parts)
     }
 
-    /// Kills fresh runs at random points, some of them twice, and compares what the next call makes of them.
+    /// Kills new runs at random points, some of them twice, and compares the results of the next call.
     fn survives_kills(&self) {
         let place = tempfile::tempdir().unwrap();
-        // What is shared by runs, such as a store, is there from now on.
+        // Shared parts such as the store exist from now on.
         let expected = self.finish(&place.path().join("whole"));
         let start = Instant::now();
         self.finish(&place.path().join("again"));
@@ -137,7 +138,7 @@ impl Workflow<'_> {
                 let mut child =
                     sporran(&root(), &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
                 sleep(Duration::from_secs_f64(took.as_secs_f64() * random.next()));
-                // SIGKILL, which leaves the program no time to tidy up.
+                // SIGKILL leaves the program no time to clean up.
                 child.kill().unwrap();
                 kills += u64::from(!child.wait().unwrap().success());
             }
@@ -242,7 +243,7 @@ fn entity_linking_survives_kills() {
     .survives_kills();
 }
 
-/// The golden documents, several times over, under titles of their own.
+/// Several copies of the golden documents with unique titles.
 fn documents(folder: &Path, times: usize) -> PathBuf {
     let documents: Vec<Value> =
         serde_json::from_str(&fs::read_to_string(data("docred.json")).unwrap()).unwrap();
@@ -314,7 +315,7 @@ fn slot_filling_survives_kills() {
     .survives_kills();
 }
 
-/// The bundled dialogues, several times over.
+/// Several copies of the bundled dialogues.
 fn dialogues(folder: &Path, times: usize) -> PathBuf {
     let text = fs::read_to_string(root().join("examples/minikilt/wowpp/test.json")).unwrap();
     let own: serde_json::Map<String, Value> = serde_json::from_str(&text).unwrap();
@@ -329,14 +330,14 @@ fn dialogues(folder: &Path, times: usize) -> PathBuf {
 #[test]
 fn dialogues_survive_kills() {
     let place = tempfile::tempdir().unwrap();
-    let asked = format!("dialogues.file={}", dialogues(place.path(), 5).display());
+    let questions = format!("dialogues.file={}", dialogues(place.path(), 5).display());
     let output = format!("output={}", place.path().join("models").display());
     let data = "data.train=examples/minikilt/wowpp/train.json";
     train(&["--quiet", "train", "configs/wowpp/tfidf.toml", data, &output].map(str::to_owned));
     let model = format!("reranker.model={}", place.path().join("models/wowpp-tfidf/model").display());
     let config = data_config("response.toml");
     Workflow {
-        command: &["run", &config, &asked, &model, "generator.generation.max-new-tokens=6"],
+        command: &["run", &config, &questions, &model, "generator.generation.max-new-tokens=6"],
         name: "response",
         parts: &["predictions.jsonl", "ranking.jsonl", "report.json"],
         manifest: "manifest.json",

@@ -1,12 +1,12 @@
-//! Generators that learn what to read, from a config: a memory network chooses a sentence; the encoder of RAG's questions
-//! learns through the generator, and the index of passages stays.
+//! Trainings of generators together with their selection of passages: a memory network selects a sentence; RAG trains its
+//! question encoder through the generator and keeps the passage index.
 
 use std::{fs, path::Path, process::Output};
 
 use crate::common::{errors, root, sporran};
 use serde_json::Value;
 
-/// Of words that the fixture's encoder knows.
+/// Words in the vocabulary of the fixture's encoder.
 const WHO: [&str; 4] = ["king", "queen", "president", "author"];
 const WHAT: [&str; 4] = ["book", "song", "film", "city"];
 
@@ -24,7 +24,7 @@ fn question(at: usize) -> String {
     )
 }
 
-fn world(folder: &Path, kind: &str) {
+fn write_inputs(folder: &Path, kind: &str) {
     let encoder = root().join("crates/transformers/tests/data/encoders/bert-sequence").display().to_string();
     fs::write(folder.join("pages.jsonl"), [0, 1, 2, 3].map(page).join("\n")).unwrap();
     fs::write(folder.join("nq-dev-kilt.jsonl"), [0, 1, 2, 3].map(question).join("\n")).unwrap();
@@ -86,10 +86,10 @@ fn indexes(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn both_models_learn_and_answer_over_the_index_of_before() {
+fn rag_training_changes_both_models_and_keeps_the_index() {
     for kind in ["rag-token", "rag-sequence"] {
         let folder = tempfile::tempdir().unwrap();
-        world(folder.path(), kind);
+        write_inputs(folder.path(), kind);
         let output = run(folder.path(), &["train", "c.toml", "--json"]);
         let trained: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert!(trained["best"][1].as_f64().unwrap() > 0.99, "{kind}: {trained}");
@@ -97,26 +97,26 @@ fn both_models_learn_and_answer_over_the_index_of_before() {
         run(folder.path(), &["run", "c.toml"]);
         let report = fs::read_to_string(folder.path().join("runs/r/report.json")).unwrap();
         let report: Value = serde_json::from_str(&report).unwrap();
-        // What was judged while it learned is what a run gives, with both folders as they were written.
+        // A run with both written folders has the score of the best validation.
         assert_eq!(report["tasks"][0]["scores"]["answer"].as_f64(), trained["best"][1].as_f64(), "{report}");
         assert_eq!((before.len(), indexes(folder.path())), (1, before));
         let read = |path: &Path| fs::read(path.join("model.safetensors")).unwrap();
         let start = root().join("crates/transformers/tests/data/encoders/bert-sequence");
         assert_ne!(read(&folder.path().join("questions")), read(&start));
         assert!(folder.path().join("questions/1_Pooling/config.json").is_file());
-        // What has been learned under some options is not gone on with under others.
+        // A training does not resume with other options.
         let faster = ["-q", "train", "c.toml", "train.optimizer.learning-rate=0.01"];
         let output = sporran(folder.path(), &faster).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
-        let told = "`train.optimizer.learning-rate` is 0.01 now and was 0.003 then";
-        assert!(errors(&output).contains(told), "{}", errors(&output));
+        let expected = "`train.optimizer.learning-rate` is 0.01 now and was 0.003 then";
+        assert!(errors(&output).contains(expected), "{}", errors(&output));
     }
 }
 
 #[test]
-fn a_retriever_that_cannot_be_learned_with_is_refused() {
+fn a_retriever_that_rag_cannot_train_with_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path(), "rag-token");
+    write_inputs(folder.path(), "rag-token");
     for (change, message) in [
         ("retriever.similarity=\"cosine\"", "`retriever.similarity`: expected `inner-product`"),
         ("train.question-encoder=\"none\"", "none"),
@@ -138,7 +138,7 @@ fn a_retriever_that_cannot_be_learned_with_is_refused() {
 const NAMES: [&str; 4] = ["Ada", "Ben", "Cleo", "Dan"];
 const WORKS: [&str; 4] = ["books", "songs", "films", "ships"];
 
-/// A page with two sentences, of which the second answers.
+/// A page with two sentences; the second holds the answer.
 fn biography(at: usize) -> String {
     let (who, what) = (NAMES[at], WORKS[at]);
     format!(
@@ -197,7 +197,7 @@ warmup-steps = 10
 }
 
 #[test]
-fn a_memory_network_learns_which_sentence_to_answer_from() {
+fn a_memory_network_learns_to_select_the_sentence() {
     let folder = tempfile::tempdir().unwrap();
     dialogues(folder.path());
     let trained: Value =
@@ -206,12 +206,12 @@ fn a_memory_network_learns_which_sentence_to_answer_from() {
     run(folder.path(), &["run", "c.toml"]);
     let report = fs::read_to_string(folder.path().join("runs/r/report.json")).unwrap();
     let report: Value = serde_json::from_str(&report).unwrap();
-    // F1 of the answers, which counts only where the page that was attended to is the gold one.
+    // The F1 of answers counts only if the selected page is the gold page.
     assert!(report["tasks"][0]["scores"]["kilt"].as_f64().unwrap() > 0.99, "{report}");
     let output = run(folder.path(), &["explain", "c.toml", "--id", "2", "--json"]);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let explanation: Value = serde_json::from_slice(&output.stdout).unwrap();
     let prompts: Vec<&str> =
-        told["prompts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+        explanation["prompts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
     assert_eq!(prompts.len(), 3, "{prompts:?}");
     assert!(prompts[0].ends_with("what does Cleo do?") && prompts[2].ends_with("Cleo makes films."));
 

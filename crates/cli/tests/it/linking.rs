@@ -24,7 +24,7 @@ const ENTITIES: &str = r#"{"label_id": 7, "kb_idx": "Q19837", "title": "Steve Jo
 {"label_id": 9, "kb_idx": "Q30", "title": "United States", "text": "country in North America"}
 "#;
 
-/// A part of a name, what no name leads to, a people, and a mention within another.
+/// A part of a name, a name of no entity, a demonym, and a mention inside another.
 const TEXTS: &str = r#"{"id": "a", "text": "Steve led Apple as chief executive. He wore an Zürich coat.", "labels": [{"span": [0, 5], "entity_id": "Q19837"}, {"span": [47, 53], "entity_id": "Q72"}]}
 {"id": "b", "text": "The American slept.", "labels": [{"span": [0, 12], "entity_id": "<NIL>"}, {"span": [4, 12], "entity_id": "Q30"}]}
 "#;
@@ -58,7 +58,7 @@ fn given_mentions_are_linked_and_counted() {
     assert_eq!([&report["entities"], &report["names"]], [3, 3]);
     let texts = &report["files"][0];
     assert_eq!(texts["file"], "texts");
-    // Zurich is no entity of the table, so that two of four mentions can be right.
+    // The table lacks Zurich, so only two of the four mentions can be right.
     assert_eq!([&texts["mentions"], &texts["held"], &texts["right"]], [4, 2, 2]);
     assert_eq!(texts["accuracy"], 1.0);
     assert_eq!(report["files"][1]["right"], 1);
@@ -79,7 +79,7 @@ fn given_mentions_are_linked_and_counted() {
 }
 
 #[test]
-fn an_entitys_page_is_what_the_table_says_or_the_page_of_its_label() {
+fn the_table_or_the_label_decides_an_entitys_page() {
     let folder = folder();
     let pages = r#"{"wikipedia_id":"5","wikipedia_title":"Jobs, Steve","text":["Jobs, Steve"]}
 {"wikipedia_id":"6","wikipedia_title":"Steve Reich","text":["Steve Reich"]}"#;
@@ -95,27 +95,27 @@ fn an_entitys_page_is_what_the_table_says_or_the_page_of_its_label() {
     };
     assert_eq!(page("texts.jsonl"), ("5".into(), "Jobs, Steve".into()));
     assert_eq!(page("numbered.jsonl"), ("6".into(), "Steve Reich".into()));
-    fs::write(folder.path().join("pages.tsv"), "Q19837\tNobody\n").unwrap();
+    fs::write(folder.path().join("pages.tsv"), "Q19837\tUnknown\n").unwrap();
     let wrong = ["run", "c.toml", "source.path=pages.jsonl", "linking.pages=pages.tsv"];
     let output = sporran(folder.path(), &wrong).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
     assert!(
-        errors(&output).contains("pages.tsv:1") && errors(&output).contains("`Nobody`"),
+        errors(&output).contains("pages.tsv:1") && errors(&output).contains("`Unknown`"),
         "{}",
         errors(&output)
     );
 }
 
 #[test]
-fn names_that_are_like_others_can_be_left_alone() {
+fn matching_of_similar_names_can_be_disabled() {
     let folder = folder();
     let report = report(folder.path(), &["linker.decision.similarity=1.0"]);
     let right = |at: usize| report["files"][at]["right"].as_u64().unwrap();
-    assert_eq!([right(0), right(1)], [1, 1], "a part of a name means nothing");
+    assert_eq!([right(0), right(1)], [1, 1], "a part of a name has no entity");
 }
 
 #[test]
-fn the_config_of_the_repository_is_sound() {
+fn the_config_of_the_repository_has_no_mistakes() {
     let folder = folder();
     let config = root().join("configs/linking.toml");
     let tagger = format!("mentions.tagger={}", root().join("models/ner-small").display());
@@ -134,9 +134,9 @@ fn the_config_of_the_repository_is_sound() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_file_line_and_field() {
+fn errors_name_file_line_and_field() {
     let folder = folder();
-    let told = |text: &str, overrides: &[&str]| {
+    let message = |text: &str, overrides: &[&str]| {
         fs::write(folder.path().join("texts.jsonl"), text).unwrap();
         let arguments: Vec<&str> = ["run", "c.toml"].into_iter().chain(overrides.iter().copied()).collect();
         let output = sporran(folder.path(), &arguments).output().unwrap();
@@ -145,10 +145,10 @@ fn what_is_wrong_is_told_with_file_line_and_field() {
         errors(&output)
     };
     let outside =
-        told(r#"{"id": 1, "text": "Paris", "labels": [{"span": [0, 9], "entity_id": "Q90"}]}"#, &[]);
+        message(r#"{"id": 1, "text": "Paris", "labels": [{"span": [0, 9], "entity_id": "Q90"}]}"#, &[]);
     assert!(outside.contains("texts.jsonl:1") && outside.contains("labels[0].span"), "{outside}");
-    let range = told(TEXTS, &["linker.decision.threshold=2.0"]);
+    let range = message(TEXTS, &["linker.decision.threshold=2.0"]);
     assert!(range.contains("linker.decision.threshold") && range.contains("0 to 1"), "{range}");
-    let missing = told(TEXTS, &["linking.entities=none.jsonl"]);
+    let missing = message(TEXTS, &["linking.entities=none.jsonl"]);
     assert!(missing.contains("linking.entities") && missing.contains("none.jsonl"), "{missing}");
 }

@@ -1,4 +1,4 @@
-//! Embeddings and networks from the shell: training, search and scores over a small knowledge base made here.
+//! Embeddings and networks from the shell: training, search and scores over a small generated knowledge base.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,7 @@ use crate::common::{errors, json, root, sporran};
 use serde_json::Value;
 use sporran_kilt::kb::{KnowledgeBase, Part};
 
-/// Twelve entities on a circle, three relations; every fifth triple is kept for judging, with a wrong one for each.
+/// Twelve entities on a circle with three relations. Every fifth triple is held out, with one negative for each.
 fn circle(folder: &Path) -> String {
     let mut parts = [String::new(), String::new(), String::new()];
     let mut negatives = [String::new(), String::new()];
@@ -48,13 +48,13 @@ fn config(folder: &Path, kb: &str, more: &str) -> String {
 }
 
 #[test]
-fn a_trained_embedding_ranks_and_tells_triples() {
+fn a_trained_embedding_ranks_and_classifies_triples() {
     let folder = tempfile::tempdir().unwrap();
     let kb = circle(folder.path());
     let config = config(folder.path(), &kb, "");
     let trained = json(folder.path(), &["--quiet", "train", &config, "--json"]);
     assert!(trained["best"][1].as_f64().unwrap() > 0.3, "{trained}");
-    // A finished training is not done again.
+    // A finished training does not run again.
     assert_eq!(json(folder.path(), &["--quiet", "train", &config, "--json"]), trained);
     let model = trained["model"].as_str().unwrap();
     let scored = json(
@@ -76,7 +76,7 @@ fn a_trained_embedding_ranks_and_tells_triples() {
 }
 
 #[test]
-fn a_search_keeps_the_best_of_its_trials() {
+fn a_search_keeps_its_best_trial() {
     let folder = tempfile::tempdir().unwrap();
     let kb = circle(folder.path());
     let search = "[search]\ntrials = 3\n[[search.range]]\nkey = \"training.learning-rate\"\nlow = 0.0001\nhigh = 1.0\nlog = true\n";
@@ -92,9 +92,9 @@ fn a_search_keeps_the_best_of_its_trials() {
     json(folder.path(), &["evaluate", "links", found["model"].as_str().unwrap(), "--kb", &kb, "--json"]);
 }
 
-/// What `sporran reason` says of lines, and its exit code.
-fn asked(folder: &Path, arguments: &[&str], lines: &str) -> (Vec<Value>, Option<i32>, String) {
-    let path = folder.join("asked.jsonl");
+/// The answers of `sporran reason` to lines, its exit code and its messages.
+fn reason(folder: &Path, arguments: &[&str], lines: &str) -> (Vec<Value>, Option<i32>, String) {
+    let path = folder.join("reason.jsonl");
     fs::write(&path, lines).unwrap();
     let mut all = vec!["reason", "--json"];
     all.extend_from_slice(arguments);
@@ -105,9 +105,9 @@ fn asked(folder: &Path, arguments: &[&str], lines: &str) -> (Vec<Value>, Option<
 }
 
 #[test]
-fn what_a_network_and_rules_answer_comes_with_the_triples_that_speak_for_it() {
+fn answers_of_a_network_and_of_rules_have_supporting_triples() {
     let folder = tempfile::tempdir().unwrap();
-    // Who is born in a town speaks its language; of some it is not said.
+    // People speak the language of their birthplace; for some people the triple is missing.
     let mut train: String = (0..3).map(|at| format!("t{at}\tlanguage\tl{at}\n")).collect();
     for at in 0..33 {
         train.push_str(&format!("p{at}\tborn\tt{}\n", at % 3));
@@ -139,19 +139,19 @@ fn what_a_network_and_rules_answer_comes_with_the_triples_that_speak_for_it() {
         &["--kb", "kb", "--rules", rules, "--answers", "2"],
         &["--kb", "kb", "--links", model, "--rules", rules, "--answers", "2"],
     ] {
-        let (answers, code, told) = asked(folder.path(), arguments, lines);
-        assert_eq!((answers.len(), code), (2, Some(0)), "{told}");
+        let (answers, code, message) = reason(folder.path(), arguments, lines);
+        assert_eq!((answers.len(), code), (2, Some(0)), "{message}");
         let best = &answers[0]["answers"][0];
         assert_eq!(best["entity"], "l2", "{arguments:?} {answers:?}");
         let chains = best["chains"].as_array().unwrap();
         assert!(chains.iter().any(|chain| chain["triples"] == walk), "{arguments:?} {best}");
         let has_rule = chains.iter().any(|chain| chain["rule"] == "speaks(X,Y) <= born(X,A), language(A,Y)");
         assert_eq!(has_rule, arguments.contains(&"--rules"), "{best}");
-        // What the training part says is an answer only where that is asked for.
+        // Answers that are training triples are left out without `--known`.
         let others = answers[1]["answers"].as_array().unwrap();
         assert!(others.iter().all(|answer| answer["entity"] != "t1"), "{others:?}");
     }
-    let (answers, ..) = asked(folder.path(), &["--kb", "kb", "--links", model, "--known"], lines);
+    let (answers, ..) = reason(folder.path(), &["--kb", "kb", "--links", model, "--known"], lines);
     assert_eq!(answers[1]["answers"][0]["entity"], "t1", "{answers:?}");
 
     for (line, expected) in [
@@ -161,16 +161,16 @@ fn what_a_network_and_rules_answer_comes_with_the_triples_that_speak_for_it() {
         ("{\"subject\":\"p1\"}", "missing field `relation`"),
     ] {
         let lines = format!("{{\"subject\":\"p32\",\"relation\":\"speaks\"}}\n{line}\n");
-        let (answers, code, told) = asked(folder.path(), &["--kb", "kb", "--links", model], &lines);
-        assert_eq!((answers.len(), code), (1, Some(2)), "{told}");
-        assert!(told.contains("standard input:2: ") && told.contains(expected), "{told}");
+        let (answers, code, message) = reason(folder.path(), &["--kb", "kb", "--links", model], &lines);
+        assert_eq!((answers.len(), code), (1, Some(2)), "{message}");
+        assert!(message.contains("standard input:2: ") && message.contains(expected), "{message}");
     }
-    let (_, code, told) = asked(folder.path(), &["--kb", "kb"], "");
-    assert!(code == Some(2) && told.contains("expected a model or rules"), "{told}");
+    let (_, code, message) = reason(folder.path(), &["--kb", "kb"], "");
+    assert!(code == Some(2) && message.contains("expected a model or rules"), "{message}");
 }
 
 #[test]
-fn the_bundled_embedding_and_rules_know_the_bundled_knowledge_base() {
+fn the_bundled_embedding_and_rules_fit_the_bundled_knowledge_base() {
     let kb = KnowledgeBase::open(root().join("examples/minikilt/kb")).unwrap();
     // Citizenships of every tenth person.
     let citizen = kb.relation("P27").unwrap();
@@ -187,8 +187,8 @@ fn the_bundled_embedding_and_rules_know_the_bundled_knowledge_base() {
     let kb_folder = root().join("examples/minikilt/kb").display().to_string();
     let call = ["--kb", &kb_folder, "--links", &folder, "--rules", &rules, "--known", "--answers", "3"];
     let work = tempfile::tempdir().unwrap();
-    let (answers, code, told) = asked(work.path(), &call, &lines);
-    assert_eq!((answers.len(), code), (20, Some(0)), "{told}");
+    let (answers, code, message) = reason(work.path(), &call, &lines);
+    assert_eq!((answers.len(), code), (20, Some(0)), "{message}");
     let (mut right, mut explained) = (0, 0);
     for ((_, object), answers) in known.iter().zip(&answers) {
         let answers = answers["answers"].as_array().unwrap();
@@ -208,7 +208,7 @@ fn the_bundled_embedding_and_rules_know_the_bundled_knowledge_base() {
     assert_eq!(answers[0]["answers"][0]["label"], label(&kb, &answers[0]["answers"][0]), "{answers:?}");
 }
 
-/// What the knowledge base calls the entity of an answer.
+/// The label of an answer's entity in the knowledge base.
 fn label(kb: &KnowledgeBase, answer: &Value) -> String {
     let id = kb.entity(answer["entity"].as_str().unwrap()).unwrap();
     let label = kb.label(id);
@@ -217,7 +217,7 @@ fn label(kb: &KnowledgeBase, answer: &Value) -> String {
 }
 
 #[test]
-fn what_is_wrong_ends_with_code_2_and_its_place() {
+fn errors_have_exit_code_2_and_name_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let kb = circle(folder.path());
     let config = config(folder.path(), &kb, "");

@@ -1,4 +1,4 @@
-//! `sporran models`, and a decoder-only model behind `sporran generate`.
+//! `sporran models`, and `sporran generate` with a decoder-only model.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ fn objects(folder: &Path, arguments: &[&str]) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A model as PyTorch and old tokenizers leave it: a `.bin` with a vocabulary, and a licence in its description.
+/// A model in the layout of PyTorch and old tokenizers: a `.bin` file, a vocabulary, and a licence in the README.
 fn model(folder: &Path) {
     fs::create_dir(folder).unwrap();
     for (from, to) in [("weights/config.json", "config.json"), ("weights/archive.bin", "pytorch_model.bin")] {
@@ -60,33 +60,33 @@ fn a_model_is_imported_shown_and_listed() {
     assert_eq!((listed.len(), &listed[0]["name"]), (1, &Value::from("tiny")));
     assert_eq!(listed[0]["card"]["licence"], "apache-2.0");
     assert_eq!(listed[0]["card"]["role"], "generator");
-    // What is there is not written over.
+    // An existing folder is not overwritten.
     let again = call(place.path(), &["models", "import", "tiny"]);
     assert_eq!(again.status.code(), Some(2), "{}", errors(&again));
     assert!(errors(&again).contains("models/tiny: expected no such folder"), "{}", errors(&again));
 }
 
 #[test]
-fn models_of_our_own_are_shown_with_what_they_are_for() {
+fn models_show_prints_the_purpose_of_our_models() {
     let models = root().join("models").display().to_string();
     let shown = |name: &str| {
         objects(Path::new("."), &["models", "show", name, "--models", &models, "--json"]).remove(0)
     };
     let tagger = shown("ner-small");
-    assert_eq!(tagger["made_for"], json!(["names and dates in texts"]));
+    assert_eq!(tagger["made_for"], json!(["tagging of names and dates in texts"]));
     assert_eq!(tagger["weights"][0]["types"]["f16"], tagger["card"]["parameters"]);
     let averaged = shown("knowledgenet-distilled");
     assert_eq!(averaged["parts"], json!(["linear", "marked"]));
     let matching = shown("minikilt-fever/selector");
     assert!(matching["made_for"][0].as_str().unwrap().contains("semantic matching"), "{matching}");
-    // What stands beside an encoder is not surplus.
+    // The tensors of the reasoner's head are not surplus tensors of its encoder.
     let reasoner = shown("minikilt-reasoner");
     assert_eq!(reasoner["surplus_tensors"], json!([]));
     assert_eq!(reasoner["made_for"], json!(["answers to questions over a knowledge base"]));
 }
 
 #[test]
-fn a_cached_model_of_the_hub_is_pulled_without_a_network() {
+fn a_cached_hub_model_is_pulled_without_a_network() {
     let place = TempDir::new().unwrap();
     let commit = "0123456789abcdef0123456789abcdef01234567";
     let hub = place.path().join("home/hub/models--org--tiny");
@@ -116,7 +116,7 @@ fn a_cached_model_of_the_hub_is_pulled_without_a_network() {
 }
 
 #[test]
-fn a_memory_network_of_parlai_is_imported_as_it_was_saved() {
+fn a_parlai_memory_network_is_imported() {
     let place = TempDir::new().unwrap();
     let into = &objects(place.path(), &["models", "import", &data("parlai"), "--json"])[0]["folder"];
     assert_eq!(into, "models/parlai");
@@ -129,13 +129,13 @@ fn a_memory_network_of_parlai_is_imported_as_it_was_saved() {
 }
 
 #[test]
-fn a_released_matching_network_is_imported_and_its_broken_words_are_named() {
+fn a_released_nsmn_is_imported_and_errors_in_its_files_are_named() {
     let place = TempDir::new().unwrap();
     let into = &objects(place.path(), &["models", "import", &data("nsmn/selector"), "--json"])[0]["folder"];
     assert_eq!(into, "models/selector");
     let shown = call(place.path(), &["models", "show", "selector", "--models", "models"]);
     let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.contains("labels of pairs of texts by a neural semantic matching network"), "{shown}");
+    assert!(shown.contains("labels of text pairs: a neural semantic matching network"), "{shown}");
     let broken = place.path().join("broken");
     fs::create_dir(&broken).unwrap();
     for name in ["model", "tokens.txt", "unk_count_namespaces.txt"] {
@@ -154,13 +154,13 @@ fn a_released_matching_network_is_imported_and_its_broken_words_are_named() {
     refused("tokens.txt", "the<(-.-)>0\ndog\n", "broken/tokens.txt: line 2");
     refused("tokens.txt", "the<(-.-)>0\n", "expected `@@UNKNOWN#0@@` somewhere");
     refused("model", "no weights", "model");
-    // A network that checks claims wants WordNet.
+    // A network that verifies claims needs WordNet.
     fs::copy(format!("{}/model", data("nsmn/verifier")), broken.join("model")).unwrap();
     refused("tokens.txt", &fs::read_to_string(broken.join("tokens.txt")).unwrap(), "broken/wordnet/");
 }
 
 #[test]
-fn a_pickle_that_calls_something_is_not_imported() {
+fn a_pickle_that_calls_a_function_is_not_imported() {
     let place = TempDir::new().unwrap();
     model(&place.path().join("tiny"));
     fs::copy(data("weights/calls.bin"), place.path().join("tiny/pytorch_model.bin")).unwrap();
@@ -196,7 +196,7 @@ fn a_decoder_only_model_continues_its_input() {
 }
 
 #[test]
-fn what_a_decoder_only_model_cannot_do_is_refused() {
+fn int8_is_an_error_for_gpt2() {
     let (place, folder) = (TempDir::new().unwrap(), data("gpt2"));
     let output = call(place.path(), &["generate", "--model", &folder, "--precision", "int8"]);
     assert_eq!(output.status.code(), Some(2));

@@ -46,11 +46,11 @@ fn lines(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn a_model_is_trained_and_finds_facts_with_their_evidence() {
+fn a_trained_model_extracts_facts_with_evidence() {
     let folder = folder();
     let folder = folder.path();
-    let learned = json(folder, &["-q", "train", "c.toml", "--json"]);
-    assert!(learned["maximum_recall_text"].as_f64().unwrap() > 0.9, "{learned}");
+    let trained = json(folder, &["-q", "train", "c.toml", "--json"]);
+    assert!(trained["maximum_recall_text"].as_f64().unwrap() > 0.9, "{trained}");
     let report = json(folder, &["-q", "populate", "c.toml", "--json"]);
     let facts = report["files"][0]["facts"].as_u64().unwrap();
     assert_eq!(report["files"][0]["documents"], 20);
@@ -71,7 +71,7 @@ fn a_model_is_trained_and_finds_facts_with_their_evidence() {
             "--json",
         ],
     );
-    // Sentences of templates: most of what was seen three times over is found.
+    // The sentences come from templates, so most facts are found.
     assert!(scores["f1"].as_f64().unwrap() > 0.5, "{scores}");
 
     let documents = lines(&folder.join("train.json"));
@@ -79,7 +79,7 @@ fn a_model_is_trained_and_finds_facts_with_their_evidence() {
     assert_eq!(records.len() as u64, facts);
     for record in &records {
         let output = &record["output"][0];
-        // No table says which pages the documents are.
+        // Without a table of pages, the documents have no provenance.
         assert_eq!(output["provenance"], serde_json::json!([]));
         let place = &record["meta"]["statement"];
         let text: Vec<char> = documents
@@ -110,12 +110,12 @@ fn a_model_is_trained_and_finds_facts_with_their_evidence() {
             .contains("<http://www.wikidata.org/entity/Q")
     );
 
-    // A second call finds everything done, and writes the same report.
+    // A second call skips all work and writes the same report.
     let before = fs::metadata(&guess).unwrap().modified().unwrap();
     assert_eq!(json(folder, &["-q", "populate", "c.toml", "--json"]), report);
     assert_eq!(fs::metadata(&guess).unwrap().modified().unwrap(), before);
 
-    // A tagger that tells coreference of types is a reason to read again; the properties that are told stay.
+    // A tagger for the types of coreference changes the key, so the documents are read again. The number of facts is the same.
     let types = format!("mentions.types={}", root().join("models/ner-small").display());
     let typed = json(folder, &["-q", "populate", "c.toml", "--json", &types]);
     assert_eq!(typed["files"][0]["facts"], report["files"][0]["facts"]);
@@ -131,7 +131,7 @@ fn a_model_is_trained_and_finds_facts_with_their_evidence() {
     let report = json(folder, &[&["-q", "populate", "c.toml", "--json"][..], &text].concat());
     assert_eq!(report["files"][0]["facts"], 0);
 
-    // What cannot be read is named, and nothing appears.
+    // An error names the unreadable document, and no output is written.
     let document = fs::read_to_string(folder.join("train.json")).unwrap();
     let line = document.lines().find(|line| line.contains("\"fold\":4")).unwrap();
     fs::write(folder.join("bad.json"), line.replace("\"passageEnd\":", "\"passageEnd\":9")).unwrap();
@@ -147,7 +147,7 @@ fn a_model_is_trained_and_finds_facts_with_their_evidence() {
 }
 
 #[test]
-fn mistakes_of_a_config_are_told_before_anything_is_read() {
+fn mistakes_in_a_config_are_reported_before_any_input_is_read() {
     let folder = folder();
     let refused = |arguments: &[&str]| {
         let output = sporran(folder.path(), arguments).output().unwrap();
@@ -164,8 +164,11 @@ fn mistakes_of_a_config_are_told_before_anything_is_read() {
             .contains("did you mean `threshold`?")
     );
     assert!(refused(&["populate", "c.toml", "input.format=text"]).contains("`input.folds`"));
-    let told = refused(&["populate", "c.toml", "input.pages=none.tsv", "source.path=none.jsonl"]);
-    assert!(told.contains("`input.pages`: no file none.tsv") && told.contains("`source.path`"), "{told}");
+    let message = refused(&["populate", "c.toml", "input.pages=none.tsv", "source.path=none.jsonl"]);
+    assert!(
+        message.contains("`input.pages`: no file none.tsv") && message.contains("`source.path`"),
+        "{message}"
+    );
     let types = format!("mentions.types={}", root().join("models/ner-small").display());
     let alone = refused(&["populate", "c.toml", &types, "coreference=none"]);
     assert!(alone.contains("`mentions.types`: expected `coreference`"), "{alone}");
@@ -176,7 +179,7 @@ fn mistakes_of_a_config_are_told_before_anything_is_read() {
     assert!(refused(&["populate", "c.toml"]).contains("aliases.tsv"));
 }
 
-/// The BiLSTM of the baselines, small enough for a test, with all that it can read.
+/// The BiLSTM of the baselines, small enough for a test, with all its inputs.
 const BILSTM: &str = r#"
 workflow = "population"
 name = "bilstm"
@@ -219,18 +222,18 @@ folds = [4]
 "#;
 
 #[test]
-fn a_bilstm_is_trained_goes_on_where_it_stopped_and_finds_facts() {
+fn a_bilstm_trains_resumes_and_extracts_facts() {
     let folder = folder();
     let folder = folder.path();
     fs::write(folder.join("c.toml"), BILSTM.replace("ROOT", root().to_str().unwrap())).unwrap();
     fs::write(folder.join("types.json"), r#"{"Q42": ["Q5"]}"#).unwrap();
-    let learned = json(folder, &["-q", "train", "c.toml", "--json"]);
-    assert!(learned["maximum_recall_text"].as_f64().unwrap() > 0.5, "{learned}");
-    // Links are looked for by the names of the other half of the documents, which has none of these entities.
-    assert_eq!(learned["maximum_recall_link"], 0.0, "{learned}");
+    let trained = json(folder, &["-q", "train", "c.toml", "--json"]);
+    assert!(trained["maximum_recall_text"].as_f64().unwrap() > 0.5, "{trained}");
+    // The table of names comes from the other half of the documents, which has none of these entities.
+    assert_eq!(trained["maximum_recall_link"], 0.0, "{trained}");
     let weights = fs::read(folder.join("model/model.safetensors")).unwrap();
 
-    // Killed in the middle and called again, it makes the same weights.
+    // A training that is killed and resumed writes the same weights.
     let again =
         ["output=again", "relations.model=again-model", "relations.bilstm.optimizer.checkpoint-every=3"];
     let mut killed = sporran(folder, &[&["-q", "train", "c.toml"][..], &again].concat()).spawn().unwrap();
@@ -255,7 +258,7 @@ fn a_bilstm_is_trained_goes_on_where_it_stopped_and_finds_facts() {
     let scores = json(folder, &[&scores[..], &[guess.to_str().unwrap()]].concat());
     assert!(scores["f1"].as_f64().unwrap() > 0.3, "{scores}");
 
-    // With the layers of an encoder for words, which goes into the model's folder.
+    // With an encoder for the words; it is saved in the model's folder.
     let from = root().join("crates/transformers/tests/data/encoders/bert-sequence").display().to_string();
     let mixed = ["name=mixed", "relations.model=mixed", "relations.bilstm.optimizer.epochs=1"];
     let from = format!("relations.bilstm.from={from}");
@@ -268,14 +271,14 @@ fn a_bilstm_is_trained_goes_on_where_it_stopped_and_finds_facts() {
         assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
         errors(&output)
     };
-    let told = refused(&["train", "c.toml", "relations.bilstm.shape.hidden=0", "mentions.tagger=none"]);
-    assert!(told.contains("shape.hidden") && told.contains("no folder none"), "{told}");
+    let message = refused(&["train", "c.toml", "relations.bilstm.shape.hidden=0", "mentions.tagger=none"]);
+    assert!(message.contains("shape.hidden") && message.contains("no folder none"), "{message}");
     fs::write(folder.join("types.json"), r#"{"Q42": "Q5"}"#).unwrap();
     assert!(refused(&["train", "c.toml", "name=types"]).contains("types.json"));
 }
 
 #[test]
-fn a_teacher_s_reading_of_other_text_is_learned_and_kept() {
+fn a_student_trains_on_cached_predictions_of_a_teacher() {
     let folder = folder();
     let folder = folder.path();
     json(folder, &["-q", "train", "c.toml", "--json"]);
@@ -290,17 +293,17 @@ fn a_teacher_s_reading_of_other_text_is_learned_and_kept() {
     let first = student("student", &[]);
     // The same documents without a teacher make another model.
     assert!(first != fs::read(folder.join("model/linear.safetensors")).unwrap());
-    // What was read is taken from where it was kept: other probabilities there make another student.
+    // The teacher's predictions are read from the cache: other probabilities there give another student.
     let kept = folder.join("runs/kbp/readings/readings.safetensors");
     let read = fs::read(&kept).unwrap();
     let half = read.len() / 2;
     let mut other = read.clone();
     other[half..].fill(0);
     fs::write(&kept, &other).unwrap();
-    assert!(student("forgetful", &[]) != first);
+    assert!(student("changed", &[]) != first);
     fs::write(&kept, &read).unwrap();
     assert!(student("again", &[]) == first);
-    // Other text is read anew.
+    // For other text the teacher predicts again.
     assert!(student("less", &["teacher.every=80"]) != first);
     assert!(fs::read(&kept).unwrap() != read);
 

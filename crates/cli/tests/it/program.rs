@@ -1,4 +1,4 @@
-//! The program as a whole: help, old command forms, missing paths, streams, interrupts, generated pages.
+//! The program as a whole: old command forms, missing paths, streams, interrupts, generated pages.
 
 use std::{
     collections::BTreeSet,
@@ -27,7 +27,7 @@ fn call(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), errors(&output))
 }
 
-/// What a call prints to standard output.
+/// The standard output of a call.
 fn printed(arguments: &[&str]) -> String {
     let output = sporran(&root(), arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
@@ -81,7 +81,7 @@ fn the_generated_manual_of_configs_is_up_to_date() {
 }
 
 #[test]
-fn shells_complete_verbs_and_man_pages_describe_them() {
+fn completions_and_man_pages_cover_every_verb() {
     for shell in ["bash", "zsh", "fish"] {
         let script = printed(&["completions", shell]);
         assert!(script.contains("answer-sets") && script.contains("rank-keys"), "{shell}");
@@ -95,7 +95,7 @@ fn shells_complete_verbs_and_man_pages_describe_them() {
 }
 
 #[test]
-fn an_old_form_ends_with_its_whole_new_form() {
+fn the_error_for_an_old_form_prints_the_new_form() {
     let folder = tempfile::tempdir().unwrap();
     for (old, new) in [
         (
@@ -124,7 +124,7 @@ fn an_old_form_ends_with_its_whole_new_form() {
 }
 
 #[test]
-fn every_verb_says_which_path_is_missing_and_where_it_was_looked_up() {
+fn every_verb_names_a_missing_path_and_the_current_folder() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("here"), "{}\n").unwrap();
     let known = encoder();
@@ -180,8 +180,8 @@ fn every_verb_says_which_path_is_missing_and_where_it_was_looked_up() {
         let (code, errors) = call(folder.path(), &arguments);
         assert_eq!(code, Some(2), "{line}: {errors}");
         assert!(errors.contains(&format!("no {missing}")), "{line}: {errors}");
-        let whence = format!("you are in {}; paths are relative to it", here.display());
-        assert!(errors.contains(&whence), "{line}: {errors}");
+        let note = format!("you are in {}; paths are relative to it", here.display());
+        assert!(errors.contains(&note), "{line}: {errors}");
         assert!(!errors.contains("hint"), "{line}: {errors}");
     }
     assert!(!folder.path().join("o").exists());
@@ -196,13 +196,13 @@ fn every_verb_says_which_path_is_missing_and_where_it_was_looked_up() {
 }
 
 #[test]
-fn errors_have_no_colours_in_a_pipe_and_hints_only_after_wrong_calls() {
+fn errors_in_a_pipe_have_no_colours_and_only_wrong_calls_get_hints() {
     let folder = tempfile::tempdir().unwrap();
     let (code, errors) = call(folder.path(), &["embed", "--model", &encoder(), "--batch-size", "0"]);
     assert_eq!(code, Some(2));
     assert!(errors.starts_with("error: --batch-size") && errors.contains("hint:"), "{errors}");
     assert!(!errors.contains('\u{1b}'), "{errors:?}");
-    // A folder cannot be created below a file: the work fails, and no option would help.
+    // A folder cannot be created below a file: the work fails, and there is no hint.
     fs::write(folder.path().join("file"), "").unwrap();
     let (code, errors) = call(folder.path(), &["man", "file/pages"]);
     assert_eq!(code, Some(1), "{errors}");
@@ -210,7 +210,7 @@ fn errors_have_no_colours_in_a_pipe_and_hints_only_after_wrong_calls() {
 }
 
 #[test]
-fn with_a_batch_of_one_each_line_is_answered_before_the_next_is_sent() {
+fn a_batch_size_of_one_answers_each_line_before_reading_the_next() {
     let request = |index: usize| format!(r#"{{"query": "q{index}", "passages": ["river", "song"]}}"#);
     let text = |index: usize| format!("war and song {index}");
     for (verb, model, line) in
@@ -222,7 +222,7 @@ fn with_a_batch_of_one_each_line_is_answered_before_the_next_is_sent() {
         let mut streamed = String::new();
         for index in 0..3 {
             writeln!(input, "{}", line(index)).unwrap();
-            // Without an answer the test would wait here for ever.
+            // Without an answer the test would block here.
             output.read_line(&mut streamed).unwrap();
         }
         drop(input);
@@ -252,7 +252,7 @@ fn with_a_batch_of_one_each_line_is_answered_before_the_next_is_sent() {
 }
 
 #[test]
-fn ctrl_c_says_with_which_line_to_continue() {
+fn ctrl_c_prints_the_line_to_continue_with() {
     let mut child = piped(&root(), &["embed", "--model", &encoder(), "--batch-size", "1"]);
     let mut input = child.stdin.take().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -269,7 +269,7 @@ fn ctrl_c_says_with_which_line_to_continue() {
 }
 
 #[test]
-fn ctrl_c_leaves_no_half_written_output() {
+fn ctrl_c_leaves_no_incomplete_output() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["convert", "files", "--from", "kilt", "--to", "topics", "--output", "out.tsv", "-"];
     let mut child = piped(folder.path(), &arguments);
@@ -296,7 +296,7 @@ fn ctrl_c_leaves_no_half_written_output() {
 }
 
 #[test]
-fn ctrl_c_names_the_folder_that_the_same_command_continues() {
+fn ctrl_c_prints_the_folder_to_resume() {
     let folder = tempfile::tempdir().unwrap();
     let config = root().join("configs/quickstart.toml").display().to_string();
     let place = |key: &str, name: &str| format!("{key}={}", folder.path().join(name).display());
@@ -311,7 +311,8 @@ fn ctrl_c_names_the_folder_that_the_same_command_continues() {
     }
     let (code, errors) = interrupt(child);
     assert_eq!(code, Some(130), "{errors}");
-    let advice = format!("{} keeps what is finished; run the same command again to continue", run.display());
+    let advice =
+        format!("{} keeps the finished parts; run the same command again to continue", run.display());
     assert!(errors.contains(&advice), "{errors}");
     assert_eq!(json(&root(), &arguments)["tasks"].as_array().map(Vec::len), Some(11));
 }

@@ -29,7 +29,7 @@ fn the_bundled_reasoner_answers_with_the_span_and_the_triples() {
         assert_eq!(record["id"], question["id"]);
         assert_eq!(record["meta"]["steps"].as_array().unwrap().len(), 2);
         let [output] = &record["output"].as_array().unwrap()[..] else { panic!("{record}") };
-        // The question says where its document stands.
+        // The question names the provenance of its document.
         assert_eq!(output["provenance"][0], question["provenance"][0]);
         let answers = record["meta"]["answers"].as_array().unwrap();
         let texts: Vec<&str> = answers.iter().map(|answer| answer["answer"].as_str().unwrap()).collect();
@@ -42,7 +42,7 @@ fn the_bundled_reasoner_answers_with_the_span_and_the_triples() {
             let span: String =
                 question["context"].as_str().unwrap().chars().skip(start).take(end - start).collect();
             assert_eq!(bridge["text"], span);
-            // The walk ends with the answer.
+            // The path ends with the answer.
             let triples = answer["triples"].as_array().unwrap();
             let last = triples[triples.len() - 1]["ids"].as_array().unwrap();
             assert!(last.contains(&answer["wikidata_id"]), "{answer}");
@@ -60,7 +60,7 @@ fn the_bundled_reasoner_answers_with_the_span_and_the_triples() {
 }
 
 #[test]
-fn the_bundled_embedding_model_answers_most_questions_rightly() {
+fn the_bundled_embed_kgqa_answers_most_questions_correctly() {
     let folder = tempfile::tempdir().unwrap();
     let runs = format!("output={}", folder.path().display());
     let model = ["reasoner.kind=embed-kgqa", "reasoner.model=models/minikilt-embed-kgqa", "data.limit=20"];
@@ -70,16 +70,16 @@ fn the_bundled_embedding_model_answers_most_questions_rightly() {
     let report: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let score = |test: usize| report["tests"][test]["scores"]["p_f1"].as_f64().unwrap();
     assert!(score(0) > 0.5 && score(1) > 0.3, "{report}");
-    // The kind has to be the model's.
+    // The kind must be that of the model.
     let call = ["reason", "configs/quickstart-reason.toml", &runs, "name=x", model[1]];
     let output = sporran(&root(), &call).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let said = errors(&output);
-    assert!(said.contains("`reasoner.kind`") && said.contains("is of kind `embed-kgqa`"), "{said}");
+    let message = errors(&output);
+    assert!(message.contains("`reasoner.kind`") && message.contains("is of kind `embed-kgqa`"), "{message}");
 }
 
 #[test]
-fn a_decoder_only_model_is_shown_other_questions() {
+fn a_decoder_only_model_answers_with_demonstrations() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.toml");
     let text = "workflow = \"kbqa\"\nname = \"shown\"\nkb = \"examples/minikilt/kb/triples.tsv.gz\"\n\
@@ -96,19 +96,19 @@ fn a_decoder_only_model_is_shown_other_questions() {
     for answer in records.iter().flat_map(|record| record["meta"]["answers"].as_array().unwrap()) {
         assert!((0.0..=1.0).contains(&answer["confidence"].as_f64().unwrap()), "{answer}");
     }
-    let told = |more: &[&str]| {
+    let message = |more: &[&str]| {
         let output = sporran(&root(), &[&["--quiet"], more, &[&*runs]].concat()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
         errors(&output)
     };
-    let trained = told(&["train", &config, "data.train=['examples/korc/small_ood_test.json']"]);
+    let trained = message(&["train", &config, "data.train=['examples/korc/small_ood_test.json']"]);
     assert!(trained.contains("`causal` is not trained"), "{trained}");
-    let missing = told(&["reason", &config, "reasoner.demonstrations.files=['none.json']"]);
+    let missing = message(&["reason", &config, "reasoner.demonstrations.files=['none.json']"]);
     assert!(missing.contains("`reasoner.demonstrations.files`: no file none.json"), "{missing}");
 }
 
 #[test]
-fn rules_are_mined_and_judged() {
+fn rules_are_mined_and_evaluated() {
     let folder = tempfile::tempdir().unwrap();
     let triples = |range: std::ops::Range<u32>, speaks: bool| -> String {
         let people = range.map(|at| {
@@ -137,12 +137,15 @@ fn rules_are_mined_and_judged() {
     assert!(rules.contains("speaks(X,Y) <= born(X,A), language(A,Y)"), "{rules}");
     let output = sporran(folder.path(), &["train", "c.toml", "rules.cyclic-length=4"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let told = errors(&output);
-    assert!(told.contains("`rules.cyclic-length`: expected a whole number from 1 to 3, found 4"), "{told}");
+    let message = errors(&output);
+    assert!(
+        message.contains("`rules.cyclic-length`: expected a whole number from 1 to 3, found 4"),
+        "{message}"
+    );
 }
 
 #[test]
-fn mistakes_in_a_builder_are_told_with_their_keys() {
+fn mistakes_in_a_benchmark_config_name_their_keys() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.toml");
     fs::write(&config, "workflow = \"kbqa-benchmark\"\noutput = \"o\"\nkb = \"none\"\n[documents]\nkind = \"page\"\npath = \"p\"\n")
@@ -152,12 +155,15 @@ fn mistakes_in_a_builder_are_told_with_their_keys() {
     assert!(errors(&output).contains("did you mean `pages`?"), "{}", errors(&output));
     let output =
         sporran(folder.path(), &["convert", "korc", "c.toml", "documents.kind=pages"]).output().unwrap();
-    let told = errors(&output);
-    assert!(told.contains("`kb`: no file none") && told.contains("`documents.path`: no file p"), "{told}");
+    let message = errors(&output);
+    assert!(
+        message.contains("`kb`: no file none") && message.contains("`documents.path`: no file p"),
+        "{message}"
+    );
 }
 
 #[test]
-fn a_run_takes_configs_of_questions_by_themselves_and_behind_its_tasks() {
+fn run_accepts_kbqa_configs_directly_and_in_also() {
     let folder = tempfile::tempdir().unwrap();
     let runs = format!("output={}", folder.path().display());
     let report: Value = serde_json::from_str(&stdout(
@@ -182,7 +188,7 @@ fn a_run_takes_configs_of_questions_by_themselves_and_behind_its_tasks() {
         (Some(1), Some(60))
     );
     assert!(folder.path().join("quickstart-reason/predictions/small_ood_test.jsonl").is_file());
-    // What only trains is no run, by itself or behind one.
+    // A config that only trains a model is an error in `run` and in `also`.
     let output = sporran(&root(), &["run", "configs/rules/codex-s.toml", &runs]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("only trains a model; use `sporran train`"), "{}", errors(&output));

@@ -1,4 +1,4 @@
-//! A run that is killed goes on where it stopped and ends with the same bytes.
+//! A killed run resumes and writes the same bytes.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::common::{errors, root, sporran};
 
-/// The outputs that must not depend on kills.
+/// The outputs that must be the same after kills.
 fn outputs(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for part in ["predictions", "retrieval"] {
@@ -22,7 +22,7 @@ fn outputs(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// What a run's manifest says of its task files.
+/// The task files in a run's manifest.
 fn tasks(run: &Path) -> Vec<serde_json::Value> {
     let manifest = fs::read(run.join("manifest.json")).unwrap();
     let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
@@ -30,7 +30,7 @@ fn tasks(run: &Path) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn a_run_that_is_killed_at_any_point_ends_with_the_same_bytes() {
+fn a_killed_run_resumes_and_writes_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let config = root().join("configs/quickstart.toml");
     let overrides = |output: &str, indexes: &str| {
@@ -50,7 +50,7 @@ fn a_run_that_is_killed_at_any_point_ends_with_the_same_bytes() {
     assert!(output.status.success(), "{}", errors(&output));
     let expected = outputs(&folder.path().join("whole/quickstart"));
     assert_eq!(expected.len(), 23, "eleven predictions, eleven rankings, one report");
-    // What is told of a file's cost is what the call did.
+    // The manifest's costs are those of this call.
     let all = tasks(&folder.path().join("whole/quickstart"));
     assert!(all.iter().all(|task| task["answered"] == task["records"]), "{all:?}");
     assert!(all.iter().any(|task| task["tokens"].as_u64() > Some(0)), "{all:?}");
@@ -61,12 +61,12 @@ fn a_run_that_is_killed_at_any_point_ends_with_the_same_bytes() {
     for milliseconds in [20u64, 60, 120, 250, 400, 700, 1000, 1500, 2200, 3000] {
         let mut child = sporran(&root(), &killed).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(milliseconds));
-        // SIGKILL, which leaves the program no time to tidy up.
+        // SIGKILL leaves the program no time to clean up.
         child.kill().unwrap();
         kills += usize::from(!child.wait().unwrap().success());
     }
     assert!(kills >= 3, "the run was too short to be killed: {kills}");
-    // What a kill between a temporary file and its renaming leaves.
+    // The leftover of a kill before a temporary file is renamed.
     let leftover = folder.path().join("killed/quickstart/predictions/.sporran-killed");
     fs::create_dir_all(leftover.parent().unwrap()).unwrap();
     fs::write(&leftover, "half").unwrap();
@@ -77,7 +77,7 @@ fn a_run_that_is_killed_at_any_point_ends_with_the_same_bytes() {
     let other: Vec<_> = found.iter().filter(|(path, bytes)| expected[*path] != **bytes).collect();
     assert!(other.is_empty(), "{:?}", other.iter().map(|(path, _)| path).collect::<Vec<_>>());
 
-    // Once more: everything is there, and nothing is done again.
+    // Another call reuses everything.
     let output = sporran(&root(), &killed).output().unwrap();
     assert!(output.status.success(), "{}", errors(&output));
     let tasks = tasks(&folder.path().join("killed/quickstart"));

@@ -1,4 +1,4 @@
-//! Retrievers that are made of others, as a config writes them and a shell runs them.
+//! Retrievers from a config and from the shell: names, hybrid, iterative and reranked retrieval, and trainings of encoders.
 
 use std::{fs, path::Path, process::Output};
 
@@ -19,8 +19,8 @@ const TASK: [&str; 3] = [
     r#"{"id":"c","input":"news from [START_ENT] the country [END_ENT] today","output":[{"answer":"Germany","provenance":[{"wikipedia_id":"5"}]}]}"#,
 ];
 
-/// A small world with a config whose stages are `stages`.
-fn world(folder: &Path, stages: &str) {
+/// Writes small inputs, and a config with the tables `stages`.
+fn write_inputs(folder: &Path, stages: &str) {
     fs::write(folder.join("pages.jsonl"), PAGES.join("\n")).unwrap();
     fs::write(folder.join("tasks.jsonl"), TASK.join("\n")).unwrap();
     let workflow = if stages.contains("[encoder-training]") { "retriever-training" } else { "answer" };
@@ -41,7 +41,7 @@ fn json(output: &Output) -> Value {
 /// The pages of each record's provenance after `retrieve`.
 fn pages(stages: &str) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path(), stages);
+    write_inputs(folder.path(), stages);
     run(folder.path(), &["retrieve", "c.toml"]);
     let text = fs::read_to_string(folder.path().join("runs/r-retrieval/predictions/tasks.jsonl")).unwrap();
     let page = |item: &Value| item["wikipedia_id"].as_str().unwrap().to_owned();
@@ -62,17 +62,17 @@ const NAMES: &str = "[retriever]\nkind = \"entity\"\n[retriever.context]\nkind =
 #[test]
 fn names_find_pages_by_titles_and_anchors() {
     let found = pages(NAMES);
-    // No page is called France; the film is called Harbour but for its brackets; the anchor leads to Germany.
+    // No page has the title France. The film's title is Harbour without its brackets. The anchor links to Germany.
     assert_eq!(found, [vec![], vec!["3"], vec!["5"]]);
 }
 
 #[test]
-fn sets_of_pages_answer_together() {
+fn iterative_retrieval_returns_sets_of_pages() {
     let stages = "[retriever]\nkind = \"iterative\"\n[retriever.base]\nkind = \"bm25\"\n";
     let found = pages(stages);
     assert_eq!(found[1][..2], ["3", "4"]);
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path(), stages);
+    write_inputs(folder.path(), stages);
     let trace = json(&run(folder.path(), &["retrieve", "c.toml", "--trace", "b", "--json"]));
     assert_eq!(trace["sets"][0]["titles"], serde_json::json!(["Harbour (film)", "Oslo"]));
     assert_eq!(trace["parts"][0]["query"], "where was the film Harbour shot?");
@@ -89,20 +89,20 @@ fn sets_of_pages_answer_together() {
 }
 
 #[test]
-fn vectors_and_words_are_fused_and_weights_are_chosen() {
+fn hybrid_retrieval_fuses_and_tune_chooses_weights() {
     let stages = format!(
         "[retriever]\nkind = \"hybrid\"\n[[retriever.parts]]\nkind = \"bm25\"\n[[retriever.parts]]\nkind = \"dense\"\n\
          model = '{}'\nsimilarity = \"cosine\"\n",
         encoder()
     );
     let found = pages(&stages);
-    // Vectors list every page, words only those that share a term.
+    // The dense retriever ranks every page, BM25 only those that share a term.
     assert!(found.iter().all(|pages| pages.len() == PAGES.len()), "{found:?}");
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path(), &stages);
+    write_inputs(folder.path(), &stages);
     let tried = json(&run(folder.path(), &["tune", "c.toml", "--show", "1000", "--json"]));
     let tried = tried.as_array().unwrap();
-    // Four methods, eleven ways to share ten tenths among two parts.
+    // Four fusion methods, eleven pairs of weights in tenths.
     assert_eq!(tried.len(), 44);
     let score =
         |one: &Value| one["r-precision"].as_f64().unwrap_or_else(|| one["r_precision"].as_f64().unwrap());
@@ -114,13 +114,13 @@ fn vectors_and_words_are_fused_and_weights_are_chosen() {
 }
 
 #[test]
-fn a_reranker_orders_what_was_found() {
+fn a_reranker_reorders_the_hits() {
     let model = root().join("crates/transformers/tests/data/encoders/bert-sequence").display().to_string();
     let stages = format!(
         "[retriever]\nkind = \"bm25\"\n[reranker]\nkind = \"cross-encoder\"\nmodel = '{model}'\nrerank.depth = 2\n"
     );
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path(), &stages);
+    write_inputs(folder.path(), &stages);
     let check = sporran(folder.path(), &["-q", "config", "check", "c.toml"]).output().unwrap();
     assert!(check.status.success(), "{}", errors(&check));
     let ranked = json(&run(folder.path(), &["retrieve", "c.toml", "--trace", "a", "--json"]));
@@ -128,7 +128,7 @@ fn a_reranker_orders_what_was_found() {
     let page = |hit: &Value| hit["passage"].as_u64().unwrap();
     let mut first: Vec<u64> = ranked["parts"][0]["hits"].as_array().unwrap().iter().map(page).collect();
     let mut all: Vec<u64> = ranked["hits"].as_array().unwrap().iter().map(page).collect();
-    // The rest follows in its order, and no passage is lost.
+    // The other hits keep their order, and no passage is lost.
     assert_eq!(all[2..], first[2..]);
     all.sort_unstable();
     first.sort_unstable();
@@ -136,13 +136,13 @@ fn a_reranker_orders_what_was_found() {
 }
 
 #[test]
-fn pages_are_left_out_by_id_or_title() {
+fn pages_can_be_excluded_by_id_or_title() {
     let stages = |exclude: bool| {
         format!("[pages]\nfile = \"pages.txt\"\nexclude = {exclude}\n[retriever]\nkind = \"bm25\"\n")
     };
     let found = |exclude: bool, list: &str| {
         let folder = tempfile::tempdir().unwrap();
-        world(folder.path(), &stages(exclude));
+        write_inputs(folder.path(), &stages(exclude));
         fs::write(folder.path().join("pages.txt"), list).unwrap();
         let output =
             sporran(folder.path(), &["-q", "retrieve", "c.toml", "--trace", "a", "--json"]).output().unwrap();
@@ -154,16 +154,16 @@ fn pages_are_left_out_by_id_or_title() {
     };
     assert_eq!(found(true, "2\n").unwrap(), ["Berlin", "Oslo"]);
     assert_eq!(found(false, "Berlin\n\n4\n").unwrap(), ["Berlin", "Oslo"]);
-    let (code, said) = found(false, "Berlin\nRome\n").unwrap_err();
+    let (code, message) = found(false, "Berlin\nRome\n").unwrap_err();
     assert_eq!(code, Some(2));
-    assert!(said.contains("pages.txt:2:") && said.contains("`Rome`"), "{said}");
+    assert!(message.contains("pages.txt:2:") && message.contains("`Rome`"), "{message}");
 }
 
 #[test]
-fn an_index_of_another_encoder_is_not_taken_for_this_ones() {
+fn a_changed_passage_template_builds_another_index() {
     let stages = format!("[retriever]\nkind = \"dense\"\nmodel = '{}'\n", encoder());
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path(), &stages);
+    write_inputs(folder.path(), &stages);
     run(folder.path(), &["retrieve", "c.toml"]);
     let indexes = folder.path().join("indexes");
     let dense = |indexes: &Path| {
@@ -178,30 +178,30 @@ fn an_index_of_another_encoder_is_not_taken_for_this_ones() {
     assert_eq!(dense(&indexes), 2);
 }
 
-/// A config that trains an encoder of `kind` on the world's own tasks.
+/// A config that trains an encoder of `kind` on the same tasks.
 fn training(folder: &Path, kind: &str, from: &str) {
-    // Vectors list every page, so that all of them are told apart from the right ones.
+    // The dense retriever ranks every page, so each wrong page is a hard negative.
     let stages = format!(
         "[retriever]\nkind = \"dense\"\nmodel = '{from}'\n[encoder-training]\nkind = \"{kind}\"\nfrom = '{from}'\nmodel = \"trained\"\n\
          data = [\"more.json\"]\nexamples = {{ files = [\"tasks.jsonl\"] }}\n[encoder-training.optimizer]\n\
          epochs = 100\nlearning-rate = 5e-3\nwarmup-steps = 2\n"
     );
-    world(folder, &stages);
+    write_inputs(folder, &stages);
     let more = r#"[{"question": "capital of Norway", "answers": ["Oslo"], "positive_ctxs": [{"title": "Oslo",
         "text": "Oslo is the capital of Norway."}], "hard_negative_ctxs": [{"title": "Berlin", "text": "a city"}]}]"#;
     fs::write(folder.join("more.json"), more).unwrap();
 }
 
 #[test]
-fn an_encoder_that_was_trained_retrieves_what_it_learned() {
+fn a_trained_bi_encoder_retrieves_its_training_pages() {
     let folder = tempfile::tempdir().unwrap();
     training(folder.path(), "bi-encoder", &encoder());
     let trained = json(&run(folder.path(), &["train", "c.toml", "--json"]));
     let best = trained["best"][1].as_f64().unwrap();
-    // Once they are known by heart, a page that answers comes first for each of the three questions.
+    // After this training the right page is first for each of the three questions.
     assert_eq!(best, 1.0, "{trained}");
     let dense = "[retriever]\nkind = \"dense\"\nmodel = \"trained\"\nsimilarity = \"cosine\"\n";
-    world(folder.path(), dense);
+    write_inputs(folder.path(), dense);
     let report = json(&run(folder.path(), &["retrieve", "c.toml", "--json"]));
     assert!(report["tasks"][0]["scores"]["Rprec"].as_f64().unwrap() > 0.8, "{report}");
 }
@@ -213,13 +213,13 @@ fn a_reranker_is_trained_and_used() {
     let trained = json(&run(folder.path(), &["train", "c.toml", "--json"]));
     assert_eq!(trained["best"][1].as_f64().unwrap(), 1.0, "{trained}");
     let stages = "[retriever]\nkind = \"bm25\"\n[reranker]\nkind = \"cross-encoder\"\nmodel = \"trained\"\n";
-    world(folder.path(), stages);
+    write_inputs(folder.path(), stages);
     let trace = json(&run(folder.path(), &["retrieve", "c.toml", "--trace", "a", "--json"]));
     assert_eq!(trace["hits"][0]["title"], "Paris");
 }
 
 #[test]
-fn what_an_encoder_cannot_learn_from_is_named() {
+fn errors_in_training_data_name_the_file_and_the_field() {
     let folder = tempfile::tempdir().unwrap();
     training(folder.path(), "bi-encoder", &encoder());
     let refused = |arguments: &[&str]| {
@@ -227,29 +227,29 @@ fn what_an_encoder_cannot_learn_from_is_named() {
         assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
         errors(&output)
     };
-    let said = refused(&["train", "c.toml", "encoder-training.pooling=max"]);
-    assert!(said.contains("option `pooling`: expected `cls` or `mean`, found max"), "{said}");
+    let message = refused(&["train", "c.toml", "encoder-training.pooling=max"]);
+    assert!(message.contains("option `pooling`: expected `cls` or `mean`, found max"), "{message}");
     for key in ["data", "dialogues"] {
-        let said =
+        let message =
             refused(&["config", "check", "c.toml", &format!("encoder-training.{key}=[\"none.json\"]")]);
-        assert!(said.contains(&format!("`encoder-training.{key}`: no file none.json")), "{said}");
+        assert!(message.contains(&format!("`encoder-training.{key}`: no file none.json")), "{message}");
     }
     fs::write(folder.path().join("talk.json"), r#"{"d": {"turns": ["hi"], "topic": "t"}}"#).unwrap();
-    let said = refused(&["train", "c.toml", "encoder-training.dialogues=[\"talk.json\"]"]);
-    assert!(said.contains("talk.json:1") && said.contains("annotated_sentences"), "{said}");
+    let message = refused(&["train", "c.toml", "encoder-training.dialogues=[\"talk.json\"]"]);
+    assert!(message.contains("talk.json:1") && message.contains("annotated_sentences"), "{message}");
     fs::write(folder.path().join("more.json"), "[{\"question\": \"q\"}]").unwrap();
-    let said = refused(&["train", "c.toml"]);
-    assert!(said.contains("more.json:1") && said.contains("answers"), "{said}");
+    let message = refused(&["train", "c.toml"]);
+    assert!(message.contains("more.json:1") && message.contains("answers"), "{message}");
     assert!(!folder.path().join("trained").exists());
 }
 
 #[test]
-fn a_report_says_what_a_graph_finds() {
+fn a_report_has_the_recall_of_an_hnsw_index() {
     let folder = tempfile::tempdir().unwrap();
     let stages = format!("[retriever]\nkind = \"dense\"\nmodel = '{}'\nindex.kind = \"hnsw\"\n", encoder());
-    world(folder.path(), &stages);
+    write_inputs(folder.path(), &stages);
     let report = json(&run(folder.path(), &["retrieve", "c.toml", "--json"]));
-    // Five vectors are all within reach.
+    // The graph finds all five vectors.
     assert_eq!(report["indexes"][0]["recall"], 1.0, "{report}");
     assert_eq!(report["indexes"][0]["lost"], 0, "{report}");
     let shown = run(folder.path(), &["retrieve", "c.toml"]);

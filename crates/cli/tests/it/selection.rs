@@ -1,4 +1,4 @@
-//! Knowledge selection from the shell: training, ranking, predictions and scores over a few dialogues made here.
+//! Knowledge selection from the shell: training, ranking, predictions and scores over a few generated dialogues.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ fn encoder() -> String {
     path.display().to_string()
 }
 
-/// Twelve dialogues, of three sentences each. The right sentence speaks of the last turn's word.
+/// Twelve dialogues with three sentences each. The right sentence has the last turn's word.
 fn dialogues(folder: &Path) -> String {
     let words =
         ["river", "city", "film", "book", "song", "king", "war", "team", "band", "album", "party", "queen"];
@@ -52,12 +52,12 @@ fn json_of(text: &str) -> Value {
 }
 
 #[test]
-fn words_rank_every_candidate_and_the_best_sentence_is_the_prediction() {
+fn tfidf_ranks_every_candidate_and_predicts_the_best_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let data = dialogues(folder.path());
     run(folder.path(), &["--quiet", "train", &config("tfidf.toml"), &format!("data.train={data}")]);
     let model = "runs/wowpp-tfidf/model";
-    let told = run(
+    let printed = run(
         folder.path(),
         &[
             "--quiet",
@@ -72,7 +72,7 @@ fn words_rank_every_candidate_and_the_best_sentence_is_the_prediction() {
             "p.jsonl",
         ],
     );
-    assert!(told.contains("map@5 1.000") && told.contains("map_norm@10 1.000"), "{told}");
+    assert!(printed.contains("map@5 1.000") && printed.contains("map_norm@10 1.000"), "{printed}");
     let report = json_of(&run(folder.path(), &["evaluate", "ranking", "r.jsonl", "--json"]));
     assert_eq!((&report["queries"], &report["mrr@1"]), (&json!(12), &json!(1.0)));
     assert_eq!(report["intervals"]["map@5"]["mean"], report["map@5"]);
@@ -80,7 +80,7 @@ fn words_rank_every_candidate_and_the_best_sentence_is_the_prediction() {
     let predictions = fs::read_to_string(folder.path().join("p.jsonl")).unwrap();
     let first = json_of(predictions.lines().next().unwrap());
     assert_eq!(first["output"][0]["answer"], "the river is the river of the year");
-    // No store says which page the article is.
+    // Without a store the article's page is unknown.
     assert_eq!(first["output"][0]["provenance"], json!([]));
     assert_eq!(first["meta"]["selection"][0]["title"], "Title");
     let compared = run(
@@ -93,7 +93,7 @@ fn words_rank_every_candidate_and_the_best_sentence_is_the_prediction() {
 }
 
 #[test]
-fn the_best_sentence_feeds_a_response_with_its_page_as_provenance() {
+fn a_response_is_generated_from_the_best_sentence_with_its_page_as_provenance() {
     let folder = tempfile::tempdir().unwrap();
     let data = dialogues(folder.path());
     run(folder.path(), &["--quiet", "train", &config("tfidf.toml"), &format!("data.train={data}")]);
@@ -136,7 +136,7 @@ fn the_best_sentence_feeds_a_response_with_its_page_as_provenance() {
     let words = |line: &Value| line["output"][0]["answer"].as_str().unwrap().split_whitespace().count();
     let mean = predictions.iter().map(words).sum::<usize>() as f64 / 5.0;
     assert!(mean > 0.0 && (report["words"].as_f64().unwrap() - mean).abs() < 1e-9);
-    // Without sentences there is nothing to point to.
+    // Without sentences there is no provenance.
     let closed = ["generator.prompt.passages=0", "name=closed"];
     run(folder.path(), &[&call[..], &closed].concat());
     let text = fs::read_to_string(folder.path().join("runs/closed/predictions.jsonl")).unwrap();
@@ -148,7 +148,7 @@ fn the_best_sentence_feeds_a_response_with_its_page_as_provenance() {
 }
 
 #[test]
-fn a_cross_encoder_is_validated_over_folds_and_goes_on_where_it_stopped() {
+fn a_cross_encoder_is_cross_validated_and_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let data = format!("data.train={}", dialogues(folder.path()));
     let from = format!("reranker-training.from={}", encoder());
@@ -173,14 +173,14 @@ fn a_cross_encoder_is_validated_over_folds_and_goes_on_where_it_stopped() {
         String::from_utf8_lossy(&before).lines().map(|line| json_of(line)["id"].clone()).collect();
     // Every dialogue once, in the file's order.
     assert_eq!(ids, (0..12).map(|at| json!(format!("d{at}"))).collect::<Vec<_>>());
-    // Finished trainings are not made again, and give the same ranking.
+    // Finished trainings do not run again, and the ranking is the same.
     let again = json_of(&run(folder.path(), &call));
     assert_eq!(again["steps"], fitted["steps"]);
     assert_eq!(fs::read(&ranking).unwrap(), before);
 }
 
 #[test]
-fn every_other_row_of_the_table_trains_and_ranks() {
+fn every_other_wowpp_config_trains_and_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let file = dialogues(folder.path());
     let (data, from) = (format!("data.train={file}"), format!("reranker-training.from={}", encoder()));
@@ -205,7 +205,7 @@ fn every_other_row_of_the_table_trains_and_ranks() {
 }
 
 #[test]
-fn mistakes_in_a_config_and_votes_that_are_not_there_are_the_callers() {
+fn mistakes_in_a_config_and_missing_votes_have_exit_code_2() {
     let folder = tempfile::tempdir().unwrap();
     let file = dialogues(folder.path());
     let output = sporran(
@@ -229,7 +229,7 @@ fn mistakes_in_a_config_and_votes_that_are_not_there_are_the_callers() {
 }
 
 #[test]
-fn similarities_are_weighed_by_what_the_crowd_says() {
+fn the_weights_of_similarities_are_fitted_on_annotations() {
     let folder = tempfile::tempdir().unwrap();
     let data = dialogues(folder.path());
     let (data, from) = (format!("data.train={data}"), format!("reranker-training.from={}", encoder()));

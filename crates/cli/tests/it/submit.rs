@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use crate::common::{errors, root, sporran};
 use serde_json::{Value, json};
 
-/// A store of two pages; the folder that it lies in.
+/// Builds a store of two pages and returns its folder.
 fn store(folder: &Path) -> String {
     let pages = [
         json!({ "wikipedia_id": "7", "wikipedia_title": "Zoë", "text": ["Zoë\n", "She sang.\n"] }),
@@ -23,7 +23,7 @@ fn store(folder: &Path) -> String {
 }
 
 #[test]
-fn any_file_of_predictions_is_checked_by_itself_and_against_a_store() {
+fn submit_check_checks_prediction_files_with_and_without_a_store() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let store = store(folder);
@@ -63,7 +63,7 @@ fn any_file_of_predictions_is_checked_by_itself_and_against_a_store() {
     // Gold with one output a record is a file of perfect predictions.
     let gold = root().join("examples/minikilt/kilt/aidayago2-dev-kilt.jsonl").display().to_string();
     assert_eq!(check(&[&gold], 0)["ok"], true);
-    // A call without files, and one that names inputs alone, are wrong.
+    // A call needs files, or inputs with predictions.
     check(&[], 2);
     check(&["--inputs", "."], 2);
     check(&["none.jsonl"], 2);

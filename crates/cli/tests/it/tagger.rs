@@ -1,4 +1,4 @@
-//! Taggers from the shell: both kinds are trained on a few sentences made here, and scored.
+//! Taggers from the shell: both kinds are trained on a few generated sentences and scored.
 
 use std::{fs, path::Path};
 
@@ -50,7 +50,7 @@ fn train(folder: &Path, config: &str, overrides: &[String]) -> Value {
 }
 
 #[test]
-fn a_bilstm_learns_names_and_a_second_call_has_nothing_left_to_do() {
+fn a_bilstm_tagger_trains_once() {
     let folder = tempfile::tempdir().unwrap();
     let overrides: Vec<String> = [
         "tagger.features={buckets=512, width=8}",
@@ -63,7 +63,7 @@ fn a_bilstm_learns_names_and_a_second_call_has_nothing_left_to_do() {
     .map(String::from)
     .into();
     let made = train(folder.path(), "ner-bilstm.toml", &overrides);
-    // What it is tested on was told to it.
+    // The test sentences resemble the training sentences.
     assert!(made["tests"][0]["spans"]["f1"].as_f64().unwrap() > 0.9, "{made}");
     assert!(made["tests"][1]["facts"]["gold"].as_u64().unwrap() > 0, "{made}");
     let saved: Value =
@@ -74,7 +74,7 @@ fn a_bilstm_learns_names_and_a_second_call_has_nothing_left_to_do() {
 }
 
 #[test]
-fn an_encoder_learns_names() {
+fn an_encoder_tagger_trains() {
     let folder = tempfile::tempdir().unwrap();
     let encoder = root().join("crates/transformers/tests/data/encoders/bert-sequence").display().to_string();
     let overrides = [
@@ -88,7 +88,7 @@ fn an_encoder_learns_names() {
 }
 
 #[test]
-fn a_wrong_config_is_told_by_key() {
+fn errors_in_a_config_name_the_key() {
     let folder = tempfile::tempdir().unwrap();
     let path = root().join("configs/extractor/ner-bilstm.toml").display().to_string();
     let output = sporran(folder.path(), &["config", "check", &path]).output().unwrap();

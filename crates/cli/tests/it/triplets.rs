@@ -1,4 +1,4 @@
-//! Facts that an encoder-decoder writes, from the shell.
+//! Fact extraction by an encoder-decoder, from the shell.
 
 use std::{fs, path::Path};
 
@@ -74,13 +74,13 @@ fn facts(path: &Path) -> Vec<[String; 3]> {
 }
 
 #[test]
-fn a_model_learns_to_write_facts_and_populates() {
+fn a_seq2seq_extractor_trains_and_populates() {
     let folder = folder();
     let folder = folder.path();
-    let learned = json(folder, &["-q", "train", "c.toml", "--json"]);
-    // The sentences of minikilt's documents hold both ends of each of their facts.
-    assert_eq!((&learned["maximum_recall_text"], &learned["steps"]), (&1.0.into(), &160.into()));
-    assert_eq!(learned["maximum_recall_link"], Value::Null);
+    let trained = json(folder, &["-q", "train", "c.toml", "--json"]);
+    // In minikilt's documents, one sentence holds the subject and the object of each fact.
+    assert_eq!((&trained["maximum_recall_text"], &trained["steps"]), (&1.0.into(), &160.into()));
+    assert_eq!(trained["maximum_recall_link"], Value::Null);
     let written = fs::read_to_string(folder.join("model/triplets.json")).unwrap();
     assert!(written.contains("\"born in\"") && written.contains("\"child of\""), "{written}");
 
@@ -90,7 +90,7 @@ fn a_model_learns_to_write_facts_and_populates() {
     let scores = ["evaluate", "facts", "--gold", "train.json", "--fold", "4", "--json", "--guess"];
     let scores = json(folder, &[&scores[..], &[guess.to_str().unwrap()]].concat());
     assert!(scores["f1"].as_f64().unwrap() > 0.0, "{scores}");
-    // Every subject and object is of the text, whatever so short a training has learned.
+    // Every subject and object occurs in the text, even after so short a training.
     let text = fs::read_to_string(folder.join("train.json")).unwrap();
     let found = facts(&folder.join("runs/rebel/predictions/train.jsonl"));
     for [subject, property, object] in &found {
@@ -98,18 +98,17 @@ fn a_model_learns_to_write_facts_and_populates() {
         assert!(is_there(subject) && is_there(object) && property.to_uppercase() == *property, "{found:?}");
     }
 
-    // The same weights without the file that training wrote beside them, as a checkpoint of others: the config says what
-    // it writes.
+    // Without `triplets.json`, as in a checkpoint from elsewhere, the config must list the properties.
     fs::remove_file(folder.join("model/triplets.json")).unwrap();
-    let told = refused(folder, &["populate", "c.toml", "relations.seq2seq.properties=[]", "name=none"]);
-    assert!(told.contains("triplets.json"), "{told}");
+    let message = refused(folder, &["populate", "c.toml", "relations.seq2seq.properties=[]", "name=none"]);
+    assert!(message.contains("triplets.json"), "{message}");
     json(folder, &["-q", "populate", "c.toml", "--json", "name=bare"]);
     let bare = facts(&folder.join("runs/bare/predictions/train.jsonl"));
     assert!(bare.iter().all(|[_, property, _]| property == "PLACE_OF_BIRTH"), "{bare:?}");
 }
 
 #[test]
-fn a_checkpoint_of_rebels_shape_reads_as_it_is() {
+fn a_rebel_checkpoint_is_used_without_training() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let model = root().join("crates/extractor/tests/data/rebel").display().to_string();
@@ -134,15 +133,15 @@ fn a_checkpoint_of_rebels_shape_reads_as_it_is() {
         ];
         assert_eq!(found, expected.map(|fact| fact.map(str::to_owned)));
     }
-    let told = refused(folder, &["populate", "c.toml", "name=long", "relations.seq2seq.max-written=96"]);
-    assert!(told.contains("`max-written` below its 96 positions"), "{told}");
+    let message = refused(folder, &["populate", "c.toml", "name=long", "relations.seq2seq.max-written=96"]);
+    assert!(message.contains("`max-written` below its 96 positions"), "{message}");
 }
 
 #[test]
-fn what_cannot_be_trained_is_told() {
+fn errors_in_a_training_config_name_the_key() {
     let folder = folder();
     let folder = folder.path();
-    let told = refused(
+    let message = refused(
         folder,
         &[
             "train",
@@ -161,12 +160,12 @@ fn what_cannot_be_trained_is_told() {
         "`relations` for `A`",
         "expected no other table of a model with it",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(message.contains(part), "{part}: {message}");
     }
     assert!(
         refused(folder, &["train", "c.toml", "relations.seq2seq.beam=1"]).contains("did you mean `beams`?")
     );
-    // Properties that no document is annotated for, a folder whose tokenizer has no marks, and one that writes nothing.
+    // A property without annotations, a tokenizer without the marker tokens, and a model that cannot generate.
     let unknown = "relations.seq2seq.properties=[{name=\"HAIR\", relations=[\"hair\"]}]";
     assert!(refused(folder, &["train", "c.toml", unknown]).contains("found `HAIR`"));
     let from = |name: &str| {

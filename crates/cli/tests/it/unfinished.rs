@@ -1,4 +1,4 @@
-//! What a run's folder says of itself: options that change, work that was killed, folders that are in use.
+//! Runs' folders: changed options, killed runs, folders in use.
 
 use std::{
     fs,
@@ -10,13 +10,13 @@ use std::{
 
 use crate::common::{errors, root, sporran};
 
-/// Runs the program from the repository's root; gives its exit code, its output and what it wrote to standard error.
+/// Runs the program in the repository's root and returns its exit code, standard output and standard error.
 fn call(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = sporran(&root(), arguments).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), errors(&output))
 }
 
-/// Waits until something is there, and kills the program then.
+/// Waits until `is_there` is true, then kills the program.
 fn kill_when(mut child: Child, is_there: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_there() {
@@ -48,7 +48,7 @@ fn leftovers(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn facts_of_another_precision_are_read_again() {
+fn a_change_of_precision_extracts_the_facts_again() {
     let place = tempfile::tempdir().unwrap();
     let output = format!("output={}", place.path().display());
     let run = |more: &[&str]| {
@@ -67,7 +67,7 @@ fn facts_of_another_precision_are_read_again() {
 }
 
 #[test]
-fn a_run_that_was_killed_is_told_by_what_scores_it_and_goes_on() {
+fn scoring_an_unfinished_run_is_an_error_until_it_is_resumed() {
     let place = tempfile::tempdir().unwrap();
     let (output, indexes) = (
         format!("output={}", place.path().display()),
@@ -111,7 +111,7 @@ fn a_run_that_was_killed_is_told_by_what_scores_it_and_goes_on() {
         assert!(errors.contains("not finished") && errors.contains("records of"), "{arguments:?} {errors}");
         assert!(errors.contains("continue with `sporran run` and its config"), "{errors}");
     }
-    // A file that is finished is one of a run that is not.
+    // A finished file of an unfinished run is an error too.
     let finished = folder.join("predictions/nq-dev-kilt.jsonl").display().to_string();
     let journal = folder.join("work/nq-dev-kilt.jsonl.journal");
     kill_when(sporran(&root(), &arguments).spawn().unwrap(), || lines(&journal) > 0);
@@ -133,7 +133,7 @@ fn a_run_that_was_killed_is_told_by_what_scores_it_and_goes_on() {
 }
 
 #[test]
-fn results_that_a_config_no_longer_produces_are_set_aside() {
+fn results_that_a_config_no_longer_produces_are_moved_aside() {
     let place = tempfile::tempdir().unwrap();
     let retrieve = |datasets: &str| {
         let (output, indexes, datasets) = (
@@ -179,7 +179,7 @@ fn results_that_a_config_no_longer_produces_are_set_aside() {
 }
 
 #[test]
-fn a_training_that_was_killed_leaves_no_model_and_one_at_work_is_alone() {
+fn a_killed_training_leaves_no_model_and_a_running_one_locks_its_folder() {
     let place = tempfile::tempdir().unwrap();
     let output = format!("output={}", place.path().display());
     let train = |more: &[&str]| -> Vec<String> {
@@ -217,7 +217,7 @@ fn a_training_that_was_killed_leaves_no_model_and_one_at_work_is_alone() {
         }
     }
 
-    // Other options do not go on from its checkpoint.
+    // The training does not resume with other options.
     let other = train(&["embedding.training.learning-rate=0.2"]);
     let (code, _, errors) = call(&other.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(code, Some(2), "{errors}");
@@ -233,7 +233,7 @@ fn a_training_that_was_killed_leaves_no_model_and_one_at_work_is_alone() {
 }
 
 #[test]
-fn questions_that_are_answered_are_not_answered_again_and_a_kill_costs_a_portion() {
+fn a_resumed_kbqa_run_reuses_answered_questions() {
     let place = tempfile::tempdir().unwrap();
     let output = format!("output={}", place.path().display());
     let reason = |name: &str| -> [String; 5] {
@@ -265,7 +265,7 @@ fn questions_that_are_answered_are_not_answered_again_and_a_kill_costs_a_portion
     assert_eq!(code, Some(0), "{errors}");
     assert!(written("killed") == written("whole"));
     assert_eq!(leftovers(&folder), [""; 0]);
-    // The second call only scores what is there.
+    // The second call only scores the existing predictions.
     let done = |file: &str| {
         fs::metadata(folder.join(format!("predictions/{file}.jsonl"))).unwrap().modified().unwrap()
     };

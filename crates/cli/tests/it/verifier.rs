@@ -1,11 +1,11 @@
-//! Fact checking from a config: a verifier is trained, checks claims and says what it goes by.
+//! Fact checking from a config: a verifier is trained, verifies claims and returns the evidence.
 
 use std::{fs, path::Path, process::Output};
 
 use crate::common::{errors, root, sporran};
 use serde_json::Value;
 
-/// Of words that the fixture's encoder knows.
+/// Words in the vocabulary of the fixture's encoder.
 const WHO: [&str; 3] = ["king", "queen", "president"];
 const WHAT: [&str; 3] = ["book", "song", "film"];
 
@@ -20,7 +20,7 @@ fn page(at: usize) -> String {
     )
 }
 
-/// Who wrote it did not play it.
+/// A true claim has the verb `wrote`, a false one `played`.
 fn claim(at: usize, is_true: bool) -> String {
     let (label, verb) = if is_true { ("SUPPORTS", "wrote") } else { ("REFUTES", "played") };
     let (text, end) = (stated(at, verb), stated(at, "wrote").len());
@@ -29,7 +29,7 @@ fn claim(at: usize, is_true: bool) -> String {
     )
 }
 
-fn world(folder: &Path) {
+fn write_inputs(folder: &Path) {
     let encoder = root().join("crates/transformers/tests/data/encoders/bert-sequence").display().to_string();
     let claims: Vec<String> = (0..6).map(|at| claim(at / 2, at % 2 == 0)).collect();
     fs::write(folder.join("pages.jsonl"), [0, 1, 2].map(page).join("\n")).unwrap();
@@ -73,16 +73,16 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_verifier_learns_claims_by_heart_and_shows_their_evidence() {
+fn a_verifier_memorises_claims_and_returns_their_evidence() {
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path());
+    write_inputs(folder.path());
     let trained: Value =
         serde_json::from_slice(&run(folder.path(), &["train", "c.toml", "--json"]).stdout).unwrap();
     assert_eq!(trained["best"][1], 1.0, "{trained}");
     run(folder.path(), &["run", "c.toml"]);
     let report: Value =
         serde_json::from_str(&fs::read_to_string(folder.path().join("runs/r/report.json")).unwrap()).unwrap();
-    // Every claim is judged right, and all pages that were read are shown.
+    // Every verdict is right, and the evidence holds all pages that were read.
     assert_eq!(report["tasks"][0]["scores"]["answer"], 1.0, "{report}");
     assert_eq!(report["tasks"][0]["scores"]["recall@5"], 1.0, "{report}");
 }
@@ -90,7 +90,7 @@ fn a_verifier_learns_claims_by_heart_and_shows_their_evidence() {
 #[test]
 fn matching_networks_select_sentences_and_check_claims() {
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path());
+    write_inputs(folder.path());
     let path = folder.path().join("c.toml");
     let config = fs::read_to_string(&path).unwrap();
     let from = config.lines().find(|line| line.starts_with("from = ")).unwrap().to_owned();
@@ -119,9 +119,9 @@ fn matching_networks_select_sentences_and_check_claims() {
 }
 
 #[test]
-fn a_model_with_other_labels_is_refused() {
+fn a_model_with_other_labels_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    world(folder.path());
+    write_inputs(folder.path());
     let model = root().join("crates/transformers/tests/data/encoders/bert-sequence").display().to_string();
     let model = format!("generator.model={model}");
     let output = sporran(folder.path(), &["-q", "run", "c.toml", &model]).output().unwrap();

@@ -29,10 +29,10 @@ pub(crate) struct Files {
     /// File to write; .gz and .zst compress; `-` is standard output. A folder for `beir`
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     output: PathBuf,
-    /// Passage store whose passage numbers a run names
+    /// Passage store that the passage numbers of a run refer to
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     store: Option<PathBuf>,
-    /// Run with the passages that were retrieved for the records of a task file
+    /// Run file with the passages retrieved for the records of a task file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     run: Option<PathBuf>,
     /// Page ids by title (fid) or by document (run): a JSON object, or lines of two columns

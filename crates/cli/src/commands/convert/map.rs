@@ -27,10 +27,10 @@ pub(crate) struct Map {
     /// Layout of the inputs: `fever`, `popqa` or `evidence`
     #[arg(long, value_name = "LAYOUT")]
     from: Layout,
-    /// Passage store whose titles lead to pages
+    /// Passage store in which pages are looked up by title
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     store: PathBuf,
-    /// Split that is mapped: `train`, `dev` or `test`. In `dev` and `test`, outputs that lack a page or have a span below
+    /// Split to map: `train`, `dev` or `test`. In `dev` and `test`, outputs that lack a page or have a span below
     /// --min-bleu are left out
     #[arg(long, value_name = "SPLIT", value_parser = split)]
     split: Split,

@@ -1,4 +1,4 @@
-//! `sporran convert`: one file a kind of conversion.
+//! `sporran convert`: one file per kind of conversion.
 
 mod files;
 mod korc;
@@ -17,7 +17,7 @@ use crate::{
 pub(crate) enum Convert {
     /// Convert files from one format to another
     Files(files::Files),
-    /// Map a data set's own evidence to the pages of a passage store, as KILT records
+    /// Map a dataset's evidence to the pages of a passage store; write KILT records
     Map(map::Map),
     /// Generate training queries about the pages of a passage store
     Queries(queries::Queries),

@@ -28,7 +28,7 @@ pub(crate) struct Queries {
     /// Number of queries
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
-    /// Seed of the choice of pages and sentences
+    /// Seed for the choice of pages and sentences
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// File to write; .gz and .zst compress; `-` is standard output

@@ -27,7 +27,7 @@ impl Agreement {
         match agreement::of_wowpp(&self.file)? {
             Some(agreement) => figures::outcome(&value(&agreement)?, &[]),
             None => Err(Error::Input(format!(
-                "{}: expected sentences with `votes`, found none; agreement cannot be computed from confidences",
+                "{}: expected sentences with `votes`, found none; agreement needs votes, not confidences",
                 self.file.display()
             ))),
         }

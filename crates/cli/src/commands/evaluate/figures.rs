@@ -29,13 +29,13 @@ pub(super) fn insert(report: &mut Value, name: &str, part: Value) {
     }
 }
 
-/// Checks that a file to be scored is there, and not one of a run that is still to be finished.
+/// Checks that a file to score exists and does not belong to an unfinished run.
 pub(super) fn check_scored(path: &Path) -> Result<()> {
     sporran_pipeline::check_finished(path)?;
     paths::file(path)
 }
 
-/// One line a figure, nested names joined by blanks.
+/// One line per figure, nested names joined by blanks.
 fn table(report: &Value, path: &str, text: &mut String) {
     match report {
         Value::Object(map) => {

@@ -33,7 +33,7 @@ pub(crate) struct Kilt {
     /// Depths of the ranking, for --retrieval and --whole
     #[arg(long, value_delimiter = ',', default_value = "1,5,10,20", value_name = "K,..")]
     ks: Vec<usize>,
-    /// Fields that identify an item of evidence; can be repeated
+    /// Fields that identify an item of evidence; repeat the option to score several
     #[arg(long, default_value = "wikipedia_id", value_name = "FIELD,..")]
     rank_keys: Vec<RankKeys>,
     /// Other predictions to compare with, by paired bootstrap and permutation tests
@@ -49,7 +49,7 @@ struct Scored {
     report: Value,
     /// The scores of each record, by the kind of evidence; those of answers have an empty name.
     records: Vec<(String, PerRecord)>,
-    /// What a reader of the means should know.
+    /// Notes on how to read the means.
     notes: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ impl Kilt {
         Ok(Scored { report, records, notes })
     }
 
-    /// For each score: both means with their intervals, the difference with its, and its p-value.
+    /// For each score: both means with their intervals, the difference with its interval, and its p-value.
     fn compare(&self, first: &[(String, PerRecord)], second: &[(String, PerRecord)]) -> Result<Value> {
         let rounds = self.rounds.value();
         let mut comparison = Map::new();
@@ -116,7 +116,7 @@ impl Kilt {
                     "difference": compared.difference,
                     "p_value": compared.p_value,
                 });
-                // Scores of answers have no keys. Those of evidence are named where there are several kinds, or answers too.
+                // Scores of answers have no keys. Scores of evidence get a label if there are several kinds, or answers too.
                 let label = if !keys.is_empty() && (self.rank_keys.len() > 1 || self.whole) {
                     format!("{keys} {name}")
                 } else {
@@ -129,8 +129,8 @@ impl Kilt {
     }
 }
 
-/// The means of each kind of evidence, one kind flat and several as one object each, and the scores of each record. Each
-/// report has the depth of the predictions; notes name depths that lie beyond.
+/// The means of each kind of evidence, and the scores of each record. One kind gives a flat report, several give one object
+/// each. A report holds the depth of the predictions. Notes name the `ks` that exceed it.
 fn reports(
     found: retrieval::Evaluation,
     notes: &mut Vec<String>,

@@ -21,10 +21,10 @@ pub(crate) struct Links {
     /// Knowledge base that the model was trained on
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
     kb: PathBuf,
-    /// Mined rules; ranks by a sum of the model's and the rules' scores, weighted on the validation triples
+    /// Mined rules; ranks by a weighted sum of the model's and the rules' scores, with weights chosen on validation triples
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     rules: Option<PathBuf>,
-    /// Triples that are ranked
+    /// Triples to rank
     #[arg(long, value_enum, default_value_t = Part::Test, value_name = "PART")]
     part: Part,
     /// Also score triple classification on hard negatives, with thresholds chosen on the validation triples

@@ -1,4 +1,4 @@
-//! `sporran evaluate`: one file a scorer.
+//! `sporran evaluate`: one file per scorer.
 
 mod agreement;
 mod answer_sets;
@@ -30,7 +30,7 @@ pub(crate) enum Evaluate {
     Relations(relations::Relations),
     /// Score answer sets, as KoRC does: P-ACC and P-F1
     AnswerSets(answer_sets::AnswerSets),
-    /// Measure how far the annotators of a WOW++ file agree (Fleiss' kappa)
+    /// Measure the agreement of a WOW++ file's annotators (Fleiss' kappa)
     Agreement(agreement::Agreement),
 }
 

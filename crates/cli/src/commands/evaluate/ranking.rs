@@ -22,7 +22,7 @@ pub(crate) struct Ranking {
     /// Ranked candidates, JSON lines
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Confidence from which a candidate is relevant
+    /// Minimum confidence of a relevant candidate
     #[arg(long, default_value_t = 0.6, value_name = "X")]
     threshold: f64,
     /// Another ranking to compare with, by paired bootstrap and permutation tests
@@ -33,7 +33,7 @@ pub(crate) struct Ranking {
 }
 
 impl Ranking {
-    /// The means of a ranking with their intervals, and where there is another ranking, how the two compare.
+    /// The means of a ranking with their intervals, and a comparison with the other ranking if there is one.
     pub(crate) fn run(self) -> Result<Outcome> {
         check_scored(&self.file)?;
         self.against.as_deref().map_or(Ok(()), check_scored)?;
@@ -57,7 +57,7 @@ impl Ranking {
 fn with_intervals(found: &ranking::Evaluation, rounds: significance::Rounds) -> Result<Value> {
     let mut report = value(&found.report)?;
     let mut intervals = Map::new();
-    // Without a scored query there is nothing to draw from.
+    // Without a scored query there is nothing to resample.
     if !found.records.is_empty() {
         for (name, scores, _) in found.paired(found)? {
             intervals.insert(name.into(), value(&significance::interval(&scores, rounds)?)?);

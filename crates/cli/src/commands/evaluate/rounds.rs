@@ -3,7 +3,7 @@
 use clap::Args;
 use sporran_kilt::scores::significance;
 
-/// How the paired tests and the bootstrap intervals are drawn.
+/// Settings of the paired tests and the bootstrap intervals.
 #[derive(Args)]
 pub(crate) struct Rounds {
     /// Rounds of the significance tests

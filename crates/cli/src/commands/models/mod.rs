@@ -1,4 +1,4 @@
-//! `sporran models`: models of the hub and of folders, kept under one roof.
+//! `sporran models`: fetches models from the hub, imports them from folders, lists and describes them.
 
 mod show;
 
@@ -64,7 +64,7 @@ pub(crate) struct Pull {
     /// Part of a RAG model or of BLINK to import
     #[arg(long, value_name = "PART")]
     part: Option<PartName>,
-    /// Keep it in the cache only
+    /// Fetch the model into the cache only; do not import it
     #[arg(long)]
     no_import: bool,
 }
@@ -132,19 +132,19 @@ pub(crate) struct List {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Card {
-    /// What it is for.
+    /// Its role.
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<String>,
     /// The number of its weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     parameters: Option<u64>,
-    /// Where it is from.
+    /// Its source.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
-    /// The commit, where it is from the hub.
+    /// The commit, if it comes from the hub.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<String>,
-    /// Under what conditions it may be used.
+    /// Its licence.
     #[serde(skip_serializing_if = "Option::is_none")]
     licence: Option<String>,
 }
@@ -185,7 +185,7 @@ fn read(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// The hub as the environment describes it, in the variables of `huggingface_hub`.
+/// The hub with the settings of `huggingface_hub`'s environment variables.
 fn hub() -> Result<Hub> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let cache = match (variable("HF_HUB_CACHE"), variable("HF_HOME")) {
@@ -238,7 +238,7 @@ fn missing(model: &Path, models: &Path) -> Error {
         "no model {0}: no imported model {1}, and no folder {0}; {2}",
         model.display(),
         models.join(model).display(),
-        paths::whence()
+        paths::relative_to()
     ))
 }
 
@@ -318,7 +318,7 @@ fn take_in_checkpoint(folder: &Path, part: Option<PartName>, into: &Path) -> Res
     })
 }
 
-/// What a model can be used for, by its architecture.
+/// The role of a model, by its architecture.
 fn role(checkpoint: &Checkpoint) -> &'static str {
     if checkpoint.special_tokens().is_ok() { "generator" } else { "encoder" }
 }
@@ -353,7 +353,7 @@ mod tests {
     use super::licence;
 
     #[test]
-    fn a_licence_stands_in_the_front_matter_alone() {
+    fn a_licence_is_read_from_the_front_matter_only() {
         assert_eq!(licence("---\nlanguage: en\nlicense: \"apache-2.0\"\n---\n# Model"), Some("apache-2.0"));
         assert_eq!(licence("---\nlanguage: en\n---\nlicense: mit"), None);
         assert_eq!(licence("# Model\nlicense: mit"), None);

@@ -1,4 +1,4 @@
-//! `sporran models show`: what a model's folder holds.
+//! `sporran models show`: the contents of a model's folder.
 
 use std::{
     collections::BTreeMap,
@@ -32,23 +32,23 @@ pub(crate) struct Show {
     models: PathBuf,
 }
 
-/// The files by which the models that `sporran train` makes know their folders, and what these are.
+/// The file that marks each kind of model that `sporran train` writes, and what the model is for.
 const OWN: [(&str, &str); 12] = [
-    ("averaged.json", "relations of mentions, the mean of the models in its folders"),
-    ("bilstm.json", "relations of mentions by a BiLSTM"),
-    ("document-relations.json", "relations of a document's entities"),
+    ("averaged.json", "relations between mentions: the mean of the models in its folders"),
+    ("bilstm.json", "relations between mentions: a BiLSTM"),
+    ("document-relations.json", "relations between a document's entities"),
     ("embedding.json", "embedding of a knowledge base"),
     ("network.json", "network over a knowledge base"),
-    ("linear.json", "relations of mentions by logistic regressions"),
+    ("linear.json", "relations between mentions: logistic regressions"),
     ("reasoner.json", "answers to questions over a knowledge base"),
-    ("relations.json", "relations of mentions by an encoder that reads them marked"),
-    ("reranker.json", "order of passages or sentences"),
-    ("slot-filling.json", "answers to questions of relations"),
-    ("tagger.json", "names and dates in texts"),
-    ("triplets.json", "facts that an encoder-decoder writes"),
+    ("relations.json", "relations between mentions: an encoder over marked mentions"),
+    ("reranker.json", "reranking of passages or sentences"),
+    ("slot-filling.json", "slot filling: answers to questions about relations"),
+    ("tagger.json", "tagging of names and dates in texts"),
+    ("triplets.json", "facts written by an encoder-decoder"),
 ];
 
-/// A weights file that is no checkpoint's.
+/// A weights file that belongs to no checkpoint.
 #[derive(Serialize)]
 struct Weights {
     file: String,
@@ -58,7 +58,7 @@ struct Weights {
 /// Contents of a folder other than a checkpoint.
 #[derive(Serialize)]
 struct Own {
-    /// What it is for.
+    /// What the model is for.
     made_for: Vec<&'static str>,
     /// Its folders that hold models.
     parts: Vec<String>,
@@ -70,7 +70,7 @@ impl Own {
         let mut made_for: Vec<&'static str> =
             OWN.iter().filter(|(file, _)| folder.join(file).is_file()).map(|(_, what)| *what).collect();
         if is_nsmn(folder)? {
-            made_for.push("labels of pairs of texts by a neural semantic matching network");
+            made_for.push("labels of text pairs: a neural semantic matching network");
         }
         let mut parts = Vec::new();
         for entry in fs::read_dir(folder).map_err(Error::io(folder, "read"))? {
@@ -108,7 +108,7 @@ fn counts(types: &BTreeMap<String, usize>) -> String {
     types.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect::<Vec<_>>().join(", ")
 }
 
-/// One line a field.
+/// One line per field.
 #[derive(Default)]
 struct Lines(String);
 

@@ -1,4 +1,4 @@
-//! `configs/expected.toml`: figures that configs gave, with the commands that give them.
+//! `configs/expected.toml`: expected figures, with the commands that compute them.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,20 +15,20 @@ struct Table {
     row: Vec<Row>,
 }
 
-/// Commands and what they should print.
+/// Commands and the figures that they should print.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Row {
-    /// The name that `sporran reproduce` takes.
+    /// The name for `sporran reproduce`.
     pub(super) name: String,
-    /// What is run, in one sentence.
+    /// What the commands run, in one sentence.
     pub(super) about: String,
-    /// How long it takes on two cores, in minutes.
+    /// Its duration on two cores, in minutes.
     pub(super) minutes: f64,
     /// Arguments of this program, separated by blanks. `{runs}` is the row's own folder, and each key of `needs` in braces a path
     /// that the user gives.
     pub(super) commands: Vec<String>,
-    /// Data that is not in the repository: a key, and what its path must hold.
+    /// Data that is not in the repository: a key, and a description of the data.
     #[serde(default)]
     pub(super) needs: BTreeMap<String, String>,
     /// The figures.
@@ -60,7 +60,7 @@ pub(super) enum Verdict {
     /// Within its tolerance.
     #[serde(rename = "OK")]
     Ok,
-    /// Beyond its tolerance, and near.
+    /// Beyond the tolerance, but within `close`.
     #[serde(rename = "close")]
     Close,
     /// Neither.
@@ -89,7 +89,7 @@ impl Row {
     /// The rows of a file.
     ///
     /// # Errors
-    /// Where the file cannot be read, a row is malformed, a name stands twice or a figure names no command.
+    /// If the file cannot be read, a row is malformed, a name occurs twice or a figure names a missing command.
     pub(super) fn read(path: &Path) -> Result<Vec<Self>> {
         let text = jsonl::read_to_string(path)?;
         let table: Table =
@@ -105,7 +105,7 @@ impl Row {
             }
             for figure in &row.figures {
                 if figure.command.is_some_and(|number| number == 0 || number > row.commands.len()) {
-                    return wrong(&format!("`{}` names a command that is not there", figure.measure));
+                    return wrong(&format!("`{}` names a command that does not exist", figure.measure));
                 }
                 if !(figure.tolerance >= 0.0 && figure.close >= figure.tolerance) {
                     return wrong(&format!("`{}`: expected 0 <= tolerance <= close", figure.measure));
@@ -115,7 +115,7 @@ impl Row {
         Ok(table.row)
     }
 
-    /// Compares what the commands printed with the figures.
+    /// Compares the output of the commands with the figures.
     pub(super) fn compare(&self, printed: &[Value]) -> Vec<Reproduced> {
         let compared = |figure: &Figure| {
             let command = figure.command.unwrap_or(self.commands.len());
@@ -177,7 +177,7 @@ close = 0
     }
 
     #[test]
-    fn a_figure_is_ok_close_or_wrong_by_its_difference() {
+    fn the_difference_decides_between_ok_close_and_fail() {
         let row = read(ROWS).unwrap().remove(0);
         let verdicts = |f1: f64| -> Vec<Verdict> {
             let printed = [serde_json::json!({"tasks": 11}), serde_json::json!({"scores": {"f1": f1}})];
@@ -191,22 +191,22 @@ close = 0
     }
 
     #[test]
-    fn malformed_rows_are_refused_by_name() {
-        for (from, to, said) in [
+    fn an_error_in_a_row_names_the_row_or_the_key() {
+        for (from, to, message) in [
             ("command = 1", "command = 3", "`tasks` names a command"),
             ("close = 0.03", "close = 0.001", "tolerance <= close"),
             (r#"commands = ["run x", "evaluate y"]"#, "commands = []", "at least one command"),
             ("about", "abuot", "abuot"),
         ] {
             let error = read(&ROWS.replacen(from, to, 1)).unwrap_err().to_string();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(message), "{error}");
         }
         let error = read(&format!("{ROWS}{ROWS}")).unwrap_err().to_string();
         assert!(error.contains("row `a`: expected a unique name"), "{error}");
     }
 
     #[test]
-    fn the_rows_of_the_repository_are_read() {
+    fn the_rows_of_the_repository_can_be_read() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/expected.toml");
         let rows = Row::read(&path).unwrap();
         assert!(rows.len() >= 4, "{}", rows.len());

@@ -28,13 +28,13 @@ pub(crate) struct Reproduce {
     /// Names of rows; without a name, lists the rows
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Path of data that a row needs and the repository does not have, such as `data=codex-s`
+    /// Path of data that a row needs and that is not in the repository, such as `data=codex-s`
     #[arg(long = "set", value_name = "KEY=PATH")]
     set: Vec<String>,
     /// File of rows
     #[arg(long, default_value = "configs/expected.toml", value_name = "FILE", value_hint = ValueHint::FilePath)]
     expected: PathBuf,
-    /// Folder of the runs, one folder a row; earlier results of a row are removed first
+    /// Folder of the runs, one subfolder per row; earlier results of a row are removed first
     #[arg(long, default_value = "runs/reproduce", value_name = "DIR", value_hint = ValueHint::DirPath)]
     runs: PathBuf,
     /// Continue from earlier results instead of removing them
@@ -59,7 +59,7 @@ impl Reproduce {
         });
         let chosen: Vec<&Row> = chosen.collect::<Result<_>>()?;
         let paths = self.paths()?;
-        // All that a row needs is looked up before the first one is run.
+        // The data of every row is checked before the first row runs.
         for row in &chosen {
             check_needs(row, &paths)?;
         }
@@ -104,7 +104,7 @@ impl Reproduce {
     }
 }
 
-/// A word of a command, with paths filled in for its braces.
+/// A word of a command, with each key in braces replaced by its path.
 fn filled(word: &str, paths: &BTreeMap<String, String>) -> String {
     paths.iter().fold(word.to_owned(), |word, (key, path)| word.replace(&format!("{{{key}}}"), path))
 }
@@ -127,7 +127,7 @@ fn check_needs(row: &Row, paths: &BTreeMap<String, String>) -> Result<()> {
     Ok(())
 }
 
-/// Runs this program and gives the JSON that it prints: its one object, or an array where it prints several.
+/// Runs this program and returns the JSON that it prints: one object, or an array of several.
 fn call(arguments: &[String], quiet: bool) -> Result<Value> {
     let program = env::current_exe().map_err(Error::io("sporran", "look up"))?;
     let mut command = Command::new(&program);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sporran_checkpoint::{Tokenizer, initialise, save};
 use sporran_transformers::ModelConfig;
 
-/// A small BERT with weights that a seed draws, whose tokenizer knows the words of `text`.
+/// A small BERT with seeded weights and a tokenizer for the words of `text`.
 pub(crate) fn encoder(folder: &Path, text: &str) -> String {
     let known: BTreeSet<String> = text
         .split(|c: char| !c.is_alphanumeric())

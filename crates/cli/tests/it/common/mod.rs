@@ -12,19 +12,19 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The program, to be run in `folder`.
+/// A command that runs the program in `folder`.
 pub(crate) fn sporran(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sporran"));
     command.current_dir(folder).args(arguments);
     command
 }
 
-/// What the program wrote to standard error.
+/// The program's standard error.
 pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The one JSON object that the program prints where it succeeds.
+/// The JSON object that a successful call prints.
 pub(crate) fn json(folder: &Path, arguments: &[&str]) -> serde_json::Value {
     let output = sporran(folder, arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
