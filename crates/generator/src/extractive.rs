@@ -384,7 +384,7 @@ impl GeneratorKind for ExtractiveOptions {
 mod tests {
     use std::path::Path;
 
-    use sporran_kilt::{Passage, PassageId};
+    use sporran_kilt::Passage;
 
     use super::*;
     use crate::Candidate;

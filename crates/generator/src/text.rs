@@ -287,11 +287,7 @@ impl TextGenerator {
     ///
     /// # Errors
     /// As there.
-    pub fn generate_into(
-        &self,
-        texts: &[&str],
-        sink: Option<&dyn Sink>,
-    ) -> Result<Vec<Vec<GeneratedText>>> {
+    pub fn generate_into(&self, texts: &[&str], sink: Option<&dyn Sink>) -> Result<Vec<Vec<GeneratedText>>> {
         let mut rows = self.tokenizer.encode_batch(texts, Some(self.options.max_tokens))?;
         for (row, text) in rows.iter_mut().zip(texts) {
             if text.trim().is_empty() {

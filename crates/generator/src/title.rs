@@ -56,7 +56,7 @@ impl GeneratorKind for TitleOptions {
 
 #[cfg(test)]
 mod tests {
-    use sporran_kilt::{Passage, PassageId, Query};
+    use sporran_kilt::{Passage, Query};
 
     use super::*;
     use crate::Candidate;

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use sporran_config::{Document, FromTable, Invalid, Kinds, Overrides, Table};
 use sporran_kilt::{Hit, Query, hash_json};
 
-use crate::{Error, PassageFilter, Result, Retriever, Trace, fusion::FusionOptions, kind::RetrieverKind, site::Site};
+use crate::{
+    Error, PassageFilter, Result, Retriever, Trace, fusion::FusionOptions, kind::RetrieverKind, site::Site,
+};
 
 /// `kind = "hybrid"`
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -40,7 +40,10 @@ pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result
         let mut going_on = Vec::with_capacity(count);
         for (at, (search, sources)) in open.into_iter().zip(sources).enumerate() {
             let is_ended = rules.sink_ends(search.input, None);
-            if !is_ended && length < rules.limit(search.input) && search.groups.iter().any(|group| !group.over) {
+            if !is_ended
+                && length < rules.limit(search.input)
+                && search.groups.iter().any(|group| !group.over)
+            {
                 kept.push(at as u32);
                 rows.extend(sources.iter().map(|beam| (at * rows_each + beam % rows_each) as u32));
                 going_on.push(search);
