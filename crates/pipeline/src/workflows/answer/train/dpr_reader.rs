@@ -11,14 +11,15 @@ use sporran_transformers::{Checkpoint, EncoderRow};
 use crate::{
     Error, Result,
     observe::Observer,
+    run_dir::training::TrainingFolder,
     training::{
         outcome::Trained,
         reader::ReaderInTraining,
         session::{TrainingSession, encoder_files},
     },
     workflows::answer::{
-        assemble::assemble_retrieval,
         options::{Options, TrainOptions},
+        train::remembered::assemble_remembering,
         train::{
             examples::{RetrievedExample, mean_score, retrieved_examples},
             start::training_session,
@@ -42,6 +43,7 @@ pub(crate) fn train_reader(
     options: &Options,
     train: &TrainOptions,
     reader: &ExtractiveOptions,
+    underway: &TrainingFolder,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
     let fault = |key: &str, message: &str| {
@@ -58,7 +60,7 @@ pub(crate) fn train_reader(
         .as_ref()
         .ok_or_else(|| fault("train.from", "is missing; a reader is fine-tuned from a BERT"))?;
     let seed = options.general.seed;
-    let assembly = assemble_retrieval(options, observe)?;
+    let assembly = assemble_remembering(options, underway, observe)?;
     let Some(store) = &assembly.store else {
         return Err(fault("source", "is missing; a reader extracts answers from its passages"));
     };

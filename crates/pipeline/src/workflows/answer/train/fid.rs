@@ -6,10 +6,11 @@ use sporran_training::{EvaluationError, FidObjective, FidRow};
 use crate::{
     Result,
     observe::Observer,
+    run_dir::training::TrainingFolder,
     training::{model::TrainableModel, outcome::Trained},
     workflows::answer::{
-        assemble::assemble_retrieval,
         options::{Options, TrainOptions},
+        train::remembered::assemble_remembering,
         train::{
             examples::{mean_score, retrieved_examples},
             start::{init_model, training_session},
@@ -25,9 +26,10 @@ pub(crate) fn train_fid(
     options: &Options,
     train: &TrainOptions,
     fid: &FidOptions,
+    underway: &TrainingFolder,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
-    let assembly = assemble_retrieval(options, observe)?;
+    let assembly = assemble_remembering(options, underway, observe)?;
     let mut read = |files, table, limit, add_gold| {
         retrieved_examples(options, files, table, limit, fid.prompt.passages, add_gold, &assembly, observe)
     };

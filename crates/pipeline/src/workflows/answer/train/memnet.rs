@@ -8,11 +8,12 @@ use sporran_training::{EvaluationError, MemoryObjective, MemoryRow};
 use crate::{
     Result,
     observe::Observer,
+    run_dir::training::TrainingFolder,
     training::{model::TrainableModel, outcome::Trained},
     workflows::answer::{
-        assemble::assemble_retrieval,
         evidence::{gold_passages, holds},
         options::{Options, TrainOptions},
+        train::remembered::assemble_remembering,
         train::{
             examples::{RetrievedExample, mean_score, retrieved_examples},
             start::{init_model, training_session},
@@ -28,9 +29,10 @@ pub(crate) fn train_memory(
     options: &Options,
     train: &TrainOptions,
     network: &MemNetOptions,
+    underway: &TrainingFolder,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
-    let assembly = assemble_retrieval(options, observe)?;
+    let assembly = assemble_remembering(options, underway, observe)?;
     let mut read = |files, table, limit| {
         retrieved_examples(options, files, table, limit, network.prompt.passages, false, &assembly, observe)
     };

@@ -15,10 +15,11 @@ use super::{
 use crate::{
     Result,
     observe::Observer,
+    run_dir::training::TrainingFolder,
     training::{model::TrainableModel, outcome::Trained},
     workflows::answer::{
-        assemble::assemble_retrieval,
         options::{Options, Target, TrainOptions},
+        train::remembered::assemble_remembering,
     },
 };
 
@@ -27,9 +28,10 @@ pub(super) fn train(
     options: &Options,
     train: &TrainOptions,
     generator: &Seq2SeqOptions,
+    underway: &TrainingFolder,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
-    let assembly = assemble_retrieval(options, observe)?;
+    let assembly = assemble_remembering(options, underway, observe)?;
     let mut examples = retrieved_examples(
         options,
         &train.examples,

@@ -18,20 +18,22 @@ use super::{
 use crate::{
     Error, Result,
     observe::Observer,
+    run_dir::training::TrainingFolder,
     training::{
         outcome::Trained,
         session::{Evaluate, TrainingSession, encoder_files},
     },
-    workflows::answer::{assemble::assemble_retrieval, options::Options},
+    workflows::answer::{options::Options, train::remembered::assemble_remembering},
 };
 
 /// Trains the encoder of `[encoder-training]`. A stopped training resumes from its newest checkpoint.
 ///
 /// # Errors
 /// [`Error::Config`] without training data or without a retriever; errors of files, indexes, model or training.
-pub fn train_encoder(
+pub(crate) fn train_encoder(
     options: &Options,
     training: &EncoderTraining,
+    underway: &TrainingFolder,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
     let fault = |key: &str, message: &str| {
@@ -43,7 +45,7 @@ pub fn train_encoder(
         };
         Error::Config(vec![diagnostic])
     };
-    let assembly = assemble_retrieval(options, observe)?;
+    let assembly = assemble_remembering(options, underway, observe)?;
     let (Some(retriever), Some(store)) = (&assembly.retriever, &assembly.store) else {
         return Err(fault("retriever", "is missing; it mines hard negatives"));
     };

@@ -14,11 +14,12 @@ use sporran_kilt::PassageStore;
 use crate::{
     Error, Result,
     observe::Observer,
+    run_dir::training::TrainingFolder,
     training::outcome::Trained,
     workflows::answer::{
-        assemble::assemble_retrieval,
         options::{Options, TrainOptions},
         train::examples::{RetrievedExample, retrieved_examples},
+        train::remembered::assemble_remembering,
     },
 };
 
@@ -38,9 +39,10 @@ pub(crate) fn train_verifier(
     options: &Options,
     train: &TrainOptions,
     verifier: &VerifierOptions,
+    underway: &TrainingFolder,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
-    let assembly = assemble_retrieval(options, observe)?;
+    let assembly = assemble_remembering(options, underway, observe)?;
     let Some(store) = &assembly.store else {
         return Err(fault("source", "is missing; claims are verified with its pages"));
     };
