@@ -31,6 +31,7 @@ mod rough;
 mod rows;
 mod scan;
 mod simd;
+mod sync;
 mod team;
 mod top;
 mod training;
