@@ -7,6 +7,7 @@
 mod compare;
 mod config;
 mod error;
+mod html;
 pub mod observe;
 mod run_dir;
 mod source;

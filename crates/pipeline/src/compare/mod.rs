@@ -1,6 +1,6 @@
 //! Several runs beside each other and beside what was published: the KILT paper's three tables, and what the runs cost.
 
-mod html;
+mod page;
 mod published;
 mod tables;
 
