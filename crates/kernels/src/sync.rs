@@ -1,5 +1,5 @@
 //! The atomics, cells and threads of the thread pool: those of `std`, and with `cfg(loom)` those of `loom`, whose
-//! models run all interleavings of a few threads (`tests/loom.rs`).
+//! models run the interleavings of a few threads (`tests/loom.rs`).
 
 #[cfg(not(loom))]
 pub(crate) use self::native::{Arc, AtomicBool, AtomicUsize, Mutex, UnsafeCell, thread};

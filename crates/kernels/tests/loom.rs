@@ -1,5 +1,5 @@
-//! The thread pool under `loom`, which runs every interleaving of a few threads, with every value that a load may
-//! return. `scripts/check-more` runs it.
+//! The thread pool under `loom`, which runs the interleavings of a few threads, with every value that a load may
+//! return. Larger models have a bound on the preemptions. `scripts/check-more` runs them.
 #![cfg(loom)]
 
 use std::{
