@@ -44,7 +44,7 @@ const GENERATION_CONFIG: &str = "generation_config.json";
 ///
 /// // The logits of the token after the start token, 0.
 /// let logits = model.decode(&[0], 1, &memory, &mut Cache::new())?;
-/// assert_eq!(logits.len(), checkpoint.config().vocab_size());
+/// assert_eq!(logits.len(), model.vocab_size());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
