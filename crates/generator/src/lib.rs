@@ -67,6 +67,52 @@ pub use verifier::{
 };
 
 /// Answers queries.
+///
+/// ```
+/// use sporran_generator::{Candidate, Generation, Generator, Request, Result};
+/// use sporran_kilt::{Passage, PassageId, Query};
+///
+/// /// Answers with the title of the best passage.
+/// struct BestTitle;
+///
+/// impl Generator for BestTitle {
+///     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+///         let answer = |request: &Request<'_>| {
+///             let best = request.passages.first();
+///             Generation {
+///                 text: best.map_or_else(String::new, |best| best.passage.title.clone()),
+///                 score: best.map_or(0.0, |best| best.score),
+///                 alternatives: Vec::new(),
+///                 evidence: if best.is_some() { vec![0] } else { Vec::new() },
+///                 tokens: 0,
+///             }
+///         };
+///         Ok(requests.iter().map(answer).collect())
+///     }
+///
+///     fn passages(&self) -> usize {
+///         1
+///     }
+/// }
+///
+/// let text = "Oslo is the capital of Norway.";
+/// let passage = Passage {
+///     id: PassageId(0),
+///     page_id: "1".into(),
+///     title: "Oslo".into(),
+///     section: "Section::::Abstract.".into(),
+///     text: text.into(),
+///     start_paragraph: 1,
+///     start_character: 0,
+///     end_paragraph: 1,
+///     end_character: text.len() as u32,
+/// };
+/// let query = Query::of_text("q", "What is the capital of Norway?");
+/// let passages = [Candidate { passage: &passage, score: 2.5 }];
+/// let generations = BestTitle.generate(&[Request { query: &query, passages: &passages }])?;
+/// assert_eq!((generations[0].text.as_str(), &generations[0].evidence[..]), ("Oslo", &[0][..]));
+/// # Ok::<(), sporran_generator::Error>(())
+/// ```
 pub trait Generator: Send + Sync {
     /// Generation `i` answers `requests[i]`. A request's answer does not depend on the requests beside it.
     ///

@@ -31,6 +31,7 @@ mod quantise;
 mod rows;
 mod scan;
 mod simd;
+mod sync;
 mod thread_pool;
 mod top;
 mod training;

@@ -8,6 +8,7 @@
 mod compare;
 mod config;
 mod error;
+mod html;
 pub mod observe;
 mod run_dir;
 mod source;
