@@ -55,7 +55,7 @@ pub use pq::{CodeBits, Codes, round_tables};
 pub use propagate::Adjacency;
 pub use rows::{Part, Rows};
 pub use scan::{Filter, Panels, Storage};
-pub use thread_pool::Team;
+pub use thread_pool::ThreadPool;
 pub use top::{Top, by_rank};
 pub use training::{Dropout, ResidualNorm, SoftmaxRows, add_columns, multiply};
 pub use vectors::Vectors;

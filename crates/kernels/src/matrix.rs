@@ -17,7 +17,7 @@ use crate::{
         LANES, Simd,
         microkernel::{strips, tiles},
     },
-    thread_pool::Team,
+    thread_pool::ThreadPool,
 };
 
 /// The storage type of weights.
@@ -162,7 +162,7 @@ pub struct Machine {
     /// The instruction set.
     pub isa: Isa,
     /// The threads.
-    pub team: &'static Team,
+    pub team: &'static ThreadPool,
     scratch: Scratch,
 }
 
@@ -170,13 +170,13 @@ impl Machine {
     /// The threads of the process, with the instruction set `isa`.
     #[must_use]
     pub fn new(isa: Isa) -> Self {
-        Self { isa, team: Team::global(), scratch: Scratch::default() }
+        Self { isa, team: ThreadPool::global(), scratch: Scratch::default() }
     }
 
     /// The caller's thread only, with the widest instruction set of the machine.
     #[must_use]
     pub fn alone() -> Self {
-        Self { isa: Isa::detected(), team: Team::alone(), scratch: Scratch::default() }
+        Self { isa: Isa::detected(), team: ThreadPool::alone(), scratch: Scratch::default() }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     math::{ROUND, each_row},
     matrix::Input,
     simd::{LANES, Simd},
-    thread_pool::Team,
+    thread_pool::ThreadPool,
 };
 
 /// Buffers for 8-bit rows, reused by later products.
@@ -49,7 +49,7 @@ pub(crate) fn scale_of(row: &[f32]) -> f32 {
 /// [`Simd::tile_i8`].
 pub(crate) fn quantise<'a>(
     isa: Isa,
-    team: &Team,
+    team: &ThreadPool,
     values: &[f32],
     stride: usize,
     width: usize,

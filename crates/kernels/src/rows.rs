@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, ops::Range};
 
-use crate::{buffer::Lines, multiply::View, thread_pool::Team};
+use crate::{buffer::Lines, multiply::View, thread_pool::ThreadPool};
 
 /// The gap between rows, in values: one cache line. Rows at multiples of 4 KiB would share few lines of the
 /// L1 cache.
@@ -98,7 +98,7 @@ impl Rows {
     /// If the blocks overlap or are not ascending, or `width` does not divide the row width.
     pub fn each_part(
         &mut self,
-        team: &Team,
+        team: &ThreadPool,
         blocks: &[Range<usize>],
         width: usize,
         job: &(dyn Fn(usize, usize, Part<'_>) + Sync),

@@ -21,7 +21,7 @@ const STOPPED: usize = usize::MAX;
 type Job = dyn Fn(usize) + Sync;
 
 /// A pool of threads that includes the caller's.
-pub struct Team {
+pub struct ThreadPool {
     shared: Arc<Shared>,
     helpers: Vec<thread::JoinHandle<()>>,
     /// Held while a job runs: a second caller processes its parts alone.
@@ -41,24 +41,24 @@ struct Shared {
     sleeping: Vec<AtomicBool>,
 }
 
-// SAFETY: `job` is written only while no job is open and no helper has entered (see `Team::run`), and the job that it
+// SAFETY: `job` is written only while no job is open and no helper has entered (see `ThreadPool::run`), and the job that it
 // points to is `Sync`.
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
 
-impl Team {
+impl ThreadPool {
     /// The pool of this process, with as many threads as rayon's global pool.
     #[must_use]
     pub fn global() -> &'static Self {
-        static TEAM: OnceLock<Team> = OnceLock::new();
+        static TEAM: OnceLock<ThreadPool> = OnceLock::new();
         TEAM.get_or_init(|| Self::new(rayon::current_num_threads()))
     }
 
     /// A pool with only the caller, for a caller that is one of several.
     #[must_use]
     pub fn alone() -> &'static Self {
-        static TEAM: OnceLock<Team> = OnceLock::new();
+        static TEAM: OnceLock<ThreadPool> = OnceLock::new();
         TEAM.get_or_init(|| Self::new(1))
     }
 
@@ -140,7 +140,7 @@ impl Team {
     }
 }
 
-impl Drop for Team {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.epoch.store(STOPPED, Ordering::SeqCst);
         for helper in &self.helpers {
@@ -153,9 +153,9 @@ impl Drop for Team {
     }
 }
 
-impl fmt::Debug for Team {
+impl fmt::Debug for ThreadPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Team({})", self.threads())
+        write!(f, "ThreadPool({})", self.threads())
     }
 }
 
@@ -223,15 +223,15 @@ impl Shared {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::Team;
+    use super::ThreadPool;
 
     #[test]
     fn every_part_is_done_once() {
-        let team = Team::new(3);
+        let pool = ThreadPool::new(3);
         for parts in [0, 1, 2, 7, 100] {
             for _ in 0..200 {
                 let done: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
-                team.run(parts, &|part| {
+                pool.run(parts, &|part| {
                     done[part].fetch_add(1, Ordering::Relaxed);
                 });
                 assert!(done.iter().all(|count| count.load(Ordering::Relaxed) == 1));
@@ -240,15 +240,15 @@ mod tests {
     }
 
     #[test]
-    fn a_team_serves_several_callers_and_jobs_within_jobs() {
-        let team = Team::new(2);
+    fn a_pool_serves_several_callers_and_jobs_within_jobs() {
+        let pool = ThreadPool::new(2);
         let sum = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..100 {
-                        team.run(5, &|part| {
-                            team.run(2, &|inner| {
+                        pool.run(5, &|part| {
+                            pool.run(2, &|inner| {
                                 sum.fetch_add(part + inner, Ordering::Relaxed);
                             });
                         });
@@ -261,14 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_reaches_the_caller_and_the_team_goes_on() {
-        let team = Team::new(2);
+    fn a_panic_reaches_the_caller_and_the_pool_continues() {
+        let pool = ThreadPool::new(2);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            team.run(8, &|part| assert!(part != 5, "part 5"));
+            pool.run(8, &|part| assert!(part != 5, "part 5"));
         }));
         assert!(outcome.is_err());
         let count = AtomicUsize::new(0);
-        team.run(8, &|_| {
+        pool.run(8, &|_| {
             count.fetch_add(1, Ordering::Relaxed);
         });
         assert_eq!(count.load(Ordering::Relaxed), 8);

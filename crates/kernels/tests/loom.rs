@@ -12,7 +12,7 @@ use std::{
 };
 
 use loom::{cell::UnsafeCell, model::Builder};
-use sporran_kernels::Team;
+use sporran_kernels::ThreadPool;
 
 /// Runs the interleavings of `model` with at most `preemptions` preemptions of threads, or all.
 fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
@@ -54,11 +54,11 @@ impl Cells {
 
 /// Runs `jobs` jobs of `parts` parts on a pool of `threads`.
 fn jobs(threads: usize, parts: usize, jobs: usize) {
-    let team = Team::new(threads);
+    let pool = ThreadPool::new(threads);
     for _ in 0..jobs {
         // A new job has new data: a helper that still used the old one would be reported.
         let cells = Cells::new(parts);
-        team.run(parts, &|part| cells.add(part));
+        pool.run(parts, &|part| cells.add(part));
         assert_eq!(cells.values(), vec![1; parts]);
     }
 }
@@ -80,9 +80,9 @@ fn a_panic(threads: usize, parts: usize) {
             }
         }));
     });
-    let team = Team::new(threads);
+    let pool = ThreadPool::new(threads);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        team.run(parts, &|part| {
+        pool.run(parts, &|part| {
             if part == 1 {
                 fail();
             }
@@ -90,7 +90,7 @@ fn a_panic(threads: usize, parts: usize) {
     }));
     assert!(outcome.is_err());
     let cells = Cells::new(parts);
-    team.run(parts, &|part| cells.add(part));
+    pool.run(parts, &|part| cells.add(part));
     assert_eq!(cells.values(), vec![1; parts]);
 }
 
@@ -122,6 +122,6 @@ fn a_panic_in_a_worker_reaches_the_caller() {
 
 #[test]
 fn a_pool_without_a_job_ends_its_workers() {
-    explore("shutdown, 1 worker", None, || drop(Team::new(2)));
-    explore("shutdown, 2 workers", Some(3), || drop(Team::new(3)));
+    explore("shutdown, 1 worker", None, || drop(ThreadPool::new(2)));
+    explore("shutdown, 2 workers", Some(3), || drop(ThreadPool::new(3)));
 }
