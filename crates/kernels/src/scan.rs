@@ -410,10 +410,10 @@ pub(crate) fn best(
     k: usize,
     offer: &(dyn Fn(usize, &mut [Top]) + Sync),
 ) -> Vec<Vec<(u32, f32)>> {
-    let team = ThreadPool::global();
+    let pool = ThreadPool::global();
     let next = AtomicUsize::new(0);
-    let workers: Vec<Mutex<Vec<Top>>> = (0..team.threads().min(blocks)).map(|_| Mutex::default()).collect();
-    team.run(workers.len(), &|worker| {
+    let workers: Vec<Mutex<Vec<Top>>> = (0..pool.threads().min(blocks)).map(|_| Mutex::default()).collect();
+    pool.run(workers.len(), &|worker| {
         let mut tops = vec![Top::new(k); count];
         loop {
             // A worker's blocks are in ascending order, as `Top` requires.
