@@ -32,6 +32,7 @@ mod short_answer;
 mod sink;
 mod text;
 mod title;
+mod training;
 mod verifier;
 
 pub use by_dataset::{ByDataset, ByDatasetOptions};
@@ -56,6 +57,7 @@ pub use sink::Sink;
 use sporran_kilt::{Passage, Query};
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
 pub use title::{TitleGenerator, TitleOptions};
+pub use training::ReaderInTraining;
 pub use verifier::nsmn::{
     LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, PackedNsmn, RELEASED_NSMN, ReleasedNsmn,
     ReleasedNsmnConfig, TokenPair, WordPair, import_nsmn, is_released_nsmn, treebank_words,

@@ -10,12 +10,12 @@ use sporran_kilt::{
     Metric, Query, Record,
     formats::trec::RunLine,
     jsonl,
+    observe::Observer,
     scores::{retrieval, whole},
 };
 
 use crate::{
     Error, Result,
-    observe::Observer,
     run_dir::{
         folder::{AnswerFile, RunDir, ranking_of},
         inputs::Inputs,

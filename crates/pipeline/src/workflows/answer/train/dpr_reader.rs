@@ -3,25 +3,24 @@
 use candle_core::DType;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
-use sporran_generator::{Extractive, ExtractiveOptions, ReadRow, ReaderInput, reader_question};
-use sporran_kilt::{Passage, PassageId, PassageStore};
-use sporran_training::{EvaluationError, ReadQuestion, ReaderObjective, TunedEncoder};
+use sporran_generator::{
+    Extractive, ExtractiveOptions, ReadRow, ReaderInTraining, ReaderInput, reader_question,
+};
+use sporran_kilt::{Passage, PassageId, PassageStore, observe::Observer};
+use sporran_training::{
+    EvaluationError, ReadQuestion, ReaderObjective, TunedEncoder,
+    session::{Trained, TrainingSession, encoder_files},
+};
 use sporran_transformers::{Checkpoint, EncoderRow};
 
 use crate::{
     Error, Result,
-    observe::Observer,
     run_dir::training::TrainingFolder,
-    training::{
-        outcome::Trained,
-        reader::ReaderInTraining,
-        session::{TrainingSession, encoder_files},
-    },
     workflows::answer::{
         options::{Options, TrainOptions},
-        train::remembered::assemble_remembering,
         train::{
             examples::{RetrievedExample, mean_score, retrieved_examples},
+            remembered::assemble_remembering,
             start::training_session,
         },
     },

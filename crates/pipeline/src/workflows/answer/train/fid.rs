@@ -1,18 +1,20 @@
 //! Training of Fusion-in-Decoder: each passage is encoded with the input; the decoder attends to all of them.
 
 use sporran_generator::{FidGenerator, FidOptions};
-use sporran_training::{EvaluationError, FidObjective, FidRow};
+use sporran_kilt::observe::Observer;
+use sporran_training::{
+    EvaluationError, FidObjective, FidRow,
+    session::{TrainableModel, Trained},
+};
 
 use crate::{
     Result,
-    observe::Observer,
     run_dir::training::TrainingFolder,
-    training::{model::TrainableModel, outcome::Trained},
     workflows::answer::{
         options::{Options, TrainOptions},
-        train::remembered::assemble_remembering,
         train::{
             examples::{mean_score, retrieved_examples},
+            remembered::assemble_remembering,
             start::{init_model, training_session},
         },
     },

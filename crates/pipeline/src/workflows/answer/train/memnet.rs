@@ -2,20 +2,21 @@
 
 use sporran_checkpoint::Tokenizer;
 use sporran_generator::{Candidate, MemNet, MemNetOptions, MemoryInput, Request, UnitKind};
-use sporran_kilt::{Passage, PassageStore, Provenance};
-use sporran_training::{EvaluationError, MemoryObjective, MemoryRow};
+use sporran_kilt::{Passage, PassageStore, Provenance, observe::Observer};
+use sporran_training::{
+    EvaluationError, MemoryObjective, MemoryRow,
+    session::{TrainableModel, Trained},
+};
 
 use crate::{
     Result,
-    observe::Observer,
     run_dir::training::TrainingFolder,
-    training::{model::TrainableModel, outcome::Trained},
     workflows::answer::{
         evidence::{gold_passages, holds},
         options::{Options, TrainOptions},
-        train::remembered::assemble_remembering,
         train::{
             examples::{RetrievedExample, mean_score, retrieved_examples},
+            remembered::assemble_remembering,
             start::{init_model, training_session},
         },
     },

@@ -14,6 +14,8 @@ mod start;
 mod verifier;
 
 use sporran_generator::GeneratorOptions;
+use sporran_kilt::observe::Observer;
+use sporran_training::session::Trained;
 
 use self::{
     dpr_reader::train_reader,
@@ -29,10 +31,8 @@ use super::{
 };
 use crate::{
     Diagnostic, Error, Result,
-    observe::Observer,
     run_dir::{folder::RunDir, inputs::Inputs, key::StepKey, training::TrainingFolder},
     tasks::files::task_files,
-    training::outcome::Trained,
 };
 
 /// Trains the encoder of `[encoder-training]`, or the generator's model of `[train]`. A stopped training
@@ -46,7 +46,7 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     let key = training_key(options, &mut inputs)?;
     let underway = TrainingFolder::begin_with(folder, inputs, key, options)?;
     let trained = learn(options, &underway, observe)?;
-    underway.finish(trained.entry())?;
+    underway.finish((&trained).into())?;
     Ok(trained)
 }
 

@@ -7,12 +7,11 @@ use std::{
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{Hit, PassageId, Query, hash_json};
+use sporran_kilt::{Hit, PassageId, Query, hash_json, observe::Observer};
 use sporran_retriever::{Error, Retriever};
 
 use crate::{
     Result,
-    observe::Observer,
     run_dir::{journal::Journal, training::TrainingFolder},
     workflows::answer::{
         assemble::{Assembly, assemble_retrieval},

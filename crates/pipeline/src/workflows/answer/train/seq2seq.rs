@@ -6,7 +6,11 @@ use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_checkpoint::Tokenizer;
 use sporran_generator::{Prompt, Seq2SeqGenerator, Seq2SeqOptions};
-use sporran_training::{EvaluationError, Row, Seq2SeqObjective};
+use sporran_kilt::observe::Observer;
+use sporran_training::{
+    EvaluationError, Row, Seq2SeqObjective,
+    session::{TrainableModel, Trained},
+};
 
 use super::{
     examples::{RetrievedExample, mean_score, retrieved_examples, with_titles},
@@ -14,9 +18,7 @@ use super::{
 };
 use crate::{
     Result,
-    observe::Observer,
     run_dir::training::TrainingFolder,
-    training::{model::TrainableModel, outcome::Trained},
     workflows::answer::{
         options::{Options, Target, TrainOptions},
         train::remembered::assemble_remembering,

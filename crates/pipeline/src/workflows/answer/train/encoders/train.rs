@@ -2,11 +2,12 @@
 
 use candle_core::DType;
 use rustc_hash::FxHashMap;
-use sporran_kilt::StagedFolder;
+use sporran_kilt::{StagedFolder, observe::Observer};
 use sporran_retriever::dense::Similarity;
 use sporran_training::{
     Contrast, ContrastOptions, ContrastPassage, ContrastiveObjective, EvaluationError, Objective,
     RankingObjective, RankingQuery, TunedEncoder,
+    session::{Evaluate, Trained, TrainingSession, encoder_files},
 };
 use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Text};
 
@@ -17,12 +18,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    observe::Observer,
     run_dir::training::TrainingFolder,
-    training::{
-        outcome::Trained,
-        session::{Evaluate, TrainingSession, encoder_files},
-    },
     workflows::answer::{options::Options, train::remembered::assemble_remembering},
 };
 

@@ -9,17 +9,18 @@ use std::{path::Path, sync::Arc};
 use claim::{Claim, claim};
 use learner::{ClaimExample, ClassifierTrainer};
 use sporran_generator::{Generator, Labeller, Selectors, UnitKind, Verifier, VerifierOptions};
-use sporran_kilt::PassageStore;
+use sporran_kilt::{PassageStore, observe::Observer};
+use sporran_training::session::Trained;
 
 use crate::{
     Error, Result,
-    observe::Observer,
     run_dir::training::TrainingFolder,
-    training::outcome::Trained,
     workflows::answer::{
         options::{Options, TrainOptions},
-        train::examples::{RetrievedExample, retrieved_examples},
-        train::remembered::assemble_remembering,
+        train::{
+            examples::{RetrievedExample, retrieved_examples},
+            remembered::assemble_remembering,
+        },
     },
 };
 
