@@ -1,12 +1,13 @@
 //! The verifier as a kind of generator.
 
 use super::{Verifier, VerifierOptions};
-use crate::{
-    Generator, Result,
-    kind::{GeneratorContext, GeneratorKind, GeneratorModel},
-};
+use crate::{Generator, Result, training::GeneratorTrainer, kind::{GeneratorContext, GeneratorKind, GeneratorModel}};
 
 impl GeneratorKind for VerifierOptions {
+    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
+        Some(self)
+    }
+
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
         let mut models = vec![GeneratorModel {
             key: key.to_owned(),

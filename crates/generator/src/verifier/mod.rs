@@ -9,6 +9,7 @@ pub(crate) mod nsmn;
 mod options;
 mod pages;
 mod released;
+mod train;
 mod unit;
 mod verdict;
 
@@ -16,13 +17,10 @@ use std::{path::Path, sync::Arc};
 
 use sporran_kilt::{Dataset, PassageStore};
 use sporran_transformers::{Checkpoint, PairClassifier};
-
-use crate::{
-    Candidate, Error, Generation, Generator, Request, Result,
-    verifier::nsmn::{NsmnConfig, ReleasedNsmnConfig},
-};
-
 use labels::softmax;
+
+use crate::{Candidate, Error, Generation, Generator, Request, Result, verifier::nsmn::{NsmnConfig, ReleasedNsmnConfig}};
+
 pub use labels::{LabelOrder, Labeller, Piece, Reading};
 pub use matcher::{Matcher, token_pair};
 pub use options::{Aggregate, PageOptions, SelectionOptions, UnitKind, VerifierOptions};

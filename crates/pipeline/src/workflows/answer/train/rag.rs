@@ -1,41 +1,19 @@
 //! Training of retrieval-augmented generators. The generator reads each passage separately. The gradient of
 //! its loss also trains the question encoder.
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{path::Path, sync::{Arc, Mutex, PoisonError}};
 
 use candle_core::{DType, Device};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use sporran_checkpoint::Tokenizer;
-use sporran_generator::{
-    Candidate, Prompt, PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request,
-};
+use sporran_generator::{Candidate, Prompt, PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request, RetrievedExample, mean_score};
 use sporran_kilt::{PassageId, PassageStore, Query, StagedFolder, observe::Observer};
 use sporran_retriever::dense::{Dense, DenseOptions, Embeddings, PassageEncoder, Similarity, VectorIndex};
-use sporran_training::{
-    EvaluationError, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion, TunedEncoder,
-    export_part,
-    session::{TrainableModel, Trained, encoder_files},
-};
+use sporran_training::{EvaluationError, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion, TunedEncoder, export_part, session::{TrainableModel, Trained, encoder_files}};
 use sporran_transformers::{Checkpoint, Head, Pooling, Sentences};
 
-use crate::{
-    Error, Result,
-    tasks::query::for_retrieval,
-    workflows::answer::{
-        assemble::assemble_dense,
-        check::dense_options,
-        options::{Options, TrainOptions},
-        train::{
-            encoders::{Prompts, SentenceLayout},
-            examples::{RetrievedExample, mean_score, retrieved_examples},
-            start::{init_model, training_session},
-        },
-    },
-};
+use crate::{Error, Result, tasks::query::for_retrieval, workflows::answer::{assemble::assemble_dense, check::dense_options, options::{Options, TrainOptions}, train::{encoders::{Prompts, SentenceLayout}, examples::{retrieved_examples, training}}}};
 
 fn fault(key: &str, message: &str) -> Error {
     let (origin, key, message) = ("config".into(), key.into(), message.into());
@@ -81,8 +59,9 @@ pub(crate) fn train_rag(
     };
     let examples = read(&train.examples, "train.examples", None)?;
     let mut validation = read(&options.general.tasks, "tasks", Some(train.validation_records))?;
-    let TrainableModel { model, tokenizer, variables, extra_files } =
-        init_model(options, train, &assembly, &examples)?;
+    let training = training(options, train, &assembly, (examples, Vec::new()));
+    let TrainableModel { model, tokenizer, variables, extra_files } = training.init_model()?;
+    let examples = &training.examples;
 
     let (checkpoint, pooling) = questions_from(from, &dense_options)?;
     let device = train.device.open()?;
@@ -111,9 +90,9 @@ pub(crate) fn train_rag(
             .collect();
         dense.rows(&queries.iter().map(|query| query.text.as_str()).collect::<Vec<_>>())
     };
-    let questions: Vec<RagQuestion> = rows(&examples)?
+    let questions: Vec<RagQuestion> = rows(examples)?
         .into_iter()
-        .zip(&examples)
+        .zip(examples)
         .map(|(question, retrieved)| {
             let answers = retrieved.example.answers();
             // `retrieved_examples` skips records without an answer.
@@ -149,7 +128,7 @@ pub(crate) fn train_rag(
     };
     let evaluate = || score().map_err(EvaluationError::from);
     let trained = models.trained();
-    let session = training_session(&options.general, train, &trained, &[]);
+    let session = training.session(&trained, &[]);
     let outcome =
         session.optimise(&objective, (!validation_rows.is_empty()).then_some(&evaluate), observe)?;
     if let Some(best) = &outcome.best_folder {

@@ -1,5 +1,7 @@
 //! The reader of KILT's BART + DPR: passages and input in one text, an encoder-decoder answers.
 
+mod train;
+
 use std::{path::PathBuf, sync::Arc};
 
 use schemars::JsonSchema;
@@ -8,10 +10,7 @@ use sporran_checkpoint::Tokenizer;
 use sporran_config::Overrides;
 use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq};
 
-use crate::{
-    Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, Sink, TextGenerator,
-    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
-};
+use crate::{Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, Sink, TextGenerator, training::GeneratorTrainer, kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides}};
 
 /// `[generator]` with `kind = "seq2seq"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -133,6 +132,10 @@ impl Generator for Seq2SeqGenerator {
 }
 
 impl GeneratorKind for Seq2SeqOptions {
+    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
+        Some(self)
+    }
+
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
         vec![GeneratorModel {
             key: key.to_owned(),

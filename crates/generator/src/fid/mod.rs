@@ -1,5 +1,7 @@
 //! Fusion-in-Decoder (Izacard and Grave 2021): passages are encoded separately and decoded together.
 
+mod train;
+
 use std::{path::PathBuf, sync::Arc};
 
 use candle_core::Tensor;
@@ -7,15 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_config::Overrides;
-use sporran_transformers::{
-    Cache, DeviceName, GenerationOptions, Inputs, Memory, Precision, Seq2Seq, fuse, generate_with,
-};
+use sporran_transformers::{Cache, DeviceName, GenerationOptions, Inputs, Memory, Precision, Seq2Seq, fuse, generate_with};
 
-use crate::{
-    Generation, Generator, PromptOptions, Request, Result,
-    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
-    passages::PassageReader,
-};
+use crate::{Generation, Generator, PromptOptions, Request, Result, training::GeneratorTrainer, kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides}, passages::PassageReader};
 
 /// `[generator]` with `kind = "fid"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -158,6 +154,10 @@ impl Generator for FidGenerator {
 }
 
 impl GeneratorKind for FidOptions {
+    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
+        Some(self)
+    }
+
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
         vec![GeneratorModel {
             key: key.to_owned(),

@@ -1,5 +1,7 @@
 //! DPR's reader (Karpukhin et al. 2020, section 6.1): the most relevant of the passages, and in it the most likely span.
 
+mod train;
+
 use std::{ops::Range, path::PathBuf};
 
 use candle_core::IndexOp;
@@ -8,14 +10,9 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_kilt::Query;
 use sporran_training::ReaderScores;
-use sporran_transformers::{
-    Batch, Checkpoint, DeviceName, EncoderModel, EncoderRow, Head, Precision, each_batch, length_batches,
-};
+use sporran_transformers::{Batch, Checkpoint, DeviceName, EncoderModel, EncoderRow, Head, Precision, each_batch, length_batches};
 
-use crate::{
-    Error, Generation, Generator, Request, Result,
-    kind::{GeneratorContext, GeneratorKind, GeneratorModel},
-};
+use crate::{Error, Generation, Generator, Request, Result, training::GeneratorTrainer, kind::{GeneratorContext, GeneratorKind, GeneratorModel}};
 
 /// `[generator]` with `kind = "extractive"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -365,6 +362,10 @@ impl<R: Reader> Generator for Extractive<R> {
 }
 
 impl GeneratorKind for ExtractiveOptions {
+    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
+        Some(self)
+    }
+
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
         vec![GeneratorModel {
             key: key.to_owned(),

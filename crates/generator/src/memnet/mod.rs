@@ -1,6 +1,8 @@
 //! Transformer memory networks (Dinan et al. 2019): the memory holds pieces of passages. The dialogue attends to one piece,
 //! and the answer is generated from both.
 
+mod train;
+
 use std::{path::PathBuf, sync::Arc};
 
 use schemars::JsonSchema;
@@ -8,18 +10,9 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_config::Overrides;
 use sporran_kilt::{Passage, PassageStore, Query};
-use sporran_transformers::{
-    Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, fuse,
-    generate_with,
-};
+use sporran_transformers::{Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, fuse, generate_with};
 
-use crate::{
-    Error, Generation, Generator, Prompt, PromptOptions, Request, Result, Unit, UnitKind,
-    fid::batch_tokens,
-    kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
-    passages::PassageReader,
-    units,
-};
+use crate::{Error, Generation, Generator, Prompt, PromptOptions, Request, Result, Unit, UnitKind, fid::batch_tokens, training::GeneratorTrainer, kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides}, passages::PassageReader, units};
 
 /// `[generator]` with `kind = "memnet"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -276,6 +269,10 @@ impl Generator for MemNet {
 }
 
 impl GeneratorKind for MemNetOptions {
+    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
+        Some(self)
+    }
+
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
         vec![GeneratorModel {
             key: key.to_owned(),
