@@ -65,7 +65,7 @@ impl TrainingSession<'_> {
     ) -> Result<Outcome> {
         let Self { variables, options, folder, extra_files, score, .. } = self;
         fs::create_dir_all(folder).map_err(Error::io(folder, "write"))?;
-        let training = Training { objective, variables, options, evaluate, folder, companions: extra_files };
+        let training = Training { objective, variables, options, evaluate, folder, extra_files };
         let (mut begun, mut pace) = (false, Pace::default());
         let outcome = optimise(&training, &mut |progress| {
             if !begun {
