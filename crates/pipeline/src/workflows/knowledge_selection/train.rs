@@ -13,7 +13,8 @@ use sporran_kilt::{
     wowpp::{self, Dialogue, Dialogues},
 };
 use sporran_reranker::{
-    Asks, COUNTS, Computing, PagePool, Reranker, Saved, SavedPart, TfIdf, View, open, passage_text,
+    COUNTS, Computing, PagePool, QuerySource, QueryView, Reranker, Saved, SavedPart, TfIdf, open,
+    passage_text,
 };
 use sporran_training::{
     EvaluationError, MaskedLmObjective, MaskingTokens, Objective, RankingObjective, RankingQuery,
@@ -43,7 +44,7 @@ use crate::{
 
 /// What a training made.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Fitted {
+pub struct TrainedReranker {
     /// Folders of rerankers: one, or one a fold.
     pub models: Vec<PathBuf>,
     /// The rankings of the folds that were left out, where there are folds.
@@ -54,7 +55,7 @@ pub struct Fitted {
     pub steps: u64,
 }
 
-impl fmt::Display for Fitted {
+impl fmt::Display for TrainedReranker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} steps", self.steps)?;
         if let Some(ranking) = &self.ranking {
@@ -72,14 +73,14 @@ impl fmt::Display for Fitted {
 ///
 /// # Errors
 /// Whatever is wrong with files, models or training.
-pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<Fitted> {
+pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<TrainedReranker> {
     // Folds are trained one by one, also in several calls.
     let mut underway = TrainingFolder::begin(options.folder(), options, &["data.fold"])?;
     let dialogues = wowpp::load(&options.data.train)?;
     let original = options.data.original.as_ref().map(wowpp::load).transpose()?.unwrap_or_default();
     underway.verify()?;
     let folder = options.folder();
-    let mut fitted = Fitted::default();
+    let mut fitted = TrainedReranker::default();
     let Some(count) = options.data.folds else {
         let all: Vec<&(String, Dialogue)> = dialogues.0.iter().collect();
         fitted.steps = fit(options, &all, &original, &folder, observe)?;
@@ -221,7 +222,7 @@ fn make(
             };
             let mut parts = vec![SavedPart {
                 folder: TRAINED.into(),
-                view: View::default(),
+                view: QueryView::default(),
                 weight,
                 standardised: false,
             }];
@@ -260,9 +261,11 @@ fn similarities(
         Ok::<_, Error>(part)
     };
     let mut made = Vec::new();
-    // The whole dialogue, and then its last turns.
-    let asked =
-        || std::iter::once(Asks::Query).chain(combine.turns.iter().map(|&count| Asks::LastTurns(count)));
+    // The whole dialogue, then its last turns.
+    let sources = || {
+        std::iter::once(QuerySource::Query)
+            .chain(combine.turns.iter().map(|&count| QuerySource::LastTurns(count)))
+    };
     let pools = || {
         [None, Some(PagePool::Best), Some(PagePool::Mean)]
             .into_iter()
@@ -270,37 +273,42 @@ fn similarities(
     };
     if combine.tfidf {
         tfidf(selections, false, &part("tfidf")?)?;
-        made.extend(views("tfidf", asked(), pools));
+        made.extend(views("tfidf", sources(), pools));
     }
     if combine.title {
         tfidf(selections, true, &part("title")?)?;
-        made.extend(views("title", asked(), || std::iter::once(None)));
+        made.extend(views("title", sources(), || std::iter::once(None)));
     }
     if combine.cosine {
         cosine(from, max_tokens, &part("cosine")?)?;
-        made.extend(views("cosine", asked(), pools));
+        made.extend(views("cosine", sources(), pools));
         if combine.central {
-            made.push(Similarity { folder: "cosine", view: View { asks: Asks::Passages, pool: None } });
+            made.push(Similarity {
+                folder: "cosine",
+                view: QueryView { source: QuerySource::Passages, pool: None },
+            });
         }
     }
     for (folder, wanted, saved) in
-        [("named", combine.named, Saved::Named), ("place", combine.place, Saved::Place)]
+        [("named", combine.named, Saved::TitleMatch), ("place", combine.place, Saved::PositionPrior)]
     {
         if wanted {
             saved.write(&part(folder)?)?;
-            made.push(Similarity { folder, view: View::default() });
+            made.push(Similarity { folder, view: QueryView::default() });
         }
     }
     Ok(made)
 }
 
-/// A reranker asked several things, the scores of each pooled in several ways.
+/// The similarities of a reranker: each source with each pooling.
 fn views<P: Iterator<Item = Option<PagePool>>>(
     folder: &'static str,
-    asked: impl Iterator<Item = Asks>,
+    sources: impl Iterator<Item = QuerySource>,
     pools: impl Fn() -> P,
 ) -> Vec<Similarity> {
-    asked.flat_map(|asks| pools().map(move |pool| Similarity { folder, view: View { asks, pool } })).collect()
+    sources
+        .flat_map(|source| pools().map(move |pool| Similarity { folder, view: QueryView { source, pool } }))
+        .collect()
 }
 
 fn tfidf(selections: &[Selection], titles_only: bool, model: &Path) -> Result<()> {
@@ -343,13 +351,12 @@ fn run<O: Objective>(
     encoder: &TunedEncoder,
     options: &TrainingOptions,
     judge: Option<Evaluate<'_>>,
-    companions: &[(String, Vec<u8>)],
+    extra_files: &[(String, Vec<u8>)],
     (folder, model): (&Path, &Path),
     observe: &mut Observer<'_>,
 ) -> Result<u64> {
     let (variables, folder, dtype) = (encoder.variables(), folder.join("training"), DType::F32);
-    let session =
-        TrainingSession { variables, options, folder, model, dtype, extra_files: companions, score: "map@5" };
+    let session = TrainingSession { variables, options, folder, model, dtype, extra_files, score: "map@5" };
     Ok(session.run(objective, judge, observe)?.steps)
 }
 
