@@ -50,7 +50,7 @@ impl TfIdf {
     /// Writes the counts as JSON.
     ///
     /// # Errors
-    /// Errors of writing the file. Then no file is left.
+    /// Errors of writing the file. A failed write leaves no partial file.
     pub fn save(&self, path: &Path) -> Result<()> {
         let mut json =
             serde_json::to_vec_pretty(self).map_err(|source| Error::Json { path: path.into(), source })?;

@@ -19,7 +19,7 @@ use crate::{
     workflows::answer::{retrieval::RetrieverOptions, train::encoders::EncoderTraining},
 };
 
-/// A whole config.
+/// The config of a run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Options {
     /// All keys outside of the stages.
@@ -130,8 +130,8 @@ impl EvaluationOptions {
 }
 
 impl General {
-    /// Makes predictions as deep as the deepest recall in the report.
-    pub(super) fn hold_what_is_scored(&mut self) {
+    /// Raises `evidence.limit` and `evidence.depth` to the deepest recall in the report.
+    pub(super) fn deepen_for_recall(&mut self) {
         let deepest = self.evaluation.recall_at.iter().copied().max().unwrap_or_default();
         self.evidence.limit = self.evidence.limit.max(deepest);
         self.evidence.depth = self.evidence.depth.max(deepest);
