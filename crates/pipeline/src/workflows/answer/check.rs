@@ -174,7 +174,7 @@ fn check_encoder_training(training: &EncoderTraining, options: &Options, documen
         document.report_key(table, "expected no `[train]`: a config trains one model");
     }
     if options.retriever.is_none() {
-        document.report_key("retriever", "is missing; it retrieves the negatives of the training");
+        document.report_key("retriever", "is missing; it retrieves the hard negatives");
     }
     document.check_checkpoint("encoder-training.from", &training.from);
     if training.similarity.is_some_and(Similarity::is_distance) {
