@@ -32,6 +32,7 @@ mod short_answer;
 mod sink;
 mod text;
 mod title;
+mod training;
 mod verifier;
 
 pub use by_dataset::{ByDataset, ByDatasetOptions};
@@ -56,6 +57,7 @@ pub use sink::Sink;
 use sporran_kilt::{Passage, Query};
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
 pub use title::{TitleGenerator, TitleOptions};
+pub use training::ReaderInTraining;
 pub use verifier::nsmn::{
     LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, PackedNsmn, RELEASED_NSMN, ReleasedNsmn,
     ReleasedNsmnConfig, TokenPair, WordPair, import_nsmn, is_released_nsmn, treebank_words,
@@ -67,6 +69,52 @@ pub use verifier::{
 };
 
 /// Answers queries.
+///
+/// ```
+/// use sporran_generator::{Candidate, Generation, Generator, Request, Result};
+/// use sporran_kilt::{Passage, PassageId, Query};
+///
+/// /// Answers with the title of the best passage.
+/// struct BestTitle;
+///
+/// impl Generator for BestTitle {
+///     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+///         let answer = |request: &Request<'_>| {
+///             let best = request.passages.first();
+///             Generation {
+///                 text: best.map_or_else(String::new, |best| best.passage.title.clone()),
+///                 score: best.map_or(0.0, |best| best.score),
+///                 alternatives: Vec::new(),
+///                 evidence: if best.is_some() { vec![0] } else { Vec::new() },
+///                 tokens: 0,
+///             }
+///         };
+///         Ok(requests.iter().map(answer).collect())
+///     }
+///
+///     fn passages(&self) -> usize {
+///         1
+///     }
+/// }
+///
+/// let text = "Oslo is the capital of Norway.";
+/// let passage = Passage {
+///     id: PassageId(0),
+///     page_id: "1".into(),
+///     title: "Oslo".into(),
+///     section: "Section::::Abstract.".into(),
+///     text: text.into(),
+///     start_paragraph: 1,
+///     start_character: 0,
+///     end_paragraph: 1,
+///     end_character: text.len() as u32,
+/// };
+/// let query = Query::of_text("q", "What is the capital of Norway?");
+/// let passages = [Candidate { passage: &passage, score: 2.5 }];
+/// let generations = BestTitle.generate(&[Request { query: &query, passages: &passages }])?;
+/// assert_eq!((generations[0].text.as_str(), &generations[0].evidence[..]), ("Oslo", &[0][..]));
+/// # Ok::<(), sporran_generator::Error>(())
+/// ```
 pub trait Generator: Send + Sync {
     /// Answers requests. Generation `i` answers `requests[i]`, independently of the other requests.
     ///

@@ -4,7 +4,7 @@ use crate::{
     isa::{Isa, dispatch},
     rows::Rows,
     simd::{LANES, Simd, sum_lanes},
-    thread_pool::Team,
+    thread_pool::ThreadPool,
 };
 
 /// Adding and subtracting this rounds a value below 2^22 to the nearest integer, ties to even: in a sum of this size
@@ -233,10 +233,10 @@ impl Norm {
     ///
     /// # Panics
     /// If the width of the rows differs from that of the norm.
-    pub fn forward(&self, isa: Isa, team: &Team, rows: &mut Rows) {
+    pub fn forward(&self, isa: Isa, pool: &ThreadPool, rows: &mut Rows) {
         assert_eq!(rows.width(), self.weight.len());
         let shared = rows.shared();
-        each_row(team, shared.count, &|at| {
+        each_row(pool, shared.count, &|at| {
             // SAFETY: every row belongs to one part, and the rows are borrowed until all parts are finished.
             let values = unsafe { shared.part(at, 0, shared.width) };
             self.one(isa, values);
@@ -256,11 +256,11 @@ impl Norm {
     ///
     /// # Panics
     /// If the width of the rows differs from that of the norm.
-    pub fn forward_to(&self, isa: Isa, team: &Team, rows: &Rows, out: &mut Rows) {
+    pub fn forward_to(&self, isa: Isa, pool: &ThreadPool, rows: &Rows, out: &mut Rows) {
         assert_eq!(rows.width(), self.weight.len());
         out.reshape(rows.count(), rows.width());
         let shared = out.shared();
-        each_row(team, shared.count, &|at| {
+        each_row(pool, shared.count, &|at| {
             // SAFETY: every row belongs to one part, and the rows are borrowed until all parts are finished.
             let values = unsafe { shared.part(at, 0, shared.width) };
             values.copy_from_slice(rows.row(at));
@@ -270,9 +270,9 @@ impl Norm {
 }
 
 /// Calls `work` for each of `count` rows, in portions that are large enough for a hand-over.
-pub(crate) fn each_row(team: &Team, count: usize, work: &(dyn Fn(usize) + Sync)) {
+pub(crate) fn each_row(pool: &ThreadPool, count: usize, work: &(dyn Fn(usize) + Sync)) {
     const PORTION: usize = 16;
-    team.run(count.div_ceil(PORTION), &|part| {
+    pool.run(count.div_ceil(PORTION), &|part| {
         (part * PORTION..((part + 1) * PORTION).min(count)).for_each(work);
     });
 }
@@ -357,8 +357,8 @@ mod tests {
                 let mut rows = Rows::new(3, 70);
                 (0..3).for_each(|at| rows.row_mut(at).copy_from_slice(&values));
                 let mut out = Rows::default();
-                norm.forward_to(isa, Team::global(), &rows, &mut out);
-                norm.forward(isa, Team::global(), &mut rows);
+                norm.forward_to(isa, ThreadPool::global(), &rows, &mut out);
+                norm.forward(isa, ThreadPool::global(), &mut rows);
                 for i in 0..70 {
                     let (value, weight) = (f64::from(values[i]), f64::from(weight[i]));
                     let expected = match norm.bias {

@@ -17,7 +17,7 @@ use crate::{
         LANES, Simd,
         microkernel::{strips, tiles},
     },
-    thread_pool::Team,
+    thread_pool::ThreadPool,
 };
 
 /// The storage type of weights.
@@ -162,7 +162,7 @@ pub struct Machine {
     /// The instruction set.
     pub isa: Isa,
     /// The threads.
-    pub team: &'static Team,
+    pub pool: &'static ThreadPool,
     scratch: Scratch,
 }
 
@@ -170,13 +170,13 @@ impl Machine {
     /// The threads of the process, with the instruction set `isa`.
     #[must_use]
     pub fn new(isa: Isa) -> Self {
-        Self { isa, team: Team::global(), scratch: Scratch::default() }
+        Self { isa, pool: ThreadPool::global(), scratch: Scratch::default() }
     }
 
     /// The caller's thread only, with the widest instruction set of the machine.
     #[must_use]
     pub fn alone() -> Self {
-        Self { isa: Isa::detected(), team: Team::alone(), scratch: Scratch::default() }
+        Self { isa: Isa::detected(), pool: ThreadPool::alone(), scratch: Scratch::default() }
     }
 }
 
@@ -253,8 +253,8 @@ impl<'a> Product<'a> {
         out: SharedRows,
         to: usize,
     ) {
-        let Machine { isa, team, scratch } = machine;
-        let (isa, team) = (*isa, *team);
+        let Machine { isa, pool, scratch } = machine;
+        let (isa, pool) = (*isa, *pool);
         let (matrix, count) = (self.matrix, from.len());
         assert!(from.end <= input.count() && input.width() == matrix.inputs);
         assert!(to + count <= out.count);
@@ -263,12 +263,12 @@ impl<'a> Product<'a> {
         let values = &input.values()[from.start * stride..from.end * stride];
         let input = match &matrix.values {
             Values::F32(_) => Input::F32 { values, stride },
-            Values::Int8 { .. } => quantise(isa, team, values, stride, matrix.inputs, scratch),
+            Values::Int8 { .. } => quantise(isa, pool, values, stride, matrix.inputs, scratch),
         };
         let is_tiled = input.is_tiled(isa, count, matrix.inputs);
         let grid =
-            Grid::new(isa, count, matrix.outputs.div_ceil(LANES), matrix.inputs, team.threads(), is_tiled);
-        team.run(grid.parts(), &|part| {
+            Grid::new(isa, count, matrix.outputs.div_ceil(LANES), matrix.inputs, pool.threads(), is_tiled);
+        pool.run(grid.parts(), &|part| {
             let (rows, panels) = grid.part(part);
             // SAFETY: the parts of a grid do not overlap, and the rest is the contract.
             unsafe {

@@ -5,7 +5,7 @@ use crate::{
     math::{ROUND, each_row},
     matrix::Input,
     simd::{LANES, Simd},
-    thread_pool::Team,
+    thread_pool::ThreadPool,
 };
 
 /// Buffers for 8-bit rows, reused by later products.
@@ -49,7 +49,7 @@ pub(crate) fn scale_of(row: &[f32]) -> f32 {
 /// [`Simd::tile_i8`].
 pub(crate) fn quantise<'a>(
     isa: Isa,
-    team: &Team,
+    pool: &ThreadPool,
     values: &[f32],
     stride: usize,
     width: usize,
@@ -95,7 +95,7 @@ pub(crate) fn quantise<'a>(
     scratch.scales.resize(scratch.scales.len().max(count), 0.0);
     let shared = Shared(scratch.values.as_mut_ptr(), scratch.scales.as_mut_ptr());
     let shared = &shared;
-    each_row(team, count, &|at| {
+    each_row(pool, count, &|at| {
         // SAFETY: row `at` is inside the memory sized above, and belongs to this part alone.
         let out = unsafe { std::slice::from_raw_parts_mut(shared.0.add(at * bytes), used) };
         let scale = one(isa, &values[at * stride..][..width], out);

@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, ops::Range};
 
-use crate::{buffer::Lines, multiply::View, thread_pool::Team};
+use crate::{buffer::Lines, multiply::View, thread_pool::ThreadPool};
 
 /// The gap between rows, in values: one cache line. Rows at multiples of 4 KiB would share few lines of the
 /// L1 cache.
@@ -91,14 +91,14 @@ impl Rows {
         View::rows(rows.start * self.stride + column, rows.len(), width, self.stride)
     }
 
-    /// Calls `job` for every one of `blocks` of rows and every `width` columns, on all threads of `team`,
+    /// Calls `job` for every one of `blocks` of rows and every `width` columns, on all threads of `pool`,
     /// with the indices of the block and of the columns.
     ///
     /// # Panics
     /// If the blocks overlap or are not ascending, or `width` does not divide the row width.
     pub fn each_part(
         &mut self,
-        team: &Team,
+        pool: &ThreadPool,
         blocks: &[Range<usize>],
         width: usize,
         job: &(dyn Fn(usize, usize, Part<'_>) + Sync),
@@ -111,7 +111,7 @@ impl Rows {
         assert!(blocks.last().is_none_or(|last| last.end <= self.count));
         let groups = self.width / width;
         let rows = self.shared();
-        team.run(blocks.len() * groups, &|at| {
+        pool.run(blocks.len() * groups, &|at| {
             let (block, group) = (at / groups, at % groups);
             job(
                 block,

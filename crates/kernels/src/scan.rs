@@ -28,7 +28,7 @@ use crate::{
         LANES, MOST_ROWS, STRIP, Simd,
         microkernel::{strips, sum_f16, sum_f32, sum_i8},
     },
-    thread_pool::Team,
+    thread_pool::ThreadPool,
     top::Top,
 };
 
@@ -211,7 +211,9 @@ impl<'a> Panels<'a> {
     fn input<'b>(&self, isa: Isa, rows: &'b Rows, scratch: &'b mut Scratch) -> Input<'b> {
         match self.storage {
             Storage::F32 | Storage::F16 => Input::F32 { values: rows.values(), stride: rows.stride() },
-            Storage::Int8 => quantise(isa, Team::global(), rows.values(), rows.stride(), self.dim, scratch),
+            Storage::Int8 => {
+                quantise(isa, ThreadPool::global(), rows.values(), rows.stride(), self.dim, scratch)
+            }
         }
     }
 
@@ -408,10 +410,10 @@ pub(crate) fn best(
     k: usize,
     offer: &(dyn Fn(usize, &mut [Top]) + Sync),
 ) -> Vec<Vec<(u32, f32)>> {
-    let team = Team::global();
+    let pool = ThreadPool::global();
     let next = AtomicUsize::new(0);
-    let workers: Vec<Mutex<Vec<Top>>> = (0..team.threads().min(blocks)).map(|_| Mutex::default()).collect();
-    team.run(workers.len(), &|worker| {
+    let workers: Vec<Mutex<Vec<Top>>> = (0..pool.threads().min(blocks)).map(|_| Mutex::default()).collect();
+    pool.run(workers.len(), &|worker| {
         let mut tops = vec![Top::new(k); count];
         loop {
             // A worker's blocks are in ascending order, as `Top` requires.

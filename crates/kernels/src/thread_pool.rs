@@ -4,26 +4,26 @@
 //! spin for a while before they sleep.
 
 use std::{
-    cell::UnsafeCell,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::{
-        Arc, Mutex, OnceLock, TryLockError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    thread::{self, Thread},
+    sync::{OnceLock, TryLockError, atomic::Ordering},
 };
 
-/// The number of polls before a thread sleeps: about 0.1 ms.
-const SPINS: usize = 2_000;
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, UnsafeCell, thread};
+
+/// The number of polls before a thread sleeps: about 0.1 ms. A model needs one to cover the loop.
+const SPINS: usize = if cfg!(loom) { 1 } else { 2_000 };
+
+/// The epoch of a pool that is dropped. It is odd, as that of an open job.
+const STOPPED: usize = usize::MAX;
 
 /// A job: called once for each part.
 type Job = dyn Fn(usize) + Sync;
 
 /// A pool of threads that includes the caller's.
-pub struct Team {
+pub struct ThreadPool {
     shared: Arc<Shared>,
-    helpers: Vec<Thread>,
+    helpers: Vec<thread::JoinHandle<()>>,
     /// Held while a job runs: a second caller processes its parts alone.
     busy: Mutex<()>,
 }
@@ -41,29 +41,30 @@ struct Shared {
     sleeping: Vec<AtomicBool>,
 }
 
-// SAFETY: `job` is written only while no job is open and no helper has entered (see `Team::run`), and the job that it
+// SAFETY: `job` is written only while no job is open and no helper has entered (see `ThreadPool::run`), and the job that it
 // points to is `Sync`.
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
 
-impl Team {
+impl ThreadPool {
     /// The pool of this process, with as many threads as rayon's global pool.
     #[must_use]
     pub fn global() -> &'static Self {
-        static TEAM: OnceLock<Team> = OnceLock::new();
+        static TEAM: OnceLock<ThreadPool> = OnceLock::new();
         TEAM.get_or_init(|| Self::new(rayon::current_num_threads()))
     }
 
     /// A pool with only the caller, for a caller that is one of several.
     #[must_use]
     pub fn alone() -> &'static Self {
-        static TEAM: OnceLock<Team> = OnceLock::new();
+        static TEAM: OnceLock<ThreadPool> = OnceLock::new();
         TEAM.get_or_init(|| Self::new(1))
     }
 
-    /// A pool of `threads`, whose helpers live as long as the process.
-    fn new(threads: usize) -> Self {
+    /// A pool of `threads`. Its helpers end when it is dropped.
+    #[must_use]
+    pub fn new(threads: usize) -> Self {
         let count = threads.max(1) - 1;
         let shared = Arc::new(Shared {
             epoch: AtomicUsize::new(0),
@@ -75,12 +76,11 @@ impl Team {
             sleeping: (0..count).map(|_| AtomicBool::new(false)).collect(),
         });
         let helpers = (0..count)
-            .filter_map(|at| {
+            .map_while(|at| {
                 let shared = Arc::clone(&shared);
                 let name = format!("kernels-{at}");
-                // If a thread cannot start, the others process its parts.
-                let started = thread::Builder::new().name(name).spawn(move || shared.help(at));
-                started.ok().map(|handle| handle.thread().clone())
+                // If a thread cannot start, those before it process its parts.
+                thread::Builder::new().name(name).spawn(move || shared.help(at)).ok()
             })
             .collect();
         Self { shared, helpers, busy: Mutex::new(()) }
@@ -113,13 +113,13 @@ impl Team {
         let pointer = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const Job>(job) };
         // SAFETY: `busy` is held and the epoch is even, so no helper reads the cell: one that has entered since
         // then has seen the even epoch and leaves.
-        unsafe { *shared.job.get() = Some(pointer) };
+        shared.job.with_mut(|job| unsafe { *job = Some(pointer) });
         shared.parts.store(parts, Ordering::Relaxed);
         shared.next.store(0, Ordering::Relaxed);
         shared.epoch.fetch_add(1, Ordering::SeqCst);
         for (helper, sleeping) in self.helpers.iter().zip(&shared.sleeping) {
             if sleeping.load(Ordering::SeqCst) && sleeping.swap(false, Ordering::SeqCst) {
-                helper.unpark();
+                helper.thread().unpark();
             }
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| shared.work(job)));
@@ -131,17 +131,31 @@ impl Team {
             spins += 1;
             if spins > SPINS { thread::yield_now() } else { std::hint::spin_loop() }
         }
+        let panicked = shared.panicked.swap(false, Ordering::Relaxed);
+        drop(free);
         if let Err(panic) = outcome {
-            shared.panicked.store(false, Ordering::Relaxed);
             resume_unwind(panic);
         }
-        assert!(!shared.panicked.swap(false, Ordering::Relaxed), "a part of the job panicked");
+        assert!(!panicked, "a part of the job panicked");
     }
 }
 
-impl fmt::Debug for Team {
+impl Drop for ThreadPool {
+    fn drop(&mut self) {
+        self.shared.epoch.store(STOPPED, Ordering::SeqCst);
+        for helper in &self.helpers {
+            helper.thread().unpark();
+        }
+        for helper in self.helpers.drain(..) {
+            // A helper catches the panics of its jobs.
+            let _ = helper.join();
+        }
+    }
+}
+
+impl fmt::Debug for ThreadPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Team({})", self.threads())
+        write!(f, "ThreadPool({})", self.threads())
     }
 }
 
@@ -157,18 +171,24 @@ impl Shared {
         }
     }
 
-    /// The main loop of helper `at`.
+    /// The main loop of helper `at`, until the pool is dropped.
     fn help(&self, at: usize) {
         let mut seen = 0;
         loop {
             self.wait(at, seen);
             self.entered.fetch_add(1, Ordering::SeqCst);
             let epoch = self.epoch.load(Ordering::SeqCst);
+            if epoch == STOPPED {
+                return;
+            }
             if epoch % 2 == 1 {
-                // SAFETY: the job is open and this helper is counted, so the cell is not written and the job lives
-                // until it leaves.
-                let job = unsafe { (*self.job.get()).map(|job| &*job) };
-                if job.is_some_and(|job| catch_unwind(AssertUnwindSafe(|| self.work(job))).is_err()) {
+                let outcome = self.job.with(|job| {
+                    // SAFETY: the job is open and this helper is counted, so the cell is not written and the job
+                    // lives until it leaves.
+                    let job = unsafe { (*job).map(|job| &*job) };
+                    job.map_or(Ok(()), |job| catch_unwind(AssertUnwindSafe(|| self.work(job))))
+                });
+                if outcome.is_err() {
                     self.panicked.store(true, Ordering::Relaxed);
                 }
             }
@@ -177,7 +197,7 @@ impl Shared {
         }
     }
 
-    /// Returns when a job other than `seen` may be open.
+    /// Returns when a job other than `seen` may be open or the pool is dropped.
     fn wait(&self, at: usize, seen: usize) {
         loop {
             for _ in 0..SPINS {
@@ -203,15 +223,15 @@ impl Shared {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::Team;
+    use super::ThreadPool;
 
     #[test]
     fn every_part_is_done_once() {
-        let team = Team::new(3);
+        let pool = ThreadPool::new(3);
         for parts in [0, 1, 2, 7, 100] {
             for _ in 0..200 {
                 let done: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
-                team.run(parts, &|part| {
+                pool.run(parts, &|part| {
                     done[part].fetch_add(1, Ordering::Relaxed);
                 });
                 assert!(done.iter().all(|count| count.load(Ordering::Relaxed) == 1));
@@ -220,15 +240,15 @@ mod tests {
     }
 
     #[test]
-    fn a_team_serves_several_callers_and_jobs_within_jobs() {
-        let team = Team::new(2);
+    fn a_pool_serves_several_callers_and_jobs_within_jobs() {
+        let pool = ThreadPool::new(2);
         let sum = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..100 {
-                        team.run(5, &|part| {
-                            team.run(2, &|inner| {
+                        pool.run(5, &|part| {
+                            pool.run(2, &|inner| {
                                 sum.fetch_add(part + inner, Ordering::Relaxed);
                             });
                         });
@@ -241,14 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_reaches_the_caller_and_the_team_goes_on() {
-        let team = Team::new(2);
+    fn a_panic_reaches_the_caller_and_the_pool_continues() {
+        let pool = ThreadPool::new(2);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            team.run(8, &|part| assert!(part != 5, "part 5"));
+            pool.run(8, &|part| assert!(part != 5, "part 5"));
         }));
         assert!(outcome.is_err());
         let count = AtomicUsize::new(0);
-        team.run(8, &|_| {
+        pool.run(8, &|_| {
             count.fetch_add(1, Ordering::Relaxed);
         });
         assert_eq!(count.load(Ordering::Relaxed), 8);

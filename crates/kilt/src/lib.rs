@@ -16,6 +16,7 @@ pub mod knowledgenet;
 pub mod korc;
 pub mod linked;
 pub mod mapping;
+pub mod observe;
 mod open_record;
 pub mod page;
 pub mod passage;

@@ -8,18 +8,16 @@
 mod compare;
 mod config;
 mod error;
-pub mod observe;
+mod html;
 mod run_dir;
 mod source;
 pub mod submit;
 mod tasks;
-mod training;
 pub mod workflows;
 
 pub use compare::{Comparison, Cost, Form, Score, System, Table, Task, compare_runs};
 pub use config::Config;
 pub use error::{Error, Result};
-pub use observe::{Event, Observer, Unit};
 pub use run_dir::{
     folder::{check_finished, check_model},
     integrity::{Checked, Unfinished, Verification, verify},
@@ -27,8 +25,9 @@ pub use run_dir::{
 };
 pub use source::store::PartHash;
 pub use sporran_config::Diagnostic;
+pub use sporran_kilt::observe::{self, Event, Observer, Unit};
+pub use sporran_training::session::Trained;
 pub use tasks::files::TaskFile;
-pub use training::outcome::Trained;
 pub use workflows::{
     answer::{
         Answer, Assembly, Evidence, Explanation, Options, Report, Step, Trial, assemble, assemble_retrieval,

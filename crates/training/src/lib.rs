@@ -54,6 +54,7 @@ mod ranking;
 mod ranking_loss;
 mod schedule;
 mod seq2seq;
+pub mod session;
 mod tagging;
 mod trainer;
 mod tuned;

@@ -25,6 +25,28 @@ const CONFIG: &str = "config.json";
 const GENERATION_CONFIG: &str = "generation_config.json";
 
 /// A model folder, with its JSON files read and its weights mapped and checked.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use candle_core::{DType, Device};
+/// use sporran_transformers::{Batch, Cache, Checkpoint, Seq2Seq};
+///
+/// // A T5 with random weights: hidden states of 24 values.
+/// let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/t5-relu");
+/// let checkpoint = Checkpoint::open(&folder)?;
+/// assert_eq!(checkpoint.architectures(), ["T5ForConditionalGeneration"]);
+///
+/// let model = checkpoint.model(DType::F32, &Device::Cpu)?;
+/// let batch = Batch::new(&[[5u32, 9, 30, 1]], 0, &Device::Cpu)?;
+/// let memory = model.encode(&batch)?;
+/// assert_eq!(memory.hidden().dims(), [1, 4, 24]);
+///
+/// // The logits of the token after the start token, 0.
+/// let logits = model.decode(&[0], 1, &memory, &mut Cache::new())?;
+/// assert_eq!(logits.len(), model.vocab_size());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Checkpoint {
     stored: StoredModel,

@@ -19,102 +19,127 @@ const MAX_ROW: usize = 1 << 24;
 /// [`Error::Io`] if the file cannot be opened; an item is [`Error::Record`] for a row of another number of columns,
 /// an empty id or an open quote, [`Error::Utf8`] or [`Error::Compressed`].
 pub fn read(path: &Path) -> Result<impl Iterator<Item = Result<(u64, Document)>> + use<>> {
-    let mut stream = Stream::open(path)?;
-    let mut row = Vec::new();
+    let mut rows = Rows::open(path)?;
     let mut done = false;
     Ok(std::iter::from_fn(move || {
         if done {
             return None;
         }
-        let item = next(&mut stream, &mut row).transpose();
+        let item = rows.document().transpose();
         done = !matches!(item, Some(Ok(_)));
         item
     }))
 }
 
-fn next(stream: &mut Stream<'_>, row: &mut Vec<u8>) -> Result<Option<(u64, Document)>> {
-    loop {
-        row.clear();
-        let (line, _) = stream.place();
-        if !stream.read_line(row)? {
-            return Ok(None);
+/// The rows of a file. `csv-core` gets them line by line, so that an error names its line and a quote without an end is
+/// an error.
+struct Rows {
+    stream: Stream<'static>,
+    parser: csv_core::Reader,
+    /// The row's bytes.
+    row: Vec<u8>,
+    /// Its fields one after the other, of which `written` bytes are valid.
+    fields: Vec<u8>,
+    written: usize,
+    /// The ends of its fields, of which `count` are valid.
+    ends: Vec<usize>,
+    count: usize,
+}
+
+impl Rows {
+    fn open(path: &Path) -> Result<Self> {
+        let parser = csv_core::ReaderBuilder::new()
+            .delimiter(b'\t')
+            // A carriage return that is not part of a line end is text.
+            .terminator(csv_core::Terminator::Any(b'\n'))
+            .build();
+        let (row, fields, ends) = (Vec::new(), Vec::new(), vec![0; HEADER.len() + 1]);
+        Ok(Self { stream: Stream::open(path)?, parser, row, fields, written: 0, ends, count: 0 })
+    }
+
+    /// The next document with the line on which its row starts.
+    fn document(&mut self) -> Result<Option<(u64, Document)>> {
+        loop {
+            let Some(line) = self.next()? else { return Ok(None) };
+            let path = self.stream.path();
+            if self.count != HEADER.len() {
+                Stream::text(path, (line, 0), &self.row)?;
+                let field = if self.count < HEADER.len() { column(self.count) } else { "4".to_owned() };
+                let message = format!("expected the 3 columns id, text, title, found {}", self.count);
+                return Err(Error::record(path, line, field, message));
+            }
+            let [id, text, title] = [self.field(0, line)?, self.field(1, line)?, self.field(2, line)?];
+            if line == 1 && [id, text, title] == HEADER {
+                continue;
+            }
+            let id = id.trim();
+            if id.is_empty() {
+                return Err(Error::record(path, line, "id", "expected an id, found an empty column"));
+            }
+            return Ok(Some((line, Document { id: id.into(), title: title.into(), text: text.into() })));
         }
-        if row.trim_ascii().is_empty() {
-            continue;
-        }
-        let fields = loop {
-            // Quotes, tabs and line ends are ASCII, so bytes can be split before UTF-8 validation.
-            match fields(row) {
-                Ok(fields) => break fields,
-                Err(open) => {
-                    if row.len() > MAX_ROW || !stream.read_line(row)? {
-                        let message = format!(
-                            "expected a quote that ends the field, found none in {} bytes",
-                            row.len()
-                        );
-                        return Err(Error::record(stream.path(), line, column(open), message));
-                    }
-                }
+    }
+
+    /// Reads the next row that is not blank, and returns the line on which it starts.
+    fn next(&mut self) -> Result<Option<u64>> {
+        let line = loop {
+            self.row.clear();
+            let (line, _) = self.stream.place();
+            if !self.stream.read_line(&mut self.row)? {
+                return Ok(None);
+            }
+            if !self.row.trim_ascii().is_empty() {
+                break line;
             }
         };
-        let texts: Vec<String> = fields
-            .into_iter()
-            .map(|field| {
-                String::from_utf8(field)
-                    .or_else(|_| Stream::text(stream.path(), (line, 0), row).map(str::to_owned))
-            })
-            .collect::<Result<_>>()?;
-        let count = texts.len();
-        let Ok([id, text, title]) = <[String; 3]>::try_from(texts) else {
-            let field = if count < 3 { column(count) } else { "4".to_owned() };
-            let message = format!("expected the 3 columns id, text, title, found {count}");
-            return Err(Error::record(stream.path(), line, field, message));
-        };
-        if line == 1 && [&id, &text, &title].map(String::as_str) == HEADER {
-            continue;
+        (self.written, self.count) = (0, 0);
+        let mut start = 0;
+        while !self.parse(start) {
+            start = self.row.len();
+            if start > MAX_ROW || !self.stream.read_line(&mut self.row)? {
+                let message = format!("expected a quote that ends the field, found none in {start} bytes");
+                return Err(Error::record(self.stream.path(), line, column(self.count), message));
+            }
         }
-        let id = id.trim().to_owned();
-        if id.is_empty() {
-            return Err(Error::record(stream.path(), line, "id", "expected an id, found an empty column"));
+        // A row ends at a line feed outside of quotes; carriage returns before it belong to the line end.
+        let ending = self.row.strip_suffix(b"\n").unwrap_or(&self.row);
+        self.ends[self.count - 1] -= ending.iter().rev().take_while(|&&byte| byte == b'\r').count();
+        Ok(Some(line))
+    }
+
+    /// Parses the line of the row that begins at `start`, and returns whether the row ends with it.
+    fn parse(&mut self, start: usize) -> bool {
+        // Fields are never longer than the row. The parser needs a byte more than it writes.
+        self.fields.resize(self.fields.len().max(self.row.len() + 2), 0);
+        let last_line_end: &[u8] = if self.row.ends_with(b"\n") { b"" } else { b"\n" };
+        for mut input in [&self.row[start..], last_line_end] {
+            while !input.is_empty() {
+                let (fields, ends) = (&mut self.fields[self.written..], &mut self.ends[self.count..]);
+                let (result, read, written, ended) = self.parser.read_record(input, fields, ends);
+                input = &input[read..];
+                self.written += written;
+                self.count += ended;
+                match result {
+                    csv_core::ReadRecordResult::Record => return true,
+                    csv_core::ReadRecordResult::OutputEndsFull => self.ends.resize(2 * self.ends.len(), 0),
+                    _ => {}
+                }
+            }
         }
-        return Ok(Some((line, Document { id, title, text })));
+        false
+    }
+
+    /// A field as text; `line` is the row's.
+    fn field(&self, index: usize, line: u64) -> Result<&str> {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let field = &self.fields[start..self.ends[index]];
+        // An error names the byte of the row.
+        str::from_utf8(field).or_else(|_| Stream::text(self.stream.path(), (line, 0), &self.row))
     }
 }
 
 fn column(at: usize) -> String {
     HEADER.get(at).map_or_else(|| (at + 1).to_string(), |&name| name.to_owned())
-}
-
-/// A row's fields, or the index of the field with an open quote.
-fn fields(row: &[u8]) -> Result<Vec<Vec<u8>>, usize> {
-    let end = row.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |at| at + 1);
-    let mut fields = Vec::with_capacity(3);
-    let mut rest = row;
-    loop {
-        let mut field = Vec::new();
-        if rest.first() == Some(&b'"') {
-            rest = &rest[1..];
-            loop {
-                let quote = rest.iter().position(|&byte| byte == b'"').ok_or(fields.len())?;
-                field.extend_from_slice(&rest[..quote]);
-                rest = &rest[quote + 1..];
-                if rest.first() != Some(&b'"') {
-                    break;
-                }
-                field.push(b'"');
-                rest = &rest[1..];
-            }
-        }
-        // The rest of the row may be only its line end, which is after `end`.
-        let left = rest.len().saturating_sub(row.len() - end);
-        let tab = rest[..left].iter().position(|&byte| byte == b'\t');
-        field.extend_from_slice(&rest[..tab.unwrap_or(left)]);
-        fields.push(field);
-        match tab {
-            Some(tab) => rest = &rest[tab + 1..],
-            None => return Ok(fields),
-        }
-    }
 }
 
 /// Writes documents as rows under the header.
@@ -189,6 +214,14 @@ mod tests {
     }
 
     #[test]
+    fn byte_order_marks_and_line_ends_are_no_text() {
+        let bytes = b"\xef\xbb\xbfid\ttext\ttitle\r\n1\ta\rb\t\"T\r\"\r\r\n \t\t\r\n2\tc\t\"U\"v \"w\"\r";
+        let rows = read_bytes(bytes).unwrap();
+        let found: Vec<_> = rows.iter().map(|(line, d)| (*line, d.text.as_str(), d.title.as_str())).collect();
+        assert_eq!(found, [(2, "a\rb", "T\r"), (4, "c", "Uv \"w\"")]);
+    }
+
+    #[test]
     fn what_is_written_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("psgs.tsv.gz");
@@ -211,12 +244,13 @@ mod tests {
     #[test]
     fn errors_name_file_line_and_field() {
         let long = [b"1\ta\tb\n2\t\"".as_slice(), &b"open\n".repeat(10)].concat();
-        let cases: [(&[u8], &str); 6] = [
+        let cases: [(&[u8], &str); 7] = [
             (
                 b"1\ta\tb\n2\ta\n",
                 "psgs.tsv:2: field `title`: expected the 3 columns id, text, title, found 2",
             ),
             (b"1\ta\tb\n2\ta\tb\tc\n", "psgs.tsv:2: field `4`: expected the 3 columns"),
+            (b"1\ta\tb\n2\ta\tb\tc\td\te\tf\tg\th", "title, found 9"),
             (&long, "psgs.tsv:2: field `text`: expected a quote that ends the field"),
             (b"1\ta\tb\n\ta\tb\n", "psgs.tsv:2: field `id`: expected an id"),
             (b"1\ta\tb\n2\ta\xff\tb\n", "psgs.tsv:2: invalid UTF-8 at byte 3"),

@@ -24,6 +24,15 @@ pub struct Agreement {
 
 /// Fleiss' kappa of `counts`: the votes of each subject by category.
 ///
+/// ```
+/// use sporran_kilt::scores::agreement::fleiss_kappa;
+///
+/// // Three annotators and two categories.
+/// let agreement = fleiss_kappa(&[vec![3, 0], vec![0, 3], vec![3, 0]])?;
+/// assert_eq!(agreement.kappa, 1.0);
+/// # Ok::<(), sporran_kilt::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Argument`] without subjects, with fewer than two votes on one, or with different numbers of votes or categories.
 pub fn fleiss_kappa(counts: &[Vec<u32>]) -> Result<Agreement> {

@@ -280,6 +280,14 @@ impl Answers {
     }
 
     /// The best of each score over the gold answers. An empty answer scores 0.
+    ///
+    /// ```
+    /// use sporran_kilt::scores::answer::Answers;
+    ///
+    /// let gold = Answers::new(["Barack Obama", "Obama"]);
+    /// let scores = gold.score("the Barack Obama");
+    /// assert_eq!((scores.accuracy, scores.em, scores.f1), (0.0, 1.0, 1.0));
+    /// ```
     pub fn score(&self, prediction: &str) -> Scores {
         self.score_in(prediction, &mut Buffers::default())
     }

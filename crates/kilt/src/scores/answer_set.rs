@@ -42,6 +42,13 @@ pub fn words(text: &str) -> Vec<String> {
 /// Scores one set.
 ///
 /// `tokens` splits a text. A predicted token counts if it occurs anywhere in the matched gold answer.
+///
+/// ```
+/// use sporran_kilt::scores::answer_set::{score, words};
+///
+/// let scores = score(&["Oslo", "Bergen city"], &["Bergen", "Oslo"], words);
+/// assert!((scores.p_acc - 0.5).abs() < 1e-3);
+/// ```
 pub fn score<T: PartialEq>(
     predictions: &[impl AsRef<str>],
     answers: &[impl AsRef<str>],

@@ -102,6 +102,20 @@ pub(super) const HELD: &str = "held";
 
 /// Scores answers, and page-level evidence as in that scorer.
 ///
+/// ```
+/// use sporran_kilt::scores::kilt;
+///
+/// let folder = tempfile::tempdir()?;
+/// let (gold, guess) = (folder.path().join("gold.jsonl"), folder.path().join("guess.jsonl"));
+/// std::fs::write(&gold, r#"{"id": "q", "output": [{"answer": "Oslo", "provenance": [{"wikipedia_id": "1"}]}]}"#)?;
+/// std::fs::write(&guess, r#"{"id": "q", "output": [{"answer": "oslo", "provenance": [{"wikipedia_id": "1"}]}]}"#)?;
+///
+/// let report = kilt::evaluate(&gold, &guess)?.report;
+/// assert_eq!((report.downstream.accuracy, report.downstream.em, report.kilt.em), (0.0, 1.0, 1.0));
+/// assert_eq!(report.retrieval.r_precision, 1.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// A duplicate id in either file, a gold id without a prediction, a gold record without the field `output`, a prediction
 /// without exactly one output with an `answer`, and read errors.

@@ -166,6 +166,15 @@ impl Evidence {
     }
 
     /// Walks predicted keys, best first.
+    ///
+    /// ```
+    /// use sporran_kilt::scores::provenance::Evidence;
+    ///
+    /// // Two alternative sets of gold pages: page 1, or the pages 2 and 3.
+    /// let gold = Evidence::new([Some(vec!["1"]), Some(vec!["2", "3"])]);
+    /// let rank = gold.rank(["2", "1", "4"]);
+    /// assert_eq!((rank.success(1), rank.success(5), rank.recall(5)), (0.0, 1.0, 0.5));
+    /// ```
     pub fn rank<'a>(&self, predicted: impl IntoIterator<Item = &'a str>) -> Rank {
         self.rank_unique(&unique(predicted))
     }

@@ -147,6 +147,15 @@ pub struct Evaluation {
 }
 
 /// Scores candidates; `None` if no confidence reaches `threshold`.
+///
+/// ```
+/// use sporran_kilt::scores::ranking::{Candidate, RELEVANT, score};
+///
+/// let candidate = |id: &str, confidence, score| Candidate { id: id.into(), confidence, score };
+/// let candidates = [candidate("a", 0.2, 3.5), candidate("b", 0.9, 1.5)];
+/// let scores = score(&candidates, RELEVANT).unwrap();
+/// assert_eq!((scores.mrr_at_1, scores.mrr_at_5), (0.0, 0.5));
+/// ```
 pub fn score(candidates: &[Candidate], threshold: f64) -> Option<Scores> {
     let mut order: Vec<(f32, Cow<'_, str>, bool)> = candidates
         .iter()

@@ -74,6 +74,21 @@ pub struct Evaluation {
 ///
 /// Predicted outputs without the field `provenance` are dropped first. Exactly one must remain.
 ///
+/// ```
+/// use sporran_kilt::scores::retrieval;
+///
+/// let folder = tempfile::tempdir()?;
+/// let (gold, guess) = (folder.path().join("gold.jsonl"), folder.path().join("guess.jsonl"));
+/// std::fs::write(&gold, r#"{"id": "q", "output": [{"answer": "Oslo", "provenance": [{"wikipedia_id": "1"}]}]}"#)?;
+/// let ranking = r#"{"id": "q", "output": [{"provenance": [{"wikipedia_id": "2"}, {"wikipedia_id": "1"}]}]}"#;
+/// std::fs::write(&guess, ranking)?;
+///
+/// let evaluation = retrieval::evaluate(&gold, &guess, &retrieval::Options::default())?;
+/// let (report, _records) = &evaluation.reports[0];
+/// assert_eq!((report.score("Rprec"), report.score("recall@5")), (Some(0.0), Some(1.0)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Argument`] for a k of 0 or without any rank key or k; a duplicate id in either file, a gold id without a
 /// prediction, a gold record without the field `output`, a prediction without exactly one output with `provenance`, and

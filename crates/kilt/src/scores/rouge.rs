@@ -12,6 +12,12 @@ use rustc_hash::FxBuildHasher;
 use super::is_space;
 
 /// The f of ROUGE-L; 0 if either text has no sentence, that is, only full stops.
+///
+/// ```
+/// use sporran_kilt::scores::rouge_l;
+///
+/// assert!((rouge_l("Oslo is in Norway", "Oslo lies in Norway") - 0.75).abs() < 1e-6);
+/// ```
 pub fn rouge_l(hypothesis: &str, reference: &str) -> f64 {
     let mut rouge = Rouge::default();
     rouge.read(hypothesis);

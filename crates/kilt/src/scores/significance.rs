@@ -54,6 +54,15 @@ pub struct Comparison {
 
 /// The mean of `scores` with its confidence interval.
 ///
+/// ```
+/// use sporran_kilt::scores::significance::{Rounds, interval};
+///
+/// let found = interval(&[0.0, 1.0, 1.0, 0.0], Rounds::default())?;
+/// assert_eq!(found.mean, 0.5);
+/// assert!(found.low < found.mean && found.mean < found.high);
+/// # Ok::<(), sporran_kilt::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Argument`] without scores or rounds, or for a level that is not between 0 and 1.
 pub fn interval(scores: &[f64], rounds: Rounds) -> Result<Interval> {
@@ -83,6 +92,16 @@ pub fn interval(scores: &[f64], rounds: Rounds) -> Result<Interval> {
 }
 
 /// Compares the scores of two systems, record by record.
+///
+/// ```
+/// use sporran_kilt::scores::significance::{Rounds, compare};
+///
+/// let (first, second) = (vec![1.0; 20], vec![0.0; 20]);
+/// let found = compare(&first, &second, Rounds::default())?;
+/// assert_eq!(found.difference.mean, 1.0);
+/// assert!(found.p_value < 0.001);
+/// # Ok::<(), sporran_kilt::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Error::Argument`] for lists of different lengths, and those of [`interval`].

@@ -102,6 +102,23 @@ impl Manifest {
 pub struct PageIndex(pub u32);
 
 /// Pages and passages of a knowledge source.
+///
+/// ```
+/// use sporran_kilt::{PassageId, PassageSplit, PassageStore, store::BuildOptions};
+///
+/// let folder = tempfile::tempdir()?;
+/// let source = folder.path().join("source.jsonl");
+/// let page = r#"{"wikipedia_id": "1", "wikipedia_title": "Oslo", "text": ["Oslo", "Oslo is the capital of Norway."]}"#;
+/// std::fs::write(&source, page)?;
+///
+/// let options = BuildOptions { source, redirects: None, split: PassageSplit::Words };
+/// let store = PassageStore::build(&options, folder.path().join("store"), &mut |_progress| {})?;
+/// let passage = store.passage(PassageId(0));
+/// assert_eq!((store.len(), passage.title.as_str()), (1, "Oslo"));
+/// assert_eq!(passage.text, "Oslo is the capital of Norway.");
+/// assert_eq!(store.page_by_title("oslo"), store.page_by_id("1"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PassageStore {
     folder: PathBuf,
     manifest: Manifest,

@@ -1,7 +1,7 @@
 //! Comparison of runs with each other and with published results: the three tables of the KILT paper, and the
 //! costs of the runs.
 
-mod html;
+mod page;
 mod published;
 mod tables;
 

@@ -2,6 +2,8 @@
 
 use std::{fmt::Write, str::FromStr};
 
+use serde::Serialize;
+
 use super::{Comparison, Table, published};
 
 /// The output format of a comparison.
@@ -39,6 +41,7 @@ impl FromStr for Form {
 }
 
 /// A row of a table: its name, whether it is a published row, and its cells.
+#[derive(Serialize)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) is_published: bool,
@@ -46,6 +49,7 @@ pub(super) struct Row {
 }
 
 /// A table with its header.
+#[derive(Serialize)]
 pub(super) struct Grid {
     pub(super) title: &'static str,
     pub(super) head: Vec<String>,
@@ -134,7 +138,7 @@ impl Comparison {
             Form::Markdown => self.markdown(),
             Form::Latex => self.latex(),
             Form::Csv => self.csv(),
-            Form::Html => super::html::page(self, &self.note()),
+            Form::Html => super::page::page(self, &self.note()),
         }
     }
 

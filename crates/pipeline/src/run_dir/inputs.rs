@@ -215,8 +215,8 @@ mod tests {
                 .unwrap();
         // Between hash and read.
         let mut appended = false;
-        let mut observe = |event: crate::observe::Event| {
-            if let crate::observe::Event::Begin { step, .. } = event
+        let mut observe = |event: sporran_kilt::observe::Event| {
+            if let sporran_kilt::observe::Event::Begin { step, .. } = event
                 && step == "store passages"
                 && !appended
             {

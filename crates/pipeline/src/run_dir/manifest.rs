@@ -9,6 +9,7 @@ use std::{
 use serde::Serialize;
 use sporran_config::Override;
 use sporran_kilt::jsonl;
+use sporran_training::session::Trained;
 
 use crate::{
     Result,
@@ -104,6 +105,12 @@ pub struct TrainingEntry {
     pub steps: u64,
     /// The best validation score; `None` without validation.
     pub best: Option<f64>,
+}
+
+impl From<&Trained> for TrainingEntry {
+    fn from(trained: &Trained) -> Self {
+        Self { steps: trained.steps, best: trained.best.map(|(_, score)| score) }
+    }
 }
 
 /// The manifest of work in progress.

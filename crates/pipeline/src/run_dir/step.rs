@@ -7,11 +7,13 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sporran_kilt::jsonl;
+use sporran_kilt::{
+    jsonl,
+    observe::{Event, Observer, Unit, advance, begin},
+};
 
 use crate::{
     Result,
-    observe::{Event, Observer, Unit, advance, begin},
     run_dir::{
         folder::RunDir,
         inputs::{Inputs, hash_file},

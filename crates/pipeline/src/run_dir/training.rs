@@ -1,9 +1,9 @@
 //! A run's folder during a training.
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 use crate::{
-    Result,
+    Error, Result,
     config::Config,
     run_dir::{
         folder::{Mark, RunDir},
@@ -12,6 +12,9 @@ use crate::{
         manifest::{Account, TrainingEntry},
     },
 };
+
+/// The journal of the searches of a training, in `work`.
+const SEARCHES: &str = "searches.journal";
 
 /// A run's folder during a training: locked, and marked as unfinished until [`Self::finish`]. A training that
 /// fails before its first checkpoint removes its mark, because the earlier content of the folder is
@@ -68,6 +71,11 @@ impl TrainingFolder {
         Ok(())
     }
 
+    /// The journal of the training's searches and its key, after [`Self::verify`].
+    pub(crate) fn journal_of_searches(&self) -> Option<(PathBuf, String)> {
+        Some((self.folder()?.work(SEARCHES), self.key.digest()))
+    }
+
     /// The folder, after [`Self::verify`].
     pub(crate) fn folder(&self) -> Option<&RunDir> {
         self.held.as_ref().map(|(folder, _)| folder)
@@ -84,6 +92,10 @@ impl TrainingFolder {
         let mut account = self.account.clone();
         account.took("train");
         account.read(&self.inputs);
+        let searches = folder.work(SEARCHES);
+        if searches.exists() {
+            fs::remove_file(&searches).map_err(Error::io(&searches, "remove"))?;
+        }
         account.finish_training(&folder, mark, training)
     }
 }

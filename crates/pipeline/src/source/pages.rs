@@ -6,13 +6,12 @@ use std::{path::Path, sync::Arc};
 use rustc_hash::FxHashMap;
 use sporran_config::Document;
 use sporran_kilt::{
-    Error as FileError, Id, ParagraphKind, PassageStore, Provenance, hash_json, jsonl, passage::ABSTRACT,
-    store::PageIndex,
+    Error as FileError, Id, ParagraphKind, PassageStore, Provenance, hash_json, jsonl, observe::Observer,
+    passage::ABSTRACT, store::PageIndex,
 };
 
 use crate::{
     Result,
-    observe::Observer,
     run_dir::inputs::Inputs,
     source::{
         options::SourceOptions,

@@ -7,14 +7,15 @@ use std::{
 };
 
 use serde::Serialize;
-use sporran_kilt::{PassageStore, folder::Place, hash_json, store::BuildOptions};
-
-use crate::{
-    Error, Result,
+use sporran_kilt::{
+    PassageStore,
+    folder::Place,
+    hash_json,
     observe::{Event, Observer, Unit, advance, begin},
-    run_dir::inputs::Inputs,
-    source::options::SourceOptions,
+    store::BuildOptions,
 };
+
+use crate::{Error, Result, run_dir::inputs::Inputs, source::options::SourceOptions};
 
 /// The hash of the inputs of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use sporran_config::{Document, Text, WORKFLOW, explain};
-use sporran_kilt::jsonl;
+use sporran_kilt::{jsonl, observe::Observer};
 
 use crate::{
     Diagnostic, Error, Result,
-    observe::Observer,
     workflows::{
         answer, document_relations, entity_linking, kbqa, knowledge_selection, link_prediction, population,
         rules, slot_filling, tagging,

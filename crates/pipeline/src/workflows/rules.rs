@@ -12,6 +12,7 @@ use sporran_config::Document;
 use sporran_kilt::{
     jsonl,
     kb::{KnowledgeBase, Part},
+    observe::{Event, Observer, Unit, begin},
 };
 use sporran_reasoner::{
     embedding::{LinkScores, evaluate},
@@ -21,7 +22,6 @@ use sporran_reasoner::{
 use crate::{
     Result,
     config::Config,
-    observe::{Event, Observer, Unit, begin},
     run_dir::{manifest::TrainingEntry, training::TrainingFolder},
     workflows::workflow::{Outcome, Workflow},
 };

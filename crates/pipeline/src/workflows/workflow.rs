@@ -9,11 +9,11 @@ use schemars::Schema;
 use serde::Serialize;
 use serde_json::Value;
 use sporran_config::{Diagnostic, explain};
+use sporran_kilt::observe::Observer;
 
 use crate::{
     Error, Result,
     config::{Config, to_toml},
-    observe::Observer,
 };
 
 /// A workflow: the type of its configs, and its verbs.

@@ -98,7 +98,7 @@ impl State {
             }
             row += source.count;
         }
-        machine.core.team.run(parts.len(), &|at| {
+        machine.core.pool.run(parts.len(), &|at| {
             let mut part = parts[at].lock().unwrap_or_else(PoisonError::into_inner);
             let (views, out) = &mut *part;
             pack(*views, out);

@@ -56,7 +56,7 @@ impl PackedLlama {
         }
         let mut xs = Rows::new(tokens.len(), self.width);
         let blocks: Vec<_> = (0..tokens.len()).map(|row| row..row + 1).collect();
-        xs.each_part(machine.core.team, &blocks, self.width, &|row, _, mut part| {
+        xs.each_part(machine.core.pool, &blocks, self.width, &|row, _, mut part| {
             let (token, out) = (tokens[row] as usize, part.row_mut(0));
             match &self.embeddings {
                 Some(table) => out.copy_from_slice(&table[token * self.width..][..self.width]),
@@ -85,7 +85,7 @@ impl PackedLlama {
         let Heads { heads, groups, width } = self.heads;
         let half = width / 2;
         let blocks: Vec<_> = (0..inputs.count()).map(|row| row..row + 1).collect();
-        inputs.each_part(machine.core.team, &blocks, self.heads.inputs(), &|row, _, mut part| {
+        inputs.each_part(machine.core.pool, &blocks, self.heads.inputs(), &|row, _, mut part| {
             let turned = &mut part.row_mut(0)[..(heads + groups) * width];
             let cos = &rotations.0[places[row] * half..][..half];
             let sin = &rotations.1[places[row] * half..][..half];
@@ -131,7 +131,7 @@ impl PackedLlama {
         let mut buffers = std::mem::take(&mut machine.buffers);
         for layer in &self.layers {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
-            layer.own.norm.forward_to(machine.core.isa, machine.core.team, &xs, normed);
+            layer.own.norm.forward_to(machine.core.isa, machine.core.pool, &xs, normed);
             layer.own.inputs.forward(machine, normed, inputs);
             self.rotate(machine, inputs, &rotations, &positions);
             for (prompt, block) in prompts.iter_mut().zip(&blocks) {
@@ -144,7 +144,7 @@ impl PackedLlama {
             mixed.reshape(xs.count(), shape.heads * shape.width);
             let (isa, scale, inputs) = (machine.core.isa, self.scale(), &*inputs);
             let prompts = &prompts;
-            mixed.each_part(machine.core.team, &blocks, each * shape.width, &|block, group, mut part| {
+            mixed.each_part(machine.core.pool, &blocks, each * shape.width, &|block, group, mut part| {
                 let rows = blocks[block].clone();
                 let kept = prompts[block].layers.last().map_or(&[][..], Vec::as_slice);
                 let mut packed = vec![0.0; PackedHead::size(rows.len(), shape.width)];
@@ -169,7 +169,7 @@ impl PackedLlama {
             self.feed_forward(machine, layer, normed, inner, &mut xs);
         }
         machine.buffers = buffers;
-        self.norm.forward(machine.core.isa, machine.core.team, &mut xs);
+        self.norm.forward(machine.core.isa, machine.core.pool, &mut xs);
         Ok((xs, prompts))
     }
 
@@ -182,7 +182,7 @@ impl PackedLlama {
         xs: &mut Rows,
     ) {
         let part = &layer.feed_forward;
-        part.norm.forward_to(machine.core.isa, machine.core.team, xs, normed);
+        part.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
         part.add(machine, Some(normed), inner, xs);
     }
 
@@ -200,7 +200,7 @@ impl PackedLlama {
         let mut buffers = std::mem::take(&mut machine.buffers);
         for (at, layer) in self.layers.iter().enumerate() {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
-            layer.own.norm.forward_to(machine.core.isa, machine.core.team, &xs, normed);
+            layer.own.norm.forward_to(machine.core.isa, machine.core.pool, &xs, normed);
             layer.own.inputs.forward(machine, normed, inputs);
             self.rotate(machine, inputs, &rotations, &places);
             let mut block = Rows::new(xs.count(), shape.kept());
@@ -210,7 +210,7 @@ impl PackedLlama {
             kept.blocks[at].push(block);
             mixed.reshape(xs.count(), shape.heads * shape.width);
             let (isa, scale, inputs, kept) = (machine.core.isa, self.scale(), &*inputs, &*kept);
-            mixed.each_part(machine.core.team, &rows, each * shape.width, &|row, group, mut part| {
+            mixed.each_part(machine.core.pool, &rows, each * shape.width, &|row, group, mut part| {
                 let seen = kept.seen(at, row, group, shape);
                 let queries = &inputs.row(row)[group * each * shape.width..][..each * shape.width];
                 let out = part.row_mut(0);
@@ -223,7 +223,7 @@ impl PackedLlama {
             self.feed_forward(machine, layer, normed, inner, &mut xs);
         }
         machine.buffers = buffers;
-        self.norm.forward(machine.core.isa, machine.core.team, &mut xs);
+        self.norm.forward(machine.core.isa, machine.core.pool, &mut xs);
         Ok(xs)
     }
 }

@@ -66,7 +66,7 @@ impl PackedEncoder {
         let positions = self.position_rows(tokens);
         let mut xs = Rows::new(tokens.len(), width);
         let blocks: Vec<_> = (0..tokens.len()).map(|row| row..row + 1).collect();
-        xs.each_part(machine.core.team, &blocks, width, &|row, _, mut part| {
+        xs.each_part(machine.core.pool, &blocks, width, &|row, _, mut part| {
             let token = &tokens[row];
             let out = part.row_mut(0);
             out.copy_from_slice(&self.words[token.id as usize * width..][..width]);

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use candle_core::{Device, Tensor};
 use sporran_checkpoint::{Error, Result};
-use sporran_kernels::{Rows, Team};
+use sporran_kernels::{Rows, ThreadPool};
 
 use crate::{batch::Batch, encoder::no_such_token};
 
@@ -77,7 +77,7 @@ impl Ragged {
         let mut values = vec![0f32; batch * length * width];
         let inputs: Vec<Mutex<&mut [f32]>> = values.chunks_mut(length * width).map(Mutex::new).collect();
         // On all threads, since the system clears fresh memory when it is first written to.
-        Team::global().run(batch, &|at| {
+        ThreadPool::global().run(batch, &|at| {
             let mut input = inputs[at].lock().unwrap_or_else(PoisonError::into_inner);
             let first: usize = self.lengths[..at].iter().sum();
             for (row, token) in self.tokens[first..][..self.lengths[at]].iter().enumerate() {

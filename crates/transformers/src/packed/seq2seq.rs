@@ -63,7 +63,7 @@ impl PackedSeq2Seq {
         }
         let mut xs = Rows::new(tokens.len(), self.width);
         let blocks: Vec<_> = (0..tokens.len()).map(|row| row..row + 1).collect();
-        xs.each_part(machine.core.team, &blocks, self.width, &|row, _, mut part| {
+        xs.each_part(machine.core.pool, &blocks, self.width, &|row, _, mut part| {
             let (token, position) = tokens[row];
             self.embed(stack, token, position, part.row_mut(0));
         });

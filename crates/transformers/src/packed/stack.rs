@@ -80,7 +80,7 @@ impl Stack {
         }
         let mut buffers = std::mem::take(&mut machine.buffers);
         if let Some(norm) = &self.embedding_norm {
-            norm.forward(machine.core.isa, machine.core.team, &mut xs);
+            norm.forward(machine.core.isa, machine.core.pool, &mut xs);
         }
         see(&xs);
         let mut asking = blocks.clone();
@@ -99,7 +99,7 @@ impl Stack {
             let asked = picked.as_ref().unwrap_or(inputs);
             mixed.reshape(xs.count(), self.width());
             let isa = machine.core.isa;
-            mixed.each_part(machine.core.team, &asking, self.head_width, &|block, head, mut part| {
+            mixed.each_part(machine.core.pool, &asking, self.head_width, &|block, head, mut part| {
                 let (rows, asking) = (blocks[block].clone(), asking[block].clone());
                 if asking.is_empty() {
                     return;
@@ -149,7 +149,7 @@ impl Stack {
         let rows: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
         let mut buffers = std::mem::take(&mut machine.buffers);
         if let Some(norm) = &self.embedding_norm {
-            norm.forward(machine.core.isa, machine.core.team, &mut xs);
+            norm.forward(machine.core.isa, machine.core.pool, &mut xs);
         }
         state.push_step(xs.count());
         for (at, layer) in self.layers.iter().enumerate() {
@@ -160,7 +160,7 @@ impl Stack {
             mixed.reshape(xs.count(), self.width());
             let isa = machine.core.isa;
             let kept: &State = state;
-            mixed.each_part(machine.core.team, &rows, self.width(), &|row, _, mut part| {
+            mixed.each_part(machine.core.pool, &rows, self.width(), &|row, _, mut part| {
                 let steps = kept.steps(at, row);
                 let queries = &inputs.row(row)[..self.width()];
                 let out = part.row_mut(0);
@@ -178,7 +178,7 @@ impl Stack {
                 if let Some(watch) = &mut watch {
                     self.watch(kept, at, |input| inputs.row(input * each), watch);
                 }
-                mixed.each_part(machine.core.team, &groups, self.head_width, &|input, head, mut part| {
+                mixed.each_part(machine.core.pool, &groups, self.head_width, &|input, head, mut part| {
                     let queries = Queries {
                         values: &inputs.values()[input * each * inputs.stride() + head * self.head_width..],
                         count: each,
@@ -227,14 +227,14 @@ impl Stack {
         if !self.norm_first {
             return xs;
         }
-        norm.forward_to(machine.core.isa, machine.core.team, xs, normed);
+        norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
         normed
     }
 
     /// Normalises the states after a part where the norm comes then.
     fn after(&self, machine: &Machine, norm: &Norm, xs: &mut Rows) {
         if !self.norm_first {
-            norm.forward(machine.core.isa, machine.core.team, xs);
+            norm.forward(machine.core.isa, machine.core.pool, xs);
         }
     }
 
@@ -247,7 +247,7 @@ impl Stack {
         xs: &mut Rows,
     ) {
         if self.norm_first {
-            part.norm.forward_to(machine.core.isa, machine.core.team, xs, normed);
+            part.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
         }
         part.add(machine, self.norm_first.then_some(normed), inner, xs);
         self.after(machine, &part.norm, xs);
@@ -255,7 +255,7 @@ impl Stack {
 
     fn finish(&self, machine: &Machine, xs: &mut Rows) {
         if let Some(norm) = &self.final_norm {
-            norm.forward(machine.core.isa, machine.core.team, xs);
+            norm.forward(machine.core.isa, machine.core.pool, xs);
         }
     }
 }

@@ -7,7 +7,10 @@ use std::{
 
 use sporran_config::Diagnostic;
 use sporran_generator::{Generator, GeneratorContext, GeneratorOptions};
-use sporran_kilt::{PassageStore, hash_json};
+use sporran_kilt::{
+    PassageStore, hash_json,
+    observe::{Event, Observer, Unit, advance, begin},
+};
 use sporran_retriever::{
     BuildIndex, Filtered, IndexRecall, Items, NewIndex, Retriever, Site,
     dense::{Dense, DenseOptions},
@@ -16,7 +19,6 @@ use sporran_retriever::{
 
 use crate::{
     Error, Result,
-    observe::{Event, Observer, Unit, advance, begin},
     run_dir::{folder::check_finished, inputs::Inputs},
     source::{
         options::{PagesOptions, SourceOptions},

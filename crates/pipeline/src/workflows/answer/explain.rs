@@ -4,11 +4,10 @@ use std::fmt;
 
 use serde::Serialize;
 use sporran_generator::{Candidate, Request};
-use sporran_kilt::{Hit, Passage, PassageId, Provenance};
+use sporran_kilt::{Hit, Passage, PassageId, Provenance, observe::Observer};
 
 use crate::{
     Error, Result,
-    observe::Observer,
     tasks::{loader::find, query::for_retrieval},
     workflows::answer::{
         assemble::assemble,

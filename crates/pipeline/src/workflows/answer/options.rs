@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_generator::{EvidenceSource, GeneratorOptions};
-use sporran_training::{KnowledgeOptions, TrainingOptions};
+use sporran_training::{KnowledgeOptions, TrainingOptions, session::ShapeOptions};
 use sporran_transformers::DeviceName;
 
 use crate::{
@@ -15,7 +15,6 @@ use crate::{
     config::to_toml,
     source::options::{PagesOptions, SourceOptions},
     tasks::options::{QueryOptions, TasksOptions},
-    training::options::ShapeOptions,
     workflows::answer::{retrieval::RetrieverOptions, train::encoders::EncoderTraining},
 };
 

@@ -12,6 +12,8 @@ use sporran_kilt::{
 };
 use sporran_retriever::IndexRecall;
 
+use crate::html;
+
 /// The scores of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -183,37 +185,39 @@ impl Report {
 
     /// An HTML page with the table and a bar for each answer score.
     pub fn html(&self) -> String {
-        let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-        let mut rows = String::new();
-        for (row, task) in self.rows().iter().zip(self.tasks.iter().map(Some).chain([None])) {
-            let cells: String = row.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
+        let row = |(cells, task): (Vec<String>, Option<&TaskReport>)| {
             let scores = task.map_or(self.mean.map(|mean| mean.scores), |task| task.scores);
             let share = scores.map_or(0.0, |scores| scores.answer.unwrap_or(scores.r_precision) * 100.0);
-            let bar = format!("<td class=bar><i style=\"width:{share:.1}%\"></i></td>");
-            let _ = writeln!(rows, "<tr>{cells}{bar}</tr>");
-        }
+            PageRow { cells, share: format!("{share:.1}"), is_mean: task.is_none() }
+        };
+        let tasks = self.tasks.iter().map(Some).chain([None]);
         let indexes = self.indexes.iter().map(ToString::to_string);
-        let notes: String = self
-            .notes()
-            .into_iter()
-            .chain(indexes)
-            .map(|note| format!("<p>{}</p>\n", escape(&note)))
-            .collect();
-        let head: String = self.head().iter().map(|name| format!("<th>{name}</th>")).collect();
-        let name = escape(&self.name);
-        format!(
-            "<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title><style>{STYLE}</style>\n\
-             <h1>{name}</h1><p>Scores in percent; the answer column is each dataset's headline score.</p>\n\
-             <table><tr>{head}<th></th></tr>\n{rows}</table>\n{notes}</html>\n"
-        )
+        let content = PageContent {
+            head: self.head(),
+            rows: self.rows().into_iter().zip(tasks).map(row).collect(),
+            notes: self.notes().into_iter().chain(indexes).collect(),
+        };
+        html::page(&self.name, html::REPORT, &content)
     }
 }
 
+/// The content of a report's page.
+#[derive(Serialize)]
+struct PageContent {
+    head: Vec<String>,
+    rows: Vec<PageRow>,
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct PageRow {
+    cells: Vec<String>,
+    /// The length of the bar in percent.
+    share: String,
+    is_mean: bool,
+}
+
 const HEAD: [&str; 7] = ["dataset", "records", "metric", "answer", "KILT", "Rprec", "recall@5"];
-const STYLE: &str = "body{font:15px system-ui,sans-serif;margin:2rem auto;max-width:60rem}table{border-collapse:collapse;\
-width:100%}td,th{padding:.35rem .6rem;text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child,\
-td:nth-child(3){text-align:left}.bar{width:30%;text-align:left}.bar i{display:block;height:.8rem;background:#2a6f97}\
-tr:last-child td{font-weight:600}";
 
 #[cfg(test)]
 mod tests {
@@ -250,7 +254,9 @@ mod tests {
         let table = report.table();
         let line =
             "indexes/dense-1: finds 98.70 % of the 10 nearest (of 500 vectors); 3 vectors repaired, 0 lost";
-        assert!(table.ends_with(&format!("{line}\n")) && report.html().contains(line));
+        assert!(table.ends_with(&format!("{line}\n")));
+        // The template escapes slashes as well.
+        assert!(report.html().contains(&line.replace('/', "&#x2f;")));
         let last = table.lines().nth_back(1).unwrap();
         assert_eq!(
             last.split_whitespace().collect::<Vec<_>>(),

@@ -10,12 +10,12 @@ use sporran_kilt::{
     Metric, Query, Record,
     formats::trec::RunLine,
     jsonl,
+    observe::Observer,
     scores::{retrieval, whole},
 };
 
 use crate::{
     Error, Result,
-    observe::Observer,
     run_dir::{
         folder::{AnswerFile, RunDir, ranking_of},
         inputs::Inputs,
@@ -66,6 +66,41 @@ fn paths_of(task: &TaskFile, system: &System) -> Vec<PathBuf> {
 }
 
 /// Runs a config: builds missing indexes, answers all task files, scores those with gold answers, and writes the run's folder.
+///
+/// ```
+/// use std::fs;
+///
+/// use sporran_pipeline::{Config, Options, run};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = |name: &str| folder.path().join(name);
+/// let page = r#"{"wikipedia_id": "1", "wikipedia_title": "Oslo", "text": ["Oslo", "Oslo is the capital of Norway."]}"#;
+/// fs::write(path("source.jsonl"), page)?;
+/// let question = r#"{"id": "q", "input": "What is the capital of Norway?",
+///     "output": [{"answer": "Oslo", "provenance": [{"wikipedia_id": "1", "title": "Oslo"}]}]}"#;
+/// fs::write(path("nq-dev-kilt.jsonl"), question.replace('\n', " "))?;
+///
+/// // Without a generator, predictions hold evidence only.
+/// let config = format!(
+///     "workflow = 'answer'
+///     name = 'example'
+///     output = '{root}/runs'
+///     [source]
+///     path = '{root}/source.jsonl'
+///     indexes = '{root}/indexes'
+///     [tasks]
+///     files = ['{root}/nq-dev-kilt.jsonl']
+///     [retriever]
+///     kind = 'bm25'",
+///     root = folder.path().display()
+/// );
+/// fs::write(path("example.toml"), config)?;
+///
+/// let options = Options::load(&path("example.toml"), &[])?;
+/// let report = run(&options, &mut |_event| {})?;
+/// assert_eq!(report.tasks[0].scores.unwrap().r_precision, 1.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// Errors of the config's files, the source, an index or a model; [`Error::Busy`] if another process uses

@@ -1,7 +1,7 @@
 //! A loaded config that answers queries, for runs, servers and other programs. It needs no run folder.
 
 use sporran_generator::{Candidate, Generation, Request, Sink};
-use sporran_kilt::{Hit, Passage, Prediction, Query};
+use sporran_kilt::{Hit, Passage, Prediction, Query, observe::Observer};
 use sporran_retriever::Retriever;
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
     evidence::{pages, provenance, source},
     options::Options,
 };
-use crate::{Result, observe::Observer, tasks::query::for_retrieval};
+use crate::{Result, tasks::query::for_retrieval};
 
 /// The retriever, the reranker and the generator of a config, ready to answer.
 pub struct System {

@@ -3,12 +3,11 @@
 use std::fmt;
 
 use serde::Serialize;
-use sporran_kilt::{PassageId, PassageStore};
+use sporran_kilt::{PassageId, PassageStore, observe::Observer};
 use sporran_retriever::Trace;
 
 use crate::{
     Error, Result,
-    observe::Observer,
     tasks::{loader as tasks, query::for_retrieval},
     workflows::answer::{assemble::assemble_retrieval, options::Options},
 };

@@ -6,13 +6,13 @@ use rayon::prelude::*;
 use serde::Serialize;
 use sporran_kilt::{
     Hit, Output, Provenance,
+    observe::{Observer, Unit, advance, begin},
     scores::provenance::{Evidence, Rank},
 };
 use sporran_retriever::fusion::{FusionMethod, FusionOptions};
 
 use crate::{
     Error, Result,
-    observe::{Observer, Unit, advance, begin},
     tasks::{files::task_files, loader as tasks, query::for_retrieval},
     workflows::answer::{
         assemble::{Parts, assemble_parts},
@@ -105,7 +105,7 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Trial>>
             rankings.push(part.retrieve(&queries, depth)?);
             advance(observe, rankings.len() as u64);
         }
-        observe(crate::observe::Event::End);
+        observe(sporran_kilt::observe::Event::End);
         ranked_tasks.push(RankedTask { gold, rankings });
     }
     let mut trials: Vec<Trial> = settings(&hybrid.fusion, retrievers.len())

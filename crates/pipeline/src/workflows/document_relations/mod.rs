@@ -26,7 +26,6 @@ pub use train::{TrainedDocuments, train};
 
 use crate::{
     Error, Result,
-    observe::Observer,
     run_dir::{
         folder::{AnswerFile, RunDir, check_model},
         inputs::Inputs,
@@ -37,6 +36,7 @@ use crate::{
     },
     source::pages::Pages,
 };
+use sporran_kilt::observe::Observer;
 
 /// The report of a run: `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
-use sporran_training::TrainingOptions;
+use sporran_training::{TrainingOptions, session::WeightDtype};
 use sporran_transformers::{DeviceName, Precision};
 
 use crate::{
     config::Config,
     source::{options::SourceOptions, pages},
-    training::options::WeightDtype,
 };
 
 /// A whole config of document-level relations.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use rayon::prelude::*;
 use serde::Serialize;
+use sporran_config::Diagnostic;
 use sporran_extractor::{
     best_threshold,
     document_relations::{
@@ -12,21 +13,15 @@ use sporran_extractor::{
         open_with_entities,
     },
 };
-use sporran_kilt::{StagedFolder, docred, jsonl};
-use sporran_training::{TrainingOptions, TunedEncoder};
+use sporran_kilt::{StagedFolder, docred, jsonl, observe::Observer};
+use sporran_training::{
+    TrainingOptions, TunedEncoder,
+    session::{Evaluate, Trained, TrainingSession, encoder_files},
+};
 use sporran_transformers::Checkpoint;
 
 use super::options::DocumentsOptions;
-use crate::{
-    Error, Result,
-    observe::Observer,
-    run_dir::training::TrainingFolder,
-    training::{
-        outcome::Trained,
-        session::{Evaluate, TrainingSession, encoder_files},
-    },
-};
-use sporran_config::Diagnostic;
+use crate::{Error, Result, run_dir::training::TrainingFolder};
 
 /// The result of a training.
 #[derive(Clone, Debug, Serialize)]
@@ -149,7 +144,7 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
     jsonl::write(folder.join(DOCUMENT_RELATIONS), &model.json()?)?;
     drop(best);
     staged.commit()?;
-    underway.finish(trained.entry())?;
+    underway.finish((&trained).into())?;
     let trained = Trained { model: options.model(), ..trained };
     Ok(TrainedDocuments { trained, threshold: model.threshold })
 }

@@ -25,7 +25,6 @@ pub use options::{LinkedInput, LinkingOptions, NamedEntities};
 
 use crate::{
     Result,
-    observe::Observer,
     run_dir::{
         folder::{AnswerFile, RunDir},
         inputs::Inputs,
@@ -36,6 +35,7 @@ use crate::{
     source::pages::Pages,
     workflows::population::{build_names, coreference, finder, linker},
 };
+use sporran_kilt::observe::Observer;
 
 /// The report of a run: `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -12,17 +12,14 @@ use sporran_kilt::{
     jsonl,
     kb::{EntityId, KnowledgeBase, Part, RelationId},
     korc as layout,
+    observe::{Event, Observer, Unit, begin},
 };
 use sporran_reasoner::{
     korc::{self, BuildOptions, Entities, EntityTables, SPLITS, Sources, Statistics, Templates},
     rules::{self, Graph, MineOptions, Shape},
 };
 
-use crate::{
-    Result,
-    config::Config,
-    observe::{Event, Observer, Unit, begin},
-};
+use crate::{Result, config::Config};
 
 /// A whole config of a benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

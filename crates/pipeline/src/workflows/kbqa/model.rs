@@ -6,6 +6,7 @@ use sporran_kilt::{
     StagedFolder,
     kb::KnowledgeBase,
     korc::{Question, load},
+    observe::Observer,
 };
 use sporran_reasoner::{
     embedding::{EmbeddingModel, ModelKind},
@@ -15,7 +16,9 @@ use sporran_reasoner::{
     },
 };
 use sporran_training::{
-    EvaluationError, TrainingOptions, Variables, VocabularyOptions, tokenizer_files, train_vocabulary,
+    EvaluationError, TrainingOptions, Variables, VocabularyOptions,
+    session::{Evaluate, TrainingSession, variables_of},
+    tokenizer_files, train_vocabulary,
 };
 use sporran_transformers::{BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig};
 
@@ -23,11 +26,7 @@ use super::{
     data,
     options::{EmbedOptions, EncoderShape, ReasonOptions},
 };
-use crate::{
-    Result,
-    observe::Observer,
-    training::session::{Evaluate, TrainingSession, variables_of},
-};
+use crate::Result;
 
 /// Trains a model and saves it. Returns the number of steps and the best P-F1 on the validation questions.
 pub(super) fn train(

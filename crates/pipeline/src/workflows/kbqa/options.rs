@@ -6,13 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::{Document, kinds};
 use sporran_generator::CausalOptions;
-use sporran_training::TrainingOptions;
+use sporran_training::{TrainingOptions, session::ShapeOptions};
 
 use crate::{
     Result,
     config::Config,
     source::{options::SourceOptions, pages},
-    training::options::ShapeOptions,
 };
 
 /// A whole config of a system for KoRC's questions.

@@ -8,6 +8,7 @@ use sporran_kilt::{
     Record, jsonl,
     kb::KnowledgeBase,
     korc::Question,
+    observe::Observer,
     scores::answer_set::{self, Scores},
 };
 use sporran_reasoner::question::{QuestionInput, QuestionKind, QuestionModel, Reasoner, Vectors};
@@ -21,7 +22,6 @@ use super::{
 };
 use crate::{
     Error, Result,
-    observe::Observer,
     run_dir::{
         folder::{AnswerFile, Mark, RunDir},
         inputs::Inputs,

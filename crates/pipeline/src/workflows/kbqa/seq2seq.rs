@@ -10,21 +10,18 @@ use sporran_generator::{GeneratedText, ModelOptions, TextGenerator};
 use sporran_kilt::{
     kb::{EntityId, KnowledgeBase, Part, Triple, TripleIndex},
     korc::{Question, load},
+    observe::Observer,
     scores::answer_set,
 };
 use sporran_reasoner::question::Linker;
-use sporran_training::{Row, Seq2SeqObjective, Variables};
+use sporran_training::{
+    Row, Seq2SeqObjective, Variables,
+    session::{InitialModel, TrainableModel, TrainingSession},
+};
 use sporran_transformers::GenerationOptions;
 
 use super::options::{ReasonOptions, Seq2SeqQuestions};
-use crate::{
-    Result,
-    observe::Observer,
-    training::{
-        model::{InitialModel, TrainableModel},
-        session::TrainingSession,
-    },
-};
+use crate::Result;
 
 /// Makes the inputs of the model.
 pub(super) struct Prompts<'a> {

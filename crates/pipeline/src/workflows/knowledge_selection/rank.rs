@@ -6,17 +6,14 @@ use serde::Serialize;
 use serde_json::{Map, json};
 use sporran_kilt::{
     Id, Output, Passage, PassageStore, Record, jsonl,
+    observe::{Observer, Unit, advance, begin},
     scores::ranking::{Candidate, Ranked},
     wowpp::{Dialogue, Dialogues, repaired},
 };
 use sporran_reranker::Reranker;
 
 use super::data::{Labels, Selection};
-use crate::{
-    Result,
-    observe::{Observer, Unit, advance, begin},
-    source::pages::Pages,
-};
+use crate::{Result, source::pages::Pages};
 
 /// Scores every sentence of every dialogue. The id of a sentence is its index in the dialogue, with leading zeros.
 ///
@@ -33,7 +30,7 @@ pub fn rank(
         ranked.push(rank_one(id, dialogue, reranker)?);
         advance(observe, at as u64 + 1);
     }
-    observe(crate::observe::Event::End);
+    observe(sporran_kilt::observe::Event::End);
     Ok(ranked)
 }
 

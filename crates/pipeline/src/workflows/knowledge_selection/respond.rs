@@ -9,9 +9,11 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::Document;
 use sporran_generator::{Candidate, Generator, GeneratorOptions, Request, check_generator};
 use sporran_kilt::{
     Dataset, Id, Passage, Record, jsonl,
+    observe::Observer,
     scores::{
         Measure,
         answer::Answers,
@@ -28,7 +30,6 @@ use super::{
 use crate::{
     Result,
     config::Config,
-    observe::Observer,
     run_dir::{
         folder::{AnswerFile, RunDir},
         inputs::Inputs,
@@ -42,7 +43,6 @@ use crate::{
     },
     workflows::answer::assemble::load_generator,
 };
-use sporran_config::Document;
 
 /// A whole config of responses.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -9,6 +9,7 @@ use candle_core::DType;
 use serde::Serialize;
 use sporran_kilt::{
     StagedFolder, hash_json, jsonl,
+    observe::Observer,
     scores::ranking::{Candidate, Ranked, Report, score},
     wowpp::{self, Dialogue, Dialogues},
 };
@@ -19,6 +20,7 @@ use sporran_reranker::{
 use sporran_training::{
     EvaluationError, MaskedLmObjective, MaskingTokens, Objective, RankingObjective, RankingQuery,
     TrainingOptions, TunedEncoder,
+    session::{Evaluate, TrainingSession, encoder_files},
 };
 use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Precision, Text, Truncation};
 
@@ -30,7 +32,6 @@ use super::{
 };
 use crate::{
     Error, Result,
-    observe::Observer,
     run_dir::{
         folder::RunDir,
         inputs::Inputs,
@@ -39,7 +40,6 @@ use crate::{
         step::{FileStep, Lines},
         training::TrainingFolder,
     },
-    training::session::{Evaluate, TrainingSession, encoder_files},
 };
 
 /// The outcome of a reranker training.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use sporran_kilt::{
     StagedFolder, jsonl,
     kb::{KnowledgeBase, Part},
+    observe::{Event, Observer, Unit, begin},
 };
 use sporran_reasoner::{
     embedding::{
@@ -18,6 +19,7 @@ use sporran_reasoner::{
     },
     network::{self, NetworkLearning},
 };
+use sporran_training::session::Pace;
 
 use super::{
     model::{LinkModel, rules_over},
@@ -26,9 +28,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    observe::{Event, Observer, Unit, begin},
     run_dir::{manifest::TrainingEntry, training::TrainingFolder},
-    training::pace::Pace,
 };
 
 /// The result of a training.

@@ -10,8 +10,11 @@ use sporran_extractor::{
         ReadSentence, RelationModel, RelationNetwork, RelationObjective, Scores, Thresholds,
     },
 };
-use sporran_kilt::{jsonl, knowledgenet};
-use sporran_training::{EvaluationError, Variables};
+use sporran_kilt::{jsonl, knowledgenet, observe::Observer};
+use sporran_training::{
+    EvaluationError, Variables,
+    session::{Evaluate, TrainingSession, encoder_files},
+};
 use sporran_transformers::{Checkpoint, ModelConfig, Precision};
 
 use super::{
@@ -21,11 +24,7 @@ use super::{
     recall::{HeldOut, MaximumRecall, reach},
     train::{classifier_inputs, f1, micro, score},
 };
-use crate::{
-    Error, Result,
-    observe::Observer,
-    training::session::{Evaluate, TrainingSession, encoder_files},
-};
+use crate::{Error, Result};
 
 /// The number of sentences in a validation batch.
 const PORTION: usize = 64;

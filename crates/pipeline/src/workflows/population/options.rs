@@ -12,7 +12,7 @@ use sporran_extractor::{
     LinkerOptions, MentionForm,
     relations::{BilstmShape, LinearTraining},
 };
-use sporran_training::TrainingOptions;
+use sporran_training::{TrainingOptions, session::WeightDtype};
 use sporran_transformers::{DeviceName, Precision};
 
 use super::{aliases::NamesOptions, sources::InputFormat, triplets::TripletTraining};
@@ -20,7 +20,6 @@ use crate::{
     Result,
     config::Config,
     source::{options::SourceOptions, pages},
-    training::options::WeightDtype,
 };
 
 /// A whole config of knowledge-base population.

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sporran_extractor::{Argument, Document, Fact, FactExtractor, Populated, Span, relations::Properties};
-use sporran_kilt::{Output, Record, jsonl, knowledgenet};
+use sporran_kilt::{Output, Record, jsonl, knowledgenet, observe::Observer};
 
 use super::{
     options::{InputOptions, PopulationOptions},
@@ -18,7 +18,6 @@ use super::{
 };
 use crate::{
     Error, Result,
-    observe::Observer,
     run_dir::{
         folder::{AnswerFile, RunDir},
         inputs::Inputs,

@@ -5,9 +5,11 @@ use sporran_extractor::{
     Link,
     relations::{Annotated, Properties, Reach},
 };
-use sporran_kilt::{knowledgenet, scores::Measure};
-
-use crate::observe::{Event, Observer};
+use sporran_kilt::{
+    knowledgenet,
+    observe::{Event, Observer},
+    scores::Measure,
+};
 
 /// The recall of the candidates of the classifier, on the validation documents (Mesquita et al., 2019, table
 /// 4). None without such documents or facts, and where it was not counted.

@@ -4,11 +4,15 @@ use std::{collections::HashMap, fs, path::Path};
 
 use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
+use sporran_config::Diagnostic;
 use sporran_extractor::{
     Document,
     relations::{Annotated, Properties, Property, RelationModel, Scores, open, sentences},
 };
-use sporran_kilt::jsonl;
+use sporran_kilt::{
+    jsonl,
+    observe::{Event, Observer, Unit, advance, begin},
+};
 use sporran_training::PairTarget;
 
 use super::{
@@ -19,10 +23,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    observe::{Event, Observer, Unit, advance, begin},
     run_dir::{inputs::Inputs, key::StepKey},
 };
-use sporran_config::Diagnostic;
 
 /// All sentences with at least this probability for some pair and property are used.
 const LIKELY: f32 = 0.05;

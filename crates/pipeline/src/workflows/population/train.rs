@@ -16,10 +16,14 @@ use sporran_extractor::{
         Thresholds, annotated, pair_examples,
     },
 };
-use sporran_kilt::{StagedFolder, jsonl, knowledgenet, scores::Measure};
+use sporran_kilt::{
+    StagedFolder, jsonl, knowledgenet,
+    observe::{Event, Observer, Unit, advance, begin},
+    scores::Measure,
+};
 use sporran_training::{
-    EvaluationError, PairExample, PairObjective, TunedEncoder, Variables, VocabularyOptions, tokenizer_files,
-    train_vocabulary,
+    EvaluationError, PairExample, PairObjective, TunedEncoder, Variables, VocabularyOptions,
+    session::TrainingSession, tokenizer_files, train_vocabulary,
 };
 use sporran_transformers::{
     BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig, PairHead, PairHeadConfig, Precision,
@@ -38,9 +42,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    observe::{Event, Observer, Unit, advance, begin},
     run_dir::{manifest::TrainingEntry, training::TrainingFolder},
-    training::session::TrainingSession,
 };
 
 /// The result of a training.

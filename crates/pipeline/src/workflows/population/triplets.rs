@@ -9,13 +9,17 @@ use candle_core::DType;
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::{Diagnostic, Document};
 use sporran_extractor::{
     Document as Text,
     relations::{Annotated, Outcomes, Properties, Property, Reach, Thresholds, annotated},
     triplets::{MARKS, TRIPLETS, TripletOptions, TripletReader, outcomes, triplet_examples, writable},
 };
-use sporran_kilt::{jsonl, knowledgenet, scores::Measure};
-use sporran_training::{EvaluationError, Row, Seq2SeqObjective, TrainingOptions, Variables};
+use sporran_kilt::{jsonl, knowledgenet, observe::Observer, scores::Measure};
+use sporran_training::{
+    EvaluationError, Row, Seq2SeqObjective, TrainingOptions, Variables,
+    session::{Evaluate, InitialModel, ShapeOptions, TrainableModel, TrainingSession},
+};
 use sporran_transformers::{Precision, Seq2Seq};
 
 use super::{
@@ -23,16 +27,7 @@ use super::{
     populate::text,
     recall::MaximumRecall,
 };
-use crate::{
-    Error, Result,
-    observe::Observer,
-    training::{
-        model::{InitialModel, TrainableModel},
-        options::ShapeOptions,
-        session::{Evaluate, TrainingSession},
-    },
-};
-use sporran_config::{Diagnostic, Document};
+use crate::{Error, Result};
 
 /// `[relations.seq2seq]`: an encoder-decoder that generates the facts of a sentence (REBEL; Huguet Cabot and
 /// Navigli 2021), constrained to spans of the sentence and known relations. Training saves the keys below in

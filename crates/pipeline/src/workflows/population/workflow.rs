@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use sporran_kilt::observe::{Event, Observer};
+
 use super::{PopulationOptions, Purpose, populate, train as learn};
 use crate::{
     Result,
-    observe::{Event, Observer},
     workflows::workflow::{Outcome, Workflow},
 };
 

@@ -7,30 +7,25 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use serde::Serialize;
+use sporran_config::Diagnostic;
 use sporran_extractor::best_threshold;
-use sporran_generator::ReaderInput;
+use sporran_generator::{ReaderInTraining, ReaderInput};
 use sporran_kilt::{
     StagedFolder, jsonl,
+    observe::Observer,
     zsre::{self, SlotQuestion},
 };
-use sporran_training::{EvaluationError, ReadQuestion, ReaderObjective, TrainingOptions, TunedEncoder};
+use sporran_training::{
+    EvaluationError, ReadQuestion, ReaderObjective, TrainingOptions, TunedEncoder,
+    session::{Trained, TrainingSession, encoder_files},
+};
 use sporran_transformers::Checkpoint;
 
 use super::{
     model::{SLOT_FILLING, SlotModel, candidates, is_right, row},
     options::{SlotsOptions, SlotsTraining},
 };
-use crate::{
-    Error, Result,
-    observe::Observer,
-    run_dir::training::TrainingFolder,
-    training::{
-        outcome::Trained,
-        reader::ReaderInTraining,
-        session::{TrainingSession, encoder_files},
-    },
-};
-use sporran_config::Diagnostic;
+use crate::{Error, Result, run_dir::training::TrainingFolder};
 
 /// The result of a training.
 #[derive(Clone, Debug, Serialize)]
@@ -166,7 +161,7 @@ pub fn train(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<Train
     model.threshold = evaluate_with(&best)?.0;
     jsonl::write(folder.join(SLOT_FILLING), &model.json()?)?;
     staged.commit()?;
-    underway.finish(trained.entry())?;
+    underway.finish((&trained).into())?;
     let trained = Trained { model: options.model(), ..trained };
     let relations = [split.training.len(), split.validation.len(), split.unseen];
     Ok(TrainedSlots { trained, relations, threshold: model.threshold })

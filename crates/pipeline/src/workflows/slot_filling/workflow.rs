@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use sporran_kilt::observe::{Event, Observer};
+
 use super::{SlotsOptions, fill, train as learn};
 use crate::{
     Result,
     config::Config,
-    observe::{Event, Observer},
     workflows::workflow::{Outcome, Workflow},
 };
 

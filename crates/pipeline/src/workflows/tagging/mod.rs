@@ -5,10 +5,10 @@ mod scores;
 mod train;
 pub(crate) mod workflow;
 
-pub use crate::training::options::WeightDtype;
 pub use options::{
     AnnotationOptions, BiLstmOptions, EncoderOptions, TaggerKind, TaggingOptions, TestOptions,
     WeakLabelOptions,
 };
 pub use scores::{Matched, Recalled, Tested};
+pub use sporran_training::session::WeightDtype;
 pub use train::{TrainedTagger, train};

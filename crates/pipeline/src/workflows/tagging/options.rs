@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::{Check, Document, kinds};
 use sporran_extractor::tagger::WordFeatures;
-use sporran_training::TrainingOptions;
+use sporran_training::{TrainingOptions, session::WeightDtype};
 use sporran_transformers::DeviceName;
 
-use crate::{config::Config, training::options::WeightDtype};
+use crate::config::Config;
 
 /// The config of a tagger's training.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

@@ -10,10 +10,14 @@ use sporran_extractor::{
     Annotated, Document, allowed_tags, tag_grammar, tag_names, tag_spans,
     tagger::{BiLstmEmitter, Computing, SavedTagger, Tagger, WordRows},
 };
-use sporran_kilt::{Page, docred, jsonl, knowledgenet};
+use sporran_kilt::{
+    Page, docred, jsonl, knowledgenet,
+    observe::{Event, Observer, Unit, begin},
+};
 use sporran_training::{
     CrfVariables, Emitter, EncoderEmitter, EvaluationError, TaggedRow, TaggingObjective, TrainingOptions,
     Variables,
+    session::{Evaluate, Trained, TrainingSession, WeightDtype, encoder_files},
 };
 use sporran_transformers::{Checkpoint, WordInput, WordRow};
 
@@ -22,16 +26,7 @@ use super::{
     options::{BiLstmOptions, EncoderOptions, TaggerKind, TaggingOptions},
     scores::{test_docred, test_knowledgenet},
 };
-use crate::{
-    Result,
-    observe::{Event, Observer, Unit, begin},
-    run_dir::training::TrainingFolder,
-    training::{
-        options::WeightDtype,
-        outcome::Trained,
-        session::{Evaluate, TrainingSession, encoder_files},
-    },
-};
+use crate::{Result, run_dir::training::TrainingFolder};
 
 /// The result of a training.
 #[derive(Clone, Debug, Serialize)]
@@ -70,7 +65,7 @@ pub fn train(options: &TaggingOptions, observe: &mut Observer<'_>) -> Result<Tra
         TaggerKind::EncoderCrf(tuned) => encoder(options, tuned, &training, &validation, &folder, observe)?,
         TaggerKind::BilstmCrf(shape) => bilstm(options, shape, &training, &validation, &folder, observe)?,
     };
-    underway.finish(trained.entry())?;
+    underway.finish((&trained).into())?;
     let Trained { model, steps, best } = trained;
     let tagger = Tagger::open(&model, Computing::default())?;
     let mut tests = Vec::new();

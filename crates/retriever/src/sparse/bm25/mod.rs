@@ -170,6 +170,30 @@ impl Model for Bm25Model {
 /// A memory-mapped BM25 index.
 ///
 /// The index's files must not be changed while it is open; building a new one at the same path is fine.
+///
+/// ```
+/// use std::convert::Infallible;
+///
+/// use sporran_kilt::{PassageId, Query};
+/// use sporran_retriever::{
+///     Retriever,
+///     sparse::{Bm25, Bm25Options, Build},
+/// };
+///
+/// let texts = [("Oslo", "Oslo is the capital of Norway."), ("Bergen", "Bergen is a city on the coast.")];
+/// let passages =
+///     (0..).zip(texts).map(|(id, (title, text))| Ok::<_, Infallible>((PassageId(id), title, text)));
+///
+/// // The hash identifies the passages. A store of passages has its own.
+/// let folder = tempfile::tempdir()?;
+/// let (place, hash) = (folder.path().join("bm25"), "two cities");
+/// Bm25::build(&Bm25Options::default(), passages, hash, &place, Build::new(&mut |_progress| {}))?;
+///
+/// let index = Bm25::open(&place, hash)?;
+/// let hits = index.retrieve(&[Query::of_text("q", "Which city is on the coast?")], 10)?;
+/// assert_eq!(hits[0][0].passage, PassageId(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Bm25 {
     model: Bm25Model,
     index: Index,

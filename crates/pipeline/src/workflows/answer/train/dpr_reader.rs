@@ -3,24 +3,24 @@
 use candle_core::DType;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
-use sporran_generator::{Extractive, ExtractiveOptions, ReadRow, ReaderInput, reader_question};
-use sporran_kilt::{Passage, PassageId, PassageStore};
-use sporran_training::{EvaluationError, ReadQuestion, ReaderObjective, TunedEncoder};
+use sporran_generator::{
+    Extractive, ExtractiveOptions, ReadRow, ReaderInTraining, ReaderInput, reader_question,
+};
+use sporran_kilt::{Passage, PassageId, PassageStore, observe::Observer};
+use sporran_training::{
+    EvaluationError, ReadQuestion, ReaderObjective, TunedEncoder,
+    session::{Trained, TrainingSession, encoder_files},
+};
 use sporran_transformers::{Checkpoint, EncoderRow};
 
 use crate::{
     Error, Result,
-    observe::Observer,
-    training::{
-        outcome::Trained,
-        reader::ReaderInTraining,
-        session::{TrainingSession, encoder_files},
-    },
+    run_dir::training::TrainingFolder,
     workflows::answer::{
-        assemble::assemble_retrieval,
         options::{Options, TrainOptions},
         train::{
             examples::{RetrievedExample, mean_score, retrieved_examples},
+            remembered::assemble_remembering,
             start::training_session,
         },
     },
@@ -42,6 +42,7 @@ pub(crate) fn train_reader(
     options: &Options,
     train: &TrainOptions,
     reader: &ExtractiveOptions,
+    underway: &TrainingFolder,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
     let fault = |key: &str, message: &str| {
@@ -58,7 +59,7 @@ pub(crate) fn train_reader(
         .as_ref()
         .ok_or_else(|| fault("train.from", "is missing; a reader is fine-tuned from a BERT"))?;
     let seed = options.general.seed;
-    let assembly = assemble_retrieval(options, observe)?;
+    let assembly = assemble_remembering(options, underway, observe)?;
     let Some(store) = &assembly.store else {
         return Err(fault("source", "is missing; a reader extracts answers from its passages"));
     };

@@ -3,12 +3,12 @@
 use sporran_generator::{Candidate, Generator, Request};
 use sporran_kilt::{
     Example, Metric, Output, Passage, PassageId, PassageStore, Query,
+    observe::{Event, Observer, Unit, advance, begin},
     scores::answer::{self, Answers},
 };
 
 use crate::{
     Result,
-    observe::{Event, Observer, Unit, advance, begin},
     tasks::{files::task_files, loader as tasks, options::TasksOptions, query::for_retrieval},
     workflows::answer::{assemble::Assembly, options::Options},
 };

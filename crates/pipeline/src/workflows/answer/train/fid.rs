@@ -1,17 +1,20 @@
 //! Training of Fusion-in-Decoder: each passage is encoded with the input; the decoder attends to all of them.
 
 use sporran_generator::{FidGenerator, FidOptions};
-use sporran_training::{EvaluationError, FidObjective, FidRow};
+use sporran_kilt::observe::Observer;
+use sporran_training::{
+    EvaluationError, FidObjective, FidRow,
+    session::{TrainableModel, Trained},
+};
 
 use crate::{
     Result,
-    observe::Observer,
-    training::{model::TrainableModel, outcome::Trained},
+    run_dir::training::TrainingFolder,
     workflows::answer::{
-        assemble::assemble_retrieval,
         options::{Options, TrainOptions},
         train::{
             examples::{mean_score, retrieved_examples},
+            remembered::assemble_remembering,
             start::{init_model, training_session},
         },
     },
@@ -25,9 +28,10 @@ pub(crate) fn train_fid(
     options: &Options,
     train: &TrainOptions,
     fid: &FidOptions,
+    underway: &TrainingFolder,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
-    let assembly = assemble_retrieval(options, observe)?;
+    let assembly = assemble_remembering(options, underway, observe)?;
     let mut read = |files, table, limit, add_gold| {
         retrieved_examples(options, files, table, limit, fid.prompt.passages, add_gold, &assembly, observe)
     };

@@ -2,19 +2,21 @@
 
 use sporran_checkpoint::Tokenizer;
 use sporran_generator::{Candidate, MemNet, MemNetOptions, MemoryInput, Request, UnitKind};
-use sporran_kilt::{Passage, PassageStore, Provenance};
-use sporran_training::{EvaluationError, MemoryObjective, MemoryRow};
+use sporran_kilt::{Passage, PassageStore, Provenance, observe::Observer};
+use sporran_training::{
+    EvaluationError, MemoryObjective, MemoryRow,
+    session::{TrainableModel, Trained},
+};
 
 use crate::{
     Result,
-    observe::Observer,
-    training::{model::TrainableModel, outcome::Trained},
+    run_dir::training::TrainingFolder,
     workflows::answer::{
-        assemble::assemble_retrieval,
         evidence::{gold_passages, holds},
         options::{Options, TrainOptions},
         train::{
             examples::{RetrievedExample, mean_score, retrieved_examples},
+            remembered::assemble_remembering,
             start::{init_model, training_session},
         },
     },
@@ -28,9 +30,10 @@ pub(crate) fn train_memory(
     options: &Options,
     train: &TrainOptions,
     network: &MemNetOptions,
+    underway: &TrainingFolder,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
-    let assembly = assemble_retrieval(options, observe)?;
+    let assembly = assemble_remembering(options, underway, observe)?;
     let mut read = |files, table, limit| {
         retrieved_examples(options, files, table, limit, network.prompt.passages, false, &assembly, observe)
     };

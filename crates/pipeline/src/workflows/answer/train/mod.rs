@@ -8,11 +8,14 @@ mod examples;
 mod fid;
 mod memnet;
 pub(super) mod rag;
+mod remembered;
 mod seq2seq;
 mod start;
 mod verifier;
 
 use sporran_generator::GeneratorOptions;
+use sporran_kilt::observe::Observer;
+use sporran_training::session::Trained;
 
 use self::{
     dpr_reader::train_reader,
@@ -28,10 +31,8 @@ use super::{
 };
 use crate::{
     Diagnostic, Error, Result,
-    observe::Observer,
     run_dir::{folder::RunDir, inputs::Inputs, key::StepKey, training::TrainingFolder},
     tasks::files::task_files,
-    training::outcome::Trained,
 };
 
 /// Trains the encoder of `[encoder-training]`, or the generator's model of `[train]`. A stopped training
@@ -44,8 +45,8 @@ pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     let mut inputs = Inputs::default();
     let key = training_key(options, &mut inputs)?;
     let underway = TrainingFolder::begin_with(folder, inputs, key, options)?;
-    let trained = learn(options, observe)?;
-    underway.finish(trained.entry())?;
+    let trained = learn(options, &underway, observe)?;
+    underway.finish((&trained).into())?;
     Ok(trained)
 }
 
@@ -85,9 +86,9 @@ fn training_key(options: &Options, inputs: &mut Inputs) -> Result<StepKey> {
     Ok(key)
 }
 
-fn learn(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
+fn learn(options: &Options, underway: &TrainingFolder, observe: &mut Observer<'_>) -> Result<Trained> {
     if let Some(training) = &options.general.encoder_training {
-        return train_encoder(options, training, observe);
+        return train_encoder(options, training, underway, observe);
     }
     let missing = |key: &str| {
         let message = format!("is missing; training needs `[{key}]`");
@@ -102,19 +103,23 @@ fn learn(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     let generator = match &options.generator {
         Some(GeneratorOptions::Seq2Seq(generator)) => generator,
         Some(GeneratorOptions::Verifier(verifier)) => {
-            return train_verifier(options, train, verifier, observe);
+            return train_verifier(options, train, verifier, underway, observe);
         }
-        Some(GeneratorOptions::Fid(fid)) => return train_fid(options, train, fid, observe),
-        Some(GeneratorOptions::MemNet(network)) => return train_memory(options, train, network, observe),
+        Some(GeneratorOptions::Fid(fid)) => return train_fid(options, train, fid, underway, observe),
+        Some(GeneratorOptions::MemNet(network)) => {
+            return train_memory(options, train, network, underway, observe);
+        }
         Some(GeneratorOptions::RagToken(rag)) => return train_rag(options, train, Rag::Token(rag), observe),
         Some(GeneratorOptions::RagSequence(rag)) => {
             return train_rag(options, train, Rag::Sequence(rag), observe);
         }
-        Some(GeneratorOptions::Extractive(reader)) => return train_reader(options, train, reader, observe),
+        Some(GeneratorOptions::Extractive(reader)) => {
+            return train_reader(options, train, reader, underway, observe);
+        }
         Some(_) => {
             return Err(Error::Config(vec![Diagnostic::of_config("generator.kind", UNTRAINED)]));
         }
         None => return Err(missing("generator")),
     };
-    seq2seq::train(options, train, generator, observe)
+    seq2seq::train(options, train, generator, underway, observe)
 }

@@ -13,19 +13,18 @@ use sporran_checkpoint::Tokenizer;
 use sporran_generator::{
     Candidate, Prompt, PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request,
 };
-use sporran_kilt::{PassageId, PassageStore, Query, StagedFolder};
+use sporran_kilt::{PassageId, PassageStore, Query, StagedFolder, observe::Observer};
 use sporran_retriever::dense::{Dense, DenseOptions, Embeddings, PassageEncoder, Similarity, VectorIndex};
 use sporran_training::{
     EvaluationError, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion, TunedEncoder,
     export_part,
+    session::{TrainableModel, Trained, encoder_files},
 };
 use sporran_transformers::{Checkpoint, Head, Pooling, Sentences};
 
 use crate::{
     Error, Result,
-    observe::Observer,
     tasks::query::for_retrieval,
-    training::{model::TrainableModel, outcome::Trained, session::encoder_files},
     workflows::answer::{
         assemble::assemble_dense,
         check::dense_options,

@@ -6,7 +6,11 @@ use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_checkpoint::Tokenizer;
 use sporran_generator::{Prompt, Seq2SeqGenerator, Seq2SeqOptions};
-use sporran_training::{EvaluationError, Row, Seq2SeqObjective};
+use sporran_kilt::observe::Observer;
+use sporran_training::{
+    EvaluationError, Row, Seq2SeqObjective,
+    session::{TrainableModel, Trained},
+};
 
 use super::{
     examples::{RetrievedExample, mean_score, retrieved_examples, with_titles},
@@ -14,11 +18,10 @@ use super::{
 };
 use crate::{
     Result,
-    observe::Observer,
-    training::{model::TrainableModel, outcome::Trained},
+    run_dir::training::TrainingFolder,
     workflows::answer::{
-        assemble::assemble_retrieval,
         options::{Options, Target, TrainOptions},
+        train::remembered::assemble_remembering,
     },
 };
 
@@ -27,9 +30,10 @@ pub(super) fn train(
     options: &Options,
     train: &TrainOptions,
     generator: &Seq2SeqOptions,
+    underway: &TrainingFolder,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
-    let assembly = assemble_retrieval(options, observe)?;
+    let assembly = assemble_remembering(options, underway, observe)?;
     let mut examples = retrieved_examples(
         options,
         &train.examples,

@@ -2,15 +2,14 @@
 
 use candle_core::DType;
 use sporran_kilt::PassageId;
-use sporran_training::Variables;
+use sporran_training::{
+    Variables,
+    session::{InitialModel, TrainableModel, TrainingSession},
+};
 
 use super::examples::RetrievedExample;
 use crate::{
     Result,
-    training::{
-        model::{InitialModel, TrainableModel},
-        session::TrainingSession,
-    },
     workflows::answer::{
         assemble::Assembly,
         options::{General, Options, TrainOptions},

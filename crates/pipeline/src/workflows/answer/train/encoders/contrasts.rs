@@ -7,6 +7,7 @@ use sporran_kilt::{
         dpr::{TrainingContext, TrainingExample},
         elements,
     },
+    observe::{Event, Observer, Unit, advance, begin},
     wowpp::{self, Dialogue, repaired},
 };
 use sporran_retriever::Retriever;
@@ -14,7 +15,6 @@ use sporran_retriever::Retriever;
 use super::EncoderTraining;
 use crate::{
     Result,
-    observe::{Event, Observer, Unit, advance, begin},
     tasks::{files::task_files, loader as tasks, options::TasksOptions, query::for_retrieval},
     workflows::answer::options::Options,
 };

@@ -18,7 +18,7 @@ use sporran_transformers::{DeviceName, Pooling, Truncation};
 use crate::tasks::options::TasksOptions;
 
 pub(crate) use layout::{Prompts, SentenceLayout};
-pub use train::train_encoder;
+pub(crate) use train::train_encoder;
 
 /// The kind of encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -2,11 +2,12 @@
 
 use candle_core::DType;
 use rustc_hash::FxHashMap;
-use sporran_kilt::StagedFolder;
+use sporran_kilt::{StagedFolder, observe::Observer};
 use sporran_retriever::dense::Similarity;
 use sporran_training::{
     Contrast, ContrastOptions, ContrastPassage, ContrastiveObjective, EvaluationError, Objective,
     RankingObjective, RankingQuery, TunedEncoder,
+    session::{Evaluate, Trained, TrainingSession, encoder_files},
 };
 use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Text};
 
@@ -17,21 +18,18 @@ use super::{
 };
 use crate::{
     Error, Result,
-    observe::Observer,
-    training::{
-        outcome::Trained,
-        session::{Evaluate, TrainingSession, encoder_files},
-    },
-    workflows::answer::{assemble::assemble_retrieval, options::Options},
+    run_dir::training::TrainingFolder,
+    workflows::answer::{options::Options, train::remembered::assemble_remembering},
 };
 
 /// Trains the encoder of `[encoder-training]`. A stopped training resumes from its newest checkpoint.
 ///
 /// # Errors
 /// [`Error::Config`] without training data or without a retriever; errors of files, indexes, model or training.
-pub fn train_encoder(
+pub(crate) fn train_encoder(
     options: &Options,
     training: &EncoderTraining,
+    underway: &TrainingFolder,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
     let fault = |key: &str, message: &str| {
@@ -43,7 +41,7 @@ pub fn train_encoder(
         };
         Error::Config(vec![diagnostic])
     };
-    let assembly = assemble_retrieval(options, observe)?;
+    let assembly = assemble_remembering(options, underway, observe)?;
     let (Some(retriever), Some(store)) = (&assembly.retriever, &assembly.store) else {
         return Err(fault("retriever", "is missing; it mines hard negatives"));
     };

@@ -10,8 +10,10 @@ use sporran_generator::{
     LabelledPair, Labeller, Matcher, MatchingObjective, NSMN, Nsmn, NsmnConfig, SelectionOptions, TokenPair,
     VerifierOptions, token_pair,
 };
+use sporran_kilt::observe::Observer;
 use sporran_training::{
     ClassificationObjective, EvaluationError, LabelledRow, TunedEncoder, Variables, VocabularyOptions,
+    session::{Evaluate, Trained, TrainingSession, encoder_files},
     tokenizer_files, train_vocabulary,
 };
 use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Text, Truncation};
@@ -19,11 +21,6 @@ use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Text,
 use super::{Claim, NOT_ENOUGH_INFO};
 use crate::{
     Result,
-    observe::Observer,
-    training::{
-        outcome::Trained,
-        session::{Evaluate, TrainingSession, encoder_files},
-    },
     workflows::answer::{
         options::{MatchingOptions, Options, TrainOptions},
         train::start::card,

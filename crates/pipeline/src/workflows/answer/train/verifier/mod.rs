@@ -9,16 +9,18 @@ use std::{path::Path, sync::Arc};
 use claim::{Claim, claim};
 use learner::{ClaimExample, ClassifierTrainer};
 use sporran_generator::{Generator, Labeller, Selectors, UnitKind, Verifier, VerifierOptions};
-use sporran_kilt::PassageStore;
+use sporran_kilt::{PassageStore, observe::Observer};
+use sporran_training::session::Trained;
 
 use crate::{
     Error, Result,
-    observe::Observer,
-    training::outcome::Trained,
+    run_dir::training::TrainingFolder,
     workflows::answer::{
-        assemble::assemble_retrieval,
         options::{Options, TrainOptions},
-        train::examples::{RetrievedExample, retrieved_examples},
+        train::{
+            examples::{RetrievedExample, retrieved_examples},
+            remembered::assemble_remembering,
+        },
     },
 };
 
@@ -38,9 +40,10 @@ pub(crate) fn train_verifier(
     options: &Options,
     train: &TrainOptions,
     verifier: &VerifierOptions,
+    underway: &TrainingFolder,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
-    let assembly = assemble_retrieval(options, observe)?;
+    let assembly = assemble_remembering(options, underway, observe)?;
     let Some(store) = &assembly.store else {
         return Err(fault("source", "is missing; claims are verified with its pages"));
     };

@@ -4,8 +4,6 @@ use std::{fmt, path::PathBuf};
 
 use serde::Serialize;
 
-use crate::run_dir::manifest::TrainingEntry;
-
 /// The result of a training.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trained {
@@ -16,13 +14,6 @@ pub struct Trained {
     /// The step with the best validation score, and that score from 0 to 1. A generator has the mean over datasets of their
     /// headline scores, an encoder the mean reciprocal rank.
     pub best: Option<(u64, f64)>,
-}
-
-impl Trained {
-    /// The entry for the manifest.
-    pub(crate) fn entry(&self) -> TrainingEntry {
-        TrainingEntry { steps: self.steps, best: self.best.map(|(_, score)| score) }
-    }
 }
 
 impl fmt::Display for Trained {

@@ -1,5 +1,10 @@
 //! One training: its checkpoints, its progress, and the export of the best weights.
 
+mod initial;
+mod options;
+mod pace;
+mod trained;
+
 use std::{
     fs,
     ops::ControlFlow,
@@ -7,41 +12,50 @@ use std::{
 };
 
 use candle_core::{DType, Device};
-use sporran_kilt::StagedFolder;
-use sporran_training::{
-    EvaluationError, Objective, Outcome, Training, TrainingOptions, Variables, export, train as optimise,
+use sporran_checkpoint::{Error, Result};
+use sporran_kilt::{
+    StagedFolder,
+    observe::{Event, Observer, Unit, begin},
 };
 use sporran_transformers::{BertConfig, Checkpoint, ModelConfig};
 
+pub use initial::{InitialModel, TrainableModel};
+pub use options::{ShapeOptions, WeightDtype};
+pub use pace::Pace;
+pub use trained::Trained;
+
 use crate::{
-    Error, Result,
-    observe::{Event, Observer, Unit, begin},
-    training::{outcome::Trained, pace::Pace},
+    Companions, EvaluationError, Objective, Outcome, Training, TrainingOptions, Variables, export,
+    train as optimise,
 };
 
 /// Evaluates the current weights. The score is from 0 to 1.
-pub(crate) type Evaluate<'a> = &'a dyn Fn() -> Result<f64, EvaluationError>;
+pub type Evaluate<'a> = &'a dyn Fn() -> Result<f64, EvaluationError>;
 
 /// A training without its objective.
-pub(crate) struct TrainingSession<'a> {
+pub struct TrainingSession<'a> {
     /// The trainable weights.
-    pub(crate) variables: &'a Variables,
+    pub variables: &'a Variables,
     /// The optimizer and the schedule.
-    pub(crate) options: &'a TrainingOptions,
+    pub options: &'a TrainingOptions,
     /// The folder of the checkpoints.
-    pub(crate) folder: PathBuf,
-    /// The folder of the best weights, which are saved as `dtype`.
-    pub(crate) model: &'a Path,
-    pub(crate) dtype: DType,
+    pub folder: PathBuf,
+    /// The folder of the best weights.
+    pub model: &'a Path,
+    /// The data type of the saved weights.
+    pub dtype: DType,
     /// The names and contents of the other files of the model.
-    pub(crate) extra_files: &'a [(String, Vec<u8>)],
+    pub extra_files: &'a [(String, Vec<u8>)],
     /// The name of the validation score.
-    pub(crate) score: &'a str,
+    pub score: &'a str,
 }
 
 impl TrainingSession<'_> {
     /// Trains from the newest checkpoint if there is one. Replaces the model's folder by the best weights.
-    pub(crate) fn run<O: Objective>(
+    ///
+    /// # Errors
+    /// Errors of the training, and [`Error::Io`] for file system errors.
+    pub fn run<O: Objective>(
         &self,
         objective: &O,
         evaluate: Option<Evaluate<'_>>,
@@ -49,15 +63,18 @@ impl TrainingSession<'_> {
     ) -> Result<Trained> {
         let outcome = self.optimise(objective, evaluate, observe)?;
         if let Some(best) = &outcome.best_folder {
-            let staged = StagedFolder::create(self.model)?;
+            let staged = StagedFolder::create(self.model).map_err(staging)?;
             export(best, &staged.path(), self.dtype, self.extra_files)?;
-            staged.commit()?;
+            staged.commit().map_err(staging)?;
         }
         Ok(Trained { model: self.model.to_path_buf(), steps: outcome.step, best: outcome.best })
     }
 
     /// Trains from the newest checkpoint if there is one. Exports nothing.
-    pub(crate) fn optimise<O: Objective>(
+    ///
+    /// # Errors
+    /// As for [`Self::run`].
+    pub fn optimise<O: Objective>(
         &self,
         objective: &O,
         evaluate: Option<Evaluate<'_>>,
@@ -91,6 +108,14 @@ impl TrainingSession<'_> {
     }
 }
 
+/// An error of replacing a folder.
+fn staging(error: sporran_kilt::Error) -> Error {
+    match error {
+        sporran_kilt::Error::Io { path, action, source } => Error::Io { path, action, source },
+        other => Error::Callback { what: "saving the model", source: other.into() },
+    }
+}
+
 /// Optional files of a tokenizer.
 const TOKENIZER: [&str; 5] = [
     "tokenizer_config.json",
@@ -101,7 +126,10 @@ const TOKENIZER: [&str; 5] = [
 ];
 
 /// The other files of a fine-tuned encoder: its config and the tokenizer of `from`.
-pub(crate) fn encoder_files(from: &Checkpoint, config: &BertConfig) -> Result<Vec<(String, Vec<u8>)>> {
+///
+/// # Errors
+/// Errors of the tokenizer's files.
+pub fn encoder_files(from: &Checkpoint, config: &BertConfig) -> Result<Vec<(String, Vec<u8>)>> {
     let config = ModelConfig::Bert(config.clone()).to_json();
     let mut files = vec![
         ("config.json".to_owned(), format!("{config:#}\n").into_bytes()),
@@ -117,7 +145,10 @@ pub(crate) fn encoder_files(from: &Checkpoint, config: &BertConfig) -> Result<Ve
 }
 
 /// The weights of a checkpoint as variables in f32. Missing tensors are initialized from `seed`.
-pub(crate) fn variables_of(checkpoint: &Checkpoint, seed: u64) -> Result<Variables> {
+///
+/// # Errors
+/// Errors of the weight files.
+pub fn variables_of(checkpoint: &Checkpoint, seed: u64) -> Result<Variables> {
     let map = checkpoint.var_map(DType::F32, &Device::Cpu)?;
     let from = checkpoint.folder();
     let held = map.data().lock().map_err(|_| {

@@ -3,26 +3,26 @@
 use std::{path::Path, sync::Arc};
 
 use candle_core::Device;
-use sporran_checkpoint::{SpecialTokens, Tokenizer};
-use sporran_training::{Variables, VocabularyOptions, tokenizer_files, train_vocabulary, wire_copying};
+use sporran_checkpoint::{Error, Result, SpecialTokens, Tokenizer};
 use sporran_transformers::{Checkpoint, GenerationOptions, ModelConfig, T5Config, Trainable};
 
-use crate::{
-    Error, Result,
-    training::{options::ShapeOptions, session::variables_of},
-};
+use super::{options::ShapeOptions, variables_of};
+use crate::{Variables, VocabularyOptions, tokenizer_files, train_vocabulary, wire_copying};
 
 /// An encoder-decoder in training.
-pub(crate) struct TrainableModel {
-    pub(crate) model: Arc<dyn Trainable>,
-    pub(crate) tokenizer: Tokenizer,
-    pub(crate) variables: Variables,
+pub struct TrainableModel {
+    /// The model, a function of `variables`.
+    pub model: Arc<dyn Trainable>,
+    /// Its tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Its weights.
+    pub variables: Variables,
     /// The names and contents of the other files of the model.
-    pub(crate) extra_files: Vec<(String, Vec<u8>)>,
+    pub extra_files: Vec<(String, Vec<u8>)>,
 }
 
 /// A model before training: its config, weights and tokenizer.
-pub(crate) struct InitialModel {
+pub struct InitialModel {
     config: ModelConfig,
     tokens: SpecialTokens,
     tokenizer: Tokenizer,
@@ -35,7 +35,10 @@ pub(crate) struct InitialModel {
 
 impl InitialModel {
     /// The model and the tokenizer of a folder.
-    pub(crate) fn of_folder(from: &Path, seed: u64) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Errors of the folder.
+    pub fn of_folder(from: &Path, seed: u64) -> Result<Self> {
         let checkpoint = Checkpoint::open(from)?;
         let (tokens, tokenizer) = (checkpoint.special_tokens()?.clone(), checkpoint.tokenizer()?);
         Ok(Self {
@@ -49,7 +52,10 @@ impl InitialModel {
     }
 
     /// A T5 with random weights. Its vocabulary is trained on `texts`; each of `marks` is one token.
-    pub(crate) fn fresh<S: AsRef<str> + Send + Sync>(
+    ///
+    /// # Errors
+    /// Errors of the tokenizer.
+    pub fn fresh<S: AsRef<str> + Send + Sync>(
         shape: &ShapeOptions,
         texts: &[S],
         marks: &[&str],
@@ -83,11 +89,10 @@ impl InitialModel {
     }
 
     /// Builds the model on a device. `card` writes `model.toml`.
-    pub(crate) fn build(
-        self,
-        device: &Device,
-        card: impl FnOnce(&Variables) -> String,
-    ) -> Result<TrainableModel> {
+    ///
+    /// # Errors
+    /// Tensor errors.
+    pub fn build(self, device: &Device, card: impl FnOnce(&Variables) -> String) -> Result<TrainableModel> {
         let Self { config, tokens, tokenizer, variables, mut extra_files, is_fresh } = self;
         let mut json = serde_json::to_vec_pretty(&config.to_json())
             .map_err(|error| Error::io(Path::new("config.json"), "write")(error.into()))?;

@@ -9,7 +9,7 @@ const LATE: Duration = Duration::from_secs(30);
 
 /// The speed of a training in this process.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub struct Pace {
     /// The time after the first step of this process, and the number of steps until then.
     began: Option<(Instant, u64)>,
     is_estimated: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// The message after a step: first the number of steps, later one estimate of the remaining time.
-    pub(crate) fn after(&mut self, done: u64, total: u64, unit: &str) -> Option<String> {
+    pub fn after(&mut self, done: u64, total: u64, unit: &str) -> Option<String> {
         let Some((began, first)) = self.began else {
             self.began = Some((Instant::now(), done));
             let already =

@@ -55,10 +55,12 @@ pub enum Unit {
 /// Receives the events of a run.
 pub type Observer<'a> = dyn FnMut(Event) + 'a;
 
-pub(crate) fn begin(observe: &mut Observer<'_>, step: impl Into<String>, total: u64, unit: Unit) {
+/// Reports the beginning of a step.
+pub fn begin(observe: &mut Observer<'_>, step: impl Into<String>, total: u64, unit: Unit) {
     observe(Event::Begin { step: step.into(), total, unit });
 }
 
-pub(crate) fn advance(observe: &mut Observer<'_>, done: u64) {
+/// Reports the number of finished units of a step.
+pub fn advance(observe: &mut Observer<'_>, done: u64) {
     observe(Event::Advance { done, note: None });
 }
