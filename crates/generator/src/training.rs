@@ -1,12 +1,22 @@
 //! What the trainings of all kinds of generators share: settings, records with passages, the initial model.
 
-use std::{path::{Path, PathBuf}, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use candle_core::DType;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{Example, Metric, Output, Passage, PassageId, PassageStore, observe::Observer, scores::answer::{self, Answers}};
-use sporran_training::{KnowledgeOptions, ReaderScores, TrainingOptions, TunedEncoder, Variables, session::{InitialModel, ShapeOptions, TrainableModel, Trained, TrainingSession}};
+use sporran_kilt::{
+    Example, Metric, Output, Passage, PassageId, PassageStore,
+    observe::Observer,
+    scores::answer::{self, Answers},
+};
+use sporran_training::{
+    KnowledgeOptions, ReaderScores, TrainingOptions, TunedEncoder, Variables,
+    session::{InitialModel, ShapeOptions, TrainableModel, Trained, TrainingSession},
+};
 use sporran_transformers::{DeviceName, EncoderRow};
 
 use crate::{Candidate, Generator, Reader, Request, Result};
@@ -72,43 +82,6 @@ pub struct TrainSettings<'a> {
     pub target_tokens: usize,
     /// The device.
     pub device: DeviceName,
-}
-
-/// `[train.matching]`: the sizes of a verifier's matching network with random weights.
-    #[serde(default)]
-    pub matching: MatchingOptions,
-    /// Generators of kind `verifier`: the number of pieces without evidence to sample for each claim and epoch.
-    #[serde(default = "negatives")]
-    pub negatives: usize,
-    /// Generators of kind `rag-token` and `rag-sequence`: the folder of the initial question encoder, which is trained with the
-    /// generator. Training writes it to `retriever.model`. Without this key, the retriever is frozen.
-    pub question_encoder: Option<PathBuf>,
-    /// `[train.knowledge]`: the loss of a memory network.
-    #[serde(default)]
-    pub knowledge: KnowledgeOptions,
-    /// The largest number of tokens of a target.
-    #[serde(default = "target_tokens")]
-    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
-    pub target_tokens: usize,
-    /// The number of validation records of each dataset, the first ones.
-    #[serde(default = "validation_records")]
-    #[schemars(range(min = 1), extend("x-unit" = "records"))]
-    pub validation_records: usize,
-    /// The device of the training, in f32: `cpu`, `cuda` or `cuda:N`. GPUs need a build with the feature `cuda`.
-    #[serde(default)]
-    pub device: DeviceName,
-}
-
-fn negatives() -> usize {
-    2
-}
-
-fn target_tokens() -> usize {
-    64
-}
-
-fn validation_records() -> usize {
-    40
 }
 
 /// `[train.matching]`: a neural semantic matching network (Nie, Chen and Bansal 2019).
@@ -271,7 +244,8 @@ impl GeneratorTraining<'_> {
                         .map(|id| format!("{} / {}", store.page_title(store.page_of(id)), store.text(id)))
                 });
                 let pairs = examples.iter().flat_map(|retrieved| {
-                    let answers = retrieved.example.answers().into_iter().map(str::to_owned).collect::<Vec<_>>();
+                    let answers =
+                        retrieved.example.answers().into_iter().map(str::to_owned).collect::<Vec<_>>();
                     std::iter::once(retrieved.example.query.text.clone()).chain(answers)
                 });
                 let texts: Vec<String> = passages.chain(pairs).collect();

@@ -10,9 +10,15 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_kilt::Query;
 use sporran_training::ReaderScores;
-use sporran_transformers::{Batch, Checkpoint, DeviceName, EncoderModel, EncoderRow, Head, Precision, each_batch, length_batches};
+use sporran_transformers::{
+    Batch, Checkpoint, DeviceName, EncoderModel, EncoderRow, Head, Precision, each_batch, length_batches,
+};
 
-use crate::{Error, Generation, Generator, Request, Result, training::GeneratorTrainer, kind::{GeneratorContext, GeneratorKind, GeneratorModel}};
+use crate::{
+    Error, Generation, Generator, Request, Result,
+    kind::{GeneratorContext, GeneratorKind, GeneratorModel},
+    training::GeneratorTrainer,
+};
 
 /// `[generator]` with `kind = "extractive"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -4,11 +4,17 @@ use candle_core::DType;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_kilt::{Passage, PassageId, PassageStore, observe::Observer};
-use sporran_training::{EvaluationError, ReadQuestion, ReaderObjective, TunedEncoder, session::{Trained, TrainingSession, encoder_files}};
+use sporran_training::{
+    EvaluationError, ReadQuestion, ReaderObjective, TunedEncoder,
+    session::{Trained, TrainingSession, encoder_files},
+};
 use sporran_transformers::{Checkpoint, EncoderRow};
 
 use super::{Extractive, ExtractiveOptions, ReadRow, ReaderInput, reader_question};
-use crate::{Error, Result, training::{GeneratorTrainer, GeneratorTraining, ReaderInTraining, RetrievedExample, mean_score}};
+use crate::{
+    Error, Result,
+    training::{GeneratorTrainer, GeneratorTraining, ReaderInTraining, RetrievedExample, mean_score},
+};
 
 /// A question with positive and negative passages.
 struct Question {
@@ -71,10 +77,8 @@ impl GeneratorTrainer for ExtractiveOptions {
             answers().map_err(EvaluationError::from)
         };
         let extra_files = encoder_files(&checkpoint, encoder.config())?;
-        let session = TrainingSession {
-            dtype: DType::F32,
-            ..training.session(encoder.variables(), &extra_files)
-        };
+        let session =
+            TrainingSession { dtype: DType::F32, ..training.session(encoder.variables(), &extra_files) };
         Ok(session.run(&objective, (!validation.is_empty()).then_some(&evaluate), observe)?)
     }
 }

@@ -9,9 +9,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_config::Overrides;
-use sporran_transformers::{Cache, DeviceName, GenerationOptions, Inputs, Memory, Precision, Seq2Seq, fuse, generate_with};
+use sporran_transformers::{
+    Cache, DeviceName, GenerationOptions, Inputs, Memory, Precision, Seq2Seq, fuse, generate_with,
+};
 
-use crate::{Generation, Generator, PromptOptions, Request, Result, training::GeneratorTrainer, kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides}, passages::PassageReader};
+use crate::{
+    Generation, Generator, PromptOptions, Request, Result,
+    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    passages::PassageReader,
+    training::GeneratorTrainer,
+};
 
 /// `[generator]` with `kind = "fid"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,10 +1,16 @@
 //! Training of Fusion-in-Decoder: each passage is encoded with the input; the decoder attends to all of them.
 
 use sporran_kilt::observe::Observer;
-use sporran_training::{EvaluationError, FidObjective, FidRow, session::{TrainableModel, Trained}};
+use sporran_training::{
+    EvaluationError, FidObjective, FidRow,
+    session::{TrainableModel, Trained},
+};
 
 use super::{FidGenerator, FidOptions};
-use crate::{Result, training::{GeneratorTrainer, GeneratorTraining, mean_score}};
+use crate::{
+    Result,
+    training::{GeneratorTrainer, GeneratorTraining, mean_score},
+};
 
 impl GeneratorTrainer for FidOptions {
     fn passages(&self) -> usize {

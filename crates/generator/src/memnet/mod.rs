@@ -10,9 +10,19 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_config::Overrides;
 use sporran_kilt::{Passage, PassageStore, Query};
-use sporran_transformers::{Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, fuse, generate_with};
+use sporran_transformers::{
+    Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, fuse,
+    generate_with,
+};
 
-use crate::{Error, Generation, Generator, Prompt, PromptOptions, Request, Result, Unit, UnitKind, fid::batch_tokens, training::GeneratorTrainer, kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides}, passages::PassageReader, units};
+use crate::{
+    Error, Generation, Generator, Prompt, PromptOptions, Request, Result, Unit, UnitKind,
+    fid::batch_tokens,
+    kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    passages::PassageReader,
+    training::GeneratorTrainer,
+    units,
+};
 
 /// `[generator]` with `kind = "memnet"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,11 +1,21 @@
 //! Training of transformer memory networks, which select a piece of knowledge and generate a response from it.
 
 use sporran_checkpoint::Tokenizer;
-use sporran_kilt::{Passage, PassageStore, Provenance, evidence::{gold_passages, holds}, observe::Observer};
-use sporran_training::{EvaluationError, MemoryObjective, MemoryRow, session::{TrainableModel, Trained}};
+use sporran_kilt::{
+    Passage, PassageStore, Provenance,
+    evidence::{gold_passages, holds},
+    observe::Observer,
+};
+use sporran_training::{
+    EvaluationError, MemoryObjective, MemoryRow,
+    session::{TrainableModel, Trained},
+};
 
 use super::{MemNet, MemNetOptions, MemoryInput};
-use crate::{Candidate, Request, Result, UnitKind, training::{GeneratorTrainer, GeneratorTraining, RetrievedExample, TrainSettings, mean_score}};
+use crate::{
+    Candidate, Request, Result, UnitKind,
+    training::{GeneratorTrainer, GeneratorTraining, RetrievedExample, TrainSettings, mean_score},
+};
 
 impl GeneratorTrainer for MemNetOptions {
     fn passages(&self) -> usize {

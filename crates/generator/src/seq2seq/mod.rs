@@ -10,7 +10,11 @@ use sporran_checkpoint::Tokenizer;
 use sporran_config::Overrides;
 use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq};
 
-use crate::{Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, Sink, TextGenerator, training::GeneratorTrainer, kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides}};
+use crate::{
+    Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, Sink, TextGenerator,
+    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    training::GeneratorTrainer,
+};
 
 /// `[generator]` with `kind = "seq2seq"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

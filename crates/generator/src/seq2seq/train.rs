@@ -6,10 +6,18 @@ use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_checkpoint::Tokenizer;
 use sporran_kilt::observe::Observer;
-use sporran_training::{EvaluationError, Row, Seq2SeqObjective, session::{TrainableModel, Trained}};
+use sporran_training::{
+    EvaluationError, Row, Seq2SeqObjective,
+    session::{TrainableModel, Trained},
+};
 
 use super::{Seq2SeqGenerator, Seq2SeqOptions};
-use crate::{Prompt, Result, training::{GeneratorTrainer, GeneratorTraining, RetrievedExample, Target, TrainSettings, mean_score, with_titles}};
+use crate::{
+    Prompt, Result,
+    training::{
+        GeneratorTrainer, GeneratorTraining, RetrievedExample, Target, TrainSettings, mean_score, with_titles,
+    },
+};
 
 impl GeneratorTrainer for Seq2SeqOptions {
     fn passages(&self) -> usize {

@@ -1,7 +1,11 @@
 //! The verifier as a kind of generator.
 
 use super::{Verifier, VerifierOptions};
-use crate::{Generator, Result, training::GeneratorTrainer, kind::{GeneratorContext, GeneratorKind, GeneratorModel}};
+use crate::{
+    Generator, Result,
+    kind::{GeneratorContext, GeneratorKind, GeneratorModel},
+    training::GeneratorTrainer,
+};
 
 impl GeneratorKind for VerifierOptions {
     fn trainer(&self) -> Option<&dyn GeneratorTrainer> {

@@ -15,11 +15,14 @@ mod verdict;
 
 use std::{path::Path, sync::Arc};
 
+use labels::softmax;
 use sporran_kilt::{Dataset, PassageStore};
 use sporran_transformers::{Checkpoint, PairClassifier};
-use labels::softmax;
 
-use crate::{Candidate, Error, Generation, Generator, Request, Result, verifier::nsmn::{NsmnConfig, ReleasedNsmnConfig}};
+use crate::{
+    Candidate, Error, Generation, Generator, Request, Result,
+    verifier::nsmn::{NsmnConfig, ReleasedNsmnConfig},
+};
 
 pub use labels::{LabelOrder, Labeller, Piece, Reading};
 pub use matcher::{Matcher, token_pair};

@@ -204,7 +204,7 @@ fn a_trained_reader_answers_from_its_passages_and_its_folder_opens_as_a_generato
     }
     let rows = Arc::new(rows);
     let config = serde_json::to_vec(&ModelConfig::T5(reader.config.clone()).to_json()).unwrap();
-    let companions: Vec<_> =
+    let extra_files: Vec<_> =
         reader.files.iter().cloned().chain([("config.json".to_owned(), config)]).collect();
     let folder = tempfile::tempdir().unwrap();
     let training =
@@ -217,7 +217,7 @@ fn a_trained_reader_answers_from_its_passages_and_its_folder_opens_as_a_generato
             options: &training,
             evaluate: None,
             folder: folder.path(),
-            companions: &companions,
+            extra_files: &extra_files,
         },
         &mut |_| std::ops::ControlFlow::Continue(()),
     )

@@ -1,9 +1,16 @@
 //! Claims with positive pieces, which contain their evidence, and other pieces.
 
-use sporran_kilt::{Passage, PassageStore, Provenance, evidence::{gold_passages, holds}};
+use sporran_kilt::{
+    Passage, PassageStore, Provenance,
+    evidence::{gold_passages, holds},
+};
 
 use super::VERDICTS;
-use crate::{Candidate, Request, Result, training::RetrievedExample, verifier::{UnitKind, VerifierOptions, titled, units}};
+use crate::{
+    Candidate, Request, Result,
+    training::RetrievedExample,
+    verifier::{UnitKind, VerifierOptions, titled, units},
+};
 
 /// A claim with pieces of passages.
 pub(super) struct Claim {

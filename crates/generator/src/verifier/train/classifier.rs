@@ -7,11 +7,23 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_checkpoint::Tokenizer;
 use sporran_kilt::observe::Observer;
-use sporran_training::{ClassificationObjective, EvaluationError, LabelledRow, TunedEncoder, Variables, VocabularyOptions, session::{Evaluate, Trained, TrainingSession, encoder_files}, tokenizer_files, train_vocabulary};
+use sporran_training::{
+    ClassificationObjective, EvaluationError, LabelledRow, TunedEncoder, Variables, VocabularyOptions,
+    session::{Evaluate, Trained, TrainingSession, encoder_files},
+    tokenizer_files, train_vocabulary,
+};
 use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Text, Truncation};
 
 use super::{Claim, NOT_ENOUGH_INFO};
-use crate::{Result, training::{GeneratorTraining, MatchingOptions}, verifier::{Labeller, Matcher, SelectionOptions, VerifierOptions, nsmn::{LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, TokenPair}, token_pair}};
+use crate::{
+    Result,
+    training::{GeneratorTraining, MatchingOptions},
+    verifier::{
+        Labeller, Matcher, SelectionOptions, VerifierOptions,
+        nsmn::{LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, TokenPair},
+        token_pair,
+    },
+};
 
 /// A training example: a claim and labelled pieces.
 pub(super) struct ClaimExample {

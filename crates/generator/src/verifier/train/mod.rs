@@ -12,7 +12,10 @@ use sporran_kilt::{PassageStore, observe::Observer};
 use sporran_training::session::Trained;
 
 use super::{Labeller, Selectors, UnitKind, Verifier, VerifierOptions};
-use crate::{Error, Generator, Result, training::{GeneratorTrainer, GeneratorTraining, RetrievedExample}};
+use crate::{
+    Error, Generator, Result,
+    training::{GeneratorTrainer, GeneratorTraining, RetrievedExample},
+};
 
 /// The labels of a verifier, in the order of its outputs.
 const VERDICTS: [&str; 3] = ["SUPPORTS", "REFUTES", "NOT ENOUGH INFO"];
@@ -37,7 +40,8 @@ impl GeneratorTrainer for VerifierOptions {
             return Err(fault("train.examples", "expected claims with evidence in the source, found none"));
         }
         let texts = claims.iter().flat_map(|claim| std::iter::once(&claim.text).chain(&claim.evidence));
-        let trainer = ClassifierTrainer { training: &training, verifier: self, texts: texts.cloned().collect() };
+        let trainer =
+            ClassifierTrainer { training: &training, verifier: self, texts: texts.cloned().collect() };
 
         let mut select = |claims: &[Claim], validation_claims: Vec<Claim>, place: (&Path, &str)| {
             let evaluate = |model: Box<dyn Labeller + '_>| selection_accuracy(&*model, &validation_claims);
@@ -69,8 +73,13 @@ impl GeneratorTrainer for VerifierOptions {
             accuracy(&verifier, validation)
         };
         let place = (settings.model, "training");
-        let trained =
-            trainer.train(examples, &VERDICTS, place, (!validation.is_empty()).then_some(&evaluate), observe)?;
+        let trained = trainer.train(
+            examples,
+            &VERDICTS,
+            place,
+            (!validation.is_empty()).then_some(&evaluate),
+            observe,
+        )?;
         Ok(Trained { steps: steps + trained.steps, ..trained })
     }
 }

@@ -2,9 +2,14 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_generator::EvidenceSource;
-use sporran_kilt::{Example, Hit, Passage, PassageId, PassageStore, Provenance, Query, store::PageIndex, with_context};
+use sporran_kilt::{
+    Example, Hit, Passage, PassageId, PassageStore, Provenance, Query, store::PageIndex, with_context,
+};
 
-use crate::{tasks::query::is_entity_linking, workflows::answer::options::{EvidenceOptions, Options, PageScore}};
+use crate::{
+    tasks::query::is_entity_linking,
+    workflows::answer::options::{EvidenceOptions, Options, PageScore},
+};
 
 /// The constant of reciprocal rank fusion.
 const RANK_CONSTANT: f32 = 60.0;

@@ -10,9 +10,15 @@ use sporran_generator::{EvidenceSource, GeneratorOptions, MatchingOptions, Targe
 use sporran_training::{KnowledgeOptions, TrainingOptions, session::ShapeOptions};
 use sporran_transformers::DeviceName;
 
-use crate::{Result, config::to_toml, source::options::{PagesOptions, SourceOptions}, tasks::options::{QueryOptions, TasksOptions}, workflows::answer::{retrieval::RetrieverOptions, train::encoders::EncoderTraining}};
+use crate::{
+    Result,
+    config::to_toml,
+    source::options::{PagesOptions, SourceOptions},
+    tasks::options::{QueryOptions, TasksOptions},
+    workflows::answer::{retrieval::RetrieverOptions, train::encoders::EncoderTraining},
+};
 
-/// A whole config.
+/// The config of a run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Options {
     /// All keys outside of the stages.
@@ -123,8 +129,8 @@ impl EvaluationOptions {
 }
 
 impl General {
-    /// Makes predictions as deep as the deepest recall in the report.
-    pub(super) fn hold_what_is_scored(&mut self) {
+    /// Raises `evidence.limit` and `evidence.depth` to the deepest recall in the report.
+    pub(super) fn deepen_for_recall(&mut self) {
         let deepest = self.evaluation.recall_at.iter().copied().max().unwrap_or_default();
         self.evidence.limit = self.evidence.limit.max(deepest);
         self.evidence.depth = self.evidence.depth.max(deepest);
@@ -166,7 +172,44 @@ pub struct TrainOptions {
     /// Whether to add a passage of a gold page if the retriever found none.
     #[serde(default)]
     pub add_gold: bool,
-    impl TrainOptions {
+    /// `[train.matching]`: the sizes of a verifier's matching network with random weights.
+    #[serde(default)]
+    pub matching: MatchingOptions,
+    /// Generators of kind `verifier`: the number of pieces without evidence to sample for each claim and epoch.
+    #[serde(default = "negatives")]
+    pub negatives: usize,
+    /// Generators of kind `rag-token` and `rag-sequence`: the folder of the initial question encoder, which is trained with the
+    /// generator. Training writes it to `retriever.model`. Without this key, the retriever is frozen.
+    pub question_encoder: Option<PathBuf>,
+    /// `[train.knowledge]`: the loss of a memory network.
+    #[serde(default)]
+    pub knowledge: KnowledgeOptions,
+    /// The largest number of tokens of a target.
+    #[serde(default = "target_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub target_tokens: usize,
+    /// The number of validation records of each dataset, the first ones.
+    #[serde(default = "validation_records")]
+    #[schemars(range(min = 1), extend("x-unit" = "records"))]
+    pub validation_records: usize,
+    /// The device of the training, in f32: `cpu`, `cuda` or `cuda:N`. GPUs need a build with the feature `cuda`.
+    #[serde(default)]
+    pub device: DeviceName,
+}
+
+fn negatives() -> usize {
+    2
+}
+
+fn target_tokens() -> usize {
+    64
+}
+
+fn validation_records() -> usize {
+    40
+}
+
+impl TrainOptions {
     /// The settings without the records.
     #[must_use]
     pub fn settings(&self) -> TrainSettings<'_> {

@@ -1,4 +1,4 @@
-//! What a tagger's config says. These types' documentation is the manual of the config file.
+//! The options of a tagger's training. The documentation of these types is the manual of the config file.
 
 use std::path::PathBuf;
 
@@ -11,27 +11,27 @@ use sporran_transformers::DeviceName;
 
 use crate::config::Config;
 
-/// A whole config of a tagger's training.
+/// The config of a tagger's training.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TaggingOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
-    /// `seed`: decides everything that is drawn by chance.
+    /// `seed`: the seed of all random choices.
     #[schemars(default)]
     pub seed: u64,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[schemars(default = "crate::config::runs")]
     pub output: PathBuf,
-    /// `[annotations]`: what is learned from.
+    /// `[annotations]`: the training data.
     pub annotations: AnnotationOptions,
-    /// `[tagger]`: what learns, by `kind`.
+    /// `[tagger]`: the model, by `kind`.
     pub tagger: TaggerKind,
-    /// `[test]`: what the tagger is measured by when it is trained.
+    /// `[test]`: the test data, for scores of the trained tagger.
     #[schemars(default)]
     pub test: TestOptions,
 }
 
-/// The keys outside `[tagger]`.
+/// The keys outside of `[tagger]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct General {
@@ -45,33 +45,33 @@ struct General {
     test: TestOptions,
 }
 
-/// `[annotations]`: documents with marked mentions.
+/// `[annotations]`: documents with annotated mentions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct AnnotationOptions {
-    /// Files in DocRED's layout, in which all names and dates are marked.
+    /// Files in DocRED's layout, in which all names and dates are annotated.
     pub docred: Vec<PathBuf>,
-    /// Files in KnowledgeNet's layout, in which the names and dates of facts are marked; what no fact is about is unknown, and
-    /// not taken for no name.
+    /// Files in KnowledgeNet's layout, in which only the names and dates of facts are annotated. The loss ignores the labels of
+    /// all other tokens.
     pub knowledgenet: Vec<PathBuf>,
-    /// Only these folds of them; empty for all.
+    /// The folds of KnowledgeNet to use; empty for all.
     pub folds: Vec<i64>,
-    /// Of so many documents in DocRED's layout one judges each pass over the data, and the best weights are kept; 0 learns from
-    /// all of them and keeps the last weights.
+    /// Every n-th document of `docred` is held out for validation: for the score of each epoch. The best weights are kept.
+    /// 0 trains on all documents and keeps the last weights.
     pub validation_every: usize,
-    /// `[annotations.weak-labels]`: texts that another tagger marks.
+    /// `[annotations.weak-labels]`: texts with the labels of another tagger.
     pub weak_labels: Option<WeakLabelOptions>,
 }
 
-/// `[annotations.weak-labels]`: a small tagger learns from what a large one says of texts that nobody has marked.
+/// `[annotations.weak-labels]`: texts without annotations, labelled by a larger tagger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct WeakLabelOptions {
-    /// The folder of the tagger that marks.
+    /// The folder of the tagger that labels the texts.
     pub teacher: PathBuf,
     /// Pages in KILT's layout.
     pub pages: PathBuf,
-    /// Only so many of them, the first.
+    /// The number of pages to use, the first ones.
     #[schemars(range(min = 1))]
     pub limit: usize,
 }
@@ -80,20 +80,20 @@ pub struct WeakLabelOptions {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TestOptions {
-    /// Files in DocRED's layout: precision, recall and F1 of spans with their types.
+    /// Files in DocRED's layout, for precision, recall and F1 of typed spans.
     pub docred: Vec<PathBuf>,
-    /// Files in KnowledgeNet's layout: the share of the facts' names and dates that are found.
+    /// Files in KnowledgeNet's layout, for the recall of the names and dates of facts.
     pub knowledgenet: Vec<PathBuf>,
-    /// Only these folds of them; empty for all.
+    /// The folds of KnowledgeNet to use; empty for all.
     pub folds: Vec<i64>,
 }
 
 kinds! {
     /// `[tagger]`, by `kind`.
     pub enum TaggerKind: dyn Check {
-        /// `kind = "encoder-crf"`: an encoder under a conditional random field.
+        /// `kind = "encoder-crf"`: an encoder with a conditional random field.
         "encoder-crf" => EncoderCrf(EncoderOptions),
-        /// `kind = "bilstm-crf"`: a BiLSTM over hashed words and their parts, under a conditional random field.
+        /// `kind = "bilstm-crf"`: a BiLSTM over hashed words and their parts, with a conditional random field.
         "bilstm-crf" => BilstmCrf(BiLstmOptions),
     }
 }
@@ -124,22 +124,22 @@ fn check_optimizer(optimizer: &TrainingOptions, key: &str, document: &mut Docume
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EncoderOptions {
-    /// The folder of the encoder to start from.
+    /// The folder of the initial encoder.
     pub from: PathBuf,
-    /// Tokens of a window, at most; a longer sentence is read in several.
+    /// The largest number of tokens of a window. A longer sentence has several windows.
     #[serde(default = "max_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
-    /// Whether the second token type tells the encoder of capitals, which a tokenizer that lower-cases hides.
+    /// Whether token types mark capitals, for encoders with a lower-casing tokenizer and a second token type.
     #[serde(default = "marks_case")]
     pub marks_case: bool,
-    /// In what numbers the weights are stored: `f32` or `f16`.
+    /// The number format of the saved weights: `f32` or `f16`.
     #[serde(default)]
     pub dtype: WeightDtype,
-    /// `[tagger.optimizer]`: passes, batches, learning rate.
+    /// `[tagger.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
-    /// Where it trains: `cpu`, `cuda` or `cuda:N`.
+    /// The device of the training: `cpu`, `cuda` or `cuda:N`.
     #[serde(default)]
     pub device: DeviceName,
 }
@@ -159,22 +159,22 @@ pub struct BiLstmOptions {
     /// `[tagger.features]`: the table of hashed embeddings.
     #[serde(default)]
     pub features: WordFeatures,
-    /// Cells of each direction.
+    /// The hidden size of each direction.
     #[serde(default = "hidden_size")]
     #[schemars(range(min = 1))]
     pub hidden_size: usize,
-    /// Layers.
+    /// The number of layers.
     #[serde(default = "layers")]
     #[schemars(range(min = 1), extend("x-unit" = "layers"))]
     pub layers: usize,
-    /// The share of inputs and states that training drops.
+    /// The dropout rate of inputs and hidden states.
     #[serde(default = "dropout")]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
-    /// In what numbers the weights are stored: `f32` or `f16`.
+    /// The number format of the saved weights: `f32` or `f16`.
     #[serde(default)]
     pub dtype: WeightDtype,
-    /// `[tagger.optimizer]`: passes, batches, learning rate.
+    /// `[tagger.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
 }
@@ -201,10 +201,10 @@ impl Config for TaggingOptions {
     }
 
     fn check(&self, document: &mut Document<'_>) {
-        let (learned, test) = (&self.annotations, &self.test);
+        let (training, test) = (&self.annotations, &self.test);
         let lists = [
-            ("annotations.docred", &learned.docred),
-            ("annotations.knowledgenet", &learned.knowledgenet),
+            ("annotations.docred", &training.docred),
+            ("annotations.knowledgenet", &training.knowledgenet),
             ("test.docred", &test.docred),
             ("test.knowledgenet", &test.knowledgenet),
         ];
@@ -213,16 +213,16 @@ impl Config for TaggingOptions {
                 document.report_key(key, format!("no file {}", path.display()));
             }
         }
-        if learned.docred.is_empty() && learned.knowledgenet.is_empty() && learned.weak_labels.is_none() {
+        if training.docred.is_empty() && training.knowledgenet.is_empty() && training.weak_labels.is_none() {
             document.report_key(
                 "annotations",
                 "expected `docred`, `knowledgenet` or `weak-labels`, found none of them",
             );
         }
-        if learned.validation_every == 1 {
+        if training.validation_every == 1 {
             document.report_key("annotations.validation-every", "expected 0 or at least 2, found 1");
         }
-        if let Some(weak) = &learned.weak_labels {
+        if let Some(weak) = &training.weak_labels {
             document.check_folder("annotations.weak-labels.teacher", &weak.teacher, "tagger.json");
             if !weak.pages.is_file() {
                 document
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_key() {
+    fn every_mistake_is_reported_with_its_key() {
         let text = "workflow = \"tagging\"\nname = \"r\"\n[annotations]\ndocred = [\"none.json\"]\nvalidation-every = 1\n\
                     [annotations.weak-labels]\nteacher = \"t\"\npages = \"p\"\nlimit = 3\n\
                     [tagger]\nkind = \"encoder-crf\"\nfrom = \"m\"\noptimizer.learning-rate = 0\n";

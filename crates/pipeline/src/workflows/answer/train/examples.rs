@@ -1,9 +1,19 @@
 //! The records of a training, with retrieved passages.
 
 use sporran_generator::{GeneratorTraining, RetrievedExample};
-use sporran_kilt::{Example, Passage, PassageId, PassageStore, Query, observe::{Event, Observer, Unit, advance, begin}};
+use sporran_kilt::{
+    Example, Passage, PassageId, PassageStore, Query,
+    observe::{Event, Observer, Unit, advance, begin},
+};
 
-use crate::{Result, tasks::{files::task_files, loader as tasks, options::TasksOptions, query::for_retrieval}, workflows::answer::{assemble::Assembly, options::{Options, TrainOptions}}};
+use crate::{
+    Result,
+    tasks::{files::task_files, loader as tasks, options::TasksOptions, query::for_retrieval},
+    workflows::answer::{
+        assemble::Assembly,
+        options::{Options, TrainOptions},
+    },
+};
 
 /// Reads task files and retrieves passages for each record, as in a run.
 #[expect(

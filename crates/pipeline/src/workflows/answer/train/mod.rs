@@ -11,9 +11,21 @@ use sporran_generator::GeneratorOptions;
 use sporran_kilt::observe::Observer;
 use sporran_training::session::Trained;
 
-use self::{encoders::train_encoder, examples::{retrieved_examples, training}, rag::{Rag, train_rag}, remembered::assemble_remembering};
-use super::{check::UNTRAINED, options::{General, Options}};
-use crate::{Diagnostic, Error, Result, run_dir::{folder::RunDir, inputs::Inputs, key::StepKey, training::TrainingFolder}, tasks::files::task_files};
+use self::{
+    encoders::train_encoder,
+    examples::{retrieved_examples, training},
+    rag::{Rag, train_rag},
+    remembered::assemble_remembering,
+};
+use super::{
+    check::UNTRAINED,
+    options::{General, Options},
+};
+use crate::{
+    Diagnostic, Error, Result,
+    run_dir::{folder::RunDir, inputs::Inputs, key::StepKey, training::TrainingFolder},
+    tasks::files::task_files,
+};
 
 /// Trains the encoder of `[encoder-training]`, or the generator's model of `[train]`. A stopped training
 /// resumes from its newest checkpoint.

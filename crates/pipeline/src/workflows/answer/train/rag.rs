@@ -1,19 +1,41 @@
 //! Training of retrieval-augmented generators. The generator reads each passage separately. The gradient of
 //! its loss also trains the question encoder.
 
-use std::{path::Path, sync::{Arc, Mutex, PoisonError}};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use candle_core::{DType, Device};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use sporran_checkpoint::Tokenizer;
-use sporran_generator::{Candidate, Prompt, PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request, RetrievedExample, mean_score};
+use sporran_generator::{
+    Candidate, Prompt, PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request,
+    RetrievedExample, mean_score,
+};
 use sporran_kilt::{PassageId, PassageStore, Query, StagedFolder, observe::Observer};
 use sporran_retriever::dense::{Dense, DenseOptions, Embeddings, PassageEncoder, Similarity, VectorIndex};
-use sporran_training::{EvaluationError, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion, TunedEncoder, export_part, session::{TrainableModel, Trained, encoder_files}};
+use sporran_training::{
+    EvaluationError, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion, TunedEncoder,
+    export_part,
+    session::{TrainableModel, Trained, encoder_files},
+};
 use sporran_transformers::{Checkpoint, Head, Pooling, Sentences};
 
-use crate::{Error, Result, tasks::query::for_retrieval, workflows::answer::{assemble::assemble_dense, check::dense_options, options::{Options, TrainOptions}, train::{encoders::{Prompts, SentenceLayout}, examples::{retrieved_examples, training}}}};
+use crate::{
+    Error, Result,
+    tasks::query::for_retrieval,
+    workflows::answer::{
+        assemble::assemble_dense,
+        check::dense_options,
+        options::{Options, TrainOptions},
+        train::{
+            encoders::{Prompts, SentenceLayout},
+            examples::{retrieved_examples, training},
+        },
+    },
+};
 
 fn fault(key: &str, message: &str) -> Error {
     let (origin, key, message) = ("config".into(), key.into(), message.into());
