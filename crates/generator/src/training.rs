@@ -150,7 +150,7 @@ impl RetrievedExample {
 }
 
 /// Replaces the answers of examples by the titles of their gold pages. Drops examples without a gold page in the store.
-pub fn with_titles(retrieved_examples: &mut Vec<RetrievedExample>, store: &PassageStore) {
+pub(crate) fn with_titles(retrieved_examples: &mut Vec<RetrievedExample>, store: &PassageStore) {
     for retrieved in retrieved_examples.iter_mut() {
         let gold = retrieved.example.gold.iter().flat_map(|output| output.evidence());
         let titles = gold.filter_map(|item| {

@@ -174,7 +174,9 @@ impl ClassifierTrainer<'_> {
             }
         });
         let evaluate = evaluate.as_ref().map(|evaluate| evaluate as Evaluate<'_>);
-        self.session(encoder.variables(), &extra_files, place, DType::F32).run(&objective, evaluate, observe)
+        Ok(self
+            .session(encoder.variables(), &extra_files, place, DType::F32)
+            .run(&objective, evaluate, observe)?)
     }
 
     fn train_matching(
@@ -229,7 +231,9 @@ impl ClassifierTrainer<'_> {
         });
         let evaluate = evaluate.as_ref().map(|evaluate| evaluate as Evaluate<'_>);
         // The bundled models are in half precision.
-        self.session(network.variables(), &extra_files, place, DType::F16).run(&objective, evaluate, observe)
+        Ok(self
+            .session(network.variables(), &extra_files, place, DType::F16)
+            .run(&objective, evaluate, observe)?)
     }
 }
 

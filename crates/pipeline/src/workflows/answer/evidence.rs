@@ -1,9 +1,9 @@
-//! The provenance of predictions from rankings, and the matching of pieces with gold evidence.
+//! The provenance of predictions from rankings.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_generator::EvidenceSource;
 use sporran_kilt::{
-    Example, Hit, Passage, PassageId, PassageStore, Provenance, Query, store::PageIndex, with_context,
+    Hit, Passage, PassageId, PassageStore, Provenance, Query, store::PageIndex, with_context,
 };
 
 use crate::{

@@ -146,7 +146,7 @@ pub(crate) fn train_rag(
         for (retrieved, found) in validation.iter_mut().zip(search.search(&vectors)?) {
             retrieved.passages = found.iter().map(|(id, score)| (store.passage(*id), *score)).collect();
         }
-        mean_score(&answers, &validation)
+        Ok(mean_score(&answers, &validation)?)
     };
     let evaluate = || score().map_err(EvaluationError::from);
     let trained = models.trained();
