@@ -42,7 +42,8 @@ pub use demonstrations::{Demonstration, Demonstrations, DemonstrationsOptions};
 pub use entity_title::{EntityTitle, EntityTitleOptions, WrittenTitle};
 pub use error::{Error, Result};
 pub use extractive::{
-    Extractive, ExtractiveOptions, ReadRow, Reader, ReaderInput, load_reader, reader_question,
+    Extractive, ExtractiveOptions, ReadRow, Reader, ReaderInTraining, ReaderInput, load_reader,
+    reader_question,
 };
 pub use fid::{FidEvidence, FidGenerator, FidOptions};
 pub use kind::{
@@ -59,8 +60,7 @@ use sporran_kilt::{Passage, Query};
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
 pub use title::{TitleGenerator, TitleOptions};
 pub use training::{
-    GeneratorTrainer, GeneratorTraining, MatchingOptions, ReaderInTraining, RetrievedExample, Target,
-    TrainSettings, mean_score,
+    GeneratorTrainer, GeneratorTraining, MatchingOptions, RetrievedExample, Target, TrainSettings, mean_score,
 };
 pub use verifier::nsmn::{
     LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, PackedNsmn, RELEASED_NSMN, ReleasedNsmn,

@@ -14,12 +14,12 @@ use sporran_kilt::{
     scores::answer::{self, Answers},
 };
 use sporran_training::{
-    KnowledgeOptions, ReaderScores, TrainingOptions, TunedEncoder, Variables,
+    KnowledgeOptions, TrainingOptions, Variables,
     session::{InitialModel, ShapeOptions, TrainableModel, Trained, TrainingSession},
 };
-use sporran_transformers::{DeviceName, EncoderRow};
+use sporran_transformers::DeviceName;
 
-use crate::{Candidate, Generator, Reader, Request, Result};
+use crate::{Candidate, Generator, Request, Result};
 
 /// The training of a kind of generator.
 pub trait GeneratorTrainer {
@@ -255,19 +255,5 @@ impl GeneratorTraining<'_> {
             }
         };
         Ok(start.build(&settings.device.open()?, |variables| self.card("generator", variables))?)
-    }
-}
-
-/// A reader over the encoder that is being trained.
-pub struct ReaderInTraining<'a> {
-    /// The encoder.
-    pub encoder: &'a TunedEncoder,
-    /// The largest number of tokens of a batch.
-    pub tokens: usize,
-}
-
-impl Reader for ReaderInTraining<'_> {
-    fn scores(&self, rows: &[EncoderRow]) -> Result<Vec<ReaderScores>> {
-        Ok(self.encoder.readings(rows, self.tokens)?)
     }
 }

@@ -14,6 +14,8 @@ use sporran_transformers::{
     Batch, Checkpoint, DeviceName, EncoderModel, EncoderRow, Head, Precision, each_batch, length_batches,
 };
 
+pub use train::ReaderInTraining;
+
 use crate::{
     Error, Generation, Generator, Request, Result,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel},

@@ -5,15 +5,15 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_kilt::{Passage, PassageId, PassageStore, observe::Observer};
 use sporran_training::{
-    EvaluationError, ReadQuestion, ReaderObjective, TunedEncoder,
+    EvaluationError, ReadQuestion, ReaderObjective, ReaderScores, TunedEncoder,
     session::{Trained, TrainingSession, encoder_files},
 };
 use sporran_transformers::{Checkpoint, EncoderRow};
 
-use super::{Extractive, ExtractiveOptions, ReadRow, ReaderInput, reader_question};
+use super::{Extractive, ExtractiveOptions, ReadRow, Reader, ReaderInput, reader_question};
 use crate::{
     Error, Result,
-    training::{GeneratorTrainer, GeneratorTraining, ReaderInTraining, RetrievedExample, mean_score},
+    training::{GeneratorTrainer, GeneratorTraining, RetrievedExample, mean_score},
 };
 
 /// A question with positive and negative passages.
@@ -21,6 +21,20 @@ struct Question {
     /// Passages with the spans of the answer.
     positives: Vec<(EncoderRow, Vec<(u32, u32)>)>,
     negatives: Vec<EncoderRow>,
+}
+
+/// A reader over the encoder that is being trained.
+pub struct ReaderInTraining<'a> {
+    /// The encoder.
+    pub encoder: &'a TunedEncoder,
+    /// The largest number of tokens of a batch.
+    pub tokens: usize,
+}
+
+impl Reader for ReaderInTraining<'_> {
+    fn scores(&self, rows: &[EncoderRow]) -> Result<Vec<ReaderScores>> {
+        Ok(self.encoder.readings(rows, self.tokens)?)
+    }
 }
 
 impl GeneratorTrainer for ExtractiveOptions {
