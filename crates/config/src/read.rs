@@ -209,7 +209,7 @@ fn quoted_after<'m>(message: &'m str, before: &str) -> Option<&'m str> {
 }
 
 /// Keys of earlier versions with their new names. A key can have several new names, in different tables.
-const RENAMED: [(&str, &str); 17] = [
+const RENAMED: [(&str, &str); 19] = [
     ("also", "then"),
     ("block", "group-size"),
     ("forms", "mention-forms"),
@@ -224,6 +224,8 @@ const RENAMED: [(&str, &str); 17] = [
     ("most-answers", "max-answers"),
     ("passes", "epochs"),
     ("rate", "learning-rate"),
+    ("reranker", "reranker-training"),
+    ("selection", "reranker"),
     ("silver", "weak-labels"),
     ("store", "dtype"),
     ("width", "hidden-size"),
