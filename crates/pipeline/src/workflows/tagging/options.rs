@@ -4,10 +4,8 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_config::{Check, Document, kinds};
-use sporran_extractor::tagger::WordFeatures;
-use sporran_training::{TrainingOptions, session::WeightDtype};
-use sporran_transformers::DeviceName;
+use sporran_config::Document;
+use sporran_extractor::tagger::TaggerOptions;
 
 use crate::config::Config;
 
@@ -25,7 +23,7 @@ pub struct TaggingOptions {
     /// `[annotations]`: what is learned from.
     pub annotations: AnnotationOptions,
     /// `[tagger]`: what learns, by `kind`.
-    pub tagger: TaggerKind,
+    pub tagger: TaggerOptions,
     /// `[test]`: what the tagger is measured by when it is trained.
     #[schemars(default)]
     pub test: TestOptions,
@@ -86,109 +84,6 @@ pub struct TestOptions {
     pub knowledgenet: Vec<PathBuf>,
     /// Only these folds of them; empty for all.
     pub folds: Vec<i64>,
-}
-
-kinds! {
-    /// `[tagger]`, by `kind`.
-    pub enum TaggerKind: dyn Check {
-        /// `kind = "encoder-crf"`: an encoder under a conditional random field.
-        "encoder-crf" => EncoderCrf(EncoderOptions),
-        /// `kind = "bilstm-crf"`: a BiLSTM over hashed words and their parts, under a conditional random field.
-        "bilstm-crf" => BilstmCrf(BiLstmOptions),
-    }
-}
-
-impl Check for EncoderOptions {
-    fn check(&self, key: &str, document: &mut Document<'_>) {
-        document.check_checkpoint(&format!("{key}.from"), &self.from);
-        if let Err(error) = self.device.check(sporran_transformers::Precision::F32) {
-            document.report_key(&format!("{key}.device"), error.to_string());
-        }
-        check_optimizer(&self.optimizer, key, document);
-    }
-}
-
-impl Check for BiLstmOptions {
-    fn check(&self, key: &str, document: &mut Document<'_>) {
-        check_optimizer(&self.optimizer, key, document);
-    }
-}
-
-fn check_optimizer(optimizer: &TrainingOptions, key: &str, document: &mut Document<'_>) {
-    if let Err(error) = optimizer.check() {
-        document.report_key(&format!("{key}.optimizer"), error.to_string());
-    }
-}
-
-/// `kind = "encoder-crf"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct EncoderOptions {
-    /// The folder of the encoder to start from.
-    pub from: PathBuf,
-    /// Tokens of a window, at most; a longer sentence is read in several.
-    #[serde(default = "max_tokens")]
-    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
-    pub max_tokens: usize,
-    /// Whether the second token type tells the encoder of capitals, which a tokenizer that lower-cases hides.
-    #[serde(default = "marks_case")]
-    pub marks_case: bool,
-    /// In what numbers the weights are stored: `f32` or `f16`.
-    #[serde(default)]
-    pub dtype: WeightDtype,
-    /// `[tagger.optimizer]`: passes, batches, learning rate.
-    #[serde(default)]
-    pub optimizer: TrainingOptions,
-    /// Where it trains: `cpu`, `cuda` or `cuda:N`.
-    #[serde(default)]
-    pub device: DeviceName,
-}
-
-fn max_tokens() -> usize {
-    160
-}
-
-fn marks_case() -> bool {
-    true
-}
-
-/// `kind = "bilstm-crf"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct BiLstmOptions {
-    /// `[tagger.features]`: the table of hashed embeddings.
-    #[serde(default)]
-    pub features: WordFeatures,
-    /// Cells of each direction.
-    #[serde(default = "hidden_size")]
-    #[schemars(range(min = 1))]
-    pub hidden_size: usize,
-    /// Layers.
-    #[serde(default = "layers")]
-    #[schemars(range(min = 1), extend("x-unit" = "layers"))]
-    pub layers: usize,
-    /// The share of inputs and states that training drops.
-    #[serde(default = "dropout")]
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub dropout: f64,
-    /// In what numbers the weights are stored: `f32` or `f16`.
-    #[serde(default)]
-    pub dtype: WeightDtype,
-    /// `[tagger.optimizer]`: passes, batches, learning rate.
-    #[serde(default)]
-    pub optimizer: TrainingOptions,
-}
-
-fn hidden_size() -> usize {
-    96
-}
-
-fn layers() -> usize {
-    2
-}
-
-fn dropout() -> f64 {
-    0.3
 }
 
 impl Config for TaggingOptions {
