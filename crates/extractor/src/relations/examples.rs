@@ -4,7 +4,7 @@ use sporran_checkpoint::Tokenizer;
 use sporran_kilt::knowledgenet;
 use sporran_training::{PairExample, PairTarget};
 
-use super::{Candidates, MarkedOptions, Properties, marked::mark};
+use super::{Candidates, MarkedOptions, Properties, RelationInput, marked::mark};
 use crate::{
     Document, Mention, Span,
     error::{Error, Result},
@@ -42,6 +42,21 @@ pub struct Annotated {
 }
 
 impl Annotated {
+    /// A document without annotation: its candidates have no targets.
+    #[must_use]
+    pub fn unlabelled(document: Document, mentions: Vec<Mention>) -> Self {
+        let candidates = super::sentences(&mentions);
+        let targets = vec![Vec::new(); candidates.len()];
+        Self { document, mentions, candidates, targets, facts: Vec::new() }
+    }
+
+    /// The inputs of a classifier for its sentences.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<RelationInput<'_>> {
+        let input = |candidates| (&self.document, &*self.mentions, candidates);
+        self.candidates.iter().map(input).collect()
+    }
+
     /// Whether a pair matches a fact of this property with two linked ends.
     #[must_use]
     pub fn is_linked(&self, sentence: usize, pair: usize, label: usize) -> bool {
@@ -129,8 +144,8 @@ pub fn annotated(
 ///
 /// # Errors
 /// Errors of the tokenizer; a missing marker.
-pub fn pair_examples(
-    documents: &[Annotated],
+pub fn pair_examples<'a>(
+    documents: impl IntoIterator<Item = &'a Annotated>,
     tokenizer: &Tokenizer,
     options: &MarkedOptions,
 ) -> Result<Vec<Vec<PairExample>>> {
@@ -159,7 +174,7 @@ pub fn pair_examples(
             })
             .collect()
     };
-    documents.iter().map(of).collect()
+    documents.into_iter().map(of).collect()
 }
 
 #[cfg(test)]

@@ -84,6 +84,15 @@ impl Properties {
         self.0.iter().position(|property| property.id == id)
     }
 
+    /// The indices of the properties of `others`, by id; the error is the first property that is missing here.
+    ///
+    /// # Errors
+    /// A property of `others` that is not one of these.
+    pub fn positions<'a>(&self, others: &'a Self) -> Result<Vec<usize>, &'a Property> {
+        let find = |property: &'a Property| self.position(&property.id).ok_or(property);
+        others.all().iter().map(find).collect()
+    }
+
     /// The property with this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&Property> {
