@@ -1,4 +1,4 @@
-//! What a config can say, in words: every key with its meaning, unit, range and default, from the schema of its options.
+//! The manual of a config: every key with its meaning, unit, range and default, from the schema of its options.
 
 use std::fmt::Write;
 
@@ -9,17 +9,17 @@ use super::{WORKFLOW, join, schema::Node};
 
 /// A table of a config.
 struct Block<'s> {
-    /// Its path, such as `retriever.names`; empty for the keys above all tables.
+    /// The path of the table, such as `retriever.names`. Empty for the root.
     path: String,
-    /// Whether it can stand several times, as `[[path]]`.
+    /// Whether it is an array of tables, `[[path]]`.
     is_repeated: bool,
     meaning: String,
     is_required: bool,
-    /// The `kind` whose keys these are, with its meaning.
+    /// The `kind` of these keys, with its meaning.
     kind: Option<(&'s str, String)>,
-    /// The kinds, where none is chosen and their keys are left out.
+    /// The kinds, if the config chooses none. Their keys are omitted.
     kinds: Vec<(&'s str, String)>,
-    /// The table whose keys it has, where these are listed there.
+    /// The path of an earlier table that lists the same keys.
     like: Option<String>,
     is_set: bool,
     keys: Vec<Key<'s>>,
@@ -29,35 +29,35 @@ struct Block<'s> {
 struct Key<'s> {
     name: &'s str,
     meaning: String,
-    /// What the value is, in words.
+    /// A description of the values.
     form: String,
     unit: Option<&'s str>,
     choices: Vec<(&'s str, String)>,
     is_required: bool,
     /// The default, as TOML.
     default: Option<String>,
-    /// What the config says, as TOML.
+    /// The value in the config, as TOML.
     set: Option<String>,
 }
 
-/// Where the walk along a schema is.
-struct Place<'s, 'v> {
+/// A position of the walk along a schema.
+struct Position<'s, 'v> {
     path: String,
     is_repeated: bool,
     is_required: bool,
     node: Node<'s>,
-    /// What the config says here.
+    /// The table of the config at this position.
     set: Option<&'v toml::Table>,
-    /// What the table above has here by default.
+    /// The default of this table in the table that contains it.
     default: Option<&'s Value>,
 }
 
 struct Walk<'s> {
-    /// Whether a config chooses the kinds; without one all kinds are listed.
+    /// Whether a config chooses the kinds. Without a config, all kinds are listed.
     has_config: bool,
-    /// The definitions that the place lies in, with their paths.
+    /// The definitions that contain the position, with their paths.
     above: Vec<(&'s str, String)>,
-    /// Tables that are listed: path, definition and default.
+    /// The listed tables: path, definition and default.
     listed: Vec<(String, &'s str, Option<&'s Value>)>,
     blocks: Vec<Block<'s>>,
 }
@@ -66,7 +66,7 @@ impl<'s> Walk<'s> {
     fn blocks(schema: &'s Schema, config: Option<&toml::Table>) -> Vec<Block<'s>> {
         let mut walk =
             Self { has_config: config.is_some(), above: Vec::new(), listed: Vec::new(), blocks: Vec::new() };
-        walk.visit(Place {
+        walk.visit(Position {
             path: String::new(),
             is_repeated: false,
             is_required: true,
@@ -77,49 +77,49 @@ impl<'s> Walk<'s> {
         walk.blocks
     }
 
-    fn visit(&mut self, place: Place<'s, '_>) {
-        let definition = place.node.definition();
-        if let Some(definition) = definition.filter(|_| place.set.is_none()) {
-            let key = (place.path.clone(), definition, place.default);
+    fn visit(&mut self, position: Position<'s, '_>) {
+        let definition = position.node.definition();
+        if let Some(definition) = definition.filter(|_| position.set.is_none()) {
+            let key = (position.path.clone(), definition, position.default);
             if self.listed.contains(&key) {
                 return;
             }
             self.listed.push(key);
         }
         let mut block = Block {
-            path: place.path.clone(),
-            is_repeated: place.is_repeated,
-            meaning: clean(place.node.description()),
-            is_required: place.is_required,
+            path: position.path.clone(),
+            is_repeated: position.is_repeated,
+            meaning: clean(position.node.description()),
+            is_required: position.is_required,
             kind: None,
             kinds: Vec::new(),
             like: None,
-            is_set: place.set.is_some(),
+            is_set: position.set.is_some(),
             keys: Vec::new(),
         };
         let above = self.above.iter().find(|(name, _)| Some(*name) == definition);
-        if let Some((_, path)) = above.filter(|_| place.set.is_none()) {
+        if let Some((_, path)) = above.filter(|_| position.set.is_none()) {
             block.like = Some(path.clone());
             self.blocks.push(block);
             return;
         }
-        let kinds = place.node.kinds();
-        let chosen = place.set.and_then(|table| table.get("kind")?.as_str());
+        let kinds = position.node.kinds();
+        let chosen = position.set.and_then(|table| table.get("kind")?.as_str());
         let meanings = || kinds.iter().map(|(name, node)| (*name, clean(node.description()))).collect();
-        if self.has_config && place.set.is_none() && !kinds.is_empty() {
+        if self.has_config && position.set.is_none() && !kinds.is_empty() {
             block.kinds = meanings();
             self.blocks.push(block);
             return;
         }
-        self.above.extend(definition.map(|name| (name, place.path.clone())));
+        self.above.extend(definition.map(|name| (name, position.path.clone())));
         if kinds.is_empty() {
-            let keys = place.node.properties();
-            self.table(block, &place, keys);
+            let keys = position.node.properties();
+            self.table(block, &position, keys);
         } else {
             for (name, node) in kinds.iter().filter(|(name, _)| chosen.is_none_or(|chosen| chosen == *name)) {
                 let mut keys = node.properties();
                 keys.retain(|(key, _)| *key != "kind");
-                keys.extend(place.node.properties());
+                keys.extend(position.node.properties());
                 let block = Block {
                     path: block.path.clone(),
                     meaning: block.meaning.clone(),
@@ -129,7 +129,7 @@ impl<'s> Walk<'s> {
                     keys: Vec::new(),
                     ..block
                 };
-                self.table(block, &Place { node: *node, path: place.path.clone(), ..place }, keys);
+                self.table(block, &Position { node: *node, path: position.path.clone(), ..position }, keys);
             }
         }
         if definition.is_some() {
@@ -137,18 +137,19 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Lists a table's keys, and then the tables in it.
-    fn table(&mut self, mut block: Block<'s>, place: &Place<'s, '_>, keys: Vec<(&'s str, Node<'s>)>) {
+    /// Lists the keys of a table, then its tables.
+    fn table(&mut self, mut block: Block<'s>, position: &Position<'s, '_>, keys: Vec<(&'s str, Node<'s>)>) {
         let mut inner = Vec::new();
         for (name, node) in keys {
             let own = node.keyword("default");
-            let default = place.default.and_then(|table| table.get(name)).or(own).filter(|it| !it.is_null());
-            let is_required = place.node.requires(name) && default.is_none();
-            let path = join(&place.path, name);
-            let set = place.set.and_then(|table| table.get(name));
+            let default =
+                position.default.and_then(|table| table.get(name)).or(own).filter(|it| !it.is_null());
+            let is_required = position.node.requires(name) && default.is_none();
+            let path = join(&position.path, name);
+            let set = position.set.and_then(|table| table.get(name));
             let items = node.items().filter(|items| items.is_table());
             let values = node.values().filter(|values| values.is_table());
-            let table = |path, is_repeated, node, set| Place {
+            let table = |path, is_repeated, node, set| Position {
                 path,
                 is_repeated,
                 is_required,
@@ -188,11 +189,11 @@ impl<'s> Walk<'s> {
             }
         }
         self.blocks.push(block);
-        inner.into_iter().for_each(|place| self.visit(place));
+        inner.into_iter().for_each(|position| self.visit(position));
     }
 }
 
-/// A doc comment as a sentence of the manual: without the key or the table that it begins with, and without links.
+/// A doc comment as text of the manual: without the leading key or table, and without links.
 fn clean(text: &str) -> String {
     let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if let Some(rest) = text.strip_prefix('`').and_then(|rest| rest.split_once('`')).map(|(_, rest)| rest) {
@@ -217,7 +218,7 @@ fn clean(text: &str) -> String {
     }
 }
 
-/// What a value is: its range, or the type of it.
+/// A description of the values: their range or their type.
 fn form(node: Node<'_>) -> String {
     if let Some(range) = node.range() {
         return range.to_string();
@@ -252,7 +253,7 @@ fn choices(node: Node<'_>) -> Vec<(&str, String)> {
     node.choices().into_iter().map(|(name, meaning)| (name, clean(meaning))).collect()
 }
 
-/// A default as TOML. Numbers of 32 bits are written with as many digits as they have.
+/// A default as TOML. An f32 is written with the digits of an f32.
 fn to_toml(value: &Value, node: Node<'_>) -> String {
     let is_single = node.keyword("format").and_then(Value::as_str) == Some("float");
     match value {
@@ -270,13 +271,13 @@ fn to_toml(value: &Value, node: Node<'_>) -> String {
     }
 }
 
-/// The header of a table, as TOML has it.
+/// The TOML header of a table.
 fn header(block: &Block<'_>) -> String {
     if block.is_repeated { format!("[[{}]]", block.path) } else { format!("[{}]", block.path) }
 }
 
-/// Every key of a workflow as TOML with comments. Keys that the config sets stand as they are; the others are commented out, with
-/// their defaults. So the text is the same config.
+/// All keys of a workflow as TOML with comments. Keys that the config does not set are commented out, with their defaults. So
+/// the text is an equivalent config.
 pub fn as_toml(workflow: &str, schema: &Schema, config: Option<&toml::Table>) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -327,7 +328,7 @@ pub fn as_toml(workflow: &str, schema: &Schema, config: Option<&toml::Table>) ->
     text
 }
 
-/// Names with their meanings, a line each.
+/// Appends names with their meanings, one line each.
 fn named(text: &mut String, names: &[(&str, String)]) {
     for (name, meaning) in names {
         let end = if meaning.is_empty() { String::new() } else { format!(": {meaning}") };
@@ -335,10 +336,10 @@ fn named(text: &mut String, names: &[(&str, String)]) {
     }
 }
 
-/// Columns of a comment, at most.
+/// The largest number of columns of a comment.
 const WIDTH: usize = 100;
 
-/// Appends words as lines of a comment; further lines are indented as the first.
+/// Appends words as lines of a comment, with the indentation of the first line.
 fn comment(text: &mut String, words: &str) {
     let indent = &words[..words.len() - words.trim_start().len()];
     let mut line = String::new();
@@ -355,7 +356,7 @@ fn comment(text: &mut String, words: &str) {
     }
 }
 
-/// The page of a workflow in the manual.
+/// The manual page of a workflow.
 pub fn as_markdown(workflow: &str, about: &str, schema: &Schema) -> String {
     let mut text = format!(
         "# `workflow = \"{workflow}\"`\n\n\
@@ -365,7 +366,7 @@ pub fn as_markdown(workflow: &str, about: &str, schema: &Schema) -> String {
     );
     for block in Walk::blocks(schema, None) {
         let title = match (&block.kind, block.path.is_empty()) {
-            (_, true) => "Keys above the tables".to_owned(),
+            (_, true) => "Top-level keys".to_owned(),
             (Some((kind, _)), _) => format!("`{}`, `kind = \"{kind}\"`", header(&block)),
             (None, _) => format!("`{}`", header(&block)),
         };
@@ -402,7 +403,7 @@ pub fn as_markdown(workflow: &str, about: &str, schema: &Schema) -> String {
     text
 }
 
-/// A sentence with its full stop.
+/// The text, with a full stop if it has no punctuation at its end.
 fn ended(text: &str) -> String {
     if text.is_empty() || text.ends_with(['.', '!', '?', ':']) { text.to_owned() } else { format!("{text}.") }
 }

@@ -1,17 +1,17 @@
-//! The kinds of a stage: one list, from which reading, the manual and the error messages follow.
+//! The kinds of a stage. Reading, the manual and the error messages use one list.
 
 use serde::de::DeserializeOwned;
 
 use crate::{Document, Invalid, Table};
 
-/// Options that are read out of a table of a config.
+/// Options that are read from a table of a config.
 ///
-/// Types that serde can read have this trait already. Options that hold tables of a stage implement it.
+/// Types that implement `Deserialize` implement this trait. Options with tables of stages implement it themselves.
 pub trait FromTable: Sized {
-    /// Reads the options out of the table at the path `key`, which has lost its key `kind`.
+    /// Reads the options from the table at the path `key`, without its key `kind`.
     ///
     /// # Errors
-    /// [`Invalid`] if a required value is missing or wrong; the document has the mistakes.
+    /// [`Invalid`] if a required value is missing or wrong. The document has the mistakes.
     fn from_table<'t>(document: &mut Document<'t>, key: &str, table: Table<'t>) -> Result<Self, Invalid>;
 }
 
@@ -21,13 +21,13 @@ impl<T: DeserializeOwned> FromTable for T {
     }
 }
 
-/// Options that report what is wrong with their values and files.
+/// Options that report mistakes in their values and files.
 pub trait Check {
     /// Reports mistakes, without loading a model. `key` is the path of the table.
     fn check(&self, key: &str, document: &mut Document<'_>);
 }
 
-/// The options of a stage: one of several kinds, which the key `kind` names. [`kinds!`](crate::kinds!) implements it.
+/// The options of a stage, of one of several kinds. The key `kind` selects the kind. [`kinds!`](crate::kinds!) implements it.
 pub trait Kinds: Sized {
     /// The names of all kinds.
     fn kinds() -> Vec<&'static str>;
@@ -46,15 +46,15 @@ pub trait Kinds: Sized {
     /// Reads a table with the key `kind`.
     ///
     /// # Errors
-    /// [`Invalid`] for a kind that is missing or unknown, and where its options are wrong.
+    /// [`Invalid`] if the kind is missing or unknown, or its options are wrong.
     fn from_stage<'t>(document: &mut Document<'t>, key: &str, table: Table<'t>) -> Result<Self, Invalid> {
         Self::from_stage_of(&Self::kinds(), document, key, table)
     }
 
-    /// The same for a table that allows some of the kinds only.
+    /// [`from_stage`](Kinds::from_stage) for a table that allows only the given kinds.
     ///
     /// # Errors
-    /// As [`Kinds::from_stage`].
+    /// Those of `from_stage`.
     fn from_stage_of<'t>(
         kinds: &[&str],
         document: &mut Document<'t>,
@@ -68,16 +68,16 @@ pub trait Kinds: Sized {
 
 /// Defines the options of a stage as an enum with a variant for each kind.
 ///
-/// A line has the value of the key `kind`, the variant and the type of its options. The enum reads itself out of a config
-/// ([`Kinds`]). It derefs to the trait after `dyn`, which has what all kinds do and which all options implement. With a
-/// type parameter the enum has the kinds of another such enum as well.
+/// A line has the value of the key `kind`, the variant and the type of its options. The enum implements [`Kinds`]. It
+/// derefs to the trait after `dyn`, which all options implement. With a type parameter, the enum also has the kinds of
+/// another such enum.
 ///
 /// ```
 /// use schemars::JsonSchema;
 /// use serde::{Deserialize, Serialize};
 /// use sporran_config::{Kinds, kinds};
 ///
-/// /// What all kinds do.
+/// /// The operations of all kinds.
 /// pub trait Greeting {
 ///     fn greet(&self) -> String;
 /// }
@@ -169,7 +169,7 @@ macro_rules! kinds {
         #[schemars(crate = "sporran_config::schemars")]
         $visible enum $name<$outer> {
             $($(#[$line])* #[serde(rename = $kind)] $variant($options),)+
-            /// A kind of the caller's.
+            /// A kind of another crate.
             #[serde(untagged)]
             Outer($outer),
         }

@@ -1,8 +1,8 @@
-//! Config files: their tables, their mistakes and their manual.
+//! Config files: reading, diagnostics and the manual.
 //!
-//! A [`Document`] is a config with its overrides. Options are read out of its tables, and every mistake is reported with
-//! its line. [`kinds!`] lists the kinds of a stage. [`schema`] and [`explain`] derive ranges and the manual from the types
-//! of the options.
+//! A [`Document`] is a config with its overrides. Options are read from its tables. Every mistake is reported with its line.
+//! [`kinds!`] lists the kinds of a stage. [`schema`] and [`explain`] derive ranges and the manual from the types of the
+//! options.
 
 pub mod explain;
 mod kinds;
@@ -30,18 +30,18 @@ use toml::{
 /// One mistake in a config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// The config, or the override that is at fault.
+    /// The config file, or the override with the mistake.
     pub origin: String,
-    /// The line, counted from 1; 0 for an override.
+    /// The line, counted from 1, or 0 for an override.
     pub line: usize,
-    /// The key's path, such as `retriever.k1`; empty for the document.
+    /// The path of the key, such as `retriever.k1`. Empty for the document.
     pub key: String,
-    /// What was expected and what was found.
+    /// The expected and the found value.
     pub message: String,
 }
 
 impl Diagnostic {
-    /// What a config as a whole lacks, where no line of it is at fault.
+    /// A mistake without a line, such as a missing table.
     pub fn of_config(key: &str, message: impl Into<String>) -> Self {
         Self { origin: "config".into(), line: 0, key: key.into(), message: message.into() }
     }
@@ -65,7 +65,7 @@ impl fmt::Display for Diagnostic {
 pub struct Text {
     path: PathBuf,
     file: String,
-    /// Each override twice, as TOML and with its value as a string, behind blanks that put its spans past the file's.
+    /// Each override as TOML, and with its value as a string. Leading spaces move its spans after those of the file.
     overrides: Vec<Overlay>,
 }
 
@@ -77,7 +77,7 @@ struct Overlay {
 }
 
 impl Text {
-    /// A config's text; an override is `key=value`, its value TOML or else a bare string.
+    /// The text of a config with overrides `key=value`. The value is TOML, or else a string without quotes.
     pub fn new(path: &Path, file: String, overrides: &[String]) -> Self {
         let mut start = file.len();
         let overrides = overrides
@@ -100,11 +100,11 @@ impl Text {
 /// A table with its position in the text.
 pub type Table<'t> = Spanned<DeTable<'t>>;
 
-/// A table could not be read. Its mistakes have been reported.
+/// The error for a table that cannot be read. Its mistakes are in the [`Document`].
 #[derive(Clone, Copy, Debug)]
 pub struct Invalid;
 
-/// The first key of every config: what the file is for.
+/// The first key of every config, the name of its workflow.
 pub const WORKFLOW: &str = "workflow";
 
 /// A config as a tree of spanned keys and values, with the mistakes found so far.
@@ -113,14 +113,14 @@ pub struct Document<'t> {
     text: &'t Text,
     root: Table<'t>,
     diagnostics: Vec<Diagnostic>,
-    /// The keys whose entries were wrong, or that a misspelt key stands for: what else is wrong with them follows from it.
+    /// Keys with a reported mistake, and the likely meanings of misspelt keys. Further mistakes at them are consequences.
     suspects: Vec<String>,
-    /// What the key `workflow` is.
+    /// The value of the key `workflow`.
     workflow: String,
 }
 
 impl<'t> Document<'t> {
-    /// Parses a config and lays the overrides over it. Syntax errors become diagnostics.
+    /// Parses a config and applies the overrides. Syntax errors become diagnostics.
     pub fn parse(text: &'t Text) -> Self {
         let (root, errors) = DeTable::parse_recoverable(&text.file);
         let mut document =
@@ -152,8 +152,8 @@ impl<'t> Document<'t> {
         self.diagnostics.push(Diagnostic { origin, line, key, message: message.into().trim().to_owned() });
     }
 
-    /// Adds a mistake at a key; at the nearest table above it where the key is not written. A mistake that follows from an entry
-    /// that is wrong already is left out: one at that entry, or one at its table that names it.
+    /// Adds a mistake at a key, or at the nearest existing table that would contain it. Omits consequences of a reported mistake:
+    /// those at the same key, and those at its table with a message about the key.
     pub fn report_key(&mut self, key: &str, message: impl Into<String>) {
         let message = message.into();
         let names = |suspect: &str| {
@@ -168,19 +168,19 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Reports a key whose folder is no model's.
+    /// Reports a folder that is not a model.
     pub fn check_checkpoint(&mut self, key: &str, folder: &Path) {
         self.check_folder(key, folder, "config.json");
     }
 
-    /// Reports a key whose folder is no encoder's. One of sentence-transformers may have its encoder in a folder below.
+    /// Reports a folder that is not an encoder. Models of sentence-transformers can have the encoder in a subfolder.
     pub fn check_encoder(&mut self, key: &str, folder: &Path) {
         if !folder.join("modules.json").is_file() {
             self.check_checkpoint(key, folder);
         }
     }
 
-    /// Reports a key whose folder lacks a file that it must have, or does not exist.
+    /// Reports a folder that does not exist or has no file of the given name.
     pub fn check_folder(&mut self, key: &str, folder: &Path, file: &str) {
         if !folder.exists() {
             self.report_key(key, format!("no folder {}", folder.display()));
@@ -189,14 +189,14 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Reports those of a key's files that do not exist.
+    /// Reports files that do not exist.
     pub fn check_files(&mut self, key: &str, files: &[PathBuf]) {
         for path in files.iter().filter(|path| !path.is_file()) {
             self.report_key(key, format!("no file {}", path.display()));
         }
     }
 
-    /// The same for files after whose names, without their endings, what is written of each is called.
+    /// Reports input files that do not exist, and files with the same name without extension. Outputs are named after inputs.
     pub fn check_inputs(&mut self, key: &str, files: &[PathBuf]) {
         self.check_files(key, files);
         for (at, path) in files.iter().enumerate() {
@@ -222,7 +222,7 @@ impl<'t> Document<'t> {
         at
     }
 
-    /// Takes the table `name` out of the one at the path `key`; `None` where there is none of that name.
+    /// Takes the table `name` out of the table at the path `key`. `None` if it does not exist.
     fn take(&mut self, key: &str, name: &str, table: &mut Table<'t>) -> Result<Option<Table<'t>>, Invalid> {
         let Some((written, value)) = table.get_mut().remove_entry(name) else { return Ok(None) };
         let span = value.span();
@@ -237,7 +237,7 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Takes a table out of the one at the path `key`, which has to hold it.
+    /// Takes a required table out of the table at the path `key`.
     pub fn take_table_of(
         &mut self,
         key: &str,
@@ -251,7 +251,7 @@ impl<'t> Document<'t> {
         })
     }
 
-    /// Takes an array of tables out of the table at the path `key`, which has to hold it.
+    /// Takes a required array of tables out of the table at the path `key`.
     pub fn take_tables(
         &mut self,
         key: &str,
@@ -328,7 +328,7 @@ impl<'t> Document<'t> {
         Err(Invalid)
     }
 
-    /// Takes a stage's table out of the root; `None` where the config has no such stage.
+    /// Takes the table of a stage out of the root. `None` if the config does not have the stage.
     pub fn take_stage(&mut self, key: &str) -> Result<Option<Table<'t>>, Invalid> {
         let mut root = std::mem::replace(&mut self.root, Spanned::new(0..0, DeTable::new()));
         let taken = self.take("", key, &mut root);
@@ -336,17 +336,17 @@ impl<'t> Document<'t> {
         taken
     }
 
-    /// Leaves mistakes at a key, or in its table, out from here on: it is wrong already.
+    /// Omits further mistakes at a key and in its table, because a mistake was reported there.
     pub fn suspect(&mut self, key: &str) {
         self.suspects.push(key.to_owned());
     }
 
-    /// The value of the key `workflow`; `None` where it is missing or no string.
+    /// The value of the key `workflow`. `None` if it is missing or not a string.
     pub fn workflow(&self) -> Option<&str> {
         self.root.get_ref().get(WORKFLOW)?.get_ref().as_str()
     }
 
-    /// The values of the config without `workflow`; `None` where they have no form of their own.
+    /// The values of the config without `workflow`. `None` if a value cannot be represented.
     pub fn values(&self) -> Option<toml::Table> {
         let mut values = toml::Table::deserialize(Deserializer::from(self.root.clone())).ok()?;
         values.remove(WORKFLOW);
@@ -363,7 +363,7 @@ impl<'t> Document<'t> {
         strings.filter_map(|item| item.get_ref().as_str().map(str::to_owned)).collect()
     }
 
-    /// Takes the key `workflow` out of the root, which has to be one of some names.
+    /// Takes the key `workflow` out of the root. Reports a value that is not one of `names`.
     pub fn take_workflow(&mut self, names: &[&str]) -> bool {
         let Some((key, value)) = self.root.get_mut().remove_entry(WORKFLOW) else {
             let message = format!("is missing; add the line `workflow = \"{}\"` at the top", names[0]);
@@ -383,7 +383,7 @@ impl<'t> Document<'t> {
         false
     }
 
-    /// Reports that a table belongs to another workflow, and those that are missing in this one.
+    /// Reports a table that belongs to another workflow, or that is missing in this one.
     pub fn check_workflow_table(&mut self, table: &str, workflow: &str) {
         let (has, is) = (self.has(table), self.workflow == workflow);
         if has && !is {
@@ -398,25 +398,25 @@ impl<'t> Document<'t> {
         self.root.get_ref().contains_key(key)
     }
 
-    /// Puts back what reading took out of an earlier copy; mistakes stay.
+    /// Restores the entries of an earlier copy. Keeps the mistakes.
     pub fn restore(&mut self, written: Self) {
         self.root = written.root;
     }
 
-    /// Reads what is left of the root, which may hold the tables `stages` beside the fields of `T`.
+    /// Reads the remaining root as `T`. `stages` are known tables, for suggestions in messages.
     pub fn read_root<T: DeserializeOwned>(&mut self, stages: &[&str]) -> Option<T> {
         let root = self.root.clone();
         self.read("", root, stages)
     }
 
-    /// Every mistake, in the document's order.
+    /// All mistakes, in the order of the document.
     pub fn into_diagnostics(mut self) -> Vec<Diagnostic> {
         self.diagnostics.sort_by_key(|diagnostic| (diagnostic.line == 0, diagnostic.line));
         self.diagnostics
     }
 }
 
-/// Lays one table over another; tables are merged, everything else is replaced.
+/// Applies `over` to `base`. Tables are merged, all other values are replaced.
 fn merge<'t>(base: &mut DeTable<'t>, over: DeTable<'t>) {
     for (key, value) in over {
         match (base.get_mut(key.get_ref().as_ref()).map(Spanned::get_mut), value.get_ref()) {
@@ -437,16 +437,16 @@ fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// Whether a key is another one or lies in its table.
+/// Whether a key is the other key or is in its table.
 fn is_at_or_below(key: &str, other: &str) -> bool {
     key.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// The name that is most like `wrong`, if one is like it at all.
+/// The name that is most similar to `wrong`, if any is similar enough.
 fn nearest<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     names
         .map(|name| (strsim::jaro_winkler(wrong, name), name))
-        .filter(|(likeness, _)| *likeness > 0.7)
+        .filter(|(similarity, _)| *similarity > 0.7)
         .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1)))
         .map(|(_, name)| name)
 }

@@ -1,7 +1,7 @@
-//! Reading tables so that every mistake is found, each with its line and the nearest key.
+//! Reads tables and reports all mistakes, with their lines and the most similar keys.
 //!
-//! serde stops at its first error. Here the entry at fault is removed from the table and the rest is read again, until nothing
-//! is wrong or the mistake cannot be removed.
+//! serde stops at its first error. This module then removes the wrong entry and reads the table again, until there are no more
+//! mistakes or an entry cannot be removed.
 
 use serde::de::DeserializeOwned;
 use toml::{
@@ -11,12 +11,12 @@ use toml::{
 
 use super::{Document, Table, join, nearest};
 
-/// Mistakes of a config that are listed, at most.
+/// The largest number of reported mistakes of a table.
 const MAX_MISTAKES: usize = 100;
 
 impl<'t> Document<'t> {
-    /// Reads a table, reporting every mistake in it; `None` where what is left cannot be read. Otherwise the options are as if the
-    /// wrong entries were not there, so that they can be checked.
+    /// Reads a table and reports all mistakes in it. The options are read without the wrong entries, so that their other values
+    /// can be checked. `None` if that is impossible. `also` are further known keys, for suggestions in messages.
     pub fn read<T: DeserializeOwned>(&mut self, key: &str, mut table: Table<'t>, also: &[&str]) -> Option<T> {
         let mut removed: Vec<String> = Vec::new();
         loop {
@@ -26,7 +26,7 @@ impl<'t> Document<'t> {
             };
             let message = error.message().trim();
             if let Some(field) = quoted_after(message, "missing field ") {
-                // The field is missing because it was wrong and taken out: said already.
+                // A field that was removed as wrong is already reported.
                 if !removed.iter().any(|path| path.rsplit('.').next() == Some(field)) {
                     let at = error.span().map_or(table.span().start, |span| span.start);
                     let path = table_at(table.get_ref(), at, key);
@@ -41,7 +41,7 @@ impl<'t> Document<'t> {
             if let Some(names) = expected_fields(message)
                 && let Some(unknown) = take_unknown(table.get_mut(), span.start, key, &names)
             {
-                // All of a table in one pass: reading it again for each of them would take time that grows with their square.
+                // Removes all unknown keys of a table at once. One at a time would take quadratic time.
                 removed.extend(self.report_unknown(message, unknown, also));
                 continue;
             }
@@ -56,7 +56,7 @@ impl<'t> Document<'t> {
             };
             let (message, meant) = with_nearest(message, also);
             self.suspects.push(path.clone());
-            // The key that was meant has its default.
+            // The intended key has its default, so checks of it can fail.
             self.suspects.extend(meant.map(|meant| match path.rsplit_once('.') {
                 Some((above, _)) => join(above, &meant),
                 None => meant,
@@ -66,7 +66,8 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Reports fields that serde's message about the first of them holds for, up to a number, and returns their paths.
+    /// Reports unknown fields with serde's message about the first one, and returns their paths. Reports at most
+    /// [`MAX_MISTAKES`] of them.
     fn report_unknown(&mut self, message: &str, unknown: Vec<Unknown>, also: &[&str]) -> Vec<String> {
         let rest = unknown.len().saturating_sub(MAX_MISTAKES);
         let first = unknown.first().map(|field| format!("`{}`", field.name)).unwrap_or_default();
@@ -77,7 +78,7 @@ impl<'t> Document<'t> {
             if number < MAX_MISTAKES {
                 let (message, meant) = with_nearest(&message.replacen(&first, &format!("`{name}`"), 1), also);
                 self.suspects.push(path.clone());
-                // The key that was meant has its default.
+                // The intended key has its default, so checks of it can fail.
                 self.suspects.extend(meant.map(|meant| join(&above, &meant)));
                 self.report(at, path.clone(), message);
             }
@@ -90,7 +91,7 @@ impl<'t> Document<'t> {
     }
 }
 
-/// Takes the innermost entry that covers byte `at` out of a table and tells its path.
+/// Removes the innermost entry that covers byte `at`, and returns its path.
 fn remove_at(table: &mut DeTable<'_>, at: usize, path: &str) -> Option<String> {
     let covers = |span: std::ops::Range<usize>| span.start <= at && at < span.end.max(span.start + 1);
     let name =
@@ -129,14 +130,15 @@ struct Unknown {
     name: String,
 }
 
-/// The fields that serde's message about an unknown one lists.
+/// The known fields in serde's message about an unknown field.
 fn expected_fields(message: &str) -> Option<Vec<&str>> {
     quoted_after(message, "unknown field ")?;
     let (_, listed) = message.split_once(", expected ")?;
     Some(listed.split('`').skip(1).step_by(2).collect())
 }
 
-/// Takes the fields that are not among `names` out of the table with the key at byte `at`. `None` where this is no such field.
+/// Removes the fields that are not in `names` from the table with the key at byte `at`. `None` if that key is not such a
+/// field.
 fn take_unknown(table: &mut DeTable<'_>, at: usize, path: &str, names: &[&str]) -> Option<Vec<Unknown>> {
     let is_known = |name: &str| names.contains(&name);
     if table.iter().any(|(key, _)| key.span().start == at && !is_known(key.get_ref())) {
@@ -149,7 +151,7 @@ fn take_unknown(table: &mut DeTable<'_>, at: usize, path: &str, names: &[&str]) 
                 unknown.push(Unknown { at: key.span().start, above: path.to_owned(), name });
             }
         }
-        // The one that the message names comes first.
+        // The field in serde's message is the first.
         unknown.sort_by_key(|field| field.at != at);
         return Some(unknown);
     }
@@ -167,7 +169,7 @@ fn take_unknown(table: &mut DeTable<'_>, at: usize, path: &str, names: &[&str]) 
     }
 }
 
-/// Whether byte `at` lies in a value: a table written under several headers has entries outside its own span.
+/// Whether a value covers byte `at`. A table with several headers has entries outside its span.
 fn within(value: &Spanned<DeValue<'_>>, at: usize) -> bool {
     let span = value.span();
     (span.start <= at && at < span.end)
@@ -201,12 +203,12 @@ fn table_at(table: &DeTable<'_>, at: usize, path: &str) -> String {
     path.to_owned()
 }
 
-/// The word in backquotes that follows `before` in serde's message.
+/// The word in backquotes after the prefix `before` of serde's message.
 fn quoted_after<'m>(message: &'m str, before: &str) -> Option<&'m str> {
     message.strip_prefix(before)?.strip_prefix('`')?.split('`').next()
 }
 
-/// Keys of earlier versions with their new names. A name can be new in several tables.
+/// Keys of earlier versions with their new names. A key can have several new names, in different tables.
 const RENAMED: [(&str, &str); 17] = [
     ("also", "then"),
     ("block", "group-size"),
@@ -227,7 +229,7 @@ const RENAMED: [(&str, &str); 17] = [
     ("width", "hidden-size"),
 ];
 
-/// serde's message with the nearest of the names that it lists, and that name.
+/// serde's message with the most similar name that it lists, and that name.
 fn with_nearest(message: &str, also: &[&str]) -> (String, Option<String>) {
     let field = quoted_after(message, "unknown field ");
     let Some(wrong) = field.or_else(|| quoted_after(message, "unknown variant ")) else {

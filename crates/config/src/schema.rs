@@ -1,6 +1,6 @@
-//! The schema of a workflow's options: its keys, what they mean, and the values that they take.
+//! The schema of a workflow's options: its keys, their meanings and their values.
 //!
-//! The option types derive it. The checks of ranges here and the explanations in [`super::explain`] read nothing else.
+//! The option types derive it. The checks of ranges and the manual in [`super::explain`] use only the schema.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Document, is_at_or_below, join};
 
-/// The schema of options as a config writes them, with the definitions that it refers to.
+/// The schema of options as in a config, with the definitions that it refers to.
 pub fn of<T: JsonSchema>() -> Schema {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>()
 }
 
-/// The same with one more key at the root, whose value has a type of its own.
+/// The schema of `T` with an additional key of type `K` at the root.
 pub fn with_key<T: JsonSchema, K: JsonSchema>(key: &str) -> Schema {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let added = generator.subschema_for::<K>();
@@ -26,7 +26,7 @@ pub fn with_key<T: JsonSchema, K: JsonSchema>(key: &str) -> Schema {
     schema
 }
 
-/// A place in a schema.
+/// A position in a schema.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'s> {
     root: &'s Value,
@@ -42,13 +42,13 @@ impl<'s> Node<'s> {
         Self { at, ..self }
     }
 
-    /// The name of the definition that it refers to, directly or as an option.
+    /// The name of the definition that it refers to, directly or in an alternative.
     pub(super) fn definition(self) -> Option<&'s str> {
         let name = |at: &'s Value| at.get("$ref")?.as_str()?.rsplit('/').next();
         name(self.at).or_else(|| self.alternatives().into_iter().find_map(|other| name(other.at)))
     }
 
-    /// The schema with those that it refers to and is made of; what holds here is in any of them.
+    /// The schema, the schemas that it refers to, and those of its `allOf`. A keyword can be in any of them.
     fn parts(self) -> Vec<&'s Value> {
         let mut parts = vec![self.at];
         let mut next = 0;
@@ -61,35 +61,35 @@ impl<'s> Node<'s> {
         parts
     }
 
-    /// Schemas of which one holds.
+    /// The schemas of its `anyOf` and `oneOf`.
     fn alternatives(self) -> Vec<Self> {
         let lists = |part: &'s Value| [part.get("anyOf"), part.get("oneOf")];
         let found = self.parts().into_iter().flat_map(lists).flatten().filter_map(Value::as_array).flatten();
         found.map(|at| self.to(at)).collect()
     }
 
-    /// What a keyword says here.
+    /// The value of a keyword.
     pub(super) fn keyword(self, name: &str) -> Option<&'s Value> {
         self.parts().into_iter().find_map(|part| part.get(name))
     }
 
-    /// What a keyword says here, or in an alternative, such as the value of an option.
+    /// The value of a keyword here or in an alternative, such as the value of an `Option`.
     fn keyword_of_any(self, name: &str) -> Option<&'s Value> {
         self.keyword(name)
             .or_else(|| self.alternatives().into_iter().find_map(|other| other.keyword_of_any(name)))
     }
 
-    /// The description where the schema is used, and otherwise that of its type.
+    /// The description of the field, else that of its type.
     pub(super) fn description(self) -> &'s str {
         self.keyword_of_any("description").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The value that the key `kind` has in a table of this schema, where it has only one.
+    /// The value of the key `kind` in a table of this schema, if there is only one.
     pub(super) fn kind(self) -> Option<&'s str> {
         self.parts().into_iter().find_map(|part| part.pointer("/properties/kind/const")?.as_str())
     }
 
-    /// The tables that `kind` chooses from.
+    /// The tables of each `kind`.
     pub(super) fn kinds(self) -> Vec<(&'s str, Self)> {
         let mut kinds = Vec::new();
         for other in self.alternatives() {
@@ -101,7 +101,7 @@ impl<'s> Node<'s> {
         kinds
     }
 
-    /// The keys of a table, but for those that only one `kind` has.
+    /// The keys of a table, except those of its kinds.
     pub(super) fn properties(self) -> Vec<(&'s str, Self)> {
         let own = self.parts().into_iter().filter_map(|part| part.get("properties")?.as_object()).flatten();
         let mut found: Vec<_> = own.map(|(key, at)| (key.as_str(), self.to(at))).collect();
@@ -111,14 +111,14 @@ impl<'s> Node<'s> {
         found
     }
 
-    /// Whether a table must have a key; a table that may be missing too, where it is written.
+    /// Whether a table must have a key. An optional table must have it if the config has the table.
     pub(super) fn requires(self, key: &str) -> bool {
         self.parts().into_iter().any(|part| {
             part.get("required").and_then(Value::as_array).is_some_and(|keys| keys.iter().any(|it| it == key))
         }) || self.alternatives().into_iter().any(|other| other.kind().is_none() && other.requires(key))
     }
 
-    /// The values of a table whose keys are free.
+    /// The values of a table with arbitrary keys.
     pub(super) fn values(self) -> Option<Self> {
         let found = self.keyword_of_any("additionalProperties").filter(|at| at.is_object());
         found.map(|at| self.to(at))
@@ -129,7 +129,7 @@ impl<'s> Node<'s> {
         self.keyword_of_any("items").map(|at| self.to(at))
     }
 
-    /// Whether it is a table: with keys of its own, or with a `kind` that has them.
+    /// Whether it is a table with known keys or with a `kind`.
     pub(super) fn is_table(self) -> bool {
         !self.properties().is_empty() || !self.kinds().is_empty()
     }
@@ -144,7 +144,7 @@ impl<'s> Node<'s> {
         .or_else(|| self.values())
     }
 
-    /// Names of types that values can have, such as `integer`.
+    /// The names of the types of values, such as `integer`.
     pub(super) fn types(self) -> Vec<&'s str> {
         let mut types = Vec::new();
         match self.keyword("type") {
@@ -156,7 +156,7 @@ impl<'s> Node<'s> {
         types
     }
 
-    /// Strings that a value is one of, each with its meaning.
+    /// The allowed strings, each with its meaning.
     pub(super) fn choices(self) -> Vec<(&'s str, &'s str)> {
         let listed = self.keyword("enum").and_then(Value::as_array).into_iter().flatten();
         let mut choices: Vec<_> = listed.filter_map(Value::as_str).map(|name| (name, "")).collect();
@@ -169,7 +169,7 @@ impl<'s> Node<'s> {
         choices
     }
 
-    /// The numbers that a value can be; `None` where it is none.
+    /// The range of numbers. `None` if values are not numbers.
     pub(super) fn range(self) -> Option<Range> {
         let types = self.types();
         let is_whole = types.contains(&"integer");
@@ -187,7 +187,7 @@ impl<'s> Node<'s> {
     }
 }
 
-/// The numbers that a value can be; each bound with whether it is excluded.
+/// A range of numbers. Each bound has a flag that excludes the bound itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Range {
     is_whole: bool,
@@ -196,7 +196,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Whether some numbers lie outside.
+    /// Whether there are numbers outside of the range.
     pub(super) fn is_bounded(self) -> bool {
         self.least.is_some() || self.most.is_some()
     }
@@ -233,7 +233,7 @@ impl fmt::Display for Range {
 }
 
 impl Document<'_> {
-    /// Reports the numbers that lie outside the ranges of a schema. Further mistakes at these keys are left out.
+    /// Reports numbers outside of the ranges of a schema. Omits further mistakes at these keys.
     pub fn check_ranges(&mut self, schema: &Schema) {
         let mut found = Vec::new();
         outside_of_table(self.root.get_ref(), Node::root(schema), "", &mut found);
@@ -246,7 +246,7 @@ impl Document<'_> {
     }
 }
 
-/// Numbers out of their ranges: where they stand in the text, their keys, and what is wrong.
+/// Numbers outside of their ranges: the byte in the text, the key, and the message.
 type Outside = Vec<(usize, String, String)>;
 
 fn outside_of_table(table: &DeTable<'_>, node: Node<'_>, path: &str, found: &mut Outside) {

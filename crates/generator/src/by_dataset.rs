@@ -1,4 +1,4 @@
-//! One generator for each kind of question: fact checking is best done by a classifier, questions by a reader.
+//! Different generators for different datasets, such as a verifier for fact checking and a reader for questions.
 
 use std::{
     collections::BTreeMap,
@@ -15,16 +15,16 @@ use crate::{
     kind::{GeneratorContext, GeneratorKind, GeneratorModel},
 };
 
-/// The name of the kind, which none of its own generators can be.
+/// The name of the kind. Its generators cannot be of this kind.
 pub(crate) const BY_DATASET: &str = "by-dataset";
 
 /// `kind = "by-dataset"`
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct ByDatasetOptions<G> {
-    /// `[generator.default]`: answers queries of all other datasets.
+    /// `[generator.default]`: the generator for all other datasets.
     pub default: Box<G>,
-    /// `[generator.datasets.NAME]`: answers the dataset of that name, such as `fever`.
+    /// `[generator.datasets.NAME]`: the generator for the dataset of that name, such as `fever`.
     pub datasets: BTreeMap<Dataset, G>,
 }
 
@@ -66,7 +66,7 @@ impl<G: Kinds> FromTable for ByDatasetOptions<G> {
 }
 
 impl<G> ByDatasetOptions<G> {
-    /// The generator of a dataset's queries.
+    /// The generator for a dataset.
     pub(crate) fn of(&self, dataset: Option<Dataset>) -> &G {
         dataset.and_then(|dataset| self.datasets.get(&dataset)).unwrap_or(&self.default)
     }
@@ -108,7 +108,7 @@ pub struct ByDataset {
 }
 
 impl ByDataset {
-    /// Queries of `datasets` go to their generator, all others to `default`.
+    /// Answers queries of `datasets` with their generator, and all others with `default`.
     #[must_use]
     pub fn new(default: Box<dyn Generator>, datasets: BTreeMap<Dataset, Box<dyn Generator>>) -> Self {
         Self { default, datasets }
@@ -144,7 +144,7 @@ impl ByDataset {
                 .iter()
                 .map(|&at| {
                     let Request { query, passages } = requests[at];
-                    // What the others read beyond that is not this one's evidence.
+                    // Other generators may read more passages.
                     Request { query, passages: &passages[..passages.len().min(generator.passages())] }
                 })
                 .collect();
@@ -188,7 +188,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::Candidate;
 
-    /// Says its name and how many passages it was given.
+    /// Answers with its name, the query and the number of passages.
     struct Named(&'static str, usize);
 
     impl Generator for Named {

@@ -1,9 +1,9 @@
-//! Generators: from a query and its passages to an answer.
+//! Generators answer a query with its passages.
 //!
 //! All implement [`Generator::generate`].
 //!
-//! - [`Seq2SeqGenerator`]: an encoder-decoder reads the passages and the input as one text, as KILT's BART + DPR does;
-//!   without passages it answers from memory.
+//! - [`Seq2SeqGenerator`]: an encoder-decoder reads the passages and the input as one text, like KILT's BART + DPR.
+//!   Without passages, it is closed-book.
 //! - [`FidGenerator`] encodes passages separately and decodes from all of them; [`RagGenerator`] answers with each passage
 //!   and marginalises over them; [`MemNet`] attends to one part of them.
 //! - [`Verifier`] labels evidence to check claims. [`Extractive`] returns a span of the most relevant passage.
@@ -55,9 +55,13 @@ pub use registry::GeneratorOptions;
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 pub use sink::Sink;
 use sporran_kilt::{Passage, Query};
+
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
 pub use title::{TitleGenerator, TitleOptions};
-pub use training::ReaderInTraining;
+pub use training::{
+    GeneratorTrainer, GeneratorTraining, MatchingOptions, ReaderInTraining, RetrievedExample, Target,
+    TrainSettings, mean_score,
+};
 pub use verifier::nsmn::{
     LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, PackedNsmn, RELEASED_NSMN, ReleasedNsmn,
     ReleasedNsmnConfig, TokenPair, WordPair, import_nsmn, is_released_nsmn, treebank_words,
@@ -116,68 +120,68 @@ pub use verifier::{
 /// # Ok::<(), sporran_generator::Error>(())
 /// ```
 pub trait Generator: Send + Sync {
-    /// Generation `i` answers `requests[i]`. A request's answer does not depend on the requests beside it.
+    /// Answers requests. Generation `i` answers `requests[i]`, independently of the other requests.
     ///
     /// # Errors
-    /// An [`Error`] where the model or its tokenizer fails.
+    /// Errors of the model or its tokenizer.
     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>>;
 
-    /// [`generate`](Self::generate), with a sink that receives the answers while they are generated and can end them. Kinds
-    /// that do not generate token by token write each answer as a whole.
+    /// [`generate`](Self::generate) with a sink, which receives the answers during generation and can stop them. Kinds that
+    /// do not generate token by token write each answer as a whole.
     ///
     /// # Errors
     /// As for `generate`.
     fn generate_into(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Generation>> {
         let generations = self.generate(requests)?;
         for (at, generation) in generations.iter().enumerate() {
-            // Nothing is left that could be ended.
+            // The answer is complete, so a stop has no effect.
             let _ = sink.write(at, &generation.text);
         }
         Ok(generations)
     }
 
-    /// How many passages of a request it reads at most.
+    /// The largest number of passages of a request that the model reads.
     fn passages(&self) -> usize;
 
-    /// What the model reads of a request: one text, or one for each passage; none where that cannot be said.
+    /// The prompts of a request: one text, or one for each passage. Empty if the kind has no text prompts.
     ///
     /// # Errors
-    /// Where the tokenizer fails.
+    /// Errors of the tokenizer.
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
         let _ = request;
         Ok(Vec::new())
     }
 }
 
-/// A query with the passages that may help.
+/// A query with its retrieved passages.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What is asked.
+    /// The query.
     pub query: &'a Query,
-    /// Best first; none for an answer from memory.
+    /// The passages, best first. Empty for closed-book answers.
     pub passages: &'a [Candidate<'a>],
 }
 
-/// A passage with the score of the stage that proposed it.
+/// A passage with its score from retrieval or reranking.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// The passage.
     pub passage: &'a Passage,
-    /// Higher is better.
+    /// The score. Higher is better.
     pub score: f32,
 }
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generation {
-    /// The answer's text, trimmed.
+    /// The text of the answer, without surrounding whitespace.
     pub text: String,
     /// The score of the sequence, as `GenerationOptions` defines it.
     pub score: f32,
-    /// Further answers with their scores, best first.
+    /// Other answers with their scores, best first.
     pub alternatives: Vec<(String, f32)>,
-    /// Which of the request's passages were used as evidence, best first.
+    /// The indices of the request's passages that are evidence, best first.
     pub evidence: Vec<usize>,
-    /// The tokens of the answer's sequence; 0 where it is found or told apart, not written.
+    /// The number of tokens of the answer. 0 for kinds that extract or classify instead of generating.
     pub tokens: usize,
 }

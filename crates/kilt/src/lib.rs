@@ -6,6 +6,7 @@
 
 pub mod docred;
 mod error;
+pub mod evidence;
 pub mod folder;
 pub mod formats;
 mod hash;

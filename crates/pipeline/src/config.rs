@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 /// The options of a workflow's config.
 pub trait Config: Serialize + JsonSchema + Sized {
-    /// What `workflow`, the first key, can be in such a config.
+    /// The possible values of `workflow`, the first key.
     const WORKFLOWS: &'static [&'static str];
 
     /// The workflow of these options.
@@ -24,21 +24,21 @@ pub trait Config: Serialize + JsonSchema + Sized {
         schema::of::<Self>()
     }
 
-    /// Takes the options out of a document and reports the mistakes there. Files that it names are not opened.
+    /// Takes the options out of a document and reports its mistakes. Does not open files of the options.
     fn read(document: &mut Document<'_>) -> Option<Self>;
 
-    /// Reports what is wrong with the values, and files that are missing.
+    /// Reports wrong values and missing files.
     fn check(&self, document: &mut Document<'_>);
 
     /// Reads and checks a config file with `key=value` overrides.
     ///
     /// # Errors
-    /// [`Error::Config`] with every mistake, and [`Error::Kilt`] where the file cannot be read.
+    /// [`Error::Config`] with every mistake; [`Error::Kilt`] if the file cannot be read.
     fn load(path: &Path, overrides: &[String]) -> Result<Self> {
         load(path, overrides, Self::check)
     }
 
-    /// Reads a config file with `key=value` overrides, without a look at the values and the files that they name.
+    /// Reads a config file with `key=value` overrides, without checks of values and files.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -46,16 +46,16 @@ pub trait Config: Serialize + JsonSchema + Sized {
         without_mistakes(read(path, overrides, |_, _| {})?)
     }
 
-    /// Every mistake in a config file with `key=value` overrides.
+    /// All mistakes in a config file with `key=value` overrides.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// [`Error::Kilt`] if the file cannot be read.
     fn mistakes(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
         Ok(inspect(path, overrides, Self::check)?.1)
     }
 }
 
-/// Where runs' folders go if a config does not say it.
+/// The default parent folder of runs.
 pub(crate) fn runs() -> PathBuf {
     "runs".into()
 }
@@ -63,25 +63,24 @@ pub(crate) fn runs() -> PathBuf {
 /// Options as TOML that loads as the same options, with every default.
 ///
 /// # Errors
-/// [`Error::Io`] where a value has no form in TOML, such as a number beyond 64 bits.
+/// [`Error::Io`] for a value that TOML cannot represent, such as a number of more than 64 bits.
 pub(crate) fn to_toml<T: Config>(options: &T) -> Result<String> {
     let mut whole = toml::Table::new();
     whole.insert(WORKFLOW.to_owned(), options.workflow().into());
-    // By way of a table, in which plain values come before tables whatever the order of fields.
+    // A `Table` writes plain values before tables, independent of the order of fields.
     whole.extend(toml::Table::try_from(options).map_err(unwritable)?);
     toml::to_string_pretty(&whole).map_err(unwritable)
 }
 
-/// That a value has no form in TOML.
+/// The error for a value that TOML cannot represent.
 pub(crate) fn unwritable(error: toml::ser::Error) -> Error {
     Error::io(Path::new("config.toml"), "write")(std::io::Error::other(error))
 }
 
-/// Reads a config with its overrides. Numbers out of their ranges are reported, and `check` reports what else is wrong with the
-/// values.
+/// Reads a config with its overrides. Reports numbers outside of their ranges. `check` reports other mistakes in values.
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// [`Error::Kilt`] if the file cannot be read.
 pub(crate) fn inspect<T: Config>(
     path: &Path,
     overrides: &[String],
@@ -95,7 +94,7 @@ pub(crate) fn inspect<T: Config>(
     })
 }
 
-/// Reads a config with its overrides. `check` gets the options, if they can be read, and the document as it was written.
+/// Reads a config with its overrides. `check` gets the options, if they can be read, and the whole document.
 fn read<T: Config>(
     path: &Path,
     overrides: &[String],
@@ -107,17 +106,17 @@ fn read<T: Config>(
     if document.take_workflow(T::WORKFLOWS) {
         let written = document.clone();
         options = T::read(&mut document);
-        // Stages were taken out while reading; checks look keys up in the document as it was written.
+        // `T::read` takes stages out of the document. Checks need the whole document for the lines of keys.
         document.restore(written);
         check(options.as_ref(), &mut document);
     }
     Ok((options, document.into_diagnostics()))
 }
 
-/// Reads a config that has no mistakes.
+/// Reads a config and fails if it has mistakes.
 ///
 /// # Errors
-/// [`Error::Config`] with every mistake, and [`Error::Kilt`] where the file cannot be read.
+/// [`Error::Config`] with every mistake; [`Error::Kilt`] if the file cannot be read.
 pub(crate) fn load<T: Config>(
     path: &Path,
     overrides: &[String],
@@ -130,7 +129,7 @@ fn without_mistakes<T>((options, diagnostics): (Option<T>, Vec<Diagnostic>)) -> 
     options.filter(|_| diagnostics.is_empty()).ok_or(Error::Config(diagnostics))
 }
 
-/// The mistakes that loading a config of this text with these overrides tells of, a line each.
+/// The mistakes of loading a config with this text and these overrides, one line each.
 #[cfg(test)]
 pub(crate) fn mistakes<T>(
     text: &str,

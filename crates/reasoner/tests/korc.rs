@@ -281,7 +281,7 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
             options: &options,
             evaluate: None,
             folder: folder.path(),
-            companions: &[],
+            extra_files: &[],
         };
         train(&training, &mut |_| ControlFlow::Continue(())).unwrap();
         let share = right(&model, held_out, &world.kb);

@@ -2,18 +2,18 @@
 
 use sporran_kilt::{Passage, Query};
 
-use crate::{Reranker, Result, View};
+use crate::{QueryView, Reranker, Result};
 
-/// One addend of a sum of rerankers' scores.
+/// One term of a weighted sum of rerankers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Term {
-    /// The number of what scores.
+    /// The index of the reranker.
     pub reranker: usize,
-    /// What it is asked, and what its scores become.
-    pub view: View,
-    /// What its scores count.
+    /// The query text and the pooling.
+    pub view: QueryView,
+    /// The weight of the scores.
     pub weight: f32,
-    /// Whether they are brought to mean 0 and deviation 1 among a query's passages first.
+    /// Whether the scores are first standardised to mean 0 and standard deviation 1 over the query's passages.
     pub standardised: bool,
 }
 
@@ -24,21 +24,21 @@ pub struct Combined {
 }
 
 impl Combined {
-    /// Sums up `terms`, each of which names one of `rerankers`.
+    /// Makes the sum of `terms` over `rerankers`.
     ///
     /// # Panics
-    /// Where a term names a reranker that there is not.
+    /// If the index of a term is out of range.
     #[must_use]
     pub fn new(rerankers: Vec<Box<dyn Reranker>>, terms: Vec<Term>) -> Self {
         assert!(
             terms.iter().all(|term| term.reranker < rerankers.len()),
-            "a term names one of the rerankers"
+            "the index of each term is in range"
         );
         Self { rerankers, terms }
     }
 }
 
-/// Brings the scores of a query's passages to mean 0 and deviation 1; equal scores, which say nothing, to 0.
+/// Standardises the scores of a query's passages to mean 0 and standard deviation 1. If all scores are equal, they become 0.
 pub fn standardise(scores: &mut [f32]) {
     let count = scores.len().max(1) as f32;
     let mean = scores.iter().sum::<f32>() / count;
@@ -52,8 +52,8 @@ impl Reranker for Combined {
         let mut sums = vec![0.0; passages.len()];
         for (at, reranker) in self.rerankers.iter().enumerate() {
             let terms = || self.terms.iter().filter(|term| term.reranker == at);
-            let views: Vec<View> = terms().map(|term| term.view).collect();
-            let scores = View::scores(&views, &**reranker, query, passages)?;
+            let views: Vec<QueryView> = terms().map(|term| term.view).collect();
+            let scores = QueryView::scores(&views, &**reranker, query, passages)?;
             for (term, mut scores) in terms().zip(scores) {
                 if term.standardised {
                     standardise(&mut scores);
@@ -79,15 +79,19 @@ mod tests {
     }
 
     #[test]
-    fn scores_are_brought_to_one_scale_before_they_are_summed_where_that_is_asked_for() {
+    fn terms_are_standardised_before_the_sum_if_they_say_so() {
         let fixed = |scores: [f32; 3]| -> Box<dyn Reranker> { Box::new(Fixed(scores.into())) };
         let rerankers = [[1.0, 2.0, 3.0], [700.0, 500.0, 600.0], [4.0; 3], [0.0, 0.0, 2.0]].map(fixed);
-        let term =
-            |reranker, weight, standardised| Term { reranker, view: View::default(), weight, standardised };
+        let term = |reranker, weight, standardised| Term {
+            reranker,
+            view: QueryView::default(),
+            weight,
+            standardised,
+        };
         let mut terms = vec![term(0, 1.0, true), term(1, 0.5, true), term(2, 9.0, true), term(3, 0.5, false)];
-        // All three are of one page, whose best is 2: the last reranker's scores count a second time.
+        // All three passages are on one page, whose best score is 2. The last reranker is in the sum twice.
         terms.push(Term {
-            view: View { pool: Some(PagePool::Best), ..View::default() },
+            view: QueryView { pool: Some(PagePool::Best), ..QueryView::default() },
             ..term(3, 0.25, false)
         });
         let whole = Combined::new(rerankers.into(), terms);

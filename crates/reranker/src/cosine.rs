@@ -1,4 +1,4 @@
-//! Similarity of vectors: the cosine of what an encoder makes of query and passage, each read by itself.
+//! The cosine of the vectors of a query and a passage. An encoder computes each vector separately.
 
 use std::{
     path::PathBuf,
@@ -44,11 +44,11 @@ fn batch_tokens() -> usize {
     4096
 }
 
-/// An encoder that reads queries and passages, each with the folder's prompt for it.
+/// An encoder of queries and passages, with the folder's prompt for each role.
 pub struct Cosine {
     queries: TextEncoder,
     passages: TextEncoder,
-    /// The passages that were read last, and their vectors: they may be compared with something else next.
+    /// The passages of the last call and their vectors. The next call often has the same passages.
     last: Mutex<(Vec<String>, Vec<Vec<f32>>)>,
 }
 
@@ -56,12 +56,12 @@ impl Cosine {
     /// Loads a folder.
     ///
     /// # Errors
-    /// [`Error::Transformers`] for a folder that is not an encoder's, and [`Error::Option`] for empty batches.
+    /// [`Error::Transformers`] for a folder without an encoder, and [`Error::Option`] for empty batches.
     pub fn load(options: &CosineOptions) -> Result<Self> {
         if options.batch_tokens == 0 {
             return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
         }
-        // A folder without `reranker.json` is any encoder's.
+        // A folder without `reranker.json` can have any encoder.
         let max_tokens = match Saved::read(&options.folder)? {
             Saved::Cosine { max_tokens } => options.max_tokens.or(max_tokens),
             _ => options.max_tokens,
@@ -74,7 +74,7 @@ impl Cosine {
             batch_tokens: options.batch_tokens,
             ..TextEncoderOptions::new(options.folder.clone())
         })?;
-        // With a pooling to fall back on there is always an encoder.
+        // With a fallback pooling, `load` always returns an encoder.
         let encoder = encoder.ok_or_else(|| Error::Option {
             option: "model",
             expected: "an encoder",
@@ -85,7 +85,7 @@ impl Cosine {
     }
 }
 
-/// Vectors of length 1.
+/// The unit vectors of texts.
 fn vectors(encoder: &TextEncoder, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
     let texts: Vec<Text<'_>> = texts.iter().map(|text| Text::One(text)).collect();
     let values = encoder.encode(&texts)?;
@@ -96,7 +96,7 @@ fn vectors(encoder: &TextEncoder, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
     Ok(values.chunks_exact(encoder.width()).map(unit).collect())
 }
 
-/// The product of a vector with each of some.
+/// The dot product of a vector with each of the others.
 fn products(vector: &[f32], others: &[Vec<f32>]) -> Vec<f32> {
     others.iter().map(|other| other.iter().zip(vector).map(|(a, b)| a * b).sum()).collect()
 }

@@ -1,5 +1,5 @@
-//! A transformer that reads query and passage together (Nogueira and Cho 2019): BERT, RoBERTa or DistilBERT with a head
-//! for sequence classification.
+//! Cross-encoders (Nogueira and Cho 2019): BERT, RoBERTa or DistilBERT with a head for sequence classification reads the
+//! query and the passage together.
 
 use std::path::PathBuf;
 
@@ -13,36 +13,36 @@ use sporran_transformers::{
 
 use crate::{Error, Reranker, Result, Saved, passage_text};
 
-/// A model, and how it reads.
+/// The options of a cross-encoder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CrossEncoderOptions {
     /// The model's folder, in the Hugging Face layout.
     #[serde(rename = "model")]
     pub folder: PathBuf,
-    /// What is read of a passage, with `{title}` and `{text}`; by default title and text with a blank between them, as BEIR
-    /// does. A brace itself is written `{{` or `}}`.
+    /// The input text of a passage, with `{title}` and `{text}`. The default is the title, a space and the text, as in BEIR.
+    /// `{{` and `}}` are literal braces.
     #[serde(default)]
     pub passage_template: Option<String>,
-    /// Tokens of a pair, at most; by default as many as the folder says.
+    /// The largest number of tokens of a pair. The default is the folder's.
     #[serde(default)]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: Option<usize>,
-    /// The room of a query in tokens, special ones included: a longer one is cut as `truncation` says for a single text, and
-    /// passages begin behind the room even where a query does not fill it, as BLINK's cross-encoder has it.
+    /// The fixed number of tokens of a query, special tokens included, as in BLINK's cross-encoder. A longer query is cut by
+    /// `truncation` as a single text. A shorter query is padded.
     #[serde(default)]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub query_room: Option<usize>,
-    /// What is cut of a pair that is too long. The default is the folder's, or else the longer of query and passage.
+    /// The truncation of longer pairs. The default is the folder's, else `longest-first`.
     #[serde(default)]
     pub truncation: Option<Truncation>,
-    /// The numbers that it computes with: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
+    /// The data type of the weights: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
     #[serde(default)]
     pub precision: Precision,
-    /// Where it computes: `cpu`, `cuda` or `cuda:N`.
+    /// The device: `cpu`, `cuda` or `cuda:N`.
     #[serde(default)]
     pub device: DeviceName,
-    /// Tokens of a batch, padding included, at most; a longer pair is a batch of its own.
+    /// The largest number of tokens in a batch, padding included. A longer pair is a separate batch.
     #[serde(default = "batch_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
@@ -53,7 +53,7 @@ fn batch_tokens() -> usize {
 }
 
 impl CrossEncoderOptions {
-    /// A folder's model, with 4,096 tokens a batch.
+    /// The options of the model in `folder`, with batches of 4,096 tokens.
     pub fn new(folder: PathBuf) -> Self {
         Self {
             folder,
@@ -67,11 +67,11 @@ impl CrossEncoderOptions {
         }
     }
 
-    /// Checks what can be checked without the model.
+    /// Checks the options without loading the model.
     ///
     /// # Errors
-    /// [`Error::Option`] for empty batches and a wrong template, [`Error::Transformers`] for a device that this build does not have, or a
-    /// precision that it does not compute with.
+    /// [`Error::Option`] for empty batches and a wrong template. [`Error::Transformers`] for a device that this build does
+    /// not support, and for a precision that the device does not support.
     pub fn check(&self) -> Result<()> {
         if self.batch_tokens == 0 {
             return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
@@ -94,8 +94,8 @@ impl CrossEncoderOptions {
 
 /// A cross-encoder with its tokenizer.
 ///
-/// With one label its logit is the score. With two labels the second is the positive one, and the score is its logit
-/// less that of the first: the logarithm of the odds, which orders passages as the probability does.
+/// With one label, the score is its logit. With two labels, the second is the positive one. The score is its logit minus
+/// that of the first: the log odds, which give the same ranking as the probability.
 pub struct CrossEncoder {
     classifier: PairClassifier,
     folder: CrossEncoderFolder,
@@ -106,8 +106,8 @@ impl CrossEncoder {
     /// Loads a folder.
     ///
     /// # Errors
-    /// [`Error::Transformers`] for a folder that is not an encoder's or does not classify, [`Error::Head`] where it does
-    /// so into more than two labels, and [`Error::Option`] for empty batches.
+    /// [`Error::Transformers`] for a folder without an encoder or without a classification head. [`Error::Head`] for more
+    /// than two labels and for a saved reranker of another kind. [`Error::Option`] for empty batches.
     pub fn load(options: &CrossEncoderOptions) -> Result<Self> {
         options.check()?;
         let folder = &options.folder;
@@ -144,41 +144,41 @@ impl CrossEncoder {
         self.classifier.labels().len()
     }
 
-    /// The logits of each pair of query and passage, one for each label. Where the folder has a default prompt, it stands
-    /// before the query.
+    /// The logits of each pair of query and passage, one for each label. If the folder has a default prompt, it precedes the
+    /// query.
     ///
     /// # Errors
-    /// Where the tokenizer or the model fails, and for a pair without a token.
+    /// Errors of the tokenizer or the model, and for a pair without tokens.
     pub fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
         let queries = self.prompted(pairs);
         Ok(self.classifier.logits(&with_queries(&queries, pairs))?)
     }
 
-    /// As [`logits`](Self::logits), with none for a pair without a token (see [`PairClassifier::logits_where_read`]).
+    /// As [`logits`](Self::logits), with `None` for a pair without tokens. See [`PairClassifier::logits_where_read`].
     ///
     /// # Errors
-    /// Where the tokenizer or the model fails.
+    /// Errors of the tokenizer or the model.
     pub fn logits_where_read(&self, pairs: &[(&str, &str)]) -> Result<Vec<Option<Vec<f32>>>> {
         let queries = self.prompted(pairs);
         Ok(self.classifier.logits_where_read(&with_queries(&queries, pairs))?)
     }
 
-    /// The queries of pairs, with the folder's default prompt before them.
+    /// The queries of the pairs, after the folder's default prompt.
     fn prompted(&self, pairs: &[(&str, &str)]) -> Vec<String> {
         pairs.iter().map(|(query, _)| format!("{}{query}", self.folder.prompt)).collect()
     }
 
-    /// What becomes of the logits of a pair in sentence-transformers' `CrossEncoder.predict`: the activation that the
-    /// folder names, or else the sigmoid for one label and nothing for two. Rankings are by logits.
+    /// The activation of the logits in sentence-transformers' `CrossEncoder.predict`. The default is the sigmoid for one
+    /// label and none for two. [`score`](Reranker::score) uses the logits without an activation.
     ///
     /// # Errors
-    /// [`Error::Transformers`] where the folder names a function that this crate does not have.
+    /// [`Error::Transformers`] if the folder names an unsupported activation.
     pub fn activation(&self) -> Result<ScoreActivation> {
         Ok(self.folder.activation(self.labels())?)
     }
 }
 
-/// Pairs with other queries.
+/// The pairs with their queries replaced.
 fn with_queries<'a>(queries: &'a [String], pairs: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     queries.iter().zip(pairs).map(|(query, (_, passage))| (query.as_str(), *passage)).collect()
 }

@@ -1,30 +1,30 @@
-//! What can go wrong when passages are scored.
+//! Errors of reranking.
 
 use std::path::PathBuf;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every way in which reranking can fail.
+/// An error of reranking.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The model, its folder or its tokenizer.
+    /// An error of the model, its folder or its tokenizer.
     #[error(transparent)]
     Transformers(#[from] sporran_checkpoint::Error),
-    /// A file of a reranker's folder.
+    /// An error of a file in the reranker's folder.
     #[error(transparent)]
     Kilt(#[from] sporran_kilt::Error),
-    /// A value that has no form in JSON.
+    /// A value cannot be written as JSON.
     #[error("{path}: writing JSON failed")]
     Json {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
-    /// A model that does not score pairs.
+    /// The model does not score pairs.
     #[error(
         "{folder}: expected a head for sequence classification with one label or two, found {found}; a passage needs one \
          score: the logit of one label, or that of the second of two less that of the first"
@@ -32,7 +32,7 @@ pub enum Error {
     Head {
         /// The model's folder.
         folder: PathBuf,
-        /// What it has.
+        /// The head or the kind that was found.
         found: String,
     },
     /// An option outside its range.
@@ -40,9 +40,9 @@ pub enum Error {
     Option {
         /// The option's name in a config.
         option: &'static str,
-        /// What would be right.
+        /// The expected values.
         expected: &'static str,
-        /// What it is.
+        /// The value that was found.
         found: String,
     },
 }

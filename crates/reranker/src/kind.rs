@@ -1,4 +1,4 @@
-//! What the options of every kind of reranker do.
+//! The trait of reranker options.
 
 use std::path::Path;
 
@@ -57,14 +57,14 @@ pub(crate) fn check_folder(
     }
 }
 
-/// Reports values that the device or the batches cannot have.
+/// Reports a device that this build does not support, and a precision that the device does not support.
 pub(crate) fn check_computing(key: &str, computing: Computing, document: &mut Document<'_>) {
     if let Err(error) = computing.device.check(computing.precision) {
         document.report_key(&format!("{key}.device"), error.to_string());
     }
 }
 
-/// Adds another largest number of tokens than the folder's.
+/// Adds `max-tokens` if it differs from the folder's.
 fn max_tokens_override(
     folder: &Path,
     max_tokens: Option<usize>,

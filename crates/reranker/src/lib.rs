@@ -1,21 +1,21 @@
-//! Rerankers: scores of passages for a query.
+//! Rerankers score the passages of a query.
 //!
 //! All implement [`Reranker::score`]. [`CrossEncoder`] reads the query and a passage together. [`TfIdf`] and [`Cosine`]
-//! compare vectors of them. [`Named`] and [`Place`] use the title and the order alone. [`Combined`] is a weighted sum of
-//! others, each with one or more [`View`]s of the query.
+//! compare their vectors. [`TitleMatch`] and [`PositionPrior`] use only the title and the order. [`Combined`] is a weighted
+//! sum of rerankers, each with one or more [`QueryView`]s.
 //!
-//! [`RerankerOptions`] lists the kinds that a config can name; each implements [`RerankerKind`]. [`open`] loads any
-//! reranker that a training saved.
+//! [`RerankerOptions`] lists the kinds that a config can name. Each implements [`RerankerKind`]. [`open`] loads any saved
+//! reranker.
 
 mod combined;
 mod cosine;
 mod cross_encoder;
 mod error;
+mod features;
 mod kind;
 mod pooled;
 mod registry;
 mod saved;
-mod surface;
 mod tfidf;
 mod view;
 
@@ -23,31 +23,31 @@ pub use combined::{Combined, Term, standardise};
 pub use cosine::{Cosine, CosineOptions};
 pub use cross_encoder::{CrossEncoder, CrossEncoderOptions};
 pub use error::{Error, Result};
+pub use features::{PositionPrior, TitleMatch};
 pub use kind::RerankerKind;
 pub use pooled::PagePool;
 pub use registry::{CombinedOptions, RerankerOptions, TfIdfOptions};
 pub use saved::{COUNTS, Computing, RERANKER, Saved, SavedPart, open};
 use sporran_kilt::{Passage, Query};
-pub use surface::{Named, Place};
 pub use tfidf::{TfIdf, TitleSimilarity};
-pub use view::{Asks, View};
+pub use view::{QuerySource, QueryView};
 
 /// Scores passages for a query.
 ///
-/// Score `i` is that of `passages[i]`; greater is better. Scores of one query can be compared with each other. Where a
-/// reranker does not say so, a score does not depend on the passages beside it but for the rounding of sums; [`Place`]'s
-/// and [`Combined`]'s do.
+/// Score `i` is that of `passages[i]`. Higher is better. Scores of the same query are comparable. A score does not depend
+/// on the other passages of the call, except for rounding errors, unless the reranker documents it. The scores of
+/// [`PositionPrior`] and [`Combined`] do depend on them.
 pub trait Reranker: Send + Sync {
-    /// How well each passage answers the query.
+    /// The relevance of each passage to the query.
     ///
     /// # Errors
-    /// Where the tokenizer or the model fails.
+    /// Errors of the tokenizer or the model.
     fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>>;
 
-    /// How near each passage is to all of them: the mean of its scores where they are the queries, one after the other.
+    /// The centrality of each passage: its mean score with each of the passages as the query, itself included.
     ///
     /// # Errors
-    /// Where the tokenizer or the model fails.
+    /// Errors of the tokenizer or the model.
     fn centrality(&self, passages: &[&Passage]) -> Result<Vec<f32>> {
         let mut means = vec![0.0; passages.len()];
         for passage in passages {
@@ -58,7 +58,7 @@ pub trait Reranker: Send + Sync {
     }
 }
 
-/// A passage as a model reads it: its title, where there is one, before its text.
+/// The input text of a passage: its title, if there is one, and its text.
 #[must_use]
 pub fn passage_text(passage: &Passage) -> String {
     if passage.title.is_empty() {

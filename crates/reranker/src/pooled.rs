@@ -1,23 +1,23 @@
-//! What a page's passages say of each other: every passage gets the best, or the mean, score of its page's passages.
+//! Pooling by page: every passage gets the best or the mean score of the passages of its page.
 //!
-//! A sentence beside one that fits the query is likelier to fit than its own words tell.
+//! A sentence next to a relevant one is more likely to be relevant itself.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::Passage;
 
-/// How the scores of a page's passages become one.
+/// The pooling of the scores of a page's passages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PagePool {
-    /// The greatest.
+    /// The highest score.
     Best,
-    /// The mean.
+    /// The mean score.
     Mean,
 }
 
 impl PagePool {
-    /// The score of each passage's page among `passages`.
+    /// The pooled score of each passage's page, over the `passages` of that page.
     #[must_use]
     pub fn pool(self, passages: &[&Passage], scores: &[f32]) -> Vec<f32> {
         let mut pages: FxHashMap<&str, (f32, f32, f32)> = FxHashMap::default();

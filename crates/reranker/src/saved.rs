@@ -1,4 +1,4 @@
-//! A reranker's folder: `reranker.json` says what it is, and the files of the model stand beside it.
+//! The folder of a reranker: `reranker.json` with its kind and settings, and the files of its model.
 
 use std::path::{Path, PathBuf};
 
@@ -7,67 +7,69 @@ use sporran_kilt::jsonl;
 use sporran_transformers::{DeviceName, Precision, Truncation};
 
 use crate::{
-    Combined, Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, Error, Named, Place, Reranker,
-    Result, Term, TfIdf, TitleSimilarity, View,
+    Combined, Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, Error, PositionPrior, QueryView,
+    Reranker, Result, Term, TfIdf, TitleMatch, TitleSimilarity,
 };
 
-/// The file that says what a folder holds.
+/// The file with the kind and the settings of a reranker.
 pub const RERANKER: &str = "reranker.json";
-/// The file of a tf-idf reranker's counts.
+/// The file with the word counts of a tf-idf reranker.
 pub const COUNTS: &str = "tfidf.json";
 
-/// What a folder holds.
+/// The content of `reranker.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Saved {
     /// Word counts in `tfidf.json`.
     #[serde(rename = "tfidf", rename_all = "kebab-case")]
     TfIdf {
-        /// Whether only passages' titles are compared.
+        /// Whether the query is compared with the titles of passages only.
         #[serde(default)]
         titles_only: bool,
     },
-    /// An encoder whose vectors are compared.
+    /// The cosine of an encoder's vectors.
     #[serde(rename_all = "kebab-case")]
     Cosine {
-        /// Tokens of a text, at most.
+        /// The largest number of tokens of a text.
         max_tokens: Option<usize>,
     },
-    /// A transformer that reads query and passage together.
+    /// A cross-encoder.
     #[serde(rename_all = "kebab-case")]
     CrossEncoder {
-        /// Tokens of a pair, at most.
+        /// The largest number of tokens of a pair.
         max_tokens: Option<usize>,
-        /// What is cut of a pair that is too long.
+        /// The truncation of longer pairs.
         truncation: Truncation,
     },
-    /// Whether the query names a passage's title.
-    Named,
-    /// Where a passage stands among its page's.
-    Place,
-    /// Several together.
+    /// Whether the query contains a passage's title.
+    #[serde(rename = "named")]
+    TitleMatch,
+    /// The position of a passage among the passages of its page.
+    #[serde(rename = "place")]
+    PositionPrior,
+    /// A weighted sum of rerankers.
     Combined {
-        /// What is combined.
+        /// The terms of the sum.
         parts: Vec<SavedPart>,
     },
 }
 
-/// A reranker among others.
+/// One term of a weighted sum of rerankers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedPart {
-    /// Its folder inside the whole's; parts of one folder share what it is asked.
+    /// The reranker's folder, relative to that of the sum. Parts with the same folder share one loaded reranker.
     pub folder: PathBuf,
-    /// What it is asked, and what its scores become.
+    /// The query text and the pooling.
     #[serde(default)]
-    pub view: View,
-    /// What its scores count.
+    pub view: QueryView,
+    /// The weight of the scores.
     pub weight: f32,
-    /// Whether its scores are brought to mean 0 and deviation 1 among a query's passages first.
+    /// Whether the scores are first standardised to mean 0 and standard deviation 1 over the query's passages.
     pub standardised: bool,
 }
 
-/// How the models of a folder compute.
+/// The settings for the models of a folder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Computing {
     /// The data type of the weights.
@@ -79,10 +81,10 @@ pub struct Computing {
 }
 
 impl Saved {
-    /// Reads the file of `folder`; a folder without one is a cross-encoder's, in the Hugging Face layout.
+    /// Reads `reranker.json` in `folder`. A folder without this file is a cross-encoder in the Hugging Face layout.
     ///
     /// # Errors
-    /// What reading gives, with line and field.
+    /// Errors of reading the file, with line and field.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(RERANKER);
         if path.is_file() {
@@ -91,23 +93,23 @@ impl Saved {
         Ok(Self::CrossEncoder { max_tokens: None, truncation: Truncation::LongestFirst })
     }
 
-    /// The name of the kind, as `reranker.json` and a config have it.
+    /// The name of the kind in `reranker.json` and in a config.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
             Self::TfIdf { .. } => "tfidf",
             Self::Cosine { .. } => "cosine",
             Self::CrossEncoder { .. } => "cross-encoder",
-            Self::Named => "named",
-            Self::Place => "place",
+            Self::TitleMatch => "named",
+            Self::PositionPrior => "place",
             Self::Combined { .. } => "combined",
         }
     }
 
-    /// Writes the file into `folder`.
+    /// Writes `reranker.json` into `folder`.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// Errors of writing the file.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(RERANKER);
         let mut json =
@@ -120,7 +122,7 @@ impl Saved {
 /// Loads the reranker of a folder.
 ///
 /// # Errors
-/// Those of [`Saved::read`] and of the models.
+/// Errors of [`Saved::read`] and of loading the models.
 pub fn open(folder: &Path, computing: Computing) -> Result<Box<dyn Reranker>> {
     let Computing { precision, device, batch_tokens } = computing;
     Ok(match Saved::read(folder)? {
@@ -145,8 +147,8 @@ pub fn open(folder: &Path, computing: Computing) -> Result<Box<dyn Reranker>> {
                 ..CrossEncoderOptions::new(folder.into())
             })?)
         }
-        Saved::Named => Box::new(Named),
-        Saved::Place => Box::new(Place),
+        Saved::TitleMatch => Box::new(TitleMatch),
+        Saved::PositionPrior => Box::new(PositionPrior),
         Saved::Combined { parts } => {
             let (mut names, mut rerankers, mut terms) = (Vec::new(), Vec::new(), Vec::new());
             for SavedPart { folder: name, view, weight, standardised } in parts {
@@ -170,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_says_what_it_holds() {
+    fn a_saved_reranker_is_opened_by_its_kind() {
         let folder = tempfile::tempdir().unwrap();
         let computing = Computing { precision: Precision::F32, device: DeviceName::Cpu, batch_tokens: 100 };
         let words = folder.path().join("words");
@@ -179,7 +181,7 @@ mod tests {
         TfIdf::fit(["tea", "tea and milk"]).save(&words.join(COUNTS)).unwrap();
         let parts = vec![SavedPart {
             folder: "words".into(),
-            view: View::default(),
+            view: QueryView::default(),
             weight: 2.0,
             standardised: true,
         }];

@@ -7,7 +7,7 @@ use sporran_kilt::{Passage, Query, jsonl};
 
 use crate::{Error, Reranker, Result, passage_text};
 
-/// How many texts each word was seen in.
+/// Tf-idf weights: the number of texts with each word.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TfIdf {
@@ -15,16 +15,16 @@ pub struct TfIdf {
     frequencies: BTreeMap<String, u64>,
 }
 
-/// Runs of letters and digits, in lower case.
+/// The words of a text: runs of letters and digits, in lower case.
 fn words(text: &str) -> Vec<String> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).map(str::to_lowercase).collect()
 }
 
-/// The weights of a text's words; their squares sum to 1.
+/// The weights of a text's words, as a unit vector.
 type Vector = BTreeMap<String, f64>;
 
 impl TfIdf {
-    /// Counts the words of `texts`.
+    /// Counts the texts with each word.
     pub fn fit<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut counts = Self::default();
         for text in texts {
@@ -39,10 +39,10 @@ impl TfIdf {
         counts
     }
 
-    /// Reads what [`save`](Self::save) has written.
+    /// Reads the file of [`save`](Self::save).
     ///
     /// # Errors
-    /// What reading gives, with line and field.
+    /// Errors of reading the file, with line and field.
     pub fn load(path: &Path) -> Result<Self> {
         Ok(jsonl::read_json(path)?)
     }
@@ -50,7 +50,7 @@ impl TfIdf {
     /// Writes the counts as JSON.
     ///
     /// # Errors
-    /// Where the disk refuses; then nothing appears.
+    /// Errors of writing the file. A failed write leaves no partial file.
     pub fn save(&self, path: &Path) -> Result<()> {
         let mut json =
             serde_json::to_vec_pretty(self).map_err(|source| Error::Json { path: path.into(), source })?;
@@ -58,8 +58,7 @@ impl TfIdf {
         Ok(jsonl::write(path, &json)?)
     }
 
-    /// The logarithm of the share of texts that have the word, turned round and smoothed as if one more text had every
-    /// word, plus 1.
+    /// The smoothed inverse document frequency, plus 1. The smoothing adds a text that contains every word.
     fn weight(&self, word: &str) -> f64 {
         let seen = self.frequencies.get(word).copied().unwrap_or(0);
         ((1.0 + self.texts as f64) / (1.0 + seen as f64)).ln() + 1.0
@@ -78,7 +77,7 @@ impl TfIdf {
         vector
     }
 
-    /// The cosine of two texts' vectors, 0 where one has no words.
+    /// The cosine of the vectors of two texts, or 0 if one has no words.
     pub fn similarity(&self, one: &str, other: &str) -> f64 {
         product(&self.vector(one), &self.vector(other))
     }
@@ -96,11 +95,11 @@ impl Reranker for TfIdf {
     }
 }
 
-/// The same of query and title alone: a title says what its sentences are about.
+/// The tf-idf similarity of the query and the title.
 pub struct TitleSimilarity(TfIdf);
 
 impl TitleSimilarity {
-    /// Weighs words by `counts`.
+    /// Uses the weights of `counts`.
     #[must_use]
     pub fn new(counts: TfIdf) -> Self {
         Self(counts)

@@ -1,24 +1,25 @@
-//! Views: a reranker scores a list of passages against different texts, and the scores may be pooled by page.
+//! Views of a query: a reranker scores passages against parts of the query or against each other, with optional pooling of
+//! the scores by page.
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Passage, Query};
 
 use crate::{PagePool, Reranker, Result};
 
-/// The text that passages are compared with.
+/// The source of the text that passages are scored against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Asks {
+pub enum QuerySource {
     /// The query.
     #[default]
     Query,
-    /// The last lines of the query, which are a dialogue's last turns.
+    /// The given number of last lines of the query, which are the last turns of a dialogue.
     LastTurns(usize),
-    /// The passages themselves: the similarity of each to the others.
+    /// The passages themselves. The score of a passage is its centrality: see [`Reranker::centrality`].
     Passages,
 }
 
-impl Asks {
+impl QuerySource {
     fn scores(self, reranker: &dyn Reranker, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
         match self {
             Self::Query => reranker.score(query, passages),
@@ -32,36 +33,36 @@ impl Asks {
     }
 }
 
-/// A way to score passages with a reranker.
+/// A way to score the passages of a query with a reranker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct View {
-    /// The text that passages are compared with.
-    #[serde(default)]
-    pub asks: Asks,
+pub struct QueryView {
+    /// The source of the text that passages are scored against. `reranker.json` calls it `asks`.
+    #[serde(default, rename = "asks")]
+    pub source: QuerySource,
     /// The pooling over the passages of a page, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<PagePool>,
 }
 
-impl View {
-    /// The scores of passages in each of `views`. The reranker scores each comparison only once.
+impl QueryView {
+    /// The scores of the passages in each of `views`. The reranker scores each source only once.
     ///
     /// # Errors
-    /// Where the reranker fails.
+    /// Errors of the reranker.
     pub fn scores(
         views: &[Self],
         reranker: &dyn Reranker,
         query: &Query,
         passages: &[&Passage],
     ) -> Result<Vec<Vec<f32>>> {
-        let mut scored: Vec<(Asks, Vec<f32>)> = Vec::new();
+        let mut scored: Vec<(QuerySource, Vec<f32>)> = Vec::new();
         let mut found = Vec::with_capacity(views.len());
         for view in views {
-            if scored.iter().all(|(asks, _)| *asks != view.asks) {
-                scored.push((view.asks, view.asks.scores(reranker, query, passages)?));
+            if scored.iter().all(|(source, _)| *source != view.source) {
+                scored.push((view.source, view.source.scores(reranker, query, passages)?));
             }
-            for (_, plain) in scored.iter().filter(|(asks, _)| *asks == view.asks) {
+            for (_, plain) in scored.iter().filter(|(source, _)| *source == view.source) {
                 found.push(view.pool.map_or_else(|| plain.clone(), |pool| pool.pool(passages, plain)));
             }
         }
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_is_asked_once_and_pools_are_taken_of_it() {
+    fn each_source_is_scored_once_and_pooled_afterwards() {
         let passage = |id: u32, page: &str, text: &str| Passage {
             id: PassageId(id),
             page_id: page.into(),
@@ -101,17 +102,17 @@ mod tests {
         };
         let passages = [passage(0, "p", "ab"), passage(1, "p", "cx"), passage(2, "q", "b")];
         let passages: Vec<&Passage> = passages.iter().collect();
-        let view = |asks, pool| View { asks, pool };
+        let view = |source, pool| QueryView { source, pool };
         let views = [
-            view(Asks::Query, None),
-            view(Asks::LastTurns(1), None),
-            view(Asks::Query, Some(PagePool::Best)),
-            view(Asks::LastTurns(9), None),
-            view(Asks::Passages, None),
+            view(QuerySource::Query, None),
+            view(QuerySource::LastTurns(1), None),
+            view(QuerySource::Query, Some(PagePool::Best)),
+            view(QuerySource::LastTurns(9), None),
+            view(QuerySource::Passages, None),
         ];
         let letters = Letters::default();
         let query = Query::of_text("q", "a b\nc");
-        let scores = View::scores(&views, &letters, &query, &passages).unwrap();
+        let scores = QueryView::scores(&views, &letters, &query, &passages).unwrap();
         let third = 1.0 / 3.0;
         assert_eq!(
             scores,
@@ -120,21 +121,22 @@ mod tests {
                 vec![0.0, 1.0, 0.0],
                 vec![2.0, 2.0, 1.0],
                 vec![2.0, 1.0, 1.0],
-                // "ab" shares two letters with itself and one with "b"; "cx" two with itself; "b" one with each of two.
+                // "ab" shares two letters with itself and one with "b". "cx" shares two with itself. "b" shares one with
+                // "ab" and one with itself.
                 vec![3.0 * third, 2.0 * third, 2.0 * third],
             ]
         );
-        // The query, its last turn, its last nine, and each passage.
+        // One call for the query, for its last turn, for its last nine turns, and for each passage.
         assert_eq!(letters.0.load(Ordering::Relaxed), 6);
     }
 
     #[test]
-    fn a_view_is_written_shortly() {
-        let whole: View = serde_json::from_str("{}").unwrap();
-        assert_eq!(whole, View::default());
-        let last = View { asks: Asks::LastTurns(2), pool: Some(PagePool::Mean) };
+    fn a_view_round_trips_through_json() {
+        let whole: QueryView = serde_json::from_str("{}").unwrap();
+        assert_eq!(whole, QueryView::default());
+        let last = QueryView { source: QuerySource::LastTurns(2), pool: Some(PagePool::Mean) };
         let json = serde_json::to_string(&last).unwrap();
         assert_eq!(json, r#"{"asks":{"last-turns":2},"pool":"mean"}"#);
-        assert_eq!(serde_json::from_str::<View>(&json).unwrap(), last);
+        assert_eq!(serde_json::from_str::<QueryView>(&json).unwrap(), last);
     }
 }

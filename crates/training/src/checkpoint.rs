@@ -38,7 +38,7 @@ const TOKENIZER: &str = "tokenizer.json";
 
 /// Files that are written next to the weights, such as `config.json` and `tokenizer.json`, so that a snapshot is a model
 /// folder: names with their bytes.
-pub type Companions = [(String, Vec<u8>)];
+pub type ExtraFiles = [(String, Vec<u8>)];
 
 /// The folder of snapshot `kind` (`checkpoint` or `best`) at `step`.
 fn folder_of(root: &Path, kind: &str, step: u64) -> PathBuf {
@@ -144,7 +144,7 @@ pub(crate) fn save(
     root: &Path,
     optimizer: &AdamW,
     position: &Position,
-    companions: &Companions,
+    extra_files: &ExtraFiles,
 ) -> Result<()> {
     let folder = folder_of(root, "checkpoint", position.step);
     // The position holds only numbers and a string, which JSON can always express.
@@ -153,15 +153,15 @@ pub(crate) fn save(
         field: ".".into(),
         source,
     })?;
-    let mut files: Vec<(&str, &[u8])> = companions.iter().map(|(n, b)| (n.as_str(), b.as_slice())).collect();
+    let mut files: Vec<(&str, &[u8])> = extra_files.iter().map(|(n, b)| (n.as_str(), b.as_slice())).collect();
     files.push((POSITION, &json));
     write_folder(&folder, &[(WEIGHTS, weights(optimizer)), (OPTIMIZER, optimizer.state()?)], &files)?;
     keep_newest(root, "checkpoint")
 }
 
 /// Writes the weights as the best so far, and removes the best before.
-pub(crate) fn save_best(root: &Path, optimizer: &AdamW, step: u64, companions: &Companions) -> Result<()> {
-    let files: Vec<(&str, &[u8])> = companions.iter().map(|(n, b)| (n.as_str(), b.as_slice())).collect();
+pub(crate) fn save_best(root: &Path, optimizer: &AdamW, step: u64, extra_files: &ExtraFiles) -> Result<()> {
+    let files: Vec<(&str, &[u8])> = extra_files.iter().map(|(n, b)| (n.as_str(), b.as_slice())).collect();
     write_folder(&folder_of(root, "best", step), &[(WEIGHTS, weights(optimizer))], &files)?;
     keep_newest(root, "best")
 }
@@ -178,16 +178,16 @@ pub fn best_folder(root: &Path) -> Result<Option<PathBuf>> {
 ///
 /// # Errors
 /// Where a file cannot be read or does not fit; [`Error::Config`] where the checkpoint was made with another tokenizer than that
-/// among `companions`, as one that is learned from other texts is.
+/// in `extra_files`, for example one that was trained on other texts.
 pub(crate) fn restore(
     root: &Path,
     optimizer: &mut AdamW,
-    companions: &Companions,
+    extra_files: &ExtraFiles,
 ) -> Result<Option<Position>> {
     let Some((_, folder)) = snapshots(root, "checkpoint")?.pop() else {
         return Ok(None);
     };
-    for (name, bytes) in companions.iter().filter(|(name, _)| name == TOKENIZER) {
+    for (name, bytes) in extra_files.iter().filter(|(name, _)| name == TOKENIZER) {
         let path = folder.join(name);
         if fs::read(&path).map_err(Error::io(&path, "read"))? != *bytes {
             let expected = "the tokenizer that the training would begin with now".into();
@@ -225,13 +225,12 @@ pub(crate) fn restore(
     Ok(Some(position))
 }
 
-/// Writes the weights of a snapshot again in `dtype` with `companions`, as the folder `to`: how a trained model is
-/// made small enough to ship.
+/// Converts the weights of a snapshot to `dtype` and writes them with `extra_files` into the folder `to`.
 ///
 /// # Errors
 /// [`Error::Io`] where a file cannot be read or written; a tensor error where the weights are not safetensors.
-pub fn export(snapshot: &Path, to: &Path, dtype: DType, companions: &Companions) -> Result<()> {
-    export_part(snapshot, "", to, dtype, companions)
+pub fn export(snapshot: &Path, to: &Path, dtype: DType, extra_files: &ExtraFiles) -> Result<()> {
+    export_part(snapshot, "", to, dtype, extra_files)
 }
 
 /// The same of the tensors whose names begin with `prefix`, which they lose: one of several models that were trained
@@ -244,7 +243,7 @@ pub fn export_part(
     prefix: &str,
     to: &Path,
     dtype: DType,
-    companions: &Companions,
+    extra_files: &ExtraFiles,
 ) -> Result<()> {
     let path = snapshot.join(WEIGHTS);
     fs::metadata(&path).map_err(Error::io(&path, "read"))?;
@@ -254,7 +253,7 @@ pub fn export_part(
             tensors.insert(name.to_owned(), tensor.to_dtype(dtype)?);
         }
     }
-    let files: Vec<(&str, &[u8])> = companions.iter().map(|(n, b)| (n.as_str(), b.as_slice())).collect();
+    let files: Vec<(&str, &[u8])> = extra_files.iter().map(|(n, b)| (n.as_str(), b.as_slice())).collect();
     write_folder(to, &[(WEIGHTS, tensors)], &files)
 }
 

@@ -154,7 +154,7 @@ mod tests {
             options: &options,
             evaluate: None,
             folder: folder.path(),
-            companions: &[],
+            extra_files: &[],
         };
         crate::train(&training, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
         let expected = labelled(0);

@@ -309,7 +309,7 @@ mod tests {
                 options: &options,
                 evaluate: None,
                 folder: folder.path(),
-                companions: &[],
+                extra_files: &[],
             };
             crate::train(&training, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
             let vectors = |rows: Vec<EncoderRow>| encoder.vectors(&rows, &contrast(pooling), 64).unwrap();

@@ -22,7 +22,7 @@
 //!         options: &options,
 //!         evaluate: None,
 //!         folder: Path::new("run"),
-//!         companions: &[],
+//!         extra_files: &[],
 //!     },
 //!     &mut |_progress| ControlFlow::Continue(()),
 //! )?;
@@ -61,7 +61,7 @@ mod tuned;
 mod variables;
 mod vocabulary;
 
-pub use checkpoint::{Companions, best_folder, export, export_part};
+pub use checkpoint::{ExtraFiles, best_folder, export, export_part};
 pub use classification::{ClassificationObjective, LabelledRow};
 pub use contrastive::{Contrast, ContrastOptions, ContrastPassage, ContrastiveBatch, ContrastiveObjective};
 pub use copying::wire_copying;

@@ -220,7 +220,7 @@ mod tests {
             options: &options,
             evaluate: None,
             folder: folder.path(),
-            companions: &[],
+            extra_files: &[],
         };
         let mut losses = Vec::new();
         crate::train(&training, &mut |progress| {

@@ -290,7 +290,7 @@ mod tests {
             options: &options,
             evaluate: None,
             folder: folder.path(),
-            companions: &[],
+            extra_files: &[],
         };
         train(&training, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
         let logits = encoder.pair_logits(&head, &examples, 50).unwrap();

@@ -436,7 +436,7 @@ mod tests {
                 options: &options,
                 evaluate: None,
                 folder,
-                companions: &[],
+                extra_files: &[],
             };
             train(&training, &mut |progress| {
                 if progress.step == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use serde::Serialize;
 use sporran_pipeline::{
     Config, kbqa,
-    link_prediction::{AskOptions, Asker, LinkAnswer, LinkQuestion},
+    link_prediction::{AskOptions, LinkAnswer, LinkPredictor, LinkQuestion},
 };
 
 use super::{ConfigArgs, input::Lines};
@@ -74,15 +74,15 @@ impl Reason {
         self.links.as_deref().map_or(Ok(()), paths::folder)?;
         self.rules.as_deref().map_or(Ok(()), paths::file)?;
         let options = AskOptions { answers: self.answers, chains: self.chains, known: self.known };
-        let asker = Asker::open(kb, self.links.as_deref(), self.rules.as_deref())?;
+        let predictor = LinkPredictor::open(kb, self.links.as_deref(), self.rules.as_deref())?;
         let parse = |line: String| {
             let question: LinkQuestion = serde_json::from_str(&line).map_err(|error| {
                 format!("expected {{\"subject\" or \"object\": name, \"relation\": name}}: {error}")
             })?;
-            asker.resolve(&question)
+            predictor.resolve(&question)
         };
         Lines::stdin(LINES).each_portion(parse, |questions| {
-            for answers in asker.ask(questions, options)? {
+            for answers in predictor.ask(questions, options)? {
                 context.row(&Answered { answers }, |answered| completed(&answered.answers))?;
             }
             Ok(())

@@ -111,7 +111,10 @@ fn the_error_for_an_untrained_model_names_its_key() {
         sporran(folder.path(), &["run", &config, &source, &redirects, &tasks, &examples]).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains("generator.model") && message.contains("`sporran train` makes it"), "{message}");
+    assert!(
+        message.contains("generator.model") && message.contains("`sporran train` creates it"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -348,7 +348,7 @@ mod tests {
             options: &options,
             evaluate: None,
             folder: folder.path(),
-            companions: &[],
+            extra_files: &[],
         };
         train(&training, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
         for example in &examples {

@@ -25,22 +25,22 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EncoderOptions {
-    /// The folder of the encoder to start from.
+    /// The folder of the initial encoder.
     pub from: PathBuf,
-    /// Tokens of a window, at most; a longer sentence is read in several.
+    /// The largest number of tokens of a window. A longer sentence has several windows.
     #[serde(default = "max_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
-    /// Whether the second token type tells the encoder of capitals, which a tokenizer that lower-cases hides.
+    /// Whether token types mark capitals, for encoders with a lower-casing tokenizer and a second token type.
     #[serde(default = "marks_case")]
     pub marks_case: bool,
-    /// In what numbers the weights are stored: `f32` or `f16`.
+    /// The number format of the saved weights: `f32` or `f16`.
     #[serde(default)]
     pub dtype: WeightDtype,
-    /// `[tagger.optimizer]`: passes, batches, learning rate.
+    /// `[tagger.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
-    /// Where it trains: `cpu`, `cuda` or `cuda:N`.
+    /// The device of the training: `cpu`, `cuda` or `cuda:N`.
     #[serde(default)]
     pub device: DeviceName,
 }

@@ -7,9 +7,9 @@ use super::{BiLstmOptions, EncoderOptions, TaggerKind};
 kinds! {
     /// `[tagger]`, by `kind`.
     pub enum TaggerOptions: dyn TaggerKind {
-        /// `kind = "encoder-crf"`: an encoder under a conditional random field.
+        /// `kind = "encoder-crf"`: an encoder with a conditional random field.
         "encoder-crf" => EncoderCrf(EncoderOptions),
-        /// `kind = "bilstm-crf"`: a BiLSTM over hashed words and their parts, under a conditional random field.
+        /// `kind = "bilstm-crf"`: a BiLSTM over hashed words and their parts, with a conditional random field.
         "bilstm-crf" => BilstmCrf(BiLstmOptions),
     }
 }

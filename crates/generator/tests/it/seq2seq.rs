@@ -168,7 +168,9 @@ fn a_sink_receives_the_answers_and_ends_a_request_without_touching_the_others() 
     let reader = reader();
     for beams in [1, 3] {
         let model: Arc<dyn Seq2Seq> = reader.model.clone();
-        let generator = Seq2SeqGenerator::new(&options(8, beams), model, reader.tokenizer.clone()).unwrap();
+        let mut options = options(8, beams);
+        options.generation.min_new_tokens = Some(6);
+        let generator = Seq2SeqGenerator::new(&options, model, reader.tokenizer.clone()).unwrap();
         let (queries, passages) = (queries(), passages());
         let candidates = candidates(&passages);
         let requests: Vec<Request<'_>> =
@@ -204,7 +206,7 @@ fn a_trained_reader_answers_from_its_passages_and_its_folder_opens_as_a_generato
     }
     let rows = Arc::new(rows);
     let config = serde_json::to_vec(&ModelConfig::T5(reader.config.clone()).to_json()).unwrap();
-    let companions: Vec<_> =
+    let extra_files: Vec<_> =
         reader.files.iter().cloned().chain([("config.json".to_owned(), config)]).collect();
     let folder = tempfile::tempdir().unwrap();
     let training =
@@ -217,7 +219,7 @@ fn a_trained_reader_answers_from_its_passages_and_its_folder_opens_as_a_generato
             options: &training,
             evaluate: None,
             folder: folder.path(),
-            companions: &companions,
+            extra_files: &extra_files,
         },
         &mut |_| std::ops::ControlFlow::Continue(()),
     )

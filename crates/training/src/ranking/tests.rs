@@ -90,7 +90,7 @@ fn a_cross_encoder_memorises_an_order() {
             options: &TrainingOptions { steps: 150, warmup_steps: 5, ..options.clone() },
             evaluate: None,
             folder: folder.path(),
-            companions: &[],
+            extra_files: &[],
         };
         crate::train(&training, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
         for query in queries() {
@@ -124,7 +124,7 @@ fn vectors_memorise_an_order() {
         options: &options,
         evaluate: None,
         folder: folder.path(),
-        companions: &[],
+        extra_files: &[],
     };
     crate::train(&training, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     for query in given {
@@ -178,7 +178,7 @@ fn a_stopped_training_with_dropout_goes_on_to_the_same_weights() {
             options: &options,
             evaluate: None,
             folder,
-            companions: &[],
+            extra_files: &[],
         };
         let outcome = crate::train(&training, &mut |progress| {
             if progress.step == stop {

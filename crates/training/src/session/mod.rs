@@ -25,7 +25,7 @@ pub use pace::Pace;
 pub use trained::Trained;
 
 use crate::{
-    Companions, EvaluationError, Objective, Outcome, Training, TrainingOptions, Variables, export,
+    EvaluationError, ExtraFiles, Objective, Outcome, Training, TrainingOptions, Variables, export,
     train as optimise,
 };
 
@@ -45,7 +45,7 @@ pub struct TrainingSession<'a> {
     /// The data type of the saved weights.
     pub dtype: DType,
     /// The names and contents of the other files of the model.
-    pub extra_files: &'a [(String, Vec<u8>)],
+    pub extra_files: &'a ExtraFiles,
     /// The name of the validation score.
     pub score: &'a str,
 }
@@ -82,7 +82,7 @@ impl TrainingSession<'_> {
     ) -> Result<Outcome> {
         let Self { variables, options, folder, extra_files, score, .. } = self;
         fs::create_dir_all(folder).map_err(Error::io(folder, "write"))?;
-        let training = Training { objective, variables, options, evaluate, folder, companions: extra_files };
+        let training = Training { objective, variables, options, evaluate, folder, extra_files };
         let (mut begun, mut pace) = (false, Pace::default());
         let outcome = optimise(&training, &mut |progress| {
             if !begun {

@@ -10,7 +10,7 @@ use sporran_checkpoint::{Error, Result};
 use sporran_transformers::fused::in_precision;
 
 use crate::{
-    checkpoint::{self, Companions, Position},
+    checkpoint::{self, ExtraFiles, Position},
     gradients::Gradients,
     history::{FILE, History, HistoryLine},
     objective::{Objective, side_by_side},
@@ -36,7 +36,7 @@ pub struct Training<'a, O> {
     /// Where checkpoints, the best weights and `history.jsonl` go.
     pub folder: &'a Path,
     /// Files to write next to the weights, so that a snapshot can be opened as a model.
-    pub companions: &'a Companions,
+    pub extra_files: &'a ExtraFiles,
 }
 
 /// How far a training is, after a step.
@@ -123,7 +123,7 @@ impl<'a, O: Objective> Run<'a, O> {
             weight_decay: options.weight_decay,
         };
         let mut optimizer = AdamW::new(training.variables.all(), config)?;
-        let restored = checkpoint::restore(training.folder, &mut optimizer, training.companions)?;
+        let restored = checkpoint::restore(training.folder, &mut optimizer, training.extra_files)?;
         let saved_at = restored.as_ref().map(|position| position.step);
         let position = match restored {
             Some(position) => match options.differences(&position.options) {
@@ -231,7 +231,7 @@ impl<'a, O: Objective> Run<'a, O> {
         }
         if self.training.evaluate.is_none() && finished {
             let step = self.position.step;
-            checkpoint::save_best(self.training.folder, &self.optimizer, step, self.training.companions)?;
+            checkpoint::save_best(self.training.folder, &self.optimizer, step, self.training.extra_files)?;
         }
         Ok(Outcome {
             step: self.position.step,
@@ -312,7 +312,7 @@ impl<'a, O: Objective> Run<'a, O> {
         let score = evaluate().map_err(|source| Error::Callback { what: "the evaluation", source })?;
         let step = self.position.step;
         if self.position.best.is_none_or(|(_, best)| score > best) {
-            checkpoint::save_best(self.training.folder, &self.optimizer, step, self.training.companions)?;
+            checkpoint::save_best(self.training.folder, &self.optimizer, step, self.training.extra_files)?;
             self.position.best = Some((step, score));
             self.position.since_best = 0;
         } else {
@@ -332,7 +332,7 @@ impl<'a, O: Objective> Run<'a, O> {
                 self.training.folder,
                 &self.optimizer,
                 &self.position,
-                self.training.companions,
+                self.training.extra_files,
             )?;
             self.saved_at = Some(self.position.step);
             self.saved = Instant::now();

@@ -58,7 +58,7 @@ fn run(
         options,
         evaluate: None,
         folder,
-        companions: &[],
+        extra_files: &[],
     };
     let mut stopping = |progress: &Progress| {
         if progress.step == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -80,7 +80,7 @@ fn eight_examples_are_learned_by_heart() {
         options: &options,
         evaluate: None,
         folder: folder.path(),
-        companions: &[],
+        extra_files: &[],
     };
     let mut losses = Vec::new();
     train(&training, &mut |progress| {
@@ -123,7 +123,7 @@ fn a_kill_between_checkpoints_loses_nothing_but_time() {
         options: &options,
         evaluate: Some(&|| Err("killed".into())),
         folder: killed.path(),
-        companions: &[],
+        extra_files: &[],
     };
     let error = train(&training, &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(matches!(error, Error::Callback { what: "the evaluation", .. }));
@@ -172,7 +172,7 @@ fn the_best_weights_are_kept_and_patience_ends_the_training() {
             Ok(next)
         }),
         folder: folder.path(),
-        companions: &[("config.json".into(), b"{}".to_vec())],
+        extra_files: &[("config.json".into(), b"{}".to_vec())],
     };
     let outcome = train(&training, &mut |_| ControlFlow::Continue(())).unwrap();
     // The second evaluation, at step 4, is the best; an equal one later is not better; three more end it.
@@ -206,7 +206,7 @@ fn passes_over_the_data_end_with_a_step_and_an_evaluation_each() {
             Ok(f64::from(calls.get()))
         }),
         folder: folder.path(),
-        companions: &[],
+        extra_files: &[],
     };
     let mut epochs = Vec::new();
     let outcome = train(&training, &mut |progress| {
@@ -232,7 +232,7 @@ fn a_checkpoint_of_other_options_is_refused() {
         options: &other,
         evaluate: None,
         folder: folder.path(),
-        companions: &[],
+        extra_files: &[],
     };
     let message = train(&training, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string();
     assert!(message.ends_with("expected seed = 4, found seed = 3"), "{message}");

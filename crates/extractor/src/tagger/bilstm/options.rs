@@ -26,22 +26,22 @@ pub struct BiLstmOptions {
     /// `[tagger.features]`: the table of hashed embeddings.
     #[serde(default)]
     pub features: WordFeatures,
-    /// Cells of each direction.
+    /// The hidden size of each direction.
     #[serde(default = "hidden_size")]
     #[schemars(range(min = 1))]
     pub hidden_size: usize,
-    /// Layers.
+    /// The number of layers.
     #[serde(default = "layers")]
     #[schemars(range(min = 1), extend("x-unit" = "layers"))]
     pub layers: usize,
-    /// The share of inputs and states that training drops.
+    /// The dropout rate of inputs and hidden states.
     #[serde(default = "dropout")]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
-    /// In what numbers the weights are stored: `f32` or `f16`.
+    /// The number format of the saved weights: `f32` or `f16`.
     #[serde(default)]
     pub dtype: WeightDtype,
-    /// `[tagger.optimizer]`: passes, batches, learning rate.
+    /// `[tagger.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
 }

@@ -234,7 +234,7 @@ mod tests {
             options: &options,
             evaluate: None,
             folder: folder.path(),
-            companions: &[],
+            extra_files: &[],
         };
         sporran_training::train(&training, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
         let expected = pairs(0);

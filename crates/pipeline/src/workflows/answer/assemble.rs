@@ -1,4 +1,4 @@
-//! From options to working parts: the passage store, the indexes and the models of a config.
+//! Opens the parts of a config: the passage store, the indexes and the models.
 
 use std::{
     path::{Path, PathBuf},
@@ -29,39 +29,39 @@ use crate::{
 
 /// The parts of a run.
 pub struct Assembly {
-    /// The passages, where the config names a source.
+    /// The passage store, if the config has a source.
     pub store: Option<Arc<PassageStore>>,
-    /// Finds passages.
+    /// The retriever.
     pub retriever: Option<Box<dyn Retriever>>,
-    /// Writes answers.
+    /// The generator.
     pub generator: Option<Box<dyn Generator>>,
-    /// What predictions depend on beside their inputs: one hash a part.
+    /// The hashes of the parts that predictions depend on.
     pub hashes: Vec<PartHash>,
-    /// What approximate indexes find.
+    /// The recall of approximate indexes.
     pub recalls: Vec<IndexRecall>,
-    /// The files that the parts were made from.
+    /// The files of the parts.
     pub(crate) inputs: Inputs,
 }
 
 impl Assembly {
-    /// Whether all that was read of the store so far was content that a store can have.
+    /// Checks that all content read from the store so far was valid.
     ///
     /// # Errors
-    /// That of [`PassageStore::sound`].
+    /// Those of [`PassageStore::sound`].
     pub(crate) fn sound(&self) -> Result<()> {
         Ok(self.store.as_deref().map_or(Ok(()), PassageStore::sound)?)
     }
 }
 
-/// Builds or opens what the config names: store, index, model.
+/// Opens the store, the indexes and the models of a config. Builds what is missing.
 ///
 /// # Errors
-/// Whatever is wrong with the source, an index or a model, each error naming the file.
+/// Errors of the source, an index or a model, with the path of the file.
 pub fn assemble(options: &Options, observe: &mut Observer<'_>) -> Result<Assembly> {
     with_generator(options, Inputs::default(), observe)
 }
 
-/// As [`assemble`], where some inputs are hashed already.
+/// As [`assemble`], with inputs that may be hashed already.
 pub(crate) fn with_generator(
     options: &Options,
     inputs: Inputs,
@@ -76,10 +76,10 @@ pub(crate) fn with_generator(
         }
         for model in models {
             check_finished(model.folder)?;
-            // A config that trains the model is not asked for it before.
+            // The check of a config does not require a model that the config trains.
             if !model.folder.exists() {
-                let makes = if options.general.train.is_some() { "; `sporran train` makes it" } else { "" };
-                let message = format!("{} is not there{makes}", model.folder.display());
+                let makes = if options.general.train.is_some() { "; `sporran train` creates it" } else { "" };
+                let message = format!("no folder {}{makes}", model.folder.display());
                 let key = format!("{}.model", model.key);
                 return Err(Error::Config(vec![Diagnostic::of_config(&key, message)]));
             }
@@ -93,7 +93,7 @@ pub(crate) fn with_generator(
     Ok(assembly)
 }
 
-/// Loads a generator. `store` has the pages that some kinds read, and `seed` decides random choices.
+/// Loads a generator. Some kinds read pages of `store`. `seed` is the seed of random choices.
 pub(crate) fn load_generator(
     options: &GeneratorOptions,
     store: Option<&Arc<PassageStore>>,
@@ -102,7 +102,7 @@ pub(crate) fn load_generator(
     Ok(options.open(&GeneratorContext { store: store.cloned(), seed })?)
 }
 
-/// Builds or opens the store and the indexes only.
+/// As [`assemble`], without the generator.
 ///
 /// # Errors
 /// As [`assemble`].
@@ -110,7 +110,7 @@ pub fn assemble_retrieval(options: &Options, observe: &mut Observer<'_>) -> Resu
     without_generator(options, Inputs::default(), observe)
 }
 
-/// As [`assemble_retrieval`], where some inputs are hashed already.
+/// As [`assemble_retrieval`], with inputs that may be hashed already.
 pub(crate) fn without_generator(
     options: &Options,
     inputs: Inputs,
@@ -144,13 +144,13 @@ pub(crate) fn without_generator(
     Ok(assembly)
 }
 
-/// Retrievers over one store, each by itself.
+/// A store and several independent retrievers over it.
 pub(crate) struct Parts {
     pub(crate) store: Arc<PassageStore>,
     pub(crate) retrievers: Vec<Box<dyn Retriever>>,
 }
 
-/// Builds or opens the store and each of some retrievers.
+/// Opens the store and each of the retrievers. Builds what is missing.
 ///
 /// # Errors
 /// As [`assemble`].
@@ -172,7 +172,7 @@ pub(crate) fn assemble_parts(
     Ok(Parts { retrievers, store })
 }
 
-/// Builds or opens the store and a dense index over it; the assembly has no retriever.
+/// Opens the store and a dense index over it. Builds what is missing. The assembly has no retriever.
 ///
 /// # Errors
 /// As [`assemble`].
@@ -197,7 +197,7 @@ fn missing_source() -> Error {
     Error::Config(vec![Diagnostic::of_config("source", "is missing; a retriever needs passages")])
 }
 
-/// Holds a retriever to the pages that a file lists, or to the others.
+/// Restricts a retriever to the pages in a file, or to all other pages if `exclude` is set.
 fn filter(
     base: Box<dyn Retriever>,
     pages: &PagesOptions,
@@ -225,7 +225,7 @@ fn filter(
     Ok(Box::new(Filtered::new(base, move |passage| listed[store.page_of(passage).0 as usize] != exclude)))
 }
 
-/// Opens or builds what retrievers search.
+/// Opens or builds indexes for retrievers.
 struct Indexes<'a, 'o> {
     source: &'a SourceOptions,
     store: &'a Arc<PassageStore>,
@@ -237,7 +237,7 @@ struct Indexes<'a, 'o> {
 }
 
 impl Indexes<'_, '_> {
-    /// The folder of an index, which `build` writes if it does not exist.
+    /// The folder of an index. `build` writes it if it does not exist.
     fn folder(&mut self, index: NewIndex, build: &mut BuildIndex<'_>) -> Result<PathBuf> {
         let NewIndex { kind, key, items } = index;
         let folder = self.source.indexes.join(format!("{kind}-{}", &key[..12]));
@@ -257,7 +257,7 @@ impl Indexes<'_, '_> {
     }
 
     fn names(&mut self) -> Result<Arc<Aliases>> {
-        // The store has no links, and the texts of links are names of pages too.
+        // Names include the texts of links, which the store does not have. So the key has the source file.
         let source = self.inputs.file(&self.source.path)?;
         let key = hash_json(&("names", source, self.store.hash()));
         let (store, path, inputs) = (Arc::clone(self.store), &self.source.path, self.inputs.clone());
@@ -301,7 +301,7 @@ impl Site for Indexes<'_, '_> {
     }
 }
 
-/// An error of this crate as one of a retriever's; [`Error`] takes it out again.
+/// Wraps an error of this crate as a retriever's error. The conversion to [`Error`] unwraps it.
 fn outside(error: Error) -> sporran_retriever::Error {
     match error {
         Error::Retriever(error) => error,

@@ -1,46 +1,45 @@
 //! Reading and checking a config of the workflows `answer` and `retriever-training`.
 
 use schemars::Schema;
+use sporran_config::{Document, schema};
+use sporran_generator::{GeneratorOptions, Target, check_generator};
 use sporran_retriever::dense::{DenseOptions, Similarity};
 use sporran_transformers::Precision;
 
 use super::{
-    options::{General, Options, Target},
+    options::{General, Options},
     retrieval::{self, RerankerTable, RetrieverOptions},
     train::encoders::EncoderTraining,
 };
 use crate::{config::Config, source::pages::check_source, tasks::options::TasksOptions};
-use sporran_config::{Document, schema};
-use sporran_generator::{GeneratorOptions, check_generator};
 
-/// What is wrong with `[train]` beside another generator.
-pub(crate) const UNTRAINED: &str = "expected `seq2seq`, `fid`, `memnet`, `rag-token`, `rag-sequence`, `verifier` or `extractive`: they are the kinds that `[train]` \
-     makes a model for";
+/// The message for a generator that `[train]` does not support.
+pub(crate) const UNTRAINED: &str = "expected `seq2seq`, `fid`, `memnet`, `rag-token`, `rag-sequence`, `verifier` or `extractive`: \
+     `[train]` supports these kinds";
 
-/// The retriever that RAG learns with: a dense one over all pages, whose scores are inner products.
+/// The retriever of a RAG training: `dense`, over all pages, with the similarity `inner-product`.
 ///
 /// # Errors
-/// The key at fault and what is wrong with it.
+/// The wrong key and a message.
 pub(crate) fn dense_options(options: &Options) -> Result<&DenseOptions, (&'static str, &'static str)> {
     match &options.retriever {
         Some(RetrieverOptions::Dense(dense))
             if dense.similarity.is_some_and(|similarity| similarity != Similarity::InnerProduct) =>
         {
-            Err(("retriever.similarity", "expected `inner-product`, by which RAG weighs passages"))
+            Err(("retriever.similarity", "expected `inner-product`: RAG weights passages by it"))
         }
         Some(RetrieverOptions::Dense(_)) if options.general.pages.is_some() => {
-            Err(("pages", "expected none; RAG is trained on all pages"))
+            Err(("pages", "expected no `[pages]`; RAG is trained on all pages"))
         }
         Some(RetrieverOptions::Dense(dense))
             if options.general.train.as_ref().is_some_and(|train| train.question_encoder.is_some())
                 && dense.passage_model.is_none() =>
         {
-            let message =
-                "is missing; vectors of passages stay as they are while the question encoder is trained";
+            let message = "is missing; the training of the question encoder keeps the vectors of passages";
             Err(("retriever.passage-model", message))
         }
         Some(RetrieverOptions::Dense(dense)) => Ok(dense),
-        _ => Err(("retriever.kind", "expected `dense`, whose scores RAG learns from")),
+        _ => Err(("retriever.kind", "expected `dense`: RAG is trained with its scores")),
     }
 }
 
@@ -69,7 +68,7 @@ impl Config for Options {
             }
         }
         let mut general: General = document.read_root(&STAGES)?;
-        general.hold_what_is_scored();
+        general.deepen_for_recall();
         Some(Self {
             general,
             retriever: retriever.unwrap_or_default(),
@@ -82,7 +81,7 @@ impl Config for Options {
     }
 }
 
-/// Reports files that are missing and values that do not fit together.
+/// Reports missing files and inconsistent values.
 fn check(options: &Options, document: &mut Document<'_>) {
     let general = &options.general;
     let name_fits = |name: &str| {
@@ -91,7 +90,7 @@ fn check(options: &Options, document: &mut Document<'_>) {
             && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
     };
     if !name_fits(&general.name) {
-        document.report_key("name", "expected letters, digits, `-`, `_` and `.`: it names a folder");
+        document.report_key("name", "expected letters, digits, `-`, `_` and `.`: it is the name of a folder");
     }
     if let Err(faults) = general.tasks.resolve() {
         for (key, message) in faults {
@@ -110,8 +109,8 @@ fn check(options: &Options, document: &mut Document<'_>) {
         document.report_key("pages.file", format!("no file {}", pages.file.display()));
     }
     if let Some(retriever) = &options.retriever {
-        let learned = general.train.as_ref().is_some_and(|train| train.question_encoder.is_some());
-        retrieval::check(retriever, learned, document);
+        let is_encoder_trained = general.train.as_ref().is_some_and(|train| train.question_encoder.is_some());
+        retrieval::check(retriever, is_encoder_trained, document);
     }
     if let Some(generator) = &options.generator {
         let depth = options.retriever.is_some().then_some(general.evidence.depth);
@@ -121,25 +120,16 @@ fn check(options: &Options, document: &mut Document<'_>) {
         check_encoder_training(training, options, document);
     }
     if let Some(train) = &general.train {
-        if !matches!(
-            options.generator,
-            None | Some(
-                GeneratorOptions::Seq2Seq(_)
-                    | GeneratorOptions::Fid(_)
-                    | GeneratorOptions::MemNet(_)
-                    | GeneratorOptions::RagToken(_)
-                    | GeneratorOptions::RagSequence(_)
-                    | GeneratorOptions::Verifier(_)
-                    | GeneratorOptions::Extractive(_)
-            )
-        ) {
+        let is_trained = |generator: &GeneratorOptions| {
+            let is_rag =
+                matches!(generator, GeneratorOptions::RagToken(_) | GeneratorOptions::RagSequence(_));
+            is_rag || generator.trainer().is_some()
+        };
+        if !options.generator.as_ref().is_none_or(is_trained) {
             document.report_key("generator.kind", UNTRAINED);
         }
         if train.target == Target::Title && general.source.is_none() {
-            document.report_key(
-                "train.target",
-                "expected a `[source]` beside it, whose titles are to be written",
-            );
+            document.report_key("train.target", "expected a `[source]` with the titles to generate");
         }
         if let Err(faults) = train.examples.resolve() {
             for (key, message) in faults {
@@ -148,9 +138,9 @@ fn check(options: &Options, document: &mut Document<'_>) {
         }
         for (key, from) in [("train.from", &train.from), ("train.question-encoder", &train.question_encoder)]
         {
-            // A model that is made already can be run without what it was made from.
-            let is_made = train.model.join("config.json").is_file();
-            if let Some(from) = from.as_ref().filter(|_| !is_made) {
+            // A trained model does not need its initial model.
+            let is_trained = train.model.join("config.json").is_file();
+            if let Some(from) = from.as_ref().filter(|_| !is_trained) {
                 document.check_checkpoint(key, from);
             }
         }
@@ -171,14 +161,14 @@ fn check(options: &Options, document: &mut Document<'_>) {
     }
 }
 
-/// Finds what is wrong with `[encoder-training]`.
+/// Reports mistakes in `[encoder-training]`.
 fn check_encoder_training(training: &EncoderTraining, options: &Options, document: &mut Document<'_>) {
     let table = "encoder-training";
     if options.general.train.is_some() {
-        document.report_key(table, "expected either this or `[train]`: a config trains one model");
+        document.report_key(table, "expected no `[train]`: a config trains one model");
     }
     if options.retriever.is_none() {
-        document.report_key("retriever", "is missing; it finds what the encoder is to tell apart");
+        document.report_key("retriever", "is missing; it retrieves the hard negatives");
     }
     document.check_checkpoint("encoder-training.from", &training.from);
     if training.similarity.is_some_and(Similarity::is_distance) {
@@ -186,7 +176,7 @@ fn check_encoder_training(training: &EncoderTraining, options: &Options, documen
         document.report_key("encoder-training.similarity", message);
     }
     if training.data.is_empty() && training.dialogues.is_empty() && training.examples.is_none() {
-        document.report_key(table, "expected `data`, `dialogues` or `examples` to learn from");
+        document.report_key(table, "expected `data`, `dialogues` or `examples`");
     }
     for (key, paths) in [("data", &training.data), ("dialogues", &training.dialogues)] {
         for path in paths.iter().filter(|path| !path.is_file()) {
@@ -220,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_generator_is_read_as_it_is_shown() {
+    fn the_options_of_every_generator_round_trip_through_toml() {
         let folder = tempfile::tempdir().unwrap();
         for (kind, keys) in [
             ("seq2seq", "batch-size = 3"),
@@ -270,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chat_template_that_is_asked_for_must_be_there() {
+    fn the_chat_template_must_exist_if_the_config_uses_it() {
         let folder = tempfile::tempdir().unwrap();
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/llama");
         let check = |model: &Path, chat: &str| {
@@ -300,7 +290,7 @@ prompt.passages = 9
 "#;
 
     #[test]
-    fn datasets_can_have_a_generator_of_their_own() {
+    fn a_dataset_can_have_another_generator() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::parse(&config(folder.path(), BY_DATASET), &[]).unwrap();
         let generator = options.generator.clone().unwrap();
@@ -314,14 +304,14 @@ prompt.passages = 9
         let shown = folder.path().join("shown.toml");
         std::fs::write(&shown, options.to_toml().unwrap()).unwrap();
         assert_eq!(Options::parse(&shown, &[]).unwrap().generator, Some(generator));
-        // An override reaches into the nested table.
+        // Overrides apply to nested tables.
         let over = ["generator.datasets.fever.prompt.passages=4".to_owned()];
         let options = Options::parse(&config(folder.path(), BY_DATASET), &over).unwrap();
         assert_eq!(options.generator.unwrap().models("generator")[1].passages, 4);
     }
 
     #[test]
-    fn a_wrong_dataset_and_a_wrong_nested_key_are_named() {
+    fn a_wrong_dataset_and_a_wrong_nested_key_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let found = |stage: &str| {
             let found = Options::mistakes(&config(folder.path(), stage), &[]).unwrap();

@@ -1,4 +1,4 @@
-//! Settings of model folders that a config overrides, as the manifest lists them.
+//! Settings of model folders that a config overrides, for the manifest.
 
 use sporran_config::Overrides;
 
@@ -36,7 +36,7 @@ mod tests {
         CombinedRetriever, RerankOptions, RerankedOptions, RerankerTable, RetrieverOptions,
     };
 
-    /// A folder of sentence-transformers as far as its settings go.
+    /// A folder with the settings of a sentence-transformers model, without its weights.
     fn folder(settings: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_generator_sets_in_the_place_of_its_folder_s_settings_is_listed() {
+    fn a_generator_s_overrides_are_listed() {
         let place = instructed();
         let causal = |text: &str| -> CausalOptions {
             toml::from_str(&format!("model = '{}'\n{text}", place.path().display())).unwrap()
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_replaces_a_folder_s_setting_is_listed_with_both_values() {
+    fn a_retriever_s_overrides_are_listed_with_both_values() {
         let place = folder(
             r#"{"prompts": {"query": "q: ", "document": "d: "}, "similarity_fn_name": "dot", "truncate_dim": 8}"#,
         );
@@ -148,7 +148,7 @@ mod tests {
         let hybrid = RetrieverOptions::Hybrid(HybridOptions { fusion: Default::default(), parts });
         let reranked = RerankedOptions { reranker, base: Box::new(hybrid) };
         let whole = RetrieverOptions::Outer(CombinedRetriever::Reranked(reranked));
-        // The query's template says what the folder says.
+        // The query template equals the folder's prompt, so it is not listed.
         let expected = [
             ("retriever.base.parts[1].dimensions", "8", "4"),
             ("retriever.base.parts[1].max-tokens", "64", "32"),

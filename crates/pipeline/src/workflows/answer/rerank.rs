@@ -1,4 +1,4 @@
-//! A retriever whose best passages are put in a reranker's order.
+//! A retriever that reranks the best passages of another one.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sporran_retriever::{PassageFilter, Result, Retriever, Trace};
 
 use crate::workflows::answer::retrieval::RerankOptions;
 
-/// Scores what another retriever finds.
+/// Reranks the hits of another retriever.
 pub(crate) struct Reranked {
     base: Box<dyn Retriever>,
     reranker: Box<dyn Reranker>,
@@ -41,7 +41,7 @@ impl Reranked {
         if let Some(fusion) = &self.options.fusion {
             scored = fusion.fuse(&[&hits, &scored]);
         }
-        // What was not scored follows in its order, each a little below what stands before it.
+        // The passages that were not scored follow in the retriever's order, with slightly decreasing scores.
         let mut below = scored.last().map_or(0.0, |hit| hit.score);
         for hit in rest {
             below = below.next_down();
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// Finds passages 0, 1, 2 .. in that order.
+    /// Retrieves the passages 0, 1, 2 and so on, in that order.
     struct InOrder;
 
     impl Retriever for InOrder {
@@ -92,7 +92,7 @@ mod tests {
         }
     }
 
-    /// Likes long texts.
+    /// Scores long texts higher.
     struct ByLength;
 
     impl Reranker for ByLength {
@@ -127,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn both_orders_can_count() {
-        // By reciprocal ranks the first stage's order wins where it weighs more.
+    fn the_order_can_be_fused_with_the_retriever_s() {
+        // With reciprocal ranks, the order of the higher weight wins.
         let fusion =
             |weights: [f32; 2]| Some(FusionOptions { weights: weights.into(), ..FusionOptions::default() });
         assert_eq!(order(RerankOptions { depth: 4, fusion: fusion([2.0, 1.0]) }, 10), [0, 1, 2, 3]);

@@ -1,4 +1,4 @@
-//! `[retriever]` and `[reranker]`: the kinds of retriever that other stages take part in, and the table of a reranker.
+//! `[retriever]` and `[reranker]`: the retrievers that use other stages, and the table of a reranker.
 
 use std::ops::Deref;
 
@@ -87,7 +87,7 @@ pub(crate) fn read(document: &mut Document<'_>) -> Result<Option<RetrieverOption
             Ok(Some(RetrieverOptions::Outer(CombinedRetriever::Reranked(reranked))))
         }
         (None, Some(_)) => {
-            document.report_key("reranker", "expected a `[retriever]`, whose passages it scores");
+            document.report_key("reranker", "expected a `[retriever]`: the reranker scores its passages");
             Err(Invalid)
         }
         (retriever, None) => Ok(retriever),
@@ -170,7 +170,8 @@ impl RetrieverKind for EntityTitleRetriever {
         let options = &*self.0;
         let model = EntityTitle::load(options).map_err(outside)?;
         let tokenizer = model.tokenizer();
-        // The index depends on the tokenizer and on one option. A new option does not compile here.
+        // The index depends on the tokenizer and on `redirects`. A new option is a compile error here, so that it is not
+        // forgotten.
         let EntityTitleOptions {
             redirects,
             model: _,
@@ -200,17 +201,18 @@ fn outside(error: impl Into<crate::Error>) -> Error {
     Error::Site(Box::new(error.into()))
 }
 
-/// Reports mistakes of a retriever's options, without loading a model. `learned`: its query encoder is yet to be trained.
-pub(crate) fn check(options: &RetrieverOptions, learned: bool, document: &mut Document<'_>) {
+/// Reports mistakes of a retriever's options, without loading a model. `is_encoder_trained`: the config
+/// trains the query encoder, so its folder may be missing.
+pub(crate) fn check(options: &RetrieverOptions, is_encoder_trained: bool, document: &mut Document<'_>) {
     match options {
-        // A `[reranker]` with a `[retriever]` was read as a retriever around it.
+        // `read` turns `[retriever]` and `[reranker]` into one retriever of kind `reranked`.
         RetrieverOptions::Outer(CombinedRetriever::Reranked(RerankedOptions { reranker, base }))
             if document.has("reranker") =>
         {
             reranker.check("reranker", document);
             base.check("retriever", document);
         }
-        RetrieverOptions::Dense(dense) => dense.check_in("retriever", !learned, document),
+        RetrieverOptions::Dense(dense) => dense.check_in("retriever", !is_encoder_trained, document),
         _ => options.check("retriever", document),
     }
 }
@@ -265,7 +267,7 @@ rerank.depth = 20
 "#;
 
     #[test]
-    fn retrievers_are_read_inside_others_and_shown_as_they_are_read() {
+    fn nested_retrievers_round_trip_through_toml() {
         let options = load(NESTED).unwrap();
         let Some(RetrieverOptions::Outer(CombinedRetriever::Reranked(reranked))) = &options.retriever else {
             panic!("{options:?}")
@@ -280,7 +282,7 @@ rerank.depth = 20
             matches!(&hybrid.parts[1], RetrieverOptions::Dense(options) if options.model == Path::new("m"))
         );
         assert!(matches!(&hybrid.parts[2], RetrieverOptions::Entity(options) if options.context.is_some()));
-        // What is shown is a whole config of its own.
+        // The TOML output is a complete config.
         let shown = options.to_toml().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("shown.toml");
@@ -289,7 +291,7 @@ rerank.depth = 20
     }
 
     #[test]
-    fn mistakes_in_nested_tables_are_named_with_their_line() {
+    fn mistakes_in_nested_tables_are_reported_with_their_line() {
         let found = load(&NESTED.replace("k1 = 1.2", "k2 = 1.2").replace("prior", "priors")).unwrap_err();
         assert!(found.contains("c:14: `retriever.base.parts[0].k2`: unknown field"), "{found}");
         assert!(found.contains("`retriever.base.parts[2].names.priors`"), "{found}");
@@ -304,7 +306,7 @@ rerank.depth = 20
     }
 
     #[test]
-    fn values_that_do_not_fit_are_found_before_anything_is_loaded() {
+    fn wrong_values_are_reported_without_loading_a_model() {
         let found = faults(
             &NESTED
                 .replace("[0.5, 0.5, 1.0]", "[0.5]")

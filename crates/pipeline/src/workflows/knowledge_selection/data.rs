@@ -90,7 +90,7 @@ pub(super) fn folds(dialogues: &Dialogues, count: usize, seed: u64) -> Vec<usize
 }
 
 /// A random sample of `limit` of `count` indices, in ascending order.
-pub(super) fn drawn(count: usize, limit: Option<usize>, seed: u64) -> Vec<usize> {
+pub(super) fn sampled(count: usize, limit: Option<usize>, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     if let Some(limit) = limit {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn a_limit_samples_by_the_seed() {
-        assert_eq!(drawn(4, None, 1), [0, 1, 2, 3]);
-        let some = drawn(100, Some(10), 1);
-        assert!(some.len() == 10 && some.is_sorted() && some == drawn(100, Some(10), 1));
-        assert_ne!(some, drawn(100, Some(10), 2));
+        assert_eq!(sampled(4, None, 1), [0, 1, 2, 3]);
+        let some = sampled(100, Some(10), 1);
+        assert!(some.len() == 10 && some.is_sorted() && some == sampled(100, Some(10), 1));
+        assert_ne!(some, sampled(100, Some(10), 2));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sporran_reranker::{View, open, standardise};
+use sporran_reranker::{QueryView, open, standardise};
 use sporran_training::RankingLoss;
 
 use super::{data::Selection, train::COMPUTING};
@@ -15,7 +15,7 @@ type Scores = Vec<Vec<Vec<f32>>>;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Similarity {
     pub(super) folder: &'static str,
-    pub(super) view: View,
+    pub(super) view: QueryView,
 }
 
 /// The scores of similarities in `model`, standardized to mean 0 and deviation 1 among a dialogue's
@@ -28,11 +28,11 @@ pub(super) fn standardised(
     let mut scores = Vec::with_capacity(similarities.len());
     for same in similarities.chunk_by(|a, b| a.folder == b.folder) {
         let reranker = open(&model.join(same[0].folder), COMPUTING)?;
-        let views: Vec<View> = same.iter().map(|similarity| similarity.view).collect();
+        let views: Vec<QueryView> = same.iter().map(|similarity| similarity.view).collect();
         let mut of = vec![Vec::with_capacity(selections.len()); same.len()];
         for selection in selections {
             let passages: Vec<_> = selection.passages.iter().collect();
-            let found = View::scores(&views, &*reranker, &selection.query, &passages)?;
+            let found = QueryView::scores(&views, &*reranker, &selection.query, &passages)?;
             for (mut scores, of) in found.into_iter().zip(&mut of) {
                 standardise(&mut scores);
                 of.push(scores);

@@ -14,4 +14,4 @@ pub use data::{Labels, Selection};
 pub use options::{CombineOptions, DataOptions, RerankerTraining, SelectionOptions, TunedOptions};
 pub use rank::{rank, write_predictions, write_ranking};
 pub use respond::{DialoguesOptions, ResponseOptions, ResponseReport, respond};
-pub use train::{Fitted, train};
+pub use train::{TrainedReranker, train};

@@ -1,4 +1,4 @@
-//! What a config of knowledge selection says. These types' documentation is the manual of the config file.
+//! The options of knowledge selection. The documentation of these types is the manual of the config file.
 
 use std::path::{Path, PathBuf};
 
@@ -11,28 +11,28 @@ use super::data::Labels;
 use crate::{Result, config::Config};
 use sporran_config::{Document, kinds};
 
-/// A whole config of knowledge selection.
+/// The config of a knowledge selection.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SelectionOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
-    /// `seed`: decides everything that is drawn by chance.
+    /// `seed`: the seed of all random choices.
     #[schemars(default)]
     pub seed: u64,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[schemars(default = "crate::config::runs")]
     pub output: PathBuf,
-    /// `[data]`: what is learned from.
+    /// `[data]`: the training data.
     pub data: DataOptions,
-    /// `[reranker-training]`: the reranker to make, by `kind`.
+    /// `[reranker-training]`: the reranker to train, by `kind`.
     #[serde(rename = "reranker-training")]
     pub training: RerankerTraining,
-    /// `[combine]`: what stands below a cross-encoder.
+    /// `[combine]`: similarities that are added to the scores of the model.
     #[schemars(default)]
     pub combine: CombineOptions,
 }
 
-/// The keys outside `[reranker-training]`.
+/// The keys outside of `[reranker-training]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct General {
@@ -46,32 +46,33 @@ struct General {
     combine: CombineOptions,
 }
 
-/// `[data]`: dialogues with judged sentences, in WOW++'s layout.
+/// `[data]`: dialogues with annotated sentences, in WOW++'s layout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DataOptions {
-    /// The file that is learned from, and that folds are cut from.
+    /// The training file, which is also split into folds.
     pub train: PathBuf,
-    /// What tells how good its sentences are: `crowd` (the judges' confidence) or `gold` (1 for the sentence that the
-    /// dialogue used, as in the original Wizard of Wikipedia, 0 for others).
+    /// The source of relevance labels: `crowd` (the annotators' confidence), or `gold` (1 for the sentence that the dialogue
+    /// used and 0 for others, as in Wizard of Wikipedia).
     #[serde(default)]
     pub labels: Labels,
-    /// Only so many dialogues of it, drawn by the seed.
+    /// The number of dialogues of `train` to use, sampled with the seed. The default is all.
     #[schemars(range(min = 1))]
     pub limit: Option<usize>,
-    /// A second file to learn from, by its `gold` sentences; it is never cut into folds.
+    /// A second training file, with `gold` labels. It is not split into folds.
     pub original: Option<PathBuf>,
-    /// A confidence from this on counts as relevant in scores.
+    /// The smallest confidence of a relevant sentence in scores.
     #[serde(default = "threshold")]
     #[schemars(range(min = 0, max = 1))]
     pub threshold: f64,
-    /// Parts for cross-validation over dialogues; dialogues that begin alike are in one part.
+    /// The number of folds of a cross-validation over dialogues. Dialogues with the same topic and first turn are in the same
+    /// fold.
     #[schemars(range(min = 2))]
     pub folds: Option<usize>,
-    /// Only this fold, counted from 0: it is left out of training and ranked; without it each fold in its turn.
+    /// The only fold to run, counted from 0. Its dialogues are held out of training and ranked. The default is all folds.
     pub fold: Option<usize>,
-    /// Of so many dialogues that are learned from, one judges each pass over the data, and the best weights are kept;
-    /// 0 keeps the last weights.
+    /// Every n-th training dialogue is held out for validation: for the score of each epoch. The best weights are kept.
+    /// 0 trains on all dialogues and keeps the last weights.
     #[serde(default)]
     pub validation_every: usize,
 }
@@ -80,14 +81,14 @@ fn threshold() -> f64 {
     sporran_kilt::scores::ranking::RELEVANT
 }
 
-/// What the options of every kind of reranker training do.
+/// The options of a kind of reranker training.
 pub trait RerankerTrainingKind {
     /// The model to start from.
     fn from(&self) -> Option<&Path> {
         None
     }
 
-    /// Whether similarities of `[combine]` can be added.
+    /// Whether `[combine]` is allowed.
     fn combines(&self) -> bool {
         true
     }
@@ -100,7 +101,7 @@ pub trait RerankerTrainingKind {
     }
 }
 
-/// An encoder that learns the masked tokens of the dialogues; then its vectors are compared.
+/// Masked language modelling on the dialogues and sentences. The reranker compares vectors of the trained encoder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct MaskedLmOptions(pub TunedOptions);
@@ -108,19 +109,19 @@ pub struct MaskedLmOptions(pub TunedOptions);
 kinds! {
     /// `[reranker-training]`, by `kind`.
     pub enum RerankerTraining: dyn RerankerTrainingKind {
-        /// `kind = "tfidf"`: words, weighted by how rare they are in the training file. Makes a reranker of kind `tfidf`.
+        /// `kind = "tfidf"`: tf-idf with the word counts of the training data. Makes a reranker of kind `tfidf`.
         "tfidf" => TfIdf(NoOptions),
-        /// `kind = "cosine"`: the vectors of an encoder that is not trained. Makes a reranker of kind `cosine`, or with
-        /// `[combine]` one of kind `combined`.
+        /// `kind = "cosine"`: the vectors of a frozen encoder. Makes a reranker of kind `cosine`, or with `[combine]` one of
+        /// kind `combined`.
         "cosine" => Cosine(EncoderOptions),
-        /// `kind = "masked-lm"`: the vectors of an encoder that is trained on the masked tokens of the dialogues. Makes a
-        /// reranker of kind `cosine`.
+        /// `kind = "masked-lm"`: the vectors of an encoder after masked language modelling on the dialogues and sentences.
+        /// Makes a reranker of kind `cosine`.
         "masked-lm" => MaskedLm(MaskedLmOptions),
-        /// `kind = "cross-encoder"`: an encoder that is trained to score a context together with a sentence. Makes a reranker
+        /// `kind = "cross-encoder"`: an encoder that is trained to score pairs of a context and a sentence. Makes a reranker
         /// of kind `cross-encoder`, or with `[combine]` one of kind `combined`.
         "cross-encoder" => CrossEncoder(TunedOptions),
-        /// `kind = "bi-encoder"`: an encoder that is trained to map a context near its relevant sentences. Makes a reranker of
-        /// kind `cosine`, or with `[combine]` one of kind `combined`.
+        /// `kind = "bi-encoder"`: an encoder that is trained to map a context close to its relevant sentences. Makes a
+        /// reranker of kind `cosine`, or with `[combine]` one of kind `combined`.
         "bi-encoder" => BiEncoder(TunedOptions),
     }
 }
@@ -176,9 +177,9 @@ pub struct NoOptions {}
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EncoderOptions {
-    /// The model's folder: that of sentence-transformers, or a bare encoder's, whose states are averaged.
+    /// The model's folder: a model of sentence-transformers, or an encoder, whose hidden states are averaged.
     pub from: PathBuf,
-    /// Tokens of a text, at most; a dialogue loses its beginning.
+    /// The largest number of tokens of a text. A longer dialogue loses its beginning.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: Option<usize>,
 }
@@ -187,26 +188,26 @@ pub struct EncoderOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TunedOptions {
-    /// The folder of the encoder to start from.
+    /// The folder of the initial encoder.
     pub from: PathBuf,
-    /// Tokens of context and sentence together, at most; the context loses its beginning.
+    /// The largest number of tokens of a context and a sentence together. A longer context loses its beginning.
     #[serde(default = "max_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
-    /// A ranking loss: `listwise`, `pairwise`, `binary` or `margin-mse`.
+    /// The ranking loss: `listwise`, `pairwise`, `binary` or `margin-mse`.
     #[serde(default)]
     pub loss: RankingLoss,
-    /// Sentences of a dialogue that one pass shows, at most; drawn anew for each.
+    /// The largest number of sentences of a dialogue in an epoch, sampled again in each epoch. The default is all.
     #[schemars(extend("x-unit" = "sentences"))]
     pub candidates: Option<usize>,
-    /// What a bi-encoder's cosines are multiplied by before the loss is taken.
+    /// The factor of a bi-encoder's cosines in the loss.
     #[serde(default = "scale")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub scale: f64,
-    /// `[reranker-training.optimizer]`: passes, batches, learning rate.
+    /// `[reranker-training.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
-    /// Where it trains: `cpu`, `cuda` or `cuda:N`.
+    /// The device of the training: `cpu`, `cuda` or `cuda:N`.
     #[serde(default)]
     pub device: DeviceName,
 }
@@ -219,32 +220,33 @@ fn scale() -> f64 {
     8.0
 }
 
-/// `[combine]`: similarities that stand below a cross-encoder or a bi-encoder, or that are all there is beside `cosine`. Each
-/// is brought to mean 0 and deviation 1 among a dialogue's sentences, their weights are learned from the training dialogues first (listwise), and the model then learns what their
-/// sum misses; its scores are added to the sum.
+/// `[combine]`: a weighted sum of similarities, for the kinds `cross-encoder`, `bi-encoder` and `cosine`. Each similarity is
+/// standardised to mean 0 and standard deviation 1 over the sentences of a dialogue. The weights are trained first, with a
+/// listwise loss. A cross-encoder or bi-encoder is then trained with the sum as an offset, and its scores are added to the
+/// sum. With the kind `cosine`, the sum is the score.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CombineOptions {
-    /// Tf-idf of dialogue and sentence.
+    /// Adds the tf-idf similarity of dialogue and sentence.
     pub tfidf: bool,
-    /// Tf-idf of dialogue and title.
+    /// Adds the tf-idf similarity of dialogue and title.
     pub title: bool,
-    /// The cosine of the encoder that the model starts from.
+    /// Adds the cosine of the initial encoder.
     pub cosine: bool,
-    /// For each of `tfidf` and `cosine` the best and the mean of a sentence's article as well.
+    /// Adds the best and the mean `tfidf` and `cosine` over the sentences of the same article.
     pub article: bool,
-    /// Tf-idf and cosine with the last turns alone as well: how many, for each such window.
+    /// Numbers of last turns, such as `[1, 2]`. For each number, adds `tfidf`, `title` and `cosine` with these turns only.
     #[schemars(inner(range(min = 1)))]
     pub turns: Vec<usize>,
-    /// The mean cosine with the other sentences; it goes with `cosine`.
+    /// Adds the mean cosine with the sentences of the dialogue. It needs `cosine`.
     pub central: bool,
-    /// Whether the dialogue has the title's words.
+    /// Adds 1 if the dialogue contains the title, and 0 otherwise.
     pub named: bool,
-    /// Where a sentence stands among those of its article.
+    /// Adds 1 for the first sentence of an article, 1/2 for the second, and so on.
     pub place: bool,
 }
 
-/// The table of the training.
+/// The table of the training's options.
 const TRAINING: &str = "reranker-training";
 
 impl Config for SelectionOptions {
@@ -267,7 +269,7 @@ impl Config for SelectionOptions {
             (Some(folds), Some(fold)) if fold >= folds => {
                 document.report_key("data.fold", format!("expected a number below {folds}, found {fold}"));
             }
-            (None, Some(_)) => document.report_key("data.folds", "is missing; `fold` goes with it"),
+            (None, Some(_)) => document.report_key("data.folds", "is missing; `fold` needs it"),
             _ => {}
         }
         if data.validation_every == 1 {
@@ -276,21 +278,21 @@ impl Config for SelectionOptions {
         self.training.check(TRAINING, document);
         if self.combine != CombineOptions::default() && !self.training.combines() {
             let message =
-                "expected a `[reranker-training]` of kind `cosine`, `cross-encoder` or `bi-encoder` with it";
+                "expected a `[reranker-training]` of kind `cosine`, `cross-encoder` or `bi-encoder`";
             document.report_key("combine", message);
         }
         let CombineOptions { tfidf, title, cosine, article, ref turns, central, .. } = self.combine;
         if central && !cosine {
-            document.report_key("combine.central", "expected `cosine = true` beside it");
+            document.report_key("combine.central", "expected `cosine = true` as well");
         }
         if article && !cosine && !tfidf {
-            document.report_key("combine.article", "expected `cosine = true` or `tfidf = true` beside it");
+            document.report_key("combine.article", "expected `cosine = true` or `tfidf = true` as well");
         }
         if turns.contains(&0) {
             document.report_key("combine.turns", "expected numbers of at least 1, found 0");
         }
         if !(turns.is_empty() || cosine || tfidf || title) {
-            document.report_key("combine.turns", "expected `cosine`, `tfidf` or `title` beside it");
+            document.report_key("combine.turns", "expected `cosine`, `tfidf` or `title` as well");
         }
     }
 }
@@ -313,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_key() {
+    fn every_mistake_is_reported_with_its_key() {
         let text = "workflow = \"knowledge-selection\"\nname = \"r\"\n[data]\ntrain = \"none.json\"\nfolds = 5\nfold = 5\n\
                     [reranker-training]\nkind = \"cross-encoder\"\nfrom = \"m\"\noptimizer.learning-rate = 0\n";
         let found = check(text, &[]);

@@ -1,4 +1,4 @@
-//! Rankings of every candidate, and the chosen sentences as predictions.
+//! Rankings of all sentences, and predictions with the best ones.
 
 use std::{path::Path, sync::Arc};
 
@@ -15,10 +15,10 @@ use sporran_reranker::Reranker;
 use super::data::{Labels, Selection};
 use crate::{Result, source::pages::Pages};
 
-/// Scores every sentence of every dialogue. The number of a sentence in its dialogue, with zeros before it, is its id.
+/// Scores every sentence of every dialogue. The id of a sentence is its index in the dialogue, with leading zeros.
 ///
 /// # Errors
-/// Where the tokenizer or the model fails.
+/// Errors of the tokenizer or the model.
 pub fn rank(
     dialogues: &[(String, Dialogue)],
     reranker: &dyn Reranker,
@@ -43,27 +43,27 @@ pub(super) fn rank_one(id: &str, dialogue: &Dialogue, reranker: &dyn Reranker) -
     let passages: Vec<_> = selection.passages.iter().collect();
     let scores = reranker.score(&selection.query, &passages)?;
     let each = dialogue.annotated_sentences.iter().zip(scores).enumerate();
-    let candidates = each.map(|(at, (judged, score))| Candidate {
+    let candidates = each.map(|(at, (annotated, score))| Candidate {
         id: format!("{at:04}").into(),
-        confidence: judged.confidence,
+        confidence: annotated.confidence,
         score: score.into(),
     });
     Ok(Ranked { id: id.into(), candidates: candidates.collect() })
 }
 
-/// Writes rankings, one dialogue a line.
+/// Writes rankings, one line for each dialogue.
 ///
 /// # Errors
-/// Where the disk refuses; then nothing appears.
+/// Errors of writing the file. A failed write leaves no partial file.
 pub fn write_ranking(path: &Path, ranked: &[Ranked]) -> Result<()> {
     write(path, ranked)
 }
 
-/// Writes a prediction for each dialogue: its best sentence as the answer, and where `store` has the sentence's article, its
-/// page as the provenance. `meta.selection` has the sentence with its article and score in any case.
+/// Writes a prediction for each dialogue with its best sentence as the answer. If `store` has the sentence's article, its page
+/// is the provenance. `meta.selection` always has the sentence with its article and score.
 ///
 /// # Errors
-/// Where the disk refuses; then nothing appears.
+/// Errors of writing the file. A failed write leaves no partial file.
 pub fn write_predictions(
     path: &Path,
     dialogues: &Dialogues,
@@ -80,7 +80,7 @@ pub fn write_predictions(
     write(path, &records)
 }
 
-/// The numbers of a dialogue's sentences, best first. Ties stand as the ranking's scores break them: by falling id.
+/// The indices of a dialogue's sentences, best first. Ties are ordered by descending id, as in the scores of rankings.
 pub(super) fn order(ranked: &Ranked) -> Vec<usize> {
     let score = |at: usize| ranked.candidates[at].score;
     let mut order: Vec<usize> = (0..ranked.candidates.len()).collect();
@@ -99,7 +99,7 @@ fn prediction(id: &str, dialogue: &Dialogue, ranked: &Ranked, pages: &Pages) -> 
     record(Id::from(id), &selection.query.text, answer, &best, pages)
 }
 
-/// A dialogue's prediction: an answer, and the sentences that it rests on with their scores, best first.
+/// The prediction of a dialogue: an answer, and the supporting sentences with their scores, best first.
 pub(super) fn record(
     id: Id,
     input: &str,
@@ -109,7 +109,7 @@ pub(super) fn record(
 ) -> Record {
     let (mut provenance, mut selection) = (Vec::new(), Vec::new());
     for (passage, score) in sentences {
-        // Its article by the name that the file gives, and by the title before the sentence where the source lacks that.
+        // The page of the article's name, else of the title before the sentence.
         let names = [&passage.page_id, &passage.title];
         if let Some(page) = names.into_iter().find_map(|name| pages.titled(&repaired(name))) {
             let mut item = pages.provenance(&page, Some(&passage.text));
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// Likes short texts.
+    /// Scores short texts higher.
     struct Short;
 
     impl Reranker for Short {
@@ -177,7 +177,7 @@ mod tests {
             lines[0]["meta"]["selection"],
             json!([{ "title": "Milk", "text": "Short.", "score": -6.0 }])
         );
-        // No sentence is an empty answer, not no output.
+        // Without sentences, the output has an empty answer.
         assert_eq!(lines[1]["output"], json!([{ "answer": "", "provenance": [] }]));
         let source = folder.path().join("pages.jsonl");
         let page = r#"{"wikipedia_id":"7","wikipedia_title":"Milk","text":["Milk\n","It is. Short.\n"]}"#;

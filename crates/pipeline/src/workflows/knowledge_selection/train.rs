@@ -1,4 +1,4 @@
-//! Making a reranker from judged sentences.
+//! Training a reranker on annotated sentences.
 
 use std::{
     fmt, fs,
@@ -14,7 +14,8 @@ use sporran_kilt::{
     wowpp::{self, Dialogue, Dialogues},
 };
 use sporran_reranker::{
-    Asks, COUNTS, Computing, PagePool, Reranker, Saved, SavedPart, TfIdf, View, open, passage_text,
+    COUNTS, Computing, PagePool, QuerySource, QueryView, Reranker, Saved, SavedPart, TfIdf, open,
+    passage_text,
 };
 use sporran_training::{
     EvaluationError, MaskedLmObjective, MaskingTokens, Objective, RankingObjective, RankingQuery,
@@ -24,7 +25,7 @@ use sporran_training::{
 use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Precision, Text, Truncation};
 
 use super::{
-    data::{Labels, Selection, drawn, folds},
+    data::{Labels, Selection, folds, sampled},
     linear::{Similarity, listwise_weights, standardised, summed},
     options::{EncoderOptions, MaskedLmOptions, RerankerTraining, SelectionOptions, TunedOptions},
     rank::{rank, rank_one, write_ranking},
@@ -41,20 +42,20 @@ use crate::{
     },
 };
 
-/// What a training made.
+/// The outcome of a reranker training.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Fitted {
-    /// Folders of rerankers: one, or one a fold.
+pub struct TrainedReranker {
+    /// The folders of the rerankers: one, or one for each fold.
     pub models: Vec<PathBuf>,
-    /// The rankings of the folds that were left out, where there are folds.
+    /// The file with the rankings of the held-out folds, if there are folds.
     pub ranking: Option<PathBuf>,
-    /// What these rankings score; a sentence is relevant from the config's `data.threshold` on.
+    /// The scores of these rankings. `data.threshold` is the smallest confidence of a relevant sentence.
     pub scores: Option<Report>,
-    /// Optimiser steps, over all folds.
+    /// The number of optimiser steps over all folds.
     pub steps: u64,
 }
 
-impl fmt::Display for Fitted {
+impl fmt::Display for TrainedReranker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} steps", self.steps)?;
         if let Some(ranking) = &self.ranking {
@@ -67,25 +68,25 @@ impl fmt::Display for Fitted {
     }
 }
 
-/// Trains the reranker of a config: on all dialogues, or for each fold on the dialogues of the others, which ranks the
-/// fold's own. A training that was stopped goes on from its newest checkpoint.
+/// Trains the reranker of a config on all dialogues. With folds, it trains a reranker on the other folds for each fold, and
+/// ranks the fold's dialogues. A stopped training resumes from its newest checkpoint.
 ///
 /// # Errors
-/// Whatever is wrong with files, models or training.
-pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<Fitted> {
-    // Folds are trained one by one, also in several calls.
+/// Errors of files, models or training.
+pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<TrainedReranker> {
+    // Several calls can train one fold each.
     let mut underway = TrainingFolder::begin(options.folder(), options, &["data.fold"])?;
     let dialogues = wowpp::load(&options.data.train)?;
     let original = options.data.original.as_ref().map(wowpp::load).transpose()?.unwrap_or_default();
     underway.verify()?;
     let folder = options.folder();
-    let mut fitted = Fitted::default();
+    let mut outcome = TrainedReranker::default();
     let Some(count) = options.data.folds else {
         let all: Vec<&(String, Dialogue)> = dialogues.0.iter().collect();
-        fitted.steps = fit(options, &all, &original, &folder, observe)?;
-        fitted.models.push(folder.join("model"));
-        underway.finish(TrainingEntry { steps: fitted.steps, best: None })?;
-        return Ok(fitted);
+        outcome.steps = fit(options, &all, &original, &folder, observe)?;
+        outcome.models.push(folder.join("model"));
+        underway.finish(TrainingEntry { steps: outcome.steps, best: None })?;
+        return Ok(outcome);
     };
     let fold_of = folds(&dialogues, count, options.seed);
     let mut ranked: Vec<(usize, Ranked)> = Vec::new();
@@ -93,7 +94,7 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<F
         let folder = folder.join(format!("fold-{fold}"));
         let others: Vec<&(String, Dialogue)> =
             (0..fold_of.len()).filter(|at| fold_of[*at] != fold).map(|at| &dialogues.0[at]).collect();
-        fitted.steps += fit(options, &others, &original, &folder, observe)?;
+        outcome.steps += fit(options, &others, &original, &folder, observe)?;
         let reranker = open(&folder.join("model"), COMPUTING)?;
         let own: Vec<usize> = (0..fold_of.len()).filter(|at| fold_of[*at] == fold).collect();
         let left_out: Vec<(String, Dialogue)> = own.iter().map(|&at| dialogues.0[at].clone()).collect();
@@ -102,7 +103,7 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<F
             None => rank(&left_out, &*reranker, observe)?,
         };
         ranked.extend(own.into_iter().zip(found));
-        fitted.models.push(folder.join("model"));
+        outcome.models.push(folder.join("model"));
     }
     ranked.sort_by_key(|(at, _)| *at);
     let ranked: Vec<Ranked> = ranked.into_iter().map(|(_, ranked)| ranked).collect();
@@ -110,17 +111,17 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<F
         options.data.fold.map_or_else(|| "ranking.jsonl".into(), |fold| format!("ranking-{fold}.jsonl"));
     let path = folder.join(name);
     write_ranking(&path, &ranked)?;
-    fitted.ranking = Some(path);
-    fitted.scores = Some(Report::of(&ranked, options.data.threshold));
-    let best = fitted.scores.as_ref().and_then(|report| report.scores.mrr_at_1.value());
-    underway.finish(TrainingEntry { steps: fitted.steps, best })?;
-    Ok(fitted)
+    outcome.ranking = Some(path);
+    outcome.scores = Some(Report::of(&ranked, options.data.threshold));
+    let best = outcome.scores.as_ref().and_then(|report| report.scores.mrr_at_1.value());
+    underway.finish(TrainingEntry { steps: outcome.steps, best })?;
+    Ok(outcome)
 }
 
-/// Dialogues that are ranked together.
+/// The number of dialogues in a portion.
 const PORTION: usize = 32;
 
-/// Ranks the dialogues that a fold left out, and writes `fold-N/ranking.jsonl`, as far as it is not there.
+/// Ranks the held-out dialogues of a fold into `fold-N/ranking.jsonl`. Resumes after the portions that are there.
 fn rank_fold(
     options: &SelectionOptions,
     (folder, fold): (&RunDir, usize),
@@ -149,14 +150,14 @@ fn rank_fold(
     Ok(jsonl::open(folder.root.join(path))?.records().collect::<sporran_kilt::Result<_>>()?)
 }
 
-/// How the rerankers of a cross-validation compute.
+/// The precision, device and batch size of the rerankers of a cross-validation.
 pub(super) const COMPUTING: Computing = Computing {
     precision: Precision::F32,
     device: sporran_transformers::DeviceName::Cpu,
     batch_tokens: 2048,
 };
 
-/// Makes a reranker in `folder/model`; gives the steps that it took.
+/// Makes a reranker in `folder/model`. Returns the number of optimiser steps.
 fn fit(
     options: &SelectionOptions,
     dialogues: &[&(String, Dialogue)],
@@ -164,7 +165,7 @@ fn fit(
     folder: &Path,
     observe: &mut Observer<'_>,
 ) -> Result<u64> {
-    let chosen = drawn(dialogues.len(), options.data.limit, options.seed);
+    let chosen = sampled(dialogues.len(), options.data.limit, options.seed);
     let selections: Vec<Selection> = chosen
         .into_iter()
         .map(|at| Selection::new(&dialogues[at].0, &dialogues[at].1, options.data.labels))
@@ -210,18 +211,18 @@ fn make(
             }
             let scores = standardised(&below, model, selections)?;
             let weights = listwise_weights(&scores, selections);
-            tracing::info!(?below, ?weights, "the similarities below the trained model");
+            tracing::info!(?below, ?weights, "similarities");
             let offsets = summed(&scores, &weights);
             let own = model.join(TRAINED);
             let steps = trained(options, tuned, selections, Some(offsets), (folder, &own), observe)?;
-            // Its scores were learned beside the offsets, so they count as they are.
+            // The model was trained with the offsets, so its scores are not standardised.
             let weight = match options.training {
                 RerankerTraining::BiEncoder(_) => tuned.scale as f32,
                 _ => 1.0,
             };
             let mut parts = vec![SavedPart {
                 folder: TRAINED.into(),
-                view: View::default(),
+                view: QueryView::default(),
                 weight,
                 standardised: false,
             }];
@@ -232,10 +233,10 @@ fn make(
     }
 }
 
-/// The folder of the trained model among those of similarities.
+/// The folder of the trained model, next to those of the similarities.
 const TRAINED: &str = "trained";
 
-/// Similarities with the weights that were learned for them.
+/// The similarities with their trained weights.
 fn weighted(below: Vec<Similarity>, weights: Vec<f64>) -> impl Iterator<Item = SavedPart> {
     let part = |(Similarity { folder, view }, weight): (Similarity, f64)| SavedPart {
         folder: folder.into(),
@@ -246,7 +247,7 @@ fn weighted(below: Vec<Similarity>, weights: Vec<f64>) -> impl Iterator<Item = S
     below.into_iter().zip(weights).map(part)
 }
 
-/// Makes the similarities of `[combine]` in folders in `model`.
+/// Writes the rerankers of `[combine]` into folders in `model`, and returns their similarities.
 fn similarities(
     options: &SelectionOptions,
     (from, max_tokens): (&Path, Option<usize>),
@@ -260,9 +261,11 @@ fn similarities(
         Ok::<_, Error>(part)
     };
     let mut made = Vec::new();
-    // The whole dialogue, and then its last turns.
-    let asked =
-        || std::iter::once(Asks::Query).chain(combine.turns.iter().map(|&count| Asks::LastTurns(count)));
+    // The whole dialogue, then its last turns.
+    let sources = || {
+        std::iter::once(QuerySource::Query)
+            .chain(combine.turns.iter().map(|&count| QuerySource::LastTurns(count)))
+    };
     let pools = || {
         [None, Some(PagePool::Best), Some(PagePool::Mean)]
             .into_iter()
@@ -270,37 +273,42 @@ fn similarities(
     };
     if combine.tfidf {
         tfidf(selections, false, &part("tfidf")?)?;
-        made.extend(views("tfidf", asked(), pools));
+        made.extend(views("tfidf", sources(), pools));
     }
     if combine.title {
         tfidf(selections, true, &part("title")?)?;
-        made.extend(views("title", asked(), || std::iter::once(None)));
+        made.extend(views("title", sources(), || std::iter::once(None)));
     }
     if combine.cosine {
         cosine(from, max_tokens, &part("cosine")?)?;
-        made.extend(views("cosine", asked(), pools));
+        made.extend(views("cosine", sources(), pools));
         if combine.central {
-            made.push(Similarity { folder: "cosine", view: View { asks: Asks::Passages, pool: None } });
+            made.push(Similarity {
+                folder: "cosine",
+                view: QueryView { source: QuerySource::Passages, pool: None },
+            });
         }
     }
     for (folder, wanted, saved) in
-        [("named", combine.named, Saved::Named), ("place", combine.place, Saved::Place)]
+        [("named", combine.named, Saved::TitleMatch), ("place", combine.place, Saved::PositionPrior)]
     {
         if wanted {
             saved.write(&part(folder)?)?;
-            made.push(Similarity { folder, view: View::default() });
+            made.push(Similarity { folder, view: QueryView::default() });
         }
     }
     Ok(made)
 }
 
-/// A reranker asked several things, the scores of each pooled in several ways.
+/// The similarities of a reranker: each source with each pooling.
 fn views<P: Iterator<Item = Option<PagePool>>>(
     folder: &'static str,
-    asked: impl Iterator<Item = Asks>,
+    sources: impl Iterator<Item = QuerySource>,
     pools: impl Fn() -> P,
 ) -> Vec<Similarity> {
-    asked.flat_map(|asks| pools().map(move |pool| Similarity { folder, view: View { asks, pool } })).collect()
+    sources
+        .flat_map(|source| pools().map(move |pool| Similarity { folder, view: QueryView { source, pool } }))
+        .collect()
 }
 
 fn tfidf(selections: &[Selection], titles_only: bool, model: &Path) -> Result<()> {
@@ -315,13 +323,13 @@ fn tfidf(selections: &[Selection], titles_only: bool, model: &Path) -> Result<()
     Ok(Saved::TfIdf { titles_only }.write(model)?)
 }
 
-/// Copies an encoder's folder, so that the reranker can be moved.
+/// Copies the folder of an encoder, so that the reranker does not depend on it.
 fn cosine(from: &Path, max_tokens: Option<usize>, model: &Path) -> Result<()> {
     copy(from, model)?;
     Ok(Saved::Cosine { max_tokens }.write(model)?)
 }
 
-/// Copies the files of a model's folder, and of the folders in it that hold layers.
+/// Copies the files of a model's folder and of its folders with a `config.json`.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).map_err(Error::io(to, "create"))?;
     for entry in fs::read_dir(from).map_err(Error::io(from, "read"))? {
@@ -337,20 +345,19 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a training in `folder/training` and puts its best weights into `model`.
+/// Runs a training in `folder/training` and writes its best weights into `model`.
 fn run<O: Objective>(
     objective: &O,
     encoder: &TunedEncoder,
     options: &TrainingOptions,
-    judge: Option<Evaluate<'_>>,
-    companions: &[(String, Vec<u8>)],
+    evaluate: Option<Evaluate<'_>>,
+    extra_files: &[(String, Vec<u8>)],
     (folder, model): (&Path, &Path),
     observe: &mut Observer<'_>,
 ) -> Result<u64> {
     let (variables, folder, dtype) = (encoder.variables(), folder.join("training"), DType::F32);
-    let session =
-        TrainingSession { variables, options, folder, model, dtype, extra_files: companions, score: "map@5" };
-    Ok(session.run(objective, judge, observe)?.steps)
+    let session = TrainingSession { variables, options, folder, model, dtype, extra_files, score: "map@5" };
+    Ok(session.run(objective, evaluate, observe)?.steps)
 }
 
 fn input(checkpoint: &Checkpoint, encoder: &TunedEncoder, max_tokens: usize) -> Result<EncoderInput> {
@@ -370,7 +377,7 @@ fn masked_lm(
         TunedEncoder::open(&checkpoint, BertTask::MaskedLm, 1, options.seed, &tuned.device.open()?)?;
     let input = input(&checkpoint, &encoder, tuned.max_tokens)?;
     let tokenizer = checkpoint.tokenizer()?;
-    // Each text once, however many dialogues it is judged in.
+    // Texts of several dialogues are used once.
     let mut texts: Vec<String> = selections
         .iter()
         .flat_map(|selection| {
@@ -396,7 +403,7 @@ fn optimizer(options: &SelectionOptions, tuned: &TunedOptions) -> TrainingOption
     TrainingOptions { seed: options.seed, ..tuned.optimizer.clone() }
 }
 
-/// Trains a cross-encoder or a bi-encoder, as the config says, and puts it into `model`.
+/// Trains the cross-encoder or bi-encoder of the config, and writes it into `model`.
 fn trained(
     options: &SelectionOptions,
     tuned: &TunedOptions,
@@ -411,26 +418,27 @@ fn trained(
     let task = if compares { BertTask::States } else { BertTask::SequenceClassification };
     let encoder = TunedEncoder::open(&checkpoint, task, 1, options.seed, &device)?;
     let input = input(&checkpoint, &encoder, tuned.max_tokens)?;
-    let (mut learned, mut judged) = (Vec::new(), Vec::new());
+    let (mut training, mut validation) = (Vec::new(), Vec::new());
     for (at, selection) in selections.iter().enumerate() {
         let (query, rows) = rows(&input, selection, compares)?;
         let offsets = offsets.as_ref().map_or_else(Vec::new, |offsets| offsets[at].clone());
         let query = RankingQuery { query, rows, targets: selection.targets.clone(), offsets };
         let every = options.data.validation_every;
-        if every > 0 && at % every == every - 1 { judged.push(query) } else { learned.push(query) }
+        if every > 0 && at % every == every - 1 { validation.push(query) } else { training.push(query) }
     }
     let optimizer = optimizer(options, tuned);
     let (loss, candidates) = (tuned.loss, tuned.candidates);
     let objective = if compares {
-        RankingObjective::of_vectors(&encoder, tuned.scale, learned, loss, candidates, &optimizer)?
+        RankingObjective::of_vectors(&encoder, tuned.scale, training, loss, candidates, &optimizer)?
     } else {
-        RankingObjective::new(&encoder, learned, loss, candidates, &optimizer)?
+        RankingObjective::new(&encoder, training, loss, candidates, &optimizer)?
     };
     let evaluate = || {
-        mean_precision(&encoder, tuned.scale, &judged, options.data.threshold).map_err(EvaluationError::from)
+        mean_precision(&encoder, tuned.scale, &validation, options.data.threshold)
+            .map_err(EvaluationError::from)
     };
     let files = encoder_files(&checkpoint, encoder.config())?;
-    let evaluate = (!judged.is_empty()).then_some(&evaluate as Evaluate<'_>);
+    let evaluate = (!validation.is_empty()).then_some(&evaluate as Evaluate<'_>);
     let steps = run(&objective, &encoder, &optimizer, evaluate, &files, (folder, model), observe)?;
     let (max_tokens, truncation) = (Some(tuned.max_tokens), Truncation::FirstAtItsStart);
     let saved =
@@ -439,7 +447,7 @@ fn trained(
     Ok(steps)
 }
 
-/// Context and sentence of each candidate joined; or apart, the context first, where their vectors are compared.
+/// The token rows of pairs of the context and each sentence; or if `apart`, the row of the context and those of sentences.
 fn rows(
     input: &EncoderInput,
     selection: &Selection,
@@ -455,15 +463,15 @@ fn rows(
     Ok((input.rows(&[Text::One(context)])?.pop(), input.rows(&sentences)?))
 }
 
-/// The mean average precision at 5 of the judged dialogues that have a relevant sentence.
+/// The mean average precision at 5 over the validation dialogues with a relevant sentence.
 fn mean_precision(
     encoder: &TunedEncoder,
     scale: f64,
-    judged: &[RankingQuery],
+    validation: &[RankingQuery],
     threshold: f64,
 ) -> Result<f64> {
     let mut found = Vec::new();
-    for query in judged {
+    for query in validation {
         let scores: Vec<f32> = match &query.query {
             Some(own) => {
                 encoder.cosines(own, &query.rows)?.into_iter().map(|score| score * scale as f32).collect()
@@ -477,7 +485,7 @@ fn mean_precision(
             .map(|(at, (score, target))| (at, score + query.offsets.get(at).unwrap_or(&0.0), target))
             .map(|(at, score, target)| Candidate {
                 id: format!("{at:04}").into(),
-                // As the file writes it: 0.6 is not below 0.6.
+                // Rounds the f32 to the decimal of the file, so that 0.6 is not below the threshold 0.6.
                 confidence: (f64::from(*target) * 1e6).round() / 1e6,
                 score: score.into(),
             })

@@ -67,7 +67,7 @@ pub struct AskOptions {
 }
 
 /// Answers queries by a model, by rules, or by a model with explanations by rules.
-pub struct Asker {
+pub struct LinkPredictor {
     kb: KnowledgeBase,
     scorer: Scorer,
     known: TripleIndex,
@@ -82,7 +82,7 @@ enum Scorer {
 /// A resolved query: the given entity, the relation, and whether the subject is queried.
 type ResolvedQuery = (EntityId, RelationId, bool);
 
-impl Asker {
+impl LinkPredictor {
     /// Opens a knowledge base with the model of a folder (an embedding or a network), a file of mined rules,
     /// or both. If there is a model, it ranks the answers.
     ///

@@ -8,7 +8,7 @@ mod search;
 mod train;
 pub(crate) mod workflow;
 
-pub use ask::{AskOptions, Asker, Chain, LinkAnswer, LinkQuestion};
+pub use ask::{AskOptions, Chain, LinkAnswer, LinkPredictor, LinkQuestion};
 pub use options::{DataOptions, LinksOptions, NetworkConfig, RangeOptions, SearchOptions};
 pub use search::Trial;
 pub use train::{Scored, TrainedLinks, evaluate, train, train_network};

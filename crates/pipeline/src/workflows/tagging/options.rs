@@ -1,4 +1,4 @@
-//! What a tagger's config says. These types' documentation is the manual of the config file.
+//! The options of a tagger's training. The documentation of these types is the manual of the config file.
 
 use std::path::PathBuf;
 
@@ -9,27 +9,27 @@ use sporran_extractor::tagger::TaggerOptions;
 
 use crate::config::Config;
 
-/// A whole config of a tagger's training.
+/// The config of a tagger's training.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TaggingOptions {
-    /// `name`: the run's folder under `output`.
+    /// `name`: the name of the run's folder in `output`.
     pub name: String,
-    /// `seed`: decides everything that is drawn by chance.
+    /// `seed`: the seed of all random choices.
     #[schemars(default)]
     pub seed: u64,
-    /// `output`: where runs' folders go.
+    /// `output`: the parent folder of runs.
     #[schemars(default = "crate::config::runs")]
     pub output: PathBuf,
-    /// `[annotations]`: what is learned from.
+    /// `[annotations]`: the training data.
     pub annotations: AnnotationOptions,
-    /// `[tagger]`: what learns, by `kind`.
+    /// `[tagger]`: the model, by `kind`.
     pub tagger: TaggerOptions,
-    /// `[test]`: what the tagger is measured by when it is trained.
+    /// `[test]`: the test data, for scores of the trained tagger.
     #[schemars(default)]
     pub test: TestOptions,
 }
 
-/// The keys outside `[tagger]`.
+/// The keys outside of `[tagger]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct General {
@@ -43,33 +43,33 @@ struct General {
     test: TestOptions,
 }
 
-/// `[annotations]`: documents with marked mentions.
+/// `[annotations]`: documents with annotated mentions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct AnnotationOptions {
-    /// Files in DocRED's layout, in which all names and dates are marked.
+    /// Files in DocRED's layout, in which all names and dates are annotated.
     pub docred: Vec<PathBuf>,
-    /// Files in KnowledgeNet's layout, in which the names and dates of facts are marked; what no fact is about is unknown, and
-    /// not taken for no name.
+    /// Files in KnowledgeNet's layout, in which only the names and dates of facts are annotated. The loss ignores the labels of
+    /// all other tokens.
     pub knowledgenet: Vec<PathBuf>,
-    /// Only these folds of them; empty for all.
+    /// The folds of KnowledgeNet to use; empty for all.
     pub folds: Vec<i64>,
-    /// Of so many documents in DocRED's layout one judges each pass over the data, and the best weights are kept; 0 learns from
-    /// all of them and keeps the last weights.
+    /// Every n-th document of `docred` is held out for validation: for the score of each epoch. The best weights are kept.
+    /// 0 trains on all documents and keeps the last weights.
     pub validation_every: usize,
-    /// `[annotations.weak-labels]`: texts that another tagger marks.
+    /// `[annotations.weak-labels]`: texts with the labels of another tagger.
     pub weak_labels: Option<WeakLabelOptions>,
 }
 
-/// `[annotations.weak-labels]`: a small tagger learns from what a large one says of texts that nobody has marked.
+/// `[annotations.weak-labels]`: texts without annotations, labelled by a larger tagger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct WeakLabelOptions {
-    /// The folder of the tagger that marks.
+    /// The folder of the tagger that labels the texts.
     pub teacher: PathBuf,
     /// Pages in KILT's layout.
     pub pages: PathBuf,
-    /// Only so many of them, the first.
+    /// The number of pages to use, the first ones.
     #[schemars(range(min = 1))]
     pub limit: usize,
 }
@@ -78,11 +78,11 @@ pub struct WeakLabelOptions {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TestOptions {
-    /// Files in DocRED's layout: precision, recall and F1 of spans with their types.
+    /// Files in DocRED's layout, for precision, recall and F1 of typed spans.
     pub docred: Vec<PathBuf>,
-    /// Files in KnowledgeNet's layout: the share of the facts' names and dates that are found.
+    /// Files in KnowledgeNet's layout, for the recall of the names and dates of facts.
     pub knowledgenet: Vec<PathBuf>,
-    /// Only these folds of them; empty for all.
+    /// The folds of KnowledgeNet to use; empty for all.
     pub folds: Vec<i64>,
 }
 
@@ -96,10 +96,10 @@ impl Config for TaggingOptions {
     }
 
     fn check(&self, document: &mut Document<'_>) {
-        let (learned, test) = (&self.annotations, &self.test);
+        let (training, test) = (&self.annotations, &self.test);
         let lists = [
-            ("annotations.docred", &learned.docred),
-            ("annotations.knowledgenet", &learned.knowledgenet),
+            ("annotations.docred", &training.docred),
+            ("annotations.knowledgenet", &training.knowledgenet),
             ("test.docred", &test.docred),
             ("test.knowledgenet", &test.knowledgenet),
         ];
@@ -108,16 +108,16 @@ impl Config for TaggingOptions {
                 document.report_key(key, format!("no file {}", path.display()));
             }
         }
-        if learned.docred.is_empty() && learned.knowledgenet.is_empty() && learned.weak_labels.is_none() {
+        if training.docred.is_empty() && training.knowledgenet.is_empty() && training.weak_labels.is_none() {
             document.report_key(
                 "annotations",
                 "expected `docred`, `knowledgenet` or `weak-labels`, found none of them",
             );
         }
-        if learned.validation_every == 1 {
+        if training.validation_every == 1 {
             document.report_key("annotations.validation-every", "expected 0 or at least 2, found 1");
         }
-        if let Some(weak) = &learned.weak_labels {
+        if let Some(weak) = &training.weak_labels {
             document.check_folder("annotations.weak-labels.teacher", &weak.teacher, "tagger.json");
             if !weak.pages.is_file() {
                 document
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_key() {
+    fn every_mistake_is_reported_with_its_key() {
         let text = "workflow = \"tagging\"\nname = \"r\"\n[annotations]\ndocred = [\"none.json\"]\nvalidation-every = 1\n\
                     [annotations.weak-labels]\nteacher = \"t\"\npages = \"p\"\nlimit = 3\n\
                     [tagger]\nkind = \"encoder-crf\"\nfrom = \"m\"\noptimizer.learning-rate = 0\n";

@@ -1,14 +1,14 @@
-//! What is seen without reading: whether the query names a passage's title, and where the passage stands in its page.
+//! Features of titles and positions, without a model.
 
 use rustc_hash::FxHashMap;
 use sporran_kilt::{Passage, Query};
 
 use crate::{Reranker, Result};
 
-/// 1 where the query has the passage's title, in whatever case, and 0 elsewhere.
-pub struct Named;
+/// 1 if the query contains the passage's title, ignoring case, and 0 otherwise.
+pub struct TitleMatch;
 
-impl Reranker for Named {
+impl Reranker for TitleMatch {
     fn score(&self, query: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
         let text = query.text.to_lowercase();
         let named = |passage: &&Passage| {
@@ -19,11 +19,11 @@ impl Reranker for Named {
     }
 }
 
-/// 1 for the first of a page's passages in the list, 1/2 for the second, and so on: the beginning of an article says what
-/// it is about.
-pub struct Place;
+/// 1 for the first passage of a page in the list, 1/2 for the second, and so on. The first sentences of an article
+/// summarise its topic.
+pub struct PositionPrior;
 
-impl Reranker for Place {
+impl Reranker for PositionPrior {
     fn score(&self, _: &Query, passages: &[&Passage]) -> Result<Vec<f32>> {
         let mut counts: FxHashMap<&str, u32> = FxHashMap::default();
         let mut scores = Vec::with_capacity(passages.len());
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn titles_are_looked_for_in_the_query_and_places_are_counted_by_page() {
+    fn titles_match_in_any_case_and_positions_are_counted_by_page() {
         let passage = |id: u32, title: &str| Passage {
             id: PassageId(id),
             page_id: title.into(),
@@ -53,7 +53,7 @@ mod tests {
         let passages = [passage(0, "Tea"), passage(1, "Élan"), passage(2, "Tea"), passage(3, "")];
         let passages: Vec<&Passage> = passages.iter().collect();
         let query = Query::of_text("q", "Do you like\nTEA with élan?");
-        assert_eq!(Named.score(&query, &passages).unwrap(), [1.0, 1.0, 1.0, 0.0]);
-        assert_eq!(Place.score(&query, &passages).unwrap(), [1.0, 1.0, 0.5, 1.0]);
+        assert_eq!(TitleMatch.score(&query, &passages).unwrap(), [1.0, 1.0, 1.0, 0.0]);
+        assert_eq!(PositionPrior.score(&query, &passages).unwrap(), [1.0, 1.0, 0.5, 1.0]);
     }
 }
