@@ -122,5 +122,8 @@ mod tests {
             properties.all().iter().map(|property| (property.name.as_str(), property.symmetric)).collect();
         assert_eq!(seen, [("A", false), ("EDUCATED_AT", false), ("SPOUSE", true)]);
         assert_eq!((properties.position("25"), properties.position("1")), (Some(2), None));
+        let fewer = Properties::new(vec![properties.all()[2].clone(), properties.all()[0].clone()]);
+        assert_eq!(properties.positions(&fewer), Ok(vec![0, 2]));
+        assert_eq!(fewer.positions(&properties).unwrap_err().name, "EDUCATED_AT");
     }
 }

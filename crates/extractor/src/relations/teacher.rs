@@ -150,3 +150,33 @@ fn save(folder: &Path, readings: &Readings, values: &[f32]) -> Result<Vec<f32>> 
     jsonl::write(&path, &json)?;
     Ok(rounded)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::linear::tests::trained, *};
+
+    #[test]
+    fn cached_probabilities_give_the_same_targets_without_the_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let (model, documents) = trained(12);
+        let teacher = Teacher { model: Box::new(model), labels: vec![0], weight: 0.5 };
+        let label = |hash: &str| {
+            let unlabelled = |annotated: &Annotated| {
+                Annotated::unlabelled(annotated.document.clone(), annotated.mentions.clone())
+            };
+            let mut found: Vec<Annotated> = documents.iter().map(unlabelled).collect();
+            let mut passes = 0;
+            let mut observe = |event: Event| passes += usize::from(matches!(event, Event::Begin { .. }));
+            let cache = (folder.path(), hash.to_owned());
+            teacher.label(&mut found, cache, "read".to_owned(), &mut observe).unwrap();
+            (found, passes)
+        };
+        let (found, passes) = label("a");
+        let targets: Vec<&PairTarget> =
+            found.iter().flat_map(|found| found.targets.iter().flatten()).collect();
+        assert!(!targets.is_empty() && targets.iter().all(|target| target.weight == 0.5));
+        assert_eq!(passes, 1);
+        assert_eq!(label("a"), (found, 0));
+        assert_eq!(label("b").1, 1);
+    }
+}
