@@ -36,9 +36,9 @@ pub use bilstm::{
 };
 pub use candidates::{Candidates, FEATURES, pair_features, sentences};
 pub use decoding::{PredictedProperty, Scores, decode};
-pub use examples::{Annotated, GoldFact, annotated, pair_examples};
+pub use examples::{Annotated, GoldFact, annotated};
 pub use linear::{LINEAR, LinearData, LinearRelations, LinearTraining};
-pub use marked::{FreshEncoder, MARKED, MarkedEntities, MarkedOptions, MarkedTraining};
+pub use marked::{FreshEncoder, MARKED, MarkedEntities, MarkedOptions, MarkedTraining, pair_examples};
 pub use marking::{Marked, Marking};
 pub use properties::{Properties, Property};
 pub use reach::{HeldOut, Reach};

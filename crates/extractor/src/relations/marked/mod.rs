@@ -1,5 +1,6 @@
 //! An encoder that reads a sentence with all mentions marked and predicts the relations between them.
 
+mod examples;
 mod options;
 mod train;
 
@@ -15,6 +16,7 @@ use sporran_transformers::{
     each_batch, length_batches,
 };
 
+pub use examples::pair_examples;
 pub use options::{FreshEncoder, MarkedTraining};
 pub(super) use train::MarkedTrainer;
 
@@ -202,7 +204,7 @@ impl RelationModel for MarkedEntities {
 }
 
 /// A sentence with its mentions marked.
-pub(super) fn mark(
+fn mark(
     tokenizer: &Tokenizer,
     markers: &Markers,
     (document, mentions, candidates): RelationInput<'_>,

@@ -14,12 +14,12 @@ use sporran_transformers::{
     Precision,
 };
 
-use super::{MARKED, MarkedEntities, MarkedOptions, MarkedTraining};
+use super::{MARKED, MarkedEntities, MarkedOptions, MarkedTraining, pair_examples};
 use crate::{
     error::{Error, Result},
     relations::{
         Annotated, FEATURES, Marking, MaximumRecall, Reach, RelationModel, RelationTraining, Scores,
-        Thresholds, TrainedRelationModel, pair_examples,
+        Thresholds, TrainedRelationModel,
         validation::{joint_scores, tuned_f1, with_scores},
     },
 };
