@@ -1,10 +1,9 @@
 //! Training and evaluation targets of candidate pairs from annotated documents.
 
-use sporran_checkpoint::Tokenizer;
 use sporran_kilt::knowledgenet;
-use sporran_training::{PairExample, PairTarget};
+use sporran_training::PairTarget;
 
-use super::{Candidates, MarkedOptions, Properties, marked::mark};
+use super::{Candidates, Properties, RelationInput};
 use crate::{
     Document, Mention, Span,
     error::{Error, Result},
@@ -42,6 +41,21 @@ pub struct Annotated {
 }
 
 impl Annotated {
+    /// A document without annotation: its candidates have no targets.
+    #[must_use]
+    pub fn unlabelled(document: Document, mentions: Vec<Mention>) -> Self {
+        let candidates = super::sentences(&mentions);
+        let targets = vec![Vec::new(); candidates.len()];
+        Self { document, mentions, candidates, targets, facts: Vec::new() }
+    }
+
+    /// The inputs of a classifier for its sentences.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<RelationInput<'_>> {
+        let input = |candidates| (&self.document, &*self.mentions, candidates);
+        self.candidates.iter().map(input).collect()
+    }
+
     /// Whether a pair matches a fact of this property with two linked ends.
     #[must_use]
     pub fn is_linked(&self, sentence: usize, pair: usize, label: usize) -> bool {
@@ -124,57 +138,15 @@ pub fn annotated(
     Ok(Annotated { document, mentions, candidates, targets, facts })
 }
 
-/// Training sentences for a marker model: those with a known target, or every one with `all`. Mentions beyond
-/// the input length have no pairs.
-///
-/// # Errors
-/// Errors of the tokenizer; a missing marker.
-pub fn pair_examples(
-    documents: &[Annotated],
-    tokenizer: &Tokenizer,
-    options: &MarkedOptions,
-) -> Result<Vec<Vec<PairExample>>> {
-    let markers = options.markers.markers(tokenizer)?;
-    let of = |annotated: &Annotated| -> Result<Vec<PairExample>> {
-        let sentences = annotated.candidates.iter().zip(&annotated.targets);
-        sentences
-            .map(|(candidates, targets)| {
-                let input = (&annotated.document, &*annotated.mentions, candidates);
-                let marked = mark(tokenizer, &markers, input, options.max_tokens)?;
-                let read = |at: usize| {
-                    let pair = &candidates.pairs[at];
-                    (pair.first.max(pair.second) as usize) < marked.marks.len()
-                };
-                let mut numbers = vec![None; candidates.pairs.len()];
-                let mut pairs = Vec::with_capacity(candidates.pairs.len());
-                for at in (0..candidates.pairs.len()).filter(|&at| read(at)) {
-                    numbers[at] = Some(pairs.len());
-                    pairs.push(candidates.pairs[at].clone());
-                }
-                let targets = targets
-                    .iter()
-                    .filter_map(|target| Some(PairTarget { pair: numbers[target.pair]?, ..*target }))
-                    .collect();
-                Ok(PairExample { row: marked.row, marks: marked.marks, pairs, targets })
-            })
-            .collect()
-    };
-    documents.iter().map(of).collect()
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{
-        proposals,
-        relations::{FEATURES, Marking, Thresholds, marking::tests::tokenizer},
-    };
-    use sporran_transformers::PairHeadConfig;
+    use crate::proposals;
 
     /// Two passages of one document, each annotated for another property.
-    fn source(facts: Value) -> knowledgenet::Document {
+    pub(in crate::relations) fn source(facts: Value) -> knowledgenet::Document {
         let property = |id: &str, name: &str| json!([{"propertyId": id, "propertyName": name}]);
         serde_json::from_value(json!({"fold": 1, "documentId": "d",
             "documentText": "Ann met Bob. In 1999 he left Rome.", "passages": [
@@ -190,7 +162,7 @@ mod tests {
             "objectEnd": places[3]})
     }
 
-    fn joined(source: &knowledgenet::Document) -> Result<Annotated> {
+    pub(in crate::relations) fn joined(source: &knowledgenet::Document) -> Result<Annotated> {
         let document = Document::new("d", source.text.clone());
         let mentions = proposals(&document);
         annotated(source, &Properties::of(std::slice::from_ref(source)), document, mentions)
@@ -222,27 +194,5 @@ mod tests {
     fn places_outside_the_document_are_named() {
         let error = joined(&source(json!([fact("25", [0, 3, 8, 99])]))).unwrap_err().to_string();
         assert!(error.contains("passages[0].facts[0].objectStart") && error.contains("99"), "{error}");
-    }
-
-    #[test]
-    fn examples_have_the_pairs_that_are_read() {
-        let found = joined(&source(json!([]))).unwrap();
-        let options = |max_tokens| MarkedOptions {
-            version: MarkedOptions::VERSION,
-            head: PairHeadConfig { width: 2, inner: 2, features: FEATURES, labels: 2, dropout: 0.0 },
-            markers: Marking::default(),
-            max_tokens,
-            properties: Properties::default(),
-            thresholds: Thresholds::even(2, 0.5),
-        };
-        let of = |max_tokens| {
-            let examples =
-                pair_examples(std::slice::from_ref(&found), &tokenizer(), &options(max_tokens)).unwrap();
-            let example = &examples[0][1];
-            (example.marks.len(), example.pairs.len(), example.targets.len())
-        };
-        assert_eq!(of(99), (3, 4, 4));
-        // `< In [ 1999 ] [ he >`: Rome is truncated, and with it three of four pairs.
-        assert_eq!(of(8), (2, 1, 1));
     }
 }

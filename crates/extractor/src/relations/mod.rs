@@ -18,27 +18,34 @@ mod marked;
 mod marking;
 mod properties;
 mod reach;
+mod recall;
+mod teacher;
 mod thresholds;
+mod training;
+mod validation;
 
 use std::path::Path;
 
 use sporran_transformers::{DeviceName, Precision};
 
-pub use averaged::{AVERAGED, Averaged, AveragedOptions, AveragedPart};
+pub use averaged::{AVERAGED, Averaged, AveragedOptions, AveragedPart, train_averaged};
 pub use background::{Background, EntityFacts, Known};
 pub use bilstm::{
-    BILSTM, BilstmFile, BilstmReader, BilstmRelations, BilstmShape, EncoderWords, LAYERS, LayerEncoder,
-    Pairing, Pooling, ReadSentence, RelationExample, RelationNetwork, RelationObjective,
+    BILSTM, BilstmFile, BilstmReader, BilstmRelations, BilstmShape, BilstmTraining, EncoderWords, LAYERS,
+    LayerEncoder, Pairing, Pooling, ReadSentence, RelationExample, RelationNetwork, RelationObjective,
 };
 pub use candidates::{Candidates, FEATURES, pair_features, sentences};
 pub use decoding::{PredictedProperty, Scores, decode};
-pub use examples::{Annotated, GoldFact, annotated, pair_examples};
+pub use examples::{Annotated, GoldFact, annotated};
 pub use linear::{LINEAR, LinearData, LinearRelations, LinearTraining};
-pub use marked::{MARKED, MarkedEntities, MarkedOptions};
+pub use marked::{FreshEncoder, MARKED, MarkedEntities, MarkedOptions, MarkedTraining, pair_examples};
 pub use marking::{Marked, Marking};
 pub use properties::{Properties, Property};
-pub use reach::Reach;
+pub use reach::{HeldOut, Reach};
+pub use recall::MaximumRecall;
+pub use teacher::Teacher;
 pub use thresholds::{Outcomes, ThresholdCounts, Thresholds};
+pub use training::{RelationTraining, TrainedRelationModel};
 
 use crate::{Document, Mention, Result};
 

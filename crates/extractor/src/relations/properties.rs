@@ -84,6 +84,15 @@ impl Properties {
         self.0.iter().position(|property| property.id == id)
     }
 
+    /// The indices of the properties of `others`, by id; the error is the first property that is missing here.
+    ///
+    /// # Errors
+    /// A property of `others` that is not one of these.
+    pub fn positions<'a>(&self, others: &'a Self) -> Result<Vec<usize>, &'a Property> {
+        let find = |property: &'a Property| self.position(&property.id).ok_or(property);
+        others.all().iter().map(find).collect()
+    }
+
     /// The property with this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&Property> {
@@ -113,5 +122,8 @@ mod tests {
             properties.all().iter().map(|property| (property.name.as_str(), property.symmetric)).collect();
         assert_eq!(seen, [("A", false), ("EDUCATED_AT", false), ("SPOUSE", true)]);
         assert_eq!((properties.position("25"), properties.position("1")), (Some(2), None));
+        let fewer = Properties::new(vec![properties.all()[2].clone(), properties.all()[0].clone()]);
+        assert_eq!(properties.positions(&fewer), Ok(vec![0, 2]));
+        assert_eq!(fewer.positions(&properties).unwrap_err().name, "EDUCATED_AT");
     }
 }

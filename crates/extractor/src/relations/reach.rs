@@ -22,7 +22,33 @@ pub struct Reach {
     pub link: usize,
 }
 
+/// A validation document with its annotation.
+#[derive(Clone, Copy)]
+pub struct HeldOut<'a> {
+    /// The document as it was annotated.
+    pub source: &'a knowledgenet::Document,
+    /// The document with its candidates.
+    pub annotated: &'a Annotated,
+    /// The links of its mentions; `None` without a linker.
+    pub links: Option<&'a [Option<Link>]>,
+}
+
 impl Reach {
+    /// Counts the candidates of a classifier. `is_candidate` has the arguments of [`Self::add`]'s filter after
+    /// the document's index.
+    pub(super) fn of(
+        documents: &[HeldOut<'_>],
+        properties: &Properties,
+        is_candidate: impl Fn(usize, usize, usize, usize) -> bool,
+    ) -> Self {
+        let mut reach = Self::default();
+        for (at, document) in documents.iter().enumerate() {
+            let is_candidate = |sentence, pair, label| is_candidate(at, sentence, pair, label);
+            reach.add(document.source, properties, document.annotated, document.links, is_candidate);
+        }
+        reach
+    }
+
     /// Adds the facts of a document. `links` has the link of each mention, or is none without a linker.
     /// `asks` returns whether a pair is classified for a property, from the index of the sentence among the
     /// document's candidates, of the pair, and of the property.

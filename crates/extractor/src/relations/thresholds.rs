@@ -115,6 +115,12 @@ impl Thresholds {
         let counts = |(label, threshold): (usize, &f32)| Outcomes::of(label, documents).counts(*threshold);
         self.0.iter().enumerate().map(counts).collect()
     }
+
+    /// The micro F1 of these thresholds on annotated documents.
+    #[must_use]
+    pub fn micro_f1(&self, documents: &[(&Annotated, &[Scores])]) -> f64 {
+        self.counts(documents).into_iter().sum::<ThresholdCounts>().f1()
+    }
 }
 
 /// The predictions for one property.

@@ -1,8 +1,12 @@
 //! Names and dates by a trained tagger: an encoder or a BiLSTM with a conditional random field.
 
 pub(crate) mod bilstm;
+mod encoder;
 pub(crate) mod features;
+mod kind;
+mod registry;
 mod saved;
+mod train;
 
 use std::{collections::HashMap, ops::Range, path::Path};
 
@@ -12,8 +16,11 @@ use sporran_transformers::{
     Batch, Checkpoint, Crf, DeviceName, EncoderModel, EncoderRow, Head, Mode, Precision, WordInput, WordRow,
 };
 
-pub use bilstm::BiLstmEmitter;
+pub use bilstm::{BiLstmEmitter, BiLstmOptions};
+pub use encoder::EncoderOptions;
 pub use features::{WordFeatures, WordRows};
+pub use kind::{TaggerKind, TaggerTraining};
+pub use registry::TaggerOptions;
 pub use saved::SavedTagger;
 
 use crate::{

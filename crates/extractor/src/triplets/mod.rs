@@ -7,11 +7,15 @@
 mod constraint;
 mod examples;
 mod linear;
+mod options;
 mod reader;
+mod train;
 
 pub use examples::{outcomes, triplet_examples, writable};
 pub use linear::{MARKS, Triplet};
+pub use options::{TripletTraining, WrittenProperty};
 pub use reader::{ReadTriplet, TRIPLETS, TripletOptions, TripletReader};
+pub use train::TripletData;
 
 #[cfg(test)]
 mod tests;

@@ -14,8 +14,10 @@
 mod encoder;
 mod layout;
 mod network;
+mod options;
 mod reading;
 mod shape;
+mod train;
 mod weights;
 
 use std::{collections::HashMap, path::Path};
@@ -26,6 +28,7 @@ use sporran_transformers::{DeviceName, PackedBiLstm, Precision};
 
 pub use encoder::{LAYERS, LayerEncoder};
 pub use network::{RelationNetwork, RelationObjective};
+pub use options::BilstmTraining;
 pub use reading::{BilstmReader, ReadSentence, RelationExample};
 pub use shape::{BILSTM, BilstmFile, BilstmShape, EncoderWords, Pairing, Pooling};
 

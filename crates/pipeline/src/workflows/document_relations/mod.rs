@@ -12,17 +12,19 @@ use std::{
 };
 
 use serde::Serialize;
+use sporran_config::Diagnostic;
 use sporran_extractor::document_relations::DocumentRelations;
 use sporran_kilt::{
     Output, Record,
     docred::{self, Document, PredictedRelation},
     hash_json, jsonl,
+    observe::Observer,
     scores::document_relations::{Report, score},
 };
 
-pub use options::{DocumentRelationsOptions, DocumentsOptions, DocumentsTraining};
-use sporran_config::Diagnostic;
-pub use train::{TrainedDocuments, train};
+pub use options::{DocumentRelationsOptions, DocumentsOptions};
+pub use sporran_extractor::document_relations::{DocumentsTraining, TrainedDocuments};
+pub use train::train;
 
 use crate::{
     Error, Result,
@@ -36,7 +38,6 @@ use crate::{
     },
     source::pages::Pages,
 };
-use sporran_kilt::observe::Observer;
 
 /// The report of a run: `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]

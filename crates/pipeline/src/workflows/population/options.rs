@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use sporran_config::Document;
 use sporran_extractor::{
     LinkerOptions, MentionForm,
-    relations::{BilstmShape, LinearTraining},
+    relations::{BilstmTraining, LinearTraining, MarkedTraining},
+    triplets::TripletTraining,
 };
-use sporran_training::{TrainingOptions, session::WeightDtype};
 use sporran_transformers::{DeviceName, Precision};
 
-use super::{aliases::NamesOptions, sources::InputFormat, triplets::TripletTraining};
+use super::{aliases::NamesOptions, sources::InputFormat};
 use crate::{
     Result,
     config::Config,
@@ -226,92 +226,11 @@ pub struct RelationsOptions {
     /// `[relations.linear]`: the training of a linear model.
     pub linear: Option<LinearTraining>,
     /// `[relations.training]`: the training of an encoder over marked mentions.
-    pub training: Option<RelationsTraining>,
+    pub training: Option<MarkedTraining>,
     /// `[relations.bilstm]`: the training of a BiLSTM over the tokens around two mentions (Mesquita et al., 2019).
     pub bilstm: Option<BilstmTraining>,
     /// `[relations.seq2seq]`: the training of an encoder-decoder that generates facts (Huguet Cabot and Navigli, 2021).
     pub seq2seq: Option<TripletTraining>,
-}
-
-/// `[relations.bilstm]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct BilstmTraining {
-    /// `[relations.bilstm.shape]`: its inputs and sizes.
-    pub shape: BilstmShape,
-    /// The folder of a frozen encoder. A learned mixture of its layers replaces the word embeddings. Training
-    /// copies the encoder into the model's folder.
-    pub from: Option<PathBuf>,
-    /// The share of pairs without a property that each epoch samples.
-    #[schemars(range(min = 0, max = 1))]
-    pub negatives: f64,
-    /// `[relations.bilstm.optimizer]`: epochs, batches, learning rate.
-    pub optimizer: TrainingOptions,
-}
-
-impl Default for BilstmTraining {
-    fn default() -> Self {
-        let (shape, optimizer) = (BilstmShape::default(), TrainingOptions::default());
-        Self { shape, from: None, negatives: 1.0, optimizer }
-    }
-}
-
-/// `[relations.training]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct RelationsTraining {
-    /// The folder of the initial encoder. Without it, `encoder` has the sizes of an encoder with random weights.
-    pub from: Option<PathBuf>,
-    /// `[relations.training.encoder]`: the sizes of an encoder with random weights.
-    pub encoder: Option<FreshEncoder>,
-    /// The largest number of tokens of a sentence with its markers.
-    #[serde(default = "max_tokens")]
-    #[schemars(range(min = 16), extend("x-unit" = "tokens"))]
-    pub max_tokens: usize,
-    /// The size of the hidden layer between the states of two mentions and the logits.
-    #[serde(default = "hidden_size")]
-    #[schemars(range(min = 1))]
-    pub hidden_size: usize,
-    /// The dropout rate of the encoder and of the hidden layer.
-    #[serde(default = "dropout")]
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub dropout: f64,
-    /// The number format of the saved weights: `f32` or `f16`.
-    #[serde(default)]
-    pub dtype: WeightDtype,
-    /// `[relations.training.optimizer]`: epochs, batches, learning rate.
-    #[serde(default)]
-    pub optimizer: TrainingOptions,
-}
-
-/// `[relations.training.encoder]`: a small BERT and its vocabulary.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct FreshEncoder {
-    /// The size of the vocabulary, which is trained on the annotated documents.
-    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
-    pub vocabulary: usize,
-    /// The size of the hidden states.
-    #[schemars(range(min = 1))]
-    pub hidden_size: usize,
-    /// The number of layers.
-    #[schemars(range(min = 1), extend("x-unit" = "layers"))]
-    pub layers: usize,
-    /// The number of attention heads.
-    #[schemars(range(min = 1))]
-    pub heads: usize,
-}
-
-fn max_tokens() -> usize {
-    256
-}
-
-fn hidden_size() -> usize {
-    256
-}
-
-fn dropout() -> f64 {
-    0.1
 }
 
 /// The purpose of loading a config. Only the files of this purpose must exist.
@@ -411,45 +330,23 @@ impl PopulationOptions {
             document.report_key("relations.device", error.to_string());
         }
         if let Some(linear) = &relations.linear {
-            if linear.buckets == 0 || linear.epochs == 0 {
-                document.report_key("relations.linear", "expected `buckets` and `epochs` of at least 1");
-            }
-            if !(linear.learning_rate > 0.0
-                && linear.learning_rate.is_finite()
-                && (0.0..1.0).contains(&linear.decay))
-            {
-                let message = "expected a `learning-rate` above 0 and a `decay` from 0 to below 1";
-                document.report_key("relations.linear", message);
-            }
+            linear.check("relations.linear", document);
         }
         if let Some(bilstm) = &relations.bilstm {
-            bilstm.check(purpose, document);
+            bilstm.check("relations.bilstm", trains, document);
             if relations.linear.is_some() || relations.training.is_some() {
                 let message = "expected no `[relations.linear]` and no `[relations.training]` with it";
                 document.report_key("relations.bilstm", message);
             }
         }
         if let Some(seq2seq) = &relations.seq2seq {
-            seq2seq.check(purpose, document);
+            seq2seq.check("relations.seq2seq", trains, document);
             if relations.linear.is_some() || relations.training.is_some() || relations.bilstm.is_some() {
                 document.report_key("relations.seq2seq", "expected no other table of a model with it");
             }
         }
-        let Some(training) = &relations.training else { return };
-        let key = |name: &str| format!("relations.training.{name}");
-        match (&training.from, &training.encoder) {
-            (Some(from), None) if trains => document.check_checkpoint(&key("from"), from),
-            (Some(_), Some(_)) => document.report_key(&key("encoder"), "expected either this or `from`"),
-            (None, None) => document.report_key(&key("from"), "expected either this or `encoder`"),
-            (None, Some(encoder)) if encoder.heads == 0 || encoder.hidden_size % encoder.heads != 0 => {
-                let message =
-                    format!("expected a divisor of {}, found {}", encoder.hidden_size, encoder.heads);
-                document.report_key(&key("encoder.heads"), message);
-            }
-            _ => {}
-        }
-        if let Err(error) = training.optimizer.check() {
-            document.report_key(&key("optimizer"), error.to_string());
+        if let Some(training) = &relations.training {
+            training.check("relations.training", trains, document);
         }
     }
 
@@ -457,20 +354,5 @@ impl PopulationOptions {
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.output.join(&self.name)
-    }
-}
-
-impl BilstmTraining {
-    fn check(&self, purpose: Purpose, document: &mut Document<'_>) {
-        let key = |name: &str| format!("relations.bilstm.{name}");
-        if let Err((name, message)) = self.shape.check() {
-            document.report_key(&key(&format!("shape.{name}")), message);
-        }
-        if let Err(error) = self.optimizer.check() {
-            document.report_key(&key("optimizer"), error.to_string());
-        }
-        if let Some(from) = self.from.as_ref().filter(|_| purpose != Purpose::Populate) {
-            document.check_checkpoint(&key("from"), from);
-        }
     }
 }

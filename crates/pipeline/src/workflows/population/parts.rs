@@ -8,17 +8,14 @@ use sporran_extractor::{
     coreference::{Rules, TypedCoreference},
     relations::{EntityFacts, open as open_relations},
     tagger::{Computing, Tagger},
-    triplets::{TRIPLETS, TripletReader},
+    triplets::{TRIPLETS, TripletReader, TripletTraining},
 };
 use sporran_kilt::{
     jsonl,
     kb::{KnowledgeBase, Part},
 };
 
-use super::{
-    options::{CoreferenceKind, LinkingOptions, MentionsOptions, PopulationOptions, RelationsOptions},
-    triplets::TripletTraining,
-};
+use super::options::{CoreferenceKind, LinkingOptions, MentionsOptions, PopulationOptions, RelationsOptions};
 use crate::Result;
 
 /// Loads all components of the config.

@@ -5,10 +5,8 @@ mod scores;
 mod train;
 pub(crate) mod workflow;
 
-pub use options::{
-    AnnotationOptions, BiLstmOptions, EncoderOptions, TaggerKind, TaggingOptions, TestOptions,
-    WeakLabelOptions,
-};
+pub use options::{AnnotationOptions, TaggingOptions, TestOptions, WeakLabelOptions};
 pub use scores::{Matched, Recalled, Tested};
+pub use sporran_extractor::tagger::{BiLstmOptions, EncoderOptions, TaggerOptions};
 pub use sporran_training::session::WeightDtype;
 pub use train::{TrainedTagger, train};

@@ -4,10 +4,8 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_config::{Check, Document, kinds};
-use sporran_extractor::tagger::WordFeatures;
-use sporran_training::{TrainingOptions, session::WeightDtype};
-use sporran_transformers::DeviceName;
+use sporran_config::Document;
+use sporran_extractor::tagger::TaggerOptions;
 
 use crate::config::Config;
 
@@ -25,7 +23,7 @@ pub struct TaggingOptions {
     /// `[annotations]`: the training data.
     pub annotations: AnnotationOptions,
     /// `[tagger]`: the model, by `kind`.
-    pub tagger: TaggerKind,
+    pub tagger: TaggerOptions,
     /// `[test]`: the test data, for scores of the trained tagger.
     #[schemars(default)]
     pub test: TestOptions,
@@ -86,109 +84,6 @@ pub struct TestOptions {
     pub knowledgenet: Vec<PathBuf>,
     /// The folds of KnowledgeNet to use; empty for all.
     pub folds: Vec<i64>,
-}
-
-kinds! {
-    /// `[tagger]`, by `kind`.
-    pub enum TaggerKind: dyn Check {
-        /// `kind = "encoder-crf"`: an encoder with a conditional random field.
-        "encoder-crf" => EncoderCrf(EncoderOptions),
-        /// `kind = "bilstm-crf"`: a BiLSTM over hashed words and their parts, with a conditional random field.
-        "bilstm-crf" => BilstmCrf(BiLstmOptions),
-    }
-}
-
-impl Check for EncoderOptions {
-    fn check(&self, key: &str, document: &mut Document<'_>) {
-        document.check_checkpoint(&format!("{key}.from"), &self.from);
-        if let Err(error) = self.device.check(sporran_transformers::Precision::F32) {
-            document.report_key(&format!("{key}.device"), error.to_string());
-        }
-        check_optimizer(&self.optimizer, key, document);
-    }
-}
-
-impl Check for BiLstmOptions {
-    fn check(&self, key: &str, document: &mut Document<'_>) {
-        check_optimizer(&self.optimizer, key, document);
-    }
-}
-
-fn check_optimizer(optimizer: &TrainingOptions, key: &str, document: &mut Document<'_>) {
-    if let Err(error) = optimizer.check() {
-        document.report_key(&format!("{key}.optimizer"), error.to_string());
-    }
-}
-
-/// `kind = "encoder-crf"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct EncoderOptions {
-    /// The folder of the initial encoder.
-    pub from: PathBuf,
-    /// The largest number of tokens of a window. A longer sentence has several windows.
-    #[serde(default = "max_tokens")]
-    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
-    pub max_tokens: usize,
-    /// Whether token types mark capitals, for encoders with a lower-casing tokenizer and a second token type.
-    #[serde(default = "marks_case")]
-    pub marks_case: bool,
-    /// The number format of the saved weights: `f32` or `f16`.
-    #[serde(default)]
-    pub dtype: WeightDtype,
-    /// `[tagger.optimizer]`: epochs, batches, learning rate.
-    #[serde(default)]
-    pub optimizer: TrainingOptions,
-    /// The device of the training: `cpu`, `cuda` or `cuda:N`.
-    #[serde(default)]
-    pub device: DeviceName,
-}
-
-fn max_tokens() -> usize {
-    160
-}
-
-fn marks_case() -> bool {
-    true
-}
-
-/// `kind = "bilstm-crf"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct BiLstmOptions {
-    /// `[tagger.features]`: the table of hashed embeddings.
-    #[serde(default)]
-    pub features: WordFeatures,
-    /// The hidden size of each direction.
-    #[serde(default = "hidden_size")]
-    #[schemars(range(min = 1))]
-    pub hidden_size: usize,
-    /// The number of layers.
-    #[serde(default = "layers")]
-    #[schemars(range(min = 1), extend("x-unit" = "layers"))]
-    pub layers: usize,
-    /// The dropout rate of inputs and hidden states.
-    #[serde(default = "dropout")]
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub dropout: f64,
-    /// The number format of the saved weights: `f32` or `f16`.
-    #[serde(default)]
-    pub dtype: WeightDtype,
-    /// `[tagger.optimizer]`: epochs, batches, learning rate.
-    #[serde(default)]
-    pub optimizer: TrainingOptions,
-}
-
-fn hidden_size() -> usize {
-    96
-}
-
-fn layers() -> usize {
-    2
-}
-
-fn dropout() -> f64 {
-    0.3
 }
 
 impl Config for TaggingOptions {

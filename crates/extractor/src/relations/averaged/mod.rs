@@ -1,10 +1,14 @@
 //! A weighted mean of several models' logits.
 
+mod train;
+
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::jsonl;
 use sporran_transformers::{DeviceName, Precision};
+
+pub use train::train_averaged;
 
 use super::{Properties, RelationInput, RelationModel, Scores, Thresholds, open};
 use crate::error::{Error, Result};

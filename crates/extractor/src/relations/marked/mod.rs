@@ -1,5 +1,9 @@
 //! An encoder that reads a sentence with all mentions marked and predicts the relations between them.
 
+mod examples;
+mod options;
+mod train;
+
 use std::path::Path;
 
 use candle_core::DType;
@@ -11,6 +15,10 @@ use sporran_transformers::{
     Batch, Checkpoint, DeviceName, Encoder, EncoderRow, Mode, PairHead, PairHeadConfig, Precision, StatePair,
     each_batch, length_batches,
 };
+
+pub use examples::pair_examples;
+pub use options::{FreshEncoder, MarkedTraining};
+pub(super) use train::MarkedTrainer;
 
 use super::{
     FEATURES, Properties, RelationInput, RelationModel, Scores, Thresholds,
@@ -71,6 +79,23 @@ impl MarkedOptions {
             return wrong("at least 4 tokens".into(), options.max_tokens.to_string());
         }
         Ok(options)
+    }
+
+    /// Writes the file into a folder.
+    ///
+    /// # Errors
+    /// Write errors.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        Ok(jsonl::write(folder.join(MARKED), &self.bytes())?)
+    }
+
+    /// The contents of the file.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        // Structs of strings and numbers are always valid JSON.
+        let mut json = serde_json::to_vec_pretty(self).unwrap_or_default();
+        json.push(b'\n');
+        json
     }
 }
 
@@ -179,7 +204,7 @@ impl RelationModel for MarkedEntities {
 }
 
 /// A sentence with its mentions marked.
-pub(super) fn mark(
+fn mark(
     tokenizer: &Tokenizer,
     markers: &Markers,
     (document, mentions, candidates): RelationInput<'_>,

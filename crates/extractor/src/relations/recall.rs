@@ -1,15 +1,12 @@
 //! The maximum recall of a relation classifier: the share of annotated facts among its candidates.
 
 use serde::Serialize;
-use sporran_extractor::{
-    Link,
-    relations::{Annotated, Properties, Reach},
-};
 use sporran_kilt::{
-    knowledgenet,
     observe::{Event, Observer},
     scores::Measure,
 };
+
+use super::Reach;
 
 /// The recall of the candidates of the classifier, on the validation documents (Mesquita et al., 2019, table
 /// 4). None without such documents or facts, and where it was not counted.
@@ -26,8 +23,8 @@ pub struct MaximumRecall {
 }
 
 impl MaximumRecall {
-    /// Computes the shares and reports them before training.
-    pub(super) fn reported(reach: Reach, documents: usize, observe: &mut Observer<'_>) -> Self {
+    /// Computes the shares and reports them before training. `documents` is the number of validation documents.
+    pub fn reported(reach: Reach, documents: usize, observe: &mut Observer<'_>) -> Self {
         let Reach { facts, text, linked, link } = reach;
         let found = Self { text: Measure::share(text, facts), link: Measure::share(link, linked) };
         observe(Event::Note {
@@ -39,27 +36,4 @@ impl MaximumRecall {
         });
         found
     }
-}
-
-/// A validation document with its annotation.
-pub(super) struct HeldOut<'a> {
-    pub(super) source: &'a knowledgenet::Document,
-    pub(super) annotated: &'a Annotated,
-    /// The links of its mentions; `None` without a linker.
-    pub(super) links: Option<&'a [Option<Link>]>,
-}
-
-/// Counts the candidates of a classifier. `is_candidate` has the arguments of [`Reach::add`]'s filter after
-/// the document's index.
-pub(super) fn reach(
-    documents: &[HeldOut<'_>],
-    properties: &Properties,
-    is_candidate: impl Fn(usize, usize, usize, usize) -> bool,
-) -> Reach {
-    let mut reach = Reach::default();
-    for (at, document) in documents.iter().enumerate() {
-        let is_candidate = |sentence, pair, label| is_candidate(at, sentence, pair, label);
-        reach.add(document.source, properties, document.annotated, document.links, is_candidate);
-    }
-    reach
 }

@@ -1,14 +1,18 @@
 //! A linear model over hashed features: small and fast.
 
+mod options;
+mod train;
+
 use std::path::Path;
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::jsonl;
+
+pub use options::LinearTraining;
 
 use super::{
     Annotated, Properties, RelationInput, RelationModel, Scores, Thresholds, features::PreparedSentence,
@@ -18,30 +22,6 @@ use crate::error::{Error, Result};
 /// The file of a model's folder that describes it.
 pub const LINEAR: &str = "linear.json";
 const WEIGHTS: &str = "linear.safetensors";
-
-/// The training options of a linear model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct LinearTraining {
-    /// Weights of a property; hashed features share them.
-    #[schemars(range(min = 1))]
-    pub buckets: u32,
-    /// The number of epochs.
-    #[schemars(range(min = 1), extend("x-unit" = "epochs"))]
-    pub epochs: usize,
-    /// The learning rate of AdaGrad (Duchi et al., 2011).
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub learning_rate: f32,
-    /// The weight decay at each update, relative to the learning rate.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub decay: f32,
-}
-
-impl Default for LinearTraining {
-    fn default() -> Self {
-        Self { buckets: 1 << 17, epochs: 12, learning_rate: 0.5, decay: 1e-4 }
-    }
-}
 
 /// The description in a folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,9 +68,13 @@ struct KnownRow {
 impl LinearData {
     /// The pairs of documents with known targets.
     #[must_use]
-    pub fn of(documents: &[Annotated], properties: usize, buckets: u32) -> Self {
+    pub fn of<'a>(
+        documents: impl IntoIterator<Item = &'a Annotated>,
+        properties: usize,
+        buckets: u32,
+    ) -> Self {
         let mut data = Self { rows: Vec::new(), known: vec![Vec::new(); properties] };
-        for (number, annotated) in documents.iter().enumerate() {
+        for (number, annotated) in documents.into_iter().enumerate() {
             for (candidates, targets) in annotated.candidates.iter().zip(&annotated.targets) {
                 if targets.is_empty() {
                     continue;

@@ -1,6 +1,8 @@
 //! Tag scores by a BiLSTM over hashed embeddings of words and their parts (after Lample et al. 2016, with
 //! hashing instead of a vocabulary).
 
+mod options;
+
 use std::collections::HashMap;
 
 use candle_core::{Device, Tensor, Var};
@@ -9,6 +11,8 @@ use sporran_checkpoint::stored_values;
 use sporran_kernels::{Dropout, Isa, Machine, Matrix, Precision, Product, Rows};
 use sporran_training::{BiLstm, Emitter, Gradients, ScoreLoss, Variables};
 use sporran_transformers::{LstmOptions, PackedBiLstm};
+
+pub use options::BiLstmOptions;
 
 use super::features::{FLAGS, GROUPS, WordFeatures, WordRows};
 

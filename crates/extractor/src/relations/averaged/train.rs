@@ -2,36 +2,59 @@
 
 use std::path::Path;
 
-use sporran_extractor::relations::{
-    Annotated, AveragedOptions, AveragedPart, LinearRelations, MarkedEntities, RelationModel, Scores,
-    Thresholds,
-};
-use sporran_transformers::Precision;
+use sporran_kilt::observe::Observer;
+use sporran_transformers::{DeviceName, Precision};
 
-use super::{
-    options::PopulationOptions,
-    train::{classifier_inputs, micro},
+use super::{AveragedOptions, AveragedPart};
+use crate::{
+    Result,
+    relations::{
+        Annotated, LinearData, LinearRelations, LinearTraining, MarkedEntities, MarkedTraining,
+        MaximumRecall, Reach, RelationModel, RelationTraining, Scores, Thresholds, TrainedRelationModel,
+        marked::MarkedTrainer, validation::with_scores,
+    },
 };
-use crate::Result;
 
 /// The subfolders of the linear model and of the encoder.
-pub(super) const PARTS: [&str; 2] = ["linear", "marked"];
+const PARTS: [&str; 2] = ["linear", "marked"];
 /// The candidate weights of the encoder; the linear model has the remainder.
 const WEIGHTS: [f32; 5] = [0.3, 0.4, 0.5, 0.6, 0.7];
 
+/// Trains a linear model and an encoder over marked mentions, tunes the weights of their mean, and saves all of them.
+/// A stopped training resumes from its newest checkpoint.
+///
+/// # Errors
+/// Errors of the initial encoder or of the training.
+pub fn train_averaged(
+    (linear, marked): (&LinearTraining, &MarkedTraining),
+    training: &RelationTraining<'_>,
+    observe: &mut Observer<'_>,
+) -> Result<TrainedRelationModel> {
+    let RelationTraining { properties, documents, validation, device, seed, model, .. } = *training;
+    let trainer = MarkedTrainer::new(marked, training)?;
+    // A linear model classifies every pair, an encoder only the pairs within its token limit.
+    let reached = Reach::of(validation, properties, |_, _, _, _| true);
+    let maximum_recall = MaximumRecall::reported(reached, validation.len(), observe);
+    let steps = trainer.optimise(training, &model.join(PARTS[1]), observe)?;
+    let data = LinearData::of(documents, properties.len(), linear.buckets);
+    let first = LinearRelations::train(&data, properties, linear, seed, |_| true);
+    first.save(&model.join(PARTS[0]))?;
+    let f1 = average(&first, (model, device), &training.annotated_validation())?;
+    Ok(training.result(steps, maximum_recall, f1))
+}
+
 /// Saves the average of the linear model and the encoder in `model`. Tunes weights and thresholds on the validation documents.
 /// Returns their micro F1.
-pub(super) fn average(
+fn average(
     linear: &LinearRelations,
-    (options, model): (&PopulationOptions, &Path),
-    validation: &[Annotated],
+    (model, device): (&Path, DeviceName),
+    validation: &[&Annotated],
 ) -> Result<f64> {
-    let device = &options.relations.device;
-    let marked = MarkedEntities::load(&model.join(PARTS[1]), *device, Precision::F32)?;
+    let marked = MarkedEntities::load(&model.join(PARTS[1]), device, Precision::F32)?;
     let properties = marked.properties();
     let mut both = Vec::with_capacity(validation.len());
     for annotated in validation {
-        let inputs = classifier_inputs(annotated);
+        let inputs = annotated.inputs();
         both.push((linear.score(&inputs)?, marked.score(&inputs)?));
     }
     let mut best: Option<(f64, f32, Thresholds)> = None;
@@ -50,10 +73,9 @@ pub(super) fn average(
                     .collect()
             })
             .collect();
-        let joined: Vec<(&Annotated, &[Scores])> =
-            validation.iter().zip(&scored).map(|(a, s)| (a, &**s)).collect();
+        let joined = with_scores(validation, &scored);
         let thresholds = Thresholds::tuned(properties.len(), &joined);
-        let f1 = micro(&thresholds, &joined);
+        let f1 = thresholds.micro_f1(&joined);
         tracing::info!(weight, f1, "weight of the encoder");
         if best.as_ref().is_none_or(|(best_f1, ..)| f1 > *best_f1) {
             best = Some((f1, weight, thresholds));

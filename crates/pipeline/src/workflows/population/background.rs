@@ -1,0 +1,61 @@
+//! Links, chains and known properties of the mentions of annotated documents.
+
+use sporran_extractor::{
+    Link,
+    relations::{Annotated, Background},
+};
+use sporran_kilt::knowledgenet;
+
+use super::{aliases::build, options::PopulationOptions, parts};
+use crate::Result;
+
+/// The link of each mention of a document; `None` without a linker.
+pub(super) type Links = Option<Vec<Option<Link>>>;
+
+/// Links the mentions of annotated documents. For a BiLSTM it also adds links, chains and known properties to the candidates.
+///
+/// The table of names for one half of the documents is built from the links of the other half. So names are as often unknown in
+/// training as in new documents.
+pub(super) fn background(
+    options: &PopulationOptions,
+    sources: &[knowledgenet::Document],
+    documents: &mut [Annotated],
+) -> Result<Vec<Links>> {
+    let mut all: Vec<Links> = vec![None; documents.len()];
+    let coreference = parts::coreference(options.coreference, &options.mentions)?;
+    for half in 0..2 {
+        let others = sources.iter().enumerate().filter(|(at, _)| at % 2 != half).map(|(_, source)| source);
+        let linker = match &options.linker {
+            Some(linking) => {
+                let linker = parts::linker(
+                    build(others, &linking.names)?,
+                    &linking.decision,
+                    linking.facts.as_deref(),
+                )?;
+                let knowledge = parts::knowledge(linking, linker.table())?;
+                Some((linker, knowledge))
+            }
+            None => None,
+        };
+        for (annotated, document_links) in documents.iter_mut().zip(&mut all).skip(half).step_by(2) {
+            let Annotated { document, mentions, candidates, .. } = annotated;
+            let chains = match &coreference {
+                Some(coreference) => coreference.chains(document, mentions)?,
+                None => Vec::new(),
+            };
+            let (links, knowledge) = match &linker {
+                Some((linker, knowledge)) => {
+                    let known = knowledge.as_ref().map(|known| (linker.table(), known));
+                    (linker.link(document, mentions, &chains), known)
+                }
+                None => (vec![None; mentions.len()], None),
+            };
+            if options.relations.bilstm.is_some() {
+                let background = Background { chains: &chains, links: &links, knowledge };
+                background.annotate(document, mentions, candidates);
+            }
+            *document_links = linker.is_some().then_some(links);
+        }
+    }
+    Ok(all)
+}
