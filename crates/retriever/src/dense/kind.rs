@@ -3,7 +3,7 @@
 use sporran_config::{Document, Overrides};
 use sporran_kilt::{PassageId, hash_json};
 
-use super::{Dense, DenseOptions, Progress, Recall, Report};
+use super::{Dense, DenseOptions, Progress, Recall, Report, distance};
 use crate::{
     PassageScorer, Result, Retriever,
     kind::RetrieverKind,
@@ -16,8 +16,13 @@ impl DenseOptions {
         if let Err(error) = self.check() {
             document.report_key(key, error.to_string());
         }
-        if let Err(error) = self.similarity() {
-            document.report_key(key, error.to_string());
+        match self.similarity() {
+            Ok(similarity) => {
+                if let Err(error) = distance::check(&self.index, similarity) {
+                    document.report_key(&format!("{key}.index"), error.to_string());
+                }
+            }
+            Err(error) => document.report_key(key, error.to_string()),
         }
         if is_trained {
             document.check_encoder(&format!("{key}.model"), &self.model);

@@ -323,4 +323,17 @@ rerank.depth = 20
             assert!(found.iter().any(|fault| fault.starts_with(expected)), "{expected} is not in {found:#?}");
         }
     }
+
+    #[test]
+    fn distances_need_a_flat_index() {
+        let index = |kind: &str| {
+            faults(&format!(
+                "[retriever]\nkind = \"dense\"\nmodel = \"m\"\nsimilarity = \"euclidean\"\nindex.kind = \"{kind}\"\n"
+            ))
+        };
+        let is_fault =
+            |fault: &String| fault.starts_with("retriever.index: index: expected `flat` with `f32`");
+        assert!(index("hnsw").iter().any(is_fault), "{:?}", index("hnsw"));
+        assert!(!index("flat").iter().any(is_fault), "{:?}", index("flat"));
+    }
 }
