@@ -6,3 +6,4 @@ mod new_kind;
 mod nsmn;
 mod passages;
 mod seq2seq;
+mod sink;

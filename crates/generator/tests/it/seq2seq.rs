@@ -1,15 +1,11 @@
 //! The seq2seq reader from texts to texts, with a small seeded T5 and a vocabulary learned on the spot.
 
-use std::{
-    ops::ControlFlow,
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::{path::Path, sync::Arc};
 
 use candle_core::Device;
 use sporran_checkpoint::Tokenizer;
 use sporran_generator::{
-    Candidate, Generation, Generator, Prompt, PromptOptions, Request, Seq2SeqGenerator, Seq2SeqOptions, Sink,
+    Candidate, Generation, Generator, Prompt, PromptOptions, Request, Seq2SeqGenerator, Seq2SeqOptions,
 };
 use sporran_kilt::{Dataset, Passage, PassageId, Query};
 use sporran_training::{
@@ -142,51 +138,6 @@ fn a_batch_answers_as_its_members_do_alone_and_in_their_order() {
         // Of three passages the third request reads two.
         let evidence: Vec<_> = together.iter().map(|answer| answer.evidence.clone()).collect();
         assert_eq!(evidence, [vec![0], vec![0, 1], vec![0, 1]]);
-    }
-}
-
-/// Collects the texts of each request, and ends request 1 in its second step.
-#[derive(Default)]
-struct Pieces(Mutex<Vec<(usize, String)>>);
-
-impl Pieces {
-    fn of(&self, request: usize) -> Vec<String> {
-        let pieces = self.0.lock().unwrap();
-        pieces.iter().filter(|(of, _)| *of == request).map(|(_, text)| text.clone()).collect()
-    }
-}
-
-impl Sink for Pieces {
-    fn write(&self, request: usize, text: &str) -> ControlFlow<()> {
-        self.0.lock().unwrap().push((request, text.to_owned()));
-        if request == 1 && self.of(1).len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
-
-#[test]
-fn a_sink_receives_the_answers_and_ends_a_request_without_touching_the_others() {
-    let reader = reader();
-    for beams in [1, 3] {
-        let model: Arc<dyn Seq2Seq> = reader.model.clone();
-        let mut options = options(8, beams);
-        options.generation.min_new_tokens = Some(6);
-        let generator = Seq2SeqGenerator::new(&options, model, reader.tokenizer.clone()).unwrap();
-        let (queries, passages) = (queries(), passages());
-        let candidates = candidates(&passages);
-        let requests: Vec<Request<'_>> =
-            queries.iter().map(|query| Request { query, passages: &candidates }).collect();
-        let expected = generator.generate(&requests).unwrap();
-        let pieces = Pieces::default();
-        let found = generator.generate_into(&requests, &pieces).unwrap();
-        for request in [0, 2] {
-            assert_eq!(found[request], expected[request]);
-            assert_eq!(pieces.of(request).concat().trim(), expected[request].text);
-        }
-        // The text of one beam comes token by token, that of several at the end.
-        let texts = pieces.of(0).iter().filter(|text| !text.is_empty()).count();
-        assert!(if beams == 1 { texts > 1 } else { texts == 1 }, "{texts}");
-        assert_eq!(found[1].tokens, 2);
-        assert_eq!(pieces.of(1).concat().trim(), found[1].text);
     }
 }
 
