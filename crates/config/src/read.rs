@@ -35,7 +35,7 @@ impl<'t> Document<'t> {
                 return None;
             }
             let Some(span) = error.span() else {
-                self.report(table.span().start, key.to_owned(), message.to_owned());
+                self.report(table.span().start, key.to_owned(), with_nearest(message, also).0);
                 return None;
             };
             if let Some(names) = expected_fields(message)
@@ -231,8 +231,32 @@ const RENAMED: [(&str, &str); 19] = [
     ("width", "hidden-size"),
 ];
 
-/// serde's message with the most similar name that it lists, and that name.
+/// Words of serde's messages, and the words of a config.
+const WORDS: [(&str, &str); 8] = [
+    ("expected f32", "expected a number"),
+    ("expected f64", "expected a number"),
+    ("expected usize", "expected a whole number of at least 0"),
+    ("expected u32", "expected a whole number of at least 0"),
+    ("expected u64", "expected a whole number of at least 0"),
+    ("expected i64", "expected a whole number"),
+    ("expected a sequence", "expected a list"),
+    ("unknown variant", "unknown value"),
+];
+
+/// serde's message in the words of a config, with the most similar name that it lists, and that name. `also` are names that
+/// serde does not list.
 fn with_nearest(message: &str, also: &[&str]) -> (String, Option<String>) {
+    let (mut message, meant) = in_serdes_words(message, also);
+    for (word, plain) in WORDS {
+        // Not in a name or a value, which stand in quotes.
+        if let Some(at) = message.find(word).filter(|at| !message[..*at].contains('"')) {
+            message.replace_range(at..at + word.len(), plain);
+        }
+    }
+    (message, meant)
+}
+
+fn in_serdes_words(message: &str, also: &[&str]) -> (String, Option<String>) {
     let field = quoted_after(message, "unknown field ");
     let Some(wrong) = field.or_else(|| quoted_after(message, "unknown variant ")) else {
         return (message.to_owned(), None);
@@ -245,8 +269,13 @@ fn with_nearest(message: &str, also: &[&str]) -> (String, Option<String>) {
     {
         return (format!("unknown key `{old}`; it is `{new}` now"), Some((*new).to_owned()));
     }
-    match nearest(wrong, names) {
-        Some(near) => (format!("{message}; did you mean `{near}`?"), field.map(|_| near.to_owned())),
-        None => (message.to_owned(), None),
+    let near = nearest(wrong, names).map(str::to_owned);
+    let mut message = message.to_owned();
+    if field.is_some() && !listed.is_empty() {
+        also.iter().for_each(|name| message.push_str(&format!(", `{name}`")));
+    }
+    match near {
+        Some(near) => (format!("{message}; did you mean `{near}`?"), field.map(|_| near)),
+        None => (message, None),
     }
 }

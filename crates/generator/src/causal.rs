@@ -165,6 +165,11 @@ impl CausalGenerator {
             device: options.device,
             stops: options.stops.clone(),
         })?;
+        if !model.is_causal() {
+            let found =
+                format!("an encoder-decoder in {}; use `kind = \"seq2seq\"`", options.model.display());
+            return Err(Error::Option { option: "model", expected: "a decoder-only model", found });
+        }
         let prompt = Prompt::new(options.prompt.clone())?;
         let answer = options.generation.max_new_tokens.unwrap_or(NEW_TOKENS);
         let trained = model.trained_length().saturating_sub(answer);

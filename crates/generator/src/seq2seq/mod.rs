@@ -11,7 +11,7 @@ use sporran_config::Overrides;
 use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq};
 
 use crate::{
-    Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, Sink, TextGenerator,
+    Error, Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, Sink, TextGenerator,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
     training::GeneratorTrainer,
 };
@@ -81,7 +81,13 @@ impl Seq2SeqGenerator {
     /// An error in the model's folder or an option.
     pub fn load(options: &Seq2SeqOptions) -> Result<Self> {
         let prompt = Prompt::new(options.prompt.clone())?;
-        Ok(Self { prompt, model: TextGenerator::load(&options.model_options())? })
+        let model = TextGenerator::load(&options.model_options())?;
+        if model.is_causal() {
+            let found =
+                format!("a decoder-only model in {}; use `kind = \"causal\"`", options.model.display());
+            return Err(Error::Option { option: "model", expected: "an encoder-decoder", found });
+        }
+        Ok(Self { prompt, model })
     }
 
     /// A model that is loaded already, such as one in training.

@@ -21,12 +21,20 @@ pub(crate) struct Loaded {
 
 /// Loads the queries of a task file.
 pub(crate) fn queries(task: &TaskFile) -> Result<Loaded> {
-    let mut loaded = Loaded { queries: Vec::new(), has_gold: true };
+    let mut queries = Vec::new();
+    let mut without_gold = 0;
     for_each(task, |record, query| {
-        loaded.has_gold &= record.output.is_some();
-        loaded.queries.push(query);
+        without_gold += usize::from(record.output.is_none());
+        queries.push(query);
     })?;
-    Ok(loaded)
+    if without_gold > 0 && without_gold < queries.len() && task.gold.is_none() {
+        tracing::warn!(
+            "{}: {without_gold} of {} records have no `output`; the file is not scored",
+            task.path.display(),
+            queries.len()
+        );
+    }
+    Ok(Loaded { queries, has_gold: without_gold == 0 })
 }
 
 /// Loads the queries of a task file with their gold outputs.
