@@ -21,7 +21,7 @@ mod view;
 
 pub use combined::{Combined, Term, standardise};
 pub use cosine::{Cosine, CosineOptions};
-pub use cross_encoder::{CrossEncoder, CrossEncoderOptions};
+pub use cross_encoder::{CrossEncoder, CrossEncoderOptions, CrossEncoderTraining, train_cross_encoder};
 pub use error::{Error, Result};
 pub use features::{PositionPrior, TitleMatch};
 pub use kind::RerankerKind;

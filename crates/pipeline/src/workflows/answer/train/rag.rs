@@ -14,7 +14,9 @@ use sporran_generator::{
     Candidate, Prompt, PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request,
 };
 use sporran_kilt::{PassageId, PassageStore, Query, StagedFolder, observe::Observer};
-use sporran_retriever::dense::{Dense, DenseOptions, Embeddings, PassageEncoder, Similarity, VectorIndex};
+use sporran_retriever::dense::{
+    Dense, DenseOptions, Embeddings, PassageEncoder, SentenceLayout, SentencePrompts, Similarity, VectorIndex,
+};
 use sporran_training::{
     EvaluationError, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion, TunedEncoder,
     export_part,
@@ -30,7 +32,6 @@ use crate::{
         check::dense_options,
         options::{Options, TrainOptions},
         train::{
-            encoders::{Prompts, SentenceLayout},
             examples::{RetrievedExample, mean_score, retrieved_examples},
             start::{init_model, training_session},
         },
@@ -164,7 +165,7 @@ pub(crate) fn train_rag(
                     pooling,
                     similarity: Similarity::InnerProduct,
                     width: encoder.config().hidden_size,
-                    prompts: Prompts::of(from)?,
+                    prompts: SentencePrompts::of(from)?,
                 };
                 layout.write(&questions.path())?;
             }
