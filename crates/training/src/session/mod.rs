@@ -27,7 +27,7 @@ pub use pace::Pace;
 pub use trained::Trained;
 
 use crate::{
-    Companions, EvaluationError, Objective, Outcome, Training, TrainingOptions, Variables, export,
+    EvaluationError, ExtraFiles, Objective, Outcome, Training, TrainingOptions, Variables, export,
     train as optimise,
 };
 
@@ -47,7 +47,7 @@ pub struct TrainingSession<'a> {
     /// The data type of the saved weights.
     pub dtype: DType,
     /// The names and contents of the other files of the model.
-    pub extra_files: &'a [(String, Vec<u8>)],
+    pub extra_files: &'a ExtraFiles,
     /// The name of the validation score.
     pub score: &'a str,
 }
