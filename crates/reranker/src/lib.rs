@@ -5,7 +5,7 @@
 //! sum of rerankers, each with one or more [`QueryView`]s.
 //!
 //! [`RerankerOptions`] lists the kinds that a config can name. Each implements [`RerankerKind`]. [`open`] loads any saved
-//! reranker.
+//! reranker. [`training`] makes rerankers.
 
 mod combined;
 mod cosine;
@@ -17,6 +17,7 @@ mod pooled;
 mod registry;
 mod saved;
 mod tfidf;
+pub mod training;
 mod view;
 
 pub use combined::{Combined, Term, standardise};
