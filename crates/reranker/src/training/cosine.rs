@@ -1,17 +1,15 @@
 //! The vectors of a frozen encoder.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{Error, observe::Observer};
+use sporran_kilt::observe::Observer;
 
 use super::{
     RerankerSession, RerankerTrainingKind,
     similarities::{WeightedSimilarities, write_similarities},
+    untrained::write_cosine,
 };
 use crate::{Result, Saved};
 
@@ -41,26 +39,4 @@ impl RerankerTrainingKind for EncoderOptions {
         Saved::Combined { parts }.write(session.model)?;
         Ok(0)
     }
-}
-
-/// Copies the folder of an encoder, so that the reranker does not depend on it.
-pub(super) fn write_cosine(from: &Path, max_tokens: Option<usize>, model: &Path) -> Result<()> {
-    copy(from, model)?;
-    Saved::Cosine { max_tokens }.write(model)
-}
-
-/// Copies the files of a model's folder and of its folders with a `config.json`.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).map_err(|error| Error::io(to, "create", error))?;
-    for entry in fs::read_dir(from).map_err(|error| Error::io(from, "read", error))? {
-        let entry = entry.map_err(|error| Error::io(from, "read", error))?;
-        let (path, name) = (entry.path(), entry.file_name());
-        let is_hidden = name.to_string_lossy().starts_with('.');
-        if path.is_dir() && path.join("config.json").is_file() {
-            copy(&path, &to.join(&name))?;
-        } else if path.is_file() && !is_hidden {
-            fs::copy(&path, to.join(&name)).map_err(|error| Error::io(&path, "copy", error))?;
-        }
-    }
-    Ok(())
 }

@@ -11,6 +11,7 @@ mod session;
 mod similarities;
 mod tfidf;
 mod tuned;
+mod untrained;
 mod weights;
 
 pub use combine::CombineOptions;

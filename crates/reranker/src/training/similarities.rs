@@ -9,8 +9,7 @@ use sporran_kilt::Error;
 
 use super::{
     RerankerSession,
-    cosine::write_cosine,
-    tfidf::write_tfidf,
+    untrained::{write_cosine, write_tfidf},
     weights::{Scores, listwise_weights, summed},
 };
 use crate::{PagePool, QuerySource, QueryView, Result, Saved, SavedPart, open, standardise};
