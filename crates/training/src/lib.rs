@@ -32,7 +32,6 @@
 
 mod checkpoint;
 mod classification;
-mod contrastive;
 mod copying;
 mod crf;
 mod data;
@@ -49,6 +48,7 @@ mod optimizer;
 mod options;
 mod packed;
 mod pairs;
+mod pooling;
 mod rag;
 mod ranking;
 mod ranking_loss;
@@ -64,7 +64,6 @@ mod vocabulary;
 
 pub use checkpoint::{ExtraFiles, best_folder, export, export_part};
 pub use classification::{ClassificationObjective, LabelledRow};
-pub use contrastive::{Contrast, ContrastOptions, ContrastPassage, ContrastiveBatch, ContrastiveObjective};
 pub use copying::wire_copying;
 pub use crf::CrfVariables;
 pub use data::{IGNORED_LABEL, Row, TextPair, TrainingBatch, batches_of, rows_of, shuffled_batches};
@@ -79,6 +78,7 @@ pub use objective::Objective;
 pub use optimizer::{AdamW, AdamWConfig};
 pub use options::TrainingOptions;
 pub use pairs::{PairExample, PairObjective, PairTarget};
+pub use pooling::pool_states;
 pub use rag::{FindPassages, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion};
 pub use ranking::{RankingBatch, RankingObjective, RankingQuery};
 pub use ranking_loss::RankingLoss;

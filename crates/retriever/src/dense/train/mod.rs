@@ -1,17 +1,19 @@
 //! The training of a bi-encoder on queries with positive passages, hard negatives and in-batch negatives.
 
+mod objective;
+
 use rustc_hash::FxHashMap;
 use sporran_kilt::{
     contrast::{ContrastExample, TitledText},
     observe::Observer,
 };
 use sporran_training::{
-    Contrast, ContrastOptions, ContrastPassage, ContrastiveObjective, EvaluationError, ValidationList,
-    mean_reciprocal_rank,
+    EvaluationError, ValidationList, mean_reciprocal_rank,
     session::{EncoderSession, Evaluate, Trained},
 };
 use sporran_transformers::{BertTask, EncoderInput, EncoderRow, Pooling, Text};
 
+use self::objective::{Contrast, ContrastOptions, ContrastPassage, ContrastiveObjective};
 use super::{
     Similarity,
     sentence_layout::{SentenceLayout, SentencePrompts, vectors_of},
@@ -74,7 +76,7 @@ pub fn train_bi_encoder(
         .collect::<Result<Vec<ValidationList>>>()?;
     let evaluate = || {
         mean_reciprocal_rank(&lists, |rows| {
-            let vectors = encoder.vectors(rows, &contrast, session.optimizer.tokens_per_batch)?;
+            let vectors = contrast.encode(encoder, rows, session.optimizer.tokens_per_batch)?;
             let near = |vector: &Vec<f32>| vectors[0].iter().zip(vector).map(|(a, b)| a * b).sum();
             Ok(vectors[1..].iter().map(near).collect())
         })
