@@ -13,6 +13,14 @@ pub enum Error {
     /// A file of examples.
     #[error(transparent)]
     Kilt(#[from] sporran_kilt::Error),
+    /// A training without a setting or without usable records.
+    #[error("`{option}`: {problem}")]
+    Training {
+        /// The key of the config.
+        option: &'static str,
+        /// The problem.
+        problem: &'static str,
+    },
     /// An option outside its range.
     #[error("{option}: expected {expected}, found {found}")]
     Option {

@@ -9,7 +9,7 @@ use sporran_config::{Document, Override, Overrides};
 use sporran_kilt::PassageStore;
 use sporran_transformers::{Checkpoint, DeviceName, GenerationOptions, Precision};
 
-use crate::{Generator, ReleasedNsmnConfig, Result};
+use crate::{Generator, ReleasedNsmnConfig, Result, training::GeneratorTrainer};
 
 /// The options of a kind of generator.
 ///
@@ -40,6 +40,11 @@ pub trait GeneratorKind {
     /// The same for entity linking, where an answer is the title of a page.
     fn linking_provenance(&self) -> EvidenceSource {
         EvidenceSource::Title
+    }
+
+    /// The training of the kind; `None` for kinds that `[train]` cannot train.
+    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
+        None
     }
 
     /// Loads the generator.

@@ -55,9 +55,13 @@ pub use registry::GeneratorOptions;
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 pub use sink::Sink;
 use sporran_kilt::{Passage, Query};
+
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
 pub use title::{TitleGenerator, TitleOptions};
-pub use training::ReaderInTraining;
+pub use training::{
+    GeneratorTrainer, GeneratorTraining, MatchingOptions, ReaderInTraining, RetrievedExample, Target,
+    TrainSettings, mean_score,
+};
 pub use verifier::nsmn::{
     LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, PackedNsmn, RELEASED_NSMN, ReleasedNsmn,
     ReleasedNsmnConfig, TokenPair, WordPair, import_nsmn, is_released_nsmn, treebank_words,

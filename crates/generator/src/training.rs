@@ -1,9 +1,262 @@
-//! The extractive reader during training.
+//! What the trainings of all kinds of generators share: settings, records with passages, the initial model.
 
-use sporran_training::{ReaderScores, TunedEncoder};
-use sporran_transformers::EncoderRow;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use crate::{Reader, Result};
+use candle_core::DType;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{
+    Example, Metric, Output, Passage, PassageId, PassageStore,
+    observe::Observer,
+    scores::answer::{self, Answers},
+};
+use sporran_training::{
+    KnowledgeOptions, ReaderScores, TrainingOptions, TunedEncoder, Variables,
+    session::{InitialModel, ShapeOptions, TrainableModel, Trained, TrainingSession},
+};
+use sporran_transformers::{DeviceName, EncoderRow};
+
+use crate::{Candidate, Generator, Reader, Request, Result};
+
+/// The training of a kind of generator.
+pub trait GeneratorTrainer {
+    /// The number of passages to retrieve for each record.
+    fn passages(&self) -> usize;
+
+    /// Whether a passage of a gold page is added to the passages of a record without one, as the settings ask for.
+    fn adds_gold(&self) -> bool {
+        false
+    }
+
+    /// Trains the model and saves it in the folder of the settings. Checkpoints are in the run's folder; a stopped training
+    /// resumes from the newest one.
+    ///
+    /// # Errors
+    /// [`Error::Training`](crate::Error::Training) for missing settings or records; errors of files, model or training.
+    fn train(&self, training: GeneratorTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained>;
+}
+
+/// A training of a generator's model.
+pub struct GeneratorTraining<'a> {
+    /// The settings.
+    pub settings: TrainSettings<'a>,
+    /// The training records.
+    pub examples: Vec<RetrievedExample>,
+    /// The validation records.
+    pub validation: Vec<RetrievedExample>,
+    /// The passages, if there is a knowledge source.
+    pub store: Option<Arc<PassageStore>>,
+    /// The name of the run.
+    pub name: &'a str,
+    /// The seed.
+    pub seed: u64,
+    /// The run's folder.
+    pub folder: PathBuf,
+}
+
+/// The settings of a training: `[train]` without its records.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainSettings<'a> {
+    /// The folder of the trained model.
+    pub model: &'a Path,
+    /// The folder of the initial model.
+    pub from: Option<&'a Path>,
+    /// The sizes of a T5 with random weights.
+    pub shape: &'a ShapeOptions,
+    /// The optimizer and the schedule.
+    pub optimizer: &'a TrainingOptions,
+    /// The target of the generator.
+    pub target: Target,
+    /// Whether to add a passage of a gold page if the retriever found none.
+    pub add_gold: bool,
+    /// The sizes of a matching network.
+    pub matching: MatchingOptions,
+    /// The number of pieces or passages without evidence to sample for each record and epoch.
+    pub negatives: usize,
+    /// The loss of a memory network.
+    pub knowledge: KnowledgeOptions,
+    /// The largest number of tokens of a target.
+    pub target_tokens: usize,
+    /// The device.
+    pub device: DeviceName,
+}
+
+/// `[train.matching]`: a neural semantic matching network (Nie, Chen and Bansal 2019).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct MatchingOptions {
+    /// The size of the vocabulary, which is trained on claims and evidence.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub vocabulary: usize,
+    /// The size of the token embeddings.
+    #[schemars(range(min = 1))]
+    pub embedding_size: usize,
+    /// The hidden size of each direction of both LSTMs.
+    #[schemars(range(min = 1))]
+    pub hidden_size: usize,
+    /// The size of the layers between the LSTMs and before the logits.
+    #[schemars(range(min = 1))]
+    pub projection_size: usize,
+    /// The dropout rate before the logits.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub dropout: f64,
+    /// The largest number of tokens of a claim or a piece of evidence.
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub max_length: usize,
+}
+
+impl Default for MatchingOptions {
+    fn default() -> Self {
+        Self {
+            vocabulary: 6000,
+            embedding_size: 64,
+            hidden_size: 64,
+            projection_size: 64,
+            dropout: 0.2,
+            max_length: 64,
+        }
+    }
+}
+
+/// The target of a generator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// A gold answer.
+    #[default]
+    Answer,
+    /// The title of a gold page, for a retriever of kind `entity-title`.
+    Title,
+}
+
+/// An example with its retrieved passages.
+pub struct RetrievedExample {
+    /// The record.
+    pub example: Example,
+    /// The passages with their scores, best first.
+    pub passages: Vec<(Passage, f32)>,
+}
+
+impl RetrievedExample {
+    /// Calls `use_request` with the request of the record.
+    pub fn ask<T>(&self, use_request: impl FnOnce(&Request<'_>) -> T) -> T {
+        let candidates: Vec<Candidate<'_>> =
+            self.passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect();
+        use_request(&Request { query: &self.example.query, passages: &candidates })
+    }
+}
+
+/// Replaces the answers of examples by the titles of their gold pages. Drops examples without a gold page in the store.
+pub(crate) fn with_titles(retrieved_examples: &mut Vec<RetrievedExample>, store: &PassageStore) {
+    for retrieved in retrieved_examples.iter_mut() {
+        let gold = retrieved.example.gold.iter().flat_map(|output| output.evidence());
+        let titles = gold.filter_map(|item| {
+            let page = store.page_by_id(&item.wikipedia_id.as_ref()?.text())?;
+            Some(store.page_title(page).to_owned())
+        });
+        let output = |title| Output { answer: Some(title), ..Output::default() };
+        retrieved.example.gold = titles.map(output).collect();
+    }
+    retrieved_examples.retain(|retrieved| !retrieved.example.gold.is_empty());
+}
+
+/// The mean over datasets of their headline scores.
+///
+/// # Errors
+/// Errors of the generator.
+pub fn mean_score(generator: &dyn Generator, validation: &[RetrievedExample]) -> Result<f64> {
+    let mut groups: Vec<(Option<sporran_kilt::Dataset>, Vec<f64>)> = Vec::new();
+    let candidates: Vec<Vec<Candidate<'_>>> = validation
+        .iter()
+        .map(|retrieved| {
+            retrieved.passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect()
+        })
+        .collect();
+    let requests: Vec<Request<'_>> = validation
+        .iter()
+        .zip(&candidates)
+        .map(|(retrieved, candidates)| Request { query: &retrieved.example.query, passages: candidates })
+        .collect();
+    for (retrieved, generation) in validation.iter().zip(generator.generate(&requests)?) {
+        let dataset = retrieved.example.query.dataset;
+        let scores: answer::Scores = Answers::new(retrieved.example.answers()).score(&generation.text);
+        let score = match dataset.map_or(Metric::ExactMatch, |dataset| dataset.metric()) {
+            Metric::Accuracy => scores.accuracy,
+            Metric::ExactMatch => scores.em,
+            Metric::F1 => scores.f1,
+            Metric::RougeL => scores.rougel,
+        };
+        match groups.iter_mut().find(|(known, _)| *known == dataset) {
+            Some((_, scores)) => scores.push(score),
+            None => groups.push((dataset, vec![score])),
+        }
+    }
+    let means = groups.iter().map(|(_, scores)| scores.iter().sum::<f64>() / scores.len() as f64);
+    Ok(means.sum::<f64>() / groups.len().max(1) as f64)
+}
+
+impl GeneratorTraining<'_> {
+    /// The session of the training. Its checkpoints are in the folder `training` of the run.
+    #[must_use]
+    pub fn session<'s>(
+        &'s self,
+        variables: &'s Variables,
+        extra_files: &'s [(String, Vec<u8>)],
+    ) -> TrainingSession<'s> {
+        TrainingSession {
+            variables,
+            options: self.settings.optimizer,
+            folder: self.folder.join("training"),
+            model: self.settings.model,
+            dtype: DType::F16,
+            extra_files,
+            score: "mean score",
+        }
+    }
+
+    /// The content of `model.toml`: the model's role, size and origin.
+    pub(crate) fn card(&self, role: &str, variables: &Variables) -> String {
+        format!(
+            "role = \"{role}\"\nparameters = {}\nsource = \"sporran {} train, config {}, seed {}\"\n",
+            variables.parameter_count(),
+            env!("CARGO_PKG_VERSION"),
+            self.name,
+            self.seed,
+        )
+    }
+
+    /// The initial model: from a folder, or with random weights.
+    ///
+    /// # Errors
+    /// Errors of the folder, the tokenizer or the device.
+    pub fn init_model(&self) -> Result<TrainableModel> {
+        let Self { settings, examples, seed, .. } = self;
+        let start = match settings.from {
+            Some(from) => InitialModel::of_folder(from, *seed)?,
+            None => {
+                let store = self.store.as_deref();
+                let passages = store.into_iter().flat_map(|store| {
+                    (0..store.len() as u32)
+                        .map(PassageId)
+                        .map(|id| format!("{} / {}", store.page_title(store.page_of(id)), store.text(id)))
+                });
+                let pairs = examples.iter().flat_map(|retrieved| {
+                    let answers =
+                        retrieved.example.answers().into_iter().map(str::to_owned).collect::<Vec<_>>();
+                    std::iter::once(retrieved.example.query.text.clone()).chain(answers)
+                });
+                let texts: Vec<String> = passages.chain(pairs).collect();
+                let marks = ["[START_ENT]", "[END_ENT]", "[SEP]"];
+                tracing::info!(examples = examples.len(), "a new model");
+                InitialModel::fresh(settings.shape, &texts, &marks, *seed)?
+            }
+        };
+        Ok(start.build(&settings.device.open()?, |variables| self.card("generator", variables))?)
+    }
+}
 
 /// A reader over the encoder that is being trained.
 pub struct ReaderInTraining<'a> {

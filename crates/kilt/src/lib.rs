@@ -7,6 +7,7 @@
 pub mod contrast;
 pub mod docred;
 mod error;
+pub mod evidence;
 pub mod folder;
 pub mod formats;
 mod hash;

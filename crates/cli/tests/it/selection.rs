@@ -255,3 +255,77 @@ fn the_weights_of_similarities_are_fitted_on_annotations() {
         errors(&output)
     );
 }
+
+#[test]
+fn trained_rerankers_rerank_a_run_and_lines_of_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path();
+    let (data, from) =
+        (format!("data.train={}", dialogues(place)), format!("reranker-training.from={}", encoder()));
+    run(place, &["--quiet", "train", &config("tfidf.toml"), &data]);
+    for name in ["cosine-minilm.toml", "combined.toml"] {
+        run(place, &["--quiet", "train", &config(name), &data, &from, "reranker-training.max-tokens=40"]);
+    }
+    let texts = ["the king of the north", "the river is the river of the year", "a film"];
+    let page = |(id, text): (usize, &&str)| {
+        json!({ "wikipedia_id": id.to_string(), "wikipedia_title": format!("T{id}"),
+            "text": [format!("T{id}\n"), text] })
+        .to_string()
+    };
+    let pages: Vec<String> = texts.iter().enumerate().map(page).collect();
+    fs::write(place.join("pages.jsonl"), pages.join("\n")).unwrap();
+    let record = json!({ "id": "a", "input": "the king and the river", "output": [{ "answer": "x" }] });
+    fs::write(place.join("tasks.jsonl"), record.to_string()).unwrap();
+    let general = "workflow = \"answer\"\nname = \"r\"\n[source]\npath = \"pages.jsonl\"\n[tasks]\nfiles = [\"tasks.jsonl\"]\n";
+    for (kind, name) in
+        [("tfidf", "wowpp-tfidf"), ("cosine", "wowpp-cosine-minilm"), ("combined", "wowpp-combined")]
+    {
+        let model = format!("runs/{name}/model");
+        let stages =
+            format!("[retriever]\nkind = \"bm25\"\n[reranker]\nkind = \"{kind}\"\nmodel = \"{model}\"\n");
+        fs::write(place.join("c.toml"), format!("{general}{stages}")).unwrap();
+        run(place, &["--quiet", "config", "check", "c.toml"]);
+        let trace = json_of(&run(place, &["--quiet", "retrieve", "c.toml", "--trace", "a", "--json"]));
+        let hits = trace["hits"].as_array().unwrap();
+        assert_eq!(trace["step"], "reranked");
+        // The same texts from standard input have the same scores.
+        let titled: Vec<String> = hits
+            .iter()
+            .map(|hit| {
+                let title = hit["title"].as_str().unwrap();
+                format!("{title} {}", texts[title[1..].parse::<usize>().unwrap()])
+            })
+            .collect();
+        let line = json!({ "query": "the king and the river", "passages": titled }).to_string();
+        let mut command = sporran(place, &["--quiet", "rerank", "--model", &model, "--json"]);
+        let output = with_input(&mut command, &line);
+        let scores = json_of(&output)["scores"].as_array().unwrap().clone();
+        for (hit, score) in hits.iter().zip(&scores) {
+            let (one, other) = (hit["score"].as_f64().unwrap(), score.as_f64().unwrap());
+            // Combined rerankers read titles apart from texts, which lines do not have.
+            assert!(kind == "combined" || (one - other).abs() < 1e-4, "{kind}: {hits:?} {scores:?}");
+        }
+        assert!(hits.len() > 1 && scores.len() == hits.len(), "{kind}: {hits:?} {scores:?}");
+        let other = if kind == "tfidf" { "cosine" } else { "tfidf" };
+        let check = sporran(place, &["config", "check", "c.toml", &format!("reranker.kind={other}")])
+            .output()
+            .unwrap();
+        assert_eq!(check.status.code(), Some(2));
+        let expected = format!("`reranker.kind`: expected `{kind}`, the kind in {model}; found `{other}`");
+        assert!(errors(&check).contains(&expected), "{}", errors(&check));
+    }
+    let raw = ["--quiet", "rerank", "--model", "runs/wowpp-tfidf/model", "--raw-scores"];
+    let output = sporran(place, &raw).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("--raw-scores is for a cross-encoder"), "{}", errors(&output));
+}
+
+/// The standard output of a command that reads a text.
+fn with_input(command: &mut std::process::Command, text: &str) -> String {
+    use std::{io::Write, process::Stdio};
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -4,9 +4,14 @@ use super::{Verifier, VerifierOptions};
 use crate::{
     Generator, Result,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel},
+    training::GeneratorTrainer,
 };
 
 impl GeneratorKind for VerifierOptions {
+    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
+        Some(self)
+    }
+
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
         let mut models = vec![GeneratorModel {
             key: key.to_owned(),

@@ -9,11 +9,13 @@ pub(crate) mod nsmn;
 mod options;
 mod pages;
 mod released;
+mod train;
 mod unit;
 mod verdict;
 
 use std::{path::Path, sync::Arc};
 
+use labels::softmax;
 use sporran_kilt::{Dataset, PassageStore};
 use sporran_transformers::{Checkpoint, PairClassifier};
 
@@ -22,7 +24,6 @@ use crate::{
     verifier::nsmn::{NsmnConfig, ReleasedNsmnConfig},
 };
 
-use labels::softmax;
 pub use labels::{LabelOrder, Labeller, Piece, Reading};
 pub use matcher::{Matcher, token_pair};
 pub use options::{Aggregate, PageOptions, SelectionOptions, UnitKind, VerifierOptions};

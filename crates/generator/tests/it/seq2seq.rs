@@ -168,7 +168,9 @@ fn a_sink_receives_the_answers_and_ends_a_request_without_touching_the_others() 
     let reader = reader();
     for beams in [1, 3] {
         let model: Arc<dyn Seq2Seq> = reader.model.clone();
-        let generator = Seq2SeqGenerator::new(&options(8, beams), model, reader.tokenizer.clone()).unwrap();
+        let mut options = options(8, beams);
+        options.generation.min_new_tokens = Some(6);
+        let generator = Seq2SeqGenerator::new(&options, model, reader.tokenizer.clone()).unwrap();
         let (queries, passages) = (queries(), passages());
         let candidates = candidates(&passages);
         let requests: Vec<Request<'_>> =

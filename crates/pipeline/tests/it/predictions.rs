@@ -15,7 +15,7 @@ use sporran_pipeline::{
     population::{PopulationOptions, Purpose, populate},
     submit, workflow_of,
 };
-use sporran_reranker::Computing;
+use sporran_reranker::{Computing, Saved};
 use sporran_transformers::{DeviceName, Precision};
 
 /// The configs' paths are relative to the repository's root.
@@ -167,7 +167,8 @@ fn chosen_sentences_and_responses_are_predictions_of_kilts_shape() {
             "source.path=examples/minikilt/knowledge_source.jsonl.gz".to_owned(),
             indexes(folder),
             format!("dialogues.file={}", dev.display()),
-            format!("selection.model={}", models[0].display()),
+            format!("reranker.model={}", models[0].display()),
+            format!("reranker.kind={}", Saved::read(&models[0]).unwrap().kind()),
             "generator.model=crates/transformers/tests/data/llama".into(),
             "generator.precision=f32".into(),
             "generator.chat=none".into(),

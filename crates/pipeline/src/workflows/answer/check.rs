@@ -1,17 +1,17 @@
 //! Reading and checking a config of the workflows `answer` and `retriever-training`.
 
 use schemars::Schema;
+use sporran_config::{Document, schema};
+use sporran_generator::{GeneratorOptions, Target, check_generator};
 use sporran_retriever::dense::{DenseOptions, Similarity};
 use sporran_transformers::Precision;
 
 use super::{
-    options::{General, Options, Target},
+    options::{General, Options},
     retrieval::{self, RerankerTable, RetrieverOptions},
     train::encoders::EncoderTraining,
 };
 use crate::{config::Config, source::pages::check_source, tasks::options::TasksOptions};
-use sporran_config::{Document, schema};
-use sporran_generator::{GeneratorOptions, check_generator};
 
 /// The message for a generator that `[train]` does not support.
 pub(crate) const UNTRAINED: &str = "expected `seq2seq`, `fid`, `memnet`, `rag-token`, `rag-sequence`, `verifier` or `extractive`: \
@@ -120,18 +120,12 @@ fn check(options: &Options, document: &mut Document<'_>) {
         check_encoder_training(training, options, document);
     }
     if let Some(train) = &general.train {
-        if !matches!(
-            options.generator,
-            None | Some(
-                GeneratorOptions::Seq2Seq(_)
-                    | GeneratorOptions::Fid(_)
-                    | GeneratorOptions::MemNet(_)
-                    | GeneratorOptions::RagToken(_)
-                    | GeneratorOptions::RagSequence(_)
-                    | GeneratorOptions::Verifier(_)
-                    | GeneratorOptions::Extractive(_)
-            )
-        ) {
+        let is_trained = |generator: &GeneratorOptions| {
+            let is_rag =
+                matches!(generator, GeneratorOptions::RagToken(_) | GeneratorOptions::RagSequence(_));
+            is_rag || generator.trainer().is_some()
+        };
+        if !options.generator.as_ref().is_none_or(is_trained) {
             document.report_key("generator.kind", UNTRAINED);
         }
         if train.target == Target::Title && general.source.is_none() {

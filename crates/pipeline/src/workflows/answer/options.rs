@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_generator::{EvidenceSource, GeneratorOptions};
+use sporran_generator::{EvidenceSource, GeneratorOptions, MatchingOptions, Target, TrainSettings};
 use sporran_training::{KnowledgeOptions, TrainingOptions, session::ShapeOptions};
 use sporran_transformers::DeviceName;
 
@@ -209,52 +209,24 @@ fn validation_records() -> usize {
     40
 }
 
-/// `[train.matching]`: a neural semantic matching network (Nie, Chen and Bansal 2019).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct MatchingOptions {
-    /// The size of the vocabulary, which is trained on claims and evidence.
-    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
-    pub vocabulary: usize,
-    /// The size of the token embeddings.
-    #[schemars(range(min = 1))]
-    pub embedding_size: usize,
-    /// The hidden size of each direction of both LSTMs.
-    #[schemars(range(min = 1))]
-    pub hidden_size: usize,
-    /// The size of the layers between the LSTMs and before the logits.
-    #[schemars(range(min = 1))]
-    pub projection_size: usize,
-    /// The dropout rate before the logits.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub dropout: f64,
-    /// The largest number of tokens of a claim or a piece of evidence.
-    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
-    pub max_length: usize,
-}
-
-impl Default for MatchingOptions {
-    fn default() -> Self {
-        Self {
-            vocabulary: 6000,
-            embedding_size: 64,
-            hidden_size: 64,
-            projection_size: 64,
-            dropout: 0.2,
-            max_length: 64,
+impl TrainOptions {
+    /// The settings without the records.
+    #[must_use]
+    pub fn settings(&self) -> TrainSettings<'_> {
+        TrainSettings {
+            model: &self.model,
+            from: self.from.as_deref(),
+            shape: &self.shape,
+            optimizer: &self.optimizer,
+            target: self.target,
+            add_gold: self.add_gold,
+            matching: self.matching,
+            negatives: self.negatives,
+            knowledge: self.knowledge,
+            target_tokens: self.target_tokens,
+            device: self.device,
         }
     }
-}
-
-/// The target of a generator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Target {
-    /// A gold answer.
-    #[default]
-    Answer,
-    /// The title of a gold page, for a retriever of kind `entity-title`.
-    Title,
 }
 
 impl Options {

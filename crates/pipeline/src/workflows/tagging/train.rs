@@ -278,6 +278,6 @@ impl<E: Emitter> Run<'_, E> {
             extra_files: self.files,
             score: "F1",
         };
-        session.run(&objective, (!validation.is_empty()).then_some(&evaluate as Evaluate<'_>), observe)
+        Ok(session.run(&objective, (!validation.is_empty()).then_some(&evaluate as Evaluate<'_>), observe)?)
     }
 }

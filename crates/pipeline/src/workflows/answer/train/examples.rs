@@ -1,31 +1,19 @@
-//! Training examples with retrieved passages, and validation scores of generators.
+//! The records of a training, with retrieved passages.
 
-use sporran_generator::{Candidate, Generator, Request};
+use sporran_generator::{GeneratorTraining, RetrievedExample};
 use sporran_kilt::{
-    Example, Metric, Output, Passage, PassageId, PassageStore, Query,
+    Example, Passage, PassageId, PassageStore, Query,
     observe::{Event, Observer, Unit, advance, begin},
-    scores::answer::{self, Answers},
 };
 
 use crate::{
     Result,
     tasks::{files::task_files, loader as tasks, options::TasksOptions, query::for_retrieval},
-    workflows::answer::{assemble::Assembly, options::Options},
+    workflows::answer::{
+        assemble::Assembly,
+        options::{Options, TrainOptions},
+    },
 };
-
-/// An example with its retrieved passages.
-pub(crate) struct RetrievedExample {
-    pub(crate) example: Example,
-    pub(crate) passages: Vec<(Passage, f32)>,
-}
-
-impl RetrievedExample {
-    pub(crate) fn ask<T>(&self, use_request: impl FnOnce(&Request<'_>) -> T) -> T {
-        let candidates: Vec<Candidate<'_>> =
-            self.passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect();
-        use_request(&Request { query: &self.example.query, passages: &candidates })
-    }
-}
 
 /// Reads task files and retrieves passages for each record, as in a run.
 #[expect(
@@ -74,20 +62,6 @@ pub(crate) fn retrieved_examples(
     Ok(retrieved_examples)
 }
 
-/// Replaces the answers of examples by the titles of their gold pages. Drops examples without a gold page in the store.
-pub(crate) fn with_titles(retrieved_examples: &mut Vec<RetrievedExample>, store: &PassageStore) {
-    for retrieved in retrieved_examples.iter_mut() {
-        let gold = retrieved.example.gold.iter().flat_map(|output| output.evidence());
-        let titles = gold.filter_map(|item| {
-            let page = store.page_by_id(&item.wikipedia_id.as_ref()?.text())?;
-            Some(store.page_title(page).to_owned())
-        });
-        let output = |title| Output { answer: Some(title), ..Output::default() };
-        retrieved.example.gold = titles.map(output).collect();
-    }
-    retrieved_examples.retain(|retrieved| !retrieved.example.gold.is_empty());
-}
-
 /// If no gold page was retrieved, replaces the last passage by the first passage of the first gold page.
 fn add_gold_passage(store: &PassageStore, example: &Example, passages: &mut [(Passage, f32)]) {
     let gold = || {
@@ -102,34 +76,20 @@ fn add_gold_passage(store: &PassageStore, example: &Example, passages: &mut [(Pa
     }
 }
 
-/// The mean over datasets of their headline scores.
-pub(crate) fn mean_score(generator: &dyn Generator, validation: &[RetrievedExample]) -> Result<f64> {
-    let mut groups: Vec<(Option<sporran_kilt::Dataset>, Vec<f64>)> = Vec::new();
-    let candidates: Vec<Vec<Candidate<'_>>> = validation
-        .iter()
-        .map(|retrieved| {
-            retrieved.passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect()
-        })
-        .collect();
-    let requests: Vec<Request<'_>> = validation
-        .iter()
-        .zip(&candidates)
-        .map(|(retrieved, candidates)| Request { query: &retrieved.example.query, passages: candidates })
-        .collect();
-    for (retrieved, generation) in validation.iter().zip(generator.generate(&requests)?) {
-        let dataset = retrieved.example.query.dataset;
-        let scores: answer::Scores = Answers::new(retrieved.example.answers()).score(&generation.text);
-        let score = match dataset.map_or(Metric::ExactMatch, |dataset| dataset.metric()) {
-            Metric::Accuracy => scores.accuracy,
-            Metric::ExactMatch => scores.em,
-            Metric::F1 => scores.f1,
-            Metric::RougeL => scores.rougel,
-        };
-        match groups.iter_mut().find(|(known, _)| *known == dataset) {
-            Some((_, scores)) => scores.push(score),
-            None => groups.push((dataset, vec![score])),
-        }
+/// The training of the generator of a config, with its records.
+pub(crate) fn training<'a>(
+    options: &'a Options,
+    train: &'a TrainOptions,
+    assembly: &Assembly,
+    (examples, validation): (Vec<RetrievedExample>, Vec<RetrievedExample>),
+) -> GeneratorTraining<'a> {
+    GeneratorTraining {
+        settings: train.settings(),
+        examples,
+        validation,
+        store: assembly.store.clone(),
+        name: &options.general.name,
+        seed: options.general.seed,
+        folder: options.general.output.join(&options.general.name),
     }
-    let means = groups.iter().map(|(_, scores)| scores.iter().sum::<f64>() / scores.len() as f64);
-    Ok(means.sum::<f64>() / groups.len().max(1) as f64)
 }

@@ -2,28 +2,20 @@
 //!
 //! Training and runs use the same queries, index and prompt.
 
-mod dpr_reader;
 pub mod encoders;
 mod examples;
-mod fid;
-mod memnet;
 pub(super) mod rag;
 mod remembered;
-mod seq2seq;
-mod start;
-mod verifier;
 
 use sporran_generator::GeneratorOptions;
 use sporran_kilt::observe::Observer;
 use sporran_training::session::Trained;
 
 use self::{
-    dpr_reader::train_reader,
     encoders::train_encoder,
-    fid::train_fid,
-    memnet::train_memory,
+    examples::{retrieved_examples, training},
     rag::{Rag, train_rag},
-    verifier::train_verifier,
+    remembered::assemble_remembering,
 };
 use super::{
     check::UNTRAINED,
@@ -100,26 +92,23 @@ fn learn(options: &Options, underway: &TrainingFolder, observe: &mut Observer<'_
         }])
     };
     let train = options.general.train.as_ref().ok_or_else(|| missing("train"))?;
-    let generator = match &options.generator {
-        Some(GeneratorOptions::Seq2Seq(generator)) => generator,
-        Some(GeneratorOptions::Verifier(verifier)) => {
-            return train_verifier(options, train, verifier, underway, observe);
-        }
-        Some(GeneratorOptions::Fid(fid)) => return train_fid(options, train, fid, underway, observe),
-        Some(GeneratorOptions::MemNet(network)) => {
-            return train_memory(options, train, network, underway, observe);
-        }
+    let trainer = match &options.generator {
+        // These two train a retriever and a generator together.
         Some(GeneratorOptions::RagToken(rag)) => return train_rag(options, train, Rag::Token(rag), observe),
         Some(GeneratorOptions::RagSequence(rag)) => {
             return train_rag(options, train, Rag::Sequence(rag), observe);
         }
-        Some(GeneratorOptions::Extractive(reader)) => {
-            return train_reader(options, train, reader, underway, observe);
-        }
-        Some(_) => {
-            return Err(Error::Config(vec![Diagnostic::of_config("generator.kind", UNTRAINED)]));
-        }
+        Some(generator) => generator
+            .trainer()
+            .ok_or_else(|| Error::Config(vec![Diagnostic::of_config("generator.kind", UNTRAINED)]))?,
         None => return Err(missing("generator")),
     };
-    seq2seq::train(options, train, generator, underway, observe)
+    let assembly = assemble_remembering(options, underway, observe)?;
+    let mut read = |files, table, limit, add_gold| {
+        retrieved_examples(options, files, table, limit, trainer.passages(), add_gold, &assembly, observe)
+    };
+    let examples = read(&train.examples, "train.examples", None, train.add_gold && trainer.adds_gold())?;
+    let validation = read(&options.general.tasks, "tasks", Some(train.validation_records), false)?;
+    let training = training(options, train, &assembly, (examples, validation));
+    Ok(trainer.train(training, observe)?)
 }

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use sporran_checkpoint::Tokenizer;
 use sporran_generator::{
     Candidate, Prompt, PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request,
+    RetrievedExample, mean_score,
 };
 use sporran_kilt::{PassageId, PassageStore, Query, StagedFolder, observe::Observer};
 use sporran_retriever::dense::{
@@ -31,10 +32,7 @@ use crate::{
         assemble::assemble_dense,
         check::dense_options,
         options::{Options, TrainOptions},
-        train::{
-            examples::{RetrievedExample, mean_score, retrieved_examples},
-            start::{init_model, training_session},
-        },
+        train::examples::{retrieved_examples, training},
     },
 };
 
@@ -82,8 +80,9 @@ pub(crate) fn train_rag(
     };
     let examples = read(&train.examples, "train.examples", None)?;
     let mut validation = read(&options.general.tasks, "tasks", Some(train.validation_records))?;
-    let TrainableModel { model, tokenizer, variables, extra_files } =
-        init_model(options, train, &assembly, &examples)?;
+    let training = training(options, train, &assembly, (examples, Vec::new()));
+    let TrainableModel { model, tokenizer, variables, extra_files } = training.init_model()?;
+    let examples = &training.examples;
 
     let (checkpoint, pooling) = questions_from(from, &dense_options)?;
     let device = train.device.open()?;
@@ -112,9 +111,9 @@ pub(crate) fn train_rag(
             .collect();
         dense.rows(&queries.iter().map(|query| query.text.as_str()).collect::<Vec<_>>())
     };
-    let questions: Vec<RagQuestion> = rows(&examples)?
+    let questions: Vec<RagQuestion> = rows(examples)?
         .into_iter()
-        .zip(&examples)
+        .zip(examples)
         .map(|(question, retrieved)| {
             let answers = retrieved.example.answers();
             // `retrieved_examples` skips records without an answer.
@@ -146,11 +145,11 @@ pub(crate) fn train_rag(
         for (retrieved, found) in validation.iter_mut().zip(search.search(&vectors)?) {
             retrieved.passages = found.iter().map(|(id, score)| (store.passage(*id), *score)).collect();
         }
-        mean_score(&answers, &validation)
+        Ok(mean_score(&answers, &validation)?)
     };
     let evaluate = || score().map_err(EvaluationError::from);
     let trained = models.trained();
-    let session = training_session(&options.general, train, &trained, &[]);
+    let session = training.session(&trained, &[]);
     let outcome =
         session.optimise(&objective, (!validation_rows.is_empty()).then_some(&evaluate), observe)?;
     if let Some(best) = &outcome.best_folder {

@@ -1,63 +1,48 @@
 //! Training of transformer memory networks, which select a piece of knowledge and generate a response from it.
 
 use sporran_checkpoint::Tokenizer;
-use sporran_generator::{Candidate, MemNet, MemNetOptions, MemoryInput, Request, UnitKind};
-use sporran_kilt::{Passage, PassageStore, Provenance, observe::Observer};
+use sporran_kilt::{
+    Passage, PassageStore, Provenance,
+    evidence::{gold_passages, holds},
+    observe::Observer,
+};
 use sporran_training::{
     EvaluationError, MemoryObjective, MemoryRow,
     session::{TrainableModel, Trained},
 };
 
+use super::{MemNet, MemNetOptions, MemoryInput};
 use crate::{
-    Result,
-    run_dir::training::TrainingFolder,
-    workflows::answer::{
-        evidence::{gold_passages, holds},
-        options::{Options, TrainOptions},
-        train::{
-            examples::{RetrievedExample, mean_score, retrieved_examples},
-            remembered::assemble_remembering,
-            start::{init_model, training_session},
-        },
-    },
+    Candidate, Request, Result, UnitKind,
+    training::{GeneratorTrainer, GeneratorTraining, RetrievedExample, TrainSettings, mean_score},
 };
 
-/// Trains the model of a `memnet` generator on the records of `[train.examples]` and validates its answers on `[tasks]`.
-///
-/// # Errors
-/// Errors of files, index, model or training.
-pub(crate) fn train_memory(
-    options: &Options,
-    train: &TrainOptions,
-    network: &MemNetOptions,
-    underway: &TrainingFolder,
-    observe: &mut Observer<'_>,
-) -> Result<Trained> {
-    let assembly = assemble_remembering(options, underway, observe)?;
-    let mut read = |files, table, limit| {
-        retrieved_examples(options, files, table, limit, network.prompt.passages, false, &assembly, observe)
-    };
-    let examples = read(&train.examples, "train.examples", None)?;
-    let validation = read(&options.general.tasks, "tasks", Some(train.validation_records))?;
-    let TrainableModel { model, tokenizer, variables, extra_files } =
-        init_model(options, train, &assembly, &examples)?;
-    let store = assembly.store.clone();
-    let rows = Rows {
-        input: MemoryInput::new(network, tokenizer.clone(), model.max_input_length(), store.clone())?,
-        tokenizer: &tokenizer,
-        store: store.as_deref(),
-        network,
-        train,
-    };
-    let rows: Vec<MemoryRow> = examples.iter().map(|retrieved| rows.row(retrieved)).collect::<Result<_>>()?;
-    let known = rows.iter().filter(|row| row.gold.is_some()).count();
-    tracing::info!(known, records = rows.len(), "records whose gold knowledge is in their memory");
-    let objective =
-        MemoryObjective::new(model.as_ref(), &variables, &rows, train.knowledge, &train.optimizer)?;
-    let generator = MemNet::new(network, model.clone(), tokenizer.clone(), store)?;
-    let evaluate = || mean_score(&generator, &validation).map_err(EvaluationError::from);
-    let session = training_session(&options.general, train, &variables, &extra_files);
-    session.run(&objective, (!validation.is_empty()).then_some(&evaluate), observe)
+impl GeneratorTrainer for MemNetOptions {
+    fn passages(&self) -> usize {
+        self.prompt.passages
+    }
+
+    fn train(&self, training: GeneratorTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
+        let TrainableModel { model, tokenizer, variables, extra_files } = training.init_model()?;
+        let GeneratorTraining { settings, examples, validation, store, .. } = &training;
+        let rows = Rows {
+            input: MemoryInput::new(self, tokenizer.clone(), model.max_input_length(), store.clone())?,
+            tokenizer: &tokenizer,
+            store: store.as_deref(),
+            network: self,
+            settings,
+        };
+        let rows: Vec<MemoryRow> =
+            examples.iter().map(|retrieved| rows.row(retrieved)).collect::<Result<_>>()?;
+        let known = rows.iter().filter(|row| row.gold.is_some()).count();
+        tracing::info!(known, records = rows.len(), "records whose gold knowledge is in their memory");
+        let objective =
+            MemoryObjective::new(model.as_ref(), &variables, &rows, settings.knowledge, settings.optimizer)?;
+        let generator = MemNet::new(self, model.clone(), tokenizer.clone(), store.clone())?;
+        let evaluate = || mean_score(&generator, validation).map_err(EvaluationError::from);
+        let session = training.session(&variables, &extra_files);
+        Ok(session.run(&objective, (!validation.is_empty()).then_some(&evaluate), observe)?)
+    }
 }
 
 /// Tokenizes examples.
@@ -66,7 +51,7 @@ struct Rows<'a> {
     tokenizer: &'a Tokenizer,
     store: Option<&'a PassageStore>,
     network: &'a MemNetOptions,
-    train: &'a TrainOptions,
+    settings: &'a TrainSettings<'a>,
 }
 
 impl Rows<'_> {
@@ -76,7 +61,7 @@ impl Rows<'_> {
         let (mut pieces, mut gold) = self.pieces(retrieved, &passages)?;
         pieces.truncate(self.input.most());
         gold = gold.filter(|gold| *gold < pieces.len());
-        if let (None, true, Some(store)) = (gold, self.train.add_gold, self.store) {
+        if let (None, true, Some(store)) = (gold, self.settings.add_gold, self.store) {
             let passages: Vec<Passage> = gold_passages(&retrieved.example, store).collect();
             // All passages of the page, because the evidence can be anywhere on it.
             for passage in &passages {
@@ -90,13 +75,13 @@ impl Rows<'_> {
             }
         }
         let answers = retrieved.example.answers();
-        // `retrieved_examples` skips records without an answer.
+        // Every record has an answer.
         let target = answers.first().copied().unwrap_or_default();
         Ok(MemoryRow {
             dialogue: self.input.dialogue_tokens(&self.input.dialogue(query)?)?,
             pieces: pieces.iter().map(|text| Ok(self.input.piece_tokens(text)?)).collect::<Result<_>>()?,
             gold,
-            target: self.tokenizer.encode(target, Some(self.train.target_tokens))?,
+            target: self.tokenizer.encode(target, Some(self.settings.target_tokens))?,
         })
     }
 

@@ -1,5 +1,7 @@
 //! The reader of KILT's BART + DPR: passages and input in one text, an encoder-decoder answers.
 
+mod train;
+
 use std::{path::PathBuf, sync::Arc};
 
 use schemars::JsonSchema;
@@ -11,6 +13,7 @@ use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq};
 use crate::{
     Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, Sink, TextGenerator,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    training::GeneratorTrainer,
 };
 
 /// `[generator]` with `kind = "seq2seq"`.
@@ -133,6 +136,10 @@ impl Generator for Seq2SeqGenerator {
 }
 
 impl GeneratorKind for Seq2SeqOptions {
+    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
+        Some(self)
+    }
+
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
         vec![GeneratorModel {
             key: key.to_owned(),

@@ -1,5 +1,7 @@
 //! Fusion-in-Decoder (Izacard and Grave 2021): passages are encoded separately and decoded together.
 
+mod train;
+
 use std::{path::PathBuf, sync::Arc};
 
 use candle_core::Tensor;
@@ -15,6 +17,7 @@ use crate::{
     Generation, Generator, PromptOptions, Request, Result,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
     passages::PassageReader,
+    training::GeneratorTrainer,
 };
 
 /// `[generator]` with `kind = "fid"`.
@@ -158,6 +161,10 @@ impl Generator for FidGenerator {
 }
 
 impl GeneratorKind for FidOptions {
+    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
+        Some(self)
+    }
+
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
         vec![GeneratorModel {
             key: key.to_owned(),

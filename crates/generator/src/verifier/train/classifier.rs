@@ -6,10 +6,6 @@ use candle_core::DType;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_checkpoint::Tokenizer;
-use sporran_generator::{
-    LabelledPair, Labeller, Matcher, MatchingObjective, NSMN, Nsmn, NsmnConfig, SelectionOptions, TokenPair,
-    VerifierOptions, token_pair,
-};
 use sporran_kilt::observe::Observer;
 use sporran_training::{
     ClassificationObjective, EvaluationError, LabelledRow, TunedEncoder, Variables, VocabularyOptions,
@@ -21,9 +17,11 @@ use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Text,
 use super::{Claim, NOT_ENOUGH_INFO};
 use crate::{
     Result,
-    workflows::answer::{
-        options::{MatchingOptions, Options, TrainOptions},
-        train::start::card,
+    training::{GeneratorTraining, MatchingOptions},
+    verifier::{
+        Labeller, Matcher, SelectionOptions, VerifierOptions,
+        nsmn::{LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, TokenPair},
+        token_pair,
     },
 };
 
@@ -95,8 +93,7 @@ type EvaluateModel<'a> = &'a (dyn Fn(Box<dyn Labeller + '_>) -> Result<f64> + 'a
 
 /// Trains classifiers of pairs.
 pub(super) struct ClassifierTrainer<'a> {
-    pub(super) options: &'a Options,
-    pub(super) train: &'a TrainOptions,
+    pub(super) training: &'a GeneratorTraining<'a>,
     pub(super) verifier: &'a VerifierOptions,
     /// The texts for training a vocabulary.
     pub(super) texts: Vec<String>,
@@ -113,7 +110,7 @@ impl ClassifierTrainer<'_> {
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
         let labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
-        match &self.train.from {
+        match self.training.settings.from {
             Some(from) => self.fine_tune(from, &examples, labels, (model, name), evaluate, observe),
             None => self.train_matching(&examples, labels, (model, name), evaluate, observe),
         }
@@ -126,11 +123,10 @@ impl ClassifierTrainer<'_> {
         (model, name): (&'l Path, &str),
         dtype: DType,
     ) -> TrainingSession<'l> {
-        let general = &self.options.general;
         TrainingSession {
             variables,
-            options: &self.train.optimizer,
-            folder: general.output.join(&general.name).join(name),
+            options: self.training.settings.optimizer,
+            folder: self.training.folder.join(name),
             model,
             dtype,
             extra_files,
@@ -147,9 +143,10 @@ impl ClassifierTrainer<'_> {
         evaluate: Option<EvaluateModel<'_>>,
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
-        let (seed, optimizer) = (self.options.general.seed, &self.train.optimizer);
+        let GeneratorTraining { settings, seed, .. } = self.training;
+        let (seed, optimizer) = (*seed, settings.optimizer);
         let checkpoint = Checkpoint::open(from)?;
-        let device = self.train.device.open()?;
+        let device = settings.device.open()?;
         let task = BertTask::SequenceClassification;
         let encoder = TunedEncoder::open(&checkpoint, task, labels.len(), seed, &device)?;
         let length = encoder.config().max_input_length();
@@ -164,7 +161,7 @@ impl ClassifierTrainer<'_> {
         let rows: Vec<Rows<EncoderRow>> =
             examples.iter().map(|example| Rows::new(example, row)).collect::<Result<_>>()?;
         let of_epoch = |epoch| {
-            let shown = Rows::of_epoch(&rows, self.train.negatives, seed, epoch).into_iter();
+            let shown = Rows::of_epoch(&rows, settings.negatives, seed, epoch).into_iter();
             shown.map(|(row, label)| LabelledRow { row, label }).collect()
         };
         let objective = ClassificationObjective::new(&encoder, &of_epoch, optimizer)?;
@@ -177,7 +174,9 @@ impl ClassifierTrainer<'_> {
             }
         });
         let evaluate = evaluate.as_ref().map(|evaluate| evaluate as Evaluate<'_>);
-        self.session(encoder.variables(), &extra_files, place, DType::F32).run(&objective, evaluate, observe)
+        Ok(self
+            .session(encoder.variables(), &extra_files, place, DType::F32)
+            .run(&objective, evaluate, observe)?)
     }
 
     fn train_matching(
@@ -188,9 +187,10 @@ impl ClassifierTrainer<'_> {
         evaluate: Option<EvaluateModel<'_>>,
         observe: &mut Observer<'_>,
     ) -> Result<Trained> {
-        let (seed, optimizer) = (self.options.general.seed, &self.train.optimizer);
+        let GeneratorTraining { settings, seed, .. } = self.training;
+        let (seed, optimizer) = (*seed, settings.optimizer);
         let MatchingOptions { vocabulary, embedding_size, hidden_size, projection_size, dropout, max_length } =
-            self.train.matching;
+            settings.matching;
         let wanted = VocabularyOptions { size: vocabulary, min_frequency: 2, marks: Vec::new() };
         let mut extra_files = tokenizer_files(&train_vocabulary(self.texts.iter(), &wanted)?)?;
         let json = extra_files.iter().find(|(name, _)| name == "tokenizer.json");
@@ -210,14 +210,14 @@ impl ClassifierTrainer<'_> {
         let written = serde_json::to_string_pretty(&config).unwrap_or_default();
         extra_files.push(("config.json".to_owned(), format!("{written}\n").into_bytes()));
         let network = Arc::new(Nsmn::new(&config, Variables::new(seed))?);
-        let card = card(self.options, "verifier", network.variables());
+        let card = self.training.card("verifier", network.variables());
         extra_files.push(("model.toml".to_owned(), card.into_bytes()));
 
         let row = |claim: &str, text: &str| Ok(token_pair(&tokenizer, &network, claim, text)?);
         let rows: Vec<Rows<TokenPair>> =
             examples.iter().map(|example| Rows::new(example, row)).collect::<Result<_>>()?;
         let of_epoch = |epoch| {
-            let shown = Rows::of_epoch(&rows, self.train.negatives, seed, epoch).into_iter();
+            let shown = Rows::of_epoch(&rows, settings.negatives, seed, epoch).into_iter();
             shown.map(|(pair, label)| LabelledPair { pair, label }).collect()
         };
         let objective = MatchingObjective::new(&network, &of_epoch, optimizer);
@@ -231,7 +231,9 @@ impl ClassifierTrainer<'_> {
         });
         let evaluate = evaluate.as_ref().map(|evaluate| evaluate as Evaluate<'_>);
         // The bundled models are in half precision.
-        self.session(network.variables(), &extra_files, place, DType::F16).run(&objective, evaluate, observe)
+        Ok(self
+            .session(network.variables(), &extra_files, place, DType::F16)
+            .run(&objective, evaluate, observe)?)
     }
 }
 
@@ -248,7 +250,7 @@ impl Labeller for ClassifierInTraining<'_> {
         self.labels
     }
 
-    fn logits(&self, pairs: &[(&str, &str)]) -> sporran_generator::Result<Vec<Vec<f32>>> {
+    fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
         let texts: Vec<Text<'_>> = pairs.iter().map(|(claim, piece)| Text::Pair(claim, piece)).collect();
         Ok(self.encoder.logits(&self.input.rows(&texts)?, self.tokens)?)
     }

@@ -1,6 +1,8 @@
 //! Transformer memory networks (Dinan et al. 2019): the memory holds pieces of passages. The dialogue attends to one piece,
 //! and the answer is generated from both.
 
+mod train;
+
 use std::{path::PathBuf, sync::Arc};
 
 use schemars::JsonSchema;
@@ -18,6 +20,7 @@ use crate::{
     fid::batch_tokens,
     kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
     passages::PassageReader,
+    training::GeneratorTrainer,
     units,
 };
 
@@ -276,6 +279,10 @@ impl Generator for MemNet {
 }
 
 impl GeneratorKind for MemNetOptions {
+    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
+        Some(self)
+    }
+
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
         vec![GeneratorModel {
             key: key.to_owned(),

@@ -1,5 +1,7 @@
 //! DPR's reader (Karpukhin et al. 2020, section 6.1): the most relevant of the passages, and in it the most likely span.
 
+mod train;
+
 use std::{ops::Range, path::PathBuf};
 
 use candle_core::IndexOp;
@@ -15,6 +17,7 @@ use sporran_transformers::{
 use crate::{
     Error, Generation, Generator, Request, Result,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel},
+    training::GeneratorTrainer,
 };
 
 /// `[generator]` with `kind = "extractive"`.
@@ -365,6 +368,10 @@ impl<R: Reader> Generator for Extractive<R> {
 }
 
 impl GeneratorKind for ExtractiveOptions {
+    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
+        Some(self)
+    }
+
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
         vec![GeneratorModel {
             key: key.to_owned(),

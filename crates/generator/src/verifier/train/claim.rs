@@ -1,15 +1,15 @@
 //! Claims with positive pieces, which contain their evidence, and other pieces.
 
-use sporran_generator::{Candidate, Request, UnitKind, VerifierOptions, titled, units};
-use sporran_kilt::{Passage, PassageStore, Provenance};
+use sporran_kilt::{
+    Passage, PassageStore, Provenance,
+    evidence::{gold_passages, holds},
+};
 
 use super::VERDICTS;
 use crate::{
-    Result,
-    workflows::answer::{
-        evidence::{gold_passages, holds},
-        train::examples::RetrievedExample,
-    },
+    Candidate, Request, Result,
+    training::RetrievedExample,
+    verifier::{UnitKind, VerifierOptions, titled, units},
 };
 
 /// A claim with pieces of passages.

@@ -1,0 +1,91 @@
+//! Training of an encoder-decoder on prompts and answers.
+
+use std::sync::Arc;
+
+use rand::{Rng, SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use sporran_checkpoint::Tokenizer;
+use sporran_kilt::observe::Observer;
+use sporran_training::{
+    EvaluationError, Row, Seq2SeqObjective,
+    session::{TrainableModel, Trained},
+};
+
+use super::{Seq2SeqGenerator, Seq2SeqOptions};
+use crate::{
+    Prompt, Result,
+    training::{
+        GeneratorTrainer, GeneratorTraining, RetrievedExample, Target, TrainSettings, mean_score, with_titles,
+    },
+};
+
+impl GeneratorTrainer for Seq2SeqOptions {
+    fn passages(&self) -> usize {
+        self.prompt.passages
+    }
+
+    fn adds_gold(&self) -> bool {
+        true
+    }
+
+    fn train(&self, mut training: GeneratorTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
+        if let (Target::Title, Some(store)) = (training.settings.target, training.store.clone()) {
+            with_titles(&mut training.examples, &store);
+            with_titles(&mut training.validation, &store);
+        }
+        let TrainableModel { model, tokenizer, variables, extra_files } = training.init_model()?;
+        let GeneratorTraining { settings, examples, validation, seed, .. } = &training;
+        let prompt = Prompt::new(self.prompt.clone())?;
+        let rows = Rows { examples, prompt, tokenizer: &tokenizer, settings, seed: *seed };
+        let generator = Seq2SeqGenerator::new(self, model.clone(), tokenizer.clone())?;
+        let evaluate = || mean_score(&generator, validation).map_err(EvaluationError::from);
+        let of_epoch = |epoch| rows.of_epoch(epoch);
+        let objective = Seq2SeqObjective::new(model.as_ref(), &variables, settings.optimizer, &of_epoch);
+        let session = training.session(&variables, &extra_files);
+        Ok(session.run(&objective, (!validation.is_empty()).then_some(&evaluate), observe)?)
+    }
+}
+
+/// The token rows of an epoch: each example with one of its answers, and sometimes with shuffled passages.
+struct Rows<'a> {
+    examples: &'a [RetrievedExample],
+    prompt: Prompt,
+    tokenizer: &'a Tokenizer,
+    settings: &'a TrainSettings<'a>,
+    seed: u64,
+}
+
+impl Rows<'_> {
+    fn of_epoch(&self, epoch: u64) -> sporran_checkpoint::Result<Arc<Vec<Row>>> {
+        use rayon::prelude::*;
+        let rows: sporran_checkpoint::Result<Vec<Row>> = self
+            .examples
+            .par_iter()
+            .enumerate()
+            .map(|(number, retrieved)| self.row(retrieved, epoch, number as u64))
+            .collect();
+        Ok(Arc::new(rows?))
+    }
+
+    fn row(&self, retrieved: &RetrievedExample, epoch: u64, number: u64) -> sporran_checkpoint::Result<Row> {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ 0x5eed);
+        rng.set_stream(epoch << 32 | number);
+        let answers = retrieved.example.answers();
+        // The first gold answer is the usual target: the others are aliases, which the page need not contain.
+        // Gold pages have no such order.
+        let first = self.settings.target == Target::Answer && rng.random_bool(0.9);
+        let target = answers[if first { 0 } else { rng.random_range(0..answers.len()) }];
+        let mut passages = retrieved.passages.clone();
+        // Keeps the model from relying on the order of the passages.
+        if rng.random_bool(0.3) {
+            passages.shuffle(&mut rng);
+        }
+        let shuffled = RetrievedExample { example: retrieved.example.clone(), passages };
+        let source = shuffled.ask(|request| self.prompt.text(request, self.tokenizer)).map_err(|error| {
+            sporran_checkpoint::Error::Callback { what: "the prompt", source: error.into() }
+        })?;
+        let source = self.tokenizer.encode(&source, Some(self.prompt.options().max_tokens))?;
+        let target = self.tokenizer.encode(target, Some(self.settings.target_tokens))?;
+        Ok(Row { source, target })
+    }
+}
