@@ -150,7 +150,8 @@ impl Error {
                 source.downcast_ref::<sporran_kilt::Error>().is_some_and(sporran_kilt::Error::is_input)
             }
             Self::Retriever(error) => !matches!(error, Retriever::Embeddings { .. }),
-            Self::Extractor(sporran_extractor::Error::Kilt(error)) => error.is_input(),
+            Self::Extractor(sporran_extractor::Error::Kilt(error))
+            | Self::Reranker(sporran_reranker::Error::Kilt(error)) => error.is_input(),
             Self::Reranker(_) | Self::Generator(_) | Self::Extractor(_) => true,
             Self::Io { .. } => false,
         }

@@ -4,8 +4,8 @@
 //! compare their vectors. [`TitleMatch`] and [`PositionPrior`] use only the title and the order. [`Combined`] is a weighted
 //! sum of rerankers, each with one or more [`QueryView`]s.
 //!
-//! [`RerankerOptions`] lists the kinds that a config can name. Each implements [`RerankerKind`]. [`open`] loads any saved
-//! reranker.
+//! [`RerankerOptions`] lists the kinds that a config can name. Each implements [`RerankerKind`]. [`open()`] loads any saved
+//! reranker. [`training`] makes rerankers.
 
 mod combined;
 mod cosine;
@@ -13,21 +13,24 @@ mod cross_encoder;
 mod error;
 mod features;
 mod kind;
+mod open;
 mod pooled;
 mod registry;
 mod saved;
 mod tfidf;
+pub mod training;
 mod view;
 
 pub use combined::{Combined, Term, standardise};
 pub use cosine::{Cosine, CosineOptions};
-pub use cross_encoder::{CrossEncoder, CrossEncoderOptions};
+pub use cross_encoder::{CrossEncoder, CrossEncoderOptions, CrossEncoderTraining, train_cross_encoder};
 pub use error::{Error, Result};
 pub use features::{PositionPrior, TitleMatch};
 pub use kind::RerankerKind;
+pub use open::open;
 pub use pooled::PagePool;
 pub use registry::{CombinedOptions, RerankerOptions, TfIdfOptions};
-pub use saved::{COUNTS, Computing, RERANKER, Saved, SavedPart, open};
+pub use saved::{COUNTS, Computing, RERANKER, Saved, SavedPart};
 use sporran_kilt::{Passage, Query};
 pub use tfidf::{TfIdf, TitleSimilarity};
 pub use view::{QuerySource, QueryView};

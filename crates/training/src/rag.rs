@@ -10,12 +10,12 @@ use sporran_transformers::{
 };
 
 use crate::{
-    contrastive::{pick, pooled},
     data::{shifted, shuffled_batches},
     gradients::Gradients,
     loss::cross_entropies,
     objective::Objective,
     options::TrainingOptions,
+    pooling::pool_states,
     tuned::{Pick, TunedEncoder},
     variables::Variables,
 };
@@ -81,14 +81,18 @@ impl RagModels<'_> {
     }
 
     fn pick(&self) -> Pick<'static> {
-        if matches!(self.encoder.head(), Head::Vector(_)) { Pick::First } else { pick(self.pooling) }
+        if matches!(self.encoder.head(), Head::Vector(_)) {
+            Pick::First
+        } else {
+            Pick::of_pooling(self.pooling)
+        }
     }
 
     /// The vectors (rows, d) of picked states.
     fn of_states(&self, states: &Tensor, lengths: &[usize]) -> Result<Tensor> {
         match self.encoder.head() {
             Head::Vector(head) => head.forward(&states.unsqueeze(1)?),
-            _ => pooled(self.pooling, states, lengths),
+            _ => pool_states(self.pooling, states, lengths),
         }
     }
 

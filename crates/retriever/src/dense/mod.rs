@@ -2,7 +2,7 @@
 //!
 //! An [`Encoder`] maps texts to vectors; [`BiEncoder`] is one. A [`VectorIndex`] finds the nearest vectors;
 //! [`Index`] is one on disk. [`Dense`] is the retriever that combines both, and [`PassageEncoder`] encodes
-//! its passages.
+//! its passages. [`train_bi_encoder`] trains a [`BiEncoder`].
 
 mod bi_encoder;
 mod distance;
@@ -20,6 +20,8 @@ mod progress;
 mod recall;
 mod retriever;
 mod rows;
+mod sentence_layout;
+mod train;
 mod vector_index;
 
 pub use bi_encoder::{BiEncoder, BiEncoderOptions, Prompt};
@@ -33,5 +35,7 @@ pub use options::{
 pub use progress::Progress;
 pub use recall::Recall;
 pub use retriever::{Dense, PassageEncoder};
+pub use sentence_layout::{SentenceLayout, SentencePrompts};
 pub use sporran_kernels::Filter;
+pub use train::{BiEncoderTraining, train_bi_encoder};
 pub use vector_index::VectorIndex;

@@ -1,5 +1,6 @@
 //! One training: its checkpoints, its progress, and the export of the best weights.
 
+mod encoder;
 mod initial;
 mod options;
 mod pace;
@@ -19,6 +20,7 @@ use sporran_kilt::{
 };
 use sporran_transformers::{BertConfig, Checkpoint, ModelConfig};
 
+pub use encoder::{EncoderSession, InitialEncoder};
 pub use initial::{InitialModel, TrainableModel};
 pub use options::{ShapeOptions, WeightDtype};
 pub use pace::Pace;

@@ -8,6 +8,7 @@ use sporran_kilt::{
     Passage, PassageId, Query,
     wowpp::{Dialogue, Dialogues, parts, repaired},
 };
+use sporran_reranker::training::GradedQuery;
 
 /// The source of relevance labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -20,53 +21,40 @@ pub enum Labels {
     Gold,
 }
 
-/// A dialogue as a query, its sentences as passages, and their relevance.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Selection {
-    /// The whole dialogue, with one turn in each line.
-    pub query: Query,
-    /// The sentences with their articles' titles, in the order of the file. The ids are the indices.
-    pub passages: Vec<Passage>,
-    /// The relevance of each sentence, from 0 to 1.
-    pub targets: Vec<f32>,
-}
-
-impl Selection {
-    /// Makes a query and passages. Repairs the encoding of texts. If all turns are blank, the query is the topic.
-    #[must_use]
-    pub fn new(id: &str, dialogue: &Dialogue, labels: Labels) -> Self {
-        let mut text = dialogue.turns.iter().map(|turn| repaired(turn.trim())).collect::<Vec<_>>().join("\n");
-        if text.trim().is_empty() {
-            text = repaired(&dialogue.topic);
-        }
-        let gold = dialogue.extra.get("gold_sentence").and_then(serde_json::Value::as_str).map(parts);
-        let mut passages = Vec::with_capacity(dialogue.annotated_sentences.len());
-        let mut targets = Vec::with_capacity(dialogue.annotated_sentences.len());
-        for (at, annotated) in dialogue.annotated_sentences.iter().enumerate() {
-            let (title, text) = annotated.parts();
-            targets.push(match labels {
-                Labels::Crowd => annotated.confidence as f32,
-                Labels::Gold => {
-                    let is_gold = gold.as_ref().is_some_and(|(of, sentence)| {
-                        if of.is_empty() {
-                            // A title can precede the sentence without a separator.
-                            !text.is_empty() && sentence.ends_with(&text)
-                        } else {
-                            (of, sentence) == (&title, &text)
-                        }
-                    });
-                    f32::from(u8::from(is_gold))
-                }
-            });
-            passages.push(Passage {
-                id: PassageId(at as u32),
-                page_id: annotated.article.clone().unwrap_or_else(|| title.clone()),
-                title,
-                ..Passage::of_text(text)
-            });
-        }
-        Self { query: Query::of_text(id, text), passages, targets }
+/// A dialogue as a query with one turn in each line, its sentences as passages in the order of the file, and their relevance.
+/// Repairs the encoding of texts. If all turns are blank, the query is the topic.
+pub(super) fn graded(id: &str, dialogue: &Dialogue, labels: Labels) -> GradedQuery {
+    let mut text = dialogue.turns.iter().map(|turn| repaired(turn.trim())).collect::<Vec<_>>().join("\n");
+    if text.trim().is_empty() {
+        text = repaired(&dialogue.topic);
     }
+    let gold = dialogue.extra.get("gold_sentence").and_then(serde_json::Value::as_str).map(parts);
+    let mut passages = Vec::with_capacity(dialogue.annotated_sentences.len());
+    let mut targets = Vec::with_capacity(dialogue.annotated_sentences.len());
+    for (at, annotated) in dialogue.annotated_sentences.iter().enumerate() {
+        let (title, text) = annotated.parts();
+        targets.push(match labels {
+            Labels::Crowd => annotated.confidence as f32,
+            Labels::Gold => {
+                let is_gold = gold.as_ref().is_some_and(|(of, sentence)| {
+                    if of.is_empty() {
+                        // A title can precede the sentence without a separator.
+                        !text.is_empty() && sentence.ends_with(&text)
+                    } else {
+                        (of, sentence) == (&title, &text)
+                    }
+                });
+                f32::from(u8::from(is_gold))
+            }
+        });
+        passages.push(Passage {
+            id: PassageId(at as u32),
+            page_id: annotated.article.clone().unwrap_or_else(|| title.clone()),
+            title,
+            ..Passage::of_text(text)
+        });
+    }
+    GradedQuery { query: Query::of_text(id, text), passages, targets }
 }
 
 /// The fold of each dialogue. Dialogues with the same topic and first turn are parts of one conversation, and
@@ -118,10 +106,10 @@ mod tests {
 
     #[test]
     fn a_dialogue_is_a_query_and_its_sentences_are_passages() {
-        let selection = Selection::new("d", &dialogue("x", "Caf\u{c3}\u{a9}?", None), Labels::Crowd);
-        assert_eq!(selection.query.text, "Café?\nb");
-        assert_eq!(selection.targets, [0.3, 0.8]);
-        let (one, two) = (&selection.passages[0], &selection.passages[1]);
+        let found = graded("d", &dialogue("x", "Caf\u{c3}\u{a9}?", None), Labels::Crowd);
+        assert_eq!(found.query.text, "Café?\nb");
+        assert_eq!(found.targets, [0.3, 0.8]);
+        let (one, two) = (&found.passages[0], &found.passages[1]);
         assert_eq!((one.page_id.as_str(), one.title.as_str(), one.text.as_str()), ("A", "T", "One."));
         assert_eq!((two.page_id.as_str(), two.id), ("T", PassageId(1)));
     }
@@ -129,12 +117,12 @@ mod tests {
     #[test]
     fn the_gold_sentence_is_found_with_and_without_its_title() {
         for gold in ["Two.", "T Two.", "T <knowledge_separator> Two."] {
-            let selection = Selection::new("d", &dialogue("x", "a", Some(gold)), Labels::Gold);
-            assert_eq!(selection.targets, [0.0, 1.0]);
+            let found = graded("d", &dialogue("x", "a", Some(gold)), Labels::Gold);
+            assert_eq!(found.targets, [0.0, 1.0]);
         }
         let other = dialogue("x", "a", Some("Other <knowledge_separator> Two."));
-        assert_eq!(Selection::new("d", &other, Labels::Gold).targets, [0.0, 0.0]);
-        assert_eq!(Selection::new("d", &dialogue("x", "a", None), Labels::Gold).targets, [0.0, 0.0]);
+        assert_eq!(graded("d", &other, Labels::Gold).targets, [0.0, 0.0]);
+        assert_eq!(graded("d", &dialogue("x", "a", None), Labels::Gold).targets, [0.0, 0.0]);
     }
 
     #[test]

@@ -3,15 +3,14 @@
 //! predictions in KILT's layout.
 
 mod data;
-mod linear;
 mod options;
 mod rank;
 mod respond;
 mod train;
 pub(crate) mod workflow;
 
-pub use data::{Labels, Selection};
-pub use options::{CombineOptions, DataOptions, RerankerTraining, SelectionOptions, TunedOptions};
+pub use data::Labels;
+pub use options::{DataOptions, SelectionOptions};
 pub use rank::{rank, write_predictions, write_ranking};
 pub use respond::{DialoguesOptions, ResponseOptions, ResponseReport, respond};
 pub use train::{TrainedReranker, train};

@@ -1,15 +1,14 @@
 //! The options of knowledge selection. The documentation of these types is the manual of the config file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_training::{RankingLoss, TrainingOptions};
-use sporran_transformers::DeviceName;
+use sporran_config::{Check, Document};
+use sporran_reranker::training::{CombineOptions, RerankerTraining};
 
 use super::data::Labels;
-use crate::{Result, config::Config};
-use sporran_config::{Document, kinds};
+use crate::config::Config;
 
 /// The config of a knowledge selection.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -81,171 +80,6 @@ fn threshold() -> f64 {
     sporran_kilt::scores::ranking::RELEVANT
 }
 
-/// The options of a kind of reranker training.
-pub trait RerankerTrainingKind {
-    /// The model to start from.
-    fn from(&self) -> Option<&Path> {
-        None
-    }
-
-    /// Whether `[combine]` is allowed.
-    fn combines(&self) -> bool {
-        true
-    }
-
-    /// Reports wrong values and missing files. `key` is the path of the table.
-    fn check(&self, key: &str, document: &mut Document<'_>) {
-        if let Some(from) = self.from() {
-            document.check_checkpoint(&format!("{key}.from"), from);
-        }
-    }
-}
-
-/// Masked language modelling on the dialogues and sentences. The reranker compares vectors of the trained encoder.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct MaskedLmOptions(pub TunedOptions);
-
-kinds! {
-    /// `[reranker-training]`, by `kind`.
-    pub enum RerankerTraining: dyn RerankerTrainingKind {
-        /// `kind = "tfidf"`: tf-idf with the word counts of the training data. Makes a reranker of kind `tfidf`.
-        "tfidf" => TfIdf(NoOptions),
-        /// `kind = "cosine"`: the vectors of a frozen encoder. Makes a reranker of kind `cosine`, or with `[combine]` one of
-        /// kind `combined`.
-        "cosine" => Cosine(EncoderOptions),
-        /// `kind = "masked-lm"`: the vectors of an encoder after masked language modelling on the dialogues and sentences.
-        /// Makes a reranker of kind `cosine`.
-        "masked-lm" => MaskedLm(MaskedLmOptions),
-        /// `kind = "cross-encoder"`: an encoder that is trained to score pairs of a context and a sentence. Makes a reranker
-        /// of kind `cross-encoder`, or with `[combine]` one of kind `combined`.
-        "cross-encoder" => CrossEncoder(TunedOptions),
-        /// `kind = "bi-encoder"`: an encoder that is trained to map a context close to its relevant sentences. Makes a
-        /// reranker of kind `cosine`, or with `[combine]` one of kind `combined`.
-        "bi-encoder" => BiEncoder(TunedOptions),
-    }
-}
-
-impl RerankerTrainingKind for NoOptions {
-    fn combines(&self) -> bool {
-        false
-    }
-}
-
-impl RerankerTrainingKind for EncoderOptions {
-    fn from(&self) -> Option<&Path> {
-        Some(&self.from)
-    }
-}
-
-impl RerankerTrainingKind for TunedOptions {
-    fn from(&self) -> Option<&Path> {
-        Some(&self.from)
-    }
-
-    fn check(&self, key: &str, document: &mut Document<'_>) {
-        if let Err(error) = self.optimizer.check() {
-            document.report_key(&format!("{key}.optimizer"), error.to_string());
-        }
-        if let Err(error) = self.device.check(sporran_transformers::Precision::F32) {
-            document.report_key(&format!("{key}.device"), error.to_string());
-        }
-        document.check_checkpoint(&format!("{key}.from"), &self.from);
-    }
-}
-
-impl RerankerTrainingKind for MaskedLmOptions {
-    fn from(&self) -> Option<&Path> {
-        Some(&self.0.from)
-    }
-
-    fn combines(&self) -> bool {
-        false
-    }
-
-    fn check(&self, key: &str, document: &mut Document<'_>) {
-        self.0.check(key, document);
-    }
-}
-
-/// `kind = "tfidf"` has no options.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NoOptions {}
-
-/// `kind = "cosine"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct EncoderOptions {
-    /// The model's folder: a model of sentence-transformers, or an encoder, whose hidden states are averaged.
-    pub from: PathBuf,
-    /// The largest number of tokens of a text. A longer dialogue loses its beginning.
-    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
-    pub max_tokens: Option<usize>,
-}
-
-/// `kind = "masked-lm"`, `kind = "cross-encoder"` and `kind = "bi-encoder"`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct TunedOptions {
-    /// The folder of the initial encoder.
-    pub from: PathBuf,
-    /// The largest number of tokens of a context and a sentence together. A longer context loses its beginning.
-    #[serde(default = "max_tokens")]
-    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
-    pub max_tokens: usize,
-    /// The ranking loss: `listwise`, `pairwise`, `binary` or `margin-mse`.
-    #[serde(default)]
-    pub loss: RankingLoss,
-    /// The largest number of sentences of a dialogue in an epoch, sampled again in each epoch. The default is all.
-    #[schemars(extend("x-unit" = "sentences"))]
-    pub candidates: Option<usize>,
-    /// The factor of a bi-encoder's cosines in the loss.
-    #[serde(default = "scale")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub scale: f64,
-    /// `[reranker-training.optimizer]`: epochs, batches, learning rate.
-    #[serde(default)]
-    pub optimizer: TrainingOptions,
-    /// The device of the training: `cpu`, `cuda` or `cuda:N`.
-    #[serde(default)]
-    pub device: DeviceName,
-}
-
-fn max_tokens() -> usize {
-    256
-}
-
-fn scale() -> f64 {
-    8.0
-}
-
-/// `[combine]`: a weighted sum of similarities, for the kinds `cross-encoder`, `bi-encoder` and `cosine`. Each similarity is
-/// standardised to mean 0 and standard deviation 1 over the sentences of a dialogue. The weights are trained first, with a
-/// listwise loss. A cross-encoder or bi-encoder is then trained with the sum as an offset, and its scores are added to the
-/// sum. With the kind `cosine`, the sum is the score.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct CombineOptions {
-    /// Adds the tf-idf similarity of dialogue and sentence.
-    pub tfidf: bool,
-    /// Adds the tf-idf similarity of dialogue and title.
-    pub title: bool,
-    /// Adds the cosine of the initial encoder.
-    pub cosine: bool,
-    /// Adds the best and the mean `tfidf` and `cosine` over the sentences of the same article.
-    pub article: bool,
-    /// Numbers of last turns, such as `[1, 2]`. For each number, adds `tfidf`, `title` and `cosine` with these turns only.
-    #[schemars(inner(range(min = 1)))]
-    pub turns: Vec<usize>,
-    /// Adds the mean cosine with the sentences of the dialogue. It needs `cosine`.
-    pub central: bool,
-    /// Adds 1 if the dialogue contains the title, and 0 otherwise.
-    pub named: bool,
-    /// Adds 1 for the first sentence of an article, 1/2 for the second, and so on.
-    pub place: bool,
-}
-
 /// The table of the training's options.
 const TRAINING: &str = "reranker-training";
 
@@ -281,19 +115,7 @@ impl Config for SelectionOptions {
                 "expected a `[reranker-training]` of kind `cosine`, `cross-encoder` or `bi-encoder`";
             document.report_key("combine", message);
         }
-        let CombineOptions { tfidf, title, cosine, article, ref turns, central, .. } = self.combine;
-        if central && !cosine {
-            document.report_key("combine.central", "expected `cosine = true` as well");
-        }
-        if article && !cosine && !tfidf {
-            document.report_key("combine.article", "expected `cosine = true` or `tfidf = true` as well");
-        }
-        if turns.contains(&0) {
-            document.report_key("combine.turns", "expected numbers of at least 1, found 0");
-        }
-        if !(turns.is_empty() || cosine || tfidf || title) {
-            document.report_key("combine.turns", "expected `cosine`, `tfidf` or `title` as well");
-        }
+        self.combine.check("combine", document);
     }
 }
 

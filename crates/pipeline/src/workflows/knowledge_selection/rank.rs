@@ -12,7 +12,7 @@ use sporran_kilt::{
 };
 use sporran_reranker::Reranker;
 
-use super::data::{Labels, Selection};
+use super::data::{Labels, graded};
 use crate::{Result, source::pages::Pages};
 
 /// Scores every sentence of every dialogue. The id of a sentence is its index in the dialogue, with leading zeros.
@@ -39,9 +39,9 @@ pub fn rank(
 /// # Errors
 /// As [`rank`].
 pub(super) fn rank_one(id: &str, dialogue: &Dialogue, reranker: &dyn Reranker) -> Result<Ranked> {
-    let selection = Selection::new(id, dialogue, Labels::Crowd);
-    let passages: Vec<_> = selection.passages.iter().collect();
-    let scores = reranker.score(&selection.query, &passages)?;
+    let graded = graded(id, dialogue, Labels::Crowd);
+    let passages: Vec<_> = graded.passages.iter().collect();
+    let scores = reranker.score(&graded.query, &passages)?;
     let each = dialogue.annotated_sentences.iter().zip(scores).enumerate();
     let candidates = each.map(|(at, (annotated, score))| Candidate {
         id: format!("{at:04}").into(),
@@ -89,14 +89,14 @@ pub(super) fn order(ranked: &Ranked) -> Vec<usize> {
 }
 
 fn prediction(id: &str, dialogue: &Dialogue, ranked: &Ranked, pages: &Pages) -> Record {
-    let selection = Selection::new(id, dialogue, Labels::Crowd);
+    let graded = graded(id, dialogue, Labels::Crowd);
     let best: Vec<(&Passage, f64)> = order(ranked)
         .first()
-        .map(|&best| (&selection.passages[best], ranked.candidates[best].score))
+        .map(|&best| (&graded.passages[best], ranked.candidates[best].score))
         .into_iter()
         .collect();
     let answer = best.first().map_or_else(String::new, |(passage, _)| passage.text.clone());
-    record(Id::from(id), &selection.query.text, answer, &best, pages)
+    record(Id::from(id), &graded.query.text, answer, &best, pages)
 }
 
 /// The prediction of a dialogue: an answer, and the supporting sentences with their scores, best first.

@@ -21,10 +21,10 @@ use sporran_kilt::{
     },
     wowpp,
 };
-use sporran_reranker::RerankerOptions;
+use sporran_reranker::{RerankerOptions, training::GradedQuery};
 
 use super::{
-    data::{Labels, Selection},
+    data::{Labels, graded},
     rank::{order, rank_one, record},
 };
 use crate::{
@@ -289,7 +289,7 @@ struct RankedDialogue {
 
 impl RankedDialogue {
     fn new(id: &str, dialogue: &wowpp::Dialogue, ranked: &Ranked) -> Self {
-        let Selection { mut query, passages, .. } = Selection::new(id, dialogue, Labels::Crowd);
+        let GradedQuery { mut query, passages, .. } = graded(id, dialogue, Labels::Crowd);
         query.dataset = Some(Dataset::Wow);
         let scored = |at: usize| (passages[at].clone(), ranked.candidates[at].score as f32);
         Self { id: Id::from(id), query, sentences: order(ranked).into_iter().map(scored).collect() }

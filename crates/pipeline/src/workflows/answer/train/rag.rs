@@ -15,7 +15,9 @@ use sporran_generator::{
     RetrievedExample, mean_score,
 };
 use sporran_kilt::{PassageId, PassageStore, Query, StagedFolder, observe::Observer};
-use sporran_retriever::dense::{Dense, DenseOptions, Embeddings, PassageEncoder, Similarity, VectorIndex};
+use sporran_retriever::dense::{
+    Dense, DenseOptions, Embeddings, PassageEncoder, SentenceLayout, SentencePrompts, Similarity, VectorIndex,
+};
 use sporran_training::{
     EvaluationError, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion, TunedEncoder,
     export_part,
@@ -30,10 +32,7 @@ use crate::{
         assemble::assemble_dense,
         check::dense_options,
         options::{Options, TrainOptions},
-        train::{
-            encoders::{Prompts, SentenceLayout},
-            examples::{retrieved_examples, training},
-        },
+        train::examples::{retrieved_examples, training},
     },
 };
 
@@ -165,7 +164,7 @@ pub(crate) fn train_rag(
                     pooling,
                     similarity: Similarity::InnerProduct,
                     width: encoder.config().hidden_size,
-                    prompts: Prompts::of(from)?,
+                    prompts: SentencePrompts::of(from)?,
                 };
                 layout.write(&questions.path())?;
             }

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 use sporran_kilt::{
     Example, PassageId, PassageStore,
+    contrast::{ContrastExample, TitledText},
     formats::{
         dpr::{TrainingContext, TrainingExample},
         elements,
@@ -22,26 +23,14 @@ use crate::{
 /// The number of records of one retrieval.
 const CHUNK: usize = 256;
 
-/// The title and text of a passage.
-pub(super) type Titled = (String, String);
-
-/// A query with its positive and negative passages.
-pub(super) struct Texts {
-    pub(super) query: String,
-    /// At least one positive passage, the best first.
-    pub(super) positives: Vec<Titled>,
-    /// Negative passages, the hardest first.
-    pub(super) negatives: Vec<Titled>,
-}
-
 /// Reads dialogues and DPR's training data. Skips questions without a positive passage.
-pub(super) fn of_files(training: &EncoderTraining) -> Result<Vec<Texts>> {
+pub(super) fn of_files(training: &EncoderTraining) -> Result<Vec<ContrastExample>> {
     let mut found = Vec::new();
     for path in &training.dialogues {
         found.extend(wowpp::load(path)?.0.iter().flat_map(|(_, dialogue)| of_dialogue(dialogue)));
     }
-    let titled = |contexts: Vec<TrainingContext>| -> Vec<Titled> {
-        contexts.into_iter().map(|context| (context.title, context.text)).collect()
+    let titled = |contexts: Vec<TrainingContext>| -> Vec<TitledText> {
+        contexts.into_iter().map(|context| TitledText { title: context.title, text: context.text }).collect()
     };
     for path in &training.data {
         for record in elements::open(path)?.records::<TrainingExample>() {
@@ -51,7 +40,7 @@ pub(super) fn of_files(training: &EncoderTraining) -> Result<Vec<Texts>> {
                 if hard.is_empty() { titled(record.negative_ctxs.unwrap_or_default()) } else { hard };
             let positives = titled(record.positive_ctxs);
             if !positives.is_empty() {
-                found.push(Texts { query: record.question, positives, negatives });
+                found.push(ContrastExample { query: record.question, positives, negatives });
             }
         }
     }
@@ -60,7 +49,7 @@ pub(super) fn of_files(training: &EncoderTraining) -> Result<Vec<Texts>> {
 
 /// One example for each turn of a dialogue. The article of the dialogue's topic is positive, the other annotated articles are
 /// negative. The text of an article is its annotated sentences.
-fn of_dialogue(dialogue: &Dialogue) -> Vec<Texts> {
+fn of_dialogue(dialogue: &Dialogue) -> Vec<ContrastExample> {
     let mut articles: Vec<(String, Vec<String>)> = Vec::new();
     for annotated in &dialogue.annotated_sentences {
         let (title, sentence) = annotated.parts();
@@ -78,13 +67,16 @@ fn of_dialogue(dialogue: &Dialogue) -> Vec<Texts> {
     if of_topic.is_empty() {
         return Vec::new();
     }
-    let texts = |articles: Vec<(String, Vec<String>)>| -> Vec<Titled> {
-        articles.into_iter().map(|(title, sentences)| (title, sentences.join(" "))).collect()
+    let texts = |articles: Vec<(String, Vec<String>)>| -> Vec<TitledText> {
+        articles
+            .into_iter()
+            .map(|(title, sentences)| TitledText { title, text: sentences.join(" ") })
+            .collect()
     };
     let (positives, negatives) = (texts(of_topic), texts(others));
     let turns: Vec<String> = dialogue.turns.iter().map(|turn| repaired(turn)).collect();
     (1..=turns.len())
-        .map(|count| Texts {
+        .map(|count| ContrastExample {
             query: turns[..count].join("\n"),
             positives: positives.clone(),
             negatives: negatives.clone(),
@@ -100,7 +92,7 @@ pub(super) fn of_tasks(
     limit: usize,
     (retriever, store): (&dyn Retriever, &PassageStore),
     observe: &mut Observer<'_>,
-) -> Result<Vec<Texts>> {
+) -> Result<Vec<ContrastExample>> {
     let mut found = Vec::new();
     for task in task_files(tasks_options, table)? {
         let mut examples = tasks::examples(&task)?;
@@ -112,7 +104,7 @@ pub(super) fn of_tasks(
             let rankings = retriever.retrieve(&queries, training.depth)?;
             for ((example, query), hits) in chunk.iter().zip(queries).zip(rankings) {
                 let ids: Vec<PassageId> = hits.iter().map(|hit| hit.passage).collect();
-                found.extend(texts(store, example, query.text, &ids));
+                found.extend(contrast_of(store, example, query.text, &ids));
             }
             store.sound()?;
             advance(observe, (number * CHUNK + chunk.len()) as u64);
@@ -123,7 +115,12 @@ pub(super) fn of_tasks(
 }
 
 /// A record with its retrieved passages; `None` if no gold page is in the store.
-fn texts(store: &PassageStore, example: &Example, query: String, found: &[PassageId]) -> Option<Texts> {
+fn contrast_of(
+    store: &PassageStore,
+    example: &Example,
+    query: String,
+    found: &[PassageId],
+) -> Option<ContrastExample> {
     let evidence = example.gold.iter().flat_map(|output| output.evidence());
     let mut pages = Vec::new();
     let mut known = FxHashSet::default();
@@ -134,16 +131,19 @@ fn texts(store: &PassageStore, example: &Example, query: String, found: &[Passag
             pages.push(page);
         }
     }
-    let titled = |id: PassageId| (store.page_title(store.page_of(id)).to_owned(), store.text(id));
+    let titled = |id: PassageId| TitledText {
+        title: store.page_title(store.page_of(id)).to_owned(),
+        text: store.text(id),
+    };
     // The retrieved passage of a gold page, else its first.
     let best = |page| {
         let passage = found.iter().copied().find(|&id| store.page_of(id) == page);
         titled(passage.unwrap_or_else(|| PassageId(store.passages_of(page).start)))
     };
-    let positives: Vec<Titled> = pages.iter().map(|&page| best(page)).collect();
+    let positives: Vec<TitledText> = pages.iter().map(|&page| best(page)).collect();
     let others = found.iter().filter(|&&id| !known.contains(&store.page_of(id)));
     let negatives = others.map(|&id| titled(id)).collect();
-    (!positives.is_empty()).then_some(Texts { query, positives, negatives })
+    (!positives.is_empty()).then_some(ContrastExample { query, positives, negatives })
 }
 
 #[cfg(test)]
@@ -167,11 +167,12 @@ mod tests {
             .unwrap()
         };
         let found = of_dialogue(&dialogue("tea"));
-        let queries: Vec<&str> = found.iter().map(|texts| texts.query.as_str()).collect();
+        let queries: Vec<&str> = found.iter().map(|example| example.query.as_str()).collect();
         assert_eq!(queries, ["a", "a\nb"]);
-        for texts in &found {
-            assert_eq!(texts.positives, [("Tea".to_owned(), "It is a drink. It is hot.".to_owned())]);
-            assert_eq!(texts.negatives, [("Milk".to_owned(), "It is white.".to_owned())]);
+        let titled = |title: &str, text: &str| TitledText { title: title.into(), text: text.into() };
+        for example in &found {
+            assert_eq!(example.positives, [titled("Tea", "It is a drink. It is hot.")]);
+            assert_eq!(example.negatives, [titled("Milk", "It is white.")]);
         }
         assert!(of_dialogue(&dialogue("coffee")).is_empty());
     }

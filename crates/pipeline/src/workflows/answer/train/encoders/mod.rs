@@ -4,7 +4,6 @@
 //! negatives. A cross-encoder ranks the passages of one query.
 
 mod contrasts;
-mod layout;
 mod train;
 
 use std::path::PathBuf;
@@ -17,7 +16,6 @@ use sporran_transformers::{DeviceName, Pooling, Truncation};
 
 use crate::tasks::options::TasksOptions;
 
-pub(crate) use layout::{Prompts, SentenceLayout};
 pub(crate) use train::train_encoder;
 
 /// The kind of encoder.

@@ -6,21 +6,24 @@ use candle_core::{DType, Device};
 use serde_json::{Value, json};
 use sporran_checkpoint::{Role, SentenceSettings, VectorSimilarity};
 use sporran_kilt::jsonl;
-use sporran_retriever::dense::Similarity;
 use sporran_transformers::{Pooling, Sentences};
 
+use super::Similarity;
 use crate::Result;
 
 /// The prompts before queries and passages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Prompts {
+pub struct SentencePrompts {
     query: String,
     passage: String,
 }
 
-impl Prompts {
+impl SentencePrompts {
     /// The prompts of a folder of sentence-transformers; empty for other folders.
-    pub(crate) fn of(folder: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Errors of the folder's files.
+    pub fn of(folder: &Path) -> Result<Self> {
         let settings = SentenceSettings::of_layout(folder)?.unwrap_or_default();
         let prompt = |role| settings.prompt(role).to_owned();
         Ok(Self { query: prompt(Role::Query), passage: prompt(Role::Passage) })
@@ -54,20 +57,24 @@ pub(super) fn vectors_of(folder: &Path) -> Result<(Pooling, Similarity)> {
 }
 
 /// The settings of a folder in the layout of sentence-transformers.
-pub(crate) struct SentenceLayout {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentenceLayout {
     /// The pooling of hidden states.
-    pub(crate) pooling: Pooling,
+    pub pooling: Pooling,
     /// The similarity of vectors.
-    pub(crate) similarity: Similarity,
+    pub similarity: Similarity,
     /// The size of the hidden states.
-    pub(crate) width: usize,
+    pub width: usize,
     /// The prompts of training.
-    pub(crate) prompts: Prompts,
+    pub prompts: SentencePrompts,
 }
 
 impl SentenceLayout {
     /// Writes the files of the layout into `folder`.
-    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn write(&self, folder: &Path) -> Result<()> {
         let class = |name: &str| format!("sentence_transformers.models.{name}");
         let mut modules = vec![
             json!({"idx": 0, "name": "0", "path": "", "type": class("Transformer")}),
@@ -110,8 +117,8 @@ mod tests {
     #[test]
     fn a_written_layout_reads_back() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(Prompts::of(folder.path()).unwrap(), Prompts::default());
-        let prompts = Prompts { query: "q: ".into(), passage: String::new() };
+        assert_eq!(SentencePrompts::of(folder.path()).unwrap(), SentencePrompts::default());
+        let prompts = SentencePrompts { query: "q: ".into(), passage: String::new() };
         for (similarity, expected) in [
             (Similarity::InnerProduct, VectorSimilarity::Dot),
             (Similarity::Cosine, VectorSimilarity::Cosine),
@@ -119,7 +126,7 @@ mod tests {
             let layout =
                 SentenceLayout { pooling: Pooling::Cls, similarity, width: 4, prompts: prompts.clone() };
             layout.write(folder.path()).unwrap();
-            assert_eq!(Prompts::of(folder.path()).unwrap(), prompts);
+            assert_eq!(SentencePrompts::of(folder.path()).unwrap(), prompts);
             let settings = SentenceSettings::of_layout(folder.path()).unwrap().unwrap();
             assert_eq!(settings.similarity, expected);
             assert_eq!(vectors_of(folder.path()).unwrap(), (Pooling::Cls, similarity));

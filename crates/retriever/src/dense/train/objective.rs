@@ -1,5 +1,5 @@
-//! Contrastive learning (Karpukhin et al. 2020; Reimers and Gurevych 2019): a bi-encoder learns to put a query nearer to
-//! its passage than to the other passages of the batch, which are those of other queries and hard negatives.
+//! Contrastive learning (Karpukhin et al. 2020; Reimers and Gurevych 2019): a query's positive passage is classified among
+//! all passages of the batch. The others are hard negatives and the passages of other queries.
 
 use std::sync::Arc;
 
@@ -7,50 +7,44 @@ use candle_core::{D, Tensor};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_checkpoint::{Error, Result};
-use sporran_transformers::{EncoderRow, Pooling};
+use sporran_training::{Gradients, Objective, Pick, TrainingOptions, TunedEncoder, pool_states};
+use sporran_transformers::{EncoderRow, Pooling, length_batches};
 
-use crate::{
-    gradients::Gradients,
-    objective::Objective,
-    options::TrainingOptions,
-    tuned::{Pick, TunedEncoder},
-};
-
-/// A passage as the encoder reads it.
+/// A passage in tokens.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ContrastPassage {
-    /// Its tokens.
-    pub row: EncoderRow,
-    /// Names it: a passage that answers one query is no negative of another that it answers too.
-    pub key: u64,
+pub(super) struct ContrastPassage {
+    /// The tokens of the passage.
+    pub(super) row: EncoderRow,
+    /// The key of the passage. Queries with the same positive passage do not use it as a negative of each other.
+    pub(super) key: u64,
 }
 
-/// A query, the passage that answers it, and passages that do not although they look as if they did.
+/// A query with a positive passage and hard negatives.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Contrast {
-    /// The query's tokens.
-    pub query: EncoderRow,
-    /// A passage that answers it.
-    pub positive: ContrastPassage,
-    /// Passages that do not answer it.
-    pub negatives: Vec<ContrastPassage>,
+pub(super) struct Contrast {
+    /// The tokens of the query.
+    pub(super) query: EncoderRow,
+    /// The positive passage.
+    pub(super) positive: ContrastPassage,
+    /// The hard negatives.
+    pub(super) negatives: Vec<ContrastPassage>,
 }
 
-/// How vectors are made of states and compared.
+/// The options of vectors and their similarity.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ContrastOptions {
-    /// How the states of a text become its vector: `cls` or `mean`.
-    pub pooling: Pooling,
-    /// Whether vectors are brought to a length of 1 before they are compared.
-    pub cosine: bool,
+pub(super) struct ContrastOptions {
+    /// The pooling of hidden states: `cls` or `mean`.
+    pub(super) pooling: Pooling,
+    /// Whether vectors are normalised to length 1.
+    pub(super) cosine: bool,
     /// The factor of similarities before the softmax: 1 for inner products, about 20 for cosines.
-    pub scale: f64,
-    /// Hard negatives of a query in a batch, at most, sampled again for each epoch.
-    pub negatives: usize,
+    pub(super) scale: f64,
+    /// The largest number of hard negatives of a query in a batch, sampled again in each epoch.
+    pub(super) negatives: usize,
 }
 
-/// The softmax cross-entropy of each query's own passage among all passages of the batch.
-pub struct ContrastiveObjective<'a> {
+/// The softmax cross-entropy of each query's positive passage among all passages of the batch.
+pub(super) struct ContrastiveObjective<'a> {
     encoder: &'a TunedEncoder,
     contrasts: Arc<Vec<Contrast>>,
     contrast: ContrastOptions,
@@ -58,8 +52,8 @@ pub struct ContrastiveObjective<'a> {
     seed: u64,
 }
 
-/// Queries with the hard negatives that this epoch shows of them.
-pub struct ContrastiveBatch {
+/// Queries with the sampled hard negatives of an epoch.
+pub(super) struct ContrastiveBatch {
     contrasts: Arc<Vec<Contrast>>,
     shown: Vec<(usize, Vec<usize>)>,
 }
@@ -69,7 +63,7 @@ impl ContrastiveBatch {
         self.shown.iter().map(|(at, _)| &self.contrasts[*at])
     }
 
-    /// The queries' own passages, then the hard negatives.
+    /// The positive passages, then the hard negatives.
     fn passages(&self) -> impl Iterator<Item = &ContrastPassage> {
         let negatives = self
             .shown
@@ -104,7 +98,7 @@ impl<'a> ContrastiveObjective<'a> {
     ///
     /// # Errors
     /// [`Error::Options`] for another pooling than `cls` or `mean`, or a scale that is not above 0.
-    pub fn new(
+    pub(super) fn new(
         encoder: &'a TunedEncoder,
         contrasts: Vec<Contrast>,
         contrast: ContrastOptions,
@@ -122,11 +116,11 @@ impl<'a> ContrastiveObjective<'a> {
 }
 
 impl ContrastOptions {
-    /// Whether a bi-encoder can learn by these.
+    /// Checks the values.
     ///
     /// # Errors
-    /// [`Error::Options`] naming the option at fault.
-    pub fn check(&self) -> Result<()> {
+    /// [`Error::Options`] with the wrong option.
+    pub(super) fn check(&self) -> Result<()> {
         if !matches!(self.pooling, Pooling::Cls | Pooling::Mean) {
             return Err(Error::Options {
                 option: "pooling",
@@ -146,53 +140,31 @@ impl ContrastOptions {
 
     /// The vectors (rows, d) of picked states.
     fn vectors(&self, states: &Tensor, lengths: &[usize]) -> Result<Tensor> {
-        let vectors = pooled(self.pooling, states, lengths)?;
+        let vectors = pool_states(self.pooling, states, lengths)?;
         if !self.cosine {
             return Ok(vectors);
         }
         let lengths = (vectors.sqr()?.sum_keepdim(D::Minus1)? + 1e-12)?.sqrt()?;
         Ok(vectors.broadcast_div(&lengths)?)
     }
-}
 
-/// Which states a vector is made of.
-pub(super) fn pick(pooling: Pooling) -> Pick<'static> {
-    if pooling == Pooling::Cls { Pick::First } else { Pick::All }
-}
-
-/// The vectors (rows, d) of picked states of rows of these lengths: `cls`, or else their mean.
-pub(super) fn pooled(pooling: Pooling, states: &Tensor, lengths: &[usize]) -> Result<Tensor> {
-    if pooling == Pooling::Cls {
-        return Ok(states.clone());
-    }
-    let tokens: usize = lengths.iter().sum();
-    let mut shares = vec![0.0f32; lengths.len() * tokens];
-    let mut first = 0;
-    for (row, &length) in lengths.iter().enumerate() {
-        shares[row * tokens + first..][..length].fill(1.0 / length as f32);
-        first += length;
-    }
-    Ok(Tensor::from_vec(shares, (lengths.len(), tokens), states.device())?.matmul(states)?)
-}
-
-impl TunedEncoder {
-    /// The vectors of rows with the current weights, one after the other, in batches of at most `tokens` tokens.
+    /// The vectors of rows with the current weights of an encoder, in the order of the rows, in batches of at most `tokens` tokens.
     ///
     /// # Errors
-    /// Those of [`states`](Self::states).
-    pub fn vectors(
+    /// Errors of [`TunedEncoder::states`].
+    pub(super) fn encode(
         &self,
+        encoder: &TunedEncoder,
         rows: &[EncoderRow],
-        contrast: &ContrastOptions,
         tokens: usize,
     ) -> Result<Vec<Vec<f32>>> {
         let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
         let mut found = vec![Vec::new(); rows.len()];
-        for batch in sporran_transformers::length_batches(&lengths, usize::MAX, tokens) {
+        for batch in length_batches(&lengths, usize::MAX, tokens) {
             let members: Vec<&EncoderRow> = batch.iter().map(|&at| &rows[at]).collect();
             let lengths: Vec<usize> = members.iter().map(|row| row.ids.len()).collect();
-            let states = self.states(&members, pick(contrast.pooling))?;
-            let vectors = contrast.vectors(&states, &lengths)?.to_vec2::<f32>()?;
+            let states = encoder.states(&members, Pick::of_pooling(self.pooling))?;
+            let vectors = self.vectors(&states, &lengths)?.to_vec2::<f32>()?;
             for (at, vector) in batch.into_iter().zip(vectors) {
                 found[at] = vector;
             }
@@ -255,7 +227,7 @@ impl Objective for ContrastiveObjective<'_> {
         let rows = batch.rows();
         let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
         let (queries, passages) = (batch.shown.len(), rows.len() - batch.shown.len());
-        self.encoder.learn(&rows, pick(self.contrast.pooling), seed, gradients, |states, _| {
+        self.encoder.learn(&rows, Pick::of_pooling(self.contrast.pooling), seed, gradients, |states, _| {
             let vectors = self.contrast.vectors(states, &lengths)?;
             let query_vectors = vectors.narrow(0, 0, queries)?;
             let answers = vectors.narrow(0, queries, passages)?.t()?;
@@ -271,11 +243,49 @@ impl Objective for ContrastiveObjective<'_> {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::Device;
+    use sporran_training::{Training, Variables, train};
+    use sporran_transformers::{BertConfig, BertFamily, BertTask};
+
     use super::*;
-    use crate::tuned::tests::{self, tiny};
+
+    /// A small BERT, the same at every call.
+    fn tiny() -> TunedEncoder {
+        let config = BertConfig {
+            family: BertFamily::Bert,
+            task: BertTask::SequenceClassification,
+            vocab_size: 50,
+            hidden_size: 24,
+            num_hidden_layers: 2,
+            num_attention_heads: 3,
+            intermediate_size: 40,
+            hidden_act: "gelu".into(),
+            hidden_dropout_prob: 0.0,
+            attention_probs_dropout_prob: 0.0,
+            head_dropout: 0.0,
+            max_position_embeddings: 32,
+            type_vocab_size: 2,
+            // Large enough for attention to be far from even.
+            initializer_range: 0.3,
+            layer_norm_eps: 1e-5,
+            pad_token_id: 1,
+            projection_dim: 0,
+            labels: vec!["LABEL_0".into()],
+            tie_word_embeddings: true,
+        };
+        TunedEncoder::new(&config, Variables::new(3), &Device::Cpu).unwrap()
+    }
+
+    /// A row of three to nine tokens.
+    fn row(salt: u32) -> EncoderRow {
+        let length = 3 + salt % 7;
+        EncoderRow {
+            ids: (0..length).map(|j| 4 + (j * 7 + salt * 3) % 46).collect(),
+            types: (0..length).map(|j| u32::from(j * 2 > length)).collect(),
+        }
+    }
 
     fn contrasts() -> Vec<Contrast> {
-        let row = |seed: u32| tests::rows(1, seed).remove(0);
         let passage = |seed: u32| ContrastPassage { row: row(seed), key: u64::from(seed) };
         (0..6)
             .map(|at| Contrast {
@@ -297,13 +307,13 @@ mod tests {
     #[test]
     fn a_query_learns_its_passage() {
         for pooling in [Pooling::Cls, Pooling::Mean] {
-            let encoder = tiny(1, 0.0);
+            let encoder = tiny();
             let options =
                 TrainingOptions { learning_rate: 3e-3, steps: 60, warmup_steps: 5, ..options(10_000) };
             let objective =
                 ContrastiveObjective::new(&encoder, contrasts(), contrast(pooling), &options).unwrap();
             let folder = tempfile::tempdir().unwrap();
-            let training = crate::Training {
+            let training = Training {
                 objective: &objective,
                 variables: encoder.variables(),
                 options: &options,
@@ -311,8 +321,8 @@ mod tests {
                 folder: folder.path(),
                 extra_files: &[],
             };
-            crate::train(&training, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
-            let vectors = |rows: Vec<EncoderRow>| encoder.vectors(&rows, &contrast(pooling), 64).unwrap();
+            train(&training, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+            let vectors = |rows: Vec<EncoderRow>| contrast(pooling).encode(&encoder, &rows, 64).unwrap();
             let asked = vectors(contrasts().into_iter().map(|contrast| contrast.query).collect());
             let answers = vectors(contrasts().into_iter().map(|contrast| contrast.positive.row).collect());
             for (at, asked) in asked.iter().enumerate() {
@@ -325,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_passage_that_answers_two_queries_is_no_negative_of_either() {
-        let encoder = tiny(1, 0.0);
+        let encoder = tiny();
         let mut given = contrasts();
         given.truncate(3);
         given[2].positive.key = given[0].positive.key;
@@ -350,7 +360,7 @@ mod tests {
 
     #[test]
     fn epochs_show_every_query_once_with_negatives_of_their_own() {
-        let encoder = tiny(1, 0.0);
+        let encoder = tiny();
         let objective =
             ContrastiveObjective::new(&encoder, contrasts(), contrast(Pooling::Mean), &options(60)).unwrap();
         let shown = |epoch| {

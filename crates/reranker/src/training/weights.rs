@@ -1,51 +1,15 @@
-//! A weighted sum of similarities, with trained weights.
+//! The weights of a sum of similarities.
 
-use std::path::Path;
-
-use sporran_reranker::{QueryView, open, standardise};
 use sporran_training::RankingLoss;
 
-use super::{data::Selection, train::COMPUTING};
-use crate::Result;
+use super::GradedQuery;
 
-/// The scores of the sentences, by similarity and dialogue.
-type Scores = Vec<Vec<Vec<f32>>>;
+/// The scores of the passages, by similarity and query.
+pub(super) type Scores = Vec<Vec<Vec<f32>>>;
 
-/// A similarity: a view of the reranker in a folder.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Similarity {
-    pub(super) folder: &'static str,
-    pub(super) view: QueryView,
-}
-
-/// The scores of similarities in `model`, standardized to mean 0 and deviation 1 among a dialogue's
-/// sentences. Similarities of one folder must be adjacent.
-pub(super) fn standardised(
-    similarities: &[Similarity],
-    model: &Path,
-    selections: &[Selection],
-) -> Result<Scores> {
-    let mut scores = Vec::with_capacity(similarities.len());
-    for same in similarities.chunk_by(|a, b| a.folder == b.folder) {
-        let reranker = open(&model.join(same[0].folder), COMPUTING)?;
-        let views: Vec<QueryView> = same.iter().map(|similarity| similarity.view).collect();
-        let mut of = vec![Vec::with_capacity(selections.len()); same.len()];
-        for selection in selections {
-            let passages: Vec<_> = selection.passages.iter().collect();
-            let found = QueryView::scores(&views, &*reranker, &selection.query, &passages)?;
-            for (mut scores, of) in found.into_iter().zip(&mut of) {
-                standardise(&mut scores);
-                of.push(scores);
-            }
-        }
-        scores.extend(of);
-    }
-    Ok(scores)
-}
-
-/// The weighted sums of the sentences' scores, by dialogue.
+/// The weighted sums of the passages' scores, by query.
 pub(super) fn summed(scores: &Scores, weights: &[f64]) -> Vec<Vec<f32>> {
-    let dialogues = scores.first().map_or(0, Vec::len);
+    let queries = scores.first().map_or(0, Vec::len);
     let sum = |at: usize| {
         let mut sums = vec![0.0; scores[0][at].len()];
         for (scores, weight) in scores.iter().zip(weights) {
@@ -55,7 +19,7 @@ pub(super) fn summed(scores: &Scores, weights: &[f64]) -> Vec<Vec<f32>> {
         }
         sums
     };
-    (0..dialogues).map(sum).collect()
+    (0..queries).map(sum).collect()
 }
 
 /// The largest number of gradient steps.
@@ -67,14 +31,14 @@ const DECAY: f64 = 1e-2;
 
 /// The weights with the smallest listwise loss, by gradient descent from zero. The loss is convex. A step is
 /// halved until it meets the condition of Armijo (1966), because collinear similarities make the loss steep.
-pub(super) fn listwise_weights(scores: &Scores, selections: &[Selection]) -> Vec<f64> {
-    let counted = |selection: &Selection| RankingLoss::Listwise.weight(&selection.targets);
-    let count: f64 = selections.iter().map(counted).sum::<f64>().max(1.0);
+pub(super) fn listwise_weights(scores: &Scores, queries: &[GradedQuery]) -> Vec<f64> {
+    let counted = |query: &GradedQuery| RankingLoss::Listwise.weight(&query.targets);
+    let count: f64 = queries.iter().map(counted).sum::<f64>().max(1.0);
     let evaluate = |weights: &[f64]| {
         let mut loss: f64 = weights.iter().map(|weight| DECAY * weight * weight).sum();
         let mut slopes: Vec<f64> = weights.iter().map(|weight| 2.0 * DECAY * weight).collect();
-        for (at, (sums, selection)) in summed(scores, weights).iter().zip(selections).enumerate() {
-            let (own, by_score) = RankingLoss::Listwise.evaluate(sums, &selection.targets);
+        for (at, (sums, query)) in summed(scores, weights).iter().zip(queries).enumerate() {
+            let (own, by_score) = RankingLoss::Listwise.evaluate(sums, &query.targets);
             loss += own / count;
             for (slope, scores) in slopes.iter_mut().zip(scores) {
                 let product: f64 =
@@ -117,9 +81,9 @@ mod tests {
     #[test]
     fn an_informative_similarity_gets_a_larger_weight_and_a_misleading_one_a_negative() {
         let targets = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
-        let selections: Vec<Selection> = targets
+        let queries: Vec<GradedQuery> = targets
             .iter()
-            .map(|targets| Selection {
+            .map(|targets| GradedQuery {
                 query: Query::of_text("q", "q"),
                 passages: Vec::new(),
                 targets: targets.to_vec(),
@@ -131,13 +95,13 @@ mod tests {
         let bad: Vec<Vec<f32>> =
             targets.iter().map(|row| row.iter().map(|x| 0.1 - 0.3 * x).collect()).collect();
         let scores = vec![good, none, bad];
-        let weights = listwise_weights(&scores, &selections);
+        let weights = listwise_weights(&scores, &queries);
         assert!(weights[0] > 1.0 && weights[1].abs() < 0.05 && weights[2] < 0.0, "{weights:?}");
         let sums = summed(&scores, &weights);
         assert!((f64::from(sums[0][0]) - (2.0 * weights[0] + weights[1] - 0.2 * weights[2])).abs() < 1e-5);
         // Forty copies of a similarity get equal weights, and the steps do not overshoot.
         let many = vec![scores[0].clone(); 40];
-        let shares = listwise_weights(&many, &selections);
+        let shares = listwise_weights(&many, &queries);
         let together: f64 = shares.iter().sum();
         assert!(shares.iter().all(|share| (share - shares[0]).abs() < 1e-9), "{shares:?}");
         assert!(together > weights[0] && together < 10.0, "{together} {weights:?}");

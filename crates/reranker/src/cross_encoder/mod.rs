@@ -1,6 +1,8 @@
 //! Cross-encoders (Nogueira and Cho 2019): BERT, RoBERTa or DistilBERT with a head for sequence classification reads the
 //! query and the passage together.
 
+mod train;
+
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -10,6 +12,8 @@ use sporran_kilt::{Passage, Query, Template};
 use sporran_transformers::{
     BertTask, Checkpoint, DeviceName, ModelConfig, PairClassifier, PairOptions, Precision, Truncation,
 };
+
+pub use train::{CrossEncoderTraining, train_cross_encoder};
 
 use crate::{Error, Reranker, Result, Saved, passage_text};
 
