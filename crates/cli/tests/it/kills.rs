@@ -84,7 +84,7 @@ fn unfinished(folder: &Path) -> Vec<PathBuf> {
 
 /// A workflow and its outputs.
 struct Workflow<'a> {
-    /// The command with its config, and overrides.
+    /// The command with its config, and overrides. `{run}` is the run's folder.
     command: &'a [&'a str],
     /// The run's folder.
     name: &'a str,
@@ -96,7 +96,9 @@ struct Workflow<'a> {
 impl Workflow<'_> {
     fn arguments(&self, output: &Path) -> Vec<String> {
         let mut all = vec!["--quiet".to_owned()];
-        all.extend(self.command.iter().map(|argument| (*argument).to_owned()));
+        let run = output.join(self.name);
+        let of_run = |argument: &&str| argument.replace("{run}", &run.display().to_string());
+        all.extend(self.command.iter().map(of_run));
         all.push(format!("output={}", output.display()));
         all
     }
@@ -431,6 +433,82 @@ fn mining_of_rules_survives_kills() {
         command: &["train", "configs/minikilt/rules.toml", "rules.batches=4"],
         name: "minikilt-rules",
         parts: &["rules.tsv", "report.json"],
+        manifest: "training-manifest.json",
+    }
+    .survives_kills();
+}
+
+#[test]
+fn training_of_an_encoder_survives_kills() {
+    let place = tempfile::tempdir().unwrap();
+    let indexes = format!("source.indexes={}", place.path().display());
+    let model = root().join("crates/transformers/tests/data/encoders/bert-sequence");
+    let from = format!("encoder-training.from={}", model.display());
+    Workflow {
+        command: &[
+            "train",
+            "configs/retrieval/train-cross-encoder.toml",
+            "encoder-training.model={run}/model",
+            "encoder-training.examples.limit=60",
+            "encoder-training.examples.datasets=[\"nq\"]",
+            "encoder-training.optimizer.steps=6",
+            "encoder-training.optimizer.warmup-steps=1",
+            "encoder-training.optimizer.evaluate-every=3",
+            "encoder-training.optimizer.checkpoint-every=2",
+            "encoder-training.optimizer.tokens-per-batch=700",
+            "encoder-training.validation-records=20",
+            "encoder-training.max-tokens=48",
+            "tasks.datasets=[\"nq\"]",
+            &from,
+            &indexes,
+        ],
+        name: "minikilt-cross-encoder",
+        parts: &["model"],
+        manifest: "training-manifest.json",
+    }
+    .survives_kills();
+}
+
+#[test]
+fn the_builder_of_a_benchmark_survives_kills() {
+    Workflow {
+        command: &[
+            "convert",
+            "korc",
+            "configs/korc/minikilt.toml",
+            "rules.batches=4",
+            "build.per-relation=30",
+        ],
+        name: "",
+        parts: &["train.json", "valid.json", "small_iid_test.json", "small_ood_test.json", "rules.tsv", "kb"],
+        manifest: "manifest.json",
+    }
+    .survives_kills();
+}
+
+#[test]
+fn training_of_a_generator_survives_kills() {
+    let place = tempfile::tempdir().unwrap();
+    let indexes = format!("source.indexes={}", place.path().display());
+    Workflow {
+        command: &[
+            "train",
+            "configs/minikilt/reader.toml",
+            "train.model={run}/model",
+            "train.examples.limit=200",
+            "train.examples.datasets=[\"nq\"]",
+            "train.validation-records=20",
+            "train.optimizer.steps=6",
+            "train.optimizer.warmup-steps=1",
+            "train.optimizer.evaluate-every=3",
+            "train.optimizer.checkpoint-every=2",
+            "train.optimizer.tokens-per-batch=700",
+            "train.shape={d-model=32,d-ff=64,d-kv=8,heads=4,encoder-layers=1,decoder-layers=1,vocabulary=600}",
+            "tasks.datasets=[\"nq\"]",
+            &indexes,
+        ],
+        name: "minikilt-reader",
+        parts: &["model"],
         manifest: "training-manifest.json",
     }
     .survives_kills();

@@ -19,7 +19,11 @@ use sporran_reasoner::{
     rules::{self, Graph, MineOptions, Shape},
 };
 
-use crate::{Result, config::Config};
+use crate::{
+    Result,
+    config::Config,
+    run_dir::{folder::RunDir, inputs::Inputs, manifest::Account},
+};
 
 /// A whole config of a benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -149,12 +153,21 @@ impl Config for BuildConfig {
     }
 }
 
-/// Builds a benchmark and writes its folder.
+/// Builds a benchmark and writes its folder, which is locked meanwhile. A call that was killed is made again as a whole.
 ///
 /// # Errors
 /// Errors of the sources; [`Error::Reasoner`](crate::Error::Reasoner) if a question reveals its answers. Then
 /// nothing is written.
 pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statistics> {
+    let folder = RunDir::open(config.output.clone())?;
+    let mut account = Account::begin(config)?;
+    let mut inputs = Inputs::default();
+    let tables =
+        [&config.relations, &config.templates, &config.entities.classes, &config.entities.class_labels];
+    let tables = tables.into_iter().flatten().chain(&config.entities.tables);
+    for path in tables.map(PathBuf::as_path).chain([config.kb.as_path(), config.documents.path()]) {
+        inputs.content(path)?;
+    }
     let mut kb = KnowledgeBase::open(&config.kb)?;
     if let Some(path) = &config.relations {
         korc::label_relations(path, &mut kb)?;
@@ -179,6 +192,9 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     begin(observe, "make questions", 0, Unit::Records);
     let built = korc::build(&sources, &config.build, config.seed)?;
     observe(Event::End);
+    inputs.verify()?;
+    let mark = folder.begin_answers("convert korc", Vec::new())?;
+    folder.write_config(config)?;
     for (split, questions) in SPLITS.iter().zip(&built.questions) {
         layout::save(config.output.join(format!("{split}.json")), questions)?;
     }
@@ -186,6 +202,9 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     left(&kb, &entities, &built.knowledge)?.save(&config.output.join("kb"))?;
     let statistics = Statistics::of(&sources, &built);
     jsonl::write_json(config.output.join("statistics.json"), &statistics)?;
+    account.took("build");
+    account.read(&inputs);
+    account.finish(&folder, mark)?;
     Ok(statistics)
 }
 
