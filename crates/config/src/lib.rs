@@ -117,14 +117,22 @@ pub struct Document<'t> {
     suspects: Vec<String>,
     /// The value of the key `workflow`.
     workflow: String,
+    /// Names that the table that is read next may have besides those of its type.
+    taken: &'static [&'static str],
 }
 
 impl<'t> Document<'t> {
     /// Parses a config and applies the overrides. Syntax errors become diagnostics.
     pub fn parse(text: &'t Text) -> Self {
         let (root, errors) = DeTable::parse_recoverable(&text.file);
-        let mut document =
-            Self { text, root, diagnostics: Vec::new(), suspects: Vec::new(), workflow: String::new() };
+        let mut document = Self {
+            text,
+            root,
+            diagnostics: Vec::new(),
+            suspects: Vec::new(),
+            workflow: String::new(),
+            taken: &[],
+        };
         for error in errors {
             document.report(error.span().map_or(0, |span| span.start), String::new(), error.message());
         }
@@ -304,6 +312,11 @@ impl<'t> Document<'t> {
             self.report_key(key, "is missing");
             Invalid
         })
+    }
+
+    /// Names the tables that were taken out of the stage that is read next, for the messages about its unknown keys.
+    pub fn name_taken(&mut self, names: &'static [&'static str]) {
+        self.taken = names;
     }
 
     /// Takes the `kind` out of the table at the path `key`.

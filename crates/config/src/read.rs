@@ -18,6 +18,7 @@ impl<'t> Document<'t> {
     /// Reads a table and reports all mistakes in it. The options are read without the wrong entries, so that their other values
     /// can be checked. `None` if that is impossible. `also` are further known keys, for suggestions in messages.
     pub fn read<T: DeserializeOwned>(&mut self, key: &str, mut table: Table<'t>, also: &[&str]) -> Option<T> {
+        let also = &[also, std::mem::take(&mut self.taken)].concat();
         let mut removed: Vec<String> = Vec::new();
         loop {
             let error = match T::deserialize(Deserializer::from(table.clone())) {
@@ -263,11 +264,14 @@ fn in_serdes_words(message: &str, also: &[&str]) -> (String, Option<String>) {
     };
     let listed = message.split_once(", expected ").map_or("", |(_, listed)| listed);
     let names = listed.split('`').skip(1).step_by(2).chain(also.iter().copied());
-    if let Some(old) = field
-        && let Some((_, new)) =
-            RENAMED.iter().find(|(name, new)| *name == old && names.clone().any(|name| name == *new))
-    {
-        return (format!("unknown key `{old}`; it is `{new}` now"), Some((*new).to_owned()));
+    if let Some(old) = field {
+        let is_here = |(name, new): &&(&str, &str)| *name == old && names.clone().any(|name| name == *new);
+        let new: Vec<&str> = RENAMED.iter().filter(is_here).map(|(_, new)| *new).collect();
+        if let Some(first) = new.first() {
+            let new_names: Vec<String> = new.iter().map(|new| format!("`{new}`")).collect();
+            let message = format!("unknown key `{old}`; it is {} now", new_names.join(" or "));
+            return (message, Some((*first).to_owned()));
+        }
     }
     let near = nearest(wrong, names).map(str::to_owned);
     let mut message = message.to_owned();

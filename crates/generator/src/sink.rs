@@ -14,8 +14,9 @@ use sporran_transformers::decode::TokenSink;
 pub trait Sink: Sync {
     /// More text of an answer. The texts of a request, joined, are what the model generates; [`Generation::text`] is the
     /// answer that the generator makes of it, for example without blanks around it. `text` is empty in the steps of a
-    /// search that has no text before its end, such as one with beams. With [`ControlFlow::Break`] the request ends with
-    /// the text so far.
+    /// search that has no text before its end, such as one with beams. With [`ControlFlow::Break`] the request ends: its
+    /// [`Generation`](crate::Generation) has the best text so far, with the score of that sequence, and the sink receives
+    /// nothing more of it.
     ///
     /// [`Generation::text`]: crate::Generation::text
     fn write(&self, request: usize, text: &str) -> ControlFlow<()>;
@@ -37,6 +38,8 @@ struct Written {
     tokens: Vec<u32>,
     /// The bytes of the text that the sink has.
     bytes: usize,
+    /// Whether the sink has ended the request.
+    is_ended: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -53,8 +56,8 @@ impl<'a> Writer<'a> {
     /// Writes the rest of an input's text.
     pub(crate) fn finish(&self, input: usize, text: &str) {
         let written = self.written[input].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(rest) = text.get(written.bytes..).filter(|rest| !rest.is_empty()) {
-            // The request has ended already.
+        if let Some(rest) = text.get(written.bytes..).filter(|rest| !rest.is_empty() && !written.is_ended) {
+            // The generation is over, so there is nothing to end.
             let _ = self.sink.write(self.requests[input], rest);
         }
     }
@@ -63,15 +66,21 @@ impl<'a> Writer<'a> {
 impl TokenSink for Writer<'_> {
     fn token(&self, input: usize, token: Option<u32>) -> ControlFlow<()> {
         let request = self.requests[input];
-        let Some(token) = token else { return self.sink.write(request, "") };
         let mut written = self.written[input].lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(token) = token else {
+            let flow = self.sink.write(request, "");
+            written.is_ended = flow.is_break();
+            return flow;
+        };
         written.tokens.push(token);
         // An error of the tokenizer is reported for the whole answer.
         let text = self.tokenizer.decode(&written.tokens).unwrap_or_default();
         let ready = &text[..ready(&text, self.stops)];
         let Some(new) = ready.get(written.bytes..) else { return ControlFlow::Continue(()) };
-        written.bytes = written.bytes.max(ready.len());
-        self.sink.write(request, new)
+        let flow = self.sink.write(request, new);
+        written.bytes = ready.len();
+        written.is_ended = flow.is_break();
+        flow
     }
 }
 

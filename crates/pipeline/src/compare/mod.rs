@@ -19,10 +19,12 @@ use sporran_kilt::{
 
 use crate::{
     Error, Result,
-    config::Config,
     run_dir::folder::check_finished,
-    tasks::files::{TaskFile, task_files},
-    workflows::answer::{options::Options, report::Report},
+    tasks::{
+        files::{TaskFile, task_files},
+        options::TasksOptions,
+    },
+    workflows::answer::report::Report,
 };
 
 pub use tables::Form;
@@ -187,6 +189,13 @@ struct Records {
     recall: Vec<(usize, f64)>,
 }
 
+/// The task files of a run. Reads `[tasks]` alone, because other tables of an older run can have keys that are unknown now.
+fn task_files_of(run: &Path) -> Option<Vec<TaskFile>> {
+    let config: toml::Table = jsonl::read_to_string(run.join("config.toml")).ok()?.parse().ok()?;
+    let tasks: TasksOptions = config.get("tasks")?.clone().try_into().ok()?;
+    task_files(&tasks, "tasks").ok()
+}
+
 /// Compares the folders of finished runs with the first one.
 ///
 /// # Errors
@@ -199,9 +208,7 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
         let report: Report = jsonl::read_json(run.join("report.json"))?;
         let manifest: Manifest = jsonl::read_json(run.join("manifest.json"))?;
         // The task files may be missing now. The report still has the means.
-        let files = Options::parse(&run.join("config.toml"), &[])
-            .and_then(|options| task_files(&options.general.tasks, "tasks"))
-            .unwrap_or_default();
+        let files = task_files_of(run).unwrap_or_default();
         let is_first = systems.is_empty();
         let mut tasks = Vec::new();
         for task in &report.tasks {

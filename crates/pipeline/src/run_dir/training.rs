@@ -13,8 +13,8 @@ use crate::{
     },
 };
 
-/// The journal of the searches of a training, in `work`.
-const SEARCHES: &str = "searches.journal";
+/// The journal of the searches of a training, in `work`. It is no journal of answers, which would mark them as unfinished.
+const SEARCHES: &str = "searches.kept";
 
 /// A run's folder during a training: locked, and marked as unfinished until [`Self::finish`]. A training that
 /// fails before its first checkpoint removes its mark, because the earlier content of the folder is

@@ -264,7 +264,7 @@ impl Retriever for Dense {
 }
 
 impl PassageScorer for Dense {
-    /// The similarity of query and passage vectors.
+    /// The similarity of query and passage vectors; `1 / (1 + d)` for a distance `d`, which has no bound.
     fn score(&self, queries: &[Query], passages: &[Vec<PassageId>]) -> Result<Vec<Vec<f32>>> {
         if queries.is_empty() {
             return Ok(Vec::new());
@@ -273,7 +273,11 @@ impl PassageScorer for Dense {
         let vectors = self.encode(&texts)?;
         let lists: Vec<Vec<u32>> =
             passages.iter().map(|passages| passages.iter().map(|id| id.0).collect()).collect();
-        self.index.scores(&vectors, &lists)
+        let mut scores = self.index.scores(&vectors, &lists)?;
+        if self.index.similarity().is_distance() {
+            scores.iter_mut().flatten().for_each(|score| *score = 1.0 / (1.0 - *score));
+        }
+        Ok(scores)
     }
 }
 

@@ -27,6 +27,10 @@ use crate::{
     workflows::answer::{options::Options, retrieval::RetrieverOptions},
 };
 
+/// The version of filtered retrieval, part of the keys of results with `[pages]`. 2: searches filter, and fusion is over
+/// filtered rankings.
+const FILTER_VERSION: u32 = 2;
+
 /// The parts of a run.
 pub struct Assembly {
     /// The passage store, if the config has a source.
@@ -133,7 +137,7 @@ pub(crate) fn without_generator(
         assembly.retriever = Some(match &options.general.pages {
             None => found,
             Some(pages) => {
-                let blake3 = hash_json(&(pages, assembly.inputs.file(&pages.file)?));
+                let blake3 = hash_json(&(FILTER_VERSION, pages, assembly.inputs.file(&pages.file)?));
                 assembly.hashes.push(PartHash { part: "pages", path: pages.file.clone(), blake3 });
                 filter(found, pages, &store)?
             }

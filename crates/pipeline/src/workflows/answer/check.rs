@@ -7,7 +7,7 @@ use sporran_retriever::dense::{DenseOptions, Similarity};
 use sporran_transformers::Precision;
 
 use super::{
-    options::{General, Options},
+    options::{General, Options, PageScore},
     retrieval::{self, RerankerTable, RetrieverOptions},
     train::encoders::EncoderTraining,
 };
@@ -112,6 +112,13 @@ fn check(options: &Options, document: &mut Document<'_>) {
         let is_encoder_trained = general.train.as_ref().is_some_and(|train| train.question_encoder.is_some());
         retrieval::check(retriever, is_encoder_trained, document);
     }
+    if let Some(RetrieverOptions::Dense(dense)) = &options.retriever
+        && general.evidence.page_score == PageScore::Sum
+        && dense.similarity().is_ok_and(Similarity::is_distance)
+    {
+        let message = "expected `best` or `reciprocal-rank`: the scores of distances are negative";
+        document.report_key("evidence.page-score", message);
+    }
     if let Some(generator) = &options.generator {
         let depth = options.retriever.is_some().then_some(general.evidence.depth);
         check_generator(&**generator, ("generator", general.train.is_none()), depth, document);
@@ -120,11 +127,10 @@ fn check(options: &Options, document: &mut Document<'_>) {
         check_encoder_training(training, options, document);
     }
     if let Some(train) = &general.train {
-        let is_trained = |generator: &GeneratorOptions| {
-            let is_rag =
-                matches!(generator, GeneratorOptions::RagToken(_) | GeneratorOptions::RagSequence(_));
-            is_rag || generator.trainer().is_some()
+        let is_rag = |generator: &GeneratorOptions| {
+            matches!(generator, GeneratorOptions::RagToken(_) | GeneratorOptions::RagSequence(_))
         };
+        let is_trained = |generator: &GeneratorOptions| is_rag(generator) || generator.trainer().is_some();
         if !options.generator.as_ref().is_none_or(is_trained) {
             document.report_key("generator.kind", UNTRAINED);
         }
@@ -148,6 +154,10 @@ fn check(options: &Options, document: &mut Document<'_>) {
             && let Err((key, message)) = dense_options(options)
         {
             document.report_key(key, message);
+        }
+        if train.question_encoder.is_some() && !options.generator.as_ref().is_some_and(is_rag) {
+            let message = "expected it only with a generator of kind `rag-token` or `rag-sequence`";
+            document.report_key("train.question-encoder", message);
         }
         if let Err(error) = train.device.check(Precision::F32) {
             document.report_key("train.device", error.to_string());

@@ -102,6 +102,7 @@ impl FromTable for RerankerTable {
         } else {
             RerankOptions::default()
         };
+        document.name_taken(&["rerank"]);
         Ok(Self { rerank, model: RerankerOptions::from_stage(document, key, table)? })
     }
 }

@@ -70,8 +70,12 @@ impl Remembered {
 
 impl Retriever for Remembered {
     fn retrieve(&self, queries: &[Query], k: usize) -> sporran_retriever::Result<Vec<Vec<Hit>>> {
-        let texts: Vec<_> =
-            queries.iter().map(|query| (&query.text, &query.original, &query.mention)).collect();
+        let texts: Vec<_> = queries
+            .iter()
+            .map(|query| {
+                (&query.text, &query.original, &query.mention, query.dataset, &query.template_questions)
+            })
+            .collect();
         let search = hash_json(&(texts, k));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(hits) = state.known.remove(&search) {
