@@ -179,7 +179,7 @@ impl Rerank {
                 .map_err(|error| format!("expected {{\"query\": text, \"passages\": [texts]}}: {error}"))
         };
         let done = Lines::stdin(self.batch_size).each_portion(parse, |requests| {
-            for (request, scores) in requests.iter().zip(model.scores(&requests)?) {
+            for (request, scores) in requests.iter().zip(model.scores(requests)?) {
                 if scores.iter().any(Option::is_none) {
                     tracing::warn!(
                         "standard input:{}: query and passage are both empty, so there is no score",

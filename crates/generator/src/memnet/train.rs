@@ -79,7 +79,7 @@ impl Rows<'_> {
         let target = answers.first().copied().unwrap_or_default();
         Ok(MemoryRow {
             dialogue: self.input.dialogue_tokens(&self.input.dialogue(query)?)?,
-            pieces: pieces.iter().map(|text| Ok(self.input.piece_tokens(text)?)).collect::<Result<_>>()?,
+            pieces: pieces.iter().map(|text| self.input.piece_tokens(text)).collect::<Result<_>>()?,
             gold,
             target: self.tokenizer.encode(target, Some(self.settings.target_tokens))?,
         })

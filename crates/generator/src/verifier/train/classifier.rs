@@ -213,7 +213,7 @@ impl ClassifierTrainer<'_> {
         let card = self.training.card("verifier", network.variables());
         extra_files.push(("model.toml".to_owned(), card.into_bytes()));
 
-        let row = |claim: &str, text: &str| Ok(token_pair(&tokenizer, &network, claim, text)?);
+        let row = |claim: &str, text: &str| token_pair(&tokenizer, &network, claim, text);
         let rows: Vec<Rows<TokenPair>> =
             examples.iter().map(|example| Rows::new(example, row)).collect::<Result<_>>()?;
         let of_epoch = |epoch| {
