@@ -33,7 +33,7 @@ use crate::{
         step::{FileStep, Lines},
     },
     source::pages::Pages,
-    workflows::population::{build_names, coreference, finder, linker},
+    workflows::population::{build_names, linker},
 };
 use sporran_kilt::observe::Observer;
 
@@ -127,8 +127,8 @@ pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<Link
     let files: Vec<_> = files.collect::<Result<_>>()?;
     let table = build_names([], &options.linker.names)?;
     let linking = Linking {
-        finder: finder(&options.mentions)?,
-        coreference: coreference(options.coreference, &options.mentions)?,
+        finder: options.mentions.open()?,
+        coreference: options.coreference.open(options.mentions.types.as_deref())?,
         linker: linker(table, &options.linker.decision, options.linker.facts.as_deref())?,
         pages: Pages::open(options.source.as_ref(), options.linking.pages.as_deref(), observe)?,
     };

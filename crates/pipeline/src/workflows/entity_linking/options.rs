@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
-use sporran_extractor::LinkerOptions;
+use sporran_extractor::{LinkerOptions, MentionsOptions, coreference::CoreferenceKind};
 
 use crate::{
     config::Config,
     source::{options::SourceOptions, pages},
-    workflows::population::{CoreferenceKind, MentionsOptions, NamesOptions},
+    workflows::population::NamesOptions,
 };
 
 /// A whole config of entity linking.
@@ -88,7 +88,7 @@ impl Config for LinkingOptions {
         if let Some(path) = self.linker.facts.as_ref().filter(|path| !path.exists()) {
             document.report_key("linker.facts", format!("no file {}", path.display()));
         }
-        self.mentions.check(document, self.coreference);
+        self.mentions.check("mentions", self.coreference != CoreferenceKind::None, document);
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn background(
     documents: &mut [Annotated],
 ) -> Result<Vec<Links>> {
     let mut all: Vec<Links> = vec![None; documents.len()];
-    let coreference = parts::coreference(options.coreference, &options.mentions)?;
+    let coreference = options.coreference.open(options.mentions.types.as_deref())?;
     for half in 0..2 {
         let others = sources.iter().enumerate().filter(|(at, _)| at % 2 != half).map(|(_, source)| source);
         let linker = match &options.linker {

@@ -16,14 +16,16 @@ pub(crate) use aliases::build as build_names;
 pub use aliases::{NamesFormat, NamesOptions};
 pub use errors::{Causes, ErrorAnalysis, errors};
 pub use options::{
-    AnnotationsOptions, CoreferenceKind, InputOptions, LinkingOptions, MentionsOptions, PopulationOptions,
-    Purpose, RelationsOptions, TeacherOptions, TriplesOptions,
+    AnnotationsOptions, InputOptions, LinkingOptions, PopulationOptions, Purpose, RelationsOptions,
+    TeacherOptions, TriplesOptions,
 };
-pub(crate) use parts::{coreference, linker, mentions as finder};
+pub(crate) use parts::linker;
 pub(crate) use populate::Node;
 pub use populate::{PopulatedFile, PopulationReport, populate};
 pub use sources::InputFormat;
 pub use sporran_extractor::{
+    MentionsOptions,
+    coreference::CoreferenceKind,
     relations::{BilstmTraining, FreshEncoder, LinearTraining, MarkedTraining, MaximumRecall},
     triplets::{TripletTraining, WrittenProperty},
 };

@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
 use sporran_extractor::{
-    LinkerOptions, MentionForm,
+    LinkerOptions, MentionsOptions,
+    coreference::CoreferenceKind,
     relations::{BilstmTraining, LinearTraining, MarkedTraining},
     triplets::TripletTraining,
 };
@@ -56,61 +57,6 @@ pub struct PopulationOptions {
     /// `[triples]`: the names of properties in triples.
     #[serde(default)]
     pub triples: TriplesOptions,
-}
-
-/// `[mentions]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct MentionsOptions {
-    /// The folder of a trained tagger of persons, organisations, places and dates. Without it, capitalized
-    /// words are names without a type.
-    pub tagger: Option<PathBuf>,
-    /// The folder of a trained tagger. Coreference uses its types for names that are detected by capitals.
-    /// The relation classifier does not.
-    pub types: Option<PathBuf>,
-    /// The forms of mentions to keep: `name` (including dates), `pronoun`, `nominal`.
-    pub mention_forms: Vec<MentionForm>,
-}
-
-impl Default for MentionsOptions {
-    fn default() -> Self {
-        Self {
-            tagger: None,
-            types: None,
-            mention_forms: vec![MentionForm::Name, MentionForm::Pronoun, MentionForm::Nominal],
-        }
-    }
-}
-
-impl MentionsOptions {
-    pub(crate) fn check(&self, document: &mut Document<'_>, coreference: CoreferenceKind) {
-        for (key, folder) in [("mentions.tagger", &self.tagger), ("mentions.types", &self.types)] {
-            if let Some(folder) = folder {
-                document.check_folder(key, folder, "tagger.json");
-            }
-        }
-        if self.types.is_some() && (self.tagger.is_some() || coreference == CoreferenceKind::None) {
-            document
-                .report_key("mentions.types", "expected `coreference`, and no `mentions.tagger`, with it");
-        }
-        if self.mention_forms.is_empty() {
-            document.report_key(
-                "mentions.mention-forms",
-                "expected at least one of `name`, `pronoun`, `nominal`",
-            );
-        }
-    }
-}
-
-/// The coreference resolver.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum CoreferenceKind {
-    /// No coreference: each mention is its own chain.
-    #[default]
-    None,
-    /// Rules over names, pronouns and descriptions.
-    Rules,
 }
 
 /// `[linker]`: the table of names, and the thresholds of links.
@@ -296,7 +242,7 @@ impl PopulationOptions {
                 }
             }
         }
-        self.mentions.check(document, self.coreference);
+        self.mentions.check("mentions", self.coreference != CoreferenceKind::None, document);
         if populates {
             let table = self.input.as_ref().and_then(|input| input.pages.as_deref());
             pages::check(self.source.as_ref(), ("input.pages", table), document);

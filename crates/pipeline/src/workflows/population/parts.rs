@@ -3,11 +3,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use sporran_extractor::{
-    AliasTable, Coreference, FactExtractor, FilteredMentions, Linker, LinkerOptions, MentionFinder,
-    Relations, RuleMentions,
-    coreference::{Rules, TypedCoreference},
+    AliasTable, FactExtractor, Linker, LinkerOptions, Relations,
     relations::{EntityFacts, open as open_relations},
-    tagger::{Computing, Tagger},
     triplets::{TRIPLETS, TripletReader, TripletTraining},
 };
 use sporran_kilt::{
@@ -15,7 +12,7 @@ use sporran_kilt::{
     kb::{KnowledgeBase, Part},
 };
 
-use super::options::{CoreferenceKind, LinkingOptions, MentionsOptions, PopulationOptions, RelationsOptions};
+use super::options::{LinkingOptions, PopulationOptions, RelationsOptions};
 use crate::Result;
 
 /// Loads all components of the config.
@@ -31,8 +28,8 @@ pub(super) fn open(options: &PopulationOptions) -> Result<FactExtractor> {
         None => (None, None),
     };
     Ok(FactExtractor {
-        mentions: mentions(&options.mentions)?,
-        coreference: coreference(options.coreference, &options.mentions)?,
+        mentions: options.mentions.open()?,
+        coreference: options.coreference.open(options.mentions.types.as_deref())?,
         linker,
         knowledge,
         relations: self::relations(relations)?,
@@ -48,33 +45,6 @@ fn relations(options: &RelationsOptions) -> Result<Relations> {
     } else {
         Relations::Pairs(open_relations(model, *device, *precision)?)
     })
-}
-
-/// The mention detector.
-pub(crate) fn mentions(options: &MentionsOptions) -> Result<Box<dyn MentionFinder>> {
-    let finder: Box<dyn MentionFinder> = match &options.tagger {
-        Some(folder) => Box::new(Tagger::open(folder, Computing::default())?),
-        None => Box::new(RuleMentions),
-    };
-    Ok(Box::new(FilteredMentions { finder, forms: options.mention_forms.clone() }))
-}
-
-/// The coreference resolver.
-pub(crate) fn coreference(
-    kind: CoreferenceKind,
-    mentions: &MentionsOptions,
-) -> Result<Option<Box<dyn Coreference>>> {
-    let coreference: Box<dyn Coreference> = match kind {
-        CoreferenceKind::None => return Ok(None),
-        CoreferenceKind::Rules => Box::new(Rules),
-    };
-    Ok(Some(match &mentions.types {
-        Some(folder) => {
-            let finder = Box::new(Tagger::open(folder, Computing::default())?);
-            Box::new(TypedCoreference { coreference, finder })
-        }
-        None => coreference,
-    }))
 }
 
 /// A linker with a table of names, and with the facts of a knowledge base if there is one.

@@ -21,7 +21,6 @@ use super::{
     aliases::build,
     background::{Links, background},
     options::{AnnotationsOptions, PopulationOptions},
-    parts::mentions,
     populate::parent,
     teacher::labelled_documents,
 };
@@ -225,7 +224,7 @@ fn join(
 ) -> Result<Vec<Annotated>> {
     let texts: Vec<Document> =
         sources.iter().map(|source| Document::new(source.id.to_string(), source.text.clone())).collect();
-    let mentions = mentions(&options.mentions)?.mentions(&texts)?;
+    let mentions = options.mentions.open()?.mentions(&texts)?;
     let each = sources.iter().zip(texts).zip(mentions);
     let join = |((source, document), mentions)| annotated(source, properties, document, mentions);
     Ok(each.map(join).collect::<Result<_, _>>()?)
