@@ -32,7 +32,10 @@ pub use document::{Document, Sentence, Span};
 pub use error::{Error, Result};
 pub use fact::{Argument, Fact};
 pub use fact_extractor::{FactExtractor, Populated, Relations};
-pub use linking::{AliasTable, AliasTableBuilder, KnownEntity, Linker, LinkerOptions};
+pub use linking::{
+    AliasTable, AliasTableBuilder, KnownEntity, Linker, LinkerOptions, LinkingOptions, NamedEntities,
+    NamesFormat, NamesOptions,
+};
 pub use mention::{Chain, EntityType, Link, Mention, MentionForm};
 pub use mentions::{FilteredMentions, MentionsOptions, RuleMentions};
 pub use pronouns::{Gender, Pronoun, Reference, is_pronoun, pronoun};

@@ -1,12 +1,12 @@
 //! Links, chains and known properties of the mentions of annotated documents.
 
 use sporran_extractor::{
-    Link,
+    AliasTable, Link,
     relations::{Annotated, Background},
 };
 use sporran_kilt::knowledgenet;
 
-use super::{aliases::build, options::PopulationOptions, parts};
+use super::{options::PopulationOptions, parts};
 use crate::Result;
 
 /// The link of each mention of a document; `None` without a linker.
@@ -27,12 +27,8 @@ pub(super) fn background(
         let others = sources.iter().enumerate().filter(|(at, _)| at % 2 != half).map(|(_, source)| source);
         let linker = match &options.linker {
             Some(linking) => {
-                let linker = parts::linker(
-                    build(others, &linking.names)?,
-                    &linking.decision,
-                    linking.facts.as_deref(),
-                )?;
-                let knowledge = parts::knowledge(linking, linker.table())?;
+                let linker = linking.with_table(AliasTable::build(others, &linking.names)?)?;
+                let knowledge = parts::knowledge(linking, &linker)?;
                 Some((linker, knowledge))
             }
             None => None,

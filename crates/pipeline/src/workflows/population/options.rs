@@ -9,14 +9,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
 use sporran_extractor::{
-    LinkerOptions, MentionsOptions,
+    LinkingOptions, MentionsOptions,
     coreference::CoreferenceKind,
     relations::{BilstmTraining, LinearTraining, MarkedTraining},
     triplets::TripletTraining,
 };
 use sporran_transformers::{DeviceName, Precision};
 
-use super::{aliases::NamesOptions, sources::InputFormat};
+use super::sources::InputFormat;
 use crate::{
     Result,
     config::Config,
@@ -57,24 +57,6 @@ pub struct PopulationOptions {
     /// `[triples]`: the names of properties in triples.
     #[serde(default)]
     pub triples: TriplesOptions,
-}
-
-/// `[linker]`: the table of names, and the thresholds of links.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct LinkingOptions {
-    /// The file of the table of names. Training writes it, and `sporran run` reads it.
-    pub aliases: PathBuf,
-    /// `[linker.decision]`: the thresholds of links.
-    #[serde(default)]
-    pub decision: LinkerOptions,
-    /// `[[linker.names]]`: sources of names in training, in addition to the links of `[annotations]`.
-    #[serde(default)]
-    pub names: Vec<NamesOptions>,
-    /// The types of entities, an input of `[relations.bilstm]`: a JSON object of ids with lists of types.
-    pub types: Option<PathBuf>,
-    /// The folder or file of a knowledge base. Its relations between two mentions are an input of the model.
-    pub facts: Option<PathBuf>,
 }
 
 /// `[input]`: the input files, in order.
@@ -236,11 +218,7 @@ impl PopulationOptions {
             }
         }
         if let Some(linker) = &self.linker {
-            for (key, path) in [("types", &linker.types), ("facts", &linker.facts)] {
-                if let Some(path) = path.as_ref().filter(|path| !path.exists()) {
-                    document.report_key(&format!("linker.{key}"), format!("no file {}", path.display()));
-                }
-            }
+            linker.check("linker", document);
         }
         self.mentions.check("mentions", self.coreference != CoreferenceKind::None, document);
         if populates {

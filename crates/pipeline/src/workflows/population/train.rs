@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 use sporran_config::Diagnostic;
 use sporran_extractor::{
-    Document,
+    AliasTable, Document,
     relations::{
         Annotated, HeldOut, MaximumRecall, Properties, RelationTraining, TrainedRelationModel, annotated,
         train_averaged,
@@ -18,7 +18,6 @@ use sporran_extractor::{
 use sporran_kilt::{StagedFolder, knowledgenet, observe::Observer, scores::Measure};
 
 use super::{
-    aliases::build,
     background::{Links, background},
     options::{AnnotationsOptions, PopulationOptions},
     populate::parent,
@@ -91,7 +90,8 @@ fn learn(
 ) -> Result<TrainedRelations> {
     let sources = load(annotations)?;
     let properties = Properties::of(&sources);
-    let table = options.linker.as_ref().map(|linker| build(&sources, &linker.names)).transpose()?;
+    let table =
+        options.linker.as_ref().map(|linker| AliasTable::build(&sources, &linker.names)).transpose()?;
     underway.verify()?;
     let names = match (&options.linker, table) {
         (Some(linker), Some(table)) => {
