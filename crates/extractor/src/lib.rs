@@ -31,7 +31,7 @@ pub use annotated::Annotated;
 pub use document::{Document, Sentence, Span};
 pub use error::{Error, Result};
 pub use fact::{Argument, Fact};
-pub use fact_extractor::{FactExtractor, Populated, Relations};
+pub use fact_extractor::{FactExtractor, Populated, Relations, RelationsOptions};
 pub use linking::{
     AliasTable, AliasTableBuilder, KnownEntity, Linker, LinkerOptions, LinkingOptions, NamedEntities,
     NamesFormat, NamesOptions,

@@ -1,7 +1,7 @@
 //! Knowledge about a sentence's mentions besides its words: chains, possible entities, and facts of a
 //! knowledge base.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_kilt::{
@@ -10,7 +10,7 @@ use sporran_kilt::{
 };
 
 use super::{Candidates, features::hash};
-use crate::{AliasTable, Chain, Document, EntityType, Link, Mention, MentionForm, Result};
+use crate::{AliasTable, Chain, Document, EntityType, Link, LinkingOptions, Mention, MentionForm, Result};
 
 /// Knowledge about a mention.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,12 +43,12 @@ pub struct EntityFacts {
 }
 
 impl EntityFacts {
-    /// Reads the types and relations of the entities of a table; `None` without files. `types` is a JSON object of ids with
-    /// lists of types, `facts` the folder or file of a knowledge base.
+    /// Reads the types and relations of the entities of a table; `None` if the options have no file of them.
     ///
     /// # Errors
     /// Errors of reading.
-    pub fn open(types: Option<&Path>, facts: Option<&Path>, table: &AliasTable) -> Result<Option<Self>> {
+    pub fn open(options: &LinkingOptions, table: &AliasTable) -> Result<Option<Self>> {
+        let LinkingOptions { types, facts, .. } = options;
         if types.is_none() && facts.is_none() {
             return Ok(None);
         }

@@ -2,11 +2,11 @@
 
 use sporran_extractor::{
     AliasTable, Link,
-    relations::{Annotated, Background},
+    relations::{Annotated, Background, EntityFacts},
 };
 use sporran_kilt::knowledgenet;
 
-use super::{options::PopulationOptions, parts};
+use super::options::PopulationOptions;
 use crate::Result;
 
 /// The link of each mention of a document; `None` without a linker.
@@ -28,7 +28,7 @@ pub(super) fn background(
         let linker = match &options.linker {
             Some(linking) => {
                 let linker = linking.with_table(AliasTable::build(others, &linking.names)?)?;
-                let knowledge = parts::knowledge(linking, &linker)?;
+                let knowledge = EntityFacts::open(linking, linker.table())?;
                 Some((linker, knowledge))
             }
             None => None,
@@ -46,7 +46,7 @@ pub(super) fn background(
                 }
                 None => (vec![None; mentions.len()], None),
             };
-            if options.relations.bilstm.is_some() {
+            if options.relations.uses_background() {
                 let background = Background { chains: &chains, links: &links, knowledge };
                 background.annotate(document, mentions, candidates);
             }

@@ -13,14 +13,13 @@ pub(crate) mod workflow;
 
 pub use errors::{Causes, ErrorAnalysis, errors};
 pub use options::{
-    AnnotationsOptions, InputOptions, PopulationOptions, Purpose, RelationsOptions, TeacherOptions,
-    TriplesOptions,
+    AnnotationsOptions, InputOptions, PopulationOptions, Purpose, TeacherOptions, TriplesOptions,
 };
 pub(crate) use populate::Node;
 pub use populate::{PopulatedFile, PopulationReport, populate};
 pub use sources::InputFormat;
 pub use sporran_extractor::{
-    LinkingOptions, MentionsOptions, NamesFormat, NamesOptions,
+    LinkingOptions, MentionsOptions, NamesFormat, NamesOptions, RelationsOptions,
     coreference::CoreferenceKind,
     relations::{BilstmTraining, FreshEncoder, LinearTraining, MarkedTraining, MaximumRecall},
     triplets::{TripletTraining, WrittenProperty},

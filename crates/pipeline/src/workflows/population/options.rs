@@ -8,13 +8,8 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
-use sporran_extractor::{
-    LinkingOptions, MentionsOptions,
-    coreference::CoreferenceKind,
-    relations::{BilstmTraining, LinearTraining, MarkedTraining},
-    triplets::TripletTraining,
-};
-use sporran_transformers::{DeviceName, Precision};
+use sporran_extractor::{LinkingOptions, MentionsOptions, RelationsOptions, coreference::CoreferenceKind};
+use sporran_transformers::Precision;
 
 use super::sources::InputFormat;
 use crate::{
@@ -138,29 +133,6 @@ fn every() -> usize {
     1
 }
 
-/// `[relations]`: a linear model over words, a BiLSTM, an encoder over sentences with marked mentions, or an
-/// encoder-decoder that generates facts. `linear` and `training` together give the mean of both.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct RelationsOptions {
-    /// The folder of the model. Training writes it, and `sporran run` reads it.
-    pub model: PathBuf,
-    /// The precision of the computation: `f32`, or `int8` on a CPU.
-    #[serde(default)]
-    pub precision: Precision,
-    /// The device: `cpu`, `cuda` or `cuda:N`.
-    #[serde(default)]
-    pub device: DeviceName,
-    /// `[relations.linear]`: the training of a linear model.
-    pub linear: Option<LinearTraining>,
-    /// `[relations.training]`: the training of an encoder over marked mentions.
-    pub training: Option<MarkedTraining>,
-    /// `[relations.bilstm]`: the training of a BiLSTM over the tokens around two mentions (Mesquita et al., 2019).
-    pub bilstm: Option<BilstmTraining>,
-    /// `[relations.seq2seq]`: the training of an encoder-decoder that generates facts (Huguet Cabot and Navigli, 2021).
-    pub seq2seq: Option<TripletTraining>,
-}
-
 /// The purpose of loading a config. Only the files of this purpose must exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -211,7 +183,7 @@ impl PopulationOptions {
             if teacher.input.pages.is_some() {
                 document.report_key("teacher.input.pages", "expected it in `[input]` only");
             }
-            if self.relations.bilstm.is_some() || self.relations.seq2seq.is_some() {
+            if !self.relations.supports_teacher() {
                 let message = "expected `[relations.linear]` or `[relations.training]` with it; other models do not support \
                                a teacher";
                 document.report_key("teacher", message);
@@ -249,29 +221,7 @@ impl PopulationOptions {
                 document.report_key("input.folds", "expected `format = \"knowledgenet\"` with it");
             }
         }
-        let relations = &self.relations;
-        if let Err(error) = relations.device.check(relations.precision) {
-            document.report_key("relations.device", error.to_string());
-        }
-        if let Some(linear) = &relations.linear {
-            linear.check("relations.linear", document);
-        }
-        if let Some(bilstm) = &relations.bilstm {
-            bilstm.check("relations.bilstm", trains, document);
-            if relations.linear.is_some() || relations.training.is_some() {
-                let message = "expected no `[relations.linear]` and no `[relations.training]` with it";
-                document.report_key("relations.bilstm", message);
-            }
-        }
-        if let Some(seq2seq) = &relations.seq2seq {
-            seq2seq.check("relations.seq2seq", trains, document);
-            if relations.linear.is_some() || relations.training.is_some() || relations.bilstm.is_some() {
-                document.report_key("relations.seq2seq", "expected no other table of a model with it");
-            }
-        }
-        if let Some(training) = &relations.training {
-            training.check("relations.training", trains, document);
-        }
+        self.relations.check("relations", trains, document);
     }
 
     /// The run's folder.

@@ -151,9 +151,10 @@ fn learn_pairs(
 ) -> Result<TrainedRelationModel> {
     let relations = &options.relations;
     let mut documents = join(options, sources, properties)?;
-    let links = match (&relations.bilstm, &options.linker) {
-        (None, None) => vec![None; documents.len()],
-        _ => background(options, sources, &mut documents)?,
+    let links = if relations.uses_background() || options.linker.is_some() {
+        background(options, sources, &mut documents)?
+    } else {
+        vec![None; documents.len()]
     };
     let teacher_documents = match &options.teacher {
         Some(teacher) => labelled_documents(options, teacher, properties, observe)?,

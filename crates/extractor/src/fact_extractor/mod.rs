@@ -1,6 +1,10 @@
 //! The whole extraction pipeline: mentions, coreference, links, candidates, properties, facts.
 
+mod options;
+
 use rayon::prelude::*;
+
+pub use options::RelationsOptions;
 
 use crate::{
     Argument, Chain, Coreference, Document, Extractor, Fact, Link, Linker, Mention, MentionFinder, Result,
