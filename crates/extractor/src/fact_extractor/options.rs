@@ -10,7 +10,7 @@ use sporran_transformers::{DeviceName, Precision};
 use super::Relations;
 use crate::{
     Result,
-    relations::{self, BilstmTraining, LinearTraining, MarkedTraining},
+    relations::{self, BilstmTraining, LinearTraining, MarkedTraining, PairClassifier},
     triplets::{TRIPLETS, TripletReader, TripletTraining},
 };
 
@@ -76,6 +76,18 @@ impl RelationsOptions {
     #[must_use]
     pub fn uses_background(&self) -> bool {
         self.bilstm.is_some()
+    }
+
+    /// The classifier of mention pairs that training trains; `None` without its table.
+    #[must_use]
+    pub fn pair_classifier(&self) -> Option<PairClassifier<'_>> {
+        match (&self.bilstm, &self.linear, &self.training) {
+            (_, Some(linear), None) => Some(PairClassifier::Linear(linear)),
+            (Some(bilstm), ..) => Some(PairClassifier::Bilstm(bilstm)),
+            (None, Some(linear), Some(marked)) => Some(PairClassifier::Averaged(linear, marked)),
+            (None, None, Some(marked)) => Some(PairClassifier::Marked(marked)),
+            (None, None, None) => None,
+        }
     }
 
     /// Loads the model.

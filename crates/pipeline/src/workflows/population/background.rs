@@ -10,7 +10,7 @@ use super::options::PopulationOptions;
 use crate::Result;
 
 /// The link of each mention of a document; `None` without a linker.
-pub(super) type Links = Option<Vec<Option<Link>>>;
+type Links = Option<Vec<Option<Link>>>;
 
 /// Links the mentions of annotated documents. For a BiLSTM it also adds links, chains and known properties to the candidates.
 ///
