@@ -15,6 +15,7 @@ mod fact;
 mod fact_extractor;
 mod linking;
 mod mention;
+mod mentions;
 mod nominals;
 mod pronouns;
 mod proposals;
@@ -30,9 +31,13 @@ pub use annotated::Annotated;
 pub use document::{Document, Sentence, Span};
 pub use error::{Error, Result};
 pub use fact::{Argument, Fact};
-pub use fact_extractor::{FactExtractor, FilteredMentions, Populated, Relations, RuleMentions};
-pub use linking::{AliasTable, AliasTableBuilder, KnownEntity, Linker, LinkerOptions};
+pub use fact_extractor::{FactExtractor, Populated, Relations, RelationsOptions};
+pub use linking::{
+    AliasTable, AliasTableBuilder, KnownEntity, Linker, LinkerOptions, LinkingOptions, NamedEntities,
+    NamesFormat, NamesOptions,
+};
 pub use mention::{Chain, EntityType, Link, Mention, MentionForm};
+pub use mentions::{FilteredMentions, MentionsOptions, RuleMentions};
 pub use pronouns::{Gender, Pronoun, Reference, is_pronoun, pronoun};
 pub use proposals::proposals;
 pub use tags::{allowed_tags, tag_grammar, tag_names, tag_spans};

@@ -4,6 +4,7 @@
 
 mod given_names;
 mod names;
+mod options;
 mod typed;
 
 use rustc_hash::FxHashMap;
@@ -13,6 +14,7 @@ use crate::{
     pronoun,
 };
 
+pub use options::CoreferenceKind;
 pub use typed::TypedCoreference;
 
 use given_names::gender_of;

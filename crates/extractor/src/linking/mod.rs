@@ -2,20 +2,23 @@
 //! meanings, similar names, and the match of descriptions with the text.
 
 mod fit;
+mod names;
+mod options;
 mod similar;
 mod table;
 
-use std::{cell::OnceCell, collections::BTreeMap};
+use std::{cell::OnceCell, collections::BTreeMap, path::Path};
 
 use rustc_hash::FxHashSet;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use sporran_kilt::kb::{KnowledgeBase, Part};
 
-use crate::{Chain, Document, EntityType, Link, Mention, MentionForm, demonyms::country};
+use crate::{Chain, Document, EntityType, Link, Mention, MentionForm, Result, demonyms::country};
 use fit::{Descriptions, TextWords};
 use similar::SimilarNames;
 use table::normal_form;
 
+pub use names::{NamesFormat, NamesOptions};
+pub use options::{LinkerOptions, LinkingOptions, NamedEntities};
 pub use table::{AliasTable, AliasTableBuilder, KnownEntity};
 
 /// Similar names are weighted by `exp(-STEEP * (1 - similarity))`.
@@ -26,40 +29,6 @@ const PEOPLE: f32 = 0.9;
 const LOWERCASE: f32 = 0.7;
 /// The largest similarity of an entity with the name's words only in its description.
 const DESCRIBED: f32 = 0.25;
-
-/// Options of the linker.
-///
-/// A candidate entity of a name has the weight `count * exp(-6 * (1 - similarity) + context * fit)`. `count`
-/// is the frequency of the name for the entity. `similarity` compares the name with the entity's name. `fit`
-/// is the tf-idf cosine of the text and the entity's description. If some candidates have facts with
-/// confidently linked entities of the document, the others are weighted by `exp(-coherence)`. A link's
-/// confidence is its entity's share of all weights and `unknown`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct LinkerOptions {
-    /// Links with a lower confidence, 0 to 1, are withheld.
-    #[schemars(range(min = 0, max = 1))]
-    pub threshold: f32,
-    /// The weight of the entity's fit with the text.
-    #[schemars(range(min = 0, max = 100))]
-    pub context: f32,
-    /// A pseudo-count for meanings outside of the knowledge base, added to the counted ones.
-    #[schemars(range(min = 0, max = 100))]
-    pub unknown: f32,
-    /// The weight of a fact between an entity and others in the document.
-    #[schemars(range(min = 0, max = 100))]
-    pub coherence: f32,
-    /// The smallest similarity, 0 to 1, of a known name that replaces an unknown one. 1 switches this off and
-    /// saves an index over the words of all names.
-    #[schemars(range(min = 0, max = 1))]
-    pub similarity: f32,
-}
-
-impl Default for LinkerOptions {
-    fn default() -> Self {
-        Self { threshold: 0.4, context: 6.0, unknown: 0.1, coherence: 1.0, similarity: 0.3 }
-    }
-}
 
 /// Links mentions by their names and those of their chains.
 pub struct Linker {
@@ -94,6 +63,20 @@ impl Linker {
         let similar =
             (options.similarity < 1.0).then(|| SimilarNames::new(table.names().map(str::to_owned).collect()));
         Self { descriptions: Descriptions::new(&table), table, options, similar, neighbours: Vec::new() }
+    }
+
+    /// Opens a linker over a table, with the facts of a knowledge base if `facts` is its folder or file.
+    ///
+    /// # Errors
+    /// Errors of reading the knowledge base.
+    pub fn open(table: AliasTable, options: &LinkerOptions, facts: Option<&Path>) -> Result<Self> {
+        let linker = Self::new(table, options.clone());
+        let Some(path) = facts else { return Ok(linker) };
+        let base = KnowledgeBase::open(path)?;
+        let ends = base.triples(Part::Train).iter();
+        Ok(linker.with_facts(
+            ends.map(|triple| (base.entity_name(triple.subject), base.entity_name(triple.object))),
+        ))
     }
 
     /// The same linker with facts between entities, as pairs of subject and object ids.

@@ -1,10 +1,16 @@
 //! Knowledge about a sentence's mentions besides its words: chains, possible entities, and facts of a
 //! knowledge base.
 
-use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use sporran_kilt::{
+    jsonl,
+    kb::{KnowledgeBase, Part},
+};
 
 use super::{Candidates, features::hash};
-use crate::{AliasTable, Chain, Document, EntityType, Link, Mention, MentionForm};
+use crate::{AliasTable, Chain, Document, EntityType, Link, LinkingOptions, Mention, MentionForm, Result};
 
 /// Knowledge about a mention.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +43,36 @@ pub struct EntityFacts {
 }
 
 impl EntityFacts {
+    /// Reads the types and relations of the entities of a table; `None` if the options have no file of them.
+    ///
+    /// # Errors
+    /// Errors of reading.
+    pub fn open(options: &LinkingOptions, table: &AliasTable) -> Result<Option<Self>> {
+        let LinkingOptions { types, facts, .. } = options;
+        if types.is_none() && facts.is_none() {
+            return Ok(None);
+        }
+        let mut known = Self::default();
+        let ids: FxHashSet<&str> = table.entities().iter().map(|entity| entity.id.as_str()).collect();
+        if let Some(path) = types {
+            let types: BTreeMap<String, Vec<String>> = jsonl::read_json(path)?;
+            for (entity, types) in types.iter().filter(|(entity, _)| ids.contains(entity.as_str())) {
+                types.iter().for_each(|kind| known.add_type(entity, kind));
+            }
+        }
+        if let Some(path) = facts {
+            let base = KnowledgeBase::open(path)?;
+            for triple in base.triples(Part::Train) {
+                let subject = base.entity_name(triple.subject);
+                let object = base.entity_name(triple.object);
+                if ids.contains(subject) && ids.contains(object) {
+                    known.add_fact(subject, base.relation_name(triple.relation), object);
+                }
+            }
+        }
+        Ok(Some(known))
+    }
+
     /// Adds the type of an entity.
     pub fn add_type(&mut self, entity: &str, kind: &str) {
         self.types.entry(entity.to_owned()).or_default().push(hash(kind));

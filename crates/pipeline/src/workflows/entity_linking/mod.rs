@@ -21,7 +21,8 @@ use sporran_kilt::{
     scores::Measure,
 };
 
-pub use options::{LinkedInput, LinkingOptions, NamedEntities};
+pub use options::{LinkedInput, LinkingOptions};
+pub use sporran_extractor::NamedEntities;
 
 use crate::{
     Result,
@@ -33,7 +34,6 @@ use crate::{
         step::{FileStep, Lines},
     },
     source::pages::Pages,
-    workflows::population::{build_names, coreference, finder, linker},
 };
 use sporran_kilt::observe::Observer;
 
@@ -125,11 +125,10 @@ pub fn link(options: &LinkingOptions, observe: &mut Observer<'_>) -> Result<Link
     let numbered = numbered.unwrap_or_default();
     let files = options.linking.files.iter().map(|path| Ok((path, linked::load(path, &numbered)?)));
     let files: Vec<_> = files.collect::<Result<_>>()?;
-    let table = build_names([], &options.linker.names)?;
     let linking = Linking {
-        finder: finder(&options.mentions)?,
-        coreference: coreference(options.coreference, &options.mentions)?,
-        linker: linker(table, &options.linker.decision, options.linker.facts.as_deref())?,
+        finder: options.mentions.open()?,
+        coreference: options.coreference.open(options.mentions.types.as_deref())?,
+        linker: options.linker.open()?,
         pages: Pages::open(options.source.as_ref(), options.linking.pages.as_deref(), observe)?,
     };
     let table = linking.linker.table();

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
-use sporran_extractor::LinkerOptions;
+use sporran_extractor::{MentionsOptions, NamedEntities, coreference::CoreferenceKind};
 
 use crate::{
     config::Config,
     source::{options::SourceOptions, pages},
-    workflows::population::{CoreferenceKind, MentionsOptions, NamesOptions},
 };
 
 /// A whole config of entity linking.
@@ -49,19 +48,6 @@ pub struct LinkedInput {
     pub pages: Option<PathBuf>,
 }
 
-/// `[linker]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct NamedEntities {
-    /// `[[linker.names]]`: the sources of names of entities.
-    pub names: Vec<NamesOptions>,
-    /// `[linker.decision]`: the weights of candidates, and the thresholds of links.
-    #[serde(default)]
-    pub decision: LinkerOptions,
-    /// The folder or file of a knowledge base. A candidate is more likely if it has facts with other entities of the text.
-    pub facts: Option<PathBuf>,
-}
-
 impl Config for LinkingOptions {
     const WORKFLOWS: &'static [&'static str] = &["entity-linking"];
 
@@ -79,16 +65,8 @@ impl Config for LinkingOptions {
         if let Some(path) = entities.as_ref().filter(|path| !path.is_file()) {
             document.report_key("linking.entities", format!("no file {}", path.display()));
         }
-        if self.linker.names.is_empty() {
-            document.report_key("linker.names", "expected at least one `[[linker.names]]`");
-        }
-        for names in self.linker.names.iter().filter(|names| !names.file.exists()) {
-            document.report_key("linker.names", format!("no file {}", names.file.display()));
-        }
-        if let Some(path) = self.linker.facts.as_ref().filter(|path| !path.exists()) {
-            document.report_key("linker.facts", format!("no file {}", path.display()));
-        }
-        self.mentions.check(document, self.coreference);
+        self.linker.check("linker", document);
+        self.mentions.check("mentions", self.coreference != CoreferenceKind::None, document);
     }
 }
 

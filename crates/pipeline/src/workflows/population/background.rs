@@ -1,16 +1,16 @@
 //! Links, chains and known properties of the mentions of annotated documents.
 
 use sporran_extractor::{
-    Link,
-    relations::{Annotated, Background},
+    AliasTable, Link,
+    relations::{Annotated, Background, EntityFacts},
 };
 use sporran_kilt::knowledgenet;
 
-use super::{aliases::build, options::PopulationOptions, parts};
+use super::options::PopulationOptions;
 use crate::Result;
 
 /// The link of each mention of a document; `None` without a linker.
-pub(super) type Links = Option<Vec<Option<Link>>>;
+type Links = Option<Vec<Option<Link>>>;
 
 /// Links the mentions of annotated documents. For a BiLSTM it also adds links, chains and known properties to the candidates.
 ///
@@ -22,17 +22,13 @@ pub(super) fn background(
     documents: &mut [Annotated],
 ) -> Result<Vec<Links>> {
     let mut all: Vec<Links> = vec![None; documents.len()];
-    let coreference = parts::coreference(options.coreference, &options.mentions)?;
+    let coreference = options.coreference.open(options.mentions.types.as_deref())?;
     for half in 0..2 {
         let others = sources.iter().enumerate().filter(|(at, _)| at % 2 != half).map(|(_, source)| source);
         let linker = match &options.linker {
             Some(linking) => {
-                let linker = parts::linker(
-                    build(others, &linking.names)?,
-                    &linking.decision,
-                    linking.facts.as_deref(),
-                )?;
-                let knowledge = parts::knowledge(linking, linker.table())?;
+                let linker = linking.with_table(AliasTable::build(others, &linking.names)?)?;
+                let knowledge = EntityFacts::open(linking, linker.table())?;
                 Some((linker, knowledge))
             }
             None => None,
@@ -50,7 +46,7 @@ pub(super) fn background(
                 }
                 None => (vec![None; mentions.len()], None),
             };
-            if options.relations.bilstm.is_some() {
+            if options.relations.uses_background() {
                 let background = Background { chains: &chains, links: &links, knowledge };
                 background.annotate(document, mentions, candidates);
             }

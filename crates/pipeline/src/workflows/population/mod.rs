@@ -1,6 +1,5 @@
 //! Knowledge-base population (KnowledgeNet; Mesquita et al., 2019): extracts linked facts with evidence from documents.
 
-mod aliases;
 mod background;
 mod errors;
 mod options;
@@ -12,18 +11,16 @@ mod teacher;
 mod train;
 pub(crate) mod workflow;
 
-pub(crate) use aliases::build as build_names;
-pub use aliases::{NamesFormat, NamesOptions};
 pub use errors::{Causes, ErrorAnalysis, errors};
 pub use options::{
-    AnnotationsOptions, CoreferenceKind, InputOptions, LinkingOptions, MentionsOptions, PopulationOptions,
-    Purpose, RelationsOptions, TeacherOptions, TriplesOptions,
+    AnnotationsOptions, InputOptions, PopulationOptions, Purpose, TeacherOptions, TriplesOptions,
 };
-pub(crate) use parts::{coreference, linker, mentions as finder};
 pub(crate) use populate::Node;
 pub use populate::{PopulatedFile, PopulationReport, populate};
 pub use sources::InputFormat;
 pub use sporran_extractor::{
+    LinkingOptions, MentionsOptions, NamesFormat, NamesOptions, RelationsOptions,
+    coreference::CoreferenceKind,
     relations::{BilstmTraining, FreshEncoder, LinearTraining, MarkedTraining, MaximumRecall},
     triplets::{TripletTraining, WrittenProperty},
 };

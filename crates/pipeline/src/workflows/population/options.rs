@@ -8,14 +8,10 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
-use sporran_extractor::{
-    LinkerOptions, MentionForm,
-    relations::{BilstmTraining, LinearTraining, MarkedTraining},
-    triplets::TripletTraining,
-};
-use sporran_transformers::{DeviceName, Precision};
+use sporran_extractor::{LinkingOptions, MentionsOptions, RelationsOptions, coreference::CoreferenceKind};
+use sporran_transformers::Precision;
 
-use super::{aliases::NamesOptions, sources::InputFormat};
+use super::sources::InputFormat;
 use crate::{
     Result,
     config::Config,
@@ -56,79 +52,6 @@ pub struct PopulationOptions {
     /// `[triples]`: the names of properties in triples.
     #[serde(default)]
     pub triples: TriplesOptions,
-}
-
-/// `[mentions]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct MentionsOptions {
-    /// The folder of a trained tagger of persons, organisations, places and dates. Without it, capitalized
-    /// words are names without a type.
-    pub tagger: Option<PathBuf>,
-    /// The folder of a trained tagger. Coreference uses its types for names that are detected by capitals.
-    /// The relation classifier does not.
-    pub types: Option<PathBuf>,
-    /// The forms of mentions to keep: `name` (including dates), `pronoun`, `nominal`.
-    pub mention_forms: Vec<MentionForm>,
-}
-
-impl Default for MentionsOptions {
-    fn default() -> Self {
-        Self {
-            tagger: None,
-            types: None,
-            mention_forms: vec![MentionForm::Name, MentionForm::Pronoun, MentionForm::Nominal],
-        }
-    }
-}
-
-impl MentionsOptions {
-    pub(crate) fn check(&self, document: &mut Document<'_>, coreference: CoreferenceKind) {
-        for (key, folder) in [("mentions.tagger", &self.tagger), ("mentions.types", &self.types)] {
-            if let Some(folder) = folder {
-                document.check_folder(key, folder, "tagger.json");
-            }
-        }
-        if self.types.is_some() && (self.tagger.is_some() || coreference == CoreferenceKind::None) {
-            document
-                .report_key("mentions.types", "expected `coreference`, and no `mentions.tagger`, with it");
-        }
-        if self.mention_forms.is_empty() {
-            document.report_key(
-                "mentions.mention-forms",
-                "expected at least one of `name`, `pronoun`, `nominal`",
-            );
-        }
-    }
-}
-
-/// The coreference resolver.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum CoreferenceKind {
-    /// No coreference: each mention is its own chain.
-    #[default]
-    None,
-    /// Rules over names, pronouns and descriptions.
-    Rules,
-}
-
-/// `[linker]`: the table of names, and the thresholds of links.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct LinkingOptions {
-    /// The file of the table of names. Training writes it, and `sporran run` reads it.
-    pub aliases: PathBuf,
-    /// `[linker.decision]`: the thresholds of links.
-    #[serde(default)]
-    pub decision: LinkerOptions,
-    /// `[[linker.names]]`: sources of names in training, in addition to the links of `[annotations]`.
-    #[serde(default)]
-    pub names: Vec<NamesOptions>,
-    /// The types of entities, an input of `[relations.bilstm]`: a JSON object of ids with lists of types.
-    pub types: Option<PathBuf>,
-    /// The folder or file of a knowledge base. Its relations between two mentions are an input of the model.
-    pub facts: Option<PathBuf>,
 }
 
 /// `[input]`: the input files, in order.
@@ -210,29 +133,6 @@ fn every() -> usize {
     1
 }
 
-/// `[relations]`: a linear model over words, a BiLSTM, an encoder over sentences with marked mentions, or an
-/// encoder-decoder that generates facts. `linear` and `training` together give the mean of both.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct RelationsOptions {
-    /// The folder of the model. Training writes it, and `sporran run` reads it.
-    pub model: PathBuf,
-    /// The precision of the computation: `f32`, or `int8` on a CPU.
-    #[serde(default)]
-    pub precision: Precision,
-    /// The device: `cpu`, `cuda` or `cuda:N`.
-    #[serde(default)]
-    pub device: DeviceName,
-    /// `[relations.linear]`: the training of a linear model.
-    pub linear: Option<LinearTraining>,
-    /// `[relations.training]`: the training of an encoder over marked mentions.
-    pub training: Option<MarkedTraining>,
-    /// `[relations.bilstm]`: the training of a BiLSTM over the tokens around two mentions (Mesquita et al., 2019).
-    pub bilstm: Option<BilstmTraining>,
-    /// `[relations.seq2seq]`: the training of an encoder-decoder that generates facts (Huguet Cabot and Navigli, 2021).
-    pub seq2seq: Option<TripletTraining>,
-}
-
 /// The purpose of loading a config. Only the files of this purpose must exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -283,20 +183,16 @@ impl PopulationOptions {
             if teacher.input.pages.is_some() {
                 document.report_key("teacher.input.pages", "expected it in `[input]` only");
             }
-            if self.relations.bilstm.is_some() || self.relations.seq2seq.is_some() {
+            if !self.relations.supports_teacher() {
                 let message = "expected `[relations.linear]` or `[relations.training]` with it; other models do not support \
                                a teacher";
                 document.report_key("teacher", message);
             }
         }
         if let Some(linker) = &self.linker {
-            for (key, path) in [("types", &linker.types), ("facts", &linker.facts)] {
-                if let Some(path) = path.as_ref().filter(|path| !path.exists()) {
-                    document.report_key(&format!("linker.{key}"), format!("no file {}", path.display()));
-                }
-            }
+            linker.check("linker", document);
         }
-        self.mentions.check(document, self.coreference);
+        self.mentions.check("mentions", self.coreference != CoreferenceKind::None, document);
         if populates {
             let table = self.input.as_ref().and_then(|input| input.pages.as_deref());
             pages::check(self.source.as_ref(), ("input.pages", table), document);
@@ -325,29 +221,7 @@ impl PopulationOptions {
                 document.report_key("input.folds", "expected `format = \"knowledgenet\"` with it");
             }
         }
-        let relations = &self.relations;
-        if let Err(error) = relations.device.check(relations.precision) {
-            document.report_key("relations.device", error.to_string());
-        }
-        if let Some(linear) = &relations.linear {
-            linear.check("relations.linear", document);
-        }
-        if let Some(bilstm) = &relations.bilstm {
-            bilstm.check("relations.bilstm", trains, document);
-            if relations.linear.is_some() || relations.training.is_some() {
-                let message = "expected no `[relations.linear]` and no `[relations.training]` with it";
-                document.report_key("relations.bilstm", message);
-            }
-        }
-        if let Some(seq2seq) = &relations.seq2seq {
-            seq2seq.check("relations.seq2seq", trains, document);
-            if relations.linear.is_some() || relations.training.is_some() || relations.bilstm.is_some() {
-                document.report_key("relations.seq2seq", "expected no other table of a model with it");
-            }
-        }
-        if let Some(training) = &relations.training {
-            training.check("relations.training", trains, document);
-        }
+        self.relations.check("relations", trains, document);
     }
 
     /// The run's folder.

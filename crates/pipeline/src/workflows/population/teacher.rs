@@ -10,7 +10,6 @@ use sporran_kilt::observe::Observer;
 
 use super::{
     options::{PopulationOptions, TeacherOptions},
-    parts::mentions,
     sources::each_portion,
 };
 use crate::{
@@ -73,7 +72,7 @@ fn missing(property: &Property) -> Error {
 
 /// The unlabelled documents of the teacher's input, with their candidates.
 fn documents(options: &PopulationOptions, teacher: &TeacherOptions) -> Result<Vec<Annotated>> {
-    let finder = mentions(&options.mentions)?;
+    let finder = options.mentions.open()?;
     let (mut all, mut number) = (Vec::new(), 0);
     for path in &teacher.input.files {
         each_portion(path, teacher.input.format, &teacher.input.folds, |portion| {

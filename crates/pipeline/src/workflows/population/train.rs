@@ -8,20 +8,17 @@ use std::{
 use serde::Serialize;
 use sporran_config::Diagnostic;
 use sporran_extractor::{
-    Document,
+    AliasTable, Document,
     relations::{
-        Annotated, HeldOut, MaximumRecall, Properties, RelationTraining, TrainedRelationModel, annotated,
-        train_averaged,
+        Annotated, MaximumRecall, PairData, Properties, TrainedRelationModel, annotated, is_held_out,
     },
     triplets::{TripletData, TripletTraining},
 };
 use sporran_kilt::{StagedFolder, knowledgenet, observe::Observer, scores::Measure};
 
 use super::{
-    aliases::build,
-    background::{Links, background},
+    background::background,
     options::{AnnotationsOptions, PopulationOptions},
-    parts::mentions,
     populate::parent,
     teacher::labelled_documents,
 };
@@ -92,7 +89,8 @@ fn learn(
 ) -> Result<TrainedRelations> {
     let sources = load(annotations)?;
     let properties = Properties::of(&sources);
-    let table = options.linker.as_ref().map(|linker| build(&sources, &linker.names)).transpose()?;
+    let table =
+        options.linker.as_ref().map(|linker| AliasTable::build(&sources, &linker.names)).transpose()?;
     underway.verify()?;
     let names = match (&options.linker, table) {
         (Some(linker), Some(table)) => {
@@ -127,7 +125,11 @@ fn learn_triplets(
     }
     let (mut documents, mut validation) = (Vec::new(), Vec::new());
     for (at, source) in sources.iter().enumerate() {
-        if is_validation(annotations, at) { validation.push(source) } else { documents.push(source) }
+        if is_held_out(at, annotations.validation_every) {
+            validation.push(source);
+        } else {
+            documents.push(source);
+        }
     }
     let data = TripletData {
         name: &options.name,
@@ -152,69 +154,30 @@ fn learn_pairs(
 ) -> Result<TrainedRelationModel> {
     let relations = &options.relations;
     let mut documents = join(options, sources, properties)?;
-    let links = match (&relations.bilstm, &options.linker) {
-        (None, None) => vec![None; documents.len()],
-        _ => background(options, sources, &mut documents)?,
+    let links = if relations.uses_background() || options.linker.is_some() {
+        background(options, sources, &mut documents)?
+    } else {
+        vec![None; documents.len()]
     };
     let teacher_documents = match &options.teacher {
         Some(teacher) => labelled_documents(options, teacher, properties, observe)?,
         None => Vec::new(),
     };
-    let checkpoints = options.folder().join("training");
-    let training = RelationTraining {
+    let classifier = relations.pair_classifier().ok_or_else(|| missing("relations.training"))?;
+    let data = PairData {
         properties,
-        documents: &[],
-        validation: &[],
+        sources,
+        documents,
+        links: &links,
+        teacher_documents,
+        validation_every: annotations.validation_every,
+        title: format!("train {}", relations.model.display()),
         device: relations.device,
         seed: options.seed,
-        checkpoints: &checkpoints,
+        checkpoints: &options.folder().join("training"),
         model,
     };
-    if let (Some(linear), None) = (&relations.linear, &relations.training) {
-        let held_out = held_out(sources, &documents, &links);
-        let training = RelationTraining { documents: &documents, validation: &held_out, ..training };
-        let step = format!("train {}", relations.model.display());
-        let parts = annotations.validation_every;
-        return Ok(linear.train(&training, teacher_documents, parts, step, observe)?);
-    }
-    let (mut training_documents, mut validation) = (Vec::new(), Vec::new());
-    for (at, document) in documents.into_iter().enumerate() {
-        if is_validation(annotations, at) {
-            validation.push(document);
-        } else {
-            training_documents.push(document);
-        }
-    }
-    tracing::info!(training = training_documents.len(), validation = validation.len(), "annotated documents");
-    training_documents.extend(teacher_documents);
-    let numbers = (0..sources.len()).filter(|at| is_validation(annotations, *at));
-    let held_out: Vec<HeldOut<'_>> = numbers
-        .zip(&validation)
-        .map(|(at, annotated)| HeldOut { source: &sources[at], annotated, links: links[at].as_deref() })
-        .collect();
-    let training = RelationTraining { documents: &training_documents, validation: &held_out, ..training };
-    Ok(match (&relations.bilstm, &relations.linear, &relations.training) {
-        (Some(bilstm), ..) => bilstm.train(&training, observe)?,
-        (None, Some(linear), Some(marked)) => train_averaged((linear, marked), &training, observe)?,
-        (None, None, Some(marked)) => marked.train(&training, observe)?,
-        (None, _, None) => return Err(missing("relations.training")),
-    })
-}
-
-/// Whether a document is held out for validation, by its index.
-fn is_validation(annotations: &AnnotationsOptions, at: usize) -> bool {
-    let every = annotations.validation_every;
-    at % every == every - 1
-}
-
-/// Makes held-out documents of all documents.
-fn held_out<'a>(
-    sources: &'a [knowledgenet::Document],
-    documents: &'a [Annotated],
-    links: &'a [Links],
-) -> Vec<HeldOut<'a>> {
-    let each = sources.iter().zip(documents).zip(links);
-    each.map(|((source, annotated), links)| HeldOut { source, annotated, links: links.as_deref() }).collect()
+    Ok(classifier.train(data, observe)?)
 }
 
 /// The documents with their mentions, candidates and annotated labels.
@@ -225,7 +188,7 @@ fn join(
 ) -> Result<Vec<Annotated>> {
     let texts: Vec<Document> =
         sources.iter().map(|source| Document::new(source.id.to_string(), source.text.clone())).collect();
-    let mentions = mentions(&options.mentions)?.mentions(&texts)?;
+    let mentions = options.mentions.open()?.mentions(&texts)?;
     let each = sources.iter().zip(texts).zip(mentions);
     let join = |((source, document), mentions)| annotated(source, properties, document, mentions);
     Ok(each.map(join).collect::<Result<_, _>>()?)

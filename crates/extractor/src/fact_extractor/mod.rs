@@ -1,42 +1,20 @@
 //! The whole extraction pipeline: mentions, coreference, links, candidates, properties, facts.
 
+mod options;
+
 use rayon::prelude::*;
 
+pub use options::RelationsOptions;
+
 use crate::{
-    Argument, Chain, Coreference, Document, Extractor, Fact, Link, Linker, Mention, MentionFinder,
-    MentionForm, Result, Span, proposals,
+    Argument, Chain, Coreference, Document, Extractor, Fact, Link, Linker, Mention, MentionFinder, Result,
+    Span,
     relations::{
         Background, Candidates, EntityFacts, PredictedProperty, Properties, RelationInput, RelationModel,
         Thresholds, decode, sentences,
     },
     triplets::{ReadTriplet, TripletReader},
 };
-
-/// Rule-based mentions from [`proposals`]: names, dates and pronouns.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RuleMentions;
-
-impl MentionFinder for RuleMentions {
-    fn mentions(&self, documents: &[Document]) -> Result<Vec<Vec<Mention>>> {
-        Ok(documents.par_iter().map(proposals).collect())
-    }
-}
-
-/// Another finder's mentions, filtered by form.
-pub struct FilteredMentions {
-    /// The wrapped finder.
-    pub finder: Box<dyn MentionFinder>,
-    /// The forms to keep.
-    pub forms: Vec<MentionForm>,
-}
-
-impl MentionFinder for FilteredMentions {
-    fn mentions(&self, documents: &[Document]) -> Result<Vec<Vec<Mention>>> {
-        let mut found = self.finder.mentions(documents)?;
-        found.iter_mut().for_each(|own| own.retain(|mention| self.forms.contains(&mention.form)));
-        Ok(found)
-    }
-}
 
 /// The model that predicts properties.
 pub enum Relations {
@@ -296,7 +274,7 @@ impl Extractor for FactExtractor {
 mod tests {
     use super::*;
     use crate::{
-        AliasTableBuilder, LinkerOptions,
+        AliasTableBuilder, LinkerOptions, RuleMentions,
         relations::{Property, Scores},
     };
 

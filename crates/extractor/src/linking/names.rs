@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use sporran_extractor::{AliasTable, AliasTableBuilder};
 use sporran_kilt::{
     jsonl,
     kb::{KnowledgeBase, read_names},
     knowledgenet,
 };
 
+use super::{AliasTable, AliasTableBuilder};
 use crate::Result;
 
 /// The format of a source of names.
@@ -71,38 +71,40 @@ struct Question {
     o_aliases: String,
 }
 
-/// Builds a table from annotated links and other sources of names.
-///
-/// # Errors
-/// Errors of reading, with file, line and field.
-pub(crate) fn build<'a>(
-    documents: impl IntoIterator<Item = &'a knowledgenet::Document>,
-    names: &[NamesOptions],
-) -> Result<AliasTable> {
-    let mut builder = AliasTableBuilder::default();
-    for NamesOptions { file, format } in names {
-        add(&mut builder, file, *format)?;
-    }
-    // A mention of several facts counts once.
-    for document in documents {
-        let mut mentions: Vec<(usize, &str, &str)> = Vec::new();
-        for fact in document.passages.iter().flat_map(|passage| &passage.facts) {
-            for (at, text, uri) in [
-                (fact.subject_start, &fact.subject_text, &fact.subject_uri),
-                (fact.object_start, &fact.object_text, &fact.object_uri),
-            ] {
-                let id = uri.as_deref().unwrap_or_default().trim_end_matches('/');
-                let id = id.rsplit('/').next().unwrap_or_default();
-                mentions.push((at, text.as_deref().unwrap_or_default(), id));
+impl AliasTable {
+    /// Builds a table from annotated links and other sources of names.
+    ///
+    /// # Errors
+    /// Errors of reading, with file, line and field.
+    pub fn build<'a>(
+        documents: impl IntoIterator<Item = &'a knowledgenet::Document>,
+        names: &[NamesOptions],
+    ) -> Result<Self> {
+        let mut builder = AliasTableBuilder::default();
+        for NamesOptions { file, format } in names {
+            add(&mut builder, file, *format)?;
+        }
+        // A mention of several facts counts once.
+        for document in documents {
+            let mut mentions: Vec<(usize, &str, &str)> = Vec::new();
+            for fact in document.passages.iter().flat_map(|passage| &passage.facts) {
+                for (at, text, uri) in [
+                    (fact.subject_start, &fact.subject_text, &fact.subject_uri),
+                    (fact.object_start, &fact.object_text, &fact.object_uri),
+                ] {
+                    let id = uri.as_deref().unwrap_or_default().trim_end_matches('/');
+                    let id = id.rsplit('/').next().unwrap_or_default();
+                    mentions.push((at, text.as_deref().unwrap_or_default(), id));
+                }
+            }
+            mentions.sort_unstable();
+            mentions.dedup_by_key(|(at, ..)| *at);
+            for (_, name, id) in mentions {
+                builder.add(name, id, ANNOTATED);
             }
         }
-        mentions.sort_unstable();
-        mentions.dedup_by_key(|(at, ..)| *at);
-        for (_, name, id) in mentions {
-            builder.add(name, id, ANNOTATED);
-        }
+        Ok(builder.build())
     }
-    Ok(builder.build())
 }
 
 fn add(builder: &mut AliasTableBuilder, file: &Path, format: NamesFormat) -> Result<()> {
@@ -222,7 +224,7 @@ mod tests {
                 NamesFormat::Popqa,
             ),
         ];
-        let table = build(&[], &names).unwrap();
+        let table = AliasTable::build(&[], &names).unwrap();
         let ids =
             |name: &str| table.candidates(name).map(|(entity, _)| entity.id.clone()).collect::<Vec<_>>();
         for (name, id) in [("ann", "Q1"), ("Bob", "Q2"), ("Cleo", "Q4"), ("Danny", "Q5"), ("Eve", "Q6")] {
@@ -230,10 +232,11 @@ mod tests {
         }
         let path = folder.path().join("a.tsv");
         table.save(&path).unwrap();
-        let again = build(&[], &[NamesOptions { file: path, format: NamesFormat::Aliases }]).unwrap();
+        let again =
+            AliasTable::build(&[], &[NamesOptions { file: path, format: NamesFormat::Aliases }]).unwrap();
         assert_eq!(again, table);
         let bad = write("b.tsv", "id\tlabel\nQ1\n", NamesFormat::Table);
-        assert!(build(&[], &[bad]).unwrap_err().to_string().contains("b.tsv:2: field `label`"));
+        assert!(AliasTable::build(&[], &[bad]).unwrap_err().to_string().contains("b.tsv:2: field `label`"));
     }
 
     #[test]
@@ -244,7 +247,7 @@ mod tests {
                 {"propertyId": "1", "subjectStart": 0, "subjectEnd": 3, "objectStart": 4, "objectEnd": 8,
                  "subjectText": "Ann", "subjectUri": "", "objectText": "Rome",
                  "objectUri": "http://www.wikidata.org/entity/Q220"}]}]});
-        let table = build(&[serde_json::from_value(document).unwrap()], &[]).unwrap();
+        let table = AliasTable::build(&[serde_json::from_value(document).unwrap()], &[]).unwrap();
         let rome: Vec<_> =
             table.candidates("Rome").map(|(entity, count)| (entity.id.as_str(), count)).collect();
         assert_eq!(rome, [("Q220", ANNOTATED)]);
