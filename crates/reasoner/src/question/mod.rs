@@ -3,17 +3,24 @@
 
 mod embed;
 mod encoding;
+mod kind;
+mod kinds;
 mod layers;
 mod model;
+mod options;
 mod path;
+mod registry;
 mod train;
 mod transfer;
 
 use sporran_kilt::kb::EntityId;
 
 pub use encoding::{EncodedQuestion, LinkedName, Linker, QuestionReader};
+pub use kind::ReasonerKind;
 pub use model::{Parts, QuestionKind, QuestionModel, Vectors, chosen};
+pub use options::{EmbedOptions, EncoderShape, TransferOptions};
 pub use path::heaviest;
+pub use registry::ReasonerOptions;
 pub use train::{QuestionExample, QuestionObjective, tune};
 
 use crate::{Result, korc::Numbers, rules::Step};

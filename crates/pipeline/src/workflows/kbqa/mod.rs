@@ -4,6 +4,7 @@ mod answers;
 mod build;
 mod causal;
 mod data;
+mod generating;
 mod model;
 mod options;
 mod populated;
@@ -16,8 +17,6 @@ pub use sporran_kilt::Record;
 pub use sporran_reasoner::korc::{SplitStatistics, Statistics};
 
 pub use build::{BuildConfig, DocRedOptions, DocumentsOptions, PagesOptions, build};
-pub use options::{
-    EmbedOptions, EncoderShape, PopulatedFacts, QuestionFiles, ReasonOptions, ReasonerOptions,
-    Seq2SeqQuestions, TransferOptions,
-};
+pub use generating::{CausalQuestions, GeneratingReasoner, ReasonerOptions, Seq2SeqQuestions};
+pub use options::{PopulatedFacts, QuestionFiles, ReasonOptions};
 pub use reason::{ReasonReport, Tested, knowledge_base, reason, train};

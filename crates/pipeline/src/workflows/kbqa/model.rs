@@ -11,8 +11,8 @@ use sporran_kilt::{
 use sporran_reasoner::{
     embedding::{EmbeddingModel, ModelKind},
     question::{
-        EncodedQuestion, Parts, QuestionExample, QuestionInput, QuestionKind, QuestionModel,
-        QuestionObjective, Vectors, tune,
+        EmbedOptions, EncodedQuestion, EncoderShape, Parts, QuestionExample, QuestionInput, QuestionKind,
+        QuestionModel, QuestionObjective, Vectors, tune,
     },
 };
 use sporran_training::{
@@ -22,10 +22,7 @@ use sporran_training::{
 };
 use sporran_transformers::{BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig};
 
-use super::{
-    data,
-    options::{EmbedOptions, EncoderShape, ReasonOptions},
-};
+use super::{data, options::ReasonOptions};
 use crate::Result;
 
 /// Trains a model and saves it. Returns the number of steps and the best P-F1 on the validation questions.

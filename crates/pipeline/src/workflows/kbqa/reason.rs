@@ -15,8 +15,10 @@ use sporran_reasoner::question::{QuestionInput, QuestionKind, QuestionModel, Rea
 
 use super::{
     answers::{self, Test},
-    causal, data, model,
-    options::{ReasonOptions, ReasonerOptions},
+    causal, data,
+    generating::{CausalQuestions, GeneratingReasoner, ReasonerOptions},
+    model,
+    options::ReasonOptions,
     prediction::{Known, answers_of},
     seq2seq::{self, Prompts},
 };
@@ -113,8 +115,10 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
             let kind = (kind, Vectors::Drawn);
             model::train(options, kind, &system.encoder, &system.optimizer, &kb, observe)?
         }
-        ReasonerOptions::Seq2Seq(system) => seq2seq::train(options, system, &kb, observe)?,
-        ReasonerOptions::Causal(_) => {
+        ReasonerOptions::Outer(GeneratingReasoner::Seq2Seq(system)) => {
+            seq2seq::train(options, system, &kb, observe)?
+        }
+        ReasonerOptions::Outer(GeneratingReasoner::Causal(_)) => {
             return Err(wrong("reasoner.kind", "`causal` is not trained; use `sporran reason`"));
         }
     };
@@ -277,11 +281,13 @@ fn check_kind(options: &ReasonerOptions, found: QuestionKind) -> Result<()> {
 impl<'a> System<'a> {
     fn open(options: &'a ReasonOptions, kb: &'a KnowledgeBase) -> Result<Self> {
         Ok(match &options.reasoner {
-            ReasonerOptions::Seq2Seq(system) => Self::Text {
+            ReasonerOptions::Outer(GeneratingReasoner::Seq2Seq(system)) => Self::Text {
                 generator: Box::new(TextGenerator::load(&seq2seq::generator(system))?),
                 prompts: Box::new(Prompts::new(kb, system.retrieved)),
             },
-            ReasonerOptions::Causal(system) => Self::Causal(Box::new(causal::generator(system)?)),
+            ReasonerOptions::Outer(GeneratingReasoner::Causal(CausalQuestions(system))) => {
+                Self::Causal(Box::new(causal::generator(system)?))
+            }
             ReasonerOptions::EmbedKgqa(_) | ReasonerOptions::TransferNet(_) => {
                 let model = QuestionModel::load(options.reasoner.model(), kb)?;
                 check_kind(&options.reasoner, model.kind())?;

@@ -20,7 +20,7 @@ use sporran_training::{
 };
 use sporran_transformers::GenerationOptions;
 
-use super::options::{ReasonOptions, Seq2SeqQuestions};
+use super::{generating::Seq2SeqQuestions, options::ReasonOptions};
 use crate::Result;
 
 /// Makes the inputs of the model.

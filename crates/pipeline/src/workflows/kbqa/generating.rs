@@ -1,0 +1,94 @@
+//! `[reasoner]`: the kinds of reasoner that use a generator.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_config::{Document, kinds};
+use sporran_generator::CausalOptions;
+use sporran_reasoner::question::ReasonerKind;
+use sporran_training::{TrainingOptions, session::ShapeOptions};
+
+/// `[reasoner]`, by `kind`.
+pub type ReasonerOptions = sporran_reasoner::question::ReasonerOptions<GeneratingReasoner>;
+
+kinds! {
+    /// Kinds of reasoner that use a generator.
+    pub enum GeneratingReasoner: dyn ReasonerKind {
+        /// `kind = "seq2seq"`: generates the answers, separated by commas, from the document and the question, without the
+        /// knowledge base.
+        "seq2seq" => Seq2Seq(Seq2SeqQuestions),
+        /// `kind = "causal"`: a decoder-only model that is not trained; its prompt has other questions with their documents and
+        /// answers. The files of `[reasoner.demonstrations]` are in KoRC's layout; its `answer-words` is ignored.
+        "causal" => Causal(CausalQuestions),
+    }
+}
+
+/// `kind = "seq2seq"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Seq2SeqQuestions {
+    /// The folder of the model, which training writes.
+    pub model: PathBuf,
+    /// The folder of the initial T5 or BART. Without it, training starts from a T5 of `shape` with random
+    /// weights, and trains its vocabulary.
+    pub from: Option<PathBuf>,
+    /// `[reasoner.shape]`: the sizes of a T5 with random weights.
+    #[serde(default)]
+    pub shape: ShapeOptions,
+    /// The largest number of tokens of question and document.
+    #[serde(default = "max_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub max_tokens: usize,
+    /// The largest number of tokens of the answers.
+    #[serde(default = "answer_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub answer_tokens: usize,
+    /// The number of triples to add to the input. They are about entities of the document, and their
+    /// relation's names share most words with the question.
+    #[serde(default)]
+    #[schemars(extend("x-unit" = "triples"))]
+    pub retrieved: usize,
+    /// `[reasoner.optimizer]`: steps, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+}
+
+fn max_tokens() -> usize {
+    256
+}
+
+fn answer_tokens() -> usize {
+    48
+}
+
+/// `kind = "causal"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct CausalQuestions(pub Box<CausalOptions>);
+
+impl ReasonerKind for Seq2SeqQuestions {
+    fn model(&self) -> &Path {
+        &self.model
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        if let Err(error) = self.optimizer.check() {
+            document.report_key(&format!("{key}.optimizer"), error.to_string());
+        }
+    }
+}
+
+impl ReasonerKind for CausalQuestions {
+    fn model(&self) -> &Path {
+        &self.0.model
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        let files = self.0.demonstrations.iter().flat_map(|shown| &shown.files);
+        for path in files.filter(|path| !path.exists()) {
+            document
+                .report_key(&format!("{key}.demonstrations.files"), format!("no file {}", path.display()));
+        }
+    }
+}
