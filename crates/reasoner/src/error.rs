@@ -51,6 +51,9 @@ pub enum Error {
     /// An argument outside its range.
     #[error("{0}")]
     Argument(String),
+    /// An error of a kind of another crate.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
@@ -66,7 +69,7 @@ impl Error {
             Self::Kilt(error) => error.is_input(),
             Self::Options { .. } | Self::Model { .. } | Self::Argument(_) => true,
             Self::Leak { .. } | Self::Transformers(_) => true,
-            Self::Storage { .. } | Self::Tensor(_) => false,
+            Self::Storage { .. } | Self::Tensor(_) | Self::Other(_) => false,
         }
     }
 }

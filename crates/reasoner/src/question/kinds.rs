@@ -3,12 +3,16 @@
 use std::path::Path;
 
 use sporran_config::Document;
-use sporran_training::TrainingOptions;
+use sporran_kilt::observe::Observer;
+use sporran_training::{TrainingOptions, session::Trained};
 
 use super::{
-    kind::ReasonerKind,
+    kind::{QuestionTraining, ReasonerKind},
+    model::{QuestionKind, Vectors},
     options::{EmbedOptions, TransferOptions},
+    session::{self, Start, vectors},
 };
+use crate::Result;
 
 impl ReasonerKind for EmbedOptions {
     fn model(&self) -> &Path {
@@ -25,6 +29,12 @@ impl ReasonerKind for EmbedOptions {
             document.report_key(&format!("{key}.train-entities"), "expected it only with `embedding`");
         }
     }
+
+    fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
+        let (kind, vectors) = vectors(self, training.kb)?;
+        let start = Start { kind, vectors, shape: &self.encoder, folder: &self.model };
+        session::train(start, &self.optimizer, training, observe)
+    }
 }
 
 impl ReasonerKind for TransferOptions {
@@ -34,6 +44,12 @@ impl ReasonerKind for TransferOptions {
 
     fn check(&self, key: &str, document: &mut Document<'_>) {
         check_optimizer(&self.optimizer, key, document);
+    }
+
+    fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
+        let kind = QuestionKind::TransferNet { steps: self.steps };
+        let start = Start { kind, vectors: Vectors::Drawn, shape: &self.encoder, folder: &self.model };
+        session::train(start, &self.optimizer, training, observe)
     }
 }
 

@@ -10,13 +10,14 @@ mod model;
 mod options;
 mod path;
 mod registry;
+mod session;
 mod train;
 mod transfer;
 
 use sporran_kilt::kb::EntityId;
 
 pub use encoding::{EncodedQuestion, LinkedName, Linker, QuestionReader};
-pub use kind::ReasonerKind;
+pub use kind::{QuestionTraining, ReasonerKind};
 pub use model::{Parts, QuestionKind, QuestionModel, Vectors, chosen};
 pub use options::{EmbedOptions, EncoderShape, TransferOptions};
 pub use path::heaviest;

@@ -4,10 +4,19 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_config::{Document, kinds};
+use sporran_config::{Diagnostic, Document, kinds};
 use sporran_generator::CausalOptions;
-use sporran_reasoner::question::ReasonerKind;
-use sporran_training::{TrainingOptions, session::ShapeOptions};
+use sporran_kilt::observe::Observer;
+use sporran_reasoner::{
+    Error, Result,
+    question::{QuestionTraining, ReasonerKind},
+};
+use sporran_training::{
+    TrainingOptions,
+    session::{ShapeOptions, Trained},
+};
+
+use super::seq2seq;
 
 /// `[reasoner]`, by `kind`.
 pub type ReasonerOptions = sporran_reasoner::question::ReasonerOptions<GeneratingReasoner>;
@@ -77,6 +86,10 @@ impl ReasonerKind for Seq2SeqQuestions {
             document.report_key(&format!("{key}.optimizer"), error.to_string());
         }
     }
+
+    fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
+        seq2seq::train(self, training, observe).map_err(outside)
+    }
 }
 
 impl ReasonerKind for CausalQuestions {
@@ -91,4 +104,14 @@ impl ReasonerKind for CausalQuestions {
                 .report_key(&format!("{key}.demonstrations.files"), format!("no file {}", path.display()));
         }
     }
+
+    fn train(&self, _: &QuestionTraining<'_>, _: &mut Observer<'_>) -> Result<Trained> {
+        let message = "`causal` is not trained; use `sporran reason`";
+        Err(outside(crate::Error::Config(vec![Diagnostic::of_config("reasoner.kind", message)])))
+    }
+}
+
+/// An error of this crate as one of a reasoner.
+fn outside(error: crate::Error) -> Error {
+    Error::Other(Box::new(error))
 }

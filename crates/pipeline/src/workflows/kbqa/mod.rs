@@ -5,7 +5,6 @@ mod build;
 mod causal;
 mod data;
 mod generating;
-mod model;
 mod options;
 mod populated;
 mod prediction;

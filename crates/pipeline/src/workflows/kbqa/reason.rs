@@ -3,6 +3,7 @@
 use std::{fmt, path::PathBuf};
 
 use serde::Serialize;
+use sporran_config::Diagnostic;
 use sporran_generator::{CausalGenerator, TextGenerator};
 use sporran_kilt::{
     Record, jsonl,
@@ -11,13 +12,13 @@ use sporran_kilt::{
     observe::Observer,
     scores::answer_set::{self, Scores},
 };
-use sporran_reasoner::question::{QuestionInput, QuestionKind, QuestionModel, Reasoner, Vectors};
+use sporran_reasoner::question::{QuestionInput, QuestionKind, QuestionModel, QuestionTraining, Reasoner};
+use sporran_training::session::Trained;
 
 use super::{
     answers::{self, Test},
     causal, data,
     generating::{CausalQuestions, GeneratingReasoner, ReasonerOptions},
-    model,
     options::ReasonOptions,
     prediction::{Known, answers_of},
     seq2seq::{self, Prompts},
@@ -93,35 +94,17 @@ enum System<'a> {
 /// # Errors
 /// Errors of files, model or training; [`Error::Config`] without training questions.
 pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<ReasonReport> {
-    let wrong = |key: &str, message: &str| {
-        let (key, message) = (key.to_owned(), message.to_owned());
-        Error::Config(vec![sporran_config::Diagnostic { origin: "config".into(), line: 0, key, message }])
-    };
     if options.data.train.is_empty() {
-        return Err(wrong("data.train", "is missing; training needs questions"));
+        let missing = Diagnostic::of_config("data.train", "is missing; training needs questions");
+        return Err(Error::Config(vec![missing]));
     }
     let mut inputs = Inputs::default();
     let key = answers::with_runs(StepKey::training(options)?.without(&UNTRAINED), options, &mut inputs)?;
     let mut underway = TrainingFolder::begin_with(RunDir::open(options.folder())?, inputs, key, options)?;
     let (kb, _) = data::knowledge(options)?;
     underway.verify()?;
-    let (steps, valid) = match &options.reasoner {
-        ReasonerOptions::EmbedKgqa(system) => {
-            let kind = model::vectors(system, &kb)?;
-            model::train(options, kind, &system.encoder, &system.optimizer, &kb, observe)?
-        }
-        ReasonerOptions::TransferNet(system) => {
-            let kind = QuestionKind::TransferNet { steps: system.steps };
-            let kind = (kind, Vectors::Drawn);
-            model::train(options, kind, &system.encoder, &system.optimizer, &kb, observe)?
-        }
-        ReasonerOptions::Outer(GeneratingReasoner::Seq2Seq(system)) => {
-            seq2seq::train(options, system, &kb, observe)?
-        }
-        ReasonerOptions::Outer(GeneratingReasoner::Causal(_)) => {
-            return Err(wrong("reasoner.kind", "`causal` is not trained; use `sporran reason`"));
-        }
-    };
+    let trained = learn(options, &kb, observe)?;
+    let (steps, valid) = (trained.steps, trained.best.map(|(_, score)| score));
     underway.finish(TrainingEntry { steps, best: valid })?;
     let folder = RunDir::open(options.folder())?;
     drop(kb);
@@ -131,6 +114,21 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
     report(options, &reasoned)?;
     account.finish(&folder, mark)?;
     Ok(reasoned)
+}
+
+/// Trains the model of a config and saves it.
+fn learn(options: &ReasonOptions, kb: &KnowledgeBase, observe: &mut Observer<'_>) -> Result<Trained> {
+    let [questions, valid] = data::training(options)?;
+    let training = QuestionTraining {
+        kb,
+        questions: &questions,
+        valid: &valid,
+        max_answers: options.max_answers,
+        seed: options.seed,
+        config: &options.name,
+        folder: &options.folder().join("training"),
+    };
+    Ok(options.reasoner.train(&training, observe)?)
 }
 
 /// Options that do not change the training: the model's folder, and options of the tests.
@@ -275,7 +273,7 @@ fn check_kind(options: &ReasonerOptions, found: QuestionKind) -> Result<()> {
     let found = if expected == "embed-kgqa" { "transfer-net" } else { "embed-kgqa" };
     let model = options.model().display();
     let message = format!("expected the kind of the model, found `{expected}`; {model} is of kind `{found}`");
-    Err(Error::Config(vec![sporran_config::Diagnostic::of_config("reasoner.kind", message)]))
+    Err(Error::Config(vec![Diagnostic::of_config("reasoner.kind", message)]))
 }
 
 impl<'a> System<'a> {

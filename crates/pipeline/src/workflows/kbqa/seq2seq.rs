@@ -9,18 +9,18 @@ use rustc_hash::FxHashSet;
 use sporran_generator::{GeneratedText, ModelOptions, TextGenerator};
 use sporran_kilt::{
     kb::{EntityId, KnowledgeBase, Part, Triple, TripleIndex},
-    korc::{Question, load},
+    korc::Question,
     observe::Observer,
     scores::answer_set,
 };
-use sporran_reasoner::question::Linker;
+use sporran_reasoner::question::{Linker, QuestionTraining};
 use sporran_training::{
     Row, Seq2SeqObjective, Variables,
-    session::{InitialModel, TrainableModel, TrainingSession},
+    session::{InitialModel, TrainableModel, Trained, TrainingSession},
 };
 use sporran_transformers::GenerationOptions;
 
-use super::{generating::Seq2SeqQuestions, options::ReasonOptions};
+use super::generating::Seq2SeqQuestions;
 use crate::Result;
 
 /// Makes the inputs of the model.
@@ -101,38 +101,25 @@ pub(super) fn generator(options: &Seq2SeqQuestions) -> ModelOptions {
     ModelOptions { max_tokens: options.max_tokens, ..ModelOptions::new(options.model.clone(), generation) }
 }
 
-/// Trains a model and saves it. Returns the number of steps and the best P-F1 on the validation questions.
+/// Trains a model and saves it. The score is the P-F1 on the validation questions.
 pub(super) fn train(
-    options: &ReasonOptions,
     system: &Seq2SeqQuestions,
-    kb: &KnowledgeBase,
+    training: &QuestionTraining<'_>,
     observe: &mut Observer<'_>,
-) -> Result<(u64, Option<f64>)> {
-    let mut questions = Vec::new();
-    for path in &options.data.train {
-        questions.extend(load(path)?);
-    }
-    let valid = options.data.valid.as_ref().map(load).transpose()?.unwrap_or_default();
+) -> Result<Trained> {
+    let &QuestionTraining { kb, questions, valid, .. } = training;
     let prompts = Prompts::new(kb, system.retrieved);
     let pair = |question: &Question| (prompts.text(question), question.labels().join(", "));
     let pairs: Vec<(String, String)> = questions.par_iter().map(pair).collect();
     let start = match &system.from {
-        Some(from) => InitialModel::of_folder(from, options.seed)?,
+        Some(from) => InitialModel::of_folder(from, training.seed)?,
         None => {
             let texts: Vec<&str> =
                 pairs.iter().flat_map(|(source, target)| [source.as_str(), target.as_str()]).collect();
-            InitialModel::fresh(&system.shape, &texts, &[], options.seed)?
+            InitialModel::fresh(&system.shape, &texts, &[], training.seed)?
         }
     };
-    let card = |variables: &Variables| {
-        format!(
-            "role = \"reasoner\"\nparameters = {}\nsource = \"sporran {} train, config {}, seed {}\"\n",
-            variables.parameter_count(),
-            env!("CARGO_PKG_VERSION"),
-            options.name,
-            options.seed
-        )
-    };
+    let card = |variables: &Variables| training.card(variables);
     let TrainableModel { model, tokenizer, variables, extra_files } = start.build(&Device::Cpu, card)?;
     let rows: Result<Vec<Row>> = pairs
         .par_iter()
@@ -150,9 +137,9 @@ pub(super) fn train(
         let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
         let score = |(texts, question): (Vec<GeneratedText>, &Question)| {
             let text = texts.first().map_or("", |text| &text.text);
-            answer_set::score(&answers(text, options.max_answers), question.labels(), answer_set::words).p_f1
+            answer_set::score(&answers(text, training.max_answers), question.labels(), answer_set::words).p_f1
         };
-        let total: f64 = generator.generate(&inputs)?.into_iter().zip(&valid).map(score).sum();
+        let total: f64 = generator.generate(&inputs)?.into_iter().zip(valid).map(score).sum();
         Ok(total / valid.len().max(1) as f64)
     };
     let of_epoch = |_| Ok(rows.clone());
@@ -160,14 +147,13 @@ pub(super) fn train(
     let session = TrainingSession {
         variables: &variables,
         options: &system.optimizer,
-        folder: options.folder().join("training"),
+        folder: training.folder.to_owned(),
         model: &system.model,
         dtype: DType::F16,
         extra_files: &extra_files,
         score: "validation P-F1",
     };
-    let trained = session.run(&objective, (!valid.is_empty()).then_some(&evaluate), observe)?;
-    Ok((trained.steps, trained.best.map(|(_, score)| score)))
+    Ok(session.run(&objective, (!valid.is_empty()).then_some(&evaluate), observe)?)
 }
 
 #[cfg(test)]
