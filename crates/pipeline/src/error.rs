@@ -114,6 +114,9 @@ impl From<sporran_reasoner::Error> for Error {
                 Err(other) => Self::Reasoner(Box::new(Reasoner::Other(other))),
             },
             Reasoner::Transformers(error) => Self::Transformers(error),
+            kind @ Reasoner::Kind { .. } => {
+                Self::Config(vec![Diagnostic::of_config("reasoner.kind", kind.to_string())])
+            }
             other => Self::Reasoner(Box::new(other)),
         }
     }

@@ -6,6 +6,7 @@ use sporran_config::Document;
 use sporran_kilt::{kb::KnowledgeBase, korc::Question, observe::Observer};
 use sporran_training::{Variables, session::Trained};
 
+use super::Reasoner;
 use crate::Result;
 
 /// The options of a kind of reasoner.
@@ -23,6 +24,12 @@ pub trait ReasonerKind {
     /// # Errors
     /// Errors of files, model or training, and an error for kinds that are not trained.
     fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained>;
+
+    /// Loads the model over a knowledge base.
+    ///
+    /// # Errors
+    /// Errors of the model's files; [`Error::Kind`](crate::Error::Kind) for a model of another kind.
+    fn open<'a>(&self, kb: &'a KnowledgeBase) -> Result<Box<dyn Reasoner + 'a>>;
 }
 
 /// The inputs of a training.

@@ -3,16 +3,17 @@
 use std::path::Path;
 
 use sporran_config::Document;
-use sporran_kilt::observe::Observer;
+use sporran_kilt::{kb::KnowledgeBase, observe::Observer};
 use sporran_training::{TrainingOptions, session::Trained};
 
 use super::{
+    Reasoner,
     kind::{QuestionTraining, ReasonerKind},
-    model::{QuestionKind, Vectors},
+    model::{QuestionKind, QuestionModel, Vectors},
     options::{EmbedOptions, TransferOptions},
     session::{self, Start, vectors},
 };
-use crate::Result;
+use crate::{Error, Result};
 
 impl ReasonerKind for EmbedOptions {
     fn model(&self) -> &Path {
@@ -35,6 +36,10 @@ impl ReasonerKind for EmbedOptions {
         let start = Start { kind, vectors, shape: &self.encoder, folder: &self.model };
         session::train(start, &self.optimizer, training, observe)
     }
+
+    fn open<'a>(&self, kb: &'a KnowledgeBase) -> Result<Box<dyn Reasoner + 'a>> {
+        open(&self.model, "embed-kgqa", kb)
+    }
 }
 
 impl ReasonerKind for TransferOptions {
@@ -51,10 +56,24 @@ impl ReasonerKind for TransferOptions {
         let start = Start { kind, vectors: Vectors::Drawn, shape: &self.encoder, folder: &self.model };
         session::train(start, &self.optimizer, training, observe)
     }
+
+    fn open<'a>(&self, kb: &'a KnowledgeBase) -> Result<Box<dyn Reasoner + 'a>> {
+        open(&self.model, "transfer-net", kb)
+    }
 }
 
 fn check_optimizer(optimizer: &TrainingOptions, key: &str, document: &mut Document<'_>) {
     if let Err(error) = optimizer.check() {
         document.report_key(&format!("{key}.optimizer"), error.to_string());
     }
+}
+
+/// Loads a model of the given kind.
+fn open(folder: &Path, kind: &'static str, kb: &KnowledgeBase) -> Result<Box<dyn Reasoner>> {
+    let model = QuestionModel::load(folder, kb)?;
+    let found = model.kind().name();
+    if found != kind {
+        return Err(Error::Kind { path: folder.to_owned(), expected: kind, found });
+    }
+    Ok(Box::new(model))
 }

@@ -7,11 +7,33 @@ use sporran_kilt::{
     Query,
     korc::{Question, load},
 };
+use sporran_reasoner::question::{Answers, Reasoner, TextAnswers};
 
+use super::{generating::outside, seq2seq::answers};
 use crate::Result;
 
-/// Loads the model, and the questions of `[reasoner.demonstrations]` that have answers.
-pub(super) fn generator(options: &CausalOptions) -> Result<CausalGenerator> {
+/// The model with its demonstrations.
+pub(super) struct CausalReasoner(CausalGenerator);
+
+impl CausalReasoner {
+    /// Loads the model, and the questions of `[reasoner.demonstrations]` that have answers.
+    pub(super) fn load(options: &CausalOptions) -> Result<Self> {
+        Ok(Self(generator(options)?))
+    }
+}
+
+impl Reasoner for CausalReasoner {
+    fn answer(&self, questions: &[Question], most: usize) -> sporran_reasoner::Result<Vec<Answers>> {
+        let generated = generate(&self.0, questions).map_err(outside)?;
+        let texts = |found: Generation| {
+            let answers = answers(&found.text, most);
+            Answers::Texts(TextAnswers { answers, score: found.score, triples: Vec::new() })
+        };
+        Ok(generated.into_iter().map(texts).collect())
+    }
+}
+
+fn generator(options: &CausalOptions) -> Result<CausalGenerator> {
     let Some(shown) = &options.demonstrations else {
         return Ok(CausalGenerator::showing(options, None)?);
     };
@@ -35,7 +57,7 @@ fn query(question: &Question) -> Query {
 }
 
 /// Generates the answers to each question.
-pub(super) fn generate(generator: &CausalGenerator, questions: &[Question]) -> Result<Vec<Generation>> {
+fn generate(generator: &CausalGenerator, questions: &[Question]) -> Result<Vec<Generation>> {
     let queries: Vec<Query> = questions.iter().map(query).collect();
     let requests: Vec<Request<'_>> = queries.iter().map(|query| Request { query, passages: &[] }).collect();
     Ok(generator.generate(&requests)?)

@@ -6,17 +6,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::{Diagnostic, Document, kinds};
 use sporran_generator::CausalOptions;
-use sporran_kilt::observe::Observer;
+use sporran_kilt::{kb::KnowledgeBase, observe::Observer};
 use sporran_reasoner::{
     Error, Result,
-    question::{QuestionTraining, ReasonerKind},
+    question::{QuestionTraining, Reasoner, ReasonerKind},
 };
 use sporran_training::{
     TrainingOptions,
     session::{ShapeOptions, Trained},
 };
 
-use super::seq2seq;
+use super::{
+    causal::CausalReasoner,
+    seq2seq::{self, TextReasoner},
+};
 
 /// `[reasoner]`, by `kind`.
 pub type ReasonerOptions = sporran_reasoner::question::ReasonerOptions<GeneratingReasoner>;
@@ -90,6 +93,10 @@ impl ReasonerKind for Seq2SeqQuestions {
     fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
         seq2seq::train(self, training, observe).map_err(outside)
     }
+
+    fn open<'a>(&self, kb: &'a KnowledgeBase) -> Result<Box<dyn Reasoner + 'a>> {
+        Ok(Box::new(TextReasoner::load(self, kb).map_err(outside)?))
+    }
 }
 
 impl ReasonerKind for CausalQuestions {
@@ -109,9 +116,13 @@ impl ReasonerKind for CausalQuestions {
         let message = "`causal` is not trained; use `sporran reason`";
         Err(outside(crate::Error::Config(vec![Diagnostic::of_config("reasoner.kind", message)])))
     }
+
+    fn open<'a>(&self, _: &'a KnowledgeBase) -> Result<Box<dyn Reasoner + 'a>> {
+        Ok(Box::new(CausalReasoner::load(&self.0).map_err(outside)?))
+    }
 }
 
 /// An error of this crate as one of a reasoner.
-fn outside(error: crate::Error) -> Error {
+pub(super) fn outside(error: crate::Error) -> Error {
     Error::Other(Box::new(error))
 }

@@ -4,7 +4,6 @@ use std::{fmt, path::PathBuf};
 
 use serde::Serialize;
 use sporran_config::Diagnostic;
-use sporran_generator::{CausalGenerator, TextGenerator};
 use sporran_kilt::{
     Record, jsonl,
     kb::KnowledgeBase,
@@ -12,16 +11,14 @@ use sporran_kilt::{
     observe::Observer,
     scores::answer_set::{self, Scores},
 };
-use sporran_reasoner::question::{QuestionInput, QuestionKind, QuestionModel, QuestionTraining, Reasoner};
+use sporran_reasoner::question::{Answers, QuestionTraining, Reasoner};
 use sporran_training::session::Trained;
 
 use super::{
     answers::{self, Test},
-    causal, data,
-    generating::{CausalQuestions, GeneratingReasoner, ReasonerOptions},
+    data,
     options::ReasonOptions,
     prediction::{Known, answers_of},
-    seq2seq::{self, Prompts},
 };
 use crate::{
     Error, Result,
@@ -80,13 +77,6 @@ pub struct Tested {
     pub questions: usize,
     /// The mean scores; `None` without gold answers.
     pub scores: Option<Scores>,
-}
-
-/// A loaded model.
-enum System<'a> {
-    Model(Box<QuestionModel>),
-    Text { generator: Box<TextGenerator>, prompts: Box<Prompts<'a>> },
-    Causal(Box<CausalGenerator>),
 }
 
 /// Trains the model of a config, then answers its tests.
@@ -200,7 +190,7 @@ fn answer(
         AnswerFile { paths: answers::paths_of(&name).into(), name }
     });
     let mut mark = folder.begin_answers("reason", files.collect())?;
-    let mut system = None;
+    let mut system: Option<Box<dyn Reasoner + '_>> = None;
     let mut tested = Vec::new();
     for ((test, path, questions), content) in tests.into_iter().zip(contents.into_iter().flatten()) {
         let file = answers::stem(path);
@@ -209,12 +199,12 @@ fn answer(
             let system = match &mut system {
                 Some(system) => system,
                 None => {
-                    let opened = System::open(options, &kb)?;
+                    let opened = options.reasoner.open(&kb)?;
                     inputs.verify()?;
                     system.insert(opened)
                 }
             };
-            predictions_of(system, portion, known, options.max_answers)
+            predictions_of(&**system, portion, known, options.max_answers)
         };
         let mut work = Test { questions: &questions, outputs: &outputs, answer: &mut answer };
         let step = FileStep {
@@ -261,80 +251,16 @@ fn score(
     })
 }
 
-/// Checks that the folder has the kind of model of the config.
-fn check_kind(options: &ReasonerOptions, found: QuestionKind) -> Result<()> {
-    let (expected, matches) = match options {
-        ReasonerOptions::EmbedKgqa(_) => ("embed-kgqa", matches!(found, QuestionKind::EmbedKgqa { .. })),
-        _ => ("transfer-net", matches!(found, QuestionKind::TransferNet { .. })),
-    };
-    if matches {
-        return Ok(());
-    }
-    let found = if expected == "embed-kgqa" { "transfer-net" } else { "embed-kgqa" };
-    let model = options.model().display();
-    let message = format!("expected the kind of the model, found `{expected}`; {model} is of kind `{found}`");
-    Err(Error::Config(vec![Diagnostic::of_config("reasoner.kind", message)]))
-}
-
-impl<'a> System<'a> {
-    fn open(options: &'a ReasonOptions, kb: &'a KnowledgeBase) -> Result<Self> {
-        Ok(match &options.reasoner {
-            ReasonerOptions::Outer(GeneratingReasoner::Seq2Seq(system)) => Self::Text {
-                generator: Box::new(TextGenerator::load(&seq2seq::generator(system))?),
-                prompts: Box::new(Prompts::new(kb, system.retrieved)),
-            },
-            ReasonerOptions::Outer(GeneratingReasoner::Causal(CausalQuestions(system))) => {
-                Self::Causal(Box::new(causal::generator(system)?))
-            }
-            ReasonerOptions::EmbedKgqa(_) | ReasonerOptions::TransferNet(_) => {
-                let model = QuestionModel::load(options.reasoner.model(), kb)?;
-                check_kind(&options.reasoner, model.kind())?;
-                Self::Model(Box::new(model))
-            }
-        })
-    }
-}
-
+/// The predictions of a reasoner.
 fn predictions_of(
-    system: &System<'_>,
+    reasoner: &dyn Reasoner,
     questions: &[Question],
     known: Known<'_>,
     max_answers: usize,
 ) -> Result<Vec<Record>> {
-    match system {
-        System::Model(model) => {
-            let inputs: Vec<QuestionInput<'_>> = questions
-                .iter()
-                .map(|question| QuestionInput { question: &question.question, document: question.document() })
-                .collect();
-            let answered = model.answer(&inputs, max_answers)?;
-            Ok(questions
-                .iter()
-                .zip(answered)
-                .map(|(question, answered)| known.by_model(question, &answered))
-                .collect())
-        }
-        System::Text { generator, prompts } => {
-            let texts: Vec<String> = questions.iter().map(|question| prompts.text(question)).collect();
-            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let generated = generator.generate(&texts)?;
-            let predicted = |(question, outputs): (&Question, Vec<sporran_generator::GeneratedText>)| {
-                let (text, score) = outputs.first().map_or(("", 0.0), |output| (&output.text, output.score));
-                known.by_text(
-                    question,
-                    &seq2seq::answers(text, max_answers),
-                    score,
-                    &prompts.triples(question),
-                )
-            };
-            Ok(questions.iter().zip(generated).map(predicted).collect())
-        }
-        System::Causal(generator) => {
-            let generated = causal::generate(generator, questions)?;
-            let predicted = |(question, found): (&Question, sporran_generator::Generation)| {
-                known.by_text(question, &seq2seq::answers(&found.text, max_answers), found.score, &[])
-            };
-            Ok(questions.iter().zip(generated).map(predicted).collect())
-        }
-    }
+    let record = |(question, found): (&Question, &Answers)| match found {
+        Answers::Entities(answered) => known.by_model(question, answered),
+        Answers::Texts(texts) => known.by_text(question, &texts.answers, texts.score, &texts.triples),
+    };
+    Ok(questions.iter().zip(&reasoner.answer(questions, max_answers)?).map(record).collect())
 }

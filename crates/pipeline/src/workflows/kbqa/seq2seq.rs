@@ -13,18 +13,18 @@ use sporran_kilt::{
     observe::Observer,
     scores::answer_set,
 };
-use sporran_reasoner::question::{Linker, QuestionTraining};
+use sporran_reasoner::question::{Answers, Linker, QuestionTraining, Reasoner, TextAnswers};
 use sporran_training::{
     Row, Seq2SeqObjective, Variables,
     session::{InitialModel, TrainableModel, Trained, TrainingSession},
 };
 use sporran_transformers::GenerationOptions;
 
-use super::generating::Seq2SeqQuestions;
+use super::generating::{Seq2SeqQuestions, outside};
 use crate::Result;
 
 /// Makes the inputs of the model.
-pub(super) struct Prompts<'a> {
+struct Prompts<'a> {
     kb: &'a KnowledgeBase,
     linker: Linker,
     index: TripleIndex,
@@ -32,12 +32,12 @@ pub(super) struct Prompts<'a> {
 }
 
 impl<'a> Prompts<'a> {
-    pub(super) fn new(kb: &'a KnowledgeBase, retrieved: usize) -> Self {
+    fn new(kb: &'a KnowledgeBase, retrieved: usize) -> Self {
         Self { kb, linker: Linker::new(kb), index: kb.index(&[Part::Train]), retrieved }
     }
 
     /// The question, the triples, the document.
-    pub(super) fn text(&self, question: &Question) -> String {
+    fn text(&self, question: &Question) -> String {
         let triples: Vec<String> =
             self.triples(question).into_iter().map(|triple| self.triple_text(triple)).collect();
         let context = if triples.is_empty() { String::new() } else { format!(" | {}", triples.join("; ")) };
@@ -51,7 +51,7 @@ impl<'a> Prompts<'a> {
 
     /// The triples about entities of the document, ranked by the number of words that the relation's names
     /// share with the question, then by the order of the entities in the document.
-    pub(super) fn triples(&self, question: &Question) -> Vec<Triple> {
+    fn triples(&self, question: &Question) -> Vec<Triple> {
         if self.retrieved == 0 {
             return Vec::new();
         }
@@ -83,6 +83,34 @@ impl<'a> Prompts<'a> {
     }
 }
 
+/// The model with the inputs that it reads.
+pub(super) struct TextReasoner<'a> {
+    generator: TextGenerator,
+    prompts: Prompts<'a>,
+}
+
+impl<'a> TextReasoner<'a> {
+    /// Loads the model over a knowledge base.
+    pub(super) fn load(options: &Seq2SeqQuestions, kb: &'a KnowledgeBase) -> Result<Self> {
+        let generator = TextGenerator::load(&generator(options))?;
+        Ok(Self { generator, prompts: Prompts::new(kb, options.retrieved) })
+    }
+}
+
+impl Reasoner for TextReasoner<'_> {
+    fn answer(&self, questions: &[Question], most: usize) -> sporran_reasoner::Result<Vec<Answers>> {
+        let texts: Vec<String> = questions.iter().map(|question| self.prompts.text(question)).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let generated = self.generator.generate(&texts).map_err(|error| outside(error.into()))?;
+        let found = |(question, outputs): (&Question, Vec<GeneratedText>)| {
+            let (text, score) = outputs.first().map_or(("", 0.0), |output| (&output.text, output.score));
+            let (answers, triples) = (answers(text, most), self.prompts.triples(question));
+            Answers::Texts(TextAnswers { answers, score, triples })
+        };
+        Ok(questions.iter().zip(generated).map(found).collect())
+    }
+}
+
 /// The distinct answers of a text, in order.
 pub(super) fn answers(text: &str, max_answers: usize) -> Vec<String> {
     let mut seen = FxHashSet::default();
@@ -95,7 +123,7 @@ pub(super) fn answers(text: &str, max_answers: usize) -> Vec<String> {
 }
 
 /// The generator of a model with these options.
-pub(super) fn generator(options: &Seq2SeqQuestions) -> ModelOptions {
+fn generator(options: &Seq2SeqQuestions) -> ModelOptions {
     let generation =
         GenerationOptions { max_new_tokens: Some(options.answer_tokens), ..GenerationOptions::default() };
     ModelOptions { max_tokens: options.max_tokens, ..ModelOptions::new(options.model.clone(), generation) }
