@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_config::{Check, Document};
 
-use super::model::Network;
 use crate::{Error, Result};
 
 /// `[network]`
@@ -131,17 +129,6 @@ impl NetworkOptions {
         match self.mistakes().into_iter().next() {
             Some((key, message)) => Err(Error::Argument(format!("`network.{key}`: {message}"))),
             None => Ok(()),
-        }
-    }
-}
-
-impl Check for NetworkOptions {
-    fn check(&self, key: &str, document: &mut Document<'_>) {
-        for (name, message) in self.mistakes() {
-            document.report_key(&format!("{key}.{name}"), message);
-        }
-        if let Some(from) = self.from.as_ref().filter(|from| !Network::is_in(from)) {
-            document.report_key(&format!("{key}.from"), format!("no network in {}", from.display()));
         }
     }
 }

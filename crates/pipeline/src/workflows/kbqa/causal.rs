@@ -1,23 +1,59 @@
 //! A decoder-only model with demonstrations of other questions in its prompt. It generates answers separated by commas.
 
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_config::{Diagnostic, Document};
 use sporran_generator::{
     CausalGenerator, CausalOptions, Demonstration, Demonstrations, Generation, Generator, Request,
 };
 use sporran_kilt::{
     Query,
+    kb::KnowledgeBase,
     korc::{Question, load},
+    observe::Observer,
 };
-use sporran_reasoner::question::{Answers, Reasoner, TextAnswers};
+use sporran_reasoner::question::{Answers, QuestionTraining, Reasoner, ReasonerKind, TextAnswers};
+use sporran_training::session::Trained;
 
-use super::{generating::outside, seq2seq::answers};
-use crate::Result;
+use super::texts::{answers, outside};
+use crate::{Error, Result};
+
+/// `kind = "causal"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct CausalQuestions(pub Box<CausalOptions>);
+
+impl ReasonerKind for CausalQuestions {
+    fn model(&self) -> &Path {
+        &self.0.model
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        let files = self.0.demonstrations.iter().flat_map(|shown| &shown.files);
+        for path in files.filter(|path| !path.exists()) {
+            document
+                .report_key(&format!("{key}.demonstrations.files"), format!("no file {}", path.display()));
+        }
+    }
+
+    fn train(&self, _: &QuestionTraining<'_>, _: &mut Observer<'_>) -> sporran_reasoner::Result<Trained> {
+        let message = "`causal` is not trained; use `sporran reason`";
+        Err(outside(Error::Config(vec![Diagnostic::of_config("reasoner.kind", message)])))
+    }
+
+    fn open<'a>(&self, _: &'a KnowledgeBase) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
+        Ok(Box::new(CausalReasoner::load(&self.0).map_err(outside)?))
+    }
+}
 
 /// The model with its demonstrations.
-pub(super) struct CausalReasoner(CausalGenerator);
+struct CausalReasoner(CausalGenerator);
 
 impl CausalReasoner {
     /// Loads the model, and the questions of `[reasoner.demonstrations]` that have answers.
-    pub(super) fn load(options: &CausalOptions) -> Result<Self> {
+    fn load(options: &CausalOptions) -> Result<Self> {
         Ok(Self(generator(options)?))
     }
 }

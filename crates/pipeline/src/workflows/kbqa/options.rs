@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
 
-use super::generating::ReasonerOptions;
+use super::registry::ReasonerOptions;
 use crate::{
     config::Config,
     source::{options::SourceOptions, pages},

@@ -1,11 +1,17 @@
 //! The encoder-decoder. Its input is a question, its document, and optionally related triples. It generates
 //! answers separated by commas.
 
-use std::sync::Arc;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use candle_core::{DType, Device};
 use rayon::prelude::*;
 use rustc_hash::FxHashSet;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_config::Document;
 use sporran_generator::{GeneratedText, ModelOptions, TextGenerator};
 use sporran_kilt::{
     kb::{EntityId, KnowledgeBase, Part, Triple, TripleIndex},
@@ -13,15 +19,77 @@ use sporran_kilt::{
     observe::Observer,
     scores::answer_set,
 };
-use sporran_reasoner::question::{Answers, Linker, QuestionTraining, Reasoner, TextAnswers};
+use sporran_reasoner::question::{Answers, Linker, QuestionTraining, Reasoner, ReasonerKind, TextAnswers};
 use sporran_training::{
-    Row, Seq2SeqObjective, Variables,
-    session::{InitialModel, TrainableModel, Trained, TrainingSession},
+    Row, Seq2SeqObjective, TrainingOptions, Variables,
+    session::{InitialModel, ShapeOptions, TrainableModel, Trained, TrainingSession},
 };
 use sporran_transformers::GenerationOptions;
 
-use super::generating::{Seq2SeqQuestions, outside};
+use super::texts::{answers, outside};
 use crate::Result;
+
+/// `kind = "seq2seq"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Seq2SeqQuestions {
+    /// The folder of the model, which training writes.
+    pub model: PathBuf,
+    /// The folder of the initial T5 or BART. Without it, training starts from a T5 of `shape` with random
+    /// weights, and trains its vocabulary.
+    pub from: Option<PathBuf>,
+    /// `[reasoner.shape]`: the sizes of a T5 with random weights.
+    #[serde(default)]
+    pub shape: ShapeOptions,
+    /// The largest number of tokens of question and document.
+    #[serde(default = "max_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub max_tokens: usize,
+    /// The largest number of tokens of the answers.
+    #[serde(default = "answer_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub answer_tokens: usize,
+    /// The number of triples to add to the input. They are about entities of the document, and their
+    /// relation's names share most words with the question.
+    #[serde(default)]
+    #[schemars(extend("x-unit" = "triples"))]
+    pub retrieved: usize,
+    /// `[reasoner.optimizer]`: steps, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+}
+
+fn max_tokens() -> usize {
+    256
+}
+
+fn answer_tokens() -> usize {
+    48
+}
+
+impl ReasonerKind for Seq2SeqQuestions {
+    fn model(&self) -> &Path {
+        &self.model
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        if let Err(error) = self.optimizer.check() {
+            document.report_key(&format!("{key}.optimizer"), error.to_string());
+        }
+    }
+
+    fn train(
+        &self,
+        training: &QuestionTraining<'_>,
+        observe: &mut Observer<'_>,
+    ) -> sporran_reasoner::Result<Trained> {
+        train(self, training, observe).map_err(outside)
+    }
+
+    fn open<'a>(&self, kb: &'a KnowledgeBase) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
+        Ok(Box::new(Seq2SeqReasoner::load(self, kb).map_err(outside)?))
+    }
+}
 
 /// Makes the inputs of the model.
 struct Prompts<'a> {
@@ -84,20 +152,20 @@ impl<'a> Prompts<'a> {
 }
 
 /// The model with the inputs that it reads.
-pub(super) struct TextReasoner<'a> {
+struct Seq2SeqReasoner<'a> {
     generator: TextGenerator,
     prompts: Prompts<'a>,
 }
 
-impl<'a> TextReasoner<'a> {
+impl<'a> Seq2SeqReasoner<'a> {
     /// Loads the model over a knowledge base.
-    pub(super) fn load(options: &Seq2SeqQuestions, kb: &'a KnowledgeBase) -> Result<Self> {
+    fn load(options: &Seq2SeqQuestions, kb: &'a KnowledgeBase) -> Result<Self> {
         let generator = TextGenerator::load(&generator(options))?;
         Ok(Self { generator, prompts: Prompts::new(kb, options.retrieved) })
     }
 }
 
-impl Reasoner for TextReasoner<'_> {
+impl Reasoner for Seq2SeqReasoner<'_> {
     fn answer(&self, questions: &[Question], most: usize) -> sporran_reasoner::Result<Vec<Answers>> {
         let texts: Vec<String> = questions.iter().map(|question| self.prompts.text(question)).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -111,17 +179,6 @@ impl Reasoner for TextReasoner<'_> {
     }
 }
 
-/// The distinct answers of a text, in order.
-pub(super) fn answers(text: &str, max_answers: usize) -> Vec<String> {
-    let mut seen = FxHashSet::default();
-    text.split(',')
-        .map(str::trim)
-        .filter(|answer| !answer.is_empty() && seen.insert(*answer))
-        .take(max_answers)
-        .map(str::to_owned)
-        .collect()
-}
-
 /// The generator of a model with these options.
 fn generator(options: &Seq2SeqQuestions) -> ModelOptions {
     let generation =
@@ -130,7 +187,7 @@ fn generator(options: &Seq2SeqQuestions) -> ModelOptions {
 }
 
 /// Trains a model and saves it. The score is the P-F1 on the validation questions.
-pub(super) fn train(
+fn train(
     system: &Seq2SeqQuestions,
     training: &QuestionTraining<'_>,
     observe: &mut Observer<'_>,
@@ -187,12 +244,6 @@ pub(super) fn train(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn answers_are_separated_by_commas() {
-        assert_eq!(answers(" rock music, jazz,,jazz ,pop", 2), ["rock music", "jazz"]);
-        assert!(answers(" , ", 3).is_empty());
-    }
 
     #[test]
     fn triples_of_named_entities_are_in_the_input() {
