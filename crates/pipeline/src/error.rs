@@ -104,8 +104,21 @@ impl From<sporran_retriever::Error> for Error {
 }
 
 impl From<sporran_reasoner::Error> for Error {
+    /// Takes an error of this crate out again, which a reasoner passed through. An error of a model or its training is
+    /// [`Self::Transformers`], as in the other stages' trainings.
     fn from(error: sporran_reasoner::Error) -> Self {
-        Self::Reasoner(Box::new(error))
+        use sporran_reasoner::Error as Reasoner;
+        match error {
+            Reasoner::Other(inner) => match inner.downcast::<Self>() {
+                Ok(own) => *own,
+                Err(other) => Self::Reasoner(Box::new(Reasoner::Other(other))),
+            },
+            Reasoner::Transformers(error) => Self::Transformers(error),
+            kind @ Reasoner::Kind { .. } => {
+                Self::Config(vec![Diagnostic::of_config("reasoner.kind", kind.to_string())])
+            }
+            other => Self::Reasoner(Box::new(other)),
+        }
     }
 }
 

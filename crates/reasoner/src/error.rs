@@ -28,6 +28,16 @@ pub enum Error {
         /// The expected and the actual value.
         message: String,
     },
+    /// A model of another kind than its options.
+    #[error("expected the kind of the model, found `{expected}`; {path} is of kind `{found}`")]
+    Kind {
+        /// The folder.
+        path: PathBuf,
+        /// The kind of the options.
+        expected: &'static str,
+        /// The kind of the model.
+        found: &'static str,
+    },
     /// A table with a storage type that the operation does not support.
     #[error("expected {expected}, found another storage type")]
     Storage {
@@ -51,6 +61,9 @@ pub enum Error {
     /// An argument outside its range.
     #[error("{0}")]
     Argument(String),
+    /// An error of a kind of another crate.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
@@ -64,9 +77,9 @@ impl Error {
     pub fn is_input(&self) -> bool {
         match self {
             Self::Kilt(error) => error.is_input(),
-            Self::Options { .. } | Self::Model { .. } | Self::Argument(_) => true,
+            Self::Options { .. } | Self::Model { .. } | Self::Kind { .. } | Self::Argument(_) => true,
             Self::Leak { .. } | Self::Transformers(_) => true,
-            Self::Storage { .. } | Self::Tensor(_) => false,
+            Self::Storage { .. } | Self::Tensor(_) | Self::Other(_) => false,
         }
     }
 }

@@ -16,8 +16,7 @@ use sporran_reasoner::{
         Templates,
     },
     question::{
-        Parts, QuestionExample, QuestionInput, QuestionKind, QuestionModel, QuestionObjective, Reasoner,
-        Vectors,
+        Parts, QuestionExample, QuestionInput, QuestionKind, QuestionModel, QuestionObjective, Vectors,
     },
     rules::{self, Graph, MineOptions, Rule},
 };
@@ -226,7 +225,7 @@ fn right(model: &QuestionModel, questions: &[Question], kb: &KnowledgeBase) -> f
         .iter()
         .map(|question| QuestionInput { question: &question.question, document: question.document() })
         .collect();
-    let answered = model.answer(&inputs, 1).unwrap();
+    let answered = model.answers(&inputs, 1).unwrap();
     let hits = answered.iter().zip(questions).filter(|(answered, question)| {
         answered
             .answers
@@ -301,7 +300,7 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
         assert!(right(&loaded, held_out, &world.kb) >= expected);
         let question = &held_out[0];
         let one = QuestionInput { question: &question.question, document: question.document() };
-        let found = loaded.answer(&[one], 1).unwrap().remove(0);
+        let found = loaded.answers(&[one], 1).unwrap().remove(0);
         let answer = &found.answers[0];
         // The town leads to the language, directly or by another town's people.
         let bridge = answer.bridge.unwrap();
@@ -312,7 +311,7 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
         assert!((0.0..=1.0).contains(&answer.confidence));
         // A batch equals its single members.
         let other = QuestionInput { question: &held_out[1].question, document: held_out[1].document() };
-        let both = loaded.answer(&[other, one], 1).unwrap();
+        let both = loaded.answers(&[other, one], 1).unwrap();
         assert_eq!(both[1].answers[0].entity, answer.entity);
     }
 }

@@ -3,6 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::{Check, Document};
 
 use super::training_options::{LossKind, Regime, TrainingOptions, Weight};
 use crate::{Error, Result};
@@ -306,6 +307,14 @@ impl EmbeddingOptions {
         match self.mistakes().into_iter().next() {
             Some((key, message)) => Err(Error::Options { key, message }),
             None => Ok(()),
+        }
+    }
+}
+
+impl Check for EmbeddingOptions {
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        for (name, message) in self.mistakes() {
+            document.report_key(&format!("{key}.{name}"), message);
         }
     }
 }

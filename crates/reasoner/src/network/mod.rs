@@ -14,6 +14,7 @@
 //! new entities. During training, edges that would reveal the answers are hidden.
 
 mod batch;
+mod check;
 mod model;
 mod options;
 mod parameters;

@@ -3,17 +3,28 @@
 
 mod embed;
 mod encoding;
+mod kind;
+mod kinds;
 mod layers;
 mod model;
+mod options;
 mod path;
+mod registry;
+mod session;
 mod train;
 mod transfer;
 
-use sporran_kilt::kb::EntityId;
+use sporran_kilt::{
+    kb::{EntityId, Triple},
+    korc::Question,
+};
 
 pub use encoding::{EncodedQuestion, LinkedName, Linker, QuestionReader};
+pub use kind::{QuestionTraining, ReasonerKind};
 pub use model::{Parts, QuestionKind, QuestionModel, Vectors, chosen};
+pub use options::{EmbedOptions, EncoderShape, TransferOptions};
 pub use path::heaviest;
+pub use registry::ReasonerOptions;
 pub use train::{QuestionExample, QuestionObjective, tune};
 
 use crate::{Result, korc::Numbers, rules::Step};
@@ -51,11 +62,31 @@ pub struct Answered {
     pub steps: Vec<Vec<(Step, f32)>>,
 }
 
+/// The answers of a generator to a question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextAnswers {
+    /// The answers, in the order of the generated text.
+    pub answers: Vec<String>,
+    /// The mean log-probability of the generated text.
+    pub score: f32,
+    /// The triples of the input.
+    pub triples: Vec<Triple>,
+}
+
+/// The answers of a reasoner to a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answers {
+    /// Entities of the knowledge base.
+    Entities(Answered),
+    /// Texts.
+    Texts(TextAnswers),
+}
+
 /// Answers questions.
 pub trait Reasoner: Send + Sync {
     /// Result `i` answers `questions[i]`, independently of the others, with at most `most` answers.
     ///
     /// # Errors
     /// Errors of the model.
-    fn answer(&self, questions: &[QuestionInput<'_>], most: usize) -> Result<Vec<Answered>>;
+    fn answer(&self, questions: &[Question], most: usize) -> Result<Vec<Answers>>;
 }

@@ -8,12 +8,13 @@ use sporran_checkpoint::Tokenizer;
 use sporran_kilt::{
     jsonl,
     kb::{EntityId, KnowledgeBase, Part, RelationId},
+    korc::Question,
 };
 use sporran_training::{Pick, TunedEncoder, Variables};
 use sporran_transformers::{BertConfig, EncoderRow, ModelConfig};
 
 use super::{
-    Answer, Answered, QuestionInput, Reasoner,
+    Answer, Answered, Answers, QuestionInput, Reasoner,
     embed::{EmbedHead, HeadOutput},
     encoding::{EncodedQuestion, LinkedName, Linker, QuestionReader},
     path::heaviest,
@@ -46,6 +47,17 @@ pub enum QuestionKind {
         /// The number of steps, 1 or 2.
         steps: usize,
     },
+}
+
+impl QuestionKind {
+    /// The value of the key `kind` in a config.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::EmbedKgqa { .. } => "embed-kgqa",
+            Self::TransferNet { .. } => "transfer-net",
+        }
+    }
 }
 
 /// The contents of that file.
@@ -458,7 +470,11 @@ pub fn chosen(likely: &[(u32, f32)], threshold: f32, most: usize) -> &[(u32, f32
 }
 
 impl Reasoner for QuestionModel {
-    fn answer(&self, questions: &[QuestionInput<'_>], most: usize) -> Result<Vec<Answered>> {
-        self.answers(questions, most)
+    fn answer(&self, questions: &[Question], most: usize) -> Result<Vec<Answers>> {
+        let inputs: Vec<QuestionInput<'_>> = questions
+            .iter()
+            .map(|question| QuestionInput { question: &question.question, document: question.document() })
+            .collect();
+        Ok(self.answers(&inputs, most)?.into_iter().map(Answers::Entities).collect())
     }
 }

@@ -1,9 +1,16 @@
 //! Rules as a scorer of triples, which can be evaluated and combined like embeddings.
 
-use rayon::prelude::*;
-use sporran_kilt::kb::{EntityId, KnowledgeBase, RelationId};
+use std::path::Path;
 
-use super::{apply::RuleBase, rule::Side};
+use rayon::prelude::*;
+use sporran_kilt::kb::{EntityId, KnowledgeBase, Part, RelationId};
+
+use super::{
+    apply::{ApplyOptions, RuleBase},
+    file::load,
+    graph::Graph,
+    rule::Side,
+};
 use crate::{Error, Result, embedding::TripleScorer};
 
 /// Rules that score every entity of a knowledge base. Entities without a prediction get 0.
@@ -18,6 +25,15 @@ impl RuleScorer {
     /// A scorer with the ids of a knowledge base.
     pub fn new(rules: RuleBase, kb: &KnowledgeBase) -> Self {
         Self { rules, entities: kb.entity_count(), relations: kb.relation_count() }
+    }
+
+    /// Loads the rules of a file, over the training part of a knowledge base.
+    ///
+    /// # Errors
+    /// Errors of the file.
+    pub fn open(path: &Path, kb: &KnowledgeBase) -> Result<Self> {
+        let graph = Graph::of(kb.triples(Part::Train));
+        Ok(Self::new(RuleBase::new(graph, load(path, kb)?, ApplyOptions::default()), kb))
     }
 
     /// The rules.

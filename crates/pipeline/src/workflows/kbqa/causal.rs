@@ -1,17 +1,75 @@
 //! A decoder-only model with demonstrations of other questions in its prompt. It generates answers separated by commas.
 
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_config::{Diagnostic, Document};
 use sporran_generator::{
     CausalGenerator, CausalOptions, Demonstration, Demonstrations, Generation, Generator, Request,
 };
 use sporran_kilt::{
     Query,
+    kb::KnowledgeBase,
     korc::{Question, load},
+    observe::Observer,
 };
+use sporran_reasoner::question::{Answers, QuestionTraining, Reasoner, ReasonerKind, TextAnswers};
+use sporran_training::session::Trained;
 
-use crate::Result;
+use super::texts::{answers, outside};
+use crate::{Error, Result};
 
-/// Loads the model, and the questions of `[reasoner.demonstrations]` that have answers.
-pub(super) fn generator(options: &CausalOptions) -> Result<CausalGenerator> {
+/// `kind = "causal"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct CausalQuestions(pub Box<CausalOptions>);
+
+impl ReasonerKind for CausalQuestions {
+    fn model(&self) -> &Path {
+        &self.0.model
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        let files = self.0.demonstrations.iter().flat_map(|shown| &shown.files);
+        for path in files.filter(|path| !path.exists()) {
+            document
+                .report_key(&format!("{key}.demonstrations.files"), format!("no file {}", path.display()));
+        }
+    }
+
+    fn train(&self, _: &QuestionTraining<'_>, _: &mut Observer<'_>) -> sporran_reasoner::Result<Trained> {
+        let message = "`causal` is not trained; use `sporran reason`";
+        Err(outside(Error::Config(vec![Diagnostic::of_config("reasoner.kind", message)])))
+    }
+
+    fn open<'a>(&self, _: &'a KnowledgeBase) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
+        Ok(Box::new(CausalReasoner::load(&self.0).map_err(outside)?))
+    }
+}
+
+/// The model with its demonstrations.
+struct CausalReasoner(CausalGenerator);
+
+impl CausalReasoner {
+    /// Loads the model, and the questions of `[reasoner.demonstrations]` that have answers.
+    fn load(options: &CausalOptions) -> Result<Self> {
+        Ok(Self(generator(options)?))
+    }
+}
+
+impl Reasoner for CausalReasoner {
+    fn answer(&self, questions: &[Question], most: usize) -> sporran_reasoner::Result<Vec<Answers>> {
+        let generated = generate(&self.0, questions).map_err(outside)?;
+        let texts = |found: Generation| {
+            let answers = answers(&found.text, most);
+            Answers::Texts(TextAnswers { answers, score: found.score, triples: Vec::new() })
+        };
+        Ok(generated.into_iter().map(texts).collect())
+    }
+}
+
+fn generator(options: &CausalOptions) -> Result<CausalGenerator> {
     let Some(shown) = &options.demonstrations else {
         return Ok(CausalGenerator::showing(options, None)?);
     };
@@ -35,7 +93,7 @@ fn query(question: &Question) -> Query {
 }
 
 /// Generates the answers to each question.
-pub(super) fn generate(generator: &CausalGenerator, questions: &[Question]) -> Result<Vec<Generation>> {
+fn generate(generator: &CausalGenerator, questions: &[Question]) -> Result<Vec<Generation>> {
     let queries: Vec<Query> = questions.iter().map(query).collect();
     let requests: Vec<Request<'_>> = queries.iter().map(|query| Request { query, passages: &[] }).collect();
     Ok(generator.generate(&requests)?)

@@ -48,10 +48,12 @@ pub(super) fn tests(options: &ReasonOptions) -> Result<Vec<(&'static str, &Path,
     Ok(tests)
 }
 
-/// The ids of the gold answers in the knowledge base.
-pub(super) fn gold(question: &Question, kb: &KnowledgeBase) -> Vec<u32> {
-    let mut gold: Vec<u32> = question.ids().iter().filter_map(|id| kb.entity(id)).map(|id| id.0).collect();
-    gold.sort_unstable();
-    gold.dedup();
-    gold
+/// The training and the validation questions of a config.
+pub(super) fn training(options: &ReasonOptions) -> Result<[Vec<Question>; 2]> {
+    let mut questions = Vec::new();
+    for path in &options.data.train {
+        questions.extend(load(path)?);
+    }
+    let valid = options.data.valid.as_ref().map(load).transpose()?.unwrap_or_default();
+    Ok([questions, valid])
 }

@@ -4,20 +4,21 @@ mod answers;
 mod build;
 mod causal;
 mod data;
-mod model;
 mod options;
 mod populated;
 mod prediction;
 mod reason;
+mod registry;
 mod seq2seq;
+mod texts;
 pub(crate) mod workflow;
 
 pub use sporran_kilt::Record;
 pub use sporran_reasoner::korc::{SplitStatistics, Statistics};
 
 pub use build::{BuildConfig, DocRedOptions, DocumentsOptions, PagesOptions, build};
-pub use options::{
-    EmbedOptions, EncoderShape, PopulatedFacts, QuestionFiles, ReasonOptions, ReasonerOptions,
-    Seq2SeqQuestions, TransferOptions,
-};
+pub use causal::CausalQuestions;
+pub use options::{PopulatedFacts, QuestionFiles, ReasonOptions};
 pub use reason::{ReasonReport, Tested, knowledge_base, reason, train};
+pub use registry::{GeneratingReasoner, ReasonerOptions};
+pub use seq2seq::Seq2SeqQuestions;

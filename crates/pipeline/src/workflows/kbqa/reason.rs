@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf};
 
 use serde::Serialize;
-use sporran_generator::{CausalGenerator, TextGenerator};
+use sporran_config::Diagnostic;
 use sporran_kilt::{
     Record, jsonl,
     kb::KnowledgeBase,
@@ -11,14 +11,14 @@ use sporran_kilt::{
     observe::Observer,
     scores::answer_set::{self, Scores},
 };
-use sporran_reasoner::question::{QuestionInput, QuestionKind, QuestionModel, Reasoner, Vectors};
+use sporran_reasoner::question::{Answers, QuestionTraining, Reasoner};
+use sporran_training::session::Trained;
 
 use super::{
     answers::{self, Test},
-    causal, data, model,
-    options::{ReasonOptions, ReasonerOptions},
+    data,
+    options::ReasonOptions,
     prediction::{Known, answers_of},
-    seq2seq::{self, Prompts},
 };
 use crate::{
     Error, Result,
@@ -79,45 +79,22 @@ pub struct Tested {
     pub scores: Option<Scores>,
 }
 
-/// A loaded model.
-enum System<'a> {
-    Model(Box<QuestionModel>),
-    Text { generator: Box<TextGenerator>, prompts: Box<Prompts<'a>> },
-    Causal(Box<CausalGenerator>),
-}
-
 /// Trains the model of a config, then answers its tests.
 ///
 /// # Errors
 /// Errors of files, model or training; [`Error::Config`] without training questions.
 pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<ReasonReport> {
-    let wrong = |key: &str, message: &str| {
-        let (key, message) = (key.to_owned(), message.to_owned());
-        Error::Config(vec![sporran_config::Diagnostic { origin: "config".into(), line: 0, key, message }])
-    };
     if options.data.train.is_empty() {
-        return Err(wrong("data.train", "is missing; training needs questions"));
+        let missing = Diagnostic::of_config("data.train", "is missing; training needs questions");
+        return Err(Error::Config(vec![missing]));
     }
     let mut inputs = Inputs::default();
     let key = answers::with_runs(StepKey::training(options)?.without(&UNTRAINED), options, &mut inputs)?;
     let mut underway = TrainingFolder::begin_with(RunDir::open(options.folder())?, inputs, key, options)?;
     let (kb, _) = data::knowledge(options)?;
     underway.verify()?;
-    let (steps, valid) = match &options.reasoner {
-        ReasonerOptions::EmbedKgqa(system) => {
-            let kind = model::vectors(system, &kb)?;
-            model::train(options, kind, &system.encoder, &system.optimizer, &kb, observe)?
-        }
-        ReasonerOptions::TransferNet(system) => {
-            let kind = QuestionKind::TransferNet { steps: system.steps };
-            let kind = (kind, Vectors::Drawn);
-            model::train(options, kind, &system.encoder, &system.optimizer, &kb, observe)?
-        }
-        ReasonerOptions::Seq2Seq(system) => seq2seq::train(options, system, &kb, observe)?,
-        ReasonerOptions::Causal(_) => {
-            return Err(wrong("reasoner.kind", "`causal` is not trained; use `sporran reason`"));
-        }
-    };
+    let trained = learn(options, &kb, observe)?;
+    let (steps, valid) = (trained.steps, trained.best.map(|(_, score)| score));
     underway.finish(TrainingEntry { steps, best: valid })?;
     let folder = RunDir::open(options.folder())?;
     drop(kb);
@@ -127,6 +104,21 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
     report(options, &reasoned)?;
     account.finish(&folder, mark)?;
     Ok(reasoned)
+}
+
+/// Trains the model of a config and saves it.
+fn learn(options: &ReasonOptions, kb: &KnowledgeBase, observe: &mut Observer<'_>) -> Result<Trained> {
+    let [questions, valid] = data::training(options)?;
+    let training = QuestionTraining {
+        kb,
+        questions: &questions,
+        valid: &valid,
+        max_answers: options.max_answers,
+        seed: options.seed,
+        config: &options.name,
+        folder: &options.folder().join("training"),
+    };
+    Ok(options.reasoner.train(&training, observe)?)
 }
 
 /// Options that do not change the training: the model's folder, and options of the tests.
@@ -198,7 +190,7 @@ fn answer(
         AnswerFile { paths: answers::paths_of(&name).into(), name }
     });
     let mut mark = folder.begin_answers("reason", files.collect())?;
-    let mut system = None;
+    let mut system: Option<Box<dyn Reasoner + '_>> = None;
     let mut tested = Vec::new();
     for ((test, path, questions), content) in tests.into_iter().zip(contents.into_iter().flatten()) {
         let file = answers::stem(path);
@@ -207,12 +199,12 @@ fn answer(
             let system = match &mut system {
                 Some(system) => system,
                 None => {
-                    let opened = System::open(options, &kb)?;
+                    let opened = options.reasoner.open(&kb)?;
                     inputs.verify()?;
                     system.insert(opened)
                 }
             };
-            predictions_of(system, portion, known, options.max_answers)
+            predictions_of(&**system, portion, known, options.max_answers)
         };
         let mut work = Test { questions: &questions, outputs: &outputs, answer: &mut answer };
         let step = FileStep {
@@ -259,78 +251,16 @@ fn score(
     })
 }
 
-/// Checks that the folder has the kind of model of the config.
-fn check_kind(options: &ReasonerOptions, found: QuestionKind) -> Result<()> {
-    let (expected, matches) = match options {
-        ReasonerOptions::EmbedKgqa(_) => ("embed-kgqa", matches!(found, QuestionKind::EmbedKgqa { .. })),
-        _ => ("transfer-net", matches!(found, QuestionKind::TransferNet { .. })),
-    };
-    if matches {
-        return Ok(());
-    }
-    let found = if expected == "embed-kgqa" { "transfer-net" } else { "embed-kgqa" };
-    let model = options.model().display();
-    let message = format!("expected the kind of the model, found `{expected}`; {model} is of kind `{found}`");
-    Err(Error::Config(vec![sporran_config::Diagnostic::of_config("reasoner.kind", message)]))
-}
-
-impl<'a> System<'a> {
-    fn open(options: &'a ReasonOptions, kb: &'a KnowledgeBase) -> Result<Self> {
-        Ok(match &options.reasoner {
-            ReasonerOptions::Seq2Seq(system) => Self::Text {
-                generator: Box::new(TextGenerator::load(&seq2seq::generator(system))?),
-                prompts: Box::new(Prompts::new(kb, system.retrieved)),
-            },
-            ReasonerOptions::Causal(system) => Self::Causal(Box::new(causal::generator(system)?)),
-            ReasonerOptions::EmbedKgqa(_) | ReasonerOptions::TransferNet(_) => {
-                let model = QuestionModel::load(options.reasoner.model(), kb)?;
-                check_kind(&options.reasoner, model.kind())?;
-                Self::Model(Box::new(model))
-            }
-        })
-    }
-}
-
+/// The predictions of a reasoner.
 fn predictions_of(
-    system: &System<'_>,
+    reasoner: &dyn Reasoner,
     questions: &[Question],
     known: Known<'_>,
     max_answers: usize,
 ) -> Result<Vec<Record>> {
-    match system {
-        System::Model(model) => {
-            let inputs: Vec<QuestionInput<'_>> = questions
-                .iter()
-                .map(|question| QuestionInput { question: &question.question, document: question.document() })
-                .collect();
-            let answered = model.answer(&inputs, max_answers)?;
-            Ok(questions
-                .iter()
-                .zip(answered)
-                .map(|(question, answered)| known.by_model(question, &answered))
-                .collect())
-        }
-        System::Text { generator, prompts } => {
-            let texts: Vec<String> = questions.iter().map(|question| prompts.text(question)).collect();
-            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let generated = generator.generate(&texts)?;
-            let predicted = |(question, outputs): (&Question, Vec<sporran_generator::GeneratedText>)| {
-                let (text, score) = outputs.first().map_or(("", 0.0), |output| (&output.text, output.score));
-                known.by_text(
-                    question,
-                    &seq2seq::answers(text, max_answers),
-                    score,
-                    &prompts.triples(question),
-                )
-            };
-            Ok(questions.iter().zip(generated).map(predicted).collect())
-        }
-        System::Causal(generator) => {
-            let generated = causal::generate(generator, questions)?;
-            let predicted = |(question, found): (&Question, sporran_generator::Generation)| {
-                known.by_text(question, &seq2seq::answers(&found.text, max_answers), found.score, &[])
-            };
-            Ok(questions.iter().zip(generated).map(predicted).collect())
-        }
-    }
+    let record = |(question, found): (&Question, &Answers)| match found {
+        Answers::Entities(answered) => known.by_model(question, answered),
+        Answers::Texts(texts) => known.by_text(question, &texts.answers, texts.score, &texts.triples),
+    };
+    Ok(questions.iter().zip(&reasoner.answer(questions, max_answers)?).map(record).collect())
 }

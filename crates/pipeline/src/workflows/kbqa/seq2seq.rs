@@ -1,30 +1,98 @@
 //! The encoder-decoder. Its input is a question, its document, and optionally related triples. It generates
 //! answers separated by commas.
 
-use std::sync::Arc;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use candle_core::{DType, Device};
 use rayon::prelude::*;
 use rustc_hash::FxHashSet;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_config::Document;
 use sporran_generator::{GeneratedText, ModelOptions, TextGenerator};
 use sporran_kilt::{
     kb::{EntityId, KnowledgeBase, Part, Triple, TripleIndex},
-    korc::{Question, load},
+    korc::Question,
     observe::Observer,
     scores::answer_set,
 };
-use sporran_reasoner::question::Linker;
+use sporran_reasoner::question::{Answers, Linker, QuestionTraining, Reasoner, ReasonerKind, TextAnswers};
 use sporran_training::{
-    Row, Seq2SeqObjective, Variables,
-    session::{InitialModel, TrainableModel, TrainingSession},
+    Row, Seq2SeqObjective, TrainingOptions, Variables,
+    session::{InitialModel, ShapeOptions, TrainableModel, Trained, TrainingSession},
 };
 use sporran_transformers::GenerationOptions;
 
-use super::options::{ReasonOptions, Seq2SeqQuestions};
+use super::texts::{answers, outside};
 use crate::Result;
 
+/// `kind = "seq2seq"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Seq2SeqQuestions {
+    /// The folder of the model, which training writes.
+    pub model: PathBuf,
+    /// The folder of the initial T5 or BART. Without it, training starts from a T5 of `shape` with random
+    /// weights, and trains its vocabulary.
+    pub from: Option<PathBuf>,
+    /// `[reasoner.shape]`: the sizes of a T5 with random weights.
+    #[serde(default)]
+    pub shape: ShapeOptions,
+    /// The largest number of tokens of question and document.
+    #[serde(default = "max_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub max_tokens: usize,
+    /// The largest number of tokens of the answers.
+    #[serde(default = "answer_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub answer_tokens: usize,
+    /// The number of triples to add to the input. They are about entities of the document, and their
+    /// relation's names share most words with the question.
+    #[serde(default)]
+    #[schemars(extend("x-unit" = "triples"))]
+    pub retrieved: usize,
+    /// `[reasoner.optimizer]`: steps, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+}
+
+fn max_tokens() -> usize {
+    256
+}
+
+fn answer_tokens() -> usize {
+    48
+}
+
+impl ReasonerKind for Seq2SeqQuestions {
+    fn model(&self) -> &Path {
+        &self.model
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        if let Err(error) = self.optimizer.check() {
+            document.report_key(&format!("{key}.optimizer"), error.to_string());
+        }
+    }
+
+    fn train(
+        &self,
+        training: &QuestionTraining<'_>,
+        observe: &mut Observer<'_>,
+    ) -> sporran_reasoner::Result<Trained> {
+        train(self, training, observe).map_err(outside)
+    }
+
+    fn open<'a>(&self, kb: &'a KnowledgeBase) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
+        Ok(Box::new(Seq2SeqReasoner::load(self, kb).map_err(outside)?))
+    }
+}
+
 /// Makes the inputs of the model.
-pub(super) struct Prompts<'a> {
+struct Prompts<'a> {
     kb: &'a KnowledgeBase,
     linker: Linker,
     index: TripleIndex,
@@ -32,12 +100,12 @@ pub(super) struct Prompts<'a> {
 }
 
 impl<'a> Prompts<'a> {
-    pub(super) fn new(kb: &'a KnowledgeBase, retrieved: usize) -> Self {
+    fn new(kb: &'a KnowledgeBase, retrieved: usize) -> Self {
         Self { kb, linker: Linker::new(kb), index: kb.index(&[Part::Train]), retrieved }
     }
 
     /// The question, the triples, the document.
-    pub(super) fn text(&self, question: &Question) -> String {
+    fn text(&self, question: &Question) -> String {
         let triples: Vec<String> =
             self.triples(question).into_iter().map(|triple| self.triple_text(triple)).collect();
         let context = if triples.is_empty() { String::new() } else { format!(" | {}", triples.join("; ")) };
@@ -51,7 +119,7 @@ impl<'a> Prompts<'a> {
 
     /// The triples about entities of the document, ranked by the number of words that the relation's names
     /// share with the question, then by the order of the entities in the document.
-    pub(super) fn triples(&self, question: &Question) -> Vec<Triple> {
+    fn triples(&self, question: &Question) -> Vec<Triple> {
         if self.retrieved == 0 {
             return Vec::new();
         }
@@ -83,56 +151,60 @@ impl<'a> Prompts<'a> {
     }
 }
 
-/// The distinct answers of a text, in order.
-pub(super) fn answers(text: &str, max_answers: usize) -> Vec<String> {
-    let mut seen = FxHashSet::default();
-    text.split(',')
-        .map(str::trim)
-        .filter(|answer| !answer.is_empty() && seen.insert(*answer))
-        .take(max_answers)
-        .map(str::to_owned)
-        .collect()
+/// The model with the inputs that it reads.
+struct Seq2SeqReasoner<'a> {
+    generator: TextGenerator,
+    prompts: Prompts<'a>,
+}
+
+impl<'a> Seq2SeqReasoner<'a> {
+    /// Loads the model over a knowledge base.
+    fn load(options: &Seq2SeqQuestions, kb: &'a KnowledgeBase) -> Result<Self> {
+        let generator = TextGenerator::load(&generator(options))?;
+        Ok(Self { generator, prompts: Prompts::new(kb, options.retrieved) })
+    }
+}
+
+impl Reasoner for Seq2SeqReasoner<'_> {
+    fn answer(&self, questions: &[Question], most: usize) -> sporran_reasoner::Result<Vec<Answers>> {
+        let texts: Vec<String> = questions.iter().map(|question| self.prompts.text(question)).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let generated = self.generator.generate(&texts).map_err(|error| outside(error.into()))?;
+        let found = |(question, outputs): (&Question, Vec<GeneratedText>)| {
+            let (text, score) = outputs.first().map_or(("", 0.0), |output| (&output.text, output.score));
+            let (answers, triples) = (answers(text, most), self.prompts.triples(question));
+            Answers::Texts(TextAnswers { answers, score, triples })
+        };
+        Ok(questions.iter().zip(generated).map(found).collect())
+    }
 }
 
 /// The generator of a model with these options.
-pub(super) fn generator(options: &Seq2SeqQuestions) -> ModelOptions {
+fn generator(options: &Seq2SeqQuestions) -> ModelOptions {
     let generation =
         GenerationOptions { max_new_tokens: Some(options.answer_tokens), ..GenerationOptions::default() };
     ModelOptions { max_tokens: options.max_tokens, ..ModelOptions::new(options.model.clone(), generation) }
 }
 
-/// Trains a model and saves it. Returns the number of steps and the best P-F1 on the validation questions.
-pub(super) fn train(
-    options: &ReasonOptions,
+/// Trains a model and saves it. The score is the P-F1 on the validation questions.
+fn train(
     system: &Seq2SeqQuestions,
-    kb: &KnowledgeBase,
+    training: &QuestionTraining<'_>,
     observe: &mut Observer<'_>,
-) -> Result<(u64, Option<f64>)> {
-    let mut questions = Vec::new();
-    for path in &options.data.train {
-        questions.extend(load(path)?);
-    }
-    let valid = options.data.valid.as_ref().map(load).transpose()?.unwrap_or_default();
+) -> Result<Trained> {
+    let &QuestionTraining { kb, questions, valid, .. } = training;
     let prompts = Prompts::new(kb, system.retrieved);
     let pair = |question: &Question| (prompts.text(question), question.labels().join(", "));
     let pairs: Vec<(String, String)> = questions.par_iter().map(pair).collect();
     let start = match &system.from {
-        Some(from) => InitialModel::of_folder(from, options.seed)?,
+        Some(from) => InitialModel::of_folder(from, training.seed)?,
         None => {
             let texts: Vec<&str> =
                 pairs.iter().flat_map(|(source, target)| [source.as_str(), target.as_str()]).collect();
-            InitialModel::fresh(&system.shape, &texts, &[], options.seed)?
+            InitialModel::fresh(&system.shape, &texts, &[], training.seed)?
         }
     };
-    let card = |variables: &Variables| {
-        format!(
-            "role = \"reasoner\"\nparameters = {}\nsource = \"sporran {} train, config {}, seed {}\"\n",
-            variables.parameter_count(),
-            env!("CARGO_PKG_VERSION"),
-            options.name,
-            options.seed
-        )
-    };
+    let card = |variables: &Variables| training.card(variables);
     let TrainableModel { model, tokenizer, variables, extra_files } = start.build(&Device::Cpu, card)?;
     let rows: Result<Vec<Row>> = pairs
         .par_iter()
@@ -150,9 +222,9 @@ pub(super) fn train(
         let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
         let score = |(texts, question): (Vec<GeneratedText>, &Question)| {
             let text = texts.first().map_or("", |text| &text.text);
-            answer_set::score(&answers(text, options.max_answers), question.labels(), answer_set::words).p_f1
+            answer_set::score(&answers(text, training.max_answers), question.labels(), answer_set::words).p_f1
         };
-        let total: f64 = generator.generate(&inputs)?.into_iter().zip(&valid).map(score).sum();
+        let total: f64 = generator.generate(&inputs)?.into_iter().zip(valid).map(score).sum();
         Ok(total / valid.len().max(1) as f64)
     };
     let of_epoch = |_| Ok(rows.clone());
@@ -160,25 +232,18 @@ pub(super) fn train(
     let session = TrainingSession {
         variables: &variables,
         options: &system.optimizer,
-        folder: options.folder().join("training"),
+        folder: training.folder.to_owned(),
         model: &system.model,
         dtype: DType::F16,
         extra_files: &extra_files,
         score: "validation P-F1",
     };
-    let trained = session.run(&objective, (!valid.is_empty()).then_some(&evaluate), observe)?;
-    Ok((trained.steps, trained.best.map(|(_, score)| score)))
+    Ok(session.run(&objective, (!valid.is_empty()).then_some(&evaluate), observe)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn answers_are_separated_by_commas() {
-        assert_eq!(answers(" rock music, jazz,,jazz ,pop", 2), ["rock music", "jazz"]);
-        assert!(answers(" , ", 3).is_empty());
-    }
 
     #[test]
     fn triples_of_named_entities_are_in_the_input() {

@@ -6,11 +6,12 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::kb::{EntityId, KnowledgeBase, Part, RelationId, Triple, TripleIndex};
 use sporran_reasoner::{
+    LinkModel,
     embedding::TripleScorer,
     rules::{self, RuleScorer, Side},
 };
 
-use super::model::{LinkModel, rules_over};
+use super::model::{self, rules_over};
 use crate::Result;
 
 /// The number of queries in a batch.
@@ -92,7 +93,7 @@ impl LinkPredictor {
         let kb = KnowledgeBase::open(kb)?;
         let rules = rules.map(|path| rules_over(&kb, path)).transpose()?;
         let scorer = match (model, rules) {
-            (Some(model), rules) => Scorer::Model(LinkModel::open(model, &kb)?, rules),
+            (Some(model), rules) => Scorer::Model(model::open(model, &kb)?, rules),
             (None, Some(rules)) => Scorer::Rules(rules),
             (None, None) => {
                 let message = "expected a model or rules, found neither".to_owned();

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_config::Document;
+use sporran_config::{Check, Document};
 use sporran_reasoner::{
     embedding::{EmbeddingOptions, Storage},
-    network::{Network, NetworkOptions},
+    network::NetworkOptions,
 };
 
 use crate::{Result, config::Config};
@@ -102,9 +102,7 @@ impl Config for LinksOptions {
 
     fn check(&self, document: &mut Document<'_>) {
         self.data.check(document);
-        for (key, message) in self.embedding.mistakes() {
-            document.report_key(&format!("embedding.{key}"), message);
-        }
+        Check::check(&self.embedding, "embedding", document);
         let Some(search) = &self.search else { return };
         for range in &search.range {
             if let Err(message) = range.check(self) {
@@ -140,12 +138,7 @@ impl Config for NetworkConfig {
 
     fn check(&self, document: &mut Document<'_>) {
         self.data.check(document);
-        for (key, message) in self.network.mistakes() {
-            document.report_key(&format!("network.{key}"), message);
-        }
-        if let Some(from) = self.network.from.as_ref().filter(|from| !Network::is_in(from)) {
-            document.report_key("network.from", format!("no network in {}", from.display()));
-        }
+        Check::check(&self.network, "network", document);
     }
 }
 

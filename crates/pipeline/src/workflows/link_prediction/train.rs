@@ -22,7 +22,7 @@ use sporran_reasoner::{
 use sporran_training::session::Pace;
 
 use super::{
-    model::{LinkModel, rules_over},
+    model::{self, rules_over},
     options::{LinksOptions, NetworkConfig},
     search::{Trial, drawn},
 };
@@ -203,7 +203,7 @@ pub fn evaluate(
     rules: Option<&Path>,
 ) -> Result<Scored> {
     let kb = KnowledgeBase::open(kb)?;
-    let model = LinkModel::open(model, &kb)?;
+    let model = model::open(model, &kb)?;
     let model = model.scorer();
     let triples = |part: Part| match kb.triples(part) {
         [] => {

@@ -1,69 +1,78 @@
-//! Training of EmbedKGQA and TransferNet, which answer with entities.
+//! The training of EmbedKGQA and TransferNet, which answer with entities.
+
+use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::Tokenizer;
 use sporran_kilt::{
     StagedFolder,
-    kb::KnowledgeBase,
-    korc::{Question, load},
+    kb::{EntityId, KnowledgeBase},
+    korc::Question,
     observe::Observer,
-};
-use sporran_reasoner::{
-    embedding::{EmbeddingModel, ModelKind},
-    question::{
-        EncodedQuestion, Parts, QuestionExample, QuestionInput, QuestionKind, QuestionModel,
-        QuestionObjective, Vectors, tune,
-    },
 };
 use sporran_training::{
     EvaluationError, TrainingOptions, Variables, VocabularyOptions,
-    session::{Evaluate, TrainingSession, variables_of},
+    session::{Evaluate, Trained, TrainingSession, variables_of},
     tokenizer_files, train_vocabulary,
 };
 use sporran_transformers::{BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig};
 
 use super::{
-    data,
-    options::{EmbedOptions, EncoderShape, ReasonOptions},
+    QuestionInput,
+    encoding::EncodedQuestion,
+    kind::QuestionTraining,
+    model::{Parts, QuestionKind, QuestionModel, Vectors},
+    options::{EmbedOptions, EncoderShape},
+    train::{QuestionExample, QuestionObjective, tune},
 };
-use crate::Result;
+use crate::{
+    Error, Result,
+    embedding::{EmbeddingModel, ModelKind},
+};
 
-/// Trains a model and saves it. Returns the number of steps and the best P-F1 on the validation questions.
+/// A model before its training.
+pub(super) struct Start<'a> {
+    pub(super) kind: QuestionKind,
+    pub(super) vectors: Vectors,
+    pub(super) shape: &'a EncoderShape,
+    /// The folder of the model.
+    pub(super) folder: &'a Path,
+}
+
+/// Trains a model and saves it. The score is the P-F1 on the validation questions.
+///
+/// # Errors
+/// Errors of files, model or training.
 pub(super) fn train(
-    options: &ReasonOptions,
-    (kind, vectors): (QuestionKind, Vectors),
-    shape: &EncoderShape,
+    start: Start<'_>,
     optimizer: &TrainingOptions,
-    kb: &KnowledgeBase,
+    training: &QuestionTraining<'_>,
     observe: &mut Observer<'_>,
-) -> Result<(u64, Option<f64>)> {
-    let mut questions = Vec::new();
-    for path in &options.data.train {
-        questions.extend(load(path)?);
-    }
-    let valid = options.data.valid.as_ref().map(load).transpose()?.unwrap_or_default();
-    let mut model = QuestionModel::new(parts(options, (kind, vectors), shape, &questions)?, kb)?;
+) -> Result<Trained> {
+    let &QuestionTraining { kb, questions, valid, .. } = training;
+    let folder = start.folder;
+    let mut model = QuestionModel::new(parts(start, questions, training.seed)?, kb)?;
     let examples = |questions: &[Question]| -> Result<Vec<QuestionExample>> {
         let example = |question: &Question| {
             let input = QuestionInput { question: &question.question, document: question.document() };
-            Ok(QuestionExample { input: model.read(&input)?, answers: data::gold(question, kb) })
+            Ok(QuestionExample { input: model.read(&input)?, answers: gold(question, kb) })
         };
         questions.iter().map(example).collect()
     };
-    let training = examples(&questions)?;
-    let inputs: Vec<EncodedQuestion> = examples(&valid)?.into_iter().map(|example| example.input).collect();
-    let gold: Vec<&[String]> = valid.iter().map(Question::labels).collect();
-    let label = |entity: u32| kb.label(sporran_kilt::kb::EntityId(entity));
+    let learned = examples(questions)?;
+    let inputs: Vec<EncodedQuestion> = examples(valid)?.into_iter().map(|example| example.input).collect();
+    let labels: Vec<&[String]> = valid.iter().map(Question::labels).collect();
+    let label = |entity: u32| kb.label(EntityId(entity));
     let tuned = |model: &QuestionModel| -> Result<(f32, f64)> {
-        Ok(tune(&model.likely(&inputs)?, &gold, options.max_answers, label))
+        Ok(tune(&model.likely(&inputs)?, &labels, training.max_answers, label))
     };
     let evaluate = || tuned(&model).map(|(_, score)| score).map_err(EvaluationError::from);
-    let objective = QuestionObjective::new(&model, training, optimizer);
+    let objective = QuestionObjective::new(&model, learned, optimizer);
     let session = TrainingSession {
         variables: model.encoder().variables(),
         options: optimizer,
-        folder: options.folder().join("training"),
-        model: options.reasoner.model(),
+        folder: training.folder.to_owned(),
+        model: folder,
         dtype: DType::F32,
         extra_files: &[],
         score: "validation P-F1",
@@ -77,17 +86,11 @@ pub(super) fn train(
         let (threshold, _) = tuned(&model)?;
         model.set_threshold(threshold);
     }
-    let card = format!(
-        "role = \"reasoner\"\nparameters = {}\nsource = \"sporran {} train, config {}, seed {}\"\n",
-        model.encoder().variables().parameter_count(),
-        env!("CARGO_PKG_VERSION"),
-        options.name,
-        options.seed,
-    );
-    let staged = StagedFolder::create(options.reasoner.model())?;
+    let card = training.card(model.encoder().variables());
+    let staged = StagedFolder::create(folder)?;
     model.save(&staged.path(), kb, &card)?;
     staged.commit()?;
-    Ok((outcome.step, outcome.best.map(|(_, score)| score)))
+    Ok(Trained { model: folder.to_owned(), steps: outcome.step, best: outcome.best })
 }
 
 /// The rank of EmbedKGQA and its entity vectors: those of a trained ComplEx, or random ones.
@@ -100,9 +103,7 @@ pub(super) fn vectors(options: &EmbedOptions, kb: &KnowledgeBase) -> Result<(Que
         return Ok((QuestionKind::EmbedKgqa { rank: options.rank.unwrap_or(RANK) }, Vectors::Drawn));
     };
     let embedding = EmbeddingModel::open(folder)?;
-    let wrong = |message: String| -> crate::Error {
-        sporran_reasoner::Error::Argument(format!("{}: {message}", folder.display())).into()
-    };
+    let wrong = |message: String| Error::Argument(format!("{}: {message}", folder.display()));
     if embedding.options().model != ModelKind::ComplEx {
         return Err(wrong("expected a ComplEx, found another model".into()));
     }
@@ -112,19 +113,14 @@ pub(super) fn vectors(options: &EmbedOptions, kb: &KnowledgeBase) -> Result<(Que
     }
     tracing::info!("{}: vectors of {known} of {} entities", folder.display(), kb.entity_count());
     let shape = (kb.entity_count(), embedding.width());
-    let rows = Tensor::from_vec(embedding.vectors_for(kb), shape, &Device::Cpu)
-        .map_err(sporran_reasoner::Error::from)?;
+    let rows = Tensor::from_vec(embedding.vectors_for(kb), shape, &Device::Cpu)?;
     let vectors = if options.train_entities { Vectors::From(rows) } else { Vectors::Fixed(rows) };
     Ok((QuestionKind::EmbedKgqa { rank: embedding.width() / 2 }, vectors))
 }
 
 /// An encoder from a folder, or one with random weights and a vocabulary that is trained on the questions.
-fn parts(
-    options: &ReasonOptions,
-    (kind, vectors): (QuestionKind, Vectors),
-    shape: &EncoderShape,
-    questions: &[Question],
-) -> Result<Parts> {
+fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
+    let Start { kind, vectors, shape, folder } = start;
     let max_tokens = shape.max_tokens;
     if let Some(from) = &shape.from {
         let checkpoint = Checkpoint::open(from)?;
@@ -134,9 +130,9 @@ fn parts(
                 from.display(),
                 checkpoint.config().model_type()
             );
-            return Err(sporran_reasoner::Error::Argument(message).into());
+            return Err(Error::Argument(message));
         };
-        let variables = variables_of(&checkpoint, options.seed)?;
+        let variables = variables_of(&checkpoint, seed)?;
         let tokenizer = checkpoint.tokenizer()?;
         return Ok(Parts { kind, encoder: encoder.clone(), tokenizer, max_tokens, variables, vectors });
     }
@@ -145,7 +141,7 @@ fn parts(
     let files = tokenizer_files(&train_vocabulary(texts.collect::<Vec<_>>().into_iter(), &vocabulary)?)?;
     let json = files.iter().find(|(name, _)| name == "tokenizer.json");
     let json = json.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
-    let tokenizer = Tokenizer::from_json(&options.reasoner.model().join("tokenizer.json"), json)?;
+    let tokenizer = Tokenizer::from_json(&folder.join("tokenizer.json"), json)?;
     let encoder = BertConfig {
         family: BertFamily::Bert,
         task: BertTask::States,
@@ -168,5 +164,13 @@ fn parts(
         labels: vec!["LABEL_0".into(), "LABEL_1".into()],
         tie_word_embeddings: true,
     };
-    Ok(Parts { kind, encoder, tokenizer, max_tokens, variables: Variables::new(options.seed), vectors })
+    Ok(Parts { kind, encoder, tokenizer, max_tokens, variables: Variables::new(seed), vectors })
+}
+
+/// The ids of the gold answers in the knowledge base.
+fn gold(question: &Question, kb: &KnowledgeBase) -> Vec<u32> {
+    let mut gold: Vec<u32> = question.ids().iter().filter_map(|id| kb.entity(id)).map(|id| id.0).collect();
+    gold.sort_unstable();
+    gold.dedup();
+    gold
 }

@@ -1,0 +1,18 @@
+//! The list of reasoner kinds.
+
+use sporran_config::kinds;
+
+use super::{
+    kind::ReasonerKind,
+    options::{EmbedOptions, TransferOptions},
+};
+
+kinds! {
+    /// `[reasoner]`, by `kind`. `Other` has the kinds that use other stages as well.
+    pub enum ReasonerOptions<Other>: dyn ReasonerKind {
+        /// `kind = "embed-kgqa"`: the question with its document as a vector among those of the entities, scored by ComplEx.
+        "embed-kgqa" => EmbedKgqa(EmbedOptions),
+        /// `kind = "transfer-net"`: steps over the triples from the entities of the document.
+        "transfer-net" => TransferNet(TransferOptions),
+    }
+}
