@@ -13,7 +13,7 @@ use sporran_kilt::{
     wowpp::{self, Dialogue, Dialogues},
 };
 use sporran_reranker::{
-    Computing, Reranker, open,
+    Computing, Reranker, Saved, open,
     training::{GradedQuery, RerankerSession},
 };
 use sporran_transformers::{DeviceName, Precision};
@@ -46,11 +46,18 @@ pub struct TrainedReranker {
     pub scores: Option<Report>,
     /// The number of optimiser steps over all folds.
     pub steps: u64,
+    /// The number of training dialogues, the held-out ones of folds included.
+    pub dialogues: usize,
+    /// The kind of the rerankers, as `[reranker]` has it.
+    pub kind: &'static str,
 }
 
 impl fmt::Display for TrainedReranker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} steps", self.steps)?;
+        write!(f, "kind {}, {} dialogues, {} steps", self.kind, self.dialogues, self.steps)?;
+        if let ([model], None) = (&self.models[..], &self.ranking) {
+            write!(f, "\nuse in a run: reranker.kind={} reranker.model={}", self.kind, model.display())?;
+        }
         if let Some(ranking) = &self.ranking {
             write!(f, "\nranking: {}", ranking.display())?;
         }
@@ -73,11 +80,12 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<T
     let original = options.data.original.as_ref().map(wowpp::load).transpose()?.unwrap_or_default();
     underway.verify()?;
     let folder = options.folder();
-    let mut outcome = TrainedReranker::default();
+    let mut outcome = TrainedReranker { dialogues: dialogues.0.len(), ..TrainedReranker::default() };
     let Some(count) = options.data.folds else {
         let all: Vec<&(String, Dialogue)> = dialogues.0.iter().collect();
         outcome.steps = fit(options, &all, &original, &folder, observe)?;
         outcome.models.push(folder.join("model"));
+        outcome.kind = Saved::read(&folder.join("model"))?.kind();
         underway.finish(TrainingEntry { steps: outcome.steps, best: None })?;
         return Ok(outcome);
     };
@@ -97,6 +105,7 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<T
         };
         ranked.extend(own.into_iter().zip(found));
         outcome.models.push(folder.join("model"));
+        outcome.kind = Saved::read(&folder.join("model"))?.kind();
     }
     ranked.sort_by_key(|(at, _)| *at);
     let ranked: Vec<Ranked> = ranked.into_iter().map(|(_, ranked)| ranked).collect();
