@@ -1,19 +1,15 @@
 //! Encoders and their heads against the `transformers` library, and sentence vectors against sentence-transformers, on
 //! seeded tiny checkpoints that `scripts/reference/encoder_parity.py` makes.
 
-mod common;
-mod device;
-
 use std::{
     collections::{BTreeMap, HashMap},
     fs,
     path::PathBuf,
 };
 
+use crate::{common::near, device::device};
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
-use common::near;
-use device::device;
 use serde::Deserialize;
 use sporran_checkpoint::{Error, save};
 use sporran_transformers::{

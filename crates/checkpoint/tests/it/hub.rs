@@ -1,8 +1,5 @@
 //! Models of the hub: from a filled cache, and from a mock server of the hub.
 
-#[path = "hub/warnings.rs"]
-mod warnings;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -13,12 +10,12 @@ use std::{
     thread,
 };
 
+use crate::warnings::Warnings;
 use candle_core::{DType, Device};
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
 use sporran_checkpoint::{Error, Hub, ModelId, tensors};
 use tempfile::TempDir;
-use warnings::Warnings;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 /// A commit that the hub's branch no longer leads to.

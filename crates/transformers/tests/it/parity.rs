@@ -1,14 +1,10 @@
 //! Whole tensors and whole generations against the `transformers` library, on seeded tiny checkpoints that
 //! `scripts/reference/transformers_parity.py` makes.
 
-mod common;
-mod device;
-
 use std::path::{Path, PathBuf};
 
+use crate::{common::near, device::device};
 use candle_core::{DType, Device, Tensor};
-use common::near;
-use device::device;
 use serde::Deserialize;
 use sporran_checkpoint::Tokenizer;
 use sporran_transformers::{

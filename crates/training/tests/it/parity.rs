@@ -1,12 +1,10 @@
 //! A cross-encoder's loss, gradients and steps against PyTorch, on the tiny checkpoints of `encoders` and the figures that
 //! `scripts/reference/training_parity.py` makes.
 
-mod device;
-
 use std::{collections::HashMap, path::PathBuf};
 
+use crate::device::device;
 use candle_core::{Device, Tensor};
-use device::device;
 use sporran_training::{
     AdamW, AdamWConfig, Gradients, Objective, RankingLoss, RankingObjective, RankingQuery, TrainingOptions,
     TunedEncoder,

@@ -1,15 +1,13 @@
 //! Searches, rules and sampling against the `transformers` library, on the tiny checkpoints of `parity.rs` and the
 //! fixtures that `scripts/reference/decoding_parity.py` makes.
 
-mod device;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
+use crate::device::device;
 use candle_core::DType;
-use device::device;
 use serde::Deserialize;
 use sporran_checkpoint::{Result, SpecialTokens};
 use sporran_transformers::{

@@ -1,12 +1,10 @@
 //! The paths that half precision and other devices take, on the CPU: f16 and bf16 against f32 on the tiny checkpoints of
 //! `scripts/reference/transformers_parity.py`.
 
-mod device;
-
 use std::path::Path;
 
+use crate::device::device;
 use candle_core::{DType, Tensor};
-use device::device;
 use sporran_transformers::{Batch, Cache, Checkpoint, GenerationOptions, Mode, Seq2Seq, Trainable, generate};
 
 const FOLDERS: [&str; 3] = ["t5-relu", "t5-gated", "bart"];

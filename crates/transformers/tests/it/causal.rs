@@ -1,14 +1,12 @@
 //! Decoder-only models against `transformers`. The fixtures are from `scripts/reference/causal_parity.py`.
 
-mod common;
-mod device;
-
 use std::{
     collections::HashMap,
     fs,
     path::{Path, PathBuf},
 };
 
+use crate::{common::near, device::device};
 use candle_core::{
     DType, Device, Tensor,
     quantized::{
@@ -16,8 +14,6 @@ use candle_core::{
         gguf_file::{self, Content, Value},
     },
 };
-use common::near;
-use device::device;
 use serde::Deserialize;
 use sporran_checkpoint::{ChatMessage, ChatTemplate, Error, Tokenizer};
 use sporran_transformers::{

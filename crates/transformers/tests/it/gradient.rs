@@ -1,12 +1,10 @@
 //! The training form: every weight has its exact gradient, and dropout follows its seed.
 
-mod device;
-
 use std::path::Path;
 
+use crate::device::device;
 use candle_core::{DType, Tensor};
 use candle_nn::{VarBuilder, VarMap};
-use device::device;
 use sporran_transformers::{Batch, Checkpoint, Mode, ModelConfig, Trainable};
 
 struct Model {

@@ -1,12 +1,10 @@
 //! Fusion-in-Decoder and retrieval-augmented generation against the `transformers` library, on the tiny checkpoints of
 //! `parity.rs` and the fixture that `scripts/reference/fusion_parity.py` makes.
 
-mod device;
-
 use std::path::Path;
 
+use crate::device::device;
 use candle_core::{DType, Tensor};
-use device::device;
 use serde::Deserialize;
 use sporran_transformers::{
     Cache, Checkpoint, GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq,

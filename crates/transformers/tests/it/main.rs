@@ -1,0 +1,15 @@
+//! Integration tests of this crate, in one program so that it is linked once.
+
+mod causal;
+mod checkpoint;
+mod common;
+mod decoding;
+mod device;
+mod encoder_parity;
+mod fid;
+mod gradient;
+mod parity;
+mod parlai;
+mod precision;
+mod released;
+mod weight_files;
