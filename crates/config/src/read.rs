@@ -43,7 +43,7 @@ impl<'t> Document<'t> {
                 && let Some(unknown) = take_unknown(table.get_mut(), span.start, key, &names)
             {
                 // Removes all unknown keys of a table at once. One at a time would take quadratic time.
-                removed.extend(self.report_unknown(message, unknown, also));
+                removed.extend(self.report_unknown(message, unknown, (key, also)));
                 continue;
             }
             if removed.len() >= MAX_MISTAKES {
@@ -69,7 +69,12 @@ impl<'t> Document<'t> {
 
     /// Reports unknown fields with serde's message about the first one, and returns their paths. Reports at most
     /// [`MAX_MISTAKES`] of them.
-    fn report_unknown(&mut self, message: &str, unknown: Vec<Unknown>, also: &[&str]) -> Vec<String> {
+    fn report_unknown(
+        &mut self,
+        message: &str,
+        unknown: Vec<Unknown>,
+        (key, also): (&str, &[&str]),
+    ) -> Vec<String> {
         let rest = unknown.len().saturating_sub(MAX_MISTAKES);
         let first = unknown.first().map(|field| format!("`{}`", field.name)).unwrap_or_default();
         let next = unknown.get(MAX_MISTAKES).map(|field| (field.at, field.above.clone()));
@@ -77,6 +82,8 @@ impl<'t> Document<'t> {
         for (number, Unknown { at, above, name }) in unknown.into_iter().enumerate() {
             let path = join(&above, &name);
             if number < MAX_MISTAKES {
+                // The other tables are of this table, not of one in it.
+                let also = if above == key { also } else { &[] };
                 let (message, meant) = with_nearest(&message.replacen(&first, &format!("`{name}`"), 1), also);
                 self.suspects.push(path.clone());
                 // The intended key has its default, so checks of it can fail.
@@ -249,9 +256,12 @@ const WORDS: [(&str, &str); 8] = [
 fn with_nearest(message: &str, also: &[&str]) -> (String, Option<String>) {
     let (mut message, meant) = in_serdes_words(message, also);
     for (word, plain) in WORDS {
-        // Not in a name or a value, which stand in quotes.
-        if let Some(at) = message.find(word).filter(|at| !message[..*at].contains('"')) {
-            message.replace_range(at..at + word.len(), plain);
+        // Names and values of the config are in quotes, before the end and after the start.
+        if message.ends_with(word) {
+            message.truncate(message.len() - word.len());
+            message.push_str(plain);
+        } else if message.starts_with(word) {
+            message.replace_range(..word.len(), plain);
         }
     }
     (message, meant)

@@ -46,6 +46,9 @@ fn every_mistake_is_found_with_line_and_nearest_key() {
         "{found:?}"
     );
     assert!(found[3].starts_with("c.toml:6: `inner.ratio`: invalid type"), "{found:?}");
+    // In the words of a config; the names of stages only where they can be.
+    assert!(found[3].ends_with("expected a number"), "{found:?}");
+    assert!(found[1].contains(", `retriever`") && !found[2].contains("`retriever`"), "{found:?}");
     assert!(found[4].starts_with("c.toml:7: `retreiver`") && found[4].ends_with("`retriever`?"), "{found:?}");
 }
 

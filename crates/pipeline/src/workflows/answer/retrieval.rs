@@ -103,7 +103,10 @@ impl FromTable for RerankerTable {
             RerankOptions::default()
         };
         document.name_taken(&["rerank"]);
-        Ok(Self { rerank, model: RerankerOptions::from_stage(document, key, table)? })
+        let model = RerankerOptions::from_stage(document, key, table);
+        // A wrong `kind` ends before any table is read.
+        document.name_taken(&[]);
+        Ok(Self { rerank, model: model? })
     }
 }
 
