@@ -176,7 +176,9 @@ impl TrainingOptions {
         if self.warmup_steps > steps {
             return Err(Error::Options {
                 option: "warmup-steps",
-                expected: format!("at most the {steps} steps of the training"),
+                expected: format!(
+                    "at most the {steps} steps of the training (set it in the table `optimizer`)"
+                ),
                 found: self.warmup_steps.to_string(),
             });
         }

@@ -314,6 +314,9 @@ fn trained_rerankers_rerank_a_run_and_lines_of_standard_input() {
         let expected = format!("`reranker.kind`: expected `{kind}`, the kind in {model}; found `{other}`");
         assert!(errors(&check).contains(&expected), "{}", errors(&check));
     }
+    let output = sporran(place, &["rerank", "--model", "runs/wowpp-tfidf"]).output().unwrap();
+    let expected = "runs/wowpp-tfidf is the folder of a training; its model is runs/wowpp-tfidf/model";
+    assert!(output.status.code() == Some(2) && errors(&output).contains(expected), "{}", errors(&output));
     let raw = ["--quiet", "rerank", "--model", "runs/wowpp-tfidf/model", "--raw-scores"];
     let output = sporran(place, &raw).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

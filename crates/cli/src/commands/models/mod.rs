@@ -226,6 +226,11 @@ pub(super) fn resolve(model: &Path, quiet: bool) -> Result<PathBuf> {
     let is_name = model.components().count() == 1 && !model.is_dir();
     let folder = if is_name && imported.is_dir() { imported } else { model.to_owned() };
     sporran_pipeline::check_model(&folder)?;
+    let trained = folder.join("model");
+    if folder.join("training-manifest.json").is_file() && trained.is_dir() {
+        let [run, trained] = [&folder, &trained].map(|path| path.display());
+        return Err(Error::Input(format!("{run} is the folder of a training; its model is {trained}")));
+    }
     if folder.exists() { Ok(folder) } else { Err(missing(model, Path::new("models"))) }
 }
 
