@@ -81,7 +81,37 @@ pub fn workflow_of(path: &Path, overrides: &[String]) -> Result<&'static Workflo
 /// # Errors
 /// [`Error::Config`] with every mistake, and [`Error::Kilt`] if the file cannot be read.
 pub fn show(path: &Path, overrides: &[String]) -> Result<String> {
-    workflow_of(path, overrides)?.show(path, overrides)
+    let workflow = workflow_of(path, overrides)?;
+    with_owners(workflow, workflow.show(path, overrides))
+}
+
+/// Adds to the mistake of an unknown key at the top which workflows have it.
+fn name_owners(workflow: &Workflow, mistakes: &mut [Diagnostic]) {
+    let has = |other: &Workflow, key: &str| {
+        let schema = other.schema();
+        let keys = schema.get("properties").and_then(|properties| properties.as_object());
+        keys.is_some_and(|keys| keys.contains_key(key))
+    };
+    for Diagnostic { key, message, .. } in mistakes {
+        if key.contains(['.', '[']) || !message.starts_with("unknown field") || message.ends_with('?') {
+            continue;
+        }
+        let others = WORKFLOWS.iter().filter(|other| other.name != workflow.name && has(other, key));
+        let owners: Vec<String> = others.map(|other| format!("`workflow = \"{}\"`", other.name)).collect();
+        if !owners.is_empty() {
+            message.push_str(&format!("; `{key}` belongs to {}", owners.join(", ")));
+        }
+    }
+}
+
+fn with_owners<T>(workflow: &Workflow, result: Result<T>) -> Result<T> {
+    result.map_err(|error| match error {
+        Error::Config(mut mistakes) => {
+            name_owners(workflow, &mut mistakes);
+            Error::Config(mistakes)
+        }
+        other => other,
+    })
 }
 
 /// The workflow of this name.
@@ -140,6 +170,7 @@ pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
         other => other?,
     };
     let mut mistakes = workflow.mistakes(path, overrides)?;
+    name_owners(workflow, &mut mistakes);
     mistakes.extend(check_then(path, overrides)?);
     Ok(mistakes)
 }
@@ -154,7 +185,7 @@ pub fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Res
     if !mistakes.is_empty() {
         return Err(Error::Config(mistakes));
     }
-    workflow.run(path, overrides, observe)
+    with_owners(workflow, workflow.run(path, overrides, observe))
 }
 
 /// Runs a config that must be of the workflow `name`.
@@ -168,7 +199,7 @@ pub fn run_as(name: &str, path: &Path, overrides: &[String], observe: &mut Obser
         let origin = path.display().to_string();
         return Err(Error::Config(vec![Diagnostic { origin, line: 0, key: WORKFLOW.to_owned(), message }]));
     }
-    workflow.run(path, overrides, observe)
+    with_owners(workflow, workflow.run(path, overrides, observe))
 }
 
 /// Trains the model of a config of any workflow.
@@ -176,7 +207,8 @@ pub fn run_as(name: &str, path: &Path, overrides: &[String], observe: &mut Obser
 /// # Errors
 /// Those of [`Workflow::train`].
 pub fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
-    workflow_of(path, overrides)?.train(path, overrides, observe)
+    let workflow = workflow_of(path, overrides)?;
+    with_owners(workflow, workflow.train(path, overrides, observe))
 }
 
 /// The mistakes in the configs of the key `then`.
@@ -249,5 +281,18 @@ mod tests {
         assert!(error.contains("found `anser`") && error.contains("`graph-network`"), "{error}");
         let error = name("workflow = 3\n", &[]).unwrap_err().to_string();
         assert!(error.contains("found a"), "{error}");
+    }
+
+    #[test]
+    fn a_table_of_other_workflows_is_named_as_theirs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.toml");
+        let text = "workflow = \"answer\"\nname = \"r\"\n[tasks]\n[linker]\nx = 1\n[nonsense]\n";
+        std::fs::write(&path, text).unwrap();
+        let mistakes = check(&path, &[]).unwrap();
+        let of = |key: &str| mistakes.iter().find(|mistake| mistake.key == key).unwrap().message.clone();
+        let expected = "; `linker` belongs to `workflow = \"population\"`, `workflow = \"entity-linking\"`";
+        assert!(of("linker").ends_with(expected), "{}", of("linker"));
+        assert!(!of("nonsense").contains("belongs to"), "{}", of("nonsense"));
     }
 }
