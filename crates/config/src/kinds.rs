@@ -111,7 +111,7 @@ pub trait Kinds: Sized {
 macro_rules! kinds {
     (
         $(#[$about:meta])*
-        $visible:vis enum $name:ident: dyn $does:path {
+        $visible:vis enum $name:ident $(<$outer:ident>)?: dyn $does:path {
             $($(#[$line:meta])* $kind:literal => $variant:ident($options:ty),)+
         }
     ) => {
@@ -119,18 +119,24 @@ macro_rules! kinds {
         #[derive(Clone, Debug, PartialEq, $crate::serde::Serialize, $crate::schemars::JsonSchema)]
         #[serde(tag = "kind", crate = "sporran_config::serde")]
         #[schemars(crate = "sporran_config::schemars")]
-        $visible enum $name {
+        $visible enum $name $(<$outer>)? {
             $($(#[$line])* #[serde(rename = $kind)] $variant($options),)+
+            $(
+                /// A kind of the caller's.
+                #[serde(untagged)]
+                Outer($outer),
+            )?
         }
 
-        impl $crate::Kinds for $name {
+        impl $(<$outer: $crate::Kinds>)? $crate::Kinds for $name $(<$outer>)? {
             fn kinds() -> Vec<&'static str> {
-                vec![$($kind),+]
+                [vec![$($kind),+] $(, $outer::kinds())?].concat()
             }
 
             fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $kind,)+
+                    $(Self::Outer(outer) => <$outer as $crate::Kinds>::kind(outer),)?
                 }
             }
 
@@ -142,72 +148,23 @@ macro_rules! kinds {
             ) -> Option<Result<Self, $crate::Invalid>> {
                 match kind {
                     $($kind => Some(<$options as $crate::FromTable>::from_table(document, key, table).map(Self::$variant)),)+
+                    $(other if $outer::kinds().contains(&other) => {
+                        Some($outer::from_kind(other, document, key, table)?.map(Self::Outer))
+                    })?
                     _ => None,
                 }
             }
         }
 
-        impl std::ops::Deref for $name {
+        impl $(<$outer: $crate::Kinds + std::ops::Deref<Target = dyn $does> + 'static>)? std::ops::Deref
+            for $name $(<$outer>)?
+        {
             type Target = dyn $does;
 
             fn deref(&self) -> &Self::Target {
                 match self {
                     $(Self::$variant(options) => options,)+
-                }
-            }
-        }
-    };
-    (
-        $(#[$about:meta])*
-        $visible:vis enum $name:ident<$outer:ident>: dyn $does:path {
-            $($(#[$line:meta])* $kind:literal => $variant:ident($options:ty),)+
-        }
-    ) => {
-        $(#[$about])*
-        #[derive(Clone, Debug, PartialEq, $crate::serde::Serialize, $crate::schemars::JsonSchema)]
-        #[serde(tag = "kind", crate = "sporran_config::serde")]
-        #[schemars(crate = "sporran_config::schemars")]
-        $visible enum $name<$outer> {
-            $($(#[$line])* #[serde(rename = $kind)] $variant($options),)+
-            /// A kind of another crate.
-            #[serde(untagged)]
-            Outer($outer),
-        }
-
-        impl<$outer: $crate::Kinds> $crate::Kinds for $name<$outer> {
-            fn kinds() -> Vec<&'static str> {
-                let mut kinds = vec![$($kind),+];
-                kinds.extend($outer::kinds());
-                kinds
-            }
-
-            fn kind(&self) -> &'static str {
-                match self {
-                    $(Self::$variant(_) => $kind,)+
-                    Self::Outer(outer) => outer.kind(),
-                }
-            }
-
-            fn from_kind<'t>(
-                kind: &str,
-                document: &mut $crate::Document<'t>,
-                key: &str,
-                table: $crate::Table<'t>,
-            ) -> Option<Result<Self, $crate::Invalid>> {
-                match kind {
-                    $($kind => Some(<$options as $crate::FromTable>::from_table(document, key, table).map(Self::$variant)),)+
-                    other => Some($outer::from_kind(other, document, key, table)?.map(Self::Outer)),
-                }
-            }
-        }
-
-        impl<$outer: $crate::Kinds + std::ops::Deref<Target = dyn $does> + 'static> std::ops::Deref for $name<$outer> {
-            type Target = dyn $does;
-
-            fn deref(&self) -> &Self::Target {
-                match self {
-                    $(Self::$variant(options) => options,)+
-                    Self::Outer(outer) => outer.deref(),
+                    $(Self::Outer(outer) => <$outer as std::ops::Deref>::deref(outer),)?
                 }
             }
         }
