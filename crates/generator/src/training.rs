@@ -15,7 +15,7 @@ use sporran_kilt::{
 };
 use sporran_training::{
     KnowledgeOptions, TrainingOptions, Variables,
-    session::{InitialModel, ShapeOptions, TrainableModel, Trained, TrainingSession},
+    session::{InitialModel, ShapeOptions, TrainableModel, Trained, TrainingSession, model_card},
 };
 use sporran_transformers::DeviceName;
 
@@ -219,13 +219,7 @@ impl GeneratorTraining<'_> {
 
     /// The content of `model.toml`: the model's role, size and origin.
     pub(crate) fn card(&self, role: &str, variables: &Variables) -> String {
-        format!(
-            "role = \"{role}\"\nparameters = {}\nsource = \"sporran {} train, config {}, seed {}\"\n",
-            variables.parameter_count(),
-            env!("CARGO_PKG_VERSION"),
-            self.name,
-            self.seed,
-        )
+        model_card(role, variables, self.name, self.seed)
     }
 
     /// The initial model: from a folder, or with random weights.

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use sporran_kilt::{jsonl, knowledgenet, observe::Observer, scores::Measure};
 use sporran_training::{
     EvaluationError, Row, Seq2SeqObjective, Variables,
-    session::{Evaluate, InitialModel, TrainableModel, TrainingSession},
+    session::{Evaluate, InitialModel, TrainableModel, TrainingSession, model_card},
 };
 use sporran_transformers::{DeviceName, Precision, Seq2Seq};
 
@@ -75,15 +75,7 @@ impl TripletTraining {
             Some(from) => InitialModel::of_folder(from, seed)?,
             None => InitialModel::fresh(&self.shape, &texts(&documents, &written), &MARKS, seed)?,
         };
-        let card = |variables: &Variables| {
-            format!(
-                "role = \"extractor\"\nparameters = {}\nsource = \"sporran {} train, config {}, seed {}\"\n",
-                variables.parameter_count(),
-                env!("CARGO_PKG_VERSION"),
-                name,
-                seed
-            )
-        };
+        let card = |variables: &Variables| model_card("extractor", variables, name, seed);
         let TrainableModel { model: trainable, tokenizer, variables, mut extra_files } =
             start.build(&device.open()?, card)?;
         extra_files.push((TRIPLETS.to_owned(), written.bytes()));

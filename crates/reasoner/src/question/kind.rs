@@ -4,7 +4,10 @@ use std::path::Path;
 
 use sporran_config::Document;
 use sporran_kilt::{kb::KnowledgeBase, korc::Question, observe::Observer};
-use sporran_training::{Variables, session::Trained};
+use sporran_training::{
+    Variables,
+    session::{Trained, model_card},
+};
 
 use super::Reasoner;
 use crate::Result;
@@ -54,12 +57,6 @@ impl QuestionTraining<'_> {
     /// The content of `model.toml` in the folder of the trained model.
     #[must_use]
     pub fn card(&self, variables: &Variables) -> String {
-        format!(
-            "role = \"reasoner\"\nparameters = {}\nsource = \"sporran {} train, config {}, seed {}\"\n",
-            variables.parameter_count(),
-            env!("CARGO_PKG_VERSION"),
-            self.config,
-            self.seed
-        )
+        model_card("reasoner", variables, self.config, self.seed)
     }
 }

@@ -118,6 +118,16 @@ fn staging(error: sporran_kilt::Error) -> Error {
     }
 }
 
+/// The content of `model.toml`: the model's role, size and origin.
+#[must_use]
+pub fn model_card(role: &str, variables: &Variables, config: &str, seed: u64) -> String {
+    format!(
+        "role = \"{role}\"\nparameters = {}\nsource = \"sporran {} train, config {config}, seed {seed}\"\n",
+        variables.parameter_count(),
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
 /// Optional files of a tokenizer.
 const TOKENIZER: [&str; 5] = [
     "tokenizer_config.json",
