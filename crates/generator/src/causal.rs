@@ -336,13 +336,7 @@ impl Generator for CausalGenerator {
 
 impl GeneratorKind for CausalOptions {
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        vec![GeneratorModel {
-            key: key.to_owned(),
-            folder: &self.model,
-            device: self.device,
-            precision: self.precision,
-            passages: self.prompt.passages,
-        }]
+        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {

@@ -78,6 +78,18 @@ pub struct GeneratorModel<'a> {
     pub passages: usize,
 }
 
+impl<'a> GeneratorModel<'a> {
+    /// The one model of a generator, in the table `key`.
+    pub(crate) fn only(
+        key: &str,
+        folder: &'a Path,
+        (device, precision): (DeviceName, Precision),
+        passages: usize,
+    ) -> Vec<Self> {
+        vec![Self { key: key.to_owned(), folder, device, precision, passages }]
+    }
+}
+
 /// The source of an answer's provenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

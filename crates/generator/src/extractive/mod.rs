@@ -375,13 +375,7 @@ impl GeneratorKind for ExtractiveOptions {
     }
 
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        vec![GeneratorModel {
-            key: key.to_owned(),
-            folder: &self.model,
-            device: self.device,
-            precision: self.precision,
-            passages: self.passages,
-        }]
+        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.passages)
     }
 
     fn open(&self, context: &GeneratorContext) -> Result<Box<dyn Generator>> {

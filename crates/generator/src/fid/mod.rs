@@ -166,13 +166,7 @@ impl GeneratorKind for FidOptions {
     }
 
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        vec![GeneratorModel {
-            key: key.to_owned(),
-            folder: &self.model,
-            device: self.device,
-            precision: self.precision,
-            passages: self.prompt.passages,
-        }]
+        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
     }
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {

@@ -13,13 +13,7 @@ impl GeneratorKind for VerifierOptions {
     }
 
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        let mut models = vec![GeneratorModel {
-            key: key.to_owned(),
-            folder: &self.model,
-            device: self.device,
-            precision: self.precision,
-            passages: self.passages,
-        }];
+        let mut models = GeneratorModel::only(key, &self.model, (self.device, self.precision), self.passages);
         for (table, folder) in [
             ("pages", self.pages.as_ref().map(|pages| &pages.model)),
             ("selection", self.selection.as_ref().map(|selection| &selection.model)),
