@@ -91,8 +91,11 @@ fn errors_in_documents_name_file_and_field() {
     assert!(!folder.path().join("runs").exists(), "something was written");
     let check = ["config", "check", &path, "document-relations.training.group-size=5"];
     let output = sporran(folder.path(), &check).output().unwrap();
-    let told = errors(&output);
-    assert!(told.contains("document-relations.training.group-size") && told.contains("divisor"), "{told}");
+    let message = errors(&output);
+    assert!(
+        message.contains("document-relations.training.group-size") && message.contains("divisor"),
+        "{message}"
+    );
 }
 
 /// Six relations with one question each; every third sentence holds no answer.

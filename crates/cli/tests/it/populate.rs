@@ -154,10 +154,12 @@ fn mistakes_in_a_config_are_reported_before_any_input_is_read() {
         assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
         errors(&output)
     };
-    let told = refused(&["populate", "c.toml", "input.files=[\"none.json\"]", "relations.linear.epochs=0"]);
+    let message =
+        refused(&["populate", "c.toml", "input.files=[\"none.json\"]", "relations.linear.epochs=0"]);
     assert!(
-        told.contains("no file none.json") && told.contains("`relations.linear.epochs`: expected at least 1"),
-        "{told}"
+        message.contains("no file none.json")
+            && message.contains("`relations.linear.epochs`: expected at least 1"),
+        "{message}"
     );
     assert!(
         refused(&["populate", "c.toml", "linker.decision.treshold=0.5"])
