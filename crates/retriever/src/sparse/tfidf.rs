@@ -296,6 +296,12 @@ mod tests {
                 prop_assert!(found.len() < k || score <= least * (1.0 + 1e-5), "{page}");
             }
             prop_assert_eq!(found, index.retrieve_exhaustively(&[query(&asked)], k).unwrap().remove(0));
+            // With a filter, the ranking is that of all pages without the others.
+            let wanted = |page: PassageId| page.0 % 3 == 1;
+            let mut rest = index.retrieve_exhaustively(&[query(&asked)], pages.len()).unwrap().remove(0);
+            rest.retain(|hit| wanted(hit.passage));
+            rest.truncate(k);
+            prop_assert_eq!(index.retrieve_filtered(&[query(&asked)], k, &wanted).unwrap(), [rest]);
         }
     }
 

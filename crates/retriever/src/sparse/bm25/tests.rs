@@ -77,6 +77,12 @@ fn check(options: &Bm25Options, passages: &[Fields], index: &Bm25, asked: &str, 
     }
     // Not one bit differs from the search without pruning.
     assert_eq!(hits, index.retrieve_exhaustively(&[query(asked)], k).unwrap().remove(0));
+    // With a filter, the ranking is that of all passages without the others.
+    let wanted = |passage: PassageId| passage.0 % 3 == 1;
+    let mut rest = index.retrieve_exhaustively(&[query(asked)], passages.len()).unwrap().remove(0);
+    rest.retain(|hit| wanted(hit.passage));
+    rest.truncate(k);
+    assert_eq!(index.retrieve_filtered(&[query(asked)], k, &wanted).unwrap(), [rest]);
 }
 
 /// A few frequent words and many rare ones.
