@@ -2,3 +2,4 @@
 
 mod kilt_configs;
 mod predictions;
+mod system;

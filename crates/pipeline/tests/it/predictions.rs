@@ -19,17 +19,17 @@ use sporran_reranker::{Computing, Saved};
 use sporran_transformers::{DeviceName, Precision};
 
 /// The configs' paths are relative to the repository's root.
-fn enter_root() {
+pub(crate) fn enter_root() {
     std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
 }
 
 /// `output` for a run, and the other overrides of a config.
-fn overrides(folder: &Path, more: &[String]) -> Vec<String> {
+pub(crate) fn overrides(folder: &Path, more: &[String]) -> Vec<String> {
     let output = format!("output={}", folder.join("runs").display());
     std::iter::once(output).chain(more.iter().cloned()).collect()
 }
 
-fn indexes(folder: &Path) -> String {
+pub(crate) fn indexes(folder: &Path) -> String {
     format!("source.indexes={}", folder.join("indexes").display())
 }
 
