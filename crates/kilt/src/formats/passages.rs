@@ -10,7 +10,7 @@ use crate::{Id, open_record::open_record};
 pub struct Passage {
     /// Unique in the file.
     pub id: Id,
-    /// The title.
+    /// The title. Without one, the document's title is the id, because pages need a title.
     pub title: Option<String>,
     /// The text.
     pub text: String,
@@ -24,12 +24,9 @@ impl From<Passage> for document::Document {
     fn from(passage: Passage) -> Self {
         let mut extra = passage.extra;
         let metadata = extra.shift_remove(METADATA);
-        Self {
-            id: passage.id.text().into_owned(),
-            title: passage.title.unwrap_or_default(),
-            text: passage.text,
-            metadata: joined(extra, metadata),
-        }
+        let id = passage.id.text().into_owned();
+        let title = passage.title.filter(|title| !title.trim().is_empty()).unwrap_or_else(|| id.clone());
+        Self { id, title, text: passage.text, metadata: joined(extra, metadata) }
     }
 }
 
@@ -58,8 +55,8 @@ mod tests {
         assert_eq!(serde_json::to_string(&Passage::from(document)).unwrap(), line);
         let untitled: Passage = serde_json::from_str(r#"{"id":3,"text":"x","metadata":{"id":"y"}}"#).unwrap();
         let document = document::Document::from(untitled);
-        assert_eq!((document.title.as_str(), &document.metadata["id"]), ("", &Value::from("y")));
+        assert_eq!((document.title.as_str(), &document.metadata["id"]), ("3", &Value::from("y")));
         let written = serde_json::to_string(&Passage::from(document)).unwrap();
-        assert_eq!(written, r#"{"id":"3","text":"x","title":"","metadata":{"id":"y"}}"#);
+        assert_eq!(written, r#"{"id":"3","text":"x","title":"3","metadata":{"id":"y"}}"#);
     }
 }
