@@ -4,7 +4,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 use crate::{Id, Metadata, PassageId, Provenance, page::ParagraphKind};
 
@@ -86,6 +86,14 @@ impl FilePlace {
     /// Whether the record names no place in a file.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The place as fields of a record: `file`, `line` and `page`, as far as they are known.
+    pub fn fields(&self) -> Map<String, Value> {
+        let text = self.path.as_deref().map(|path| ("file", Value::from(path)));
+        let numbers = [("line", self.line), ("page", self.page)];
+        let numbers = numbers.into_iter().filter_map(|(key, number)| Some((key, number?.into())));
+        text.into_iter().chain(numbers).map(|(key, value)| (key.to_owned(), value)).collect()
     }
 }
 
@@ -175,11 +183,6 @@ impl Passage {
 
     /// The span as KILT evidence. The item of a passage from a file also has its `file`, `line` and `page`.
     pub fn provenance(&self) -> Provenance {
-        let FilePlace { path, line, page } = &self.file;
-        let mut extra = Map::new();
-        extra.extend(path.as_deref().map(|path| ("file".to_owned(), path.into())));
-        extra.extend(line.map(|line| ("line".to_owned(), line.into())));
-        extra.extend(page.map(|page| ("page".to_owned(), page.into())));
         Provenance {
             wikipedia_id: Some(Id::Text(self.page_id.clone())),
             title: Some(self.title.clone()),
@@ -188,7 +191,7 @@ impl Passage {
             start_character: Some(self.start_character.into()),
             end_paragraph_id: Some(self.end_paragraph.into()),
             end_character: Some(self.end_character.into()),
-            extra,
+            extra: self.file.fields(),
             ..Provenance::default()
         }
     }

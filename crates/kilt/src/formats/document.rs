@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    FilePlace, Id, Page, ParagraphKind, Passage,
+    Id, Page, ParagraphKind, Passage,
     passage::{self, ABSTRACT, Split},
 };
 
@@ -89,10 +89,7 @@ impl From<Passage> for Document {
     /// and the section that its record names.
     fn from(passage: Passage) -> Self {
         let mut metadata = Map::from(passage.metadata);
-        let FilePlace { path, line, page } = passage.file;
-        metadata.extend(path.map(|path| ("file".to_owned(), path.into())));
-        metadata.extend(line.map(|line| ("line".to_owned(), line.into())));
-        metadata.extend(page.map(|page| ("page".to_owned(), page.into())));
+        metadata.extend(passage.file.fields());
         // A page's own headers are parts of its text.
         let is_named =
             passage.section != ABSTRACT && ParagraphKind::of(&passage.section) != ParagraphKind::Header;

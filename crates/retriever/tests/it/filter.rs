@@ -12,6 +12,9 @@ use sporran_retriever::{
 /// A page of one passage: its words, its language and its year.
 type Page = (Vec<String>, String, Option<i16>);
 
+/// Whether a filter accepts a page, by its definition.
+type Wanted<'a> = Box<dyn Fn(&Page) -> bool + 'a>;
+
 fn store(folder: &Path, pages: &[Page]) -> PassageStore {
     let line = |(id, (words, lang, year)): (usize, &Page)| {
         let mut page = serde_json::json!({"wikipedia_id": id.to_string(), "wikipedia_title": format!("T{id}"),
@@ -62,7 +65,6 @@ proptest! {
         let full = index.retrieve_exhaustively(std::slice::from_ref(&query), pages.len()).unwrap().remove(0);
 
         let any = r#"{"any":[{"key":"lang","any-of":["de","fr"]},{"key":"year","exists":false}]}"#;
-        type Wanted<'a> = Box<dyn Fn(&Page) -> bool + 'a>;
         let cases: [(FilterOptions, Wanted<'_>); 5] = [
             (FilterOptions::parse("lang=en").unwrap(), Box::new(|page| page.1 == "en")),
             (FilterOptions::parse("lang!=en").unwrap(), Box::new(|page| page.1 != "en")),

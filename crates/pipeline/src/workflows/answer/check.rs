@@ -39,6 +39,9 @@ pub(crate) fn dense_options(options: &Options) -> Result<&DenseOptions, (&'stati
             Err(("retriever.passage-model", message))
         }
         Some(RetrieverOptions::Dense(dense)) => Ok(dense),
+        Some(RetrieverOptions::Filtered(_)) => {
+            Err(("retriever.filter", "expected no filter; RAG is trained on all passages"))
+        }
         _ => Err(("retriever.kind", "expected `dense`: RAG is trained with its scores")),
     }
 }
