@@ -76,12 +76,12 @@ pub(crate) struct Retrieve {
     /// Number of hits to show for each step of the trace
     #[arg(long, default_value_t = 10, requires = "trace", value_name = "N")]
     hits: usize,
-    /// Retrieve only passages whose metadata match: `key=value`, `key!=value`, `key>=number` or `key<=number`, several
-    /// joined by ` AND `, such as `lang=en AND year>=2000`
+    /// Retrieve only passages whose metadata match, such as `lang=en AND year>=2000`.
     ///
-    /// `key!=value` also matches passages without the key. `key=value` matches a list with the value in it. A value in
-    /// double quotes can have ` AND ` in it. The keys are the fields of the source's records, `title` and `section`. Can
-    /// be repeated; then all must match. `[retriever.filter]` of a config has more conditions
+    /// A condition is `key=value`, `key!=value`, `key>=number` or `key<=number`; ` AND ` joins several. `key=value` also
+    /// matches a list with the value in it. `key!=value` also matches passages without the key. A value in double quotes
+    /// can have ` AND ` in it. The keys are the fields of the source's records, `title` and `section`. The option can be
+    /// repeated; then all must match. `[retriever.filter]` of a config has more conditions.
     #[arg(long, value_name = "CONDITIONS")]
     filter: Vec<String>,
 }

@@ -68,8 +68,8 @@ pub(super) struct SourcePage {
 
 impl<'de> Deserialize<'de> for SourcePage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-        impl<'de> Visitor<'de> for Fields {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
             type Value = SourcePage;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a page, an object")
@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for SourcePage {
                 SourcePage::read(map)
             }
         }
-        deserializer.deserialize_map(Fields)
+        deserializer.deserialize_map(Object)
     }
 }
 
