@@ -209,18 +209,12 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn passage(id: u32) -> Passage {
-        let (section, text) = (String::new(), String::new());
-        let (page_id, title) = (id.to_string(), String::new());
         Passage {
             id: PassageId(id),
-            page_id,
-            title,
-            section,
-            text,
+            page_id: id.to_string(),
             start_paragraph: 1,
-            start_character: 0,
             end_paragraph: 1,
-            end_character: 0,
+            ..Passage::of_text("")
         }
     }
 

@@ -76,7 +76,7 @@ pub use verifier::{
 ///
 /// ```
 /// use sporran_generator::{Candidate, Generation, Generator, Request, Result};
-/// use sporran_kilt::{Passage, PassageId, Query};
+/// use sporran_kilt::{Passage, Query};
 ///
 /// /// Answers with the title of the best passage.
 /// struct BestTitle;
@@ -101,17 +101,10 @@ pub use verifier::{
 ///     }
 /// }
 ///
-/// let text = "Oslo is the capital of Norway.";
 /// let passage = Passage {
-///     id: PassageId(0),
 ///     page_id: "1".into(),
 ///     title: "Oslo".into(),
-///     section: "Section::::Abstract.".into(),
-///     text: text.into(),
-///     start_paragraph: 1,
-///     start_character: 0,
-///     end_paragraph: 1,
-///     end_character: text.len() as u32,
+///     ..Passage::of_text("Oslo is the capital of Norway.")
 /// };
 /// let query = Query::of_text("q", "What is the capital of Norway?");
 /// let passages = [Candidate { passage: &passage, score: 2.5 }];

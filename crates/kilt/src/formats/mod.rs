@@ -10,6 +10,7 @@ mod document;
 pub mod dpr;
 pub mod elements;
 mod mapping;
+pub mod passages;
 pub mod psgs;
 pub(crate) mod stream;
 pub mod trec;

@@ -39,6 +39,9 @@ pub(crate) fn dense_options(options: &Options) -> Result<&DenseOptions, (&'stati
             Err(("retriever.passage-model", message))
         }
         Some(RetrieverOptions::Dense(dense)) => Ok(dense),
+        Some(RetrieverOptions::Filtered(_)) => {
+            Err(("retriever.filter", "expected no filter; RAG is trained on all passages"))
+        }
         _ => Err(("retriever.kind", "expected `dense`: RAG is trained with its scores")),
     }
 }
@@ -55,7 +58,7 @@ impl Config for Options {
     }
 
     fn schema() -> Schema {
-        schema::with_key::<Self, RerankerTable>("reranker")
+        retrieval::with_filter(schema::with_key::<Self, RerankerTable>("reranker"))
     }
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
@@ -112,7 +115,7 @@ fn check(options: &Options, document: &mut Document<'_>) {
         let is_encoder_trained = general.train.as_ref().is_some_and(|train| train.question_encoder.is_some());
         retrieval::check(retriever, is_encoder_trained, document);
     }
-    if let Some(RetrieverOptions::Dense(dense)) = &options.retriever
+    if let Some(RetrieverOptions::Dense(dense)) = options.retriever.as_ref().map(retrieval::unfiltered)
         && general.evidence.page_score == PageScore::Sum
         && dense.similarity().is_ok_and(Similarity::is_distance)
     {
