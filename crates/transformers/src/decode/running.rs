@@ -62,6 +62,7 @@ pub enum FinishReason {
 /// A batch of requests to one model, which join and leave between steps.
 ///
 /// Each request has its own options, and gets the tokens that it gets alone: by greedy search, or by sampling with its seed.
+/// The scores are the same bits, except in f32 on processors with AMX, where the sums of large batches have another order.
 /// A step reads the requests that have joined since the last step, and adds a token to every request.
 ///
 /// The model is a packed one on a CPU: T5, BART, LLaMA, Qwen 2.
