@@ -56,7 +56,7 @@ pub use memnet::{DialoguePart, MemNet, MemNetOptions, MemoryInput};
 pub use prompt::{Order, Prompt, PromptOptions};
 pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
 pub use registry::GeneratorOptions;
-pub use running_batch::{Answered, RunningBatch};
+pub use running_batch::RunningBatch;
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 pub use sink::Sink;
 use sporran_kilt::{Passage, Query};

@@ -39,9 +39,6 @@ struct Open<'a> {
     is_ended: bool,
 }
 
-/// A request that is over, with its number and its answer.
-pub type Answered = (usize, Result<Generation>);
-
 impl<'a> RunningBatch<'a> {
     pub(crate) fn over(kind: &'a dyn OneModel) -> Result<Self> {
         Ok(Self { kind, batch: kind.model().running_batch()?, open: Vec::new(), added: 0 })
@@ -71,12 +68,12 @@ impl<'a> RunningBatch<'a> {
         Ok(number)
     }
 
-    /// Adds a token to every request. Returns those that are over: by their last token, because their sink ends them, or
+    /// Adds a token to every request. Returns the numbers and answers of those that are over: by their last token, because their sink ends them, or
     /// because their options leave no token to go on with.
     ///
     /// # Errors
     /// Errors of the model. The batch is empty then.
-    pub fn step(&mut self) -> Result<Vec<Answered>> {
+    pub fn step(&mut self) -> Result<Vec<(usize, Result<Generation>)>> {
         let mut over = Vec::new();
         for open in self.open.extract_if(.., |open| open.id.is_none()) {
             over.push((open.number, Ok(open.asked.generation(self.kind, vec![GeneratedText::nothing()]))));
@@ -149,7 +146,7 @@ impl Open<'_> {
     }
 
     /// The answer; the sink receives the rest of its text.
-    fn answered(self, kind: &dyn OneModel, hypothesis: &Hypothesis) -> Answered {
+    fn answered(self, kind: &dyn OneModel, hypothesis: &Hypothesis) -> (usize, Result<Generation>) {
         let output = match kind.model().finished(self.read, hypothesis) {
             Ok(output) => output,
             Err(error) => return (self.number, Err(error)),

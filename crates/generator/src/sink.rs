@@ -13,6 +13,9 @@ use crate::text_stream::TextStream;
 /// Receives the text of answers while it is generated, and can end a request.
 ///
 /// Requests of a batch are generated together, and batches by several threads, so calls for different requests mix.
+/// A request's number is its place among the requests of the call, or that which [`RunningBatch::add`] returns.
+///
+/// [`RunningBatch::add`]: crate::RunningBatch::add
 pub trait Sink: Sync {
     /// More text of an answer. The texts of a request, joined, are what the model generates; [`Generation::text`] is the
     /// answer that the generator makes of it, for example without blanks around it. `text` is empty in the steps of a

@@ -14,6 +14,10 @@ use super::{
 
 /// `num_return_sequences` hypotheses for each input, in the order of drawing.
 pub(super) fn search(sequences: &mut dyn Sequences, rules: &[Rules<'_>]) -> Result<Vec<Vec<Hypothesis>>> {
+    if rules.is_empty() {
+        // Models refuse a batch without inputs.
+        return sequences.begin().map(|_| Vec::new());
+    }
     let mut found: Vec<Growing> = rules.iter().map(Growing::new).collect();
     let mut open: Vec<usize> = (0..found.len()).collect();
     let mut batch = Growth::default();
@@ -61,7 +65,7 @@ impl Growth {
     }
 
     /// Adds a token to every sequence of `inputs`. Those that the model has not read come last, and `sequences` begins them.
-    /// Result `i` is an error where no token may follow in input `i`, whose sequences are not changed then.
+    /// Result `i` is an error where no token may follow in input `i`.
     ///
     /// # Errors
     /// Errors of the model.

@@ -35,7 +35,7 @@ pub struct Event {
 /// The state of a request after a step.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It has one more token and goes on.
+    /// It has one more token, and is not over.
     Token(u32),
     /// It has one more token and is over. It has left the batch.
     Finished {

@@ -1,4 +1,4 @@
-//! Running batches: each request gets what it gets alone, whatever joins and leaves beside it.
+//! Running batches: each request gets what it gets alone, whichever others join and leave.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -73,7 +73,7 @@ impl Model {
         found.as_mut().unwrap().remove(0).remove(0)
     }
 
-    /// A request with options of its own.
+    /// A random request.
     fn request(&self, rng: &mut ChaCha8Rng) -> Request {
         let vocabulary = self.vocabulary();
         let length = rng.random_range(1..12);
@@ -120,7 +120,7 @@ struct Seen {
 fn note(seen: &mut BTreeMap<RequestId, Seen>, events: Vec<Event>) {
     for Event { request, outcome } in events {
         let seen = seen.entry(request).or_default();
-        assert!(seen.finished.is_none(), "{request:?} goes on after its end");
+        assert!(seen.finished.is_none(), "{request:?} has an event after its end");
         match outcome {
             Outcome::Token(token) => seen.tokens.push(token),
             Outcome::Finished { token, reason, hypothesis } => {
@@ -237,7 +237,11 @@ fn a_request_whose_rules_leave_nothing_fails_alone() {
     let mut batch = model.batch();
     let all: Vec<u32> = (0..model.vocabulary()).collect();
     let none = GenerationOptions { suppress_tokens: Some(all), ..GenerationOptions::default() };
-    let good = GenerationOptions { max_new_tokens: Some(3), ..GenerationOptions::default() };
+    let good = GenerationOptions {
+        max_new_tokens: Some(3),
+        min_new_tokens: Some(3),
+        ..GenerationOptions::default()
+    };
     let first = batch.add(&[4, 5], &good, &[]).unwrap();
     let bad = batch.add(&[4, 5], &none, &[]).unwrap();
     let events = batch.step().unwrap();
