@@ -156,7 +156,8 @@ impl RunningBatch {
     }
 
     /// Adds a request: the tokens of a prompt or of an encoder's input, the options, and tokens that end the sequence in
-    /// addition to the model's end tokens. Unset options are those of the model's folder. The next step reads it.
+    /// addition to the model's end tokens. Unset options are those of the model's folder. The next step reads it,
+    /// together with all others that were added since the last step: its time and memory grow with their tokens.
     ///
     /// # Errors
     /// [`Error::Options`] for options that cannot be used, for beams and for several sequences a request; [`Error::Batch`]
