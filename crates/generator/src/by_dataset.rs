@@ -170,6 +170,10 @@ impl Generator for ByDataset {
         self.answer(requests, Some(sink))
     }
 
+    fn kind(&self) -> &'static str {
+        BY_DATASET
+    }
+
     fn passages(&self) -> usize {
         let of = self.datasets.values().map(|generator| generator.passages());
         of.chain([self.default.passages()]).max().unwrap_or_default()

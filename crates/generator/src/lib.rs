@@ -23,14 +23,17 @@ mod extractive;
 mod fid;
 mod kind;
 mod memnet;
+mod one_model;
 mod passages;
 mod prompt;
 mod rag;
 mod registry;
+mod running_batch;
 mod seq2seq;
 mod short_answer;
 mod sink;
 mod text;
+mod text_stream;
 mod title;
 mod training;
 mod verifier;
@@ -53,6 +56,7 @@ pub use memnet::{DialoguePart, MemNet, MemNetOptions, MemoryInput};
 pub use prompt::{Order, Prompt, PromptOptions};
 pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
 pub use registry::GeneratorOptions;
+pub use running_batch::RunningBatch;
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 pub use sink::Sink;
 use sporran_kilt::{Passage, Query};
@@ -131,6 +135,20 @@ pub trait Generator: Send + Sync {
             let _ = sink.write(at, &generation.text);
         }
         Ok(generations)
+    }
+
+    /// The name of the kind in a config. Kinds of other crates are named by their type.
+    fn kind(&self) -> &'static str {
+        std::any::type_name::<Self>()
+    }
+
+    /// An empty batch that requests join and leave while others are answered.
+    ///
+    /// # Errors
+    /// [`Error::Running`] for kinds that do not answer with one model, token by token. For the others, an error where the
+    /// model cannot: on a GPU, and GPT-2.
+    fn running_batch(&self) -> Result<RunningBatch<'_>> {
+        Err(Error::Running { kind: self.kind() })
     }
 
     /// The largest number of passages of a request that the model reads.

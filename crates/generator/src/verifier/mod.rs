@@ -253,6 +253,10 @@ impl Generator for Verifier<'_> {
         Ok(answers)
     }
 
+    fn kind(&self) -> &'static str {
+        "verifier"
+    }
+
     fn passages(&self) -> usize {
         self.options.passages
     }
