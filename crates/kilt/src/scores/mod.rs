@@ -11,8 +11,6 @@
 //! - [`extraction`]: KnowledgeNet's facts;
 //! - [`document_relations`]: DocRED's relations between a document's entities;
 //! - [`answer_set`]: KoRC's P-ACC and P-F1;
-//! - [`relevance`]: the relevant sentences of WOW++'s dialogues;
-//! - [`pilot`]: the votes of single annotators on WOW++'s sentences;
 //! - [`significance`]: confidence intervals of means, and tests of differences.
 //!
 //! Files are read as streams. Gold has a compact form in memory. Predictions are scored line by line on all
@@ -29,10 +27,8 @@ pub mod extraction;
 pub mod kilt;
 mod line;
 mod measure;
-pub mod pilot;
 pub mod provenance;
 pub mod ranking;
-pub mod relevance;
 pub mod retrieval;
 mod rouge;
 pub mod significance;

@@ -6,9 +6,9 @@ use std::{collections::BTreeMap, fmt, path::Path, str::FromStr};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
-use super::Measure;
 use crate::{
     Error, Result, jsonl,
+    scores::Measure,
     wowpp::{Dialogue, Dialogues},
 };
 
@@ -196,27 +196,27 @@ impl fmt::Display for RelevanceReport {
         for (count, dialogues) in self.histogram.iter().enumerate() {
             writeln!(f, "{count:>4} {dialogues:>5}")?;
         }
-        writeln!(f, "topics of several relevant sentences: {}", Topics(&self.topics))?;
+        write!(f, "topics of several relevant sentences: {}", Topics(&self.topics))?;
         if let Some(gold) = &self.gold {
             let GoldCounts { among_candidates, only_relevant, below_threshold, with_alternative, .. } = gold;
-            writeln!(
+            write!(
                 f,
-                "gold sentence: in {} dialogues, among the candidates in {among_candidates}; the only relevant one in \
+                "\ngold sentence: in {} dialogues, among the candidates in {among_candidates}; the only relevant one in \
                  {only_relevant}; not relevant in {below_threshold}, of which {with_alternative} have another",
                 gold.dialogues
             )?;
         }
         for kind in self.kinds.iter().flatten() {
-            writeln!(
+            write!(
                 f,
-                "last utterance {}: {} dialogues, {:.0} %; topics: {}",
+                "\nlast utterance {}: {} dialogues, {:.0} %; topics: {}",
                 kind.kind,
                 kind.dialogues,
                 kind.share.percent(),
                 Topics(&kind.topics)
             )?;
         }
-        write!(f, "{}", self.left_out().join("\n"))
+        self.left_out().into_iter().try_for_each(|text| write!(f, "\n{text}"))
     }
 }
 

@@ -7,11 +7,14 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{
-    Measure,
-    agreement::{Agreement, fleiss_kappa},
+use crate::{
+    Error, Result,
+    scores::{
+        Measure,
+        agreement::{Agreement, fleiss_kappa},
+    },
+    wowpp::Dialogues,
 };
-use crate::{Error, Result, wowpp::Dialogues};
 
 /// Random samples of annotators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +62,7 @@ pub struct GoldVotes {
 
 /// The votes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct PilotReport {
+pub struct VotesReport {
     /// The sentences with votes.
     pub sentences: usize,
     /// The annotators of each sentence.
@@ -76,7 +79,7 @@ pub struct PilotReport {
     pub gold: Option<GoldVotes>,
 }
 
-impl PilotReport {
+impl VotesReport {
     /// Describes the `votes` of sentences. The votes of a sentence are a list in the order of the annotators. A vote is a
     /// boolean, 0 or 1, `relevant` or `notRelevant`, or `yes` or `no`. Sentences without votes are skipped. `None` if no sentence
     /// has votes.
@@ -135,7 +138,7 @@ impl PilotReport {
     }
 }
 
-impl fmt::Display for PilotReport {
+impl fmt::Display for VotesReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sentences, annotators, agreement, chosen_by_none, chosen_by_all, .. } = self;
         writeln!(
@@ -235,7 +238,7 @@ mod tests {
             { "label": "D", "confidence": 0.5 },
         ]);
         let samples = Samples { count: 50, size: 2, seed: 3 };
-        let found = PilotReport::of(&dialogues(sentences, "C"), samples).unwrap().unwrap();
+        let found = VotesReport::of(&dialogues(sentences, "C"), samples).unwrap().unwrap();
         assert_eq!((found.sentences, found.annotators), (3, 4));
         assert_eq!((found.chosen_by_none, found.chosen_by_all), (1, 1));
         // Observed: (1 + 1 + 1/3) / 3. Chosen: 6 of 12 votes, so 1/2 by chance.
@@ -253,18 +256,18 @@ mod tests {
     #[test]
     fn samples_need_more_annotators_and_gold_needs_votes() {
         let sentences = json!([sentence("A", json!([true, false])), sentence("B", json!([false, false]))]);
-        let found = PilotReport::of(&dialogues(sentences, "C"), Samples::default()).unwrap().unwrap();
+        let found = VotesReport::of(&dialogues(sentences, "C"), Samples::default()).unwrap().unwrap();
         assert_eq!((found.samples, found.gold), (None, None));
         let text = found.to_string();
         assert!(text.contains("too few annotators") && text.contains("no gold sentence has votes"), "{text}");
         let none = dialogues(json!([{ "label": "A", "confidence": 0.5 }]), "A");
-        assert_eq!(PilotReport::of(&none, Samples::default()).unwrap(), None);
+        assert_eq!(VotesReport::of(&none, Samples::default()).unwrap(), None);
     }
 
     #[test]
     fn unknown_and_uneven_votes_are_errors() {
         let error = |sentences: Value, samples: Samples| {
-            PilotReport::of(&dialogues(sentences, "A"), samples).unwrap_err().to_string()
+            VotesReport::of(&dialogues(sentences, "A"), samples).unwrap_err().to_string()
         };
         let wrong = error(json!([sentence("A", json!(["maybe", "yes"]))]), Samples::default());
         assert!(wrong.contains("dialogue `d`: field `annotated_sentences[0].votes`"), "{wrong}");
