@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::ChatTemplate;
 use sporran_config::{Document, Override, Overrides};
-use sporran_transformers::{DeviceName, GenerationOptions, Precision};
+use sporran_transformers::{DeviceName, GenerationOptions, ModelType, Precision, TakesModel};
 
 use crate::{
     ChatPrompt, Conversation, Demonstration, Demonstrations, DemonstrationsOptions, Error, Generation,
@@ -334,9 +334,13 @@ impl Generator for CausalGenerator {
     }
 }
 
+impl TakesModel for CausalOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::DecoderOnly];
+}
+
 impl GeneratorKind for CausalOptions {
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
+        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {
