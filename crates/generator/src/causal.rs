@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::ChatTemplate;
 use sporran_config::{Document, Override, Overrides};
 use sporran_kilt::Task;
-use sporran_transformers::{DeviceName, GenerationOptions, Precision};
+use sporran_transformers::{DeviceName, GenerationOptions, ModelType, Precision, TakesModel};
 
 use crate::{
     ChatPrompt, Conversation, Demonstration, Demonstrations, DemonstrationsOptions, Error, Generation,
@@ -340,9 +340,13 @@ impl Generator for CausalGenerator {
     }
 }
 
+impl TakesModel for CausalOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::DecoderOnly];
+}
+
 impl GeneratorKind for CausalOptions {
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
+        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {

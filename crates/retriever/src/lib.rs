@@ -5,7 +5,8 @@
 //! rankings, [`iterative`] retrieves again with the results, and [`Filtered`] drops passages, for example those that a
 //! [`Filter`] over their metadata does not accept.
 //!
-//! [`RetrieverOptions`] lists the kinds that a config can name. Each implements [`RetrieverKind`].
+//! [`RetrieverOptions`] lists the kinds that a config can name. Each implements [`RetrieverKind`]. [`training`] trains
+//! encoders.
 
 pub mod dense;
 pub mod entity;
@@ -20,6 +21,7 @@ mod registry;
 mod site;
 pub mod sparse;
 mod titles;
+pub mod training;
 
 pub use error::{Error, Result};
 pub use filter::{Filter, FilterOptions, Filtered, FilteredOptions, PassageFilter, Scalar, Selection};

@@ -7,16 +7,14 @@ use std::{path::PathBuf, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
-use sporran_config::Overrides;
 use sporran_kilt::Task;
-use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq};
+use sporran_transformers::{DeviceName, GenerationOptions, ModelType, Precision, Seq2Seq, TakesModel};
 
 use crate::{
     Error, Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, RunningBatch, Sink,
     TextGenerator,
-    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    kind::{GeneratorContext, GeneratorKind, prompted_model},
     one_model::{OneModel, answers},
-    training::GeneratorTrainer,
 };
 
 /// `[generator]` with `kind = "seq2seq"`.
@@ -147,18 +145,12 @@ impl Generator for Seq2SeqGenerator {
     }
 }
 
+impl TakesModel for Seq2SeqOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::EncoderDecoder];
+}
+
 impl GeneratorKind for Seq2SeqOptions {
-    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
-        Some(self)
-    }
-
-    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
-    }
-
-    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
-        generation_overrides(&self.generation, &self.model, key, found)
-    }
+    prompted_model!();
 
     fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
         Ok(Box::new(Seq2SeqGenerator::load(self)?))

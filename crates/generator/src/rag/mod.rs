@@ -1,14 +1,15 @@
 //! Retrieval-augmented generation (Lewis et al. 2020): the input is read with each passage separately, and the passage is
 //! marginalised over, with the softmax of the passages' scores as its probability.
 
+mod train;
+
 use std::{path::PathBuf, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
-use sporran_config::Overrides;
 use sporran_transformers::{
-    DeviceName, GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq,
+    DeviceName, GenerationOptions, Hypothesis, Inputs, Memory, ModelType, Precision, Seq2Seq, TakesModel,
     decode::{RagDecoding, generate_rag_sequence, generate_rag_token},
     fuse,
 };
@@ -16,7 +17,7 @@ use sporran_transformers::{
 use crate::{
     Generation, Generator, PromptOptions, Request, Result,
     fid::batch_tokens,
-    kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    kind::{EvidenceSource, GeneratorContext, GeneratorKind, prompted_model},
     passages::{PassageReader, Portion},
 };
 
@@ -187,14 +188,12 @@ impl Generator for RagGenerator {
     }
 }
 
-impl GeneratorKind for RagSequenceOptions {
-    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
-    }
+impl TakesModel for RagSequenceOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::EncoderDecoder];
+}
 
-    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
-        generation_overrides(&self.generation, &self.model, key, found)
-    }
+impl GeneratorKind for RagSequenceOptions {
+    prompted_model!();
 
     fn provenance(&self) -> EvidenceSource {
         EvidenceSource::Read
@@ -205,14 +204,12 @@ impl GeneratorKind for RagSequenceOptions {
     }
 }
 
-impl GeneratorKind for RagTokenOptions {
-    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
-    }
+impl TakesModel for RagTokenOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::EncoderDecoder];
+}
 
-    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
-        generation_overrides(&self.generation, &self.model, key, found)
-    }
+impl GeneratorKind for RagTokenOptions {
+    prompted_model!();
 
     fn provenance(&self) -> EvidenceSource {
         EvidenceSource::Read
