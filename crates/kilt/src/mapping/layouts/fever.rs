@@ -62,8 +62,9 @@ fn plain(text: &str) -> String {
     SPELLINGS.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-fn is_verified(line: &Line) -> bool {
-    matches!(line.label.as_str(), "SUPPORTS" | "REFUTES")
+/// The label in upper case; none if the claim cannot be verified.
+fn verdict(line: &Line) -> Option<&'static str> {
+    ["SUPPORTS", "REFUTES"].into_iter().find(|label| label.eq_ignore_ascii_case(line.label.trim()))
 }
 
 /// The composed form of a page's name: the claims and the pages decompose different letters.
@@ -73,16 +74,16 @@ fn composed(title: &str) -> String {
 
 fn read(source: &Source<'_>, take: &mut Take<'_>) -> Result<()> {
     let texts = sentences(source)?;
-    let record = |line: Line| {
+    let record = |label: &str, line: Line| {
         let piece = |(_, _, title, number): Evidence| {
             let title = title?;
             let text = number.and_then(|number| texts.get(&(composed(&title), number)));
             Some(Piece { title: plain(&title.replace('_', " ")), texts: text.cloned().into_iter().collect() })
         };
         let sets = line.evidence.into_iter().map(|set| set.into_iter().filter_map(piece).collect());
-        Own::new(line.id, line.claim, vec![Claim::of_answers(vec![line.label], distinct(sets))])
+        Own::new(line.id, line.claim, vec![Claim::of_answers(vec![label.to_owned()], distinct(sets))])
     };
-    source.lines(|_, line: Line| Ok(vec![is_verified(&line).then(|| record(line))]), take)
+    source.lines(|_, line: Line| Ok(vec![verdict(&line).map(|label| record(label, line))]), take)
 }
 
 /// The sentences of the evidence, by page and number; none without the pages.
@@ -100,7 +101,7 @@ fn sentences(source: &Source<'_>) -> Result<FxHashMap<Sentence, String>> {
         }
         for line in jsonl::open(path)?.records::<Line>() {
             let line = line?;
-            if is_verified(&line) {
+            if verdict(&line).is_some() {
                 let evidence = line.evidence.into_iter().flatten();
                 needed
                     .extend(evidence.filter_map(|(_, _, title, number)| Some((composed(&title?), number?))));
@@ -146,7 +147,7 @@ mod tests {
 
     const CLAIMS: &str = r#"{"id":5,"label":"SUPPORTS","verifiable":"VERIFIABLE","claim":"Lund sang.","evidence":[[[1,2,"Ann_Lund_-LRB-singer-RRB-",0]],[[1,3,"Ann_Lund_-LRB-singer-RRB-",1],[1,3,"Malmo\u0308",0]]]}
 {"id":6,"label":"NOT ENOUGH INFO","verifiable":"NOT VERIFIABLE","claim":"?","evidence":[[[1,null,null,null]]]}
-{"id":"500007","label":"REFUTES","claim":"Lund ran.","evidence":[[[1,2,"Ann_Lund_-LRB-singer-RRB-",0]],[[1,4,null,null]]]}
+{"id":"500007","label":"refutes","claim":"Lund ran.","evidence":[[[1,2,"Ann_Lund_-LRB-singer-RRB-",0]],[[1,4,null,null]]]}
 "#;
 
     #[test]

@@ -71,7 +71,7 @@ struct Name {
 struct Facts {
     ids: Names,
     /// How often each form of an id is in the texts.
-    forms: FxHashMap<u32, BTreeMap<String, u64>>,
+    forms: FxHashMap<u32, Vec<(String, u64)>>,
     titles: Vec<String>,
     /// The index of the title, and the text.
     sentences: Vec<(usize, String)>,
@@ -87,9 +87,10 @@ impl Facts {
         let form = name.surfaceform.as_deref().map(str::trim).unwrap_or_default();
         if !form.is_empty() {
             let forms = self.forms.entry(number).or_default();
-            match forms.get_mut(form) {
-                Some(count) => *count += 1,
-                None => _ = forms.insert(form.to_owned(), 1),
+            // Most ids have few forms, so a list is small and fast.
+            match forms.iter_mut().find(|(known, _)| known == form) {
+                Some((_, count)) => *count += 1,
+                None => forms.push((form.to_owned(), 1)),
             }
         }
         Ok(number)
@@ -149,9 +150,8 @@ impl Facts {
 
     /// The forms of an id, most frequent first, then by their letters.
     fn forms(&self, number: u32) -> Vec<&str> {
-        let mut forms: Vec<(&String, u64)> =
-            self.forms.get(&number).into_iter().flatten().map(|(form, &count)| (form, count)).collect();
-        forms.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        let mut forms: Vec<&(String, u64)> = self.forms.get(&number).into_iter().flatten().collect();
+        forms.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         forms.into_iter().map(|(form, _)| form.as_str()).collect()
     }
 }
