@@ -19,7 +19,7 @@ use sporran_training::{
 };
 use sporran_transformers::DeviceName;
 
-use crate::{Candidate, Generator, Request, Result};
+use crate::{Candidate, Generator, Request, Result, UnitKind};
 
 /// The training of a kind of generator.
 pub trait GeneratorTrainer {
@@ -76,6 +76,10 @@ pub struct TrainSettings<'a> {
     pub matching: MatchingOptions,
     /// The number of pieces or passages without evidence to sample for each record and epoch.
     pub negatives: usize,
+    /// The number of a verifier's pieces without evidence to sample from pages with evidence.
+    pub page_negatives: Option<usize>,
+    /// A verifier's unit of evidence in training; by default that of its runs.
+    pub evidence: Option<UnitKind>,
     /// The loss of a memory network.
     pub knowledge: KnowledgeOptions,
     /// The largest number of tokens of a target.

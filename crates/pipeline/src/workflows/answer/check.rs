@@ -159,6 +159,15 @@ fn check(options: &Options, document: &mut Document<'_>) {
             let message = "expected it only with a generator of kind `rag-token` or `rag-sequence`";
             document.report_key("train.question-encoder", message);
         }
+        let is_verifier = matches!(options.generator, Some(GeneratorOptions::Verifier(_)));
+        for (key, is_given) in
+            [("page-negatives", train.page_negatives.is_some()), ("evidence", train.evidence.is_some())]
+        {
+            if is_given && !is_verifier {
+                let message = "expected it only with a generator of kind `verifier`";
+                document.report_key(&format!("train.{key}"), message);
+            }
+        }
         if let Err(error) = train.device.check(Precision::F32) {
             document.report_key("train.device", error.to_string());
         }
@@ -261,6 +270,14 @@ mod tests {
             check(&table("memnet", "pieces = 0"))
                 .contains("`generator.pieces`: expected at least 1, found 0")
         );
+        let verifies = "[train]\nmodel = \"t\"\nevidence = \"passage\"\npage-negatives = 1\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
+        for key in ["evidence", "page-negatives"] {
+            let message = format!("`train.{key}`: expected it only with a generator of kind `verifier`");
+            assert!(check(&table("fid", verifies)).contains(&message), "{key}");
+            assert!(!check(&table("verifier", verifies)).contains(&message), "{key}");
+        }
+        let selects = "claim-only = true\n[generator.selection]\nmodel = \"s\"";
+        assert!(check(&table("verifier", selects)).contains("`false` with `pages` or `selection`"));
         let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
         let found = check(&table("causal", train));
         assert!(

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_generator::{EvidenceSource, GeneratorOptions, MatchingOptions, Target, TrainSettings};
+use sporran_generator::{EvidenceSource, GeneratorOptions, MatchingOptions, Target, TrainSettings, UnitKind};
 use sporran_training::{KnowledgeOptions, TrainingOptions, session::ShapeOptions};
 use sporran_transformers::DeviceName;
 
@@ -178,6 +178,13 @@ pub struct TrainOptions {
     /// Generators of kind `verifier`: the number of pieces without evidence to sample for each claim and epoch.
     #[serde(default = "negatives")]
     pub negatives: usize,
+    /// Generators of kind `verifier`: the number of pieces without evidence to sample from the gold pages, for each claim and
+    /// epoch. `negatives` then counts pieces of other pages only. Without this key, `negatives` counts pieces of any page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_negatives: Option<usize>,
+    /// Generators of kind `verifier`: the unit of evidence in training. The default is `generator.evidence`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<UnitKind>,
     /// Generators of kind `rag-token` and `rag-sequence`: the folder of the initial question encoder, which is trained with the
     /// generator. Training writes it to `retriever.model`. Without this key, the retriever is frozen.
     pub question_encoder: Option<PathBuf>,
@@ -222,6 +229,8 @@ impl TrainOptions {
             add_gold: self.add_gold,
             matching: self.matching,
             negatives: self.negatives,
+            page_negatives: self.page_negatives,
+            evidence: self.evidence,
             knowledge: self.knowledge,
             target_tokens: self.target_tokens,
             device: self.device,
