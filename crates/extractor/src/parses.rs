@@ -223,7 +223,7 @@ impl ParsedDocument {
                 let Some((at, _)) = text.next_if(|(_, found)| *found == letter) else {
                     let found: String = text.by_ref().take(12).map(|(_, letter)| letter).collect();
                     let message = format!(
-                        "document `{}`: expected the text, which goes on with `{found}` here, found `{form}`",
+                        "document `{}`: expected a word of the text, which is `{found}` here, found `{form}`",
                         document.id
                     );
                     return Err(Fault::record(&self.path, *line, "FORM", message).into());
@@ -336,7 +336,7 @@ mod tests {
         let message = |text: &str| parses.attach(&mut Document::new("d", text)).unwrap_err().to_string();
         let other = message("Zoë doesn't run well-to-do Ok.");
         assert!(
-            other.contains(":9: field `FORM`: document `d`: expected the text, which goes on with `runwell-to-d` here, found `go`"),
+            other.contains(":9: field `FORM`: document `d`: expected a word of the text, which is `runwell-to-d` here, found `go`"),
             "{other}"
         );
         let longer = message("Zoë doesn't go well-to-do Ok. No");

@@ -1,6 +1,7 @@
 //! `sporran describe`: one file per layout.
 
 mod kilt;
+mod knowledgenet;
 
 use std::{
     fmt::{Display, Write},
@@ -31,7 +32,7 @@ struct Layout {
 }
 
 /// All layouts. The first one that detects a file's first value is that of the file.
-const LAYOUTS: &[Layout] = &[kilt::LAYOUT];
+const LAYOUTS: &[Layout] = &[kilt::LAYOUT, knowledgenet::LAYOUT];
 
 /// `sporran describe`
 #[derive(Args)]

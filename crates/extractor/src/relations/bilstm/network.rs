@@ -64,7 +64,7 @@ impl RelationNetwork {
     pub fn loss(&self, examples: &[RelationExample]) -> Model<f64> {
         const PORTION: usize = 64;
         let (weights, lstm, outputs) = (self.now()?, self.lstm.pack()?, self.file.outputs());
-        let (mut sum, mut count) = (0.0, 0);
+        let (mut sum, mut count) = (0.0, 0usize);
         for examples in examples.chunks(PORTION) {
             let pick = |example: &'_ RelationExample| example.pairs.iter().map(|(pair, _)| *pair).collect();
             let picked: Vec<Picked<'_>> = examples
@@ -78,7 +78,7 @@ impl RelationNetwork {
                 }
             }
         }
-        Ok(sum / f64::from(u32::try_from(count).unwrap_or(u32::MAX)).max(1.0))
+        Ok(sum / (count as f64).max(1.0))
     }
 
     /// The current weights.

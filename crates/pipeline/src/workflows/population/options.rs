@@ -271,3 +271,23 @@ impl PopulationOptions {
         self.output.join(&self.name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn validation_documents_are_every_nth_or_those_of_their_folds() {
+        let options =
+            |text: &str| toml::from_str::<AnnotationsOptions>(&format!("files = []\n{text}")).unwrap();
+        let held_out = |options: &AnnotationsOptions| -> Vec<bool> {
+            (0..6).map(|at| options.is_held_out(at, 1 + at as i64 % 2)).collect()
+        };
+        let every = options("validation-every = 3");
+        assert_eq!(held_out(&every), [false, false, true, false, false, true]);
+        assert!(!every.is_apart(4));
+        let folds = options("folds = [1]\nvalidation-folds = [2]");
+        assert_eq!(held_out(&folds), [false, true, false, true, false, true]);
+        assert!(folds.is_apart(2) && !folds.is_apart(1));
+    }
+}
