@@ -4,6 +4,7 @@ mod files;
 mod korc;
 mod map;
 mod queries;
+mod sentences;
 
 use clap::Subcommand;
 
@@ -21,6 +22,8 @@ pub(crate) enum Convert {
     Map(map::Map),
     /// Generate training queries about the pages of a passage store
     Queries(queries::Queries),
+    /// Fetch sentences of T-REx to annotate in KnowledgeNet's layout
+    Sentences(sentences::Sentences),
     /// Build a benchmark in KoRC's layout from a config
     Korc(korc::Korc),
 }
@@ -31,6 +34,7 @@ impl Convert {
             Self::Files(command) => command.run(),
             Self::Map(command) => command.run(),
             Self::Queries(command) => command.run(),
+            Self::Sentences(command) => command.run(),
             Self::Korc(command) => command.run(context),
         }
     }

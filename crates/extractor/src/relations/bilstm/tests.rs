@@ -5,7 +5,9 @@ use sporran_training::{Gradients, Objective, TrainingOptions, Variables};
 use super::*;
 use crate::{
     Chain, EntityType, Link, MentionForm, Parse,
-    relations::{Annotated, Background, EntityFacts, Property, linear::tests::documents},
+    relations::{
+        Annotated, Background, EntityFacts, HeldOut, Property, RelationTraining, linear::tests::documents,
+    },
     tagger::WordFeatures,
 };
 
@@ -359,4 +361,56 @@ fn the_loss_is_the_mean_cross_entropy_of_the_known_outputs() {
     }
     assert!((network.loss(&examples).unwrap() - std::f64::consts::LN_2).abs() < 1e-6);
     assert_eq!(network.loss(&[]).unwrap(), 0.0);
+}
+
+#[test]
+fn the_weights_with_the_least_validation_loss_are_kept() {
+    let (documents, properties) = with_background();
+    let source = serde_json::json!({"fold": 1, "documentId": "d", "documentText": "", "passages": []});
+    let source: sporran_kilt::knowledgenet::Document = serde_json::from_value(source).unwrap();
+    let held_out = |annotated| HeldOut { source: &source, annotated, links: None };
+    let validation: Vec<HeldOut<'_>> = documents[12..].iter().map(held_out).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoints, model) = (folder.path().join("training"), folder.path().join("model"));
+    let training = RelationTraining {
+        properties: &properties,
+        documents: &documents[..12],
+        validation: &validation,
+        device: DeviceName::Cpu,
+        seed: 3,
+        checkpoints: &checkpoints,
+        model: &model,
+    };
+    let optimizer =
+        TrainingOptions { epochs: 6, learning_rate: 0.05, warmup_steps: 0, ..TrainingOptions::default() };
+    let shape = shape(Pooling::Mean, 0.0);
+    let options = BilstmTraining { shape, pairs_per_batch: 8, optimizer, ..BilstmTraining::default() };
+    options.train(&training, &mut |_| {}).unwrap();
+    let history = std::fs::read_to_string(checkpoints.join("history.jsonl")).unwrap();
+    let scores = history.lines().filter_map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line["score"].as_f64()
+    });
+    let scores: Vec<f64> = scores.collect();
+    assert_eq!(scores.len(), 6);
+    let least = -scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    // The loss of the saved model, from its probabilities.
+    let relations = BilstmRelations::load(&model, DeviceName::Cpu, Precision::F32).unwrap();
+    let (mut sum, mut count) = (0.0, 0.0);
+    for annotated in &documents[12..] {
+        let scores = relations.score(&annotated.inputs()).unwrap();
+        for (sentence, targets) in annotated.targets.iter().enumerate() {
+            for target in targets {
+                let links = annotated.has_right_links(sentence, target.pair, target.label);
+                let own = &scores[sentence];
+                let text = (own.of(target.pair, target.label), target.value > 0.5);
+                for (probability, is) in [text, (own.of_links(target.pair, target.label), links)] {
+                    let probability = f64::from(probability);
+                    sum -= if is { probability } else { 1.0 - probability }.ln();
+                    count += 1.0;
+                }
+            }
+        }
+    }
+    assert!((sum / count - least).abs() < 1e-4, "{} {least}", sum / count);
 }
