@@ -72,7 +72,7 @@ pub trait RelationModel: Send + Sync {
     }
 
     /// The scores of a sentence as they are compared with the thresholds: with joint scores of both directions of a pair, unless the
-    /// model decides each by itself.
+    /// model decides each direction separately.
     fn decided(&self, scores: Scores, candidates: &Candidates) -> Scores {
         scores.joint(&candidates.pairs, self.properties())
     }

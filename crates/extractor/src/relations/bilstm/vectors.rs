@@ -60,10 +60,8 @@ impl Vectors {
                 .nth(vectors.width - 1)
                 .ok_or_else(|| Fault::record(path, line, "vector", "expected numbers, found none"))?;
             let (word, numbers) = text.split_at(start);
-            if !(seen <= frequent || wanted.contains(word) || lower.contains(word)) {
-                continue;
-            }
-            if vectors.rows.contains_key(word) {
+            let is_wanted = seen <= frequent || wanted.contains(word) || lower.contains(word);
+            if !is_wanted || vectors.rows.contains_key(word) {
                 continue;
             }
             for (at, number) in numbers[1..].split(' ').enumerate() {
