@@ -211,12 +211,11 @@ hidden = 32
 dropout = 0.1
 around = 8
 pooling = "max"
-pairs = "by-type"
 
 [relations.bilstm.optimizer]
-epochs = 8
+epochs = 12
 tokens-per-batch = 2048
-learning-rate = 0.02
+learning-rate = 0.01
 warmup-steps = 2
 
 [linker]
@@ -326,6 +325,7 @@ fn a_bilstm_trains_resumes_and_extracts_facts() {
         "relations.bilstm.thresholds=plain",
         "relations.bilstm.directions=independent",
         "relations.bilstm.vectors=vectors.txt",
+        "relations.bilstm.shape.pairs=by-type",
         "annotations.folds=[1,2]",
         "annotations.validation-folds=[3]",
         "linker.outside-links=true",
