@@ -32,6 +32,7 @@ pub mod store;
 pub mod synthesis;
 mod task;
 mod template;
+pub mod trex;
 pub mod triviaqa;
 pub mod wow;
 pub mod wowpp;
