@@ -42,6 +42,11 @@ pub struct PromptOptions {
     /// Entity linking: words kept on each side of the tagged mention.
     #[schemars(extend("x-unit" = "words"))]
     pub mention_context_words: usize,
+    /// Tokens of the input before it is put into the template, at most. A longer input loses its beginning. The default is no
+    /// limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub max_input_tokens: Option<usize>,
     /// Tokens of the whole text, at most. Only passages are cut, unless the input itself is too long.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
@@ -57,6 +62,7 @@ impl Default for PromptOptions {
             input: "{input}".into(),
             order: Order::default(),
             mention_context_words: 30,
+            max_input_tokens: None,
             max_tokens: 512,
         }
     }
@@ -80,6 +86,9 @@ impl Prompt {
         }
         if !options.passage.contains("{text}") {
             return wrong("prompt.passage", "a template with `{text}`", options.passage);
+        }
+        if options.max_input_tokens == Some(0) {
+            return wrong("prompt.max-input-tokens", "at least 1", "0".into());
         }
         if options.max_tokens < 2 {
             return wrong("prompt.max-tokens", "at least 2", options.max_tokens.to_string());
@@ -105,7 +114,7 @@ impl Prompt {
     /// # Errors
     /// Where the tokenizer fails.
     pub fn text_from(&self, first: usize, request: &Request<'_>, tokenizer: &Tokenizer) -> Result<String> {
-        let input = self.input(request.query);
+        let input = self.input(request.query, tokenizer)?;
         let mut words = self.options.passage_words;
         loop {
             let text = self.join(&input, (first, request.passages), words);
@@ -119,12 +128,15 @@ impl Prompt {
         }
     }
 
-    fn input(&self, query: &Query) -> String {
-        let text = match query.text.contains(START) && query.text.contains(END) {
+    fn input(&self, query: &Query, tokenizer: &Tokenizer) -> Result<String> {
+        let mut text = match query.text.contains(START) && query.text.contains(END) {
             true => self.around_mention(&query.text),
             false => query.text.clone(),
         };
-        self.options.input.replace("{task}", task_word(query)).replace("{input}", &text)
+        if let Some(most) = self.options.max_input_tokens {
+            text = last_tokens(&text, most, tokenizer)?;
+        }
+        Ok(self.options.input.replace("{task}", task_word(query)).replace("{input}", &text))
     }
 
     fn around_mention(&self, text: &str) -> String {
@@ -156,6 +168,17 @@ impl Prompt {
         }
         parts.join(&self.options.separator)
     }
+}
+
+/// The last `most` tokens of a text.
+fn last_tokens(text: &str, most: usize, tokenizer: &Tokenizer) -> Result<String> {
+    let tokens = tokenizer.encode_plain(text)?;
+    if tokens.len() <= most {
+        return Ok(text.to_owned());
+    }
+    let kept = tokenizer.decode(&tokens[tokens.len() - most..])?;
+    // A character may have been cut.
+    Ok(kept.trim_start_matches(char::REPLACEMENT_CHARACTER).trim_start().to_owned())
 }
 
 /// The `{task}` word: the kind of answer that the task expects.
@@ -242,6 +265,28 @@ mod tests {
         assert!(cut.starts_with("q1 q2 q3 // A / 1 2"), "{cut}");
         assert!(cut.split_whitespace().count() <= 17, "{cut}");
         assert_eq!(text(options(2), Dataset::Nq, "q1 q2 q3", &passages), "q1 q2 q3");
+    }
+
+    #[test]
+    fn an_input_that_is_too_long_loses_its_beginning() {
+        let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/llama");
+        let tokenizer = Tokenizer::from_folder(&data).unwrap();
+        let query = Query::of_text(1i64, "where was the author of the book born?");
+        let request = Request { query: &query, passages: &[] };
+        let of = |max_input_tokens| {
+            let input = "Talk:\n{input}".into();
+            let options = PromptOptions { max_input_tokens, input, ..PromptOptions::default() };
+            Prompt::new(options).unwrap().text(&request, &tokenizer).unwrap()
+        };
+        let count = tokenizer.encode_plain(&query.text).unwrap().len();
+        assert_eq!(of(None), format!("Talk:\n{}", query.text));
+        assert_eq!(of(Some(count)), of(None));
+        let cut = of(Some(4));
+        let kept = cut.strip_prefix("Talk:\n").unwrap();
+        assert!(!kept.is_empty() && kept.len() < query.text.len() && query.text.ends_with(kept), "{cut}");
+        assert!(tokenizer.encode_plain(kept).unwrap().len() <= 4 + 1, "{cut}");
+        let none = PromptOptions { max_input_tokens: Some(0), ..PromptOptions::default() };
+        assert!(Prompt::new(none).unwrap_err().to_string().contains("prompt.max-input-tokens"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use sporran_training::{
     KnowledgeOptions, TrainingOptions, Variables,
     session::{InitialModel, ShapeOptions, TrainableModel, Trained, TrainingSession, model_card},
 };
-use sporran_transformers::DeviceName;
+use sporran_transformers::{DeviceName, TrainableCausal};
 
 use crate::{Candidate, Generator, Request, Result};
 
@@ -249,5 +249,15 @@ impl GeneratorTraining<'_> {
             }
         };
         Ok(start.build(&settings.device.open()?, |variables| self.card("generator", variables))?)
+    }
+
+    /// The decoder-only model of a folder.
+    ///
+    /// # Errors
+    /// As for [`init_model`](Self::init_model).
+    pub fn init_causal(&self, from: &Path) -> Result<TrainableModel<dyn TrainableCausal>> {
+        let start = InitialModel::of_folder(from, self.seed)?;
+        let device = self.settings.device.open()?;
+        Ok(start.build_causal(&device, |variables| self.card("generator", variables))?)
     }
 }

@@ -11,6 +11,8 @@ use crate::{fused, mode::Mode};
 pub struct Linear {
     weight: Tensor,
     bias: Option<Tensor>,
+    /// Whether `weight` has the shape (in, out).
+    is_transposed: bool,
 }
 
 impl Linear {
@@ -20,7 +22,7 @@ impl Linear {
     /// A tensor error where `vb` has another shape.
     pub fn new(inputs: usize, outputs: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
         let weight = vb.get_with_hints((outputs, inputs), "weight", normal(std))?;
-        Ok(Self { weight, bias: None })
+        Ok(Self { weight, bias: None, is_transposed: false })
     }
 
     /// The same with a `bias`, which starts at zero.
@@ -37,15 +39,15 @@ impl Linear {
     /// # Errors
     /// A tensor error where `vb` has another shape.
     pub fn transposed(inputs: usize, outputs: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
-        let weight = vb.get_with_hints((inputs, outputs), "weight", normal(std))?.t()?;
+        let weight = vb.get_with_hints((inputs, outputs), "weight", normal(std))?;
         let bias = vb.get_with_hints(outputs, "bias", Init::Const(0.0))?;
-        Ok(Self { weight, bias: Some(bias) })
+        Ok(Self { weight, bias: Some(bias), is_transposed: true })
     }
 
     /// A head that shares its weight (out, in), such as an embedding table.
     #[must_use]
     pub fn shared(weight: Tensor) -> Self {
-        Self { weight, bias: None }
+        Self { weight, bias: None, is_transposed: false }
     }
 
     /// (..., in) to (..., out).
@@ -53,6 +55,14 @@ impl Linear {
     /// # Errors
     /// A tensor error.
     pub fn forward(&self, xs: &Tensor) -> Result<Tensor> {
+        if let Some(bias) = self.bias.as_ref().filter(|_| self.is_transposed)
+            && self.weight.is_variable()
+            && fused::applies(xs)
+        {
+            let flat = xs.reshape(((), xs.dim(D::Minus1)?))?;
+            let ys = fused::linear_transposed(&flat, &self.weight, bias)?;
+            return Ok(ys.reshape(self.shape_of_result(xs)?)?);
+        }
         let ys = self.product(xs)?;
         Ok(match &self.bias {
             #[cfg(feature = "cuda")]
@@ -73,20 +83,25 @@ impl Linear {
     /// # Errors
     /// A tensor error.
     pub fn product(&self, xs: &Tensor) -> Result<Tensor> {
-        let mut shape = xs.dims().to_vec();
         let inputs = xs.dim(D::Minus1)?;
         // One flat product: a broadcast product would run one small product for each row.
         let flat = xs.reshape(((), inputs))?;
         let ys = match self.weight.is_variable() {
+            _ if self.is_transposed => flat.matmul(&self.weight)?,
             true if fused::applies(xs) => fused::linear(&flat, &self.weight)?,
             #[cfg(feature = "cuda")]
             true if crate::cuda::applies(xs) => crate::cuda::linear(&flat, &self.weight)?,
             _ => flat.matmul(&self.weight.t()?)?,
         };
+        Ok(ys.reshape(self.shape_of_result(xs)?)?)
+    }
+
+    fn shape_of_result(&self, xs: &Tensor) -> Result<Vec<usize>> {
+        let mut shape = xs.dims().to_vec();
         if let Some(last) = shape.last_mut() {
-            *last = self.weight.dim(0)?;
+            *last = self.weight.dim(usize::from(self.is_transposed))?;
         }
-        Ok(ys.reshape(shape)?)
+        Ok(shape)
     }
 }
 
@@ -190,7 +205,9 @@ impl LayerNorm {
             let normed = crate::cuda::norm(xs, &self.weight, eps, true)?;
             return Ok(crate::cuda::add_bias(&normed, &self.bias)?);
         }
-        if mode.is_training() {
+        if mode.is_training() && fused::applies(xs) {
+            Ok(fused::layer_norm(xs, &self.weight, &self.bias, eps)?)
+        } else if mode.is_training() {
             Ok(candle_nn::ops::layer_norm_slow(xs, &self.weight, &self.bias, eps)?)
         } else {
             Ok(candle_nn::ops::layer_norm(&xs.contiguous()?, &self.weight, &self.bias, eps)?)
@@ -242,6 +259,12 @@ impl Activation {
         Ok(match self {
             Self::Relu if fused::applies(xs) => fused::relu(xs)?,
             Self::Relu => xs.relu()?,
+            Self::GeluTanh if xs.track_op() && fused::applies(xs) => {
+                fused::activation(xs, sporran_kernels::Activation::GeluTanh)?
+            }
+            Self::Silu if xs.track_op() && fused::applies(xs) => {
+                fused::activation(xs, sporran_kernels::Activation::Silu)?
+            }
             Self::Gelu => xs.gelu_erf()?,
             Self::GeluTanh => xs.gelu()?,
             Self::Silu => xs.silu()?,
