@@ -14,7 +14,7 @@ use super::{
 use crate::{config::Config, source::pages::check_source, tasks::options::TasksOptions};
 
 /// The message for a generator that `[train]` does not support.
-pub(crate) const UNTRAINED: &str = "expected `seq2seq`, `fid`, `memnet`, `rag-token`, `rag-sequence`, `verifier` or `extractive`: \
+pub(crate) const UNTRAINED: &str = "expected `seq2seq`, `fid`, `memnet`, `rag-token`, `rag-sequence`, `verifier`, `extractive` or `causal`: \
      `[train]` supports these kinds";
 
 /// The retriever of a RAG training: `dense`, over all pages, with the similarity `inner-product`.
@@ -262,11 +262,12 @@ mod tests {
                 .contains("`generator.pieces`: expected at least 1, found 0")
         );
         let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
-        let found = check(&table("causal", train));
+        let found = check(&format!("[generator]\nkind = \"title\"\n{train}"));
         assert!(
             found.contains("`generator.kind`: expected `seq2seq`, `fid`, `memnet`, `rag-token`,"),
             "{found}"
         );
+        assert!(!check(&table("causal", train)).contains("`generator.kind`"));
     }
 
     #[test]
