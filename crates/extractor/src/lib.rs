@@ -16,6 +16,7 @@ mod fact_extractor;
 mod linking;
 mod mention;
 mod mentions;
+mod model_check;
 mod nominals;
 mod pronouns;
 mod proposals;

@@ -16,6 +16,7 @@
 mod by_dataset;
 mod causal;
 mod chat;
+mod check;
 mod demonstrations;
 mod entity_title;
 mod error;
@@ -38,6 +39,7 @@ mod verifier;
 pub use by_dataset::{ByDataset, ByDatasetOptions};
 pub use causal::{CausalGenerator, CausalOptions, Chat};
 pub use chat::{ChatPrompt, Conversation};
+pub use check::check_generator;
 pub use demonstrations::{Demonstration, Demonstrations, DemonstrationsOptions};
 pub use entity_title::{EntityTitle, EntityTitleOptions, WrittenTitle};
 pub use error::{Error, Result};
@@ -46,9 +48,7 @@ pub use extractive::{
     reader_question,
 };
 pub use fid::{FidEvidence, FidGenerator, FidOptions};
-pub use kind::{
-    EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, check_generator, generation_overrides,
-};
+pub use kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides};
 pub use memnet::{DialoguePart, MemNet, MemNetOptions, MemoryInput};
 pub use prompt::{Order, Prompt, PromptOptions};
 pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
@@ -60,7 +60,8 @@ use sporran_kilt::{Passage, Query};
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
 pub use title::{TitleGenerator, TitleOptions};
 pub use training::{
-    GeneratorTrainer, GeneratorTraining, MatchingOptions, RetrievedExample, Target, TrainSettings, mean_score,
+    GeneratorTrainer, GeneratorTraining, LiveRetrieval, MatchingOptions, RetrievedExample, TRAINED_KINDS,
+    Target, TrainOptions, TrainSettings, mean_score, untrained,
 };
 pub use verifier::nsmn::{
     LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, PackedNsmn, RELEASED_NSMN, ReleasedNsmn,

@@ -4,7 +4,8 @@
 //! indexes on disk. [`dense`] compares vectors of texts. Others combine retrievers: [`fusion`] fuses several
 //! rankings, [`iterative`] retrieves again with the results, and [`Filtered`] drops passages.
 //!
-//! [`RetrieverOptions`] lists the kinds that a config can name. Each implements [`RetrieverKind`].
+//! [`RetrieverOptions`] lists the kinds that a config can name. Each implements [`RetrieverKind`]. [`training`] trains
+//! encoders.
 
 pub mod dense;
 pub mod entity;
@@ -19,6 +20,7 @@ mod registry;
 mod site;
 pub mod sparse;
 mod titles;
+pub mod training;
 
 pub use error::{Error, Result};
 pub use filter::{Filtered, PassageFilter};

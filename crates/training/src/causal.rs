@@ -270,7 +270,7 @@ mod tests {
         let options = TrainingOptions {
             steps: 12,
             tokens_per_batch: 16,
-            warmup_steps: 2,
+            warmup_steps: Some(2),
             learning_rate: 1e-2,
             checkpoint_every: 4,
             ..TrainingOptions::default()

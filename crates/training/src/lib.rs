@@ -40,6 +40,7 @@ mod dpr_reader;
 mod fid;
 mod gradients;
 mod history;
+mod live_index;
 mod loss;
 mod lstm;
 mod masked;
@@ -72,6 +73,7 @@ pub use data::{IGNORED_LABEL, Row, TextPair, TrainingBatch, batches_of, rows_of,
 pub use dpr_reader::{ReadQuestion, ReaderObjective, ReaderScores};
 pub use fid::{FidObjective, FidRow};
 pub use gradients::Gradients;
+pub use live_index::{IndexError, LiveIndex, QuestionEncoder};
 pub use loss::cross_entropy;
 pub use lstm::BiLstm;
 pub use masked::{MaskedBatch, MaskedLmObjective, MaskingTokens};

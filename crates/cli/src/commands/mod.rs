@@ -28,7 +28,7 @@ mod tune;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use sporran_pipeline::{Config as _, Options};
+use sporran_pipeline::{Config as _, Options, workflow_of};
 
 use crate::{
     error::Result,
@@ -149,6 +149,11 @@ impl ConfigArgs {
     /// Reads the config after all checks that need no model.
     fn load(&self) -> Result<Options> {
         let (config, overrides) = self.parts()?;
+        // A verb that does not apply comes before the config's mistakes.
+        let workflow = workflow_of(config, overrides)?;
+        if !Options::WORKFLOWS.contains(&workflow.name) {
+            return Err(workflow.refusal(config).into());
+        }
         let mistakes = sporran_pipeline::check(config, overrides)?;
         if !mistakes.is_empty() {
             return Err(sporran_pipeline::Error::Config(mistakes).into());

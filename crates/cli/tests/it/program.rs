@@ -316,3 +316,14 @@ fn ctrl_c_prints_the_folder_to_resume() {
     assert!(errors.contains(&advice), "{errors}");
     assert_eq!(json(&root(), &arguments)["tasks"].as_array().map(Vec::len), Some(11));
 }
+
+#[test]
+fn a_verb_that_does_not_apply_is_refused_before_the_configs_mistakes() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = root().join("configs/wowpp/tfidf.toml").display().to_string();
+    let output = sporran(folder.path(), &["index", &config, "data.train=none.json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = errors(&output);
+    assert!(message.contains("this verb does not apply to `knowledge-selection`"), "{message}");
+    assert!(!message.contains("none.json"), "{message}");
+}

@@ -6,13 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::ChatTemplate;
 use sporran_config::{Document, Override, Overrides};
-use sporran_transformers::{DeviceName, GenerationOptions, Precision};
+use sporran_transformers::{DeviceName, GenerationOptions, ModelType, Precision, TakesModel};
 
 use super::CausalGenerator;
 use crate::{
     DemonstrationsOptions, Generator, Order, PromptOptions, Result,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
-    training::GeneratorTrainer,
 };
 
 /// How turns are marked.
@@ -124,9 +123,13 @@ fn batch_tokens() -> usize {
     8192
 }
 
+impl TakesModel for CausalOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::DecoderOnly];
+}
+
 impl GeneratorKind for CausalOptions {
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
+        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {
@@ -163,10 +166,6 @@ impl GeneratorKind for CausalOptions {
             }
         }
         generation_overrides(&self.generation, &self.model, key, found)
-    }
-
-    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
-        Some(self)
     }
 
     fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {

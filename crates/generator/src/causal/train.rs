@@ -201,7 +201,7 @@ mod tests {
         let model = place.path().join("model");
         let optimizer = TrainingOptions {
             steps: 60,
-            warmup_steps: 5,
+            warmup_steps: Some(5),
             learning_rate: 1e-2,
             tokens_per_batch: 400,
             ..TrainingOptions::default()
@@ -216,6 +216,7 @@ mod tests {
             add_gold: false,
             matching: MatchingOptions::default(),
             negatives: 0,
+            question_encoder: None,
             knowledge: KnowledgeOptions::default(),
             target_tokens: 16,
             device: DeviceName::Cpu,
@@ -229,6 +230,7 @@ mod tests {
             examples: examples(),
             validation: examples(),
             store: None,
+            live: None,
             name: "tiny",
             seed: 1,
             folder: place.path().to_path_buf(),
@@ -262,6 +264,7 @@ mod tests {
                 add_gold: false,
                 matching: MatchingOptions::default(),
                 negatives: 0,
+                question_encoder: None,
                 knowledge: KnowledgeOptions::default(),
                 target_tokens: 16,
                 device: DeviceName::Cpu,
@@ -269,6 +272,7 @@ mod tests {
             examples: Vec::new(),
             validation: Vec::new(),
             store: None,
+            live: None,
             name: "tiny",
             seed: 1,
             folder: PathBuf::from("unused"),

@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_config::Overrides;
 use sporran_transformers::{
-    Cache, DeviceName, GenerationOptions, Inputs, Memory, Precision, Seq2Seq, fuse, generate_with,
+    Cache, DeviceName, GenerationOptions, Inputs, Memory, ModelType, Precision, Seq2Seq, TakesModel, fuse,
+    generate_with,
 };
 
 use crate::{
     Generation, Generator, PromptOptions, Request, Result,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
     passages::PassageReader,
-    training::GeneratorTrainer,
 };
 
 /// `[generator]` with `kind = "fid"`.
@@ -160,13 +160,13 @@ impl Generator for FidGenerator {
     }
 }
 
-impl GeneratorKind for FidOptions {
-    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
-        Some(self)
-    }
+impl TakesModel for FidOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::EncoderDecoder];
+}
 
+impl GeneratorKind for FidOptions {
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
+        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
     }
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {

@@ -11,8 +11,8 @@ use sporran_checkpoint::Tokenizer;
 use sporran_config::Overrides;
 use sporran_kilt::{Passage, PassageStore, Query};
 use sporran_transformers::{
-    Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, fuse,
-    generate_with,
+    Checkpoint, DeviceName, GenerationOptions, Inputs, ModelType, Precision, Seq2Seq, TakesModel,
+    attend_to_pieces, fuse, generate_with,
 };
 
 use crate::{
@@ -20,7 +20,6 @@ use crate::{
     fid::batch_tokens,
     kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
     passages::PassageReader,
-    training::GeneratorTrainer,
     units,
 };
 
@@ -278,13 +277,13 @@ impl Generator for MemNet {
     }
 }
 
-impl GeneratorKind for MemNetOptions {
-    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
-        Some(self)
-    }
+impl TakesModel for MemNetOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::EncoderDecoder];
+}
 
+impl GeneratorKind for MemNetOptions {
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
+        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
     }
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {

@@ -8,12 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_config::Overrides;
-use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq};
+use sporran_transformers::{DeviceName, GenerationOptions, ModelType, Precision, Seq2Seq, TakesModel};
 
 use crate::{
     Error, Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, Sink, TextGenerator,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
-    training::GeneratorTrainer,
 };
 
 /// `[generator]` with `kind = "seq2seq"`.
@@ -141,13 +140,13 @@ impl Generator for Seq2SeqGenerator {
     }
 }
 
-impl GeneratorKind for Seq2SeqOptions {
-    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
-        Some(self)
-    }
+impl TakesModel for Seq2SeqOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::EncoderDecoder];
+}
 
+impl GeneratorKind for Seq2SeqOptions {
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
+        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
     }
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {

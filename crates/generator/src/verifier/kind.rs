@@ -1,19 +1,21 @@
 //! The verifier as a kind of generator.
 
+use sporran_transformers::{ModelType, TakesModel};
+
 use super::{Verifier, VerifierOptions};
 use crate::{
     Generator, Result,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel},
-    training::GeneratorTrainer,
 };
 
-impl GeneratorKind for VerifierOptions {
-    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
-        Some(self)
-    }
+impl TakesModel for VerifierOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::SequenceClassifier];
+}
 
+impl GeneratorKind for VerifierOptions {
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        let mut models = GeneratorModel::only(key, &self.model, (self.device, self.precision), self.passages);
+        let mut models =
+            GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.passages);
         for (table, folder) in [
             ("pages", self.pages.as_ref().map(|pages| &pages.model)),
             ("selection", self.selection.as_ref().map(|selection| &selection.model)),

@@ -161,7 +161,7 @@ fn a_trained_reader_answers_from_its_passages_and_its_folder_opens_as_a_generato
         reader.files.iter().cloned().chain([("config.json".to_owned(), config)]).collect();
     let folder = tempfile::tempdir().unwrap();
     let training =
-        TrainingOptions { steps: 120, learning_rate: 3e-3, warmup_steps: 10, ..Default::default() };
+        TrainingOptions { steps: 120, learning_rate: 3e-3, warmup_steps: Some(10), ..Default::default() };
     let given = |_| Ok(rows.clone());
     train(
         &Training {

@@ -18,7 +18,7 @@ use sporran_transformers::{
 };
 
 use super::{
-    GradedQuery, RerankerSession, RerankerTrainingKind,
+    GradedQuery, RerankerSession, RerankerTrainingKind, check_from,
     similarities::{WeightedSimilarities, write_similarities},
 };
 use crate::{QueryView, Result, Saved, SavedPart, passage_text};
@@ -60,7 +60,7 @@ impl TunedOptions {
         if let Err(error) = self.device.check(Precision::F32) {
             document.report_key(&format!("{key}.device"), error.to_string());
         }
-        document.check_checkpoint(&format!("{key}.from"), &self.from);
+        check_from(&format!("{key}.from"), &self.from, document);
     }
 
     /// The optimiser's options, with the seed of the config.

@@ -9,6 +9,8 @@ use sporran_training::TrainingOptions;
 
 use super::BilstmShape;
 
+use crate::model_check::{BILSTM, check_start};
+
 /// `[relations.bilstm]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -43,7 +45,7 @@ impl BilstmTraining {
             document.report_key(&key("optimizer"), error.to_string());
         }
         if let Some(from) = self.from.as_ref().filter(|_| is_training) {
-            document.check_checkpoint(&key("from"), from);
+            check_start(BILSTM, &key("from"), from, document);
         }
     }
 }

@@ -11,6 +11,7 @@ use sporran_reranker::RerankerOptions;
 use sporran_retriever::{
     Error, Items, NewIndex, Result, Retriever, RetrieverKind, Site, Titles, fusion::FusionOptions,
 };
+use sporran_transformers::{Takers, TakesModel, wrong_model_type};
 
 use super::{rerank::Reranked, titles::TitleRetriever};
 
@@ -163,7 +164,12 @@ impl RetrieverKind for EntityTitleRetriever {
         if let Err(error) = options.device.check(options.precision) {
             document.report_key(&format!("{key}.device"), error.to_string());
         }
-        document.check_encoder(&format!("{key}.model"), &options.model);
+        let model = format!("{key}.model");
+        document.check_encoder(&model, &options.model);
+        let takers: Takers = &[("entity-title", EntityTitleOptions::TAKES)];
+        if let Some(message) = wrong_model_type(&options.model, EntityTitleOptions::TAKES, takers) {
+            document.report_key(&model, message);
+        }
     }
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {

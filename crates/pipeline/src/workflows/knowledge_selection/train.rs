@@ -75,7 +75,8 @@ impl fmt::Display for TrainedReranker {
 /// Errors of files, models or training.
 pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<TrainedReranker> {
     // Several calls can train one fold each.
-    let mut underway = TrainingFolder::begin(options.folder(), options, &["data.fold"])?;
+    let mut underway =
+        TrainingFolder::begin(options.folder(), options, &["data.fold"])?.replacing(models(options));
     let dialogues = wowpp::load(&options.data.train)?;
     let original = options.data.original.as_ref().map(wowpp::load).transpose()?.unwrap_or_default();
     underway.verify()?;
@@ -118,6 +119,13 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<T
     let best = outcome.scores.as_ref().and_then(|report| report.scores.mrr_at_1.value());
     underway.finish(TrainingEntry { steps: outcome.steps, best })?;
     Ok(outcome)
+}
+
+/// The models that a training writes, relative to the run's folder.
+fn models(options: &SelectionOptions) -> Vec<PathBuf> {
+    let Some(count) = options.data.folds else { return vec!["model".into()] };
+    let folds = (0..count).filter(|fold| options.data.fold.is_none_or(|only| only == *fold));
+    folds.map(|fold| format!("fold-{fold}/model").into()).collect()
 }
 
 /// The number of dialogues in a portion.

@@ -13,7 +13,7 @@ use sporran_kilt::{
 };
 use sporran_retriever::Retriever;
 
-use super::EncoderTraining;
+use super::encoder_options::ContrastRecords;
 use crate::{
     Result,
     tasks::{files::task_files, loader as tasks, options::TasksOptions, query::for_retrieval},
@@ -24,15 +24,15 @@ use crate::{
 const CHUNK: usize = 256;
 
 /// Reads dialogues and DPR's training data. Skips questions without a positive passage.
-pub(super) fn of_files(training: &EncoderTraining) -> Result<Vec<ContrastExample>> {
+pub(super) fn of_files(records: &ContrastRecords) -> Result<Vec<ContrastExample>> {
     let mut found = Vec::new();
-    for path in &training.dialogues {
+    for path in &records.dialogues {
         found.extend(wowpp::load(path)?.0.iter().flat_map(|(_, dialogue)| of_dialogue(dialogue)));
     }
     let titled = |contexts: Vec<TrainingContext>| -> Vec<TitledText> {
         contexts.into_iter().map(|context| TitledText { title: context.title, text: context.text }).collect()
     };
-    for path in &training.data {
+    for path in &records.data {
         for record in elements::open(path)?.records::<TrainingExample>() {
             let (_, record) = record?;
             let hard = titled(record.hard_negative_ctxs.unwrap_or_default());
@@ -87,7 +87,7 @@ fn of_dialogue(dialogue: &Dialogue) -> Vec<ContrastExample> {
 /// Retrieves passages for the records of task files. Passages of gold pages are positive, the others are hard negatives.
 pub(super) fn of_tasks(
     options: &Options,
-    training: &EncoderTraining,
+    records: &ContrastRecords,
     (tasks_options, table): (&TasksOptions, &str),
     limit: usize,
     (retriever, store): (&dyn Retriever, &PassageStore),
@@ -101,7 +101,7 @@ pub(super) fn of_tasks(
         for (number, chunk) in examples.chunks(CHUNK).enumerate() {
             let queries: Vec<_> =
                 chunk.iter().map(|example| for_retrieval(&example.query, &options.general.query)).collect();
-            let rankings = retriever.retrieve(&queries, training.depth)?;
+            let rankings = retriever.retrieve(&queries, records.depth)?;
             for ((example, query), hits) in chunk.iter().zip(queries).zip(rankings) {
                 let ids: Vec<PassageId> = hits.iter().map(|hit| hit.passage).collect();
                 found.extend(contrast_of(store, example, query.text, &ids));

@@ -1,43 +1,20 @@
-//! What the trainings of all kinds of generators share: settings, records with passages, the initial model.
+//! What the trainings of all kinds of generators share: records with passages, the initial model, the session.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use candle_core::DType;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use sporran_kilt::{
-    Example, Metric, Output, Passage, PassageId, PassageStore,
-    observe::Observer,
+    Example, Metric, Output, Passage, PassageId, PassageStore, Query,
     scores::answer::{self, Answers},
 };
 use sporran_training::{
-    KnowledgeOptions, TrainingOptions, Variables,
-    session::{InitialModel, ShapeOptions, TrainableModel, Trained, TrainingSession, model_card},
+    LiveIndex, Variables,
+    session::{InitialModel, TrainableModel, TrainingSession, model_card},
 };
-use sporran_transformers::{DeviceName, TrainableCausal};
+use sporran_transformers::TrainableCausal;
 
+use super::TrainSettings;
 use crate::{Candidate, Generator, Request, Result};
-
-/// The training of a kind of generator.
-pub trait GeneratorTrainer {
-    /// The number of passages to retrieve for each record.
-    fn passages(&self) -> usize;
-
-    /// Whether a passage of a gold page is added to the passages of a record without one, as the settings ask for.
-    fn adds_gold(&self) -> bool {
-        false
-    }
-
-    /// Trains the model and saves it in the folder of the settings. Checkpoints are in the run's folder; a stopped training
-    /// resumes from the newest one.
-    ///
-    /// # Errors
-    /// [`Error::Training`](crate::Error::Training) for missing settings or records; errors of files, model or training.
-    fn train(&self, training: GeneratorTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained>;
-}
 
 /// A training of a generator's model.
 pub struct GeneratorTraining<'a> {
@@ -55,81 +32,17 @@ pub struct GeneratorTraining<'a> {
     pub seed: u64,
     /// The run's folder.
     pub folder: PathBuf,
+    /// The index of a training that retrieves with the question encoder that it trains.
+    pub live: Option<LiveRetrieval<'a>>,
 }
 
-/// The settings of a training: `[train]` without its records.
-#[derive(Clone, Copy, Debug)]
-pub struct TrainSettings<'a> {
-    /// The folder of the trained model.
-    pub model: &'a Path,
-    /// The folder of the initial model.
-    pub from: Option<&'a Path>,
-    /// The sizes of a T5 with random weights.
-    pub shape: &'a ShapeOptions,
-    /// The optimizer and the schedule.
-    pub optimizer: &'a TrainingOptions,
-    /// The target of the generator.
-    pub target: Target,
-    /// Whether to add a passage of a gold page if the retriever found none.
-    pub add_gold: bool,
-    /// The sizes of a matching network.
-    pub matching: MatchingOptions,
-    /// The number of pieces or passages without evidence to sample for each record and epoch.
-    pub negatives: usize,
-    /// The loss of a memory network.
-    pub knowledge: KnowledgeOptions,
-    /// The largest number of tokens of a target.
-    pub target_tokens: usize,
-    /// The device.
-    pub device: DeviceName,
-}
-
-/// `[train.matching]`: a neural semantic matching network (Nie, Chen and Bansal 2019).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct MatchingOptions {
-    /// The size of the vocabulary, which is trained on claims and evidence.
-    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
-    pub vocabulary: usize,
-    /// The size of the token embeddings.
-    #[schemars(range(min = 1))]
-    pub embedding_size: usize,
-    /// The hidden size of each direction of both LSTMs.
-    #[schemars(range(min = 1))]
-    pub hidden_size: usize,
-    /// The size of the layers between the LSTMs and before the logits.
-    #[schemars(range(min = 1))]
-    pub projection_size: usize,
-    /// The dropout rate before the logits.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub dropout: f64,
-    /// The largest number of tokens of a claim or a piece of evidence.
-    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
-    pub max_length: usize,
-}
-
-impl Default for MatchingOptions {
-    fn default() -> Self {
-        Self {
-            vocabulary: 6000,
-            embedding_size: 64,
-            hidden_size: 64,
-            projection_size: 64,
-            dropout: 0.2,
-            max_length: 64,
-        }
-    }
-}
-
-/// The target of a generator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Target {
-    /// A gold answer.
-    #[default]
-    Answer,
-    /// The title of a gold page, for a retriever of kind `entity-title`.
-    Title,
+/// The retrieval of a training with its current question encoder.
+#[derive(Clone, Copy)]
+pub struct LiveRetrieval<'a> {
+    /// The index.
+    pub index: &'a dyn LiveIndex,
+    /// Converts the query of a record to that of the index.
+    pub query: &'a (dyn Fn(&Query) -> Query + Sync),
 }
 
 /// An example with its retrieved passages.

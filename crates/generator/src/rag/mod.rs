@@ -1,6 +1,8 @@
 //! Retrieval-augmented generation (Lewis et al. 2020): the input is read with each passage separately, and the passage is
 //! marginalised over, with the softmax of the passages' scores as its probability.
 
+mod train;
+
 use std::{path::PathBuf, sync::Arc};
 
 use schemars::JsonSchema;
@@ -8,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_config::Overrides;
 use sporran_transformers::{
-    DeviceName, GenerationOptions, Hypothesis, Inputs, Memory, Precision, Seq2Seq,
+    DeviceName, GenerationOptions, Hypothesis, Inputs, Memory, ModelType, Precision, Seq2Seq, TakesModel,
     decode::{RagDecoding, generate_rag_sequence, generate_rag_token},
     fuse,
 };
@@ -180,9 +182,13 @@ impl Generator for RagGenerator {
     }
 }
 
+impl TakesModel for RagSequenceOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::EncoderDecoder];
+}
+
 impl GeneratorKind for RagSequenceOptions {
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
+        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
     }
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
@@ -198,9 +204,13 @@ impl GeneratorKind for RagSequenceOptions {
     }
 }
 
+impl TakesModel for RagTokenOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::EncoderDecoder];
+}
+
 impl GeneratorKind for RagTokenOptions {
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
+        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
     }
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
