@@ -9,6 +9,7 @@ pub mod convert;
 mod document;
 pub mod dpr;
 pub mod elements;
+pub mod gold;
 mod mapping;
 pub mod psgs;
 pub(crate) mod stream;

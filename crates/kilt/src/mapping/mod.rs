@@ -3,6 +3,7 @@
 //! the shortest of equal ones. Each alternative set of evidence becomes an output.
 
 mod bleu;
+mod histogram;
 mod layout;
 mod span;
 mod summary;
@@ -23,7 +24,10 @@ use crate::{
     store::PageIndex,
 };
 
-pub use self::{layout::Layout, summary::MapSummary};
+pub use self::{histogram::BleuHistogram, layout::Layout, summary::MapSummary};
+
+/// The least BLEU of a span in `dev` and `test` (Petroni et al. 2021, section 2).
+pub const LEAST_BLEU: f64 = 0.5;
 
 /// The parameters of a mapping.
 #[derive(Clone, Debug)]
@@ -37,7 +41,7 @@ pub struct MapRequest {
     /// The split of the dataset. In `dev` and `test` an output is dropped if one of its spans is below
     /// `least` or one of its pages is missing. `train` keeps the mapped part.
     pub split: Split,
-    /// The smallest BLEU of a span in `dev` and `test`; 0.5 in the paper.
+    /// The smallest BLEU of a span in `dev` and `test`; [`LEAST_BLEU`] in the paper.
     pub least: f64,
 }
 

@@ -166,7 +166,7 @@ fn flipped(differences: &[f64], signs: u64) -> f64 {
 }
 
 /// Interpolates linearly between the two nearest of sorted values.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let place = share * (sorted.len() - 1) as f64;
     let (below, above) = (place.floor() as usize, place.ceil() as usize);
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
