@@ -26,6 +26,10 @@ impl GeneratorTrainer for CausalOptions {
         true
     }
 
+    fn needs_from(&self) -> bool {
+        true
+    }
+
     /// Teacher forcing on the tokens of the first gold answer. The validation score is the reciprocal of the perplexity of
     /// the validation answers.
     fn train(&self, mut training: GeneratorTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {

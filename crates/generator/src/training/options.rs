@@ -19,7 +19,8 @@ use crate::registry::GeneratorOptions;
 pub struct TrainOptions<Records> {
     /// The folder of the trained model, in the Hugging Face layout.
     pub model: PathBuf,
-    /// The folder of the initial model. Without it, training starts from a T5 of `[train.shape]` with random weights.
+    /// The folder of the initial model. Without it, training starts from a T5 of `[train.shape]` with random weights. A generator
+    /// of kind `causal` needs it.
     pub from: Option<PathBuf>,
     /// `[train.shape]`: the sizes of a model with random weights.
     #[serde(default)]
@@ -27,7 +28,7 @@ pub struct TrainOptions<Records> {
     /// `[train.optimizer]`: steps, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
-    /// `[train.examples]`: the training records. The `[tasks]` of the config are the validation records.
+    /// `[train.examples]`: the training records. In the workflow `answer`, `[tasks]` are the validation records.
     pub examples: Records,
     /// The target of the generator.
     #[serde(default)]
@@ -114,6 +115,9 @@ impl<Records> TrainOptions<Records> {
             if let Some(from) = from.as_ref().filter(|_| !is_trained) {
                 document.check_checkpoint(&name(option), from);
             }
+        }
+        if self.from.is_none() && trainer.is_some_and(GeneratorTrainer::needs_from) {
+            document.report_key(&name("from"), "is missing; this kind is trained from the folder of a model");
         }
         if self.question_encoder.is_some() && !trainer.is_some_and(GeneratorTrainer::is_live) {
             let message = "expected it only with a generator of kind `rag-token` or `rag-sequence`";

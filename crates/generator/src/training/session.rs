@@ -1,6 +1,9 @@
 //! What the trainings of all kinds of generators share: records with passages, the initial model, the session.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use candle_core::DType;
 use sporran_kilt::{
