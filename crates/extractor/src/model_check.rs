@@ -42,6 +42,14 @@ pub(crate) fn check_tagger(key: &str, folder: &Path, document: &mut Document<'_>
     }
 }
 
+/// Reports a folder that has a model, but none of relations. An encoder-decoder writes triplets.
+pub(crate) fn check_relations(key: &str, model: &Path, document: &mut Document<'_>) {
+    let takes = [ModelType::RelationEncoder, ModelType::EncoderDecoder];
+    if let Some(message) = wrong_model_type(model, &takes, STARTERS) {
+        document.report_key(key, message);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use sporran_config::Text;
@@ -88,5 +96,19 @@ mod tests {
         });
         let expected = "expected a tagger, found an encoder with a head for token classification (`bert`)";
         assert!(message.contains(expected), "{message}");
+    }
+
+    #[test]
+    fn a_model_of_relations_is_no_bare_encoder() {
+        let relations = |folder: &'static str| {
+            found(|data, document| check_relations("training.from", &data.join(folder), document))
+        };
+        let message = relations("encoders/bert-states");
+        assert!(
+            message.contains("expected a relation encoder or an encoder-decoder, found an encoder"),
+            "{message}"
+        );
+        assert_eq!(relations("t5-relu"), "");
+        assert_eq!(relations("nothing"), "");
     }
 }

@@ -88,6 +88,21 @@ impl<'a> GeneratorModel<'a> {
     }
 }
 
+/// The methods of [`GeneratorKind`] about the model, for options with one model, a prompt and generation options.
+macro_rules! prompted_model {
+    () => {
+        fn models(&self, key: &str) -> Vec<$crate::GeneratorModel<'_>> {
+            let passages = self.prompt.passages;
+            $crate::GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), passages)
+        }
+
+        fn overrides(&self, key: &str, found: &mut sporran_config::Overrides) -> $crate::Result<()> {
+            $crate::generation_overrides(&self.generation, &self.model, key, found)
+        }
+    };
+}
+pub(crate) use prompted_model;
+
 /// The source of an answer's provenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -199,3 +199,19 @@ impl Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_index_of_a_training_is_the_retrievers() {
+        let inner =
+            sporran_retriever::Error::Option { option: "k", expected: "at least 1", found: "0".to_owned() };
+        let error = Error::from(sporran_generator::Error::Index(Box::new(inner)));
+        assert!(matches!(error, Error::Retriever(sporran_retriever::Error::Option { .. })), "{error}");
+        assert!(error.is_input());
+        let other = Error::from(sporran_generator::Error::Index("no file".into()));
+        assert!(matches!(other, Error::Generator(_)), "{other}");
+    }
+}

@@ -10,6 +10,7 @@ use sporran_transformers::{DeviceName, Precision};
 use super::Relations;
 use crate::{
     Result,
+    model_check::check_relations,
     relations::{self, BilstmTraining, LinearTraining, MarkedTraining, PairClassifier},
     triplets::{TRIPLETS, TripletReader, TripletTraining},
 };
@@ -64,6 +65,7 @@ impl RelationsOptions {
         if let Some(training) = &self.training {
             training.check(&key("training"), is_training, document);
         }
+        check_relations(&key("model"), &self.model, document);
     }
 
     /// Whether a teacher's probabilities can be labels of the training.

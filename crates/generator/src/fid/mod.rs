@@ -8,7 +8,6 @@ use candle_core::Tensor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
-use sporran_config::Overrides;
 use sporran_transformers::{
     Cache, DeviceName, GenerationOptions, Inputs, Memory, ModelType, Precision, Seq2Seq, TakesModel, fuse,
     generate_with,
@@ -16,7 +15,7 @@ use sporran_transformers::{
 
 use crate::{
     Generation, Generator, PromptOptions, Request, Result,
-    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    kind::{GeneratorContext, GeneratorKind, prompted_model},
     passages::PassageReader,
 };
 
@@ -165,13 +164,7 @@ impl TakesModel for FidOptions {
 }
 
 impl GeneratorKind for FidOptions {
-    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
-    }
-
-    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
-        generation_overrides(&self.generation, &self.model, key, found)
-    }
+    prompted_model!();
 
     fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
         Ok(Box::new(FidGenerator::load(self)?))

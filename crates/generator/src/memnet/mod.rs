@@ -8,7 +8,6 @@ use std::{path::PathBuf, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
-use sporran_config::Overrides;
 use sporran_kilt::{Passage, PassageStore, Query};
 use sporran_transformers::{
     Checkpoint, DeviceName, GenerationOptions, Inputs, ModelType, Precision, Seq2Seq, TakesModel,
@@ -18,7 +17,7 @@ use sporran_transformers::{
 use crate::{
     Error, Generation, Generator, Prompt, PromptOptions, Request, Result, Unit, UnitKind,
     fid::batch_tokens,
-    kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    kind::{EvidenceSource, GeneratorContext, GeneratorKind, prompted_model},
     passages::PassageReader,
     units,
 };
@@ -282,13 +281,7 @@ impl TakesModel for MemNetOptions {
 }
 
 impl GeneratorKind for MemNetOptions {
-    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
-    }
-
-    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
-        generation_overrides(&self.generation, &self.model, key, found)
-    }
+    prompted_model!();
 
     fn provenance(&self) -> EvidenceSource {
         EvidenceSource::Chosen

@@ -8,7 +8,6 @@ use std::{path::PathBuf, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
-use sporran_config::Overrides;
 use sporran_transformers::{
     DeviceName, GenerationOptions, Hypothesis, Inputs, Memory, ModelType, Precision, Seq2Seq, TakesModel,
     decode::{RagDecoding, generate_rag_sequence, generate_rag_token},
@@ -18,7 +17,7 @@ use sporran_transformers::{
 use crate::{
     Generation, Generator, PromptOptions, Request, Result,
     fid::batch_tokens,
-    kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    kind::{EvidenceSource, GeneratorContext, GeneratorKind, prompted_model},
     passages::{PassageReader, Portion},
 };
 
@@ -187,13 +186,7 @@ impl TakesModel for RagSequenceOptions {
 }
 
 impl GeneratorKind for RagSequenceOptions {
-    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
-    }
-
-    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
-        generation_overrides(&self.generation, &self.model, key, found)
-    }
+    prompted_model!();
 
     fn provenance(&self) -> EvidenceSource {
         EvidenceSource::Read
@@ -209,13 +202,7 @@ impl TakesModel for RagTokenOptions {
 }
 
 impl GeneratorKind for RagTokenOptions {
-    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
-    }
-
-    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
-        generation_overrides(&self.generation, &self.model, key, found)
-    }
+    prompted_model!();
 
     fn provenance(&self) -> EvidenceSource {
         EvidenceSource::Read

@@ -7,12 +7,11 @@ use std::{path::PathBuf, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
-use sporran_config::Overrides;
 use sporran_transformers::{DeviceName, GenerationOptions, ModelType, Precision, Seq2Seq, TakesModel};
 
 use crate::{
     Error, Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, Sink, TextGenerator,
-    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    kind::{GeneratorContext, GeneratorKind, prompted_model},
 };
 
 /// `[generator]` with `kind = "seq2seq"`.
@@ -145,13 +144,7 @@ impl TakesModel for Seq2SeqOptions {
 }
 
 impl GeneratorKind for Seq2SeqOptions {
-    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
-    }
-
-    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
-        generation_overrides(&self.generation, &self.model, key, found)
-    }
+    prompted_model!();
 
     fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
         Ok(Box::new(Seq2SeqGenerator::load(self)?))
