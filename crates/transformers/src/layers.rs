@@ -205,13 +205,19 @@ impl LayerNorm {
             let normed = crate::cuda::norm(xs, &self.weight, eps, true)?;
             return Ok(crate::cuda::add_bias(&normed, &self.bias)?);
         }
-        if mode.is_training() && fused::applies(xs) {
-            Ok(fused::layer_norm(xs, &self.weight, &self.bias, eps)?)
-        } else if mode.is_training() {
+        if mode.is_training() {
             Ok(candle_nn::ops::layer_norm_slow(xs, &self.weight, &self.bias, eps)?)
         } else {
             Ok(candle_nn::ops::layer_norm(&xs.contiguous()?, &self.weight, &self.bias, eps)?)
         }
+    }
+
+    /// [`forward`](Self::forward), but in training on a CPU one operation in place of many. It rounds differently.
+    pub(crate) fn forward_fused(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        if mode.is_training() && fused::applies(xs) {
+            return Ok(fused::layer_norm(xs, &self.weight, &self.bias, self.eps as f32)?);
+        }
+        self.forward(xs, mode)
     }
 }
 
@@ -259,17 +265,26 @@ impl Activation {
         Ok(match self {
             Self::Relu if fused::applies(xs) => fused::relu(xs)?,
             Self::Relu => xs.relu()?,
-            Self::GeluTanh if xs.track_op() && fused::applies(xs) => {
-                fused::activation(xs, sporran_kernels::Activation::GeluTanh)?
-            }
-            Self::Silu if xs.track_op() && fused::applies(xs) => {
-                fused::activation(xs, sporran_kernels::Activation::Silu)?
-            }
             Self::Gelu => xs.gelu_erf()?,
             Self::GeluTanh => xs.gelu()?,
             Self::Silu => xs.silu()?,
             Self::Tanh => xs.tanh()?,
         })
+    }
+
+    /// [`forward`](Self::forward), but in training on a CPU one operation in place of many. It rounds differently.
+    pub(crate) fn forward_fused(self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        if !(mode.is_training() && fused::applies(xs)) {
+            return self.forward(xs);
+        }
+        let function = match self {
+            Self::Relu => return self.forward(xs),
+            Self::Gelu => sporran_kernels::Activation::Gelu,
+            Self::GeluTanh => sporran_kernels::Activation::GeluTanh,
+            Self::Silu => sporran_kernels::Activation::Silu,
+            Self::Tanh => sporran_kernels::Activation::Tanh,
+        };
+        Ok(fused::activation(xs, function)?)
     }
 }
 
@@ -369,6 +384,13 @@ mod tests {
             difference(&layer.forward(&xs, &infer).unwrap(), &layer.forward(&xs, &train).unwrap()) < 1e-5
         );
         assert!(difference(&softmax(&xs, &infer).unwrap(), &softmax(&xs, &train).unwrap()) < 1e-6);
+        let fused = layer.forward_fused(&xs, &train).unwrap();
+        assert!(difference(&layer.forward(&xs, &infer).unwrap(), &fused) < 1e-5);
+        for function in ["relu", "gelu", "gelu_new", "silu", "tanh"] {
+            let function = Activation::named(function).unwrap();
+            let fused = function.forward_fused(&xs, &train).unwrap();
+            assert!(difference(&function.forward(&xs).unwrap(), &fused) < 1e-5, "{function:?}");
+        }
     }
 
     #[test]

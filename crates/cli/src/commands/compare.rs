@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use sporran_pipeline::responses::{self, Judgement, SheetOptions};
+use sporran_pipeline::responses::{self, SheetOptions, VoteKind};
 
 use super::evaluate::Rounds;
 use crate::{
@@ -22,9 +22,9 @@ pub(crate) enum Compare {
     Votes(Votes),
 }
 
-/// What annotators judge.
+/// What annotators vote on.
 #[derive(Clone, Copy, ValueEnum)]
-enum Judge {
+enum Kind {
     /// Which of two responses is better
     Preference,
     /// 0, 1 or 2 for each response
@@ -46,13 +46,13 @@ pub(crate) struct Responses {
     /// New folder for `sheet.csv`, `sheet.html` and `key.json`; annotators do not get the key
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     sheet: PathBuf,
-    /// What annotators judge
-    #[arg(long, value_enum, default_value_t = Judge::Preference, value_name = "WHAT")]
-    judge: Judge,
+    /// What annotators vote on
+    #[arg(long, value_enum, default_value_t = Kind::Preference, value_name = "WHAT")]
+    kind: Kind,
     /// Names of the systems in the key [default: the paths of the files]
     #[arg(long, value_delimiter = ',', num_args = 2, value_name = "NAME,NAME")]
     names: Vec<String>,
-    /// Records to judge, a random sample [default: all]
+    /// Records in the sheet, a random sample [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// Seed of the sample and of the orders
@@ -96,14 +96,14 @@ impl Responses {
             }
         };
         interrupt::keep(Kept::Output(self.sheet.clone()));
-        let judgement = match self.judge {
-            Judge::Preference => Judgement::Preference,
-            Judge::Rating => Judgement::Rating,
+        let kind = match self.kind {
+            Kind::Preference => VoteKind::Preference,
+            Kind::Rating => VoteKind::Rating,
         };
         let options = SheetOptions {
             predictions: [self.first, self.second],
             names,
-            judgement,
+            kind,
             limit: self.limit.map(|limit| limit as usize),
             seed: self.seed,
         };

@@ -26,7 +26,7 @@ pub(crate) const COMPARISON: Template =
 /// The page of a run's report.
 pub(crate) const REPORT: Template = Template { name: "report.html", text: include_str!("report.html") };
 
-/// A sheet of responses to judge.
+/// A sheet of responses for annotators.
 pub(crate) const SHEET: Template = Template { name: "sheet.html", text: include_str!("sheet.html") };
 
 /// A page with a title and the content of a template.

@@ -10,10 +10,10 @@ use sporran_kilt::Id;
 pub use sheet::{Sheet, SheetOptions, write_sheet};
 pub use votes::{PreferenceFigures, RatingFigures, VoteFigures, VoteReport, read_votes};
 
-/// What annotators judge.
+/// What annotators vote on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Judgement {
+pub enum VoteKind {
     /// Which of two responses is better, or a tie. A row has both responses in random order.
     #[default]
     Preference,
@@ -21,7 +21,7 @@ pub enum Judgement {
     Rating,
 }
 
-impl Judgement {
+impl VoteKind {
     /// The allowed votes.
     fn votes(self) -> [&'static str; 3] {
         match self {
@@ -34,7 +34,7 @@ impl Judgement {
 /// The vote for neither response.
 const TIE: &str = "tie";
 
-/// What a response is judged by.
+/// The dimensions of a response that annotators vote on.
 const DIMENSIONS: [&str; 2] = ["appropriate", "informative"];
 
 /// The columns of a sheet that votes are read from, besides the dimensions.
@@ -47,7 +47,7 @@ const ROW: &str = "row";
 struct Key {
     /// The code of the sheet, which each of its rows has.
     sheet: String,
-    judgement: Judgement,
+    kind: VoteKind,
     seed: u64,
     /// The names of the two systems.
     systems: [String; 2],

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use sporran_kilt::{Error as KiltError, Id, Record, StagedFolder, csv, hash_json, jsonl};
 
-use super::{DIMENSIONS, Judgement, Key, KeyRow, ROW, SHEET};
+use super::{DIMENSIONS, Key, KeyRow, ROW, SHEET, VoteKind};
 use crate::{Result, html};
 
 /// A sheet to write.
@@ -21,9 +21,9 @@ pub struct SheetOptions {
     pub predictions: [PathBuf; 2],
     /// The names of the systems, which only the key has.
     pub names: [String; 2],
-    /// What annotators judge.
-    pub judgement: Judgement,
-    /// The number of records to judge, a random sample. The default is all.
+    /// What annotators vote on.
+    pub kind: VoteKind,
+    /// The number of records in the sheet, a random sample. The default is all.
     pub limit: Option<usize>,
     /// The seed of the sample and of all orders.
     pub seed: u64,
@@ -98,13 +98,13 @@ pub fn write_sheet(options: &SheetOptions, folder: &Path) -> Result<Sheet> {
     let mut random = ChaCha8Rng::seed_from_u64(options.seed);
     items.shuffle(&mut random);
     items.truncate(options.limit.unwrap_or(usize::MAX));
-    let mut orders: Vec<(usize, Vec<usize>)> = match options.judgement {
-        Judgement::Preference => (0..items.len())
+    let mut orders: Vec<(usize, Vec<usize>)> = match options.kind {
+        VoteKind::Preference => (0..items.len())
             .map(|item| (item, if random.random_bool(0.5) { vec![0, 1] } else { vec![1, 0] }))
             .collect(),
-        Judgement::Rating => (0..items.len()).flat_map(|item| [(item, vec![0]), (item, vec![1])]).collect(),
+        VoteKind::Rating => (0..items.len()).flat_map(|item| [(item, vec![0]), (item, vec![1])]).collect(),
     };
-    if options.judgement == Judgement::Rating {
+    if options.kind == VoteKind::Rating {
         orders.shuffle(&mut random);
     }
     let rows: Vec<Shown<'_>> = (1..)
@@ -115,10 +115,10 @@ pub fn write_sheet(options: &SheetOptions, folder: &Path) -> Result<Sheet> {
             responses: systems.iter().map(|system| items[*item].responses[*system].as_str()).collect(),
         })
         .collect();
-    let sheet = hash_json(&(options.judgement, &rows))[..8].to_owned();
+    let sheet = hash_json(&(options.kind, &rows))[..8].to_owned();
     let key = Key {
         sheet: sheet.clone(),
-        judgement: options.judgement,
+        kind: options.kind,
         seed: options.seed,
         systems: options.names.clone(),
         files: options.predictions.clone(),
@@ -131,12 +131,12 @@ pub fn write_sheet(options: &SheetOptions, folder: &Path) -> Result<Sheet> {
         sheet: &sheet,
         rows: &rows,
         dimensions: DIMENSIONS,
-        votes: options.judgement.votes(),
-        is_rating: options.judgement == Judgement::Rating,
+        votes: options.kind.votes(),
+        is_rating: options.kind == VoteKind::Rating,
     };
     let staged = StagedFolder::create(folder)?;
     let path = |name: &str| staged.path().join(name);
-    jsonl::write(path("sheet.csv"), table(&sheet, &rows, options.judgement).as_bytes())?;
+    jsonl::write(path("sheet.csv"), table(&sheet, &rows, options.kind).as_bytes())?;
     jsonl::write(path("sheet.html"), html::page("Responses", html::SHEET, &content).as_bytes())?;
     jsonl::write_json(path("key.json"), &key)?;
     staged.commit()?;
@@ -144,10 +144,10 @@ pub fn write_sheet(options: &SheetOptions, folder: &Path) -> Result<Sheet> {
 }
 
 /// The table. It begins with a byte order mark, without which spreadsheets read UTF-8 as another encoding.
-fn table(sheet: &str, rows: &[Shown<'_>], judgement: Judgement) -> String {
-    let responses: &[&str] = match judgement {
-        Judgement::Preference => &["response 1", "response 2"],
-        Judgement::Rating => &["response"],
+fn table(sheet: &str, rows: &[Shown<'_>], kind: VoteKind) -> String {
+    let responses: &[&str] = match kind {
+        VoteKind::Preference => &["response 1", "response 2"],
+        VoteKind::Rating => &["response"],
     };
     let header: Vec<&str> =
         [SHEET, ROW, "context"].iter().chain(responses).chain(&DIMENSIONS).copied().collect();
@@ -234,7 +234,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Two files of predictions and the options of a sheet of them. The response of system `s` to dialogue `i` is `s-i`.
-    pub(crate) fn options(folder: &Path, count: usize, judgement: Judgement) -> SheetOptions {
+    pub(crate) fn options(folder: &Path, count: usize, kind: VoteKind) -> SheetOptions {
         let predictions = ["a", "b"].map(|system| {
             let path = folder.join(format!("{system}.jsonl"));
             let line = |at: usize| {
@@ -244,7 +244,7 @@ pub(super) mod tests {
             path
         });
         let names = ["tf-idf", "reranker"].map(str::to_owned);
-        SheetOptions { predictions, names, judgement, limit: None, seed: 3 }
+        SheetOptions { predictions, names, kind, limit: None, seed: 3 }
     }
 
     fn read_key(folder: &Path) -> Key {
@@ -255,7 +255,7 @@ pub(super) mod tests {
     fn a_row_has_both_responses_in_the_order_of_the_key() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("sheet");
-        let written = write_sheet(&options(place.path(), 40, Judgement::Preference), &folder).unwrap();
+        let written = write_sheet(&options(place.path(), 40, VoteKind::Preference), &folder).unwrap();
         assert_eq!((written.records, written.rows), (40, 40));
         let key = read_key(&folder);
         let table = csv::Table::read(folder.join("sheet.csv")).unwrap();
@@ -287,7 +287,7 @@ pub(super) mod tests {
     #[test]
     fn ratings_have_a_row_for_each_response_and_a_seed_gives_the_same_sheet() {
         let place = tempfile::tempdir().unwrap();
-        let mut options = options(place.path(), 9, Judgement::Rating);
+        let mut options = options(place.path(), 9, VoteKind::Rating);
         options.limit = Some(5);
         let [one, two, three] = ["1", "2", "3"].map(|name| place.path().join(name));
         let written = write_sheet(&options, &one).unwrap();
@@ -309,7 +309,7 @@ pub(super) mod tests {
     #[test]
     fn files_that_do_not_fit_are_refused_with_line_and_field() {
         let place = tempfile::tempdir().unwrap();
-        let options = options(place.path(), 2, Judgement::Preference);
+        let options = options(place.path(), 2, VoteKind::Preference);
         let error = |second: &str| {
             std::fs::write(&options.predictions[1], second).unwrap();
             let folder = place.path().join("sheet");

@@ -14,14 +14,14 @@ use sporran_kilt::{
     },
 };
 
-use super::{DIMENSIONS, Judgement, Key, ROW, SHEET};
+use super::{DIMENSIONS, Key, ROW, SHEET, VoteKind};
 use crate::Result;
 
 /// The figures of the filled sheets of all annotators.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VoteReport {
-    /// What was judged.
-    pub judgement: Judgement,
+    /// What annotators voted on.
+    pub kind: VoteKind,
     /// The names of the systems.
     pub systems: [String; 2],
     /// The number of annotators.
@@ -83,7 +83,7 @@ pub struct RatingFigures {
     pub agreement: Option<Agreement>,
 }
 
-/// The votes of one dimension: by row and annotator, the number of the vote in [`Judgement::votes`].
+/// The votes of one dimension: by row and annotator, the number of the vote in [`VoteKind::votes`].
 type Votes = Vec<Vec<Option<usize>>>;
 
 /// Reads filled sheets, one for each annotator, and computes their figures. Of a sheet only the columns `sheet`, `row` and the
@@ -95,7 +95,7 @@ type Votes = Vec<Vec<Option<usize>>>;
 pub fn read_votes(key: &Path, sheets: &[PathBuf], rounds: Rounds) -> Result<VoteReport> {
     let place = key;
     let key: Key = jsonl::read_json(key)?;
-    let shown = if key.judgement == Judgement::Preference { 2 } else { 1 };
+    let shown = if key.kind == VoteKind::Preference { 2 } else { 1 };
     if let Some(at) = key
         .rows
         .iter()
@@ -113,13 +113,13 @@ pub fn read_votes(key: &Path, sheets: &[PathBuf], rounds: Rounds) -> Result<Vote
     }
     let mut dimensions = Vec::new();
     for (dimension, votes) in DIMENSIONS.into_iter().zip(&votes) {
-        dimensions.push(match key.judgement {
-            Judgement::Preference => VoteFigures::Preference(preferences(dimension, &key, votes, rounds)?),
-            Judgement::Rating => VoteFigures::Rating(ratings(dimension, &key, votes, rounds)?),
+        dimensions.push(match key.kind {
+            VoteKind::Preference => VoteFigures::Preference(preferences(dimension, &key, votes, rounds)?),
+            VoteKind::Rating => VoteFigures::Rating(ratings(dimension, &key, votes, rounds)?),
         });
     }
     Ok(VoteReport {
-        judgement: key.judgement,
+        kind: key.kind,
         systems: key.systems,
         annotators: sheets.len(),
         rows: key.rows.len(),
@@ -154,7 +154,7 @@ fn filled(key: &Key, path: &Path) -> Result<[Vec<Option<usize>>; 2]> {
             if vote.is_empty() {
                 continue;
             }
-            let allowed = key.judgement.votes();
+            let allowed = key.kind.votes();
             let Some(place) = allowed.iter().position(|other| *other == vote) else {
                 let [a, b, c] = allowed;
                 let message = format!("expected `{a}`, `{b}`, `{c}` or an empty cell, found `{vote}`");
@@ -314,10 +314,10 @@ mod tests {
     const ROUNDS: Rounds = Rounds { count: 200, seed: 1, level: 0.95 };
 
     /// A sheet of `count` records, its key, and a place for filled sheets.
-    fn sheet(count: usize, judgement: Judgement) -> (tempfile::TempDir, PathBuf, Key) {
+    fn sheet(count: usize, kind: VoteKind) -> (tempfile::TempDir, PathBuf, Key) {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("sheet");
-        write_sheet(&options(place.path(), count, judgement), &folder).unwrap();
+        write_sheet(&options(place.path(), count, kind), &folder).unwrap();
         let path = folder.join("key.json");
         let key = jsonl::read_json(&path).unwrap();
         (place, path, key)
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn preferences_are_counted_by_system_and_not_by_place() {
-        let (place, path, key) = sheet(5, Judgement::Preference);
+        let (place, path, key) = sheet(5, VoteKind::Preference);
         let [one, two] = ["one.csv", "two.csv"].map(|name| place.path().join(name));
         // Appropriate: system 1 wins rows 0 to 3, a tie in row 4. Informative: the annotators differ.
         let appropriate = |row: usize| if row < 4 { vote_for(&key, row, 1) } else { " Tie ".to_owned() };
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn ratings_have_means_over_records() {
-        let (place, path, key) = sheet(4, Judgement::Rating);
+        let (place, path, key) = sheet(4, VoteKind::Rating);
         let [one, two] = ["one.csv", "two.csv"].map(|name| place.path().join(name));
         // Appropriate: system 0 has 1 and 2 from the annotators, system 1 has 0 from both. Informative: 2 everywhere.
         let rating = |row: usize, annotator: usize| match key.rows[row].systems[0] {
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn wrong_sheets_are_refused_with_line_and_field() {
-        let (place, path, key) = sheet(2, Judgement::Preference);
+        let (place, path, key) = sheet(2, VoteKind::Preference);
         let filled = place.path().join("filled.csv");
         let error = |rows: &str| {
             std::fs::write(&filled, format!("sheet,row,appropriate,informative\n{rows}")).unwrap();

@@ -110,7 +110,7 @@ impl Body for Gpt2 {
                 xs = xs.detach();
             }
         }
-        self.norm.forward(&xs, mode)
+        self.norm.forward_fused(&xs, mode)
     }
 
     fn logits(&self, states: &Tensor) -> Result<Tensor> {
@@ -146,15 +146,15 @@ impl Layer {
         kept: &mut LayerCache,
         mode: &mut Mode,
     ) -> Result<Tensor> {
-        let all = self.projection.forward(&self.attention_norm.forward(xs, mode)?)?;
+        let all = self.projection.forward(&self.attention_norm.forward_fused(xs, mode)?)?;
         let width = xs.dim(2)?;
         let part = |at: usize| split_heads(&all.narrow(2, at * width, width)?.contiguous()?, self.heads);
         let new = KeyValue { keys: part(1)?, values: part(2)? };
         let with = Attending { bias, scale: self.scale, dropout: self.weights_dropout };
         let mixed = self.output.forward(&attend(&part(0)?, new, kept, &with, mode)?)?;
         let xs = (xs + mode.dropout(mixed, self.dropout)?)?;
-        let inner = self.inner.forward(&self.feed_forward_norm.forward(&xs, mode)?)?;
-        let added = self.outer.forward(&self.activation.forward(&inner)?)?;
+        let inner = self.inner.forward(&self.feed_forward_norm.forward_fused(&xs, mode)?)?;
+        let added = self.outer.forward(&self.activation.forward_fused(&inner, mode)?)?;
         Ok((xs + mode.dropout(added, self.dropout)?)?)
     }
 }

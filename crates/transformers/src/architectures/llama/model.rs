@@ -185,7 +185,8 @@ impl Layer {
         let mixed = attend(&queries, KeyValue { keys, values }, kept, &with, mode)?;
         let xs = (xs + self.output.forward(&mixed)?)?;
         let inner = self.feed_forward_norm.forward(&xs, mode)?;
-        let gated = (self.activation.forward(&self.gate.forward(&inner)?)? * self.up.forward(&inner)?)?;
+        let gated =
+            (self.activation.forward_fused(&self.gate.forward(&inner)?, mode)? * self.up.forward(&inner)?)?;
         Ok((xs + self.down.forward(&gated)?)?)
     }
 }
