@@ -50,7 +50,7 @@ pub(crate) struct Responses {
     #[arg(long, value_enum, default_value_t = Kind::Preference, value_name = "WHAT")]
     kind: Kind,
     /// Names of the systems in the key [default: the paths of the files]
-    #[arg(long, value_delimiter = ',', num_args = 2, value_name = "NAME,NAME")]
+    #[arg(long, value_delimiter = ',', value_name = "NAME,NAME")]
     names: Vec<String>,
     /// Records in the sheet, a random sample [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
