@@ -88,6 +88,10 @@ impl<'de> Deserialize<'de> for Threshold {
                 Ok(Threshold::Confidence(confidence as f64))
             }
 
+            fn visit_u64<E>(self, confidence: u64) -> Result<Threshold, E> {
+                Ok(Threshold::Confidence(confidence as f64))
+            }
+
             fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<Threshold, E> {
                 match word {
                     THIRD_QUARTILE => Ok(Threshold::ThirdQuartile),
