@@ -7,7 +7,7 @@ use std::{
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 use sporran_kilt::{Error as KiltError, Id, Record, StagedFolder, csv, hash_json, jsonl};
 
@@ -169,8 +169,7 @@ fn items(paths: &[PathBuf; 2]) -> Result<Vec<Item>> {
     for (at, answer) in second.iter().enumerate() {
         places.insert(answer.id.text().into_owned(), at);
     }
-    let known: FxHashMap<String, ()> =
-        first.iter().map(|answer| (answer.id.text().into_owned(), ())).collect();
+    let known: FxHashSet<String> = first.iter().map(|answer| answer.id.text().into_owned()).collect();
     let lacking = |path: &Path, ids: Vec<String>| match ids.first() {
         Some(id) => Err(KiltError::MissingPrediction { path: path.into(), id: id.clone(), count: ids.len() }),
         None => Ok(()),
@@ -178,7 +177,7 @@ fn items(paths: &[PathBuf; 2]) -> Result<Vec<Item>> {
     let of_first = first.iter().map(|answer| answer.id.text().into_owned());
     lacking(&paths[1], of_first.filter(|id| !places.contains_key(id)).collect())?;
     let of_second = second.iter().map(|answer| answer.id.text().into_owned());
-    lacking(&paths[0], of_second.filter(|id| !known.contains_key(id)).collect())?;
+    lacking(&paths[0], of_second.filter(|id| !known.contains(id)).collect())?;
     let mut items = Vec::with_capacity(first.len());
     for answer in first {
         let other = &second[places[answer.id.text().as_ref()]];
