@@ -1,7 +1,7 @@
 //! Training options: steps, learning rate, batch sizes.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sporran_checkpoint::{Error, Result};
 use sporran_kernels::TrainingPrecision;
@@ -40,7 +40,7 @@ pub struct TrainingOptions {
     pub learning_rate: f64,
     /// Steps over which the learning rate climbs to its highest. Without this key they are 100, and a tenth of all steps in a
     /// training of fewer than 100 steps.
-    #[serde(serialize_with = "write_warmup")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-unit" = "steps"))]
     pub warmup_steps: Option<u64>,
     /// The decay of the learning rate after the warm-up.
@@ -74,14 +74,6 @@ pub struct TrainingOptions {
     pub checkpoint_every: u64,
 }
 
-/// The steps of the warm-up where the options say nothing and the training is long enough.
-const WARMUP: u64 = 100;
-
-/// Writes the default as its number, as in the keys of trainings.
-fn write_warmup<S: Serializer>(steps: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(steps.unwrap_or(WARMUP))
-}
-
 impl Default for TrainingOptions {
     fn default() -> Self {
         Self {
@@ -109,23 +101,27 @@ impl Default for TrainingOptions {
 }
 
 impl TrainingOptions {
+    /// The steps of the warm-up where the options say nothing and the training is long enough.
+    pub const WARMUP_STEPS: u64 = 100;
+
     /// The options that keep a training with `other` from giving the same model, with their values here and there; none if
     /// there are none. Options of when checkpoints are written or how batches run in parallel may differ.
     pub(crate) fn differences(&self, other: &Self) -> Option<[String; 2]> {
-        let checkpoint_every = other.checkpoint_every;
-        let parallel_batches = other.parallel_batches;
-        let alike = Self { checkpoint_every, parallel_batches, ..self.clone() };
-        if alike == *other {
+        let (checkpoint_every, parallel_batches) = (other.checkpoint_every, other.parallel_batches);
+        // The default of the warm-up is the same training as its number.
+        let [ours, theirs] = [self, other].map(|options| Self {
+            warmup_steps: Some(options.warmup_steps.unwrap_or(Self::WARMUP_STEPS)),
+            checkpoint_every,
+            parallel_batches,
+            ..options.clone()
+        });
+        if ours == theirs {
             return None;
         }
-        let [ours, theirs] = [&alike, other].map(|options| match serde_json::to_value(options) {
+        let [ours, theirs] = [&ours, &theirs].map(|options| match serde_json::to_value(options) {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         });
-        // The default of the warm-up is written as its number.
-        if !ours.is_empty() && ours == theirs {
-            return None;
-        }
         let changed = |fields: &Map<String, Value>, others: &Map<String, Value>| {
             let different = fields.iter().filter(|(key, value)| others.get(*key) != Some(value));
             different.map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
@@ -191,8 +187,8 @@ impl TrainingOptions {
     /// [`Error::Options`] for a given number that is larger than `steps`.
     pub(crate) fn warmup(&self, steps: u64) -> Result<u64> {
         match self.warmup_steps {
-            None if steps < WARMUP => Ok(steps / 10),
-            None => Ok(WARMUP),
+            None if steps < Self::WARMUP_STEPS => Ok(steps / 10),
+            None => Ok(Self::WARMUP_STEPS),
             Some(given) if given > steps => Err(Error::Options {
                 option: "warmup-steps",
                 expected: format!(
@@ -224,8 +220,6 @@ mod tests {
         let given = TrainingOptions { warmup_steps: Some(100), ..TrainingOptions::default() };
         assert_eq!(given.warmup(100).unwrap(), 100);
         assert!(given.warmup(99).is_err());
-        // A checkpoint of the default has its number.
-        assert_eq!(serde_json::to_value(&default).unwrap()["warmup-steps"], 100);
         assert_eq!((default.differences(&given), given.differences(&default)), (None, None));
     }
 

@@ -1,6 +1,6 @@
 //! Training of generators: `[train]`.
 //!
-//! [`TRAINED_KINDS`] lists the kinds that it trains. Each implements [`GeneratorTrainer`] beside its generator.
+//! [`TRAINED_KINDS`] lists the kinds that it trains. Each implements [`GeneratorTrainer`] in the folder of its generator.
 
 mod kind;
 mod options;

@@ -99,21 +99,16 @@ impl<Records> TrainOptions<Records> {
         let trainer = generator.and_then(GeneratorOptions::trainer);
         let kind = generator.map(Kinds::kind);
         let starts = STARTERS.iter().find(|(name, _)| Some(*name) == kind).map(|(_, starts)| *starts);
-        for (option, from, starts) in [
-            ("from", &self.from, starts),
-            ("question-encoder", &self.question_encoder, Some(ModelType::ENCODERS)),
+        // A trained model does not need its initial model.
+        let is_trained = self.model.join("config.json").is_file();
+        for (option, from, starts, takers) in [
+            ("from", &self.from, starts, STARTERS),
+            ("question-encoder", &self.question_encoder, Some(ModelType::ENCODERS), &STARTERS[..0]),
         ] {
-            let Some((from, starts)) = from.as_ref().zip(starts) else { continue };
-            let takers = if option == "from" { STARTERS } else { &[] };
-            if let Some(message) = wrong_model_type(from, starts, takers) {
+            let Some(from) = from.as_ref().filter(|_| !is_trained) else { continue };
+            document.check_checkpoint(&name(option), from);
+            if let Some(message) = starts.and_then(|starts| wrong_model_type(from, starts, takers)) {
                 document.report_key(&name(option), message);
-            }
-        }
-        for (option, from) in [("from", &self.from), ("question-encoder", &self.question_encoder)] {
-            // A trained model does not need its initial model.
-            let is_trained = self.model.join("config.json").is_file();
-            if let Some(from) = from.as_ref().filter(|_| !is_trained) {
-                document.check_checkpoint(&name(option), from);
             }
         }
         if self.from.is_none() && trainer.is_some_and(GeneratorTrainer::needs_from) {
