@@ -47,6 +47,10 @@ pub struct PromptOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_input_tokens: Option<usize>,
+    /// The marks of the speakers of a dialogue, whose turns are the lines of the input. The marks take turns, and the last turn
+    /// has the first mark. Marked turns follow each other without line breaks. Without marks, the lines stay as they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub speakers: Vec<String>,
     /// Tokens of the whole text, at most. Only passages are cut, unless the input itself is too long.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
@@ -63,6 +67,7 @@ impl Default for PromptOptions {
             order: Order::default(),
             mention_context_words: 30,
             max_input_tokens: None,
+            speakers: Vec::new(),
             max_tokens: 512,
         }
     }
@@ -136,6 +141,7 @@ impl Prompt {
         if let Some(most) = self.options.max_input_tokens {
             text = last_tokens(&text, most, tokenizer)?;
         }
+        let text = marked(&text, &self.options.speakers);
         Ok(self.options.input.replace("{task}", task_word(query)).replace("{input}", &text))
     }
 
@@ -168,6 +174,17 @@ impl Prompt {
         }
         parts.join(&self.options.separator)
     }
+}
+
+/// The lines of a text, each after the mark of its speaker. The last line has the first mark.
+fn marked(text: &str, speakers: &[String]) -> String {
+    if speakers.is_empty() {
+        return text.to_owned();
+    }
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let mark =
+        |(at, line): (usize, &&str)| format!("{}{line}", speakers[(lines.len() - 1 - at) % speakers.len()]);
+    lines.iter().enumerate().map(mark).collect()
 }
 
 /// The last `most` tokens of a text.
@@ -265,6 +282,16 @@ mod tests {
         assert!(cut.starts_with("q1 q2 q3 // A / 1 2"), "{cut}");
         assert!(cut.split_whitespace().count() <= 17, "{cut}");
         assert_eq!(text(options(2), Dataset::Nq, "q1 q2 q3", &passages), "q1 q2 q3");
+    }
+
+    #[test]
+    fn turns_have_the_marks_of_their_speakers() {
+        let speakers = ["<1>", "<2>"].map(str::to_owned).to_vec();
+        let options = PromptOptions { speakers, passages: 0, ..PromptOptions::default() };
+        assert_eq!(text(options.clone(), Dataset::Wow, "a b\n\nc\nd", &[]), "<1>a b<2>c<1>d");
+        assert_eq!(text(options.clone(), Dataset::Wow, "a\nb", &[]), "<2>a<1>b");
+        let three = PromptOptions { speakers: ["x", "y", "z"].map(str::to_owned).to_vec(), ..options };
+        assert_eq!(text(three, Dataset::Wow, "1\n2\n3\n4", &[]), "x1z2y3x4");
     }
 
     #[test]

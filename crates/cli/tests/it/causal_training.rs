@@ -17,10 +17,12 @@ chat = "none"
 prompt.passages = {passages}
 prompt.max-tokens = 50
 prompt.max-input-tokens = 20
+prompt.speakers = ["<speaker1>", "<speaker2>"]
 generation.max-new-tokens = 4
 [train]
 model = "trained"
 from = '{gpt2}'
+added-tokens = ["<speaker1>", "<speaker2>"]
 [train.optimizer]
 steps = 80
 tokens-per-batch = 400

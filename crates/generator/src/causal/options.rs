@@ -100,6 +100,7 @@ struct GivenPrompt {
     order: Order,
     mention_context_words: usize,
     max_input_tokens: Option<usize>,
+    speakers: Vec<String>,
     max_tokens: usize,
 }
 

@@ -30,6 +30,10 @@ impl GeneratorTrainer for CausalOptions {
         true
     }
 
+    fn adds_tokens(&self) -> bool {
+        true
+    }
+
     /// Teacher forcing on the tokens of the first gold answer. The validation score is the reciprocal of the perplexity of
     /// the validation answers.
     fn train(&self, mut training: GeneratorTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
@@ -222,6 +226,7 @@ mod tests {
             negatives: 0,
             question_encoder: None,
             knowledge: KnowledgeOptions::default(),
+            added_tokens: &[],
             target_tokens: 16,
             device: DeviceName::Cpu,
         };
@@ -270,6 +275,7 @@ mod tests {
                 negatives: 0,
                 question_encoder: None,
                 knowledge: KnowledgeOptions::default(),
+                added_tokens: &[],
                 target_tokens: 16,
                 device: DeviceName::Cpu,
             },

@@ -48,6 +48,9 @@ pub struct TrainOptions<Records> {
     /// `[train.knowledge]`: the loss of a memory network.
     #[serde(default)]
     pub knowledge: KnowledgeOptions,
+    /// Generators of kind `causal`: special tokens that the vocabulary gets, such as the marks of speakers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added_tokens: Vec<String>,
     /// The largest number of tokens of a target.
     #[serde(default = "target_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
@@ -88,6 +91,7 @@ impl<Records> TrainOptions<Records> {
             negatives: self.negatives,
             question_encoder: self.question_encoder.as_deref(),
             knowledge: self.knowledge,
+            added_tokens: &self.added_tokens,
             target_tokens: self.target_tokens,
             device: self.device,
         }
@@ -113,6 +117,12 @@ impl<Records> TrainOptions<Records> {
         }
         if self.from.is_none() && trainer.is_some_and(GeneratorTrainer::needs_from) {
             document.report_key(&name("from"), "is missing; this kind is trained from the folder of a model");
+        }
+        if !self.added_tokens.is_empty() && !trainer.is_some_and(GeneratorTrainer::adds_tokens) {
+            document.report_key(&name("added-tokens"), "expected it only with a generator of kind `causal`");
+        }
+        if self.added_tokens.iter().any(|token| token.trim().is_empty()) {
+            document.report_key(&name("added-tokens"), "expected tokens that are not blank");
         }
         if self.question_encoder.is_some() && !trainer.is_some_and(GeneratorTrainer::is_live) {
             let message = "expected it only with a generator of kind `rag-token` or `rag-sequence`";
@@ -153,6 +163,8 @@ pub struct TrainSettings<'a> {
     pub question_encoder: Option<&'a Path>,
     /// The loss of a memory network.
     pub knowledge: KnowledgeOptions,
+    /// The special tokens that the vocabulary gets.
+    pub added_tokens: &'a [String],
     /// The largest number of tokens of a target.
     pub target_tokens: usize,
     /// The device.

@@ -167,12 +167,13 @@ impl GeneratorTraining<'_> {
         Ok(start.build(&settings.device.open()?, |variables| self.card("generator", variables))?)
     }
 
-    /// The decoder-only model of a folder.
+    /// The decoder-only model of a folder, with the tokens that the settings add.
     ///
     /// # Errors
     /// As for [`init_model`](Self::init_model).
     pub fn init_causal(&self, from: &Path) -> Result<TrainableModel<dyn TrainableCausal>> {
-        let start = InitialModel::of_folder(from, self.seed)?;
+        let start =
+            InitialModel::of_folder(from, self.seed)?.with_added_tokens(self.settings.added_tokens)?;
         let device = self.settings.device.open()?;
         Ok(start.build_causal(&device, |variables| self.card("generator", variables))?)
     }

@@ -99,6 +99,43 @@ impl InitialModel {
         })
     }
 
+    /// The same decoder-only model with more special tokens, whose embeddings are sampled from the seed.
+    ///
+    /// # Errors
+    /// [`Error::Architecture`] for another kind of model; [`Error::Tokenizer`] for a blank token; tensor errors.
+    pub fn with_added_tokens(mut self, tokens: &[String]) -> Result<Self> {
+        if tokens.is_empty() {
+            return Ok(self);
+        }
+        let tokenizer = self.tokenizer.with_added(tokens)?;
+        let ids = tokens.iter().filter_map(|token| tokenizer.token_id(token));
+        let needed = ids.max().map_or(0, |id| id as usize + 1);
+        let (names, std) = match &mut self.config {
+            ModelConfig::Gpt2(config) => {
+                config.vocab_size = config.vocab_size.max(needed);
+                (["transformer.wte.weight", "lm_head.weight"], config.initializer_range)
+            }
+            ModelConfig::Llama(config) => {
+                config.vocab_size = config.vocab_size.max(needed);
+                (["model.embed_tokens.weight", "lm_head.weight"], config.initializer_range)
+            }
+            other => {
+                let found = format!("`{}`", other.model_type());
+                let expected = "a decoder-only model";
+                return Err(Error::Architecture { path: "config.json".into(), expected, found });
+            }
+        };
+        let rows = self.config.vocab_size();
+        let mut variables = self.variables;
+        for name in names {
+            variables = variables.with_rows(name, rows, std)?;
+        }
+        for (_, content) in self.extra_files.iter_mut().filter(|(name, _)| name == "tokenizer.json") {
+            *content = tokenizer.json().as_bytes().to_vec();
+        }
+        Ok(Self { tokenizer, variables, ..self })
+    }
+
     /// Builds the encoder-decoder on a device. `card` writes `model.toml`.
     ///
     /// # Errors

@@ -122,3 +122,34 @@ fn a_trained_model_is_opened_with_its_weights_and_its_tokenizer() {
         );
     }
 }
+
+#[test]
+fn added_tokens_get_rows_in_the_embeddings_and_a_place_in_the_tokenizer() {
+    for name in ["gpt2", "llama", "qwen2"] {
+        let initial = InitialModel::of_folder(&folder(name), 3).unwrap();
+        let added = ["<speaker1>", "<speaker2>"].map(str::to_owned);
+        let model = initial.with_added_tokens(&added).unwrap();
+        let TrainableModel { model, tokenizer, variables, extra_files } =
+            model.build_causal(&Device::Cpu, |_| String::new()).unwrap();
+        let ids = added.clone().map(|token| tokenizer.token_id(&token).unwrap());
+        assert!(ids[1] == ids[0] + 1 && model.vocab_size() > ids[1] as usize, "{name}: {ids:?}");
+        assert_eq!(tokenizer.encode_plain("<speaker2>a<speaker1>").unwrap()[0], ids[1]);
+        let original = Checkpoint::open(&folder(name)).unwrap();
+        let table = if name == "gpt2" { "transformer.wte.weight" } else { "model.embed_tokens.weight" };
+        let before = original.tensor(table, DType::F32, &Device::Cpu).unwrap();
+        let after = variables.named(table).unwrap();
+        assert_eq!(after.dims()[0], model.vocab_size());
+        let kept = after.narrow(0, 0, before.dims()[0]).unwrap();
+        let values = |tensor: &candle_core::Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(values(&kept), values(&before));
+        let text = |file: &str| {
+            let (_, content) = extra_files.iter().find(|(name, _)| name == file).unwrap();
+            String::from_utf8(content.clone()).unwrap()
+        };
+        assert!(text("tokenizer.json").contains("<speaker2>"));
+        let vocabulary = serde_json::from_str::<serde_json::Value>(&text("config.json")).unwrap();
+        assert_eq!(vocabulary["vocab_size"].as_u64(), Some(model.vocab_size() as u64));
+    }
+    let t5 = InitialModel::of_folder(&folder("t5-relu"), 0).unwrap();
+    assert!(t5.with_added_tokens(&["<x>".to_owned()]).err().unwrap().to_string().contains("`t5`"));
+}

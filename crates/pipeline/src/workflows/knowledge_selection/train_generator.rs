@@ -211,6 +211,13 @@ mod tests {
         assert!(found.contains("`train.examples.files`: no file none.json"), "{found}");
         // The model is what the training writes.
         assert!(!found.contains("generator.model"), "{found}");
+        let added = train.replace("target = 'title'", "added-tokens = ['<a>', ' ']");
+        let found = check(&format!("[generator]\nkind = 'seq2seq'\nmodel = 'm'\n{added}"));
+        assert!(
+            found.contains("`train.added-tokens`: expected it only with a generator of kind `causal`"),
+            "{found}"
+        );
+        assert!(found.contains("`train.added-tokens`: expected tokens that are not blank"), "{found}");
         let found = check(&format!("[generator]\nkind = 'title'\n{train}"));
         assert!(found.contains("`generator.kind`: expected `seq2seq`"), "{found}");
         let found = check(&format!("[generator]\nkind = 'rag-token'\nmodel = 'm'\n{train}"));
