@@ -24,6 +24,14 @@ pub enum Error {
         /// The problem.
         problem: &'static str,
     },
+    /// A kind whose requests cannot join a running batch.
+    #[error(
+        "`kind = \"{kind}\"`: expected `causal` or `seq2seq` for a running batch, which requests join while others are answered"
+    )]
+    Running {
+        /// The kind.
+        kind: &'static str,
+    },
     /// An option outside its range.
     #[error("{option}: expected {expected}, found {found}")]
     Option {

@@ -217,7 +217,7 @@ fn task_word(query: &Query) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use sporran_kilt::{Dataset, Passage, PassageId};
+    use sporran_kilt::{Dataset, Passage};
 
     use super::*;
 
@@ -231,15 +231,12 @@ mod tests {
 
     fn passage(title: &str, text: &str) -> Passage {
         Passage {
-            id: PassageId(0),
             page_id: "1".into(),
             title: title.into(),
-            section: String::new(),
-            text: text.into(),
             start_paragraph: 1,
-            start_character: 0,
             end_paragraph: 1,
             end_character: 1,
+            ..Passage::of_text(text)
         }
     }
 

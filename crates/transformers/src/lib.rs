@@ -51,8 +51,8 @@ pub use causal::{CausalCache, CausalLm, TrainableCausal, generate_causal, genera
 pub use checkpoint::{Checkpoint, import, import_parlai, import_part};
 pub use crf::{CRF_WEIGHTS, Crf, CrfGradients, CrfGrammar};
 pub use decode::{
-    Constraint, EarlyStopping, GenerationOptions, Hypothesis, Inputs, Sequences, generate, generate_from,
-    generate_with, search,
+    Constraint, EarlyStopping, GenerationOptions, Hypothesis, Inputs, RunningBatch, Sequences, generate,
+    generate_from, generate_with, search,
 };
 pub use device::{DeviceName, Precision};
 pub use encoder::Encoder;

@@ -5,6 +5,7 @@ mod baselines;
 mod causal_training;
 mod common;
 mod configs;
+mod datasets;
 mod documents;
 mod encoders;
 mod generate;

@@ -7,10 +7,14 @@ mod train;
 
 pub use options::{CausalOptions, Chat};
 
+use sporran_kilt::Task;
+
 use self::prompt::CausalPrompt;
 use crate::{
-    Demonstration, Demonstrations, Error, Generation, Generator, ModelOptions, Request, Result, Sink,
-    TextGenerator, short_answer::cleaned,
+    Demonstration, Demonstrations, Error, Generation, Generator, ModelOptions, Request, Result, RunningBatch,
+    Sink, TextGenerator,
+    one_model::{OneModel, answers},
+    short_answer::cleaned,
 };
 
 /// A decoder-only model that answers in context.
@@ -57,8 +61,12 @@ impl CausalGenerator {
     }
 }
 
-impl CausalGenerator {
-    fn answer(&self, requests: &[Request<'_>], sink: Option<&dyn Sink>) -> Result<Vec<Generation>> {
+impl OneModel for CausalGenerator {
+    fn model(&self) -> &TextGenerator {
+        &self.model
+    }
+
+    fn rows(&self, requests: &[Request<'_>]) -> Result<Vec<Vec<u32>>> {
         let queries: Vec<_> = requests.iter().map(|request| request.query).collect();
         let shown = match &self.demonstrations {
             Some(demonstrations) => demonstrations.choose(&queries)?,
@@ -69,33 +77,33 @@ impl CausalGenerator {
             self.model.note_cut(tokens, row.len());
             Ok(row)
         };
-        let rows: Result<Vec<Vec<u32>>> = requests.iter().zip(&shown).map(row).collect();
-        let outputs = self.model.generate_from(&rows?, sink)?;
-        let answers = requests.iter().zip(outputs).map(|(request, outputs)| {
-            let tokens = outputs.first().map_or(0, |output| output.tokens);
-            let task = request.query.dataset.map(sporran_kilt::Dataset::task);
-            let mut outputs = outputs
-                .into_iter()
-                .map(|output| (cleaned(&output.text, &self.options.answer, task), output.score));
-            let (text, score) = outputs.next().unwrap_or_default();
-            let evidence = (0..request.passages.len().min(self.passages())).collect();
-            Generation { text, score, alternatives: outputs.collect(), evidence, tokens }
-        });
-        Ok(answers.collect())
+        requests.iter().zip(&shown).map(row).collect()
+    }
+
+    fn answer(&self, task: Option<Task>, text: &str) -> String {
+        cleaned(text, &self.options.answer, task)
     }
 }
 
 impl Generator for CausalGenerator {
     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
-        self.answer(requests, None)
+        answers(self, requests, None)
     }
 
     fn generate_into(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Generation>> {
-        self.answer(requests, Some(sink))
+        answers(self, requests, Some(sink))
     }
 
     fn passages(&self) -> usize {
         self.prompt.passages()
+    }
+
+    fn kind(&self) -> &'static str {
+        "causal"
+    }
+
+    fn running_batch(&self) -> Result<RunningBatch<'_>> {
+        RunningBatch::over(self)
     }
 
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {

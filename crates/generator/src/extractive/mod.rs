@@ -364,6 +364,10 @@ impl<R: Reader> Generator for Extractive<R> {
         Ok(requests.iter().map(answer).collect())
     }
 
+    fn kind(&self) -> &'static str {
+        "extractive"
+    }
+
     fn passages(&self) -> usize {
         self.options.passages
     }

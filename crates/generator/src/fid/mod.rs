@@ -150,6 +150,10 @@ impl Generator for FidGenerator {
         Ok(answers.into_iter().flatten().collect())
     }
 
+    fn kind(&self) -> &'static str {
+        "fid"
+    }
+
     fn passages(&self) -> usize {
         self.reader.passages()
     }

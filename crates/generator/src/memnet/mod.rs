@@ -267,6 +267,10 @@ impl Generator for MemNet {
         Ok(answers.into_iter().flatten().collect())
     }
 
+    fn kind(&self) -> &'static str {
+        "memnet"
+    }
+
     fn passages(&self) -> usize {
         self.reader.passages()
     }

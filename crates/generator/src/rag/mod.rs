@@ -172,6 +172,13 @@ impl Generator for RagGenerator {
         Ok(answers.into_iter().flatten().collect())
     }
 
+    fn kind(&self) -> &'static str {
+        match self.marginal {
+            Marginal::Sequence(_) => "rag-sequence",
+            Marginal::Token => "rag-token",
+        }
+    }
+
     fn passages(&self) -> usize {
         self.reader.passages()
     }

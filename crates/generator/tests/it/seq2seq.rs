@@ -74,12 +74,10 @@ fn passages() -> Vec<Passage> {
         id: PassageId(id),
         page_id: id.to_string(),
         title: title.into(),
-        section: String::new(),
-        text: text.into(),
         start_paragraph: 1,
-        start_character: 0,
         end_paragraph: 1,
         end_character: 1,
+        ..Passage::of_text(text)
     };
     vec![
         passage(0, "Ada Lovelace", TEXTS[0]),

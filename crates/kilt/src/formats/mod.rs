@@ -11,6 +11,7 @@ pub mod dpr;
 pub mod elements;
 pub mod gold;
 mod mapping;
+pub mod passages;
 pub mod psgs;
 pub(crate) mod stream;
 pub mod trec;

@@ -4,6 +4,7 @@ mod cache;
 mod prompts;
 
 pub use cache::CausalCache;
+pub(crate) use prompts::{ending_at, room};
 pub use prompts::{generate_causal, generate_causal_until};
 
 use candle_core::{D, DType, Device, Tensor};
@@ -61,6 +62,12 @@ pub trait CausalLm: Send + Sync {
     /// Whether positions are a learned table, which ends a sequence at [`max_length`](Self::max_length). Rotary positions
     /// go on beyond it, though the model may write worse there.
     fn has_learned_positions(&self) -> bool;
+
+    /// Whether sequences can join and leave a batch between steps, as in a [`RunningBatch`](crate::RunningBatch): those of
+    /// packed models can.
+    fn joins(&self) -> bool {
+        false
+    }
 
     /// The device of the weights.
     fn device(&self) -> &Device;

@@ -17,6 +17,9 @@ use crate::{config::Config, source::pages::check_source};
 /// # Errors
 /// The wrong key and a message.
 pub(crate) fn live_retriever(options: &Options) -> Result<&DenseOptions, (String, &'static str)> {
+    if matches!(options.retriever, Some(RetrieverOptions::Filtered(_))) {
+        return Err(("retriever.filter".to_owned(), "expected no filter; RAG is trained on all passages"));
+    }
     let Some(RetrieverOptions::Dense(dense)) = &options.retriever else {
         return Err(("retriever.kind".to_owned(), "expected `dense`: RAG is trained with its scores"));
     };
@@ -43,7 +46,7 @@ impl Config for Options {
     }
 
     fn schema() -> Schema {
-        schema::with_key::<Self, RerankerTable>("reranker")
+        retrieval::with_filter(schema::with_key::<Self, RerankerTable>("reranker"))
     }
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
@@ -108,7 +111,7 @@ fn check(options: &Options, document: &mut Document<'_>) {
         let is_encoder_trained = general.train.as_ref().is_some_and(|train| train.question_encoder.is_some());
         retrieval::check(retriever, is_encoder_trained, document);
     }
-    if let Some(RetrieverOptions::Dense(dense)) = &options.retriever
+    if let Some(RetrieverOptions::Dense(dense)) = options.retriever.as_ref().map(retrieval::unfiltered)
         && general.evidence.page_score == PageScore::Sum
         && dense.similarity().is_ok_and(Similarity::is_distance)
     {
@@ -210,6 +213,14 @@ mod tests {
             check(&table("memnet", "pieces = 0"))
                 .contains("`generator.pieces`: expected at least 1, found 0")
         );
+        let verifies = "[train]\nmodel = \"t\"\nevidence = \"passage\"\npage-negatives = 1\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
+        for key in ["evidence", "page-negatives"] {
+            let message = format!("`train.{key}`: expected it only with a generator of kind `verifier`");
+            assert!(check(&table("fid", verifies)).contains(&message), "{key}");
+            assert!(!check(&table("verifier", verifies)).contains(&message), "{key}");
+        }
+        let selects = "claim-only = true\n[generator.selection]\nmodel = \"s\"";
+        assert!(check(&table("verifier", selects)).contains("`false` with `pages` or `selection`"));
         let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
         let found = check(&format!("[generator]\nkind = \"title\"\n{train}"));
         assert!(

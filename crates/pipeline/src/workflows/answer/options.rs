@@ -6,10 +6,12 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_config::Diagnostic;
 use sporran_generator::{EvidenceSource, GeneratorOptions};
+use sporran_retriever::{FilterOptions, FilteredOptions};
 
 use crate::{
-    Result,
+    Error, Result,
     config::to_toml,
     source::options::{PagesOptions, SourceOptions},
     tasks::options::{QueryOptions, TasksOptions},
@@ -26,7 +28,7 @@ pub struct Options {
     #[serde(rename = "encoder-training", skip_serializing_if = "Option::is_none")]
     pub encoder_training: Option<EncoderTraining>,
     /// `[retriever]`: retrieves passages. Without it, the generator is closed-book. A `[reranker]` makes it a retriever of kind
-    /// `reranked`.
+    /// `reranked`, a `[retriever.filter]` one of kind `filtered`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retriever: Option<RetrieverOptions>,
     /// `[generator]`: generates answers. Without it, predictions have only evidence.
@@ -153,10 +155,23 @@ pub enum PageScore {
 pub type TrainOptions = sporran_generator::TrainOptions<TasksOptions>;
 
 impl Options {
+    /// The config with a retriever that returns only passages whose metadata meet conditions, besides its own filter.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a config without a retriever.
+    pub fn filtered(self, filter: FilterOptions) -> Result<Self> {
+        let Some(base) = self.retriever else {
+            let message = "is missing; a filter restricts the passages that it returns";
+            return Err(Error::Config(vec![Diagnostic::of_config("retriever", message)]));
+        };
+        let retriever = RetrieverOptions::Filtered(FilteredOptions { filter, base: Box::new(base) });
+        Ok(Self { retriever: Some(retriever), ..self })
+    }
+
     /// The config with every default, as TOML.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) for a value without a form in TOML, such as a number beyond 64 bits.
+    /// [`Error::Io`] for a value without a form in TOML, such as a number beyond 64 bits.
     pub fn to_toml(&self) -> Result<String> {
         to_toml(self)
     }
