@@ -163,6 +163,31 @@ mod tests {
         Rows { prompt, tokenizer: &tokenizer, model: &*model, target_tokens }.of(of).unwrap()
     }
 
+    fn settings<'a>(
+        model: &'a Path,
+        from: Option<&'a Path>,
+        shape: &'a ShapeOptions,
+        optimizer: &'a TrainingOptions,
+    ) -> TrainSettings<'a> {
+        TrainSettings {
+            model,
+            from,
+            shape,
+            optimizer,
+            target: Target::Answer,
+            add_gold: false,
+            matching: MatchingOptions::default(),
+            negatives: 0,
+            page_negatives: None,
+            evidence: None,
+            question_encoder: None,
+            knowledge: KnowledgeOptions::default(),
+            added_tokens: &[],
+            target_tokens: 16,
+            device: DeviceName::Cpu,
+        }
+    }
+
     #[test]
     fn a_row_is_the_prompt_of_a_run_and_the_answer_with_the_end_token() {
         let options = options(Chat::None);
@@ -215,21 +240,8 @@ mod tests {
             ..TrainingOptions::default()
         };
         let shape = ShapeOptions::default();
-        let settings = TrainSettings {
-            model: &model,
-            from: Some(&folder("gpt2")),
-            shape: &shape,
-            optimizer: &optimizer,
-            target: Target::Answer,
-            add_gold: false,
-            matching: MatchingOptions::default(),
-            negatives: 0,
-            question_encoder: None,
-            knowledge: KnowledgeOptions::default(),
-            added_tokens: &[],
-            target_tokens: 16,
-            device: DeviceName::Cpu,
-        };
+        let from = folder("gpt2");
+        let settings = settings(&model, Some(&from), &shape, &optimizer);
         let mut options = options(Chat::None);
         options.instruction = String::new();
         options.prompt.passages = 0;
@@ -264,21 +276,7 @@ mod tests {
     fn a_training_needs_an_initial_folder_and_no_demonstrations() {
         let (shape, optimizer) = (ShapeOptions::default(), TrainingOptions::default());
         let training = || GeneratorTraining {
-            settings: TrainSettings {
-                model: Path::new("unused"),
-                from: None,
-                shape: &shape,
-                optimizer: &optimizer,
-                target: Target::Answer,
-                add_gold: false,
-                matching: MatchingOptions::default(),
-                negatives: 0,
-                question_encoder: None,
-                knowledge: KnowledgeOptions::default(),
-                added_tokens: &[],
-                target_tokens: 16,
-                device: DeviceName::Cpu,
-            },
+            settings: settings(Path::new("unused"), None, &shape, &optimizer),
             examples: Vec::new(),
             validation: Vec::new(),
             store: None,
