@@ -42,13 +42,13 @@ pub struct PromptOptions {
     /// Entity linking: words kept on each side of the tagged mention.
     #[schemars(extend("x-unit" = "words"))]
     pub mention_context_words: usize,
-    /// Tokens of the input before it is put into the template, at most. A longer input loses its beginning. The default is no
+    /// Tokens of the input without the template, at most. A longer input loses its beginning. The default is no
     /// limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_input_tokens: Option<usize>,
-    /// The marks of the speakers of a dialogue, whose turns are the lines of the input. The marks take turns, and the last turn
-    /// has the first mark. Marked turns follow each other without line breaks. Without marks, the lines stay as they are.
+    /// The marks of the speakers of a dialogue, whose turns are the lines of the input. Marks alternate, and the last turn has the
+    /// first mark. Marked turns have no line breaks between them. Without marks, the lines stay as they are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub speakers: Vec<String>,
     /// Tokens of the whole text, at most. Only passages are cut, unless the input itself is too long.

@@ -301,7 +301,7 @@ pub(super) mod tests {
         assert_eq!(write_sheet(&options, &two).unwrap().sheet, written.sheet);
         options.seed = 4;
         assert_ne!(write_sheet(&options, &three).unwrap().sheet, written.sheet);
-        // Filled sheets may lie in a folder that exists.
+        // An existing folder can have filled sheets.
         assert!(write_sheet(&options, &three).unwrap_err().to_string().contains("expected a new folder"));
     }
 
