@@ -5,6 +5,7 @@
 //! [`Prediction`].
 
 pub mod contrast;
+pub mod csv;
 pub mod docred;
 mod error;
 pub mod evidence;

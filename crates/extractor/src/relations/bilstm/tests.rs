@@ -382,7 +382,7 @@ fn the_weights_with_the_least_validation_loss_are_kept() {
         model: &model,
     };
     let optimizer =
-        TrainingOptions { epochs: 6, learning_rate: 0.05, warmup_steps: 0, ..TrainingOptions::default() };
+        TrainingOptions { epochs: 6, learning_rate: 0.05, warmup_steps: Some(0), ..TrainingOptions::default() };
     let shape = shape(Pooling::Mean, 0.0);
     let options = BilstmTraining { shape, pairs_per_batch: 8, optimizer, ..BilstmTraining::default() };
     options.train(&training, &mut |_| {}).unwrap();
