@@ -30,7 +30,7 @@ pub(crate) enum Evaluate {
     Relations(relations::Relations),
     /// Score answer sets, as KoRC does: P-ACC and P-F1
     AnswerSets(answer_sets::AnswerSets),
-    /// Measure the agreement of a WOW++ file's annotators (Fleiss' kappa)
+    /// Measure the agreement of annotators (Cohen's and Fleiss' kappa)
     Agreement(agreement::Agreement),
 }
 
