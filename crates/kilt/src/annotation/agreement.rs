@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 use serde::Serialize;
 
-use super::votes::Votes;
+use super::votes::{Subject, Votes};
 use crate::{
     Error, Result,
     scores::{
@@ -67,23 +67,13 @@ impl fmt::Display for SheetAgreement {
 pub fn agreement(sheets: &[PathBuf]) -> Result<SheetAgreement> {
     let Votes { annotators, subjects } = Votes::read(sheets)?;
     let mut pairs = Vec::new();
-    for second in 1..annotators.len() {
-        for first in 0..second {
-            let of = |annotator| {
-                move |subject: &'_ super::votes::Subject| {
-                    subject
-                        .votes
-                        .iter()
-                        .find(|vote| vote.annotator == annotator)
-                        .map(|vote| vote.label.clone())
-                }
-            };
-            let votes: Vec<(String, String)> =
-                subjects.iter().filter_map(|subject| of(first)(subject).zip(of(second)(subject))).collect();
+    for (second, later) in annotators.iter().enumerate() {
+        for (first, earlier) in annotators.iter().enumerate().take(second) {
+            let both = |subject| label(subject, first).zip(label(subject, second));
+            let votes: Vec<(&str, &str)> = subjects.iter().filter_map(both).collect();
             if !votes.is_empty() {
                 let agreement = cohen_kappa(&votes)?;
-                let annotators = [annotators[first].clone(), annotators[second].clone()];
-                pairs.push(Pair { annotators, agreement });
+                pairs.push(Pair { annotators: [earlier.clone(), later.clone()], agreement });
             }
         }
     }
@@ -110,6 +100,11 @@ pub fn agreement(sheets: &[PathBuf]) -> Result<SheetAgreement> {
         pairs,
         annotators,
     })
+}
+
+/// The vote of an annotator on a passage.
+fn label(subject: &Subject, annotator: usize) -> Option<&str> {
+    subject.votes.iter().find(|vote| vote.annotator == annotator).map(|vote| vote.label.as_str())
 }
 
 #[cfg(test)]
