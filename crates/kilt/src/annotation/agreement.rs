@@ -1,10 +1,17 @@
 //! The agreement of annotators on the passages of sheets.
 
-use std::{collections::BTreeSet, fmt, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 
-use super::votes::{Subject, Votes};
+use super::{
+    candidates::gold_places,
+    votes::{Subject, Votes},
+};
 use crate::{
     Error, Result,
     scores::{
@@ -23,6 +30,17 @@ pub struct Pair {
     pub agreement: PairAgreement,
 }
 
+/// The votes of an annotator on gold passages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GoldVotes {
+    /// The annotator.
+    pub annotator: String,
+    /// The gold passages with a vote.
+    pub passages: usize,
+    /// Those with the vote `yes`.
+    pub accepted: usize,
+}
+
 /// The agreement of all annotators.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SheetAgreement {
@@ -36,11 +54,13 @@ pub struct SheetAgreement {
     pub pairs: Vec<Pair>,
     /// Fleiss' kappa over the passages with the largest number of votes. `None` if no passage has two.
     pub fleiss: Option<Agreement>,
+    /// The votes of each annotator on gold passages; empty without a key.
+    pub gold: Vec<GoldVotes>,
 }
 
 impl fmt::Display for SheetAgreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { annotators, passages, cohen, pairs, fleiss } = self;
+        let Self { annotators, passages, cohen, pairs, fleiss, gold } = self;
         writeln!(f, "{} annotators, {passages} passages with a vote", annotators.len())?;
         for Pair { annotators: [first, second], agreement } in pairs {
             let PairAgreement { kappa, observed, expected, subjects } = agreement;
@@ -55,17 +75,21 @@ impl fmt::Display for SheetAgreement {
                 write!(f, "Fleiss' kappa: {kappa:.4} ({subjects} passages of {votes} votes)")
             }
             None => write!(f, "Fleiss' kappa: -"),
-        }
+        }?;
+        gold.iter().try_for_each(|GoldVotes { annotator, passages, accepted }| {
+            write!(f, "\n{annotator} accepted {accepted} of {passages} gold passages")
+        })
     }
 }
 
-/// The agreement of the votes in sheets. Labels may be any words.
+/// The agreement of the votes in sheets. Labels may be any words. `key` is that of the candidates; it tells the gold passages.
 ///
 /// # Errors
 /// Read errors; [`Error::Record`] for a second vote of an annotator on a passage; [`Error::Argument`] if no two annotators
 /// voted on a common passage.
-pub fn agreement(sheets: &[PathBuf]) -> Result<SheetAgreement> {
+pub fn agreement(sheets: &[PathBuf], key: Option<&Path>) -> Result<SheetAgreement> {
     let Votes { annotators, subjects } = Votes::read(sheets)?;
+    let gold = key.map(|key| gold_votes(key, &annotators, &subjects)).transpose()?.unwrap_or_default();
     let mut pairs = Vec::new();
     for (second, later) in annotators.iter().enumerate() {
         for (first, earlier) in annotators.iter().enumerate().take(second) {
@@ -99,7 +123,20 @@ pub fn agreement(sheets: &[PathBuf]) -> Result<SheetAgreement> {
         fleiss: if most < 2 { None } else { Some(fleiss_kappa(&counts)?) },
         pairs,
         annotators,
+        gold,
     })
+}
+
+fn gold_votes(key: &Path, annotators: &[String], subjects: &[Subject]) -> Result<Vec<GoldVotes>> {
+    let places = gold_places(key)?;
+    let is_gold = |subject: &&Subject| places.contains(&(subject.id.clone(), subject.place.clone()));
+    let gold: Vec<&Subject> = subjects.iter().filter(is_gold).collect();
+    let of = |(annotator, name): (usize, &String)| {
+        let votes: Vec<&str> = gold.iter().filter_map(|subject| label(subject, annotator)).collect();
+        let accepted = votes.iter().filter(|vote| **vote == "yes").count();
+        GoldVotes { annotator: name.clone(), passages: votes.len(), accepted }
+    };
+    Ok(annotators.iter().enumerate().map(of).collect())
 }
 
 /// The vote of an annotator on a passage.
@@ -128,7 +165,7 @@ mod tests {
             sheet("2.csv", ["yes", "no", "no", "no"]),
             sheet("3.csv", ["yes", "yes", "no", "-"]),
         ];
-        let found = agreement(&sheets).unwrap();
+        let found = agreement(&sheets, None).unwrap();
         assert_eq!((found.annotators.len(), found.passages), (3, 4));
         // 1 and 2: 3 of 4 equal; by chance 1/2 x 1/4 + 1/2 x 3/4 = 1/2; kappa (3/4 - 1/2) / (1/2) = 1/2.
         // 1 and 3: equal, kappa 1. 2 and 3: 2 of 3 equal; by chance 1/3 x 2/3 + 2/3 x 1/3 = 4/9; kappa (2/9) / (5/9) = 2/5.
@@ -150,10 +187,34 @@ mod tests {
     }
 
     #[test]
+    fn the_votes_on_gold_passages_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let sheet = |name: &str, votes: [&str; 2]| {
+            written(folder.path(), name, &[row("a", "1", Some(votes[0])), row("b", "1", Some(votes[1]))])
+        };
+        let sheets = [sheet("1.csv", ["yes", "no"]), sheet("2.csv", ["no", "no"])];
+        let key = folder.path().join("key.jsonl");
+        let line = |id: &str, gold: bool| {
+            format!(
+                r#"{{"id":"{id}","wikipedia_id":"1","start_paragraph_id":1,"start_character":0,"end_paragraph_id":1,"end_character":20,"gold":{gold},"systems":[],"overlap":0.5}}"#
+            )
+        };
+        std::fs::write(&key, [line("a", true), line("b", false)].join("\n")).unwrap();
+        let found = agreement(&sheets, Some(&key)).unwrap();
+        let counts: Vec<(usize, usize)> =
+            found.gold.iter().map(|gold| (gold.passages, gold.accepted)).collect();
+        assert_eq!(counts, [(1, 1), (1, 0)]);
+        assert!(found.to_string().ends_with("2.csv accepted 0 of 1 gold passages"), "{found}");
+        std::fs::write(&key, line("a", true).replace("true", "2")).unwrap();
+        let message = agreement(&sheets, Some(&key)).unwrap_err().to_string();
+        assert!(message.contains("key.jsonl:1: field `gold`"), "{message}");
+    }
+
+    #[test]
     fn a_single_annotator_has_no_agreement() {
         let folder = tempfile::tempdir().unwrap();
         let sheet = written(folder.path(), "1.csv", &[row("a", "1", Some("yes"))]);
-        let message = agreement(&[sheet]).unwrap_err().to_string();
+        let message = agreement(&[sheet], None).unwrap_err().to_string();
         assert!(message.contains("two annotators"), "{message}");
     }
 }

@@ -8,8 +8,8 @@ use std::{
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
-use rustc_hash::FxHashMap;
-use serde::Serialize;
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde::{Deserialize, Serialize};
 
 use super::{
     passages::{AnswerWords, Fault, passage_of},
@@ -101,6 +101,40 @@ struct KeyLine<'a> {
     systems: Vec<&'a str>,
     /// The share of an answer's words that it has.
     overlap: f64,
+}
+
+/// The part of a line of the key that tells gold passages.
+#[derive(Deserialize)]
+struct KeyPlace {
+    id: Id,
+    wikipedia_id: Id,
+    start_paragraph_id: u32,
+    start_character: u32,
+    end_paragraph_id: u32,
+    end_character: u32,
+    gold: bool,
+}
+
+/// The record's id and the place of each gold passage of a key.
+///
+/// # Errors
+/// Read errors with file, line and field.
+pub(super) fn gold_places(key: &Path) -> Result<FxHashSet<(String, Place)>> {
+    let mut places = FxHashSet::default();
+    for line in jsonl::open(key)?.records::<KeyPlace>() {
+        let line = line?;
+        if line.gold {
+            let place = Place {
+                wikipedia_id: line.wikipedia_id,
+                start_paragraph_id: line.start_paragraph_id,
+                start_character: line.start_character,
+                end_paragraph_id: line.end_paragraph_id,
+                end_character: line.end_character,
+            };
+            places.insert((line.id.text().into_owned(), place));
+        }
+    }
+    Ok(places)
 }
 
 /// A candidate of a record.
@@ -455,6 +489,10 @@ mod tests {
             "{gold}"
         );
         assert!(gold.ends_with(r#""overlap":1.0}"#), "{gold}");
+        let places = gold_places(&folder.path().join("key.jsonl")).unwrap();
+        let found: Vec<_> = rows.iter().map(|row| (row.id.to_string(), row.place())).collect();
+        let gold: Vec<_> = found.iter().filter(|place| places.contains(place)).map(|(id, _)| id).collect();
+        assert_eq!((places.len(), gold), (1, vec!["a"]));
     }
 
     #[test]

@@ -25,13 +25,16 @@ pub(crate) struct Agreement {
     /// Cohen's and Fleiss' kappa
     #[arg(long)]
     sheets: bool,
+    /// Key of `annotate candidates`: also counts the gold passages that each annotator accepted
+    #[arg(long, value_name = "FILE", requires = "sheets", value_hint = ValueHint::FilePath)]
+    key: Option<PathBuf>,
 }
 
 impl Agreement {
     pub(crate) fn run(self) -> Result<Outcome> {
-        self.files.iter().try_for_each(|path| paths::file(path))?;
+        self.files.iter().chain(&self.key).try_for_each(|path| paths::file(path))?;
         if self.sheets {
-            return Outcome::of(&annotation::agreement::agreement(&self.files)?);
+            return Outcome::of(&annotation::agreement::agreement(&self.files, self.key.as_deref())?);
         }
         let [file] = self.files.as_slice() else {
             return Err(Error::Usage(format!(
