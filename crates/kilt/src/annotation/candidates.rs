@@ -491,7 +491,8 @@ mod tests {
         assert!(gold.ends_with(r#""overlap":1.0}"#), "{gold}");
         let places = gold_places(&folder.path().join("key.jsonl")).unwrap();
         let found: Vec<_> = rows.iter().map(|row| (row.id.to_string(), row.place())).collect();
-        let gold: Vec<_> = found.iter().filter(|place| places.contains(place)).map(|(id, _)| id).collect();
+        let gold: Vec<_> =
+            found.iter().filter(|&place| places.contains(place)).map(|(id, _)| id.as_str()).collect();
         assert_eq!((places.len(), gold), (1, vec!["a"]));
     }
 
