@@ -6,6 +6,7 @@
 
 pub mod annotation;
 pub mod contrast;
+pub mod csv;
 pub mod docred;
 mod error;
 pub mod evidence;
@@ -33,6 +34,7 @@ pub mod store;
 pub mod synthesis;
 mod task;
 mod template;
+pub mod trex;
 pub mod triviaqa;
 pub mod wow;
 pub mod wowpp;

@@ -17,7 +17,7 @@ pub mod workflows;
 
 pub use compare::{
     Comparison, Cost, DatasetRow, DatasetTable, Form, PublishedSize, Score, Size, System, Table, Task,
-    compare_runs,
+    compare_runs, responses,
 };
 pub use config::Config;
 pub use error::{Error, Result};

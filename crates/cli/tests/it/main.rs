@@ -3,8 +3,10 @@
 mod annotate;
 mod bad_input;
 mod baselines;
+mod causal_training;
 mod common;
 mod configs;
+mod datasets;
 mod documents;
 mod encoders;
 mod generate;

@@ -9,7 +9,7 @@ use sporran_training::{KnowledgeOptions, TrainingOptions, session::ShapeOptions}
 use sporran_transformers::{DeviceName, ModelType, Precision, wrong_model_type};
 
 use super::{GeneratorTrainer, registry::STARTERS};
-use crate::registry::GeneratorOptions;
+use crate::{UnitKind, registry::GeneratorOptions};
 
 /// `[train]`: the training of the generator's model by `sporran train`.
 ///
@@ -19,7 +19,8 @@ use crate::registry::GeneratorOptions;
 pub struct TrainOptions<Records> {
     /// The folder of the trained model, in the Hugging Face layout.
     pub model: PathBuf,
-    /// The folder of the initial model. Without it, training starts from a T5 of `[train.shape]` with random weights.
+    /// The folder of the initial model. Without it, training starts from a T5 of `[train.shape]` with random weights. A generator
+    /// of kind `causal` needs it.
     pub from: Option<PathBuf>,
     /// `[train.shape]`: the sizes of a model with random weights.
     #[serde(default)]
@@ -27,7 +28,7 @@ pub struct TrainOptions<Records> {
     /// `[train.optimizer]`: steps, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
-    /// `[train.examples]`: the training records. The `[tasks]` of the config are the validation records.
+    /// `[train.examples]`: the training records. In the workflow `answer`, `[tasks]` are the validation records.
     pub examples: Records,
     /// The target of the generator.
     #[serde(default)]
@@ -41,12 +42,22 @@ pub struct TrainOptions<Records> {
     /// Generators of kind `verifier`: the number of pieces without evidence to sample for each claim and epoch.
     #[serde(default = "negatives")]
     pub negatives: usize,
+    /// Generators of kind `verifier`: the number of pieces without evidence to sample from the gold pages, for each claim and
+    /// epoch. `negatives` then counts pieces of other pages only. Without this key, `negatives` counts pieces of any page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_negatives: Option<usize>,
+    /// Generators of kind `verifier`: the unit of evidence in training. The default is `generator.evidence`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<UnitKind>,
     /// Generators of kind `rag-token` and `rag-sequence`: the folder of the initial question encoder, which is trained with the
     /// generator. Training writes it to `retriever.model`. Without this key, the retriever is frozen.
     pub question_encoder: Option<PathBuf>,
     /// `[train.knowledge]`: the loss of a memory network.
     #[serde(default)]
     pub knowledge: KnowledgeOptions,
+    /// Generators of kind `causal`: special tokens that the vocabulary gets, such as the marks of speakers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added_tokens: Vec<String>,
     /// The largest number of tokens of a target.
     #[serde(default = "target_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
@@ -85,8 +96,11 @@ impl<Records> TrainOptions<Records> {
             add_gold: self.add_gold,
             matching: self.matching,
             negatives: self.negatives,
+            page_negatives: self.page_negatives,
+            evidence: self.evidence,
             question_encoder: self.question_encoder.as_deref(),
             knowledge: self.knowledge,
+            added_tokens: &self.added_tokens,
             target_tokens: self.target_tokens,
             device: self.device,
         }
@@ -110,9 +124,26 @@ impl<Records> TrainOptions<Records> {
                 document.report_key(&name(option), message);
             }
         }
+        if self.from.is_none() && trainer.is_some_and(GeneratorTrainer::needs_from) {
+            document.report_key(&name("from"), "is missing; this kind is trained from the folder of a model");
+        }
+        if !self.added_tokens.is_empty() && !trainer.is_some_and(GeneratorTrainer::adds_tokens) {
+            document.report_key(&name("added-tokens"), "expected it only with a generator of kind `causal`");
+        }
+        if self.added_tokens.iter().any(|token| token.trim().is_empty()) {
+            document.report_key(&name("added-tokens"), "expected tokens that are not blank");
+        }
         if self.question_encoder.is_some() && !trainer.is_some_and(GeneratorTrainer::is_live) {
             let message = "expected it only with a generator of kind `rag-token` or `rag-sequence`";
             document.report_key(&name("question-encoder"), message);
+        }
+        let is_verifier = matches!(generator, Some(GeneratorOptions::Verifier(_)));
+        for (option, is_given) in
+            [("page-negatives", self.page_negatives.is_some()), ("evidence", self.evidence.is_some())]
+        {
+            if is_given && !is_verifier {
+                document.report_key(&name(option), "expected it only with a generator of kind `verifier`");
+            }
         }
         if let Err(error) = self.device.check(Precision::F32) {
             document.report_key(&name("device"), error.to_string());
@@ -145,10 +176,16 @@ pub struct TrainSettings<'a> {
     pub matching: MatchingOptions,
     /// The number of pieces or passages without evidence to sample for each record and epoch.
     pub negatives: usize,
+    /// The number of a verifier's pieces without evidence to sample from pages with evidence.
+    pub page_negatives: Option<usize>,
+    /// A verifier's unit of evidence in training; by default that of its runs.
+    pub evidence: Option<UnitKind>,
     /// The folder of the initial question encoder. `None` if the retriever is frozen.
     pub question_encoder: Option<&'a Path>,
     /// The loss of a memory network.
     pub knowledge: KnowledgeOptions,
+    /// The special tokens that the vocabulary gets.
+    pub added_tokens: &'a [String],
     /// The largest number of tokens of a target.
     pub target_tokens: usize,
     /// The device.

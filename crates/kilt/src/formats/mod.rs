@@ -13,7 +13,6 @@ pub mod gold;
 mod mapping;
 pub mod passages;
 pub mod psgs;
-pub(crate) mod rows;
 pub(crate) mod stream;
 pub mod trec;
 

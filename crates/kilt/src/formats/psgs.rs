@@ -7,13 +7,12 @@ use std::path::Path;
 
 use serde_json::Map;
 
-use super::{
-    Document,
-    rows::{Rows, quoted},
-};
+use super::{Document, stream::Stream};
 use crate::{Error, Result, jsonl};
 
 const HEADER: [&str; 3] = ["id", "text", "title"];
+/// The longest row. An unclosed quote must not swallow the file.
+const MAX_ROW: usize = 1 << 24;
 
 /// The documents of a file, plain, gzip or zstd, with their lines; the header may be missing. Ends after the first
 /// error.
@@ -22,40 +21,128 @@ const HEADER: [&str; 3] = ["id", "text", "title"];
 /// [`Error::Io`] if the file cannot be opened; an item is [`Error::Record`] for a row of another number of columns,
 /// an empty id or an open quote, [`Error::Utf8`] or [`Error::Compressed`].
 pub fn read(path: &Path) -> Result<impl Iterator<Item = Result<(u64, Document)>> + use<>> {
-    let mut rows = Documents(Rows::open(path, b'\t', HEADER.map(str::to_owned).into())?);
+    let mut rows = Rows::open(path)?;
     let mut done = false;
     Ok(std::iter::from_fn(move || {
         if done {
             return None;
         }
-        let item = rows.next().transpose();
+        let item = rows.document().transpose();
         done = !matches!(item, Some(Ok(_)));
         item
     }))
 }
 
-/// The documents of a file.
-struct Documents(Rows);
+/// The rows of a file. `csv-core` gets them line by line, so that an error names its line and a quote without an end is
+/// an error.
+struct Rows {
+    stream: Stream<'static>,
+    parser: csv_core::Reader,
+    /// The row's bytes.
+    row: Vec<u8>,
+    /// Its fields one after the other, of which `written` bytes are valid.
+    fields: Vec<u8>,
+    written: usize,
+    /// The ends of its fields, of which `count` are valid.
+    ends: Vec<usize>,
+    count: usize,
+}
 
-impl Documents {
+impl Rows {
+    fn open(path: &Path) -> Result<Self> {
+        let parser = csv_core::ReaderBuilder::new()
+            .delimiter(b'\t')
+            // A carriage return that is not part of a line end is text.
+            .terminator(csv_core::Terminator::Any(b'\n'))
+            .build();
+        let (row, fields, ends) = (Vec::new(), Vec::new(), vec![0; HEADER.len() + 1]);
+        Ok(Self { stream: Stream::open(path)?, parser, row, fields, written: 0, ends, count: 0 })
+    }
+
     /// The next document with the line on which its row starts.
-    fn next(&mut self) -> Result<Option<(u64, Document)>> {
-        let rows = &mut self.0;
+    fn document(&mut self) -> Result<Option<(u64, Document)>> {
         loop {
-            let Some(line) = rows.next()? else { return Ok(None) };
-            rows.check_width(line)?;
-            let [id, text, title] = [rows.field(0, line)?, rows.field(1, line)?, rows.field(2, line)?];
+            let Some(line) = self.next()? else { return Ok(None) };
+            let path = self.stream.path();
+            if self.count != HEADER.len() {
+                Stream::text(path, (line, 0), &self.row)?;
+                let field = if self.count < HEADER.len() { column(self.count) } else { "4".to_owned() };
+                let message = format!("expected the 3 columns id, text, title, found {}", self.count);
+                return Err(Error::record(path, line, field, message));
+            }
+            let [id, text, title] = [self.field(0, line)?, self.field(1, line)?, self.field(2, line)?];
             if line == 1 && [id, text, title] == HEADER {
                 continue;
             }
             let id = id.trim();
             if id.is_empty() {
-                return Err(Error::record(rows.path(), line, "id", "expected an id, found an empty column"));
+                return Err(Error::record(path, line, "id", "expected an id, found an empty column"));
             }
             let (title, text) = (title.into(), text.into());
             return Ok(Some((line, Document { id: id.into(), title, text, metadata: Map::new() })));
         }
     }
+
+    /// Reads the next row that is not blank, and returns the line on which it starts.
+    fn next(&mut self) -> Result<Option<u64>> {
+        let line = loop {
+            self.row.clear();
+            let (line, _) = self.stream.place();
+            if !self.stream.read_line(&mut self.row)? {
+                return Ok(None);
+            }
+            if !self.row.trim_ascii().is_empty() {
+                break line;
+            }
+        };
+        (self.written, self.count) = (0, 0);
+        let mut start = 0;
+        while !self.parse(start) {
+            start = self.row.len();
+            if start > MAX_ROW || !self.stream.read_line(&mut self.row)? {
+                let message = format!("expected a quote that ends the field, found none in {start} bytes");
+                return Err(Error::record(self.stream.path(), line, column(self.count), message));
+            }
+        }
+        // A row ends at a line feed outside of quotes; carriage returns before it belong to the line end.
+        let ending = self.row.strip_suffix(b"\n").unwrap_or(&self.row);
+        self.ends[self.count - 1] -= ending.iter().rev().take_while(|&&byte| byte == b'\r').count();
+        Ok(Some(line))
+    }
+
+    /// Parses the line of the row that begins at `start`, and returns whether the row ends with it.
+    fn parse(&mut self, start: usize) -> bool {
+        // Fields are never longer than the row. The parser needs a byte more than it writes.
+        self.fields.resize(self.fields.len().max(self.row.len() + 2), 0);
+        let last_line_end: &[u8] = if self.row.ends_with(b"\n") { b"" } else { b"\n" };
+        for mut input in [&self.row[start..], last_line_end] {
+            while !input.is_empty() {
+                let (fields, ends) = (&mut self.fields[self.written..], &mut self.ends[self.count..]);
+                let (result, read, written, ended) = self.parser.read_record(input, fields, ends);
+                input = &input[read..];
+                self.written += written;
+                self.count += ended;
+                match result {
+                    csv_core::ReadRecordResult::Record => return true,
+                    csv_core::ReadRecordResult::OutputEndsFull => self.ends.resize(2 * self.ends.len(), 0),
+                    _ => {}
+                }
+            }
+        }
+        false
+    }
+
+    /// A field as text; `line` is the row's.
+    fn field(&self, index: usize, line: u64) -> Result<&str> {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let field = &self.fields[start..self.ends[index]];
+        // An error names the byte of the row.
+        str::from_utf8(field).or_else(|_| Stream::text(self.stream.path(), (line, 0), &self.row))
+    }
+}
+
+fn column(at: usize) -> String {
+    HEADER.get(at).map_or_else(|| (at + 1).to_string(), |&name| name.to_owned())
 }
 
 /// Writes documents as rows under the header.
@@ -82,7 +169,13 @@ impl Writer {
             if at > 0 {
                 row.push('\t');
             }
-            row.push_str(&quoted(field, '\t'));
+            if field.contains(['"', '\t', '\n', '\r']) {
+                row.push('"');
+                row.push_str(&field.replace('"', "\"\""));
+                row.push('"');
+            } else {
+                row.push_str(field);
+            }
         }
         self.0.line(row.as_bytes())
     }

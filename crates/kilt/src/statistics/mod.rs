@@ -1,5 +1,7 @@
 //! Statistics of data sets, one file a layout.
 
+pub mod knowledgenet;
+pub mod mappings;
 pub mod records;
 mod relevance;
 mod votes;

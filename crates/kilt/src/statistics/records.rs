@@ -57,6 +57,8 @@ pub struct Averages {
     pub apn: Option<f64>,
     /// Average provenance pages: distinct pages in all sets of a record. None without a set.
     pub app: Option<f64>,
+    /// Records whose every set has several pages, as a share of the records with a set (section 4). None without a set.
+    pub several_pages: Option<f64>,
     /// Average answers number: distinct answers of a record, trimmed and not empty. None without an answer.
     pub aan: Option<f64>,
     /// The BLEU of the spans. None if no span has one.
@@ -86,6 +88,7 @@ struct Sums {
     spans: u64,
     sets: u64,
     pages: u64,
+    several_pages: u64,
     answers: u64,
     bleu: f64,
     histogram: BleuHistogram,
@@ -116,6 +119,10 @@ impl Sums {
         self.spans += sets().map(|set| set.len() as u64).sum::<u64>();
         let ids: FxHashSet<&Id> = sets().flatten().filter_map(|item| item.wikipedia_id.as_ref()).collect();
         self.pages += ids.len() as u64;
+        let pages_of = |set: &[Item]| {
+            set.iter().filter_map(|item| item.wikipedia_id.as_ref()).collect::<FxHashSet<&Id>>().len()
+        };
+        self.several_pages += u64::from(count > 0 && sets().all(|set| pages_of(set) > 1));
         for id in ids {
             let text = id.text();
             if !pages.contains(&*text) {
@@ -147,6 +154,7 @@ impl Sums {
         self.spans += other.spans;
         self.sets += other.sets;
         self.pages += other.pages;
+        self.several_pages += other.several_pages;
         self.answers += other.answers;
         self.bleu += other.bleu;
         self.histogram.merge(&other.histogram);
@@ -171,6 +179,7 @@ impl Sums {
             aps: share(self.spans, self.sets),
             apn: share(self.sets, self.with_provenance),
             app: share(self.pages, self.with_provenance),
+            several_pages: share(self.several_pages, self.with_provenance),
             aan: share(self.answers, self.with_answers),
             bleu,
         }
@@ -207,6 +216,19 @@ pub struct DatasetStatistics {
     pub averages: Averages,
 }
 
+/// The sizes of all datasets: the last row of table 6.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Total {
+    /// Records of all training files.
+    pub train: u64,
+    /// Records of all development files.
+    pub dev: u64,
+    /// Records of all test files.
+    pub test: u64,
+    /// Records of all files.
+    pub records: u64,
+}
+
 /// Pages with knowledge, as in figure 2.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PageStatistics {
@@ -223,6 +245,8 @@ pub struct RecordStatistics {
     pub files: Vec<FileStatistics>,
     /// Each dataset, in the order of the paper's tables; other names follow.
     pub datasets: Vec<DatasetStatistics>,
+    /// The sizes of all datasets.
+    pub total: Total,
     /// The pages of all datasets.
     pub pages: PageStatistics,
 }
@@ -292,7 +316,14 @@ pub fn of_records(paths: &[impl AsRef<Path>]) -> Result<RecordStatistics> {
     }
     let mut pages = PageStatistics { pages: known.len() as u64, by_datasets: vec![0; datasets.len()] };
     known.values().for_each(|&count| pages.by_datasets[count - 1] += 1);
-    Ok(RecordStatistics { files, datasets, pages })
+    let sum = |size: fn(&DatasetStatistics) -> Option<u64>| datasets.iter().filter_map(size).sum();
+    let total = Total {
+        train: sum(|row| row.train),
+        dev: sum(|row| row.dev),
+        test: sum(|row| row.test),
+        records: sum(|row| Some(row.averages.records)),
+    };
+    Ok(RecordStatistics { files, datasets, total, pages })
 }
 
 /// A BLEU is a number from 0 to 1.
@@ -335,6 +366,12 @@ impl fmt::Display for RecordStatistics {
                 it.records
             )?;
         }
+        let Total { train, dev, test, records } = self.total;
+        writeln!(
+            f,
+            "{:width$} {:>6} {:>6} {:>6} {:>6} {train:>10} {dev:>10} {test:>10} {records:>10}",
+            "total", "", "", "", ""
+        )?;
         writeln!(f, "{} pages with knowledge", self.pages.pages)?;
         for (at, count) in self.pages.by_datasets.iter().enumerate() {
             let datasets = if at == 0 { "dataset" } else { "datasets" };
@@ -398,7 +435,12 @@ mod tests {
         assert_eq!(bleu.histogram.0, [0, 0, 1, 0, 1, 1, 0, 0, 0, 1]);
         assert!((bleu.mean - 2.15 / 4.0).abs() < 1e-12);
         assert_eq!((bleu.sets_below, bleu.discarded), (2.0 / 3.0, 0.5));
+        // The first set of the first record has one page.
+        assert_eq!(it.several_pages, Some(0.0));
         assert_eq!(found.files[0].averages, *it);
+        let both = r#"{"id":1,"output":[{"provenance":[{"wikipedia_id":1},{"wikipedia_id":2},{"wikipedia_id":"1"}]}]}"#;
+        let found = described(&[("hotpotqa-dev-kilt.jsonl", &[both, FEVER[1]])]).unwrap();
+        assert_eq!(found.datasets[0].averages.several_pages, Some(0.5));
     }
 
     #[test]
@@ -427,6 +469,7 @@ mod tests {
         let wow = &found.datasets[1].averages;
         assert_eq!((wow.aps, wow.apn, wow.app, wow.aan, &wow.bleu), (None, None, None, None, &None));
         assert_eq!(found.files.len(), 4);
+        assert_eq!(found.total, Total { train: 3, dev: 1, test: 2, records: 7 });
         let text = found.to_string();
         assert!(
             text.contains("\nwow            -      -      -      -          -          -          2"),

@@ -1,10 +1,11 @@
 //! Comparison of runs with each other and with published results: the headline tables of the KILT paper (2 to 4), its tables
-//! of single datasets (7 to 17), the sizes of the systems (5), and the costs of the runs.
+//! of single datasets (7 to 17), the sizes of the systems (5), and the costs of the runs. [`responses`]: comparison by people.
 
 mod appendix;
 mod page;
 mod published;
 mod published_appendix;
+pub mod responses;
 mod size;
 mod tables;
 

@@ -1,6 +1,8 @@
 //! `sporran describe`: one file per layout.
 
 mod kilt;
+mod knowledgenet;
+mod mapping;
 mod wowpp;
 
 use std::{
@@ -32,7 +34,7 @@ struct Layout {
 }
 
 /// All layouts. The first one that detects a file's first value is that of the file.
-const LAYOUTS: &[Layout] = &[kilt::LAYOUT, wowpp::LAYOUT];
+const LAYOUTS: &[Layout] = &[kilt::LAYOUT, mapping::LAYOUT, wowpp::LAYOUT, knowledgenet::LAYOUT];
 
 /// `sporran describe`
 #[derive(Args)]
@@ -154,6 +156,10 @@ mod tests {
         };
         let gold = write("gold.jsonl", "{\"id\":1,\"input\":\"q\",\"output\":[]}\n{\"id\":2}\n");
         assert_eq!(detected(&[gold.clone(), gold.clone()]).unwrap().name, "kilt");
+        let summary = write("summary.json", "{\"read\":1,\"outputs_below\":0,\"histogram\":[]}");
+        assert_eq!(detected(std::slice::from_ref(&summary)).unwrap().name, "mapping");
+        let message = detected(&[gold.clone(), summary]).err().unwrap().to_string();
+        assert!(message.contains("expected files of one layout, found `kilt` in"), "{message}");
         for (name, text) in [("other.json", "{\"x\":1}"), ("table.tsv", "a\tb\n")] {
             let message = detected(&[gold.clone(), write(name, text)]).err().unwrap().to_string();
             assert!(message.contains(name) && message.contains("--layout: `kilt`"), "{message}");
