@@ -161,12 +161,11 @@ fn is_csv(path: &Path) -> bool {
 }
 
 /// The rows of a sheet with their lines. A file whose name ends in `.csv` is CSV with a header, separated by commas, semicolons or
-/// tabs; other files are JSON lines.
-/// Further columns and fields are skipped. Ends after the first error.
+/// tabs; it is read at once. Other files are JSON lines. Further columns and fields are skipped. Ends after the first error.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be opened, [`Error::Record`] for a header without a needed column; an item is
-/// [`Error::Record`] for a row with a wrong field or a `span` that is no part of `text`.
+/// Those of [`csv::Table::read`]; [`Error::Io`] if the file cannot be opened; [`Error::Record`] for a header without a needed
+/// column. An item is [`Error::Record`] for a row with a wrong field or a `span` that is no part of `text`.
 pub fn read(path: &Path) -> Result<Box<dyn Iterator<Item = Result<(u64, Row)>>>> {
     let rows: Box<dyn Iterator<Item = Result<(u64, Row)>>> = if is_csv(path) {
         Box::new(rows_of(path, &csv::Table::read(path)?)?.into_iter().map(Ok))
