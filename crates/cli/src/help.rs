@@ -10,7 +10,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Search and answer", &["index", "retrieve", "explain", "embed", "rerank", "generate"]),
     ("Train", &["train", "tune"]),
     ("Evaluate", &["evaluate", "report", "compare", "reproduce", "submit"]),
-    ("Data", &["convert", "describe"]),
+    ("Data", &["convert", "describe", "annotate"]),
     ("Models", &["models"]),
     ("Tools", &["init", "config", "doctor", "completions", "man"]),
 ];

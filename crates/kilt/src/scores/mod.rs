@@ -5,6 +5,7 @@
 //! - [`provenance`]: R-precision and the rank for recall@k, precision@k and success_rate@k;
 //! - [`depth`]: the number of predicted items, compared with the scoring depths;
 //! - [`kilt`]: a file of KILT predictions against its gold file;
+//! - [`mentions`]: entity linking, listed by texts;
 //! - [`retrieval`]: evidence alone, at page level or finer;
 //! - [`whole`]: both in one pass;
 //! - [`ranking`]: mean reciprocal rank, average precision and gain of ranked candidates;
@@ -27,6 +28,7 @@ pub mod extraction;
 pub mod kilt;
 mod line;
 mod measure;
+pub mod mentions;
 pub mod provenance;
 pub mod ranking;
 pub mod retrieval;
