@@ -263,7 +263,7 @@ fn what_cannot_join_is_refused_by_name() {
         assert!(error.contains("a packed model on a CPU") && error.contains("another model"), "{error}");
     };
     refused(RunningBatch::causal(causal("gpt2", Precision::F32)));
-    let candle = checkpoint("llama").causal_model(DType::F32, &Device::Cpu).unwrap();
+    let candle: Box<dyn CausalLm> = checkpoint("llama").causal_model(DType::F32, &Device::Cpu).unwrap();
     refused(RunningBatch::causal(candle.into()));
     let candle: Box<dyn Seq2Seq> = checkpoint("bart").model(DType::F32, &Device::Cpu).unwrap();
     refused(RunningBatch::seq2seq(candle.into()));
