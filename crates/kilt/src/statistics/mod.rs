@@ -1,0 +1,3 @@
+//! Statistics of data sets, one file a layout.
+
+pub mod records;
