@@ -3,7 +3,11 @@
 use std::path::Path;
 
 use sporran_config::Document;
-use sporran_kilt::{kb::KnowledgeBase, korc::Question, observe::Observer};
+use sporran_kilt::{
+    kb::KnowledgeBase,
+    korc::{Question, Version},
+    observe::Observer,
+};
 use sporran_training::{
     Variables,
     session::{Trained, model_card},
@@ -28,11 +32,11 @@ pub trait ReasonerKind {
     /// Errors of files, model or training, and an error for kinds that are not trained.
     fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained>;
 
-    /// Loads the model over a knowledge base.
+    /// Loads the model over a knowledge base. `shown` is the version of the questions that a prompt shows.
     ///
     /// # Errors
     /// Errors of the model's files; [`Error::Kind`](crate::Error::Kind) for a model of another kind.
-    fn open<'a>(&self, kb: &'a KnowledgeBase) -> Result<Box<dyn Reasoner + 'a>>;
+    fn open<'a>(&self, kb: &'a KnowledgeBase, shown: Version) -> Result<Box<dyn Reasoner + 'a>>;
 }
 
 /// The inputs of a training.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sporran_config::Document;
-use sporran_kilt::{kb::KnowledgeBase, observe::Observer};
+use sporran_kilt::{kb::KnowledgeBase, korc::Version, observe::Observer};
 use sporran_training::{TrainingOptions, session::Trained};
 
 use super::{
@@ -37,7 +37,7 @@ impl ReasonerKind for EmbedOptions {
         session::train(start, &self.optimizer, training, observe)
     }
 
-    fn open<'a>(&self, kb: &'a KnowledgeBase) -> Result<Box<dyn Reasoner + 'a>> {
+    fn open<'a>(&self, kb: &'a KnowledgeBase, _: Version) -> Result<Box<dyn Reasoner + 'a>> {
         open(&self.model, "embed-kgqa", kb)
     }
 }
@@ -57,7 +57,7 @@ impl ReasonerKind for TransferOptions {
         session::train(start, &self.optimizer, training, observe)
     }
 
-    fn open<'a>(&self, kb: &'a KnowledgeBase) -> Result<Box<dyn Reasoner + 'a>> {
+    fn open<'a>(&self, kb: &'a KnowledgeBase, _: Version) -> Result<Box<dyn Reasoner + 'a>> {
         open(&self.model, "transfer-net", kb)
     }
 }

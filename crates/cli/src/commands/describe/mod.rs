@@ -1,6 +1,7 @@
 //! `sporran describe`: one file per layout.
 
 mod kilt;
+mod korc;
 
 use std::{
     fmt::{Display, Write},
@@ -31,7 +32,7 @@ struct Layout {
 }
 
 /// All layouts. The first one that detects a file's first value is that of the file.
-const LAYOUTS: &[Layout] = &[kilt::LAYOUT];
+const LAYOUTS: &[Layout] = &[korc::LAYOUT, kilt::LAYOUT];
 
 /// `sporran describe`
 #[derive(Args)]
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(detected(&[gold.clone(), gold.clone()]).unwrap().name, "kilt");
         for (name, text) in [("other.json", "{\"x\":1}"), ("table.tsv", "a\tb\n")] {
             let message = detected(&[gold.clone(), write(name, text)]).err().unwrap().to_string();
-            assert!(message.contains(name) && message.contains("--layout: `kilt`"), "{message}");
+            assert!(message.contains(name) && message.contains("--layout: `korc`, `kilt`"), "{message}");
         }
         let message = detected(&[write("empty", "\n")]).err().unwrap().to_string();
         assert!(message.contains("empty: expected at least one record"), "{message}");

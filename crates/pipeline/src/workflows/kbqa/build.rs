@@ -1,6 +1,7 @@
 //! Builds a benchmark in KoRC's layout from documents, a knowledge base and rules.
 
 use std::{
+    collections::HashSet,
     ops::ControlFlow,
     path::{Path, PathBuf},
 };
@@ -8,17 +9,22 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::{Document, kinds};
+use sporran_extractor::NamedEntities;
 use sporran_kilt::{
-    jsonl,
+    docred as docred_layout, jsonl,
     kb::{EntityId, KnowledgeBase, Part, RelationId},
     korc as layout,
     observe::{Event, Observer, Unit, begin},
 };
 use sporran_reasoner::{
-    korc::{self, BuildOptions, Entities, EntityTables, SPLITS, Sources, Statistics, Templates},
-    rules::{self, Graph, MineOptions, Shape},
+    korc::{
+        self, BuildOptions, Entities, EntityTables, Hyperlinks, Links, MentionLinker, SPLITS, Sources,
+        Statistics, Templates,
+    },
+    rules::{self, Clause, Graph, MineOptions, Shape},
 };
 
+use super::linking::VertexLinker;
 use crate::{
     Result,
     config::Config,
@@ -27,6 +33,7 @@ use crate::{
 
 /// A whole config of a benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub struct BuildConfig {
     /// `seed`: the seed of splits, marks and the choice of templates.
     #[schemars(default)]
@@ -46,7 +53,12 @@ pub struct BuildConfig {
     pub entities: EntityTables,
     /// `[documents]`: the texts, by `kind`.
     pub documents: DocumentsOptions,
-    /// `[rules]`: rules that are mined from the knowledge base to derive answers. Only cyclic rules are used.
+    /// `rule-files`: rules that people wrote or judged, as BIMR's: a line is `RULE` or `RULE TAB SCORE`, and a rule is
+    /// `relation(X,Y) <- relation(X,A), relation(A,Y)`. They come before mined rules.
+    #[schemars(default)]
+    pub rule_files: Vec<PathBuf>,
+    /// `[rules]`: rules that are mined from the knowledge base to derive answers; none with `batches = 0`. Only cyclic
+    /// rules are used.
     #[schemars(default)]
     pub rules: MineOptions,
     /// `[build]`: how questions are built.
@@ -66,6 +78,8 @@ struct General {
     #[serde(default)]
     entities: EntityTables,
     #[serde(default)]
+    rule_files: Vec<PathBuf>,
+    #[serde(default)]
     rules: MineOptions,
     #[serde(default)]
     build: BuildOptions,
@@ -82,7 +96,7 @@ kinds! {
     pub enum DocumentsOptions: dyn DocumentsKind {
         /// `kind = "pages"`: a knowledge source. Anchors are mentions, and the knowledge base has their facts.
         "pages" => Pages(PagesOptions),
-        /// `kind = "docred"`: DocRED's layout. Names are looked up in the tables of entities.
+        /// `kind = "docred"`: DocRED's layout. Mentions are linked by hyperlinks, a linker, and unique names.
         "docred" => DocRed(DocRedOptions),
     }
 }
@@ -96,6 +110,16 @@ impl DocumentsKind for PagesOptions {
 impl DocumentsKind for DocRedOptions {
     fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl DocumentsOptions {
+    /// The files that mentions are linked with.
+    fn link_files(&self) -> Vec<&Path> {
+        let Self::DocRed(DocRedOptions { hyperlinks, linker, .. }) = self else { return Vec::new() };
+        let names = linker.iter().flat_map(|linker| linker.names.iter().map(|names| names.file.as_path()));
+        let facts = linker.iter().filter_map(|linker| linker.facts.as_deref());
+        names.chain(facts).chain(hyperlinks.as_deref()).collect()
     }
 }
 
@@ -117,6 +141,13 @@ pub struct PagesOptions {
 pub struct DocRedOptions {
     /// The file.
     pub path: PathBuf,
+    /// A knowledge source. The hyperlinks of the page with a document's title link mentions of the same text.
+    #[serde(default)]
+    pub hyperlinks: Option<PathBuf>,
+    /// `[documents.linker]`: an entity linker for mentions that no hyperlink links. Without both, and for other
+    /// mentions, a name of exactly one entity links.
+    #[serde(default)]
+    pub linker: Option<NamedEntities>,
 }
 
 impl Config for BuildConfig {
@@ -124,10 +155,10 @@ impl Config for BuildConfig {
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let documents = document.require_stage("documents");
-        let General { seed, output, kb, relations, templates, entities, rules, build } =
+        let General { seed, output, kb, relations, templates, entities, rule_files, rules, build } =
             document.read_root(&["documents"])?;
         let documents = documents.ok()?;
-        Some(Self { seed, output, kb, relations, templates, entities, documents, rules, build })
+        Some(Self { seed, output, kb, relations, templates, entities, documents, rule_files, rules, build })
     }
 
     fn check(&self, document: &mut Document<'_>) {
@@ -140,9 +171,18 @@ impl Config for BuildConfig {
             ("entities.classes", self.entities.classes.as_deref()),
             ("entities.class-labels", self.entities.class_labels.as_deref()),
         ];
-        for (key, path) in files.into_iter().chain(tables) {
+        let rules = self.rule_files.iter().map(|path| ("rule-files", Some(path.as_path())));
+        for (key, path) in files.into_iter().chain(tables).chain(rules) {
             if let Some(path) = path.filter(|path| !path.exists()) {
                 document.report_key(key, format!("no file {}", path.display()));
+            }
+        }
+        if let DocumentsOptions::DocRed(DocRedOptions { hyperlinks, linker, .. }) = &self.documents {
+            if let Some(path) = hyperlinks.as_ref().filter(|path| !path.exists()) {
+                document.report_key("documents.hyperlinks", format!("no file {}", path.display()));
+            }
+            if let Some(linker) = linker {
+                linker.check("documents.linker", document);
             }
         }
         for (key, checked) in [("rules", self.rules.check()), ("build", self.build.check())] {
@@ -164,8 +204,11 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     let mut inputs = Inputs::default();
     let tables =
         [&config.relations, &config.templates, &config.entities.classes, &config.entities.class_labels];
-    let tables = tables.into_iter().flatten().chain(&config.entities.tables);
-    for path in tables.map(PathBuf::as_path).chain([config.kb.as_path(), config.documents.path()]) {
+    let tables = tables.into_iter().flatten().chain(&config.entities.tables).chain(&config.rule_files);
+    let linked = config.documents.link_files();
+    for path in
+        tables.map(PathBuf::as_path).chain([config.kb.as_path(), config.documents.path()]).chain(linked)
+    {
         inputs.content(path)?;
     }
     let mut kb = KnowledgeBase::open(&config.kb)?;
@@ -176,16 +219,23 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     let templates = config.templates.as_deref().map(Templates::load).transpose()?.unwrap_or_default();
     let documents = match &config.documents {
         DocumentsOptions::Pages(options) => korc::pages(&options.path, options.sentences, &kb, &entities)?,
-        DocumentsOptions::DocRed(options) => korc::docred(&options.path, &kb, &entities)?,
+        DocumentsOptions::DocRed(options) => docred(options, &kb, &entities)?,
     };
+    let mut given = Vec::new();
+    for path in &config.rule_files {
+        given.extend(rules::load_human(path, &kb)?);
+    }
     begin(observe, "mine rules", config.rules.batches as u64, Unit::Steps);
     let graph = Graph::of(kb.triples(Part::Train));
-    let mut found = rules::mine(&graph, &config.rules, config.seed, &mut |progress| {
+    let found = rules::mine(&graph, &config.rules, config.seed, &mut |progress| {
         let note = format!("{} rules of {} candidates", progress.rules, progress.evaluated);
         observe(Event::Advance { done: progress.batches as u64, note: Some(note) });
         ControlFlow::Continue(())
     })?;
     observe(Event::End);
+    let known: HashSet<Clause> = given.iter().map(|rule| rule.clause.clone()).collect();
+    given.extend(found.into_iter().filter(|rule| !known.contains(&rule.clause)));
+    let mut found = given;
     found.retain(|rule| rule.clause.shape == Shape::Cyclic && rule.clause.body.len() > 1);
     let sources =
         Sources { kb: &kb, entities: &entities, documents: &documents, rules: &found, templates: &templates };
@@ -206,6 +256,20 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     account.read(&inputs);
     account.finish(&folder, mark)?;
     Ok(statistics)
+}
+
+/// Reads DocRED's documents, linked by the sources of their options.
+fn docred(options: &DocRedOptions, kb: &KnowledgeBase, entities: &Entities) -> Result<Vec<korc::Document>> {
+    let linker = options.linker.as_ref().map(NamedEntities::open).transpose()?.map(VertexLinker);
+    let hyperlinks = match &options.hyperlinks {
+        None => Hyperlinks::default(),
+        Some(pages) => {
+            let titles = docred_layout::load(&options.path)?.into_iter().map(|document| document.title);
+            Hyperlinks::read(pages, &titles.collect(), entities)?
+        }
+    };
+    let linker = linker.as_ref().map(|linker| linker as &dyn MentionLinker);
+    Ok(korc::docred(&options.path, kb, &Links { entities, hyperlinks, linker })?)
 }
 
 /// A knowledge base with the given triples and all names.

@@ -11,7 +11,7 @@ use sporran_generator::{
 use sporran_kilt::{
     Query,
     kb::KnowledgeBase,
-    korc::{Question, load},
+    korc::{Question, Version, load_version},
     observe::Observer,
 };
 use sporran_reasoner::question::{Answers, QuestionTraining, Reasoner, ReasonerKind, TextAnswers};
@@ -43,8 +43,12 @@ impl ReasonerKind for CausalQuestions {
         Err(outside(Error::Config(vec![Diagnostic::of_config("reasoner.kind", message)])))
     }
 
-    fn open<'a>(&self, _: &'a KnowledgeBase) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
-        Ok(Box::new(CausalReasoner::load(&self.0).map_err(outside)?))
+    fn open<'a>(
+        &self,
+        _: &'a KnowledgeBase,
+        shown: Version,
+    ) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
+        Ok(Box::new(CausalReasoner::load(&self.0, shown).map_err(outside)?))
     }
 }
 
@@ -52,9 +56,9 @@ impl ReasonerKind for CausalQuestions {
 struct CausalReasoner(CausalGenerator);
 
 impl CausalReasoner {
-    /// Loads the model, and the questions of `[reasoner.demonstrations]` that have answers.
-    fn load(options: &CausalOptions) -> Result<Self> {
-        Ok(Self(generator(options)?))
+    /// Loads the model, and the questions of `[reasoner.demonstrations]` that have answers, in this version.
+    fn load(options: &CausalOptions, shown: Version) -> Result<Self> {
+        Ok(Self(generator(options, shown)?))
     }
 }
 
@@ -69,13 +73,14 @@ impl Reasoner for CausalReasoner {
     }
 }
 
-fn generator(options: &CausalOptions) -> Result<CausalGenerator> {
+fn generator(options: &CausalOptions, version: Version) -> Result<CausalGenerator> {
     let Some(shown) = &options.demonstrations else {
         return Ok(CausalGenerator::showing(options, None)?);
     };
     let mut examples = Vec::new();
     for path in &shown.files {
-        let questions = load(path)?.into_iter().filter(|question| !question.labels().is_empty());
+        let questions =
+            load_version(path, version)?.into_iter().filter(|question| !question.labels().is_empty());
         examples.extend(questions.map(|question| Demonstration {
             // Files have the same ids. The prefix keeps a demonstration different from the question.
             query: Query { id: format!("shown {}", question.id.text()).into(), ..query(&question) },

@@ -4,6 +4,7 @@ mod answers;
 mod build;
 mod causal;
 mod data;
+mod linking;
 mod options;
 mod populated;
 mod prediction;
@@ -13,8 +14,8 @@ mod seq2seq;
 mod texts;
 pub(crate) mod workflow;
 
-pub use sporran_kilt::Record;
-pub use sporran_reasoner::korc::{SplitStatistics, Statistics};
+pub use sporran_kilt::{Record, korc::Version};
+pub use sporran_reasoner::korc::Statistics;
 
 pub use build::{BuildConfig, DocRedOptions, DocumentsOptions, PagesOptions, build};
 pub use causal::CausalQuestions;

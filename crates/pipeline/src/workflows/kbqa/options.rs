@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
+use sporran_kilt::korc::Version;
 
 use super::registry::ReasonerOptions;
 use crate::{
@@ -87,9 +88,22 @@ impl Default for PopulatedFacts {
 }
 
 /// `[data]`: files in KoRC's layout.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct QuestionFiles {
+    /// The version of the questions: `human` (`question`), `template` (`template_question`) or `llm`
+    /// (`gpt_best_question`).
+    #[serde(skip_serializing_if = "Version::is_human")]
+    pub version: Version,
+    /// The version of the questions that a system learns from: those of training, validation and demonstrations. The
+    /// default is `version`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train_version: Option<Version>,
+    /// The share of the training questions to use, drawn with `seed`; all by default. A smaller share is a part of a
+    /// larger one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.000001, max = 1))]
+    pub train_share: Option<f64>,
     /// The training files.
     pub train: Vec<PathBuf>,
     /// The validation file, for the threshold and the best weights.
@@ -101,6 +115,13 @@ pub struct QuestionFiles {
     /// The largest number of questions of each test.
     #[schemars(range(min = 1))]
     pub limit: Option<usize>,
+}
+
+impl QuestionFiles {
+    /// The version of the questions that a system learns from.
+    pub fn learned_version(&self) -> Version {
+        self.train_version.unwrap_or(self.version)
+    }
 }
 
 impl Config for ReasonOptions {
@@ -140,6 +161,9 @@ impl Config for ReasonOptions {
             if let Some(path) = path.filter(|path| !path.exists()) {
                 document.report_key(key, format!("no file {}", path.display()));
             }
+        }
+        if self.data.train_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+            document.report_key("data.train-share", "expected a share above 0, at most 1");
         }
         pages::check(self.source.as_ref(), ("source", None), document);
         for run in self.populated.runs.iter().filter(|run| !run.join("predictions").is_dir()) {

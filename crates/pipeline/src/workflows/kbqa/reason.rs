@@ -199,7 +199,7 @@ fn answer(
             let system = match &mut system {
                 Some(system) => system,
                 None => {
-                    let opened = options.reasoner.open(&kb)?;
+                    let opened = options.reasoner.open(&kb, options.data.learned_version())?;
                     inputs.verify()?;
                     system.insert(opened)
                 }

@@ -15,7 +15,7 @@ use sporran_config::Document;
 use sporran_generator::{GeneratedText, ModelOptions, TextGenerator};
 use sporran_kilt::{
     kb::{EntityId, KnowledgeBase, Part, Triple, TripleIndex},
-    korc::Question,
+    korc::{Question, Version},
     observe::Observer,
     scores::answer_set,
 };
@@ -86,7 +86,11 @@ impl ReasonerKind for Seq2SeqQuestions {
         train(self, training, observe).map_err(outside)
     }
 
-    fn open<'a>(&self, kb: &'a KnowledgeBase) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
+    fn open<'a>(
+        &self,
+        kb: &'a KnowledgeBase,
+        _: Version,
+    ) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
         Ok(Box::new(Seq2SeqReasoner::load(self, kb).map_err(outside)?))
     }
 }
