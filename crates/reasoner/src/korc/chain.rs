@@ -117,13 +117,13 @@ struct Walk<'a> {
     graphs: Graphs<'a>,
     /// The number of edges that may still be walked.
     edges: usize,
-    /// Takes the nodes of a walk and the number of steps in the document. Returns whether the walk goes on.
+    /// Takes the nodes of a walk and the number of steps in the document. Returns whether the walk continues.
     take: &'a mut dyn FnMut(&[u32], usize) -> bool,
 }
 
 impl Walk<'_> {
     /// Continues the walk from the last of `nodes`. The first `in_document` steps use the document's triples.
-    /// Returns whether the walk goes on.
+    /// Returns whether the walk continues.
     fn go(&mut self, nodes: &mut Vec<u32>, in_document: usize) -> bool {
         let walked = nodes.len() - 1;
         let at = nodes[walked];
@@ -160,9 +160,9 @@ impl Walk<'_> {
             return true;
         }
         nodes.push(to);
-        let goes_on = self.go(nodes, in_document);
+        let continues = self.go(nodes, in_document);
         nodes.pop();
-        goes_on
+        continues
     }
 }
 

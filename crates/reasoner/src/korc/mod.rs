@@ -16,7 +16,7 @@ mod split;
 mod statistics;
 mod template;
 
-pub use anonymise::{anonymise, mark};
+pub use anonymise::{anonymise, mark, names_in};
 pub use build::{BuildOptions, Built, FactAnswers, Origin, SPLITS, Sources, build};
 pub use chain::{Chain, Graphs, Limits, Numbers, Route, WrittenChain, chains};
 pub use document::{Document, Mention, docred, pages};

@@ -21,6 +21,9 @@ pub struct Statistics {
     pub rules: usize,
     /// The number of remaining triples of the knowledge base.
     pub triples: usize,
+    /// The questions of a language model that passed the inspection; none without such questions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phrased: Option<usize>,
     /// The splits, and all of them together.
     #[serde(flatten)]
     pub table: Table,
@@ -29,12 +32,15 @@ pub struct Statistics {
 impl fmt::Display for Statistics {
     /// The sources, then table 1 of the paper.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { documents, mentions, document_relations, rules, triples, table } = self;
+        let Self { documents, mentions, document_relations, rules, triples, phrased, table } = self;
         writeln!(
             f,
             "{documents} documents, {mentions} mentions, {document_relations} relations in documents"
         )?;
         writeln!(f, "{rules} rules in chains, {triples} triples left in the knowledge base")?;
+        if let Some(phrased) = phrased {
+            writeln!(f, "{phrased} questions of a language model")?;
+        }
         write!(f, "{table}")
     }
 }
@@ -52,6 +58,7 @@ impl Statistics {
             document_relations: sources.documents.iter().map(|document| document.relations.len()).sum(),
             rules: rules.len(),
             triples: built.knowledge.len(),
+            phrased: None,
             table: Table::of(&splits),
         }
     }

@@ -1,4 +1,4 @@
-//! Rules that people wrote or judged, in the form of BIMR (Lv et al. 2021): a Horn rule with its score.
+//! Rules that people wrote or scored, in the form of BIMR (Lv et al. 2021): a Horn rule with its score.
 //!
 //! A line is `RULE` or `RULE TAB SCORE`. A rule is `head <- atom, atom`, and an atom is `relation(X, Y)`. A
 //! relation is an id or a name of the knowledge base. All arguments are variables, with any names. The body

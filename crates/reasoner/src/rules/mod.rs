@@ -2,7 +2,7 @@
 //!
 //! A rule is `speaks(X,Y) <= lives(X,A), language(A,Y)` or has constants, `speaks(X,French) <=
 //! lives(X,Paris)`. [`mine()`] mines them, [`RuleBase`] applies them, [`save`] and [`load`] write and read
-//! them. [`load_human`] reads rules that people wrote or judged.
+//! them. [`load_human`] reads rules that people wrote or scored.
 
 mod apply;
 mod file;

@@ -24,7 +24,10 @@ use sporran_reasoner::{
     rules::{self, Clause, Graph, MineOptions, Shape},
 };
 
-use super::linking::VertexLinker;
+use super::{
+    linking::VertexLinker,
+    phrasing::{PhrasingOptions, phrase},
+};
 use crate::{
     Result,
     config::Config,
@@ -53,7 +56,7 @@ pub struct BuildConfig {
     pub entities: EntityTables,
     /// `[documents]`: the texts, by `kind`.
     pub documents: DocumentsOptions,
-    /// `rule-files`: rules that people wrote or judged, as BIMR's: a line is `RULE` or `RULE TAB SCORE`, and a rule is
+    /// `rule-files`: rules that people wrote or scored, as BIMR's: a line is `RULE` or `RULE TAB SCORE`, and a rule is
     /// `relation(X,Y) <- relation(X,A), relation(A,Y)`. They come before mined rules.
     #[schemars(default)]
     pub rule_files: Vec<PathBuf>,
@@ -64,6 +67,9 @@ pub struct BuildConfig {
     /// `[build]`: how questions are built.
     #[schemars(default)]
     pub build: BuildOptions,
+    /// `[phrasing]`: a language model that writes the questions of KoRC-L; none without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phrasing: Option<PhrasingOptions>,
 }
 
 #[derive(Deserialize)]
@@ -83,6 +89,7 @@ struct General {
     rules: MineOptions,
     #[serde(default)]
     build: BuildOptions,
+    phrasing: Option<PhrasingOptions>,
 }
 
 /// What the documents of every kind have.
@@ -155,10 +162,22 @@ impl Config for BuildConfig {
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let documents = document.require_stage("documents");
-        let General { seed, output, kb, relations, templates, entities, rule_files, rules, build } =
+        let General { seed, output, kb, relations, templates, entities, rule_files, rules, build, phrasing } =
             document.read_root(&["documents"])?;
         let documents = documents.ok()?;
-        Some(Self { seed, output, kb, relations, templates, entities, documents, rule_files, rules, build })
+        Some(Self {
+            seed,
+            output,
+            kb,
+            relations,
+            templates,
+            entities,
+            documents,
+            rule_files,
+            rules,
+            build,
+            phrasing,
+        })
     }
 
     fn check(&self, document: &mut Document<'_>) {
@@ -185,6 +204,9 @@ impl Config for BuildConfig {
                 linker.check("documents.linker", document);
             }
         }
+        if let Some(phrasing) = &self.phrasing {
+            phrasing.check(document);
+        }
         for (key, checked) in [("rules", self.rules.check()), ("build", self.build.check())] {
             if let Err(error) = checked {
                 document.report_key(key, error.to_string());
@@ -206,8 +228,12 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
         [&config.relations, &config.templates, &config.entities.classes, &config.entities.class_labels];
     let tables = tables.into_iter().flatten().chain(&config.entities.tables).chain(&config.rule_files);
     let linked = config.documents.link_files();
-    for path in
-        tables.map(PathBuf::as_path).chain([config.kb.as_path(), config.documents.path()]).chain(linked)
+    let phrasing = config.phrasing.iter().flat_map(PhrasingOptions::files);
+    for path in tables
+        .map(PathBuf::as_path)
+        .chain([config.kb.as_path(), config.documents.path()])
+        .chain(linked)
+        .chain(phrasing)
     {
         inputs.content(path)?;
     }
@@ -240,8 +266,12 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     let sources =
         Sources { kb: &kb, entities: &entities, documents: &documents, rules: &found, templates: &templates };
     begin(observe, "make questions", 0, Unit::Records);
-    let built = korc::build(&sources, &config.build, config.seed)?;
+    let mut built = korc::build(&sources, &config.build, config.seed)?;
     observe(Event::End);
+    let phrased = match &config.phrasing {
+        None => None,
+        Some(phrasing) => Some(phrase(phrasing, &mut built, &entities, observe)?),
+    };
     inputs.verify()?;
     let mark = folder.begin_answers("convert korc", Vec::new())?;
     folder.write_config(config)?;
@@ -250,7 +280,7 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     }
     rules::save(config.output.join("rules.tsv"), &found, &kb)?;
     left(&kb, &entities, &built.knowledge)?.save(&config.output.join("kb"))?;
-    let statistics = Statistics::of(&sources, &built);
+    let statistics = Statistics { phrased, ..Statistics::of(&sources, &built) };
     jsonl::write_json(config.output.join("statistics.json"), &statistics)?;
     account.took("build");
     account.read(&inputs);
