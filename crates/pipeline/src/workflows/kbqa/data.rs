@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use sporran_config::Diagnostic;
 use sporran_kilt::{
     kb::{EntityId, KnowledgeBase},
     korc::{Question, load},
@@ -9,10 +10,10 @@ use sporran_kilt::{
 use sporran_reasoner::korc::{Entities, EntityTables, label_relations};
 
 use super::{
-    options::ReasonOptions,
+    options::{EntityNames, QuestionFiles, ReasonOptions},
     populated::{Evidence, merge},
 };
-use crate::Result;
+use crate::{Error, Result};
 
 /// The knowledge base of a config, with names of entities and relations, and with the facts of `[populated]`.
 pub(super) fn knowledge(options: &ReasonOptions) -> Result<(KnowledgeBase, Evidence)> {
@@ -35,12 +36,15 @@ pub(super) fn knowledge(options: &ReasonOptions) -> Result<(KnowledgeBase, Evide
 }
 
 /// The tests of a config with their names, limited to `data.limit` questions.
-pub(super) fn tests(options: &ReasonOptions) -> Result<Vec<(&'static str, &Path, Vec<Question>)>> {
+pub(super) fn tests<'a>(
+    options: &'a ReasonOptions,
+    kb: &KnowledgeBase,
+) -> Result<Vec<(&'static str, &'a Path, Vec<Question>)>> {
     let files = [("iid", &options.data.iid), ("ood", &options.data.ood)];
     let mut tests = Vec::new();
     for (name, path) in files {
         if let Some(path) = path {
-            let mut questions = load(path)?;
+            let mut questions = questions(&options.data, kb, path)?;
             questions.truncate(options.data.limit.unwrap_or(usize::MAX));
             tests.push((name, path.as_path(), questions));
         }
@@ -49,11 +53,71 @@ pub(super) fn tests(options: &ReasonOptions) -> Result<Vec<(&'static str, &Path,
 }
 
 /// The training and the validation questions of a config.
-pub(super) fn training(options: &ReasonOptions) -> Result<[Vec<Question>; 2]> {
-    let mut questions = Vec::new();
+pub(super) fn training(options: &ReasonOptions, kb: &KnowledgeBase) -> Result<[Vec<Question>; 2]> {
+    let mut learned = Vec::new();
     for path in &options.data.train {
-        questions.extend(load(path)?);
+        learned.extend(questions(&options.data, kb, path)?);
     }
-    let valid = options.data.valid.as_ref().map(load).transpose()?.unwrap_or_default();
-    Ok([questions, valid])
+    let valid = options.data.valid.as_ref().map(|path| questions(&options.data, kb, path)).transpose()?;
+    Ok([learned, valid.unwrap_or_default()])
+}
+
+/// The questions of a file, in the form of `[data]`.
+///
+/// # Errors
+/// Errors of reading; [`Error::Config`] for a question whose entity has no label, if names are restored.
+pub(super) fn questions(data: &QuestionFiles, kb: &KnowledgeBase, path: &Path) -> Result<Vec<Question>> {
+    let mut questions = load(path)?;
+    for question in &mut questions {
+        let document = match (data.document, data.names) {
+            (true, EntityNames::Anonymous) => continue,
+            (true, EntityNames::Restored) => {
+                let topics = question.topics().iter().filter_map(|id| kb.entity(id));
+                let label = topics.map(|topic| kb.labels(topic)).find_map(|labels| labels.first());
+                let Some(label) = label else {
+                    let id = question.id.text();
+                    let path = path.display();
+                    let message = format!(
+                        "expected topic entities with a label in the knowledge base, found none for question {id} of {path}"
+                    );
+                    return Err(Error::Config(vec![Diagnostic::of_config("data.names", message)]));
+                };
+                Some(format!("{} {label}", question.document()))
+            }
+            (false, _) => None,
+        };
+        (question.context, question.text) = (document, None);
+    }
+    Ok(questions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_left_out_and_names_are_restored() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("q.json");
+        let json = r#"[{"id":1,"question":"Who rules [a land]?","context":"[a land] is old.","topic_entity":["Q9","Q1"]},
+            {"id":2,"question":"Why?","text":"It is.","topic_entity":"Q1"}]"#;
+        std::fs::write(&path, json).unwrap();
+        let mut kb = KnowledgeBase::default();
+        let france = kb.add_entity("Q1").unwrap();
+        let read = |data: &QuestionFiles, kb: &KnowledgeBase| questions(data, kb, &path);
+        let documents = |questions: Vec<Question>| -> Vec<String> {
+            questions.iter().map(|question| question.document().to_owned()).collect()
+        };
+        let whole = QuestionFiles::default();
+        assert_eq!(documents(read(&whole, &kb).unwrap()), ["[a land] is old.", "It is."]);
+        let alone = QuestionFiles { document: false, ..whole.clone() };
+        assert_eq!(documents(read(&alone, &kb).unwrap()), ["", ""]);
+        let restored = QuestionFiles { names: EntityNames::Restored, ..whole };
+        let error = read(&restored, &kb).unwrap_err().to_string();
+        assert!(error.contains("`data.names`") && error.contains("question 1 of"), "{error}");
+        kb.set_label(france, "France");
+        kb.add_alias(france, "French Republic");
+        let found = documents(read(&restored, &kb).unwrap());
+        assert_eq!(found, ["[a land] is old. France", "It is. France"]);
+    }
 }
