@@ -16,7 +16,8 @@ use sporran_reasoner::{
         Statistics, Templates, Unit,
     },
     question::{
-        Parts, QuestionExample, QuestionInput, QuestionKind, QuestionModel, QuestionObjective, Vectors,
+        Edges, Parts, QuestionExample, QuestionInput, QuestionKind, QuestionModel, QuestionObjective, Topic,
+        Vectors, linked_part,
     },
     rules::{self, Graph, MineOptions, Rule},
 };
@@ -377,6 +378,16 @@ fn a_leak_fails_the_build() {
     assert!(matches!(error, Error::Argument(message) if message.contains("so that tests have documents")));
 }
 
+/// A TransferNet that starts from the named entities.
+fn names_walk(steps: usize) -> QuestionKind {
+    QuestionKind::TransferNet { steps, topic: Topic::Names, edges: Edges::Share }
+}
+
+/// An EmbedKGQA that starts from the named entities.
+fn names_embedding() -> QuestionKind {
+    QuestionKind::EmbedKgqa { rank: 8, topic: Topic::Names }
+}
+
 fn parts(kind: QuestionKind, questions: &[Question]) -> Parts {
     let texts: Vec<&str> =
         questions.iter().flat_map(|question| [question.question.as_str(), question.document()]).collect();
@@ -422,10 +433,8 @@ fn embedding(kb: &KnowledgeBase) -> EmbeddingModel {
 }
 
 fn right(model: &QuestionModel, questions: &[Question], kb: &KnowledgeBase) -> f64 {
-    let inputs: Vec<QuestionInput<'_>> = questions
-        .iter()
-        .map(|question| QuestionInput { question: &question.question, document: question.document() })
-        .collect();
+    let inputs: Vec<QuestionInput<'_>> =
+        questions.iter().map(|question| QuestionInput::of(question)).collect();
     let answered = model.answers(&inputs, 1).unwrap();
     let hits = answered.iter().zip(questions).filter(|(answered, question)| {
         answered
@@ -441,7 +450,7 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
     let world = World::new();
     let built = world.build();
     let (learned, held_out) = (&built.questions[0], &built.questions[3]);
-    let (transfer, embed) = (QuestionKind::TransferNet { steps: 2 }, QuestionKind::EmbedKgqa { rank: 8 });
+    let (transfer, embed) = (names_walk(2), names_embedding());
     let trained = embedding(&world.kb);
     let rows = trained.vectors_for(&world.kb);
     let vectors = || Tensor::from_slice(&rows, (world.kb.entity_count(), 16), &Device::Cpu).unwrap();
@@ -461,9 +470,7 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
         let examples: Vec<QuestionExample> = learned
             .iter()
             .map(|question| QuestionExample {
-                input: model
-                    .read(&QuestionInput { question: &question.question, document: question.document() })
-                    .unwrap(),
+                input: model.read(&QuestionInput::of(question)).unwrap(),
                 answers: question.ids().iter().map(|id| world.kb.entity(id).unwrap().0).collect(),
             })
             .collect();
@@ -500,7 +507,7 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
         }
         assert!(right(&loaded, held_out, &world.kb) >= expected);
         let question = &held_out[0];
-        let one = QuestionInput { question: &question.question, document: question.document() };
+        let one = QuestionInput::of(question);
         let found = loaded.answers(&[one], 1).unwrap().remove(0);
         let answer = &found.answers[0];
         // The town leads to the language, directly or by another town's people.
@@ -511,9 +518,82 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
         assert!(last.2 == answer.entity.0 || last.0 == answer.entity.0);
         assert!((0.0..=1.0).contains(&answer.confidence));
         // A batch equals its single members.
-        let other = QuestionInput { question: &held_out[1].question, document: held_out[1].document() };
+        let other = QuestionInput::of(&held_out[1]);
         let both = loaded.answers(&[other, one], 1).unwrap();
         assert_eq!(both[1].answers[0].entity, answer.entity);
+    }
+}
+
+/// The folder of a model of this kind that is trained on the questions.
+fn learned(kind: QuestionKind, world: &World, questions: &[Question], folder: &std::path::Path) {
+    let model = QuestionModel::new(parts(kind, questions), &world.kb).unwrap();
+    let example = |question: &Question| QuestionExample {
+        input: model.read(&QuestionInput::of(question)).unwrap(),
+        answers: question.ids().iter().map(|id| world.kb.entity(id).unwrap().0).collect(),
+    };
+    let options = TrainingOptions {
+        steps: 120,
+        tokens_per_batch: 512,
+        learning_rate: 5e-3,
+        warmup_steps: 10,
+        ..TrainingOptions::default()
+    };
+    let training = Training {
+        objective: &QuestionObjective::new(&model, questions.iter().map(example).collect(), &options),
+        variables: model.encoder().variables(),
+        options: &options,
+        evaluate: None,
+        folder,
+        extra_files: &[],
+    };
+    train(&training, &mut |_| ControlFlow::Continue(())).unwrap();
+    model.save(&folder.join("model"), &world.kb, "role = \"reasoner\"\n").unwrap();
+}
+
+#[test]
+fn a_walk_from_the_given_entity_learns_with_both_kinds_of_edges() {
+    let world = World::new();
+    let built = world.build();
+    let (questions, held_out) = (&built.questions[0], &built.questions[3]);
+    for edges in [Edges::Attention, Edges::Sum] {
+        let kind = QuestionKind::TransferNet { steps: 2, topic: Topic::Given, edges };
+        let folder = tempfile::tempdir().unwrap();
+        learned(kind, &world, questions, folder.path());
+        let model = QuestionModel::load(&folder.path().join("model"), &world.kb).unwrap();
+        assert_eq!(model.kind(), kind);
+        let share = right(&model, held_out, &world.kb);
+        assert!(share >= 0.9, "{edges:?}: {share}");
+        let question = &held_out[0];
+        let found = model.answers(&[QuestionInput::of(question)], 1).unwrap().remove(0);
+        let answer = &found.answers[0];
+        // The walk starts at the hidden entity, which is no name in the document.
+        let topic = world.kb.entity(&question.topics()[0]).unwrap().0;
+        let first = answer.triples[0];
+        assert!(answer.bridge.is_none() && (first.0 == topic || first.2 == topic), "{answer:?}");
+        // Without the entity there is nothing to start from.
+        let unknown = QuestionInput { topics: &[], ..QuestionInput::of(question) };
+        assert!(model.answers(&[unknown], 1).unwrap()[0].answers.is_empty());
+    }
+}
+
+#[test]
+fn entities_without_a_vector_are_no_answers() {
+    let world = World::new();
+    let built = world.build();
+    let question = &built.questions[3][0];
+    // The document's town, its people and its language.
+    let part = linked_part(&world.kb, [question], false, 1).unwrap();
+    assert!(part.entity_count() < world.kb.entity_count());
+    let model = QuestionModel::new(parts(names_embedding(), &built.questions[0]), &part).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    model.save(folder.path(), &part, "").unwrap();
+    let mut loaded = QuestionModel::load(folder.path(), &world.kb).unwrap();
+    loaded.set_threshold(0.0);
+    let found = loaded.answers(&[QuestionInput::of(question)], 64).unwrap().remove(0);
+    assert!(!found.answers.is_empty());
+    for answer in &found.answers {
+        let name = world.kb.entity_name(answer.entity);
+        assert!(part.entity(name).is_some(), "{name} has no vector");
     }
 }
 
@@ -522,7 +602,7 @@ fn vectors_of_another_size_are_refused() {
     let world = World::new();
     let built = world.build();
     let rows = Tensor::zeros((world.kb.entity_count(), 6), DType::F32, &Device::Cpu).unwrap();
-    let parts = parts(QuestionKind::EmbedKgqa { rank: 8 }, &built.questions[0]);
+    let parts = parts(names_embedding(), &built.questions[0]);
     let error = QuestionModel::new(Parts { vectors: Vectors::Fixed(rows), ..parts }, &world.kb).unwrap_err();
     assert!(error.to_string().contains("rows of 16, found"), "{error}");
 }

@@ -147,6 +147,8 @@ mod tests {
             "kind = 'embed-kgqa'\nrank = 8\nembedding = 'e'\nencoder = { from = 'f' }",
             "kind = 'transfer-net'\nencoder = { from = 'f' }",
             "kind = 'seq2seq'\nfrom = 'f'",
+            "kind = 'embed-kgqa-star'\nrank = 8\nreach = 1",
+            "kind = 'rag-sequence'\nfrom = 'f'",
             "kind = 'causal'\ndemonstrations = { files = ['d'], count = 2 }",
         ] {
             let text = format!(

@@ -4,17 +4,18 @@ use std::path::Path;
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use sporran_config::Diagnostic;
 use sporran_kilt::{
     kb::{EntityId, KnowledgeBase},
-    korc::{Question, load_version},
+    korc::{Question, Version, load_version},
 };
 use sporran_reasoner::korc::{Entities, EntityTables, label_relations};
 
 use super::{
-    options::ReasonOptions,
+    options::{EntityNames, QuestionFiles, ReasonOptions},
     populated::{Evidence, merge},
 };
-use crate::Result;
+use crate::{Error, Result};
 
 /// The knowledge base of a config, with names of entities and relations, and with the facts of `[populated]`.
 pub(super) fn knowledge(options: &ReasonOptions) -> Result<(KnowledgeBase, Evidence)> {
@@ -37,12 +38,15 @@ pub(super) fn knowledge(options: &ReasonOptions) -> Result<(KnowledgeBase, Evide
 }
 
 /// The tests of a config with their names, limited to `data.limit` questions.
-pub(super) fn tests(options: &ReasonOptions) -> Result<Vec<(&'static str, &Path, Vec<Question>)>> {
+pub(super) fn tests<'a>(
+    options: &'a ReasonOptions,
+    kb: &KnowledgeBase,
+) -> Result<Vec<(&'static str, &'a Path, Vec<Question>)>> {
     let files = [("iid", &options.data.iid), ("ood", &options.data.ood)];
     let mut tests = Vec::new();
     for (name, path) in files {
         if let Some(path) = path {
-            let mut questions = load_version(path, options.data.version)?;
+            let mut questions = questions(&options.data, options.data.version, kb, path)?;
             questions.truncate(options.data.limit.unwrap_or(usize::MAX));
             tests.push((name, path.as_path(), questions));
         }
@@ -51,17 +55,18 @@ pub(super) fn tests(options: &ReasonOptions) -> Result<Vec<(&'static str, &Path,
 }
 
 /// The training questions of a config, limited to `data.train-share`, and the validation questions.
-pub(super) fn training(options: &ReasonOptions) -> Result<[Vec<Question>; 2]> {
+pub(super) fn training(options: &ReasonOptions, kb: &KnowledgeBase) -> Result<[Vec<Question>; 2]> {
     let version = options.data.learned_version();
-    let mut questions = Vec::new();
+    let read = |path: &Path| questions(&options.data, version, kb, path);
+    let mut learned = Vec::new();
     for path in &options.data.train {
-        questions.extend(load_version(path, version)?);
+        learned.extend(read(path)?);
     }
     if let Some(share) = options.data.train_share {
-        questions = drawn(questions, share, options.seed);
+        learned = drawn(learned, share, options.seed);
     }
-    let valid = options.data.valid.as_ref().map(|path| load_version(path, version)).transpose()?;
-    Ok([questions, valid.unwrap_or_default()])
+    let valid = options.data.valid.as_ref().map(|path| read(path)).transpose()?;
+    Ok([learned, valid.unwrap_or_default()])
 }
 
 /// A random share of questions in their order, at least one of some. A smaller share is a part of a larger one.
@@ -76,6 +81,40 @@ fn drawn(questions: Vec<Question>, share: f64, seed: u64) -> Vec<Question> {
         .zip(is_drawn)
         .filter_map(|(question, is_drawn)| is_drawn.then_some(question))
         .collect()
+}
+
+/// The questions of a file in a version, in the form of `[data]`.
+///
+/// # Errors
+/// Errors of reading; [`Error::Config`] for a question whose entity has no label, if names are restored.
+pub(super) fn questions(
+    data: &QuestionFiles,
+    version: Version,
+    kb: &KnowledgeBase,
+    path: &Path,
+) -> Result<Vec<Question>> {
+    let mut questions = load_version(path, version)?;
+    for question in &mut questions {
+        let document = match (data.document, data.names) {
+            (true, EntityNames::Anonymous) => continue,
+            (true, EntityNames::Restored) => {
+                let topics = question.topics().iter().filter_map(|id| kb.entity(id));
+                let label = topics.map(|topic| kb.labels(topic)).find_map(|labels| labels.first());
+                let Some(label) = label else {
+                    let id = question.id.text();
+                    let path = path.display();
+                    let message = format!(
+                        "expected topic entities with a label in the knowledge base, found none for question {id} of {path}"
+                    );
+                    return Err(Error::Config(vec![Diagnostic::of_config("data.names", message)]));
+                };
+                Some(format!("{} {label}", question.document()))
+            }
+            (false, _) => None,
+        };
+        (question.context, question.text) = (document, None);
+    }
+    Ok(questions)
 }
 
 #[cfg(test)]
@@ -99,5 +138,31 @@ mod tests {
         assert!(shares.iter().all(|ids| ids.is_sorted()));
         assert_ne!(ids(0.5, 7), ids(0.5, 8));
         assert!(drawn(Vec::new(), 0.5, 7).is_empty());
+    }
+
+    #[test]
+    fn documents_are_left_out_and_names_are_restored() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("q.json");
+        let json = r#"[{"id":1,"question":"Who rules [a land]?","context":"[a land] is old.","topic_entity":["Q9","Q1"]},
+            {"id":2,"question":"Why?","text":"It is.","topic_entity":"Q1"}]"#;
+        std::fs::write(&path, json).unwrap();
+        let mut kb = KnowledgeBase::default();
+        let france = kb.add_entity("Q1").unwrap();
+        let read = |data: &QuestionFiles, kb: &KnowledgeBase| questions(data, Version::Human, kb, &path);
+        let documents = |questions: Vec<Question>| -> Vec<String> {
+            questions.iter().map(|question| question.document().to_owned()).collect()
+        };
+        let whole = QuestionFiles::default();
+        assert_eq!(documents(read(&whole, &kb).unwrap()), ["[a land] is old.", "It is."]);
+        let alone = QuestionFiles { document: false, ..whole.clone() };
+        assert_eq!(documents(read(&alone, &kb).unwrap()), ["", ""]);
+        let restored = QuestionFiles { names: EntityNames::Restored, ..whole };
+        let error = read(&restored, &kb).unwrap_err().to_string();
+        assert!(error.contains("`data.names`") && error.contains("question 1 of"), "{error}");
+        kb.set_label(france, "France");
+        kb.add_alias(france, "French Republic");
+        let found = documents(read(&restored, &kb).unwrap());
+        assert_eq!(found, ["[a land] is old. France", "It is. France"]);
     }
 }
