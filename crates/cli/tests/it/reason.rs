@@ -188,14 +188,19 @@ fn a_benchmark_of_a_rule_by_a_person_is_built_described_and_scored_by_relation()
     let built: Value =
         serde_json::from_str(&stdout(folder, &["--quiet", "convert", "korc", "c.toml", "--json"])).unwrap();
     // Each document has one question with the prime ministers whom it does not mention.
-    assert_eq!((&built["all"]["questions"], &built["splits"][0]["questions"]), (&10.into(), &5.into()), "{built}");
+    assert_eq!(
+        (&built["all"]["questions"], &built["splits"][0]["questions"]),
+        (&10.into(), &5.into()),
+        "{built}"
+    );
     assert_eq!((built["all"]["hops"].as_f64(), &built["all"]["relations"]), (Some(2.0), &1.into()));
     let rules = fs::read_to_string(folder.join("out/rules.tsv")).unwrap();
     assert_eq!(rules, "0\t0\t0.5\tP4(X,Y) <= P2(A,X), P3(A,Y)\n");
     let files = ["train", "valid", "small_iid_test", "small_ood_test"].map(|name| format!("out/{name}.json"));
     for question in files.iter().flat_map(|file| questions(&folder.join(file))) {
         let is_french = question["topic_entity"][0] == "Q0";
-        let answers = if is_french { serde_json::json!(["Borne"]) } else { serde_json::json!(["Meloni", "Draghi"]) };
+        let answers =
+            if is_french { serde_json::json!(["Borne"]) } else { serde_json::json!(["Meloni", "Draghi"]) };
         assert_eq!((&question["answers"], &question["relation"]), (&answers, &"P4".into()), "{question}");
     }
     let call = [&["--quiet", "describe"][..], &files.each_ref().map(String::as_str), &["--json"]].concat();
@@ -222,9 +227,10 @@ fn a_benchmark_of_a_rule_by_a_person_is_built_described_and_scored_by_relation()
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("`train-0`"), "{}", errors(&output));
 
-    let wrong = sporran(folder, &["convert", "korc", "c.toml", "rule-files=['none']", "documents.hyperlinks='none'"])
-        .output()
-        .unwrap();
+    let wrong =
+        sporran(folder, &["convert", "korc", "c.toml", "rule-files=['none']", "documents.hyperlinks='none'"])
+            .output()
+            .unwrap();
     let message = errors(&wrong);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(message.contains("`rule-files`: no file none"), "{message}");
