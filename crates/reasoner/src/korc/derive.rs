@@ -50,10 +50,7 @@ impl<'a> Derive<'a> {
         let mut asked: Vec<(&Step, &Vec<Route>)> = self.routes.iter().collect();
         asked.sort_unstable_by_key(|(step, _)| **step);
         let held = FxHashSet::default();
-        let most = match self.options.max_answers {
-            0 => usize::MAX,
-            most => most,
-        };
+        let most = self.most();
         // One more answer shows that there are too many.
         let limits = Limits { answers: most.saturating_add(1), edges: EDGES };
         let documents = self.sources.documents.par_iter().enumerate();
@@ -85,10 +82,7 @@ impl<'a> Derive<'a> {
     /// The questions whose answers are the known entities, if chains derive enough of them.
     pub(super) fn by_facts(&self, facts: &FactAnswers) -> Vec<Origin> {
         let known = self.sources.kb.index(&[Part::Train]);
-        let most = match self.options.max_answers {
-            0 => usize::MAX,
-            most => most,
-        };
+        let most = self.most();
         let held = FxHashSet::default();
         let documents = self.sources.documents.par_iter().enumerate();
         let found: Vec<Origin> = documents
@@ -159,6 +153,14 @@ impl<'a> Derive<'a> {
         let chains = chains(routes, graphs, origin.entity.0, &is_answer, limits);
         origin.chains = chains;
         !origin.chains.is_empty() && origin.chains.len() as f64 >= facts.covered * origin.answers.len() as f64
+    }
+
+    /// The largest number of answers.
+    fn most(&self) -> usize {
+        match self.options.max_answers {
+            0 => usize::MAX,
+            most => most,
+        }
     }
 
     /// The class of an entity that a question can be about: one with a label and a class.
