@@ -218,6 +218,8 @@ fn answer(
         AnswerFile { paths: answers::paths_of(&name).into(), name }
     });
     let mut mark = folder.begin_answers("reason", files.collect())?;
+    // The comparison of runs reads it.
+    folder.write_config(options)?;
     let read = |path: &Path| data::questions(&options.data, &kb, path).map_err(outside);
     let background = Background {
         kb: &kb,
