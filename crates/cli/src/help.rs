@@ -10,7 +10,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Search and answer", &["index", "retrieve", "explain", "embed", "rerank", "generate"]),
     ("Train", &["train", "tune"]),
     ("Evaluate", &["evaluate", "report", "reproduce", "submit"]),
-    ("Data", &["convert"]),
+    ("Data", &["convert", "describe"]),
     ("Models", &["models"]),
     ("Tools", &["init", "config", "doctor", "completions", "man"]),
 ];

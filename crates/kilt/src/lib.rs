@@ -26,6 +26,7 @@ mod query;
 mod record;
 pub mod scores;
 mod staged;
+pub mod statistics;
 pub mod store;
 pub mod synthesis;
 mod task;

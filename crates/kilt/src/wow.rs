@@ -44,8 +44,24 @@ pub struct Turn {
 }
 
 impl Turn {
-    fn is_wizards(&self) -> bool {
+    /// Whether the wizard speaks.
+    pub fn is_wizards(&self) -> bool {
         self.speaker.contains("Wizard")
+    }
+
+    /// The title of an article and its sentence that the turn is based on. None if it is based on none.
+    ///
+    /// Where the turn does not name the article, the sentence's key does, as in `partner_Cow_milk_0`.
+    pub fn based_on(&self) -> Option<(String, &str)> {
+        let sentence = self.checked()?;
+        let named = self.checked_passage.as_ref().and_then(|titles| titles.values().next());
+        if let Some(title) = named.filter(|title| !title.is_empty() && *title != NONE_USED) {
+            return Some((title.clone(), sentence));
+        }
+        let key = self.checked_sentence.as_ref()?.keys().next()?;
+        let (_, rest) = key.split_once('_')?;
+        let (title, _) = rest.rsplit_once('_')?;
+        Some((title.replace('_', " "), sentence))
     }
 
     fn checked(&self) -> Option<&str> {

@@ -3,6 +3,7 @@
 mod completions;
 mod config;
 mod convert;
+mod describe;
 mod docs;
 mod doctor;
 mod embed;
@@ -74,6 +75,8 @@ pub(crate) enum Command {
     /// Convert data sets and file formats
     #[command(subcommand)]
     Convert(convert::Convert),
+    /// Print the statistics of a data set
+    Describe(describe::Describe),
     /// Fetch, import and describe models
     #[command(subcommand)]
     Models(models::Models),
@@ -112,6 +115,7 @@ impl Command {
             Self::Reproduce(command) => command.run(context),
             Self::Submit(command) => command.run(),
             Self::Convert(command) => command.run(context),
+            Self::Describe(command) => command.run(),
             Self::Models(command) => command.run(context),
             Self::Init(command) => command.run(),
             Self::Config(command) => command.run(),

@@ -4,6 +4,7 @@ mod bad_input;
 mod baselines;
 mod common;
 mod configs;
+mod datasets;
 mod documents;
 mod encoders;
 mod generate;

@@ -166,6 +166,7 @@ fn every_verb_names_a_missing_path_and_the_current_folder() {
         ("convert map --from fever --store . --split dev --output o none", "file none"),
         ("convert queries --store none --count 4 --output o", "folder none"),
         ("convert korc none.toml", "file none.toml"),
+        ("describe none", "file none"),
         ("models import none", "folder none"),
         ("models show none", "model none"),
         ("models list --models none", "folder none"),

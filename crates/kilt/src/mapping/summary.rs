@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Fate, MappedSet};
+use super::{BleuHistogram, Fate, MappedSet};
 
 /// The counts of a mapping.
 ///
@@ -44,6 +44,10 @@ pub struct MapSummary {
     pub unmatched: u64,
     /// The mean BLEU of the pieces with known text and page; none without such pieces.
     pub mean_bleu: Option<f64>,
+    /// These pieces by BLEU (Petroni et al. 2021, figure 5).
+    pub histogram: BleuHistogram,
+    /// Records with evidence in the dataset that were not written, as a share; none without such records.
+    pub discarded: Option<f64>,
 }
 
 impl MapSummary {
@@ -55,6 +59,7 @@ impl MapSummary {
         let mut total = 0.0;
         for score in set.items.iter().filter_map(|item| item.bleu_score) {
             total += score;
+            self.histogram.add(score);
             let kind = match score {
                 1.0 => &mut self.exact,
                 0.0 => &mut self.unmatched,
@@ -63,6 +68,15 @@ impl MapSummary {
             *kind += 1;
         }
         total
+    }
+
+    /// Sets the means and shares from the sum of all BLEU.
+    pub(super) fn finish(&mut self, total: f64) {
+        let scored = self.histogram.total();
+        self.mean_bleu = (scored > 0).then(|| total / scored as f64);
+        let with_evidence = self.read - self.without_evidence;
+        let discarded = self.without_page + self.without_output;
+        self.discarded = (with_evidence > 0).then(|| discarded as f64 / with_evidence as f64);
     }
 
     pub(super) fn decide(&mut self, fate: Fate) {
@@ -97,6 +111,13 @@ impl fmt::Display for MapSummary {
             "{} pieces of evidence, {} with a page; {} exact, {} fuzzy, {} not found there",
             self.pieces, self.pages, self.exact, self.fuzzy, self.unmatched
         )?;
-        self.mean_bleu.map_or(Ok(()), |mean| write!(f, "; mean BLEU {mean:.3}"))
+        if let Some(mean) = self.mean_bleu {
+            let bins: Vec<String> = self.histogram.0.iter().map(u64::to_string).collect();
+            write!(f, "; mean BLEU {mean:.3}; by tenths {}", bins.join(" "))?;
+        }
+        match self.discarded {
+            Some(share) => write!(f, "\n{:.2}% of the records with evidence discarded", 100.0 * share),
+            None => Ok(()),
+        }
     }
 }

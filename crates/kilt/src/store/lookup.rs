@@ -106,7 +106,8 @@ impl PassageStore {
     }
 }
 
-fn percent_decoded(text: &str) -> Cow<'_, str> {
+/// The text with its percent codes decoded; unchanged if they are no UTF-8.
+pub(crate) fn percent_decoded(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);
     }

@@ -1,11 +1,13 @@
 //! The questions and the knowledge base of a config.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
 use sporran_config::Diagnostic;
 use sporran_kilt::{
     kb::{EntityId, KnowledgeBase},
-    korc::{Question, load},
+    korc::{Question, Version, load_version},
 };
 use sporran_reasoner::korc::{Entities, EntityTables, label_relations};
 
@@ -44,7 +46,7 @@ pub(super) fn tests<'a>(
     let mut tests = Vec::new();
     for (name, path) in files {
         if let Some(path) = path {
-            let mut questions = questions(&options.data, kb, path)?;
+            let mut questions = questions(&options.data, options.data.version, kb, path)?;
             questions.truncate(options.data.limit.unwrap_or(usize::MAX));
             tests.push((name, path.as_path(), questions));
         }
@@ -52,22 +54,32 @@ pub(super) fn tests<'a>(
     Ok(tests)
 }
 
-/// The training and the validation questions of a config.
+/// The training questions of a config, limited to `data.train-share`, and the validation questions.
 pub(super) fn training(options: &ReasonOptions, kb: &KnowledgeBase) -> Result<[Vec<Question>; 2]> {
+    let data = &options.data;
+    let read = |path: &PathBuf| questions(data, data.learned_version(), kb, path);
     let mut learned = Vec::new();
-    for path in &options.data.train {
-        learned.extend(questions(&options.data, kb, path)?);
+    for path in &data.train {
+        learned.extend(read(path)?);
     }
-    let valid = options.data.valid.as_ref().map(|path| questions(&options.data, kb, path)).transpose()?;
+    if let Some(share) = data.train_share {
+        learned = drawn(learned, share, options.seed);
+    }
+    let valid = data.valid.as_ref().map(read).transpose()?;
     Ok([learned, valid.unwrap_or_default()])
 }
 
-/// The questions of a file, in the form of `[data]`.
+/// The questions of a file in a version, in the form of `[data]`.
 ///
 /// # Errors
 /// Errors of reading; [`Error::Config`] for a question whose entity has no label, if names are restored.
-pub(super) fn questions(data: &QuestionFiles, kb: &KnowledgeBase, path: &Path) -> Result<Vec<Question>> {
-    let mut questions = load(path)?;
+pub(super) fn questions(
+    data: &QuestionFiles,
+    version: Version,
+    kb: &KnowledgeBase,
+    path: &Path,
+) -> Result<Vec<Question>> {
+    let mut questions = load_version(path, version)?;
     for question in &mut questions {
         let document = match (data.document, data.names) {
             (true, EntityNames::Anonymous) => continue,
@@ -91,9 +103,42 @@ pub(super) fn questions(data: &QuestionFiles, kb: &KnowledgeBase, path: &Path) -
     Ok(questions)
 }
 
+/// A random share of questions in their order, at least one of some. A smaller share is a part of a larger one.
+fn drawn(questions: Vec<Question>, share: f64, seed: u64) -> Vec<Question> {
+    let count = (questions.len() as f64 * share).round() as usize;
+    let mut order: Vec<usize> = (0..questions.len()).collect();
+    order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    let mut is_drawn = vec![false; questions.len()];
+    order.into_iter().take(count.max(1)).for_each(|at| is_drawn[at] = true);
+    questions
+        .into_iter()
+        .zip(is_drawn)
+        .filter_map(|(question, is_drawn)| is_drawn.then_some(question))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_of_the_questions_is_a_part_of_a_larger_share() {
+        let all: Vec<Question> = (0..20)
+            .map(|id| serde_json::from_value(serde_json::json!({ "id": id, "question": "q" })).unwrap())
+            .collect();
+        let ids = |share, seed| -> Vec<i64> {
+            let drawn = drawn(all.clone(), share, seed);
+            drawn.iter().map(|question| question.id.text().parse().unwrap()).collect()
+        };
+        let shares: Vec<Vec<i64>> = [0.01, 0.1, 0.5, 1.0].iter().map(|&share| ids(share, 7)).collect();
+        assert_eq!(shares.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 10, 20]);
+        for (small, large) in shares.iter().zip(&shares[1..]) {
+            assert!(small.iter().all(|id| large.contains(id)), "{shares:?}");
+        }
+        assert!(shares.iter().all(|ids| ids.is_sorted()));
+        assert_ne!(ids(0.5, 7), ids(0.5, 8));
+        assert!(drawn(Vec::new(), 0.5, 7).is_empty());
+    }
 
     #[test]
     fn documents_are_left_out_and_names_are_restored() {
@@ -104,7 +149,7 @@ mod tests {
         std::fs::write(&path, json).unwrap();
         let mut kb = KnowledgeBase::default();
         let france = kb.add_entity("Q1").unwrap();
-        let read = |data: &QuestionFiles, kb: &KnowledgeBase| questions(data, kb, &path);
+        let read = |data: &QuestionFiles, kb: &KnowledgeBase| questions(data, data.version, kb, &path);
         let documents = |questions: Vec<Question>| -> Vec<String> {
             questions.iter().map(|question| question.document().to_owned()).collect()
         };

@@ -4,7 +4,9 @@ mod answers;
 mod build;
 mod causal;
 mod data;
+mod linking;
 mod options;
+mod phrasing;
 mod populated;
 mod prediction;
 mod rag;
@@ -15,12 +17,13 @@ mod seq2seq;
 mod texts;
 pub(crate) mod workflow;
 
-pub use sporran_kilt::Record;
-pub use sporran_reasoner::korc::{SplitStatistics, Statistics};
+pub use sporran_kilt::{Record, korc::Version};
+pub use sporran_reasoner::korc::Statistics;
 
 pub use build::{BuildConfig, DocRedOptions, DocumentsOptions, PagesOptions, build};
 pub use causal::CausalQuestions;
 pub use options::{EntityNames, PopulatedFacts, QuestionFiles, ReasonOptions};
+pub use phrasing::PhrasingOptions;
 pub use rag::{RagQuestions, RagSequenceQuestions, RagTokenQuestions};
 pub use reason::{ReasonReport, Tested, knowledge_base, reason, train};
 pub use registry::{GeneratingReasoner, ReasonerOptions};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
+use sporran_kilt::korc::Version;
 
 use super::registry::ReasonerOptions;
 use crate::{
@@ -102,9 +103,22 @@ pub enum EntityNames {
 }
 
 /// `[data]`: files in KoRC's layout.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct QuestionFiles {
+    /// The version of the questions: `human` (`question`), `template` (`template_question`) or `llm`
+    /// (`gpt_best_question`).
+    #[serde(skip_serializing_if = "Version::is_human")]
+    pub version: Version,
+    /// The version of the questions that a system learns from: those of training, validation and demonstrations. The
+    /// default is `version`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train_version: Option<Version>,
+    /// The share of the training questions to use, drawn with `seed`; all by default. A smaller share is a part of a
+    /// larger one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.000001, max = 1))]
+    pub train_share: Option<f64>,
     /// The training files.
     pub train: Vec<PathBuf>,
     /// The validation file, for the threshold and the best weights.
@@ -125,6 +139,9 @@ pub struct QuestionFiles {
 impl Default for QuestionFiles {
     fn default() -> Self {
         Self {
+            version: Version::default(),
+            train_version: None,
+            train_share: None,
             train: Vec::new(),
             valid: None,
             iid: None,
@@ -133,6 +150,13 @@ impl Default for QuestionFiles {
             document: true,
             names: EntityNames::default(),
         }
+    }
+}
+
+impl QuestionFiles {
+    /// The version of the questions that a system learns from.
+    pub fn learned_version(&self) -> Version {
+        self.train_version.unwrap_or(self.version)
     }
 }
 
@@ -175,6 +199,9 @@ impl Config for ReasonOptions {
             if let Some(path) = path.filter(|path| !path.exists()) {
                 document.report_key(key, format!("no file {}", path.display()));
             }
+        }
+        if self.data.train_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+            document.report_key("data.train-share", "expected a share above 0, at most 1");
         }
         if !self.data.document && self.data.names == EntityNames::Restored {
             document.report_key("data.names", "expected `anonymous` without documents, found `restored`");

@@ -220,7 +220,9 @@ fn answer(
     let mut mark = folder.begin_answers("reason", files.collect())?;
     // The comparison of runs reads it.
     folder.write_config(options)?;
-    let read = |path: &Path| data::questions(&options.data, &kb, path).map_err(outside);
+    let read = |path: &Path| {
+        data::questions(&options.data, options.data.learned_version(), &kb, path).map_err(outside)
+    };
     let background = Background {
         kb: &kb,
         passages: passages.map(|passages| passages as &dyn PassageFinder),

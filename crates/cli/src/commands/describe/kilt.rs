@@ -1,0 +1,24 @@
+//! Statistics of KILT's task files.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use sporran_kilt::statistics::records;
+
+use super::{Layout, has, outcome};
+use crate::{error::Result, outcome::Outcome};
+
+pub(super) const LAYOUT: Layout = Layout {
+    name: "kilt",
+    about: "KILT's task files: sizes, averages, pages by datasets, BLEU (table 6, figures 2 and 5)",
+    detects,
+    describe,
+};
+
+fn detects(first: &Value) -> bool {
+    has(first, &["id", "output"]) || has(first, &["id", "input"])
+}
+
+fn describe(files: &[PathBuf]) -> Result<Outcome> {
+    outcome(&LAYOUT, &records::of_records(files)?)
+}

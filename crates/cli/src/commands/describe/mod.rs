@@ -1,0 +1,175 @@
+//! `sporran describe`: one file per layout.
+
+mod kilt;
+mod korc;
+
+use std::{
+    fmt::{Display, Write},
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, ValueHint};
+use serde::Serialize;
+use serde_json::Value;
+use sporran_kilt::formats::elements;
+
+use crate::{
+    error::{Error, Result},
+    outcome::Outcome,
+    paths,
+};
+
+/// A layout whose statistics are known.
+struct Layout {
+    /// The name after `--layout`.
+    name: &'static str,
+    /// What its files are, for the help.
+    about: &'static str,
+    /// Whether a file has this layout, by its first value: an element of the array, a line, or the whole object.
+    detects: fn(&Value) -> bool,
+    /// The statistics of files.
+    describe: fn(&[PathBuf]) -> Result<Outcome>,
+}
+
+/// All layouts. The first one that detects a file's first value is that of the file.
+const LAYOUTS: &[Layout] = &[korc::LAYOUT, kilt::LAYOUT];
+
+/// `sporran describe`
+#[derive(Args)]
+#[command(after_help = after_help())]
+pub(crate) struct Describe {
+    /// Files of one layout; plain, .gz or .zst
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+    /// Layout of the files; detected from their content by default
+    #[arg(long, value_name = "LAYOUT", value_parser = layout)]
+    layout: Option<&'static Layout>,
+}
+
+impl Describe {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let Self { files, layout } = self;
+        files.iter().try_for_each(|path| paths::file(path))?;
+        let layout = layout.map_or_else(|| detected(&files), Ok)?;
+        (layout.describe)(&files)
+    }
+}
+
+fn layout(name: &str) -> Result<&'static Layout, String> {
+    let found = LAYOUTS.iter().find(|layout| layout.name == name);
+    found.ok_or_else(|| format!("expected one of {}, found `{name}`", names()))
+}
+
+fn names() -> String {
+    let names: Vec<String> = LAYOUTS.iter().map(|layout| format!("`{}`", layout.name)).collect();
+    names.join(", ")
+}
+
+/// The layout that all files have.
+fn detected(files: &[PathBuf]) -> Result<&'static Layout> {
+    let mut known: Option<(&Path, &'static Layout)> = None;
+    for path in files {
+        let layout = layout_of(path)?;
+        match known {
+            Some((first, other)) if other.name != layout.name => {
+                return Err(Error::Input(format!(
+                    "expected files of one layout, found `{}` in {} and `{}` in {}",
+                    other.name,
+                    first.display(),
+                    layout.name,
+                    path.display()
+                )));
+            }
+            _ => known = Some((path, layout)),
+        }
+    }
+    // clap requires a file.
+    known.map(|(_, layout)| layout).ok_or_else(|| Error::Usage("expected a file".to_owned()))
+}
+
+fn layout_of(path: &Path) -> Result<&'static Layout> {
+    if path.as_os_str() == "-" {
+        return Err(Error::Usage(format!(
+            "standard input is read once; name its layout with --layout: {}",
+            names()
+        )));
+    }
+    let first = match elements::open(path)?.records::<Value>().next() {
+        Some(Ok((_, first))) => first,
+        // What is not JSON has no layout that is detected.
+        Some(Err(sporran_kilt::Error::Record { .. })) => Value::Null,
+        Some(Err(error)) => return Err(error.into()),
+        None => return Err(sporran_kilt::Error::Empty { path: path.to_owned(), what: "record" }.into()),
+    };
+    LAYOUTS.iter().find(|layout| (layout.detects)(&first)).ok_or_else(|| {
+        Error::Input(format!(
+            "{}: its first value has no layout that is known; name the layout with --layout: {}",
+            path.display(),
+            names()
+        ))
+    })
+}
+
+/// A report under the name of its layout.
+#[derive(Serialize)]
+struct Named<'a, T> {
+    layout: &'static str,
+    #[serde(flatten)]
+    report: &'a T,
+}
+
+/// The outcome of a report, which `--json` prints with the key `layout` first.
+fn outcome<T: Display + Serialize>(layout: &Layout, report: &T) -> Result<Outcome> {
+    Outcome::new(report, &Named { layout: layout.name, report })
+}
+
+/// Whether a value is an object that has all these keys.
+fn has(value: &Value, keys: &[&str]) -> bool {
+    keys.iter().all(|key| value.get(key).is_some())
+}
+
+fn after_help() -> String {
+    let mut text =
+        "Example: sporran describe examples/minikilt/kilt/fever-dev-kilt.jsonl\n\nLayouts:\n".to_owned();
+    for layout in LAYOUTS {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {:<13} {}", layout.name, layout.about);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_layout_is_that_of_the_first_value() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let gold = write("gold.jsonl", "{\"id\":1,\"input\":\"q\",\"output\":[]}\n{\"id\":2}\n");
+        assert_eq!(detected(&[gold.clone(), gold.clone()]).unwrap().name, "kilt");
+        for (name, text) in [("other.json", "{\"x\":1}"), ("table.tsv", "a\tb\n")] {
+            let message = detected(&[gold.clone(), write(name, text)]).err().unwrap().to_string();
+            assert!(message.contains(name) && message.contains("--layout: `korc`, `kilt`"), "{message}");
+        }
+        let message = detected(&[write("empty", "\n")]).err().unwrap().to_string();
+        assert!(message.contains("empty: expected at least one record"), "{message}");
+        assert!(detected(&["-".into()]).err().unwrap().to_string().contains("standard input"));
+    }
+
+    #[test]
+    fn a_layout_is_named_once_and_found_by_its_name() {
+        for known in LAYOUTS {
+            assert_eq!(LAYOUTS.iter().filter(|other| other.name == known.name).count(), 1);
+            assert_eq!(layout(known.name).unwrap().about, known.about);
+        }
+        assert!(layout("none").err().unwrap().contains("`kilt`"));
+        assert!(has(&json!({"a": 1, "b": null}), &["a", "b"]) && !has(&json!({"a": 1}), &["b"]));
+    }
+}
