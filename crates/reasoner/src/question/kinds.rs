@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sporran_config::Document;
-use sporran_kilt::{kb::KnowledgeBase, korc::Version, observe::Observer};
+use sporran_kilt::{kb::KnowledgeBase, observe::Observer};
 use sporran_training::{TrainingOptions, session::Trained};
 
 use super::{

@@ -16,7 +16,7 @@ use sporran_config::Document;
 use sporran_generator::{GeneratedText, ModelOptions, TextGenerator};
 use sporran_kilt::{
     kb::{EntityId, KnowledgeBase, Part, Triple, TripleIndex},
-    korc::{Question, Version},
+    korc::Question,
     observe::Observer,
     scores::answer_set,
 };
