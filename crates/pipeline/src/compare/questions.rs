@@ -206,10 +206,10 @@ impl QuestionComparison {
     }
 
     /// The runs of each system, in the order of their first run.
-    fn groups<'s>(
-        &'s self,
+    fn groups(
+        &self,
         is_same: impl Fn(&QuestionSystem, &QuestionSystem) -> bool,
-    ) -> Vec<Vec<&'s QuestionSystem>> {
+    ) -> Vec<Vec<&QuestionSystem>> {
         let mut groups: Vec<Vec<&QuestionSystem>> = Vec::new();
         for system in &self.systems {
             match groups.iter_mut().find(|group| is_same(group[0], system)) {
