@@ -108,6 +108,45 @@ fn a_decoder_only_model_answers_with_demonstrations() {
 }
 
 #[test]
+fn a_model_reads_retrieved_passages_with_document_and_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.toml");
+    let (indexes, model) = (folder.path().join("indexes"), folder.path().join("model"));
+    let text = format!(
+        "workflow = \"kbqa\"\nname = \"passages\"\nkb = \"examples/minikilt/kb/triples.tsv.gz\"\noutput = \"{}\"\n\
+        [data]\ntrain = [\"examples/korc/small_ood_test.json\"]\niid = \"examples/korc/small_iid_test.json\"\nlimit = 4\n\
+        [source]\npath = \"examples/minikilt/knowledge_source.jsonl.gz\"\nindexes = \"{}\"\n[retriever]\nkind = \"bm25\"\n\
+        [reasoner]\nkind = \"rag-token\"\nmodel = \"{}\"\npassages = 2\npassage-words = 20\nmax-tokens = 120\nanswer-tokens = 4\n\
+        shape = {{ d-model = 16, d-ff = 32, d-kv = 8, heads = 2, encoder-layers = 1, decoder-layers = 1, vocabulary = 600 }}\n\
+        optimizer = {{ steps = 2, warmup-steps = 1, tokens-per-batch = 2000 }}\n",
+        folder.path().display(),
+        indexes.display(),
+        model.display()
+    );
+    fs::write(&config, text).unwrap();
+    let config = config.display().to_string();
+    stdout(&root(), &["--quiet", "train", &config]);
+    for kind in ["rag-token", "rag-sequence"] {
+        let kind = format!("reasoner.kind={kind}");
+        let printed = stdout(&root(), &["--quiet", "reason", &config, "--json", &kind]);
+        let records: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(records.len(), 4);
+        for record in &records {
+            // The document's page, then the two passages that were read.
+            let provenance = record["output"][0]["provenance"].as_array().unwrap();
+            assert!((2..=3).contains(&provenance.len()), "{record}");
+            assert!(provenance.iter().all(|item| item["wikipedia_id"].is_string()), "{record}");
+        }
+    }
+    // Runs over questions get the tables of KoRC's paper.
+    let run = folder.path().join("passages").display().to_string();
+    let table = stdout(&root(), &["report", &run, "--form", "markdown"]);
+    assert!(table.contains("| P-F1 mean |") && table.contains("| passages |"), "{table}");
+    let output = sporran(&root(), &["reason", &config, "retriever.kind=none"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+}
+
+#[test]
 fn rules_are_mined_and_evaluated() {
     let folder = tempfile::tempdir().unwrap();
     let triples = |range: std::ops::Range<u32>, speaks: bool| -> String {

@@ -1,6 +1,6 @@
 //! The questions and the knowledge base of a config.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -56,31 +56,17 @@ pub(super) fn tests<'a>(
 
 /// The training questions of a config, limited to `data.train-share`, and the validation questions.
 pub(super) fn training(options: &ReasonOptions, kb: &KnowledgeBase) -> Result<[Vec<Question>; 2]> {
-    let version = options.data.learned_version();
-    let read = |path: &Path| questions(&options.data, version, kb, path);
+    let data = &options.data;
+    let read = |path: &PathBuf| questions(data, data.learned_version(), kb, path);
     let mut learned = Vec::new();
-    for path in &options.data.train {
+    for path in &data.train {
         learned.extend(read(path)?);
     }
-    if let Some(share) = options.data.train_share {
+    if let Some(share) = data.train_share {
         learned = drawn(learned, share, options.seed);
     }
-    let valid = options.data.valid.as_ref().map(|path| read(path)).transpose()?;
+    let valid = data.valid.as_ref().map(read).transpose()?;
     Ok([learned, valid.unwrap_or_default()])
-}
-
-/// A random share of questions in their order, at least one of some. A smaller share is a part of a larger one.
-fn drawn(questions: Vec<Question>, share: f64, seed: u64) -> Vec<Question> {
-    let count = (questions.len() as f64 * share).round() as usize;
-    let mut order: Vec<usize> = (0..questions.len()).collect();
-    order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
-    let mut is_drawn = vec![false; questions.len()];
-    order.into_iter().take(count.max(1)).for_each(|at| is_drawn[at] = true);
-    questions
-        .into_iter()
-        .zip(is_drawn)
-        .filter_map(|(question, is_drawn)| is_drawn.then_some(question))
-        .collect()
 }
 
 /// The questions of a file in a version, in the form of `[data]`.
@@ -117,6 +103,20 @@ pub(super) fn questions(
     Ok(questions)
 }
 
+/// A random share of questions in their order, at least one of some. A smaller share is a part of a larger one.
+fn drawn(questions: Vec<Question>, share: f64, seed: u64) -> Vec<Question> {
+    let count = (questions.len() as f64 * share).round() as usize;
+    let mut order: Vec<usize> = (0..questions.len()).collect();
+    order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    let mut is_drawn = vec![false; questions.len()];
+    order.into_iter().take(count.max(1)).for_each(|at| is_drawn[at] = true);
+    questions
+        .into_iter()
+        .zip(is_drawn)
+        .filter_map(|(question, is_drawn)| is_drawn.then_some(question))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,7 +149,7 @@ mod tests {
         std::fs::write(&path, json).unwrap();
         let mut kb = KnowledgeBase::default();
         let france = kb.add_entity("Q1").unwrap();
-        let read = |data: &QuestionFiles, kb: &KnowledgeBase| questions(data, Version::Human, kb, &path);
+        let read = |data: &QuestionFiles, kb: &KnowledgeBase| questions(data, data.version, kb, &path);
         let documents = |questions: Vec<Question>| -> Vec<String> {
             questions.iter().map(|question| question.document().to_owned()).collect()
         };

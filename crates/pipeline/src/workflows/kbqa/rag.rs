@@ -221,7 +221,7 @@ impl RagQuestions {
 }
 
 /// The passages of a config with `[retriever]`.
-fn finder<'a>(passages: Option<&'a dyn PassageFinder>) -> Result<&'a dyn PassageFinder> {
+fn finder(passages: Option<&dyn PassageFinder>) -> Result<&dyn PassageFinder> {
     passages.ok_or_else(|| {
         let message = "is missing; the reasoner reads passages of `[source]`";
         Error::Config(vec![Diagnostic::of_config("retriever", message)])

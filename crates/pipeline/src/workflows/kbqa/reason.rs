@@ -218,8 +218,11 @@ fn answer(
         AnswerFile { paths: answers::paths_of(&name).into(), name }
     });
     let mut mark = folder.begin_answers("reason", files.collect())?;
-    let learned = options.data.learned_version();
-    let read = |path: &Path| data::questions(&options.data, learned, &kb, path).map_err(outside);
+    // The comparison of runs reads it.
+    folder.write_config(options)?;
+    let read = |path: &Path| {
+        data::questions(&options.data, options.data.learned_version(), &kb, path).map_err(outside)
+    };
     let background = Background {
         kb: &kb,
         passages: passages.map(|passages| passages as &dyn PassageFinder),
