@@ -119,7 +119,9 @@ impl<'s> Walk<'s> {
             for (name, node) in kinds.iter().filter(|(name, _)| chosen.is_none_or(|chosen| chosen == *name)) {
                 let mut keys = node.properties();
                 keys.retain(|(key, _)| *key != "kind");
-                keys.extend(position.node.properties());
+                let mut shared = position.node.properties();
+                shared.retain(|(key, _)| keys.iter().all(|(own, _)| own != key));
+                keys.extend(shared);
                 let block = Block {
                     path: block.path.clone(),
                     meaning: block.meaning.clone(),
@@ -232,6 +234,7 @@ fn form(node: Node<'_>) -> String {
             Some(_) => "numbers".to_owned(),
             None if !choices(items).is_empty() => "names".to_owned(),
             None if items.items().is_some() => "lists".to_owned(),
+            None if items.types().is_empty() => "values".to_owned(),
             None => "strings".to_owned(),
         };
         return format!("a list of {items}");

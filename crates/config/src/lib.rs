@@ -100,6 +100,17 @@ impl Text {
 /// A table with its position in the text.
 pub type Table<'t> = Spanned<DeTable<'t>>;
 
+/// Takes the entries of these names out of a table, as a table of their own.
+pub fn take_keys<'t>(table: &mut Table<'t>, names: &[&str]) -> Table<'t> {
+    let mut taken = DeTable::new();
+    for name in names {
+        if let Some((key, value)) = table.get_mut().remove_entry(*name) {
+            taken.insert(key, value);
+        }
+    }
+    Spanned::new(table.span(), taken)
+}
+
 /// The error for a table that cannot be read. Its mistakes are in the [`Document`].
 #[derive(Clone, Copy, Debug)]
 pub struct Invalid;

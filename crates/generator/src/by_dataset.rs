@@ -170,6 +170,10 @@ impl Generator for ByDataset {
         self.answer(requests, Some(sink))
     }
 
+    fn kind(&self) -> &'static str {
+        BY_DATASET
+    }
+
     fn passages(&self) -> usize {
         let of = self.datasets.values().map(|generator| generator.passages());
         of.chain([self.default.passages()]).max().unwrap_or_default()
@@ -209,18 +213,12 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn passage(id: u32) -> Passage {
-        let (section, text) = (String::new(), String::new());
-        let (page_id, title) = (id.to_string(), String::new());
         Passage {
             id: PassageId(id),
-            page_id,
-            title,
-            section,
-            text,
+            page_id: id.to_string(),
             start_paragraph: 1,
-            start_character: 0,
             end_paragraph: 1,
-            end_character: 0,
+            ..Passage::of_text("")
         }
     }
 

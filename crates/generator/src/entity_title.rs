@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_kilt::Query;
 use sporran_transformers::{
-    Batch, Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq,
+    Batch, Checkpoint, DeviceName, GenerationOptions, Inputs, ModelType, Precision, Seq2Seq, TakesModel,
     decode::{Trie, TrieConstraint},
     each_batch, generate_with, length_batches,
 };
@@ -51,6 +51,10 @@ pub struct EntityTitleOptions {
     #[serde(default = "batch_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
+}
+
+impl TakesModel for EntityTitleOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::EncoderDecoder];
 }
 
 fn constrained() -> bool {

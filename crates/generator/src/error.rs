@@ -13,6 +13,9 @@ pub enum Error {
     /// A file of examples.
     #[error(transparent)]
     Kilt(#[from] sporran_kilt::Error),
+    /// The index that a training searches, or the encoder of its questions.
+    #[error(transparent)]
+    Index(Box<dyn std::error::Error + Send + Sync>),
     /// A training without a setting or without usable records.
     #[error("`{option}`: {problem}")]
     Training {
@@ -20,6 +23,14 @@ pub enum Error {
         option: &'static str,
         /// The problem.
         problem: &'static str,
+    },
+    /// A kind whose requests cannot join a running batch.
+    #[error(
+        "`kind = \"{kind}\"`: expected `causal` or `seq2seq` for a running batch, which requests join while others are answered"
+    )]
+    Running {
+        /// The kind.
+        kind: &'static str,
     },
     /// An option outside its range.
     #[error("{option}: expected {expected}, found {found}")]

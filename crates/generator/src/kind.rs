@@ -4,12 +4,12 @@ use std::{path::Path, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_checkpoint::{Tokenizer, find_gguf};
+use sporran_checkpoint::find_gguf;
 use sporran_config::{Document, Override, Overrides};
 use sporran_kilt::PassageStore;
-use sporran_transformers::{Checkpoint, DeviceName, GenerationOptions, Precision};
+use sporran_transformers::{Checkpoint, DeviceName, GenerationOptions, ModelType, Precision, TakesModel};
 
-use crate::{Generator, ReleasedNsmnConfig, Result, training::GeneratorTrainer};
+use crate::{Generator, Result};
 
 /// The options of a kind of generator.
 ///
@@ -42,11 +42,6 @@ pub trait GeneratorKind {
         EvidenceSource::Title
     }
 
-    /// The training of the kind; `None` for kinds that `[train]` cannot train.
-    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
-        None
-    }
-
     /// Loads the generator.
     ///
     /// # Errors
@@ -76,19 +71,37 @@ pub struct GeneratorModel<'a> {
     pub precision: Precision,
     /// The largest number of passages that it reads.
     pub passages: usize,
+    /// The types of models that the kind takes.
+    pub takes: &'static [ModelType],
 }
 
 impl<'a> GeneratorModel<'a> {
     /// The one model of a generator, in the table `key`.
-    pub(crate) fn only(
+    pub(crate) fn only<Options: TakesModel>(
         key: &str,
         folder: &'a Path,
         (device, precision): (DeviceName, Precision),
         passages: usize,
     ) -> Vec<Self> {
-        vec![Self { key: key.to_owned(), folder, device, precision, passages }]
+        let (key, takes) = (key.to_owned(), Options::TAKES);
+        vec![Self { key, folder, device, precision, passages, takes }]
     }
 }
+
+/// The methods of [`GeneratorKind`] about the model, for options with one model, a prompt and generation options.
+macro_rules! prompted_model {
+    () => {
+        fn models(&self, key: &str) -> Vec<$crate::GeneratorModel<'_>> {
+            let passages = self.prompt.passages;
+            $crate::GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), passages)
+        }
+
+        fn overrides(&self, key: &str, found: &mut sporran_config::Overrides) -> $crate::Result<()> {
+            $crate::generation_overrides(&self.generation, &self.model, key, found)
+        }
+    };
+}
+pub(crate) use prompted_model;
 
 /// The source of an answer's provenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -102,37 +115,6 @@ pub enum EvidenceSource {
     Chosen,
     /// The page whose title equals the answer exactly; nothing if there is none.
     Title,
-}
-
-/// Reports models that are missing or do not fit, and other mistakes of a generator's options. `is_trained`: the models
-/// exist already. `depth`: the number of retrieved passages.
-pub fn check_generator(
-    options: &dyn GeneratorKind,
-    (key, is_trained): (&str, bool),
-    depth: Option<usize>,
-    document: &mut Document<'_>,
-) {
-    options.check(key, document);
-    for GeneratorModel { key, folder, device, precision, passages } in options.models(key) {
-        // A GGUF file contains its config and its tokenizer.
-        let is_gguf = find_gguf(folder).is_ok_and(|found| found.is_some_and(|file| file.is_file()));
-        if is_trained && !is_gguf {
-            let key = format!("{key}.model");
-            document.check_checkpoint(&key, folder);
-            // The released networks of NSMN have a vocabulary of words instead of a tokenizer.
-            let reads_words = || ReleasedNsmnConfig::names(folder).is_ok_and(|is| is);
-            if folder.exists() && !Tokenizer::is_in(folder) && !reads_words() {
-                document.report_key(&key, format!("no file tokenizer.json in {}", folder.display()));
-            }
-        }
-        if let Err(error) = device.check(precision) {
-            document.report_key(&format!("{key}.device"), error.to_string());
-        }
-        if let Some(depth) = depth.filter(|depth| passages > *depth) {
-            let message = format!("expected at most `evidence.depth` ({depth}), found {passages}");
-            document.report_key(&format!("{key}.prompt.passages"), message);
-        }
-    }
 }
 
 /// Adds the generation options that a model's folder sets to other values.

@@ -16,6 +16,7 @@
 mod by_dataset;
 mod causal;
 mod chat;
+mod check;
 mod demonstrations;
 mod entity_title;
 mod error;
@@ -23,14 +24,17 @@ mod extractive;
 mod fid;
 mod kind;
 mod memnet;
+mod one_model;
 mod passages;
 mod prompt;
 mod rag;
 mod registry;
+mod running_batch;
 mod seq2seq;
 mod short_answer;
 mod sink;
 mod text;
+mod text_stream;
 mod title;
 mod training;
 mod verifier;
@@ -38,6 +42,7 @@ mod verifier;
 pub use by_dataset::{ByDataset, ByDatasetOptions};
 pub use causal::{CausalGenerator, CausalOptions, Chat};
 pub use chat::{ChatPrompt, Conversation};
+pub use check::check_generator;
 pub use demonstrations::{Demonstration, Demonstrations, DemonstrationsOptions};
 pub use entity_title::{EntityTitle, EntityTitleOptions, WrittenTitle};
 pub use error::{Error, Result};
@@ -46,13 +51,12 @@ pub use extractive::{
     reader_question,
 };
 pub use fid::{FidEvidence, FidGenerator, FidOptions};
-pub use kind::{
-    EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, check_generator, generation_overrides,
-};
+pub use kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides};
 pub use memnet::{DialoguePart, MemNet, MemNetOptions, MemoryInput};
 pub use prompt::{Order, Prompt, PromptOptions};
 pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
 pub use registry::GeneratorOptions;
+pub use running_batch::RunningBatch;
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 pub use sink::Sink;
 use sporran_kilt::{Passage, Query};
@@ -60,7 +64,8 @@ use sporran_kilt::{Passage, Query};
 pub use text::{GeneratedText, ModelOptions, TextGenerator};
 pub use title::{TitleGenerator, TitleOptions};
 pub use training::{
-    GeneratorTrainer, GeneratorTraining, MatchingOptions, RetrievedExample, Target, TrainSettings, mean_score,
+    GeneratorTrainer, GeneratorTraining, LiveRetrieval, MatchingOptions, RetrievedExample, TRAINED_KINDS,
+    Target, TrainOptions, TrainSettings, mean_score, untrained,
 };
 pub use verifier::nsmn::{
     LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, PackedNsmn, RELEASED_NSMN, ReleasedNsmn,
@@ -76,7 +81,7 @@ pub use verifier::{
 ///
 /// ```
 /// use sporran_generator::{Candidate, Generation, Generator, Request, Result};
-/// use sporran_kilt::{Passage, PassageId, Query};
+/// use sporran_kilt::{Passage, Query};
 ///
 /// /// Answers with the title of the best passage.
 /// struct BestTitle;
@@ -101,17 +106,10 @@ pub use verifier::{
 ///     }
 /// }
 ///
-/// let text = "Oslo is the capital of Norway.";
 /// let passage = Passage {
-///     id: PassageId(0),
 ///     page_id: "1".into(),
 ///     title: "Oslo".into(),
-///     section: "Section::::Abstract.".into(),
-///     text: text.into(),
-///     start_paragraph: 1,
-///     start_character: 0,
-///     end_paragraph: 1,
-///     end_character: text.len() as u32,
+///     ..Passage::of_text("Oslo is the capital of Norway.")
 /// };
 /// let query = Query::of_text("q", "What is the capital of Norway?");
 /// let passages = [Candidate { passage: &passage, score: 2.5 }];
@@ -138,6 +136,20 @@ pub trait Generator: Send + Sync {
             let _ = sink.write(at, &generation.text);
         }
         Ok(generations)
+    }
+
+    /// The name of the kind in a config. Kinds of other crates are named by their type.
+    fn kind(&self) -> &'static str {
+        std::any::type_name::<Self>()
+    }
+
+    /// An empty batch that requests join and leave while others are answered.
+    ///
+    /// # Errors
+    /// [`Error::Running`] for kinds that do not answer with one model, token by token. For the others, an error where the
+    /// model cannot: on a GPU, and GPT-2.
+    fn running_batch(&self) -> Result<RunningBatch<'_>> {
+        Err(Error::Running { kind: self.kind() })
     }
 
     /// The largest number of passages of a request that the model reads.

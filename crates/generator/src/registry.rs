@@ -2,6 +2,7 @@
 
 use sporran_config::kinds;
 use sporran_kilt::Dataset;
+use sporran_transformers::{Takers, TakesModel};
 
 use crate::{
     CausalOptions, ExtractiveOptions, FidOptions, MemNetOptions, RagSequenceOptions, RagTokenOptions,
@@ -33,6 +34,18 @@ kinds! {
         "by-dataset" => ByDataset(ByDatasetOptions<GeneratorOptions>),
     }
 }
+
+/// The kinds with a model, and the types of models that they take.
+pub(crate) const TAKERS: Takers = &[
+    ("seq2seq", Seq2SeqOptions::TAKES),
+    ("fid", FidOptions::TAKES),
+    ("rag-sequence", RagSequenceOptions::TAKES),
+    ("rag-token", RagTokenOptions::TAKES),
+    ("memnet", MemNetOptions::TAKES),
+    ("verifier", VerifierOptions::TAKES),
+    ("extractive", ExtractiveOptions::TAKES),
+    ("causal", CausalOptions::TAKES),
+];
 
 impl GeneratorOptions {
     /// The generator of a dataset's queries.

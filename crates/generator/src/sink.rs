@@ -8,9 +8,14 @@ use std::{
 use sporran_checkpoint::Tokenizer;
 use sporran_transformers::decode::TokenSink;
 
+use crate::text_stream::TextStream;
+
 /// Receives the text of answers while it is generated, and can end a request.
 ///
 /// Requests of a batch are generated together, and batches by several threads, so calls for different requests mix.
+/// A request's number is its place among the requests of the call, or that which [`RunningBatch::add`] returns.
+///
+/// [`RunningBatch::add`]: crate::RunningBatch::add
 pub trait Sink: Sync {
     /// More text of an answer. The texts of a request, joined, are what the model generates; [`Generation::text`] is the
     /// answer that the generator makes of it, for example without blanks around it. `text` is empty in the steps of a
@@ -35,9 +40,7 @@ pub(crate) struct Writer<'a> {
 
 #[derive(Default)]
 struct Written {
-    tokens: Vec<u32>,
-    /// The bytes of the text that the sink has.
-    bytes: usize,
+    text: TextStream,
     /// Whether the sink has ended the request.
     is_ended: bool,
 }
@@ -56,7 +59,8 @@ impl<'a> Writer<'a> {
     /// Writes the rest of an input's text.
     pub(crate) fn finish(&self, input: usize, text: &str) {
         let written = self.written[input].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(rest) = text.get(written.bytes..).filter(|rest| !rest.is_empty() && !written.is_ended) {
+        let rest = written.text.rest(text);
+        if !rest.is_empty() && !written.is_ended {
             // The generation is over, so there is nothing to end.
             let _ = self.sink.write(self.requests[input], rest);
         }
@@ -65,48 +69,10 @@ impl<'a> Writer<'a> {
 
 impl TokenSink for Writer<'_> {
     fn token(&self, input: usize, token: Option<u32>) -> ControlFlow<()> {
-        let request = self.requests[input];
         let mut written = self.written[input].lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(token) = token else {
-            let flow = self.sink.write(request, "");
-            written.is_ended = flow.is_break();
-            return flow;
-        };
-        written.tokens.push(token);
-        // An error of the tokenizer is reported for the whole answer.
-        let text = self.tokenizer.decode(&written.tokens).unwrap_or_default();
-        let ready = &text[..ready(&text, self.stops)];
-        let Some(new) = ready.get(written.bytes..) else { return ControlFlow::Continue(()) };
-        let flow = self.sink.write(request, new);
-        written.bytes = ready.len();
+        let text = token.map(|token| written.text.push(token, self.tokenizer, self.stops));
+        let flow = self.sink.write(self.requests[input], &text.unwrap_or_default());
         written.is_ended = flow.is_break();
         flow
-    }
-}
-
-/// The length of the text that further tokens do not change: without an unfinished character, and without an end that may
-/// become one of `stops`.
-fn ready(text: &str, stops: &[String]) -> usize {
-    if let Some(end) = stops.iter().filter_map(|stop| text.find(stop)).min() {
-        return end;
-    }
-    let text = text.trim_end_matches('\u{fffd}');
-    let may_become = |start: usize| stops.iter().any(|stop| stop.starts_with(&text[start..]));
-    text.char_indices().map(|(start, _)| start).find(|&start| may_become(start)).unwrap_or(text.len())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ready;
-
-    #[test]
-    fn unfinished_characters_and_stops_are_held_back() {
-        let stops = ["\n\n".to_owned(), "END".to_owned()];
-        for (text, expected) in
-            [("a b", 3), ("a \u{fffd}", 2), ("a\n", 1), ("a\nb", 3), ("a\n\nb", 1), ("aEN", 1), ("aENT", 4)]
-        {
-            assert_eq!(ready(text, &stops), expected, "{text:?}");
-        }
-        assert_eq!(ready("a\n", &[]), 2);
     }
 }

@@ -11,8 +11,9 @@ use std::{
 use candle_core::Device;
 use sporran_checkpoint::{Tokenizer, TruncationSide, find_gguf};
 use sporran_transformers::{
-    Batch, CausalLm, Checkpoint, DeviceName, GenerationOptions, Gguf, Hypothesis, Precision, Seq2Seq,
-    decode::{Inputs, TokenSink},
+    Batch, CausalLm, Checkpoint, DeviceName, GenerationOptions, Gguf, Hypothesis, Precision, RunningBatch,
+    Seq2Seq,
+    decode::{Inputs, RequestId, TokenSink},
     each_batch, generate_causal_until, generate_with, length_batches,
 };
 
@@ -69,6 +70,13 @@ pub struct GeneratedText {
     pub tokens: usize,
 }
 
+impl GeneratedText {
+    /// The answer to a blank text.
+    pub(crate) fn nothing() -> Self {
+        Self { text: String::new(), score: 0.0, tokens: 0 }
+    }
+}
+
 /// The outputs of a batch, each with its row's place among the texts.
 type Answers = Vec<(usize, Vec<GeneratedText>)>;
 
@@ -95,19 +103,12 @@ impl Model {
         }
     }
 
-    /// The most tokens of an input, where there is a bound. A decoder-only model's learned positions, or the length that
-    /// the options allow a sequence, hold the answer too: room is left for it, but no more than half.
+    /// The most tokens of an input, where there is a bound.
     fn max_input_length(&self, options: &GenerationOptions) -> Option<usize> {
-        let model = match self {
-            Self::Seq2Seq(model) => return model.max_input_length(),
-            Self::Causal(model) => model,
-        };
-        // The last token of an answer is not read.
-        let positions = model.has_learned_positions().then(|| model.max_length() + 1);
-        let length = options.max_length.filter(|_| options.max_new_tokens.is_none());
-        let whole = positions.into_iter().chain(length).min()?;
-        let answer = options.max_new_tokens.unwrap_or(NEW_TOKENS);
-        Some(whole.saturating_sub(answer).max(whole / 2).min(whole - whole.min(1)).max(1))
+        match self {
+            Self::Seq2Seq(model) => model.max_input_length(),
+            Self::Causal(model) => prompt_room(model.as_ref(), options),
+        }
     }
 
     fn generate(
@@ -129,6 +130,25 @@ impl Model {
                 generate_causal_until(model.as_ref(), &prompts, options, stops, sink)?
             }
         })
+    }
+}
+
+/// The most tokens of a prompt, where there is a bound. A decoder-only model's learned positions, or the length that the
+/// options allow a sequence, hold the answer too: room is left for it, but no more than half.
+pub(crate) fn prompt_room(model: &dyn CausalLm, options: &GenerationOptions) -> Option<usize> {
+    // The last token of an answer is not read.
+    let positions = model.has_learned_positions().then(|| model.max_length() + 1);
+    let length = options.max_length.filter(|_| options.max_new_tokens.is_none());
+    let whole = positions.into_iter().chain(length).min()?;
+    let answer = options.max_new_tokens.unwrap_or(NEW_TOKENS);
+    Some(whole.saturating_sub(answer).max(whole / 2).min(whole - whole.min(1)).max(1))
+}
+
+/// The tokenizer of a decoder-only model. A text that is too long loses its beginning, unless the folder says otherwise.
+pub(crate) fn continuing(tokenizer: Tokenizer) -> Tokenizer {
+    match tokenizer.truncation_side() {
+        Some(_) => tokenizer,
+        None => tokenizer.with_truncation_side(TruncationSide::Left),
     }
 }
 
@@ -200,8 +220,8 @@ impl TextGenerator {
         let generation = options.generation.or(model.generation_defaults());
         let most = model.max_input_length(&generation);
         options.max_tokens = options.max_tokens.min(most.unwrap_or(usize::MAX));
-        if matches!(model, Model::Causal(_)) && tokenizer.truncation_side().is_none() {
-            tokenizer = tokenizer.with_truncation_side(TruncationSide::Left);
+        if matches!(model, Model::Causal(_)) {
+            tokenizer = continuing(tokenizer);
         }
         let stops = match (&model, options.stops.is_empty()) {
             (Model::Causal(_), false) => stop_tokens(&tokenizer, &options.stops)?,
@@ -238,11 +258,13 @@ impl TextGenerator {
         matches!(self.model, Model::Causal(_))
     }
 
-    /// The tokens of the longest sequence that a decoder-only model was trained for, an answer's included.
-    pub(crate) fn trained_length(&self) -> usize {
+    /// A decoder-only model with its generation options, where the folder's defaults replace missing ones.
+    pub(crate) fn causal(&self) -> Option<(&dyn CausalLm, GenerationOptions)> {
         match &self.model {
-            Model::Seq2Seq(_) => usize::MAX,
-            Model::Causal(model) => model.max_length(),
+            Model::Seq2Seq(_) => None,
+            Model::Causal(model) => {
+                Some((model.as_ref(), self.options.generation.or(model.generation_defaults())))
+            }
         }
     }
 
@@ -288,6 +310,14 @@ impl TextGenerator {
     /// # Errors
     /// As there.
     pub fn generate_into(&self, texts: &[&str], sink: Option<&dyn Sink>) -> Result<Vec<Vec<GeneratedText>>> {
+        self.generate_from(&self.rows(texts)?, sink)
+    }
+
+    /// The tokens of each text, truncated to the model's input length; none for a blank text.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub(crate) fn rows(&self, texts: &[&str]) -> Result<Vec<Vec<u32>>> {
         let mut rows = self.tokenizer.encode_batch(texts, Some(self.options.max_tokens))?;
         for (row, text) in rows.iter_mut().zip(texts) {
             if text.trim().is_empty() {
@@ -297,7 +327,7 @@ impl TextGenerator {
                 self.note_cut(self.tokenizer.encode(text, None)?.len(), row.len());
             }
         }
-        self.generate_from(&rows, sink)
+        Ok(rows)
     }
 
     /// [`generate`](Self::generate) for texts that have been [encoded](Self::encode). A row without a token has an empty
@@ -316,8 +346,7 @@ impl TextGenerator {
         batches.iter_mut().flatten().for_each(|at| *at = asked[*at]);
         let answers = each_batch(self.model.device(), &batches, |batch| self.answer(batch, rows, sink))?;
         let returned = self.options.generation.or(self.model.generation_defaults()).num_return_sequences;
-        let nothing = GeneratedText { text: String::new(), score: 0.0, tokens: 0 };
-        let mut outputs = vec![vec![nothing; returned.unwrap_or(1)]; rows.len()];
+        let mut outputs = vec![vec![GeneratedText::nothing(); returned.unwrap_or(1)]; rows.len()];
         for (at, output) in answers.into_iter().flatten() {
             outputs[at] = output;
         }
@@ -336,21 +365,59 @@ impl TextGenerator {
             .map(|(input, (&at, hypotheses))| {
                 let longest = hypotheses.iter().map(|hypothesis| hypothesis.tokens.len()).max();
                 self.note_length(rows[at].len() + longest.unwrap_or(0));
-                let outputs: Result<Vec<GeneratedText>> = hypotheses
-                    .iter()
-                    .map(|hypothesis| {
-                        let mut text = self.tokenizer.decode(&hypothesis.tokens)?;
-                        let ends = self.options.stops.iter().filter_map(|stop| text.find(stop));
-                        text.truncate(ends.min().unwrap_or(text.len()));
-                        Ok(GeneratedText { text, score: hypothesis.score, tokens: hypothesis.tokens.len() })
-                    })
-                    .collect();
-                let outputs = outputs?;
+                let outputs: Vec<GeneratedText> =
+                    hypotheses.iter().map(|hypothesis| self.text(hypothesis)).collect::<Result<_>>()?;
                 if let (Some(writer), Some(best)) = (&writer, outputs.first()) {
                     writer.finish(input, &best.text);
                 }
                 Ok((at, outputs))
             })
             .collect()
+    }
+
+    /// The text of a sequence, before the first stop.
+    fn text(&self, hypothesis: &Hypothesis) -> Result<GeneratedText> {
+        let mut text = self.tokenizer.decode(&hypothesis.tokens)?;
+        let ends = self.options.stops.iter().filter_map(|stop| text.find(stop));
+        text.truncate(ends.min().unwrap_or(text.len()));
+        Ok(GeneratedText { text, score: hypothesis.score, tokens: hypothesis.tokens.len() })
+    }
+
+    /// An empty batch of the model, which texts join and leave.
+    ///
+    /// # Errors
+    /// [`Error::Transformers`] where the model's sequences cannot join a batch.
+    pub(crate) fn running_batch(&self) -> Result<RunningBatch> {
+        Ok(match &self.model {
+            Model::Seq2Seq(model) => RunningBatch::seq2seq(model.clone())?,
+            Model::Causal(model) => RunningBatch::causal(model.clone())?,
+        })
+    }
+
+    /// Adds a row to a batch of the model. The options take the place of this generator's where they are set.
+    ///
+    /// # Errors
+    /// Those of [`RunningBatch::add`].
+    pub(crate) fn join(
+        &self,
+        batch: &mut RunningBatch,
+        row: &[u32],
+        options: &GenerationOptions,
+    ) -> Result<RequestId> {
+        Ok(batch.add(row, &options.or(&self.options.generation), &self.stops)?)
+    }
+
+    /// The text of a sequence of `read` tokens and then those of `hypothesis`.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    pub(crate) fn finished(&self, read: usize, hypothesis: &Hypothesis) -> Result<GeneratedText> {
+        self.note_length(read + hypothesis.tokens.len());
+        self.text(hypothesis)
+    }
+
+    /// The texts before whose first an answer ends.
+    pub(crate) fn stops(&self) -> &[String] {
+        &self.options.stops
     }
 }

@@ -30,6 +30,10 @@ impl Generator for TitleGenerator {
         Ok(requests.iter().map(answer).collect())
     }
 
+    fn kind(&self) -> &'static str {
+        "title"
+    }
+
     fn passages(&self) -> usize {
         20
     }

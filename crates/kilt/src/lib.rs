@@ -5,6 +5,7 @@
 //! [`Prediction`].
 
 pub mod contrast;
+pub mod csv;
 pub mod docred;
 mod error;
 pub mod evidence;
@@ -18,6 +19,7 @@ pub mod knowledgenet;
 pub mod korc;
 pub mod linked;
 pub mod mapping;
+mod metadata;
 pub mod observe;
 mod open_record;
 pub mod page;
@@ -31,6 +33,7 @@ pub mod store;
 pub mod synthesis;
 mod task;
 mod template;
+pub mod trex;
 pub mod triviaqa;
 pub mod wow;
 pub mod wowpp;
@@ -39,8 +42,9 @@ pub mod zsre;
 pub use error::{Error, Result};
 pub use hash::hash_json;
 pub use id::{Id, PassageId};
+pub use metadata::{Field, FieldKind, Metadata};
 pub use page::{Anchor, Page, ParagraphKind};
-pub use passage::{Hit, Passage, Split as PassageSplit};
+pub use passage::{FilePlace, Hit, Passage, Place, Split as PassageSplit};
 pub use query::{Example, Prediction, Query, split_mention, with_context};
 pub use record::{Output, Provenance, Record};
 pub use staged::{StagedFolder, remove_leftovers};

@@ -1,9 +1,12 @@
 //! Splitting pages into passages with their provenance.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use crate::{Id, PassageId, Provenance, page::ParagraphKind};
+use crate::{Id, Metadata, PassageId, Provenance, page::ParagraphKind};
 
 /// The section of text before a page's first header, as in KILT's files.
 pub const ABSTRACT: &str = "Section::::Abstract.";
@@ -45,7 +48,8 @@ pub struct Passage {
     pub page_id: String,
     /// The title of its page.
     pub title: String,
-    /// The header above its start, as in the page; [`ABSTRACT`] before the first one.
+    /// The header above its start, as in the page. Before the first one it is the record's field `section`, or
+    /// [`ABSTRACT`] without this field.
     pub section: String,
     /// The text. Paragraphs are joined by one blank; headers (and list items, with [`Split::Words`]) are
     /// omitted.
@@ -58,6 +62,91 @@ pub struct Passage {
     pub end_paragraph: u32,
     /// The character after its last in that paragraph.
     pub end_character: u32,
+    /// The place in a file that the record of its page names; empty for a page of Wikipedia.
+    pub file: FilePlace,
+    /// The other fields of the record of its page.
+    pub metadata: Metadata,
+}
+
+/// A place in a file, by the fields `file`, `line` and `page` of a record.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FilePlace {
+    /// The path of the file.
+    #[serde(rename = "file", skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The line on which the text starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// The number of the page on which the text starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<u64>,
+}
+
+impl FilePlace {
+    /// Whether the record names no place in a file.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The place as fields of a record: `file`, `line` and `page`, as far as they are known.
+    pub fn fields(&self) -> Map<String, Value> {
+        let text = self.path.as_deref().map(|path| ("file", Value::from(path)));
+        let numbers = [("line", self.line), ("page", self.page)];
+        let numbers = numbers.into_iter().filter_map(|(key, number)| Some((key, number?.into())));
+        text.into_iter().chain(numbers).map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}
+
+impl fmt::Display for FilePlace {
+    /// Such as `notes.md, line 12` or `report.pdf, page 3`; empty for an empty place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |name: &str, number: Option<u64>| number.map(|number| format!("{name} {number}"));
+        let parts = [self.path.clone(), number("page", self.page), number("line", self.line)];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// The place of a passage. `start` and `end` are the paragraph and the character, as in [`Passage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<'p> {
+    /// A span of a page of the knowledge source.
+    Page {
+        /// The id of the page.
+        id: &'p str,
+        /// The section.
+        section: &'p str,
+        /// The paragraph and the character at which it starts.
+        start: (u32, u32),
+        /// The paragraph in which it ends, and the character after its last.
+        end: (u32, u32),
+    },
+    /// A span of a record's text, which is from a file.
+    File {
+        /// The path, with the line or the number of the page.
+        file: &'p FilePlace,
+        /// The section.
+        section: &'p str,
+        /// The paragraph of the record and the character at which it starts.
+        start: (u32, u32),
+        /// The paragraph of the record in which it ends, and the character after its last.
+        end: (u32, u32),
+    },
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (section, from, to) = match self {
+            Self::Page { id, section, start, end } => {
+                write!(f, "{id}")?;
+                (section, start.0, end.0)
+            }
+            Self::File { file, section, start, end } => {
+                write!(f, "{file}")?;
+                (section, start.0, end.0)
+            }
+        };
+        write!(f, ", {section}, paragraphs {from} to {to}")
+    }
 }
 
 impl Passage {
@@ -73,12 +162,26 @@ impl Passage {
             start_character: 0,
             end_paragraph: 0,
             end_character: 0,
+            file: FilePlace::default(),
+            metadata: Metadata::default(),
         }
     }
 }
 
 impl Passage {
-    /// The span as KILT evidence.
+    /// Its place: in a file if its record names one, else in its page.
+    pub fn place(&self) -> Place<'_> {
+        let (section, file) = (self.section.as_str(), &self.file);
+        let start = (self.start_paragraph, self.start_character);
+        let end = (self.end_paragraph, self.end_character);
+        if file.is_empty() {
+            Place::Page { id: &self.page_id, section, start, end }
+        } else {
+            Place::File { file, section, start, end }
+        }
+    }
+
+    /// The span as KILT evidence. The item of a passage from a file also has its `file`, `line` and `page`.
     pub fn provenance(&self) -> Provenance {
         Provenance {
             wikipedia_id: Some(Id::Text(self.page_id.clone())),
@@ -88,6 +191,7 @@ impl Passage {
             start_character: Some(self.start_character.into()),
             end_paragraph_id: Some(self.end_paragraph.into()),
             end_character: Some(self.end_character.into()),
+            extra: self.file.fields(),
             ..Provenance::default()
         }
     }
@@ -248,6 +352,21 @@ mod tests {
         assert_eq!(texts(&paragraphs, Split::Paragraph), ["One.", "Two.", "Three"]);
         assert_eq!(texts(&paragraphs, Split::Section), ["One.", "Two. Three"]);
         assert_eq!(texts(&paragraphs, Split::Page), ["One. Two. Three"]);
+    }
+
+    #[test]
+    fn a_passage_is_in_a_file_if_its_record_names_one() {
+        let mut passage =
+            Passage { page_id: "7".into(), section: "Tea".into(), ..Passage::of_text("It is hot.") };
+        (passage.start_paragraph, passage.end_paragraph, passage.end_character) = (1, 1, 10);
+        assert_eq!(passage.place().to_string(), "7, Tea, paragraphs 1 to 1");
+        assert!(passage.provenance().extra.is_empty());
+        passage.file = FilePlace { path: Some("a/tea.md".into()), line: Some(12), page: None };
+        assert!(matches!(passage.place(), Place::File { start: (1, 0), end: (1, 10), .. }));
+        assert_eq!(passage.place().to_string(), "a/tea.md, line 12, Tea, paragraphs 1 to 1");
+        let item = serde_json::to_value(passage.provenance()).unwrap();
+        assert_eq!((&item["file"], &item["line"]), (&"a/tea.md".into(), &12.into()));
+        assert!(item.get("page").is_none() && item["wikipedia_id"] == "7");
     }
 
     #[test]

@@ -7,10 +7,7 @@ use rustc_hash::FxHashSet;
 use serde::Deserialize;
 use serde_json::Map;
 
-use crate::wowpp::{AnnotatedSentence, Dialogue, SEPARATOR};
-
-/// The sentence field of a turn that is based on none.
-const NONE_USED: &str = "no_passages_used";
+use crate::wowpp::{AnnotatedSentence, Dialogue, GOLD, NONE_USED, RESPONSE, SEPARATOR};
 
 /// Articles' sentences by title; the files have one article an object.
 type Passages = Vec<BTreeMap<String, Vec<String>>>;
@@ -68,6 +65,14 @@ impl Turn {
         let sentence = self.checked_sentence.as_ref()?.values().next()?.as_str();
         (!sentence.is_empty() && sentence != NONE_USED).then_some(sentence)
     }
+
+    /// The title and the sentence among those shown that the text is based on. Articles may share a sentence, and some
+    /// checked articles were not shown.
+    fn place_of<'s>(&self, used: &str, shown: &[(&'s str, &'s str)]) -> Option<(&'s str, &'s str)> {
+        let article = self.checked_passage.as_ref().and_then(|titles| titles.values().next());
+        let by_title = shown.iter().find(|place| place.1 == used && article.is_some_and(|it| it == place.0));
+        by_title.or_else(|| shown.iter().find(|place| place.1 == used)).copied()
+    }
 }
 
 /// The knowledge selections of the wizard in a conversation.
@@ -84,7 +89,7 @@ pub struct Selections {
 
 impl Conversation {
     /// The wizard's choices of sentences in WOW++'s layout: the previous turns and all shown sentences. The
-    /// chosen one has a confidence of 1 and is `gold_sentence`; the others have 0.
+    /// chosen one has a confidence of 1 and is `gold_sentence`; the others have 0. The wizard's text is `response`.
     ///
     /// The topic's sentences and the passages retrieved for the two previous turns are shown, each article
     /// once, as in the authors' knowledge-selection task.
@@ -96,11 +101,7 @@ impl Conversation {
                 continue;
             };
             let shown: Vec<(&str, &str)> = self.shown(at).collect();
-            // Articles may share a sentence, and some checked articles were not shown.
-            let article = turn.checked_passage.as_ref().and_then(|titles| titles.values().next());
-            let by_title =
-                shown.iter().find(|place| place.1 == used && article.is_some_and(|it| it == place.0));
-            let Some(&gold) = by_title.or_else(|| shown.iter().find(|place| place.1 == used)) else {
+            let Some(gold) = turn.place_of(used, &shown) else {
                 selections.not_shown += 1;
                 continue;
             };
@@ -108,11 +109,29 @@ impl Conversation {
                 turns: self.dialog[..at].iter().map(|turn| turn.text.clone()).collect(),
                 topic: self.chosen_topic.clone(),
                 annotated_sentences: shown.iter().map(|&place| annotated(place, place == gold)).collect(),
-                extra: Map::from_iter([("gold_sentence".to_owned(), label(gold).into())]),
+                extra: Map::from_iter([
+                    (GOLD.to_owned(), label(gold).into()),
+                    (RESPONSE.to_owned(), turn.text.clone().into()),
+                ]),
             };
             selections.dialogues.push((at, dialogue));
         }
         selections
+    }
+
+    /// The wizard's turns that follow another turn: the index in the conversation, and the label of the sentence that the
+    /// turn is based on, shown or not. A sentence of an unknown article has no title.
+    pub(crate) fn wizard_turns(&self) -> impl Iterator<Item = (usize, Option<String>)> {
+        let turns = self.dialog.iter().enumerate().filter(|(at, turn)| *at > 0 && turn.is_wizards());
+        turns.map(|(at, turn)| {
+            let gold = turn.checked().map(|used| {
+                let shown: Vec<(&str, &str)> = self.shown(at).collect();
+                let article = turn.checked_passage.as_ref().and_then(|titles| titles.values().next());
+                let place = turn.place_of(used, &shown).or_else(|| Some((article?.as_str(), used)));
+                place.map_or_else(|| used.to_owned(), label)
+            });
+            (at, gold)
+        })
     }
 
     /// Titles and sentences that the wizard sees at a turn.
@@ -208,7 +227,12 @@ mod tests {
         assert_eq!((selections.without, selections.not_shown), (2, 1));
         let (_, first) = &selections.dialogues[0];
         assert_eq!(first.turns, ["I like tea.", "With milk?"]);
-        assert_eq!(first.topic, "Tea");
+        assert_eq!((first.topic.as_str(), first.response()), ("Tea", Some("Hot milk.")));
+        let turns: Vec<(usize, Option<String>)> = conversation.wizard_turns().collect();
+        // The article of the last turn's sentence was not shown.
+        let cow = "Cow <knowledge_separator> A cow eats.";
+        let gold = |label: &str| Some(label.to_owned());
+        assert_eq!(turns, [(2, gold(tea[1].0)), (4, gold(tea[1].0)), (6, None), (7, gold(cow))]);
         assert_eq!(first.annotated_sentences[1].relevance.as_deref(), Some("relevant"));
     }
 

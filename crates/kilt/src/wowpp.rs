@@ -9,10 +9,20 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use crate::{Result, jsonl, open_record::open_record, scores::ranking::RELEVANT};
+use crate::{
+    Result, jsonl,
+    open_record::open_record,
+    scores::{ranking::RELEVANT, significance::quantile},
+};
 
 /// Separates title and sentence in a label.
 pub const SEPARATOR: &str = "<knowledge_separator>";
+/// The sentence of a turn that is based on none, in Wizard of Wikipedia.
+pub(crate) const NONE_USED: &str = "no_passages_used";
+/// The field with the sentence that Wizard of Wikipedia's speaker used.
+pub(crate) const GOLD: &str = "gold_sentence";
+/// The field with the next turn.
+pub(crate) const RESPONSE: &str = "response";
 
 /// A file: one object of dialogue ids and dialogues, in the file's order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,11 +37,52 @@ pub struct Dialogue {
     pub topic: String,
     /// The annotated sentences; labels may repeat.
     pub annotated_sentences: Vec<AnnotatedSentence>,
-    /// Fields that only some files have, such as `knowledges`, `gold_sentence`, `start_speaker` and `id`.
+    /// Fields that only some files have, such as `knowledges`, `gold_sentence`, `response`, `start_speaker` and `id`.
     pub extra: Map<String, Value>,
 }
 
 open_record!(Dialogue, required { turns = "turns", topic = "topic", annotated_sentences = "annotated_sentences" }, optional {});
+
+impl Dialogue {
+    /// The label of the sentence that the speaker of Wizard of Wikipedia used, from the field `gold_sentence`. `None` if
+    /// there is none, or if it is `no_passages_used`.
+    pub fn gold_sentence(&self) -> Option<&str> {
+        let label = self.extra.get(GOLD)?.as_str()?;
+        (!label.trim().is_empty() && !label.contains(NONE_USED)).then_some(label)
+    }
+
+    /// The human's next turn, from the field `response`. `None` if there is none.
+    pub fn response(&self) -> Option<&str> {
+        self.extra.get(RESPONSE)?.as_str().map(str::trim).filter(|text| !text.is_empty())
+    }
+
+    /// The indices of the annotated sentences that are the gold sentence. Labels may repeat. A gold sentence without
+    /// [`SEPARATOR`] is compared without its title, which may precede it.
+    pub fn gold_places(&self) -> Vec<usize> {
+        let Some((title, sentence)) = self.gold_sentence().map(parts) else { return Vec::new() };
+        let is_gold = |annotated: &AnnotatedSentence| {
+            let (of, text) = annotated.parts();
+            if title.is_empty() {
+                !text.is_empty() && sentence.ends_with(&text)
+            } else {
+                (of, text) == (title.clone(), sentence.clone())
+            }
+        };
+        let sentences = self.annotated_sentences.iter().enumerate();
+        sentences.filter(|(_, annotated)| is_gold(annotated)).map(|(at, _)| at).collect()
+    }
+}
+
+impl Dialogues {
+    /// The third quartile of the confidences of all annotated sentences, the cut-off of Eric et al. (2021, section 3.3).
+    /// Interpolates linearly between the two nearest confidences. `None` without sentences.
+    pub fn third_quartile(&self) -> Option<f64> {
+        let sentences = self.0.iter().flat_map(|(_, dialogue)| &dialogue.annotated_sentences);
+        let mut confidences: Vec<f64> = sentences.map(|sentence| sentence.confidence).collect();
+        confidences.sort_unstable_by(f64::total_cmp);
+        (!confidences.is_empty()).then(|| quantile(&confidences, 0.75))
+    }
+}
 
 /// A sentence with its relevance annotation.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,6 +239,40 @@ mod tests {
         dialogues.0.iter().for_each(|(id, dialogue)| writer.dialogue(id, dialogue).unwrap());
         writer.finish().unwrap();
         assert_eq!(jsonl::read_to_string(&path).unwrap().replace('\n', ""), json);
+    }
+
+    fn dialogue(gold: &str, confidences: &[f64]) -> Dialogue {
+        let sentence = |(at, confidence): (usize, &f64)| serde_json::json!({ "label": format!("T{} {SEPARATOR} S{}.", at / 2, at % 2), "confidence": confidence });
+        let sentences: Vec<Value> = confidences.iter().enumerate().map(sentence).collect();
+        let json = serde_json::json!({ "turns": [], "topic": "", "annotated_sentences": sentences,
+            "gold_sentence": gold, "response": " Yes. " });
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn the_gold_sentence_is_found_by_title_and_sentence_or_by_sentence() {
+        let places = |gold: &str| dialogue(gold, &[0.1; 4]).gold_places();
+        assert_eq!(places("T1 <knowledge_separator> S0."), [2]);
+        assert_eq!(places("S1."), [1, 3]);
+        assert_eq!(places("T1 S1."), [1, 3]);
+        assert!(places("T2 <knowledge_separator> S0.").is_empty());
+        for none in ["", " ", "no_passages_used <knowledge_separator> no_passages_used"] {
+            assert_eq!(dialogue(none, &[0.1]).gold_sentence(), None);
+        }
+        assert_eq!(dialogue("S0.", &[]).response(), Some("Yes."));
+    }
+
+    #[test]
+    fn the_third_quartile_is_over_the_sentences_of_all_dialogues() {
+        let of = |confidences: &[&[f64]]| {
+            let each = confidences.iter().enumerate();
+            Dialogues(each.map(|(at, own)| (at.to_string(), dialogue("", own))).collect()).third_quartile()
+        };
+        // Sorted: 0, 0.2, 0.4, 0.6, 1; three quarters of four steps end at 0.6.
+        assert_eq!(of(&[&[1.0, 0.0, 0.4], &[0.6, 0.2]]), Some(0.6));
+        // Three quarters of three steps end at 2.25 steps: 0.4 + 0.25 * (0.8 - 0.4).
+        assert!((of(&[&[0.0, 0.8, 0.4, 0.2]]).unwrap() - 0.5).abs() < 1e-12);
+        assert_eq!(of(&[&[]]), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub enum Error {
     Reranker(#[from] sporran_reranker::Error),
     /// A generator.
     #[error(transparent)]
-    Generator(#[from] sporran_generator::Error),
+    Generator(sporran_generator::Error),
     /// A knowledge base, its rules or its embeddings.
     #[error(transparent)]
     Reasoner(Box<sporran_reasoner::Error>),
@@ -81,6 +81,21 @@ pub enum Error {
         /// The value of the checkpoints.
         there: String,
     },
+    /// The folder has the model of a training with other options or inputs, which has no checkpoints.
+    #[error(
+        "{model}: the model of another training: `{name}` is {here} now and was {there} then; take what was there, \
+         another `name`, or remove the model"
+    )]
+    OtherModel {
+        /// The folder of the model.
+        model: PathBuf,
+        /// The option or input that differs.
+        name: String,
+        /// Its value, or its hash.
+        here: String,
+        /// The value of the model.
+        there: String,
+    },
     /// All mistakes of a submission.
     #[error("{}", .0.join("\n"))]
     Submission(Vec<String>),
@@ -99,6 +114,19 @@ impl From<sporran_retriever::Error> for Error {
                 Err(other) => Self::Retriever(sporran_retriever::Error::Site(other)),
             },
             other => Self::Retriever(other),
+        }
+    }
+}
+
+impl From<sporran_generator::Error> for Error {
+    /// Takes an error of the retriever out again, which the training of a generator passed through.
+    fn from(error: sporran_generator::Error) -> Self {
+        match error {
+            sporran_generator::Error::Index(inner) => match inner.downcast::<sporran_retriever::Error>() {
+                Ok(own) => Self::from(*own),
+                Err(other) => Self::Generator(sporran_generator::Error::Index(other)),
+            },
+            other => Self::Generator(other),
         }
     }
 }
@@ -143,7 +171,8 @@ impl Error {
             | Self::Submission(_)
             | Self::Busy { .. }
             | Self::Unfinished { .. }
-            | Self::OtherTraining { .. } => true,
+            | Self::OtherTraining { .. }
+            | Self::OtherModel { .. } => true,
             Self::Kilt(error) => error.is_input(),
             Self::Reasoner(error) => error.is_input(),
             Self::Retriever(Retriever::Io { source, .. }) => is_wrong_path(source),
@@ -168,5 +197,21 @@ impl Error {
             Self::Reranker(_) | Self::Generator(_) | Self::Extractor(_) => true,
             Self::Io { .. } => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_index_of_a_training_is_the_retrievers() {
+        let inner =
+            sporran_retriever::Error::Option { option: "k", expected: "at least 1", found: "0".to_owned() };
+        let error = Error::from(sporran_generator::Error::Index(Box::new(inner)));
+        assert!(matches!(error, Error::Retriever(sporran_retriever::Error::Option { .. })), "{error}");
+        assert!(error.is_input());
+        let other = Error::from(sporran_generator::Error::Index("no file".into()));
+        assert!(matches!(other, Error::Generator(_)), "{other}");
     }
 }

@@ -17,7 +17,7 @@ pub mod workflows;
 
 pub use compare::{
     Comparison, Cost, Form, QuestionComparison, QuestionScores, QuestionSystem, Score, System, Table, Task,
-    are_question_runs, compare_questions, compare_runs,
+    are_question_runs, compare_questions, compare_runs, responses,
 };
 pub use config::Config;
 pub use error::{Error, Result};
@@ -34,7 +34,7 @@ pub use tasks::files::TaskFile;
 pub use workflows::{
     answer::{
         Answer, Assembly, Evidence, Explanation, Options, Report, Step, Trial, assemble, assemble_retrieval,
-        explain, options, report, retrieval, retrieve, run, trace, train, train::encoders, tune,
+        explain, options, report, retrieval, retrieve, run, trace, train, train::encoder_options, tune,
     },
     document_relations, entity_linking, kbqa, knowledge_selection, link_prediction, population,
     registry::{self, check, show, workflow_named, workflow_of},

@@ -558,7 +558,7 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
             steps: 120,
             tokens_per_batch: 512,
             learning_rate: 5e-3,
-            warmup_steps: 10,
+            warmup_steps: Some(10),
             ..TrainingOptions::default()
         };
         let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,36 @@
 //! A weighted sum of rerankers' scores.
 
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sporran_kilt::{Passage, Query};
+use sporran_transformers::{DeviceName, Precision};
 
 use crate::{QueryView, Reranker, Result};
+
+/// `kind = "combined"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CombinedOptions {
+    /// The folder that `sporran train` made.
+    #[serde(rename = "model")]
+    pub folder: PathBuf,
+    /// The data type of the weights: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
+    #[serde(default)]
+    pub precision: Precision,
+    /// The device: `cpu`, `cuda` or `cuda:N`.
+    #[serde(default)]
+    pub device: DeviceName,
+    /// The largest number of tokens in a batch, padding included.
+    #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub batch_tokens: usize,
+}
+
+fn batch_tokens() -> usize {
+    4096
+}
 
 /// One term of a weighted sum of rerankers.
 #[derive(Clone, Copy, Debug, PartialEq)]

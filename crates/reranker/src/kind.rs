@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use sporran_config::{Document, Overrides};
-use sporran_transformers::folder_max_tokens;
+use sporran_transformers::{DeviceName, ModelType, Precision, folder_max_tokens, wrong_model_type};
 
 use crate::{
     Computing, Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, RERANKER, Reranker, Result, Saved,
+    combined::CombinedOptions, open, takers::TAKERS, tfidf::TfIdfOptions,
 };
 
 /// The options of a kind of reranker.
@@ -36,16 +37,18 @@ pub trait RerankerKind {
 }
 
 /// Reports a folder that does not exist, and one with a reranker of another kind. Folders without `reranker.json` are
-/// models of other programs: `is_model` reports what they lack.
-pub(crate) fn check_folder(
-    (key, kind): (&str, &str),
-    folder: &Path,
-    document: &mut Document<'_>,
-    is_model: impl FnOnce(&str, &mut Document<'_>),
-) {
+/// models of other programs.
+pub(crate) fn check_folder((key, kind): (&str, &str), folder: &Path, document: &mut Document<'_>) {
     let model = format!("{key}.model");
     if !folder.join(RERANKER).is_file() {
-        return is_model(&model, document);
+        let takes = TAKERS.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, takes)| *takes);
+        if let Some(message) = wrong_model_type(folder, takes, TAKERS) {
+            return document.report_key(&model, message);
+        }
+        if takes == [ModelType::Reranker] {
+            return document.check_folder(&model, folder, RERANKER);
+        }
+        return document.check_encoder(&model, folder);
     }
     match Saved::read(folder) {
         Ok(saved) if saved.kind() == kind => {}
@@ -97,9 +100,7 @@ impl RerankerKind for CrossEncoderOptions {
         if let Err(error) = CrossEncoderOptions::check(self) {
             document.report_key(key, error.to_string());
         }
-        check_folder((key, "cross-encoder"), &self.folder, document, |model, document| {
-            document.check_encoder(model, &self.folder);
-        });
+        check_folder((key, "cross-encoder"), &self.folder, document);
     }
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
@@ -119,9 +120,7 @@ impl RerankerKind for CosineOptions {
     fn check(&self, key: &str, document: &mut Document<'_>) {
         let Self { precision, device, batch_tokens, .. } = *self;
         check_computing(key, Computing { precision, device, batch_tokens }, document);
-        check_folder((key, "cosine"), &self.folder, document, |model, document| {
-            document.check_encoder(model, &self.folder);
-        });
+        check_folder((key, "cosine"), &self.folder, document);
     }
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
@@ -130,5 +129,38 @@ impl RerankerKind for CosineOptions {
 
     fn open(&self) -> Result<Box<dyn Reranker>> {
         Ok(Box::new(Cosine::load(self)?))
+    }
+}
+
+impl RerankerKind for TfIdfOptions {
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        check_folder((key, "tfidf"), &self.folder, document);
+    }
+
+    fn open(&self) -> Result<Box<dyn Reranker>> {
+        // The device and the batches are those of models, which word counts do not have.
+        let (precision, device) = (Precision::default(), DeviceName::default());
+        open(&self.folder, Computing { precision, device, batch_tokens: 1 })
+    }
+}
+
+impl RerankerKind for CombinedOptions {
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        let Self { precision, device, batch_tokens, .. } = *self;
+        check_computing(key, Computing { precision, device, batch_tokens }, document);
+        check_folder((key, "combined"), &self.folder, document);
+    }
+
+    fn open(&self) -> Result<Box<dyn Reranker>> {
+        let Self { precision, device, batch_tokens, .. } = *self;
+        open(&self.folder, Computing { precision, device, batch_tokens })
     }
 }

@@ -17,22 +17,23 @@ mod open;
 mod pooled;
 mod registry;
 mod saved;
+mod takers;
 mod tfidf;
 pub mod training;
 mod view;
 
-pub use combined::{Combined, Term, standardise};
+pub use combined::{Combined, CombinedOptions, Term, standardise};
 pub use cosine::{Cosine, CosineOptions};
-pub use cross_encoder::{CrossEncoder, CrossEncoderOptions, CrossEncoderTraining, train_cross_encoder};
+pub use cross_encoder::{CrossEncoder, CrossEncoderOptions, CrossEncoderTraining};
 pub use error::{Error, Result};
 pub use features::{PositionPrior, TitleMatch};
 pub use kind::RerankerKind;
 pub use open::open;
 pub use pooled::PagePool;
-pub use registry::{CombinedOptions, RerankerOptions, TfIdfOptions};
+pub use registry::RerankerOptions;
 pub use saved::{COUNTS, Computing, RERANKER, Saved, SavedPart};
 use sporran_kilt::{Passage, Query};
-pub use tfidf::{TfIdf, TitleSimilarity};
+pub use tfidf::{TfIdf, TfIdfOptions, TitleSimilarity};
 pub use view::{QuerySource, QueryView};
 
 /// Scores passages for a query.

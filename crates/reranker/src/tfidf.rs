@@ -1,11 +1,24 @@
 //! Similarity of words: the cosine of tf-idf vectors (Salton and Buckley 1988).
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{Passage, Query, jsonl};
 
 use crate::{Error, Reranker, Result, passage_text};
+
+/// `kind = "tfidf"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TfIdfOptions {
+    /// The folder that `sporran train` made.
+    #[serde(rename = "model")]
+    pub folder: PathBuf,
+}
 
 /// Tf-idf weights: the number of texts with each word.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

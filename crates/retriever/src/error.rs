@@ -106,6 +106,12 @@ pub enum Error {
         /// The actual value.
         found: String,
     },
+    /// A filter that cannot be read, or that does not match the metadata of the passages.
+    #[error("filter: {message}")]
+    Filter {
+        /// The problem.
+        message: String,
+    },
     /// Passages whose ids are not 0, 1, 2, .. in order.
     #[error("expected passage {expected} next, found passage {found}")]
     PassageOrder {

@@ -1,10 +1,74 @@
 //! Retrieval among some of the passages.
 
-use sporran_kilt::{Hit, PassageId, Query};
+mod expression;
+mod options;
 
-use crate::{Result, Retriever};
+use std::ops::Deref;
 
-/// Accepts the passages that a search may return, for example by their page, title or section in the store.
+pub use expression::{Filter, Selection};
+pub use options::{FilterOptions, Scalar};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_config::{Document, FromTable, Invalid, Kinds, Overrides, Table};
+use sporran_kilt::{Hit, PassageId, Query, hash_json};
+
+use crate::{PassageScorer, Result, Retriever, kind::RetrieverKind, site::Site};
+
+/// The version of the meaning of filters, a part of the keys of results.
+const VERSION: u32 = 1;
+
+/// `kind = "filtered"`, or a `[retriever.filter]` in a retriever of any kind.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct FilteredOptions<R> {
+    /// `[retriever.filter]`: the conditions on the metadata of passages.
+    pub filter: FilterOptions,
+    /// `[retriever.base]`: the retriever that searches, of any kind.
+    pub base: Box<R>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+impl<R: Kinds> FromTable for FilteredOptions<R> {
+    fn from_table<'t>(document: &mut Document<'t>, key: &str, mut table: Table<'t>) -> Result<Self, Invalid> {
+        let base = document
+            .take_table_of(key, "base", &mut table)
+            .and_then(|inner| R::from_stage(document, &format!("{key}.base"), inner));
+        let filter = document
+            .take_table_of(key, "filter", &mut table)
+            .and_then(|inner| FilterOptions::from_table(document, &format!("{key}.filter"), inner));
+        let _: Nothing = document.read(key, table, &["base", "filter"]).ok_or(Invalid)?;
+        Ok(Self { filter: filter?, base: Box::new(base?) })
+    }
+}
+
+impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for FilteredOptions<R> {
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        self.filter.check(&format!("{key}.filter"), document);
+        self.base.check(&format!("{key}.base"), document);
+    }
+
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        self.base.overrides(&format!("{key}.base"), found)
+    }
+
+    fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
+        // Before any index is built, because the filter can be wrong.
+        let store = site.store().clone();
+        let passages = Filter::new(&self.filter, &store)?.select(&store)?;
+        site.depends_on("filter", None, hash_json(&(VERSION, &self.filter, store.metadata_hash())));
+        let base = self.base.open(site)?;
+        Ok(Box::new(Filtered::new(base, move |passage| passages.contains(passage))))
+    }
+
+    fn open_scorer(&self, site: &mut dyn Site) -> Result<Option<Box<dyn PassageScorer>>> {
+        self.base.open_scorer(site)
+    }
+}
+
+/// Accepts the passages that a search may return. [`Filter`] makes one of conditions on metadata.
 pub type PassageFilter<'a> = dyn Fn(PassageId) -> bool + Sync + 'a;
 
 /// A retriever restricted to some of the passages.

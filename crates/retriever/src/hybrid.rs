@@ -130,3 +130,83 @@ impl Retriever for Hybrid {
         Ok(Trace { step, query: query.text.clone(), hits, sets: Vec::new(), parts: parts? })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sporran_kilt::PassageId;
+
+    use super::*;
+    use crate::fusion::{FusionMethod, sort};
+
+    /// Returns a fixed ranking.
+    #[derive(Clone)]
+    struct Fixed(Vec<Hit>);
+
+    impl Fixed {
+        fn new(scores: impl Iterator<Item = (u32, f32)>) -> Self {
+            let mut hits: Vec<Hit> =
+                scores.map(|(id, score)| Hit { passage: PassageId(id), score }).collect();
+            sort(&mut hits);
+            Self(hits)
+        }
+    }
+
+    impl Retriever for Fixed {
+        fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+            Ok(queries.iter().map(|_| self.0.iter().copied().take(k).collect()).collect())
+        }
+    }
+
+    fn filtered(parts: &[&Fixed], options: &FusionOptions, k: usize, wanted: &PassageFilter<'_>) -> Vec<Hit> {
+        let parts = parts.iter().map(|&part| Box::new(part.clone()) as Box<dyn Retriever>).collect();
+        let hybrid = Hybrid::new(parts, options.clone()).unwrap();
+        let found = hybrid.retrieve_filtered(&[Query::of_text("q", "q")], k, wanted).unwrap();
+        found.into_iter().next().unwrap()
+    }
+
+    /// The scores of some passages by two retrievers, and whether a filter accepts the passage. Whole numbers make sums
+    /// exact.
+    fn passages() -> impl Strategy<Value = Vec<(i8, Option<i8>, bool)>> {
+        prop::collection::vec((any::<i8>(), prop::option::of(any::<i8>()), any::<bool>()), 1..60)
+    }
+
+    proptest! {
+        #[test]
+        fn a_filtered_fusion_is_that_of_the_filtered_full_rankings(
+            passages in passages(),
+            method in prop::sample::select(FusionMethod::ALL.to_vec()),
+            depth in 1usize..80,
+            k in 1usize..80,
+        ) {
+            let first = Fixed::new((0..).zip(&passages).map(|(id, passage)| (id, passage.0.into())));
+            let second = Fixed::new((0..).zip(&passages).filter_map(|(id, passage)| Some((id, passage.1?.into()))));
+            let wanted = |passage: PassageId| passages[passage.index()].2;
+            let options = FusionOptions { method, depth, ..FusionOptions::default() };
+            let rest = |part: &Fixed| -> Vec<Hit> {
+                part.0.iter().copied().filter(|hit| wanted(hit.passage)).collect()
+            };
+            let (a, b) = (rest(&first), rest(&second));
+            let mut expected = FusionOptions { depth: depth.max(k), ..options.clone() }.fuse(&[&a, &b]);
+            expected.truncate(k);
+            prop_assert_eq!(filtered(&[&first, &second], &options, k, &wanted), expected);
+        }
+
+        #[test]
+        fn sums_of_complete_rankings_can_be_filtered_before_or_after_fusion(
+            passages in passages(),
+            k in 1usize..80,
+        ) {
+            let of = |score: fn(&(i8, Option<i8>, bool)) -> i8| {
+                Fixed::new((0..).zip(&passages).map(move |(id, passage)| (id, score(passage).into())))
+            };
+            let (first, second) = (of(|passage| passage.0), of(|passage| passage.1.unwrap_or_default()));
+            let wanted = |passage: PassageId| passages[passage.index()].2;
+            let options = FusionOptions { method: FusionMethod::Sum, ..FusionOptions::default() };
+            let mut expected = options.fuse(&[&first.0, &second.0]);
+            expected.retain(|hit| wanted(hit.passage));
+            expected.truncate(k);
+            prop_assert_eq!(filtered(&[&first, &second], &options, k, &wanted), expected);
+        }
+    }
+}

@@ -2,9 +2,11 @@
 //!
 //! All implement [`Retriever::retrieve`]. [`sparse`] matches words: BM25 and DrQA's tf-idf, over inverted
 //! indexes on disk. [`dense`] compares vectors of texts. Others combine retrievers: [`fusion`] fuses several
-//! rankings, [`iterative`] retrieves again with the results, and [`Filtered`] drops passages.
+//! rankings, [`iterative`] retrieves again with the results, and [`Filtered`] drops passages, for example those that a
+//! [`Filter`] over their metadata does not accept.
 //!
-//! [`RetrieverOptions`] lists the kinds that a config can name. Each implements [`RetrieverKind`].
+//! [`RetrieverOptions`] lists the kinds that a config can name. Each implements [`RetrieverKind`]. [`training`] trains
+//! encoders.
 
 pub mod dense;
 pub mod entity;
@@ -19,9 +21,10 @@ mod registry;
 mod site;
 pub mod sparse;
 mod titles;
+pub mod training;
 
 pub use error::{Error, Result};
-pub use filter::{Filtered, PassageFilter};
+pub use filter::{Filter, FilterOptions, Filtered, FilteredOptions, PassageFilter, Scalar, Selection};
 pub use kind::RetrieverKind;
 pub use layout::{VerifiedIndex, is_index, verify_index};
 pub use registry::RetrieverOptions;

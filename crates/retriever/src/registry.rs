@@ -5,6 +5,7 @@ use sporran_config::kinds;
 use crate::{
     dense::DenseOptions,
     entity::EntityRetrieverOptions,
+    filter::FilteredOptions,
     hybrid::HybridOptions,
     iterative::IterativeRetrieverOptions,
     kind::RetrieverKind,
@@ -22,6 +23,8 @@ kinds! {
         "dense" => Dense(DenseOptions),
         /// `kind = "entity"`: the pages that a query names.
         "entity" => Entity(EntityRetrieverOptions<RetrieverOptions<Other>>),
+        /// `kind = "filtered"`: the passages of a retriever whose metadata meet conditions.
+        "filtered" => Filtered(FilteredOptions<RetrieverOptions<Other>>),
         /// `kind = "hybrid"`: the rankings of several retrievers, fused.
         "hybrid" => Hybrid(HybridOptions<RetrieverOptions<Other>>),
         /// `kind = "iterative"`: retrieves again with the results, and ranks pages that answer together.

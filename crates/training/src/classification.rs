@@ -142,7 +142,7 @@ mod tests {
         let options = TrainingOptions {
             steps: 150,
             tokens_per_batch: 60,
-            warmup_steps: 5,
+            warmup_steps: Some(5),
             learning_rate: 3e-3,
             ..TrainingOptions::default()
         };

@@ -30,6 +30,7 @@
 //! # }
 //! ```
 
+mod causal;
 mod checkpoint;
 mod classification;
 mod copying;
@@ -39,6 +40,7 @@ mod dpr_reader;
 mod fid;
 mod gradients;
 mod history;
+mod live_index;
 mod loss;
 mod lstm;
 mod masked;
@@ -62,6 +64,7 @@ mod tuned;
 mod variables;
 mod vocabulary;
 
+pub use causal::{CausalBatch, CausalObjective, mean_loss};
 pub use checkpoint::{ExtraFiles, best_folder, export, export_part};
 pub use classification::{ClassificationObjective, LabelledRow};
 pub use copying::wire_copying;
@@ -70,6 +73,7 @@ pub use data::{IGNORED_LABEL, Row, TextPair, TrainingBatch, batches_of, rows_of,
 pub use dpr_reader::{ReadQuestion, ReaderObjective, ReaderScores};
 pub use fid::{FidObjective, FidRow};
 pub use gradients::Gradients;
+pub use live_index::{IndexError, LiveIndex, QuestionEncoder};
 pub use loss::cross_entropy;
 pub use lstm::BiLstm;
 pub use masked::{MaskedBatch, MaskedLmObjective, MaskingTokens};

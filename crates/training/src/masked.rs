@@ -209,7 +209,7 @@ mod tests {
         let options = TrainingOptions {
             steps: 300,
             tokens_per_batch: 60,
-            warmup_steps: 5,
+            warmup_steps: Some(5),
             learning_rate: 5e-3,
             seed: 6,
             ..TrainingOptions::default()

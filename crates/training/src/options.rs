@@ -38,9 +38,11 @@ pub struct TrainingOptions {
     /// The highest learning rate, at the end of the warm-up.
     #[schemars(extend("exclusiveMinimum" = 0), range(max = 1))]
     pub learning_rate: f64,
-    /// Steps over which the learning rate climbs to its highest.
+    /// Steps over which the learning rate climbs to its highest. Without this key they are 100, and a tenth of all steps in a
+    /// training of fewer than 100 steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-unit" = "steps"))]
-    pub warmup_steps: u64,
+    pub warmup_steps: Option<u64>,
     /// The decay of the learning rate after the warm-up.
     pub decay: Decay,
     /// AdamW's weight decay, times the learning rate; norms, biases and relative positions are left out.
@@ -83,7 +85,7 @@ impl Default for TrainingOptions {
             parallel_batches: 1,
             precision: TrainingPrecision::default(),
             learning_rate: 1e-3,
-            warmup_steps: 100,
+            warmup_steps: None,
             decay: Decay::Linear,
             weight_decay: 0.01,
             beta1: 0.9,
@@ -99,16 +101,24 @@ impl Default for TrainingOptions {
 }
 
 impl TrainingOptions {
+    /// The steps of the warm-up where the options say nothing and the training is long enough.
+    pub const WARMUP_STEPS: u64 = 100;
+
     /// The options that keep a training with `other` from giving the same model, with their values here and there; none if
     /// there are none. Options of when checkpoints are written or how batches run in parallel may differ.
     pub(crate) fn differences(&self, other: &Self) -> Option<[String; 2]> {
-        let checkpoint_every = other.checkpoint_every;
-        let parallel_batches = other.parallel_batches;
-        let alike = Self { checkpoint_every, parallel_batches, ..self.clone() };
-        if alike == *other {
+        let (checkpoint_every, parallel_batches) = (other.checkpoint_every, other.parallel_batches);
+        // The default of the warm-up is the same training as its number.
+        let [ours, theirs] = [self, other].map(|options| Self {
+            warmup_steps: Some(options.warmup_steps.unwrap_or(Self::WARMUP_STEPS)),
+            checkpoint_every,
+            parallel_batches,
+            ..options.clone()
+        });
+        if ours == theirs {
             return None;
         }
-        let [ours, theirs] = [&alike, other].map(|options| match serde_json::to_value(options) {
+        let [ours, theirs] = [&ours, &theirs].map(|options| match serde_json::to_value(options) {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         });
@@ -154,7 +164,7 @@ impl TrainingOptions {
             return wrong("weight-decay", "a number of at least 0", self.weight_decay.to_string());
         }
         if self.epochs == 0 {
-            self.check_warmup(self.steps)?;
+            self.warmup(self.steps)?;
         }
         Ok(())
     }
@@ -171,18 +181,23 @@ impl TrainingOptions {
         })
     }
 
-    /// Refuses a warm-up that is longer than all `steps`.
-    pub(crate) fn check_warmup(&self, steps: u64) -> Result<()> {
-        if self.warmup_steps > steps {
-            return Err(Error::Options {
+    /// The steps of the warm-up of a training of `steps` steps.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for a given number that is larger than `steps`.
+    pub(crate) fn warmup(&self, steps: u64) -> Result<u64> {
+        match self.warmup_steps {
+            None if steps < Self::WARMUP_STEPS => Ok(steps / 10),
+            None => Ok(Self::WARMUP_STEPS),
+            Some(given) if given > steps => Err(Error::Options {
                 option: "warmup-steps",
                 expected: format!(
                     "at most the {steps} steps of the training (set it in the table `optimizer`)"
                 ),
-                found: self.warmup_steps.to_string(),
-            });
+                found: given.to_string(),
+            }),
+            Some(given) => Ok(given),
         }
-        Ok(())
     }
 }
 
@@ -193,6 +208,19 @@ mod tests {
     #[test]
     fn the_defaults_are_usable() {
         TrainingOptions::default().check().unwrap();
+    }
+
+    #[test]
+    fn the_default_warm_up_is_a_tenth_of_a_small_training() {
+        let default = TrainingOptions::default();
+        for (steps, expected) in [(1000, 100), (100, 100), (99, 9), (5, 0)] {
+            assert_eq!(default.warmup(steps).unwrap(), expected);
+        }
+        TrainingOptions { steps: 5, ..TrainingOptions::default() }.check().unwrap();
+        let given = TrainingOptions { warmup_steps: Some(100), ..TrainingOptions::default() };
+        assert_eq!(given.warmup(100).unwrap(), 100);
+        assert!(given.warmup(99).is_err());
+        assert_eq!((default.differences(&given), given.differences(&default)), (None, None));
     }
 
     #[test]
@@ -209,11 +237,11 @@ mod tests {
     #[test]
     fn unusable_values_are_named() {
         let cases = [
-            (TrainingOptions { steps: 0, warmup_steps: 0, ..Default::default() }, "steps"),
+            (TrainingOptions { steps: 0, warmup_steps: Some(0), ..Default::default() }, "steps"),
             (TrainingOptions { learning_rate: f64::NAN, ..Default::default() }, "learning-rate"),
             (TrainingOptions { beta2: 1.0, ..Default::default() }, "beta2"),
             (TrainingOptions { weight_decay: -0.1, ..Default::default() }, "weight-decay"),
-            (TrainingOptions { steps: 5, warmup_steps: 6, ..Default::default() }, "warmup-steps"),
+            (TrainingOptions { steps: 5, warmup_steps: Some(6), ..Default::default() }, "warmup-steps"),
         ];
         for (options, name) in cases {
             let message = options.check().unwrap_err().to_string();

@@ -270,7 +270,7 @@ mod tests {
         TrainingOptions {
             steps: 60,
             tokens_per_batch: 100,
-            warmup_steps: 5,
+            warmup_steps: Some(5),
             learning_rate: 5e-3,
             seed: 6,
             ..TrainingOptions::default()

@@ -571,7 +571,7 @@ mod tests {
             let (models, questions) = (models(&encoder, &model, &variables), questions());
             let options = TrainingOptions {
                 steps: 6,
-                warmup_steps: 1,
+                warmup_steps: Some(1),
                 learning_rate: 1e-2,
                 tokens_per_batch: 40,
                 ..TrainingOptions::default()

@@ -1,7 +1,7 @@
 //! Keys and values that a decoder has already computed. The caller owns them, so beams can be re-ordered.
 
 use candle_core::{DType, Tensor};
-use sporran_checkpoint::Result;
+use sporran_checkpoint::{Error, Result};
 
 use crate::packed::State;
 
@@ -123,21 +123,43 @@ impl Cache {
         self.watched.iter_mut().flatten().for_each(|weight| *weight /= count as f32);
     }
 
-    /// The number of decoder positions that are kept.
+    /// The number of decoder positions that are kept, of the longest row.
     #[must_use]
     pub fn length(&self) -> usize {
-        self.length
+        self.packed.as_ref().map_or(self.length, State::length)
     }
 
-    /// Lends the state of a packed model, until it is [put back](Self::put_packed).
-    pub(crate) fn take_packed(&mut self) -> Option<State> {
-        self.packed.take()
+    /// The state of a packed model.
+    pub(crate) fn packed_mut(&mut self) -> Option<&mut State> {
+        self.packed.as_mut()
     }
 
-    /// Takes the state of a packed model, which has `count` more positions.
-    pub(crate) fn put_packed(&mut self, state: State, count: usize) {
+    /// Keeps the state of a packed model.
+    pub(crate) fn put_packed(&mut self, state: State) {
         self.packed = Some(state);
-        self.advance(count);
+    }
+
+    /// Appends the inputs and rows of `other`. Both are of a packed model, and `other` is not empty.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where one of them is another model's.
+    pub(crate) fn join(&mut self, other: Self) -> Result<()> {
+        match (&mut self.packed, other.packed) {
+            (Some(state), Some(other)) => state.join(other),
+            (state, Some(other)) => *state = Some(other),
+            (_, None) => {
+                let (expected, found) = ("the cache of a packed model".into(), "another".into());
+                return Err(Error::Batch { expected, found });
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees memory of rows that are gone.
+    pub(crate) fn compact(&mut self) {
+        if let Some(state) = &mut self.packed {
+            state.compact();
+        }
     }
 
     /// Makes room for `count` layers.

@@ -25,6 +25,7 @@ pub mod layers;
 mod lstm;
 mod memnet;
 mod mode;
+mod model_type;
 mod packed;
 mod pair_head;
 mod pairs;
@@ -46,12 +47,12 @@ pub use architectures::{
 };
 pub use batch::{Batch, each_batch, length_batches};
 pub use cache::Cache;
-pub use causal::{CausalCache, CausalLm, generate_causal, generate_causal_until};
+pub use causal::{CausalCache, CausalLm, TrainableCausal, generate_causal, generate_causal_until};
 pub use checkpoint::{Checkpoint, import, import_parlai, import_part};
 pub use crf::{CRF_WEIGHTS, Crf, CrfGradients, CrfGrammar};
 pub use decode::{
-    Constraint, EarlyStopping, GenerationOptions, Hypothesis, Inputs, Sequences, generate, generate_from,
-    generate_with, search,
+    Constraint, EarlyStopping, GenerationOptions, Hypothesis, Inputs, RunningBatch, Sequences, generate,
+    generate_from, generate_with, search,
 };
 pub use device::{DeviceName, Precision};
 pub use encoder::Encoder;
@@ -60,6 +61,7 @@ pub use fid::{EncodedTexts, encode_separately, fuse};
 pub use lstm::{LstmGradients, LstmOptions, LstmPass, PackedBiLstm};
 pub use memnet::{attend_to_pieces, piece_attention};
 pub use mode::{Dropout, Mode};
+pub use model_type::{ModelType, Takers, TakesModel, wrong_model_type};
 pub use packed::{PackedEncoder, PackedLlama, PackedSeq2Seq};
 pub use pair_head::{PAIR_HEAD, PairHead, PairHeadConfig, StatePair};
 pub use pairs::{PairClassifier, PairOptions};

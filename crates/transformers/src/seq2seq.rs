@@ -91,6 +91,23 @@ pub trait Seq2Seq: Send + Sync {
     /// A tensor error, or [`Error::Batch`] where a sequence is longer than the model has positions for.
     fn decode(&self, tokens: &[u32], rows: usize, memory: &Memory, cache: &mut Cache) -> Result<Vec<f32>>;
 
+    /// Whether sequences can join and leave a batch between steps, as in a [`RunningBatch`](crate::RunningBatch): those of
+    /// packed models can.
+    fn joins(&self) -> bool {
+        false
+    }
+
+    /// [`decode`](Self::decode) without the memory, of which the cache has all that the model reads, for rows that may be
+    /// of different lengths. Models whose sequences [join](Self::joins) a batch have it.
+    ///
+    /// # Errors
+    /// As for `decode`, and [`Error::Batch`] for an empty cache and for other models.
+    fn resume(&self, tokens: &[u32], rows: usize, cache: &mut Cache) -> Result<Vec<f32>> {
+        let _ = (tokens, cache);
+        let (expected, found) = ("a packed model".into(), format!("another, for {rows} rows"));
+        Err(Error::Batch { expected, found })
+    }
+
     /// The special tokens of the model.
     fn special_tokens(&self) -> &SpecialTokens;
 

@@ -6,6 +6,25 @@ use candle_core::quantized::gguf_file::{Content, Value};
 
 use crate::error::{Error, Result};
 
+/// A value as errors show it: numbers and truth values themselves, what may be long by its type.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::U8(number) => number.to_string(),
+        Value::I8(number) => number.to_string(),
+        Value::U16(number) => number.to_string(),
+        Value::I16(number) => number.to_string(),
+        Value::U32(number) => number.to_string(),
+        Value::I32(number) => number.to_string(),
+        Value::U64(number) => number.to_string(),
+        Value::I64(number) => number.to_string(),
+        Value::F32(number) => number.to_string(),
+        Value::F64(number) => number.to_string(),
+        Value::Bool(is) => is.to_string(),
+        Value::String(_) => "a text".into(),
+        Value::Array(_) => "a list".into(),
+    }
+}
+
 /// The fields of a file's head.
 #[derive(Debug, Clone, Copy)]
 pub struct GgufFields<'a> {
@@ -38,7 +57,7 @@ impl<'a> GgufFields<'a> {
     pub fn text(&self, field: &str) -> Result<&'a str> {
         match self.optional(field) {
             Some(Value::String(text)) => Ok(text),
-            Some(other) => Err(self.wrong(field, "a text", format!("{:?}", other.value_type()))),
+            Some(other) => Err(self.wrong(field, "a text", plain(other))),
             None => Err(self.wrong(field, "a text", "none")),
         }
     }
@@ -53,7 +72,7 @@ impl<'a> GgufFields<'a> {
         let size =
             value.to_u64().ok().or_else(|| value.to_i32().ok().and_then(|value| u64::try_from(value).ok()));
         let size = size.and_then(|size| usize::try_from(size).ok());
-        size.map(Some).ok_or_else(|| self.wrong(field, "a size", format!("{:?}", value.value_type())))
+        size.map(Some).ok_or_else(|| self.wrong(field, "a size", plain(value)))
     }
 
     /// A size.
@@ -88,7 +107,7 @@ impl<'a> GgufFields<'a> {
     pub fn number(&self, field: &str) -> Result<Option<f64>> {
         let Some(value) = self.optional(field) else { return Ok(None) };
         let number = value.to_f32().map(f64::from).or_else(|_| value.to_f64());
-        number.map(Some).map_err(|_| self.wrong(field, "a number", format!("{:?}", value.value_type())))
+        number.map(Some).map_err(|_| self.wrong(field, "a number", plain(value)))
     }
 
     /// A list.
@@ -98,7 +117,7 @@ impl<'a> GgufFields<'a> {
     pub fn list(&self, field: &str) -> Result<&'a [Value]> {
         match self.optional(field) {
             Some(Value::Array(values)) => Ok(values),
-            Some(other) => Err(self.wrong(field, "a list", format!("{:?}", other.value_type()))),
+            Some(other) => Err(self.wrong(field, "a list", plain(other))),
             None => Err(self.wrong(field, "a list", "none")),
         }
     }
@@ -113,7 +132,7 @@ impl<'a> GgufFields<'a> {
             match value {
                 Value::String(text) => texts.push(text.as_str()),
                 other => {
-                    return Err(self.wrong(field, "a list of texts", format!("{:?}", other.value_type())));
+                    return Err(self.wrong(field, "a list of texts", plain(other)));
                 }
             }
         }

@@ -82,6 +82,17 @@ struct Inner {
 }
 
 impl CrossEncoderFolder {
+    /// Whether a folder in the layout of sentence-transformers is a cross-encoder; `None` for a folder of another layout.
+    ///
+    /// # Errors
+    /// [`Error::Json`] for wrong settings.
+    pub fn is_of_layout(folder: &Path) -> Result<Option<bool>> {
+        if modules(folder)?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(SentenceSettings::open(folder)?.model_type.as_deref() == Some("CrossEncoder")))
+    }
+
     /// Reads a folder: one in the layout of sentence-transformers, or one of a model alone.
     ///
     /// # Errors

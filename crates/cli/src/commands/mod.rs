@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod compare;
 mod completions;
 mod config;
 mod convert;
@@ -28,7 +29,7 @@ mod tune;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use sporran_pipeline::{Config as _, Options};
+use sporran_pipeline::{Config as _, Options, workflow_of};
 
 use crate::{
     error::Result,
@@ -67,6 +68,9 @@ pub(crate) enum Command {
     Evaluate(evaluate::Evaluate),
     /// Compare finished runs with each other and with published results
     Report(report::ReportRuns),
+    /// Compare responses of two systems by people: sheets and votes
+    #[command(subcommand)]
+    Compare(compare::Compare),
     /// Run rows of `configs/expected.toml` and compare the figures
     Reproduce(reproduce::Reproduce),
     /// Check or pack files for submission
@@ -112,6 +116,7 @@ impl Command {
             Self::Tune(command) => command.run(context),
             Self::Evaluate(command) => command.run(),
             Self::Report(command) => command.run(context),
+            Self::Compare(command) => command.run(),
             Self::Reproduce(command) => command.run(context),
             Self::Submit(command) => command.run(),
             Self::Convert(command) => command.run(context),
@@ -148,6 +153,11 @@ impl ConfigArgs {
     /// Reads the config after all checks that need no model.
     fn load(&self) -> Result<Options> {
         let (config, overrides) = self.parts()?;
+        // A verb that does not apply comes before the config's mistakes.
+        let workflow = workflow_of(config, overrides)?;
+        if !Options::WORKFLOWS.contains(&workflow.name) {
+            return Err(workflow.refusal(config).into());
+        }
         let mistakes = sporran_pipeline::check(config, overrides)?;
         if !mistakes.is_empty() {
             return Err(sporran_pipeline::Error::Config(mistakes).into());

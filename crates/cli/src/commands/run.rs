@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::Value;
 use sporran_pipeline::{Report, registry};
+use sporran_retriever::FilterOptions;
 
 use super::ConfigArgs;
 use crate::{
@@ -75,11 +76,22 @@ pub(crate) struct Retrieve {
     /// Number of hits to show for each step of the trace
     #[arg(long, default_value_t = 10, requires = "trace", value_name = "N")]
     hits: usize,
+    /// Retrieve only passages whose metadata match, such as `lang=en AND year>=2000`.
+    ///
+    /// A condition is `key=value`, `key!=value`, `key>=number` or `key<=number`; ` AND ` joins several. `key=value` also
+    /// matches a list with the value in it. `key!=value` also matches passages without the key. A value in double quotes
+    /// can have ` AND ` in it. The keys are the fields of the source's records, `title` and `section`. The option can be
+    /// repeated; then all must match. `[retriever.filter]` of a config has more conditions.
+    #[arg(long, value_name = "CONDITIONS")]
+    filter: Vec<String>,
 }
 
 impl Retrieve {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
-        let options = self.config.load()?;
+        let mut options = self.config.load()?;
+        for conditions in &self.filter {
+            options = options.filtered(FilterOptions::parse(conditions)?)?;
+        }
         if let Some(id) = &self.trace {
             let trace = sporran_pipeline::trace(&options, id, self.hits, &mut context.observer())?;
             return Outcome::of(&trace);

@@ -87,6 +87,16 @@ fn original_files_become_records_that_describe_counts() {
     assert_eq!((&outputs[0]["answer"], &outputs[1]["answer"]), (&"Norway".into(), &"Norge".into()));
     assert_eq!(outputs[0]["provenance"][0]["bleu_score"], 1.0);
 
+    // The summary of a mapping is described too.
+    let call = "convert map --from trex --min-facts 1 --held-out 1 --split dev --output o --json -q";
+    let mut arguments: Vec<&str> = call.split(' ').collect();
+    arguments.extend(["--store", &store, "t.json"]);
+    let output = sporran(path, &arguments).output().unwrap();
+    fs::write(path.join("summary.json"), &output.stderr).unwrap();
+    let found = printed(path, &["describe", "summary.json", "--json"]);
+    assert_eq!((&found["layout"], &found["mean_discarded"]), (&"mapping".into(), &json!(0.0)));
+    assert_eq!(found["mappings"][0]["histogram"], json!([0, 0, 0, 0, 0, 0, 0, 0, 0, 1]));
+
     // The links of the source are records of their own.
     let rest = ["--from", "hyperlinks", "pages.jsonl"];
     let all =

@@ -166,6 +166,7 @@ fn every_verb_names_a_missing_path_and_the_current_folder() {
         ("convert map --from fever --store . --split dev --output o none", "file none"),
         ("convert queries --store none --count 4 --output o", "folder none"),
         ("convert korc none.toml", "file none.toml"),
+        ("convert gold --wowpp none --output o here", "file none"),
         ("describe none", "file none"),
         ("models import none", "folder none"),
         ("models show none", "model none"),
@@ -316,4 +317,15 @@ fn ctrl_c_prints_the_folder_to_resume() {
         format!("{} keeps the finished parts; run the same command again to continue", run.display());
     assert!(errors.contains(&advice), "{errors}");
     assert_eq!(json(&root(), &arguments)["tasks"].as_array().map(Vec::len), Some(11));
+}
+
+#[test]
+fn a_verb_that_does_not_apply_is_refused_before_the_configs_mistakes() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = root().join("configs/wowpp/tfidf.toml").display().to_string();
+    let output = sporran(folder.path(), &["index", &config, "data.train=none.json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = errors(&output);
+    assert!(message.contains("this verb does not apply to `knowledge-selection`"), "{message}");
+    assert!(!message.contains("none.json"), "{message}");
 }

@@ -136,6 +136,106 @@ fn a_reranker_reorders_the_hits() {
 }
 
 #[test]
+fn filters_restrict_retrieval_by_metadata() {
+    let folder = tempfile::tempdir().unwrap();
+    write_inputs(folder.path(), "[retriever]\nkind = \"bm25\"\n");
+    let langs = ["de", "fr", "en", "no", "de"];
+    let described: Vec<String> = (2000..)
+        .zip(PAGES.iter().zip(langs))
+        .map(|(year, (page, lang))| page.replacen('{', &format!(r#"{{"lang":"{lang}","year":{year},"#), 1))
+        .collect();
+    fs::write(folder.path().join("pages.jsonl"), described.join("\n")).unwrap();
+    let traced = |arguments: &[&str]| {
+        let arguments = [&["retrieve", "c.toml", "--trace", "a", "--json"], arguments].concat();
+        json(&run(folder.path(), &arguments))
+    };
+    let ids = |arguments: &[&str]| {
+        let hits = traced(arguments)["hits"].clone();
+        let id = |hit: &Value| hit["wikipedia_id"].as_str().unwrap().to_owned();
+        let mut ids: Vec<String> = hits.as_array().unwrap().iter().map(id).collect();
+        ids.sort();
+        ids
+    };
+    // The pages with the word capital.
+    assert_eq!(ids(&[]), ["1", "2", "4"]);
+    assert_eq!(ids(&["--filter", "lang=de"]), ["1"]);
+    assert_eq!(ids(&["--filter", "lang!=fr AND year<=2000"]), ["1"]);
+    assert_eq!(ids(&["--filter", "year>=2001"]), ["2", "4"]);
+    assert_eq!(ids(&["--filter", "year>=2001", "--filter", "title=Oslo"]), ["4"]);
+    let listed = ["retriever.filter.key=lang", "retriever.filter.any-of=[\"fr\", \"no\"]"];
+    assert_eq!(ids(&listed), ["2", "4"]);
+    assert_eq!(ids(&[listed[0], listed[1], "--filter", "lang=fr"]), ["2"]);
+    let hit = &traced(&[])["hits"][0];
+    assert!(["file", "line", "page"].iter().all(|key| hit.get(key).is_none()), "{hit}");
+
+    let predicted = |arguments: &[&str]| {
+        run(folder.path(), &[&["retrieve", "c.toml"], arguments].concat());
+        let path = folder.path().join("runs/r-retrieval/predictions/tasks.jsonl");
+        let text = fs::read_to_string(path).unwrap();
+        let record: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        record["output"][0]["provenance"].clone()
+    };
+    // The second run has another filter, so it does not keep the first one's predictions.
+    assert_eq!(predicted(&[]).as_array().unwrap().len(), 3);
+    let found = predicted(&["--filter", "lang=no"]);
+    assert_eq!((found.as_array().unwrap().len(), &found[0]["wikipedia_id"]), (1, &"4".into()));
+    assert!(found[0].get("file").is_none(), "{found}");
+
+    for (filter, expected) in [
+        (
+            "lnag=no",
+            "filter: unknown key `lnag`; the keys of the passages are `lang`, `year`, `title`, `section`",
+        ),
+        ("year=soon", "filter: the values of `year` are numbers, found the string `soon`"),
+        ("lang>=3", "filter: the values of `lang` are strings, found a range of numbers"),
+        ("year>2000", "filter: expected `=`, `!=`, `>=` or `<=`, found `>2000`"),
+    ] {
+        let wrong =
+            sporran(folder.path(), &["-q", "retrieve", "c.toml", "--filter", filter]).output().unwrap();
+        assert_eq!(wrong.status.code(), Some(2));
+        assert!(errors(&wrong).contains(expected), "{}", errors(&wrong));
+    }
+}
+
+#[test]
+fn passages_of_files_keep_their_places() {
+    let folder = tempfile::tempdir().unwrap();
+    write_inputs(folder.path(), "[retriever]\nkind = \"bm25\"\n");
+    let passages = [
+        r#"{"id":"n1","title":"Notes","text":"Paris is the capital of France.","file":"notes.md","line":12,"section":"Capitals","lang":"en"}"#,
+        r#"{"id":"r1","text":"Oslo is the capital of Norway.","file":"report.pdf","page":3,"section":"Cities"}"#,
+    ];
+    fs::write(folder.path().join("passages.jsonl"), passages.join("\n")).unwrap();
+    let convert = ["convert", "files", "--from", "passages", "--to", "knowledge-source"];
+    run(folder.path(), &[&convert[..], &["--output", "pages.jsonl", "passages.jsonl"]].concat());
+    run(folder.path(), &["retrieve", "c.toml"]);
+    let text = fs::read_to_string(folder.path().join("runs/r-retrieval/predictions/tasks.jsonl")).unwrap();
+    let record: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let found = &record["output"][0]["provenance"];
+    let fields = |at: usize| {
+        ["wikipedia_id", "title", "section", "file", "line", "page"].map(|key| found[at][key].clone())
+    };
+    let null = Value::Null;
+    assert_eq!(
+        fields(0),
+        ["n1".into(), "Notes".into(), "Capitals".into(), "notes.md".into(), 12.into(), null.clone()]
+    );
+    assert_eq!(fields(1), ["r1".into(), "r1".into(), "Cities".into(), "report.pdf".into(), null, 3.into()]);
+    let shown = run(folder.path(), &["retrieve", "c.toml", "--trace", "a"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("Notes (n1), notes.md, line 12\n"), "{shown}");
+    assert!(shown.contains("r1 (r1), report.pdf, page 3\n"), "{shown}");
+    let arguments =
+        ["retrieve", "c.toml", "--trace", "a", "--json", "--filter", "file=report.pdf AND page>=3"];
+    let hits = json(&run(folder.path(), &arguments))["hits"].clone();
+    assert_eq!(
+        (hits.as_array().unwrap().len(), &hits[0]["file"], &hits[0]["page"]),
+        (1, &"report.pdf".into(), &3.into())
+    );
+    assert!(hits[0].get("line").is_none());
+}
+
+#[test]
 fn pages_can_be_excluded_by_id_or_title() {
     let stages = |exclude: bool| {
         format!("[pages]\nfile = \"pages.txt\"\nexclude = {exclude}\n[retriever]\nkind = \"bm25\"\n")

@@ -193,6 +193,13 @@ fn every_other_wowpp_config_trains_and_ranks() {
         ("features-cross-encoder-wow", short.to_vec()),
         ("features-cross-encoder-wow-subset", [&short[..], &["data.limit=4"]].concat()),
         ("features-cross-encoder-both", [&short[..], &[original.as_str()]].concat()),
+        ("static", vec![]),
+        ("mlm", short.to_vec()),
+        ("cross-encoder", [&short[..], &["data.threshold=third-quartile"]].concat()),
+        ("cross-encoder-wow", short.to_vec()),
+        ("cross-encoder-wow-subset", short.to_vec()),
+        ("cross-encoder-wow-subset-800", short.to_vec()),
+        ("cross-encoder-both", [&short[..], &[original.as_str()]].concat()),
     ] {
         let path = config(&format!("{name}.toml"));
         let call = [&["--quiet", "train", &path, &data, &from][..], &small, &more].concat();
@@ -202,6 +209,114 @@ fn every_other_wowpp_config_trains_and_ranks() {
         let ranking = fs::read_to_string(folder.path().join(output)).unwrap();
         assert_eq!(ranking.lines().count(), 12, "{name}");
     }
+}
+
+#[test]
+fn test_files_are_ranked_into_columns_and_gold_labels_need_a_gold_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = dialogues(folder.path());
+    let (data, config) = (format!("data.train={file}"), config("tfidf.toml"));
+    let tests = [format!("data.test-unseen={file}"), format!("data.test-seen={file}")];
+    let call = ["--quiet", "train", &config, &data, &tests[0], &tests[1]];
+    let trained = json_of(&run(folder.path(), &[&call[..], &["--json"]].concat()));
+    let columns: Vec<&Value> = trained["tests"].as_array().unwrap().iter().collect();
+    assert_eq!((&columns[0]["name"], &columns[1]["name"]), (&json!("test-unseen"), &json!("test-seen")));
+    assert_eq!((&columns[0]["scores"]["mrr@1"], &trained["threshold"]), (&json!(1.0), &json!(0.6)));
+    let ranking = fs::read_to_string(folder.path().join("runs/wowpp-tfidf/ranking-test-seen.jsonl")).unwrap();
+    assert_eq!(ranking.lines().count(), 12);
+    let printed = run(folder.path(), &call);
+    assert!(printed.contains("\ntest-unseen: mrr@1 1.000"), "{printed}");
+    // A third of the confidences are 0.9.
+    let quartile =
+        run(folder.path(), &["--quiet", "train", &config, &data, "name=q", "data.threshold=third-quartile"]);
+    assert!(quartile.contains("threshold 0.9 (third quartile)"), "{quartile}");
+    let mut without = json_of(&fs::read_to_string(&file).unwrap());
+    for dialogue in without.as_object_mut().unwrap().values_mut() {
+        dialogue.as_object_mut().unwrap().remove("gold_sentence");
+    }
+    fs::write(folder.path().join("without.json"), without.to_string()).unwrap();
+    let call = ["train", &config, "data.train=without.json", "data.labels=gold", "name=gold"];
+    let output = sporran(folder.path(), &call).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("expected dialogues with a `gold_sentence`"), "{}", errors(&output));
+}
+
+#[test]
+fn gold_sentences_and_responses_are_added_and_described() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path();
+    let turn = |speaker: &str, text: &str, sentence: &str| {
+        json!({ "speaker": speaker, "text": text, "retrieved_passages": [], "checked_sentence": { "chosen_Tea_0": sentence },
+            "checked_passage": { "chosen_topic_0": "Tea" } })
+    };
+    let wizard = json!([{ "chosen_topic": "Tea", "chosen_topic_passage": ["Tea is a drink.", "It is hot."],
+        "dialog": [turn("0_Apprentice", "Tell me of tea.", ""), turn("1_Wizard", "It is hot.", "It is hot.")] }]);
+    fs::write(place.join("wizard.json"), wizard.to_string()).unwrap();
+    let sentence = |text: &str, confidence: f64| json!({ "label": format!("Tea <knowledge_separator> {text}"), "confidence": confidence });
+    let sentences = json!([sentence("Tea is a drink.", 0.9), sentence("It is hot.", 0.3)]);
+    let dialogue = json!({ "turns": ["Tell me of tea."], "topic": "Tea", "annotated_sentences": sentences });
+    fs::write(place.join("wowpp.json"), json!({ "d": dialogue }).to_string()).unwrap();
+    let call = ["convert", "gold", "--wowpp", "wowpp.json", "--output", "gold.json", "wizard.json"];
+    let output = sporran(place, &call).output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    let found = "1 dialogues, 1 found, 1 with a gold sentence, 1 of them among the annotated sentences";
+    assert!(errors(&output).contains(found), "{}", errors(&output));
+    let written = json_of(&fs::read_to_string(place.join("gold.json")).unwrap());
+    assert_eq!(written["d"]["gold_sentence"], "Tea <knowledge_separator> It is hot.");
+    assert_eq!(written["d"]["response"], "It is hot.");
+    let report = json_of(&run(place, &["describe", "gold.json", "--json"]));
+    assert_eq!(report["layout"], "wowpp");
+    let relevance = &report["parts"][0]["relevance"];
+    assert_eq!((&relevance["with_one"], &relevance["histogram"]), (&json!(1), &json!([0, 1])));
+    let gold = json!({ "dialogues": 1, "among_candidates": 1, "only_relevant": 0, "below_threshold": 1, "with_alternative": 1 });
+    assert_eq!(relevance["gold"], gold);
+    let text = run(place, &["describe", "wowpp.json"]);
+    assert!(text.contains("the counts of gold sentences are left out"), "{text}");
+}
+
+#[test]
+fn the_generator_reads_the_gold_sentence_or_the_one_of_most_annotators() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path();
+    let mut all = json_of(&fs::read_to_string(dialogues(place)).unwrap());
+    for dialogue in all.as_object_mut().unwrap().values_mut() {
+        dialogue["gold_sentence"] = "Title <knowledge_separator> who played where and when".into();
+        dialogue["response"] = "the song".into();
+    }
+    fs::write(place.join("gold.json"), all.to_string()).unwrap();
+    let model = format!("generator.model={}", root().join("crates/transformers/tests/data/llama").display());
+    let config = config("response-smollm2.toml");
+    for (choice, sentence) in
+        [("gold", "who played where and when"), ("crowd-best", "the river is the river of the year")]
+    {
+        // The reranker of the config is not needed, and its folder is missing.
+        let (by, name) = (format!("dialogues.sentence={choice}"), format!("name={choice}"));
+        let call = [
+            "--quiet",
+            "run",
+            &config,
+            "dialogues.file=gold.json",
+            "dialogues.limit=2",
+            &model,
+            &by,
+            &name,
+            "generator.precision=f32",
+            "generator.chat=none",
+            "generator.prompt.max-tokens=40",
+            "generator.generation.max-new-tokens=6",
+            "--json",
+        ];
+        let report = json_of(&run(place, &call));
+        assert_eq!((&report["references"], &report["without_sentence"]), (&json!(2), &json!(0)));
+        assert!(report["rouge_l"].is_number(), "{report}");
+        let path = place.join("runs").join(choice).join("predictions.jsonl");
+        let first = json_of(fs::read_to_string(path).unwrap().lines().next().unwrap());
+        assert_eq!(first["meta"]["selection"][0]["text"], sentence);
+    }
+    let wrong = ["run", &config, "dialogues.file=wowpp.json", &model, "dialogues.sentence=best"];
+    let output = sporran(place, &wrong).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("`crowd-best`"), "{}", errors(&output));
 }
 
 #[test]

@@ -334,7 +334,7 @@ mod tests {
         let examples = examples(24);
         let options = TrainingOptions {
             steps: 150,
-            warmup_steps: 5,
+            warmup_steps: Some(5),
             tokens_per_batch: 80,
             learning_rate: 2e-3,
             ..TrainingOptions::default()

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use sporran_config::Document;
 use sporran_training::{TrainingOptions, session::WeightDtype};
 
+use crate::model_check::{DOCUMENTS, check_start};
+
 /// `[document-relations.training]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -93,7 +95,7 @@ impl DocumentsTraining {
         }
         if !is_trained {
             document.check_files(&key("files"), &self.files);
-            document.check_checkpoint(&key("from"), &self.from);
+            check_start(DOCUMENTS, &key("from"), &self.from, document);
         }
         for (name, part) in [("group-size", self.group_size), ("heads", self.heads)] {
             if part == 0 || self.hidden_size == 0 || !self.hidden_size.is_multiple_of(part) {

@@ -9,6 +9,7 @@ use sporran_config::Document;
 use super::{FilteredMentions, RuleMentions};
 use crate::{
     MentionFinder, MentionForm, Result,
+    model_check::check_tagger,
     tagger::{Computing, Tagger},
 };
 
@@ -42,7 +43,7 @@ impl MentionsOptions {
         let key = |name: &str| format!("{key}.{name}");
         for (name, folder) in [("tagger", &self.tagger), ("types", &self.types)] {
             if let Some(folder) = folder {
-                document.check_folder(&key(name), folder, "tagger.json");
+                check_tagger(&key(name), folder, document);
             }
         }
         if self.types.is_some() && (self.tagger.is_some() || !has_coreference) {

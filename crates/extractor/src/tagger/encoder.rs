@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     Result,
+    model_check::{TAGGER, check_start},
     tags::{tag_grammar, tag_names},
 };
 
@@ -55,7 +56,7 @@ fn marks_case() -> bool {
 
 impl TaggerKind for EncoderOptions {
     fn check(&self, key: &str, document: &mut Document<'_>) {
-        document.check_checkpoint(&format!("{key}.from"), &self.from);
+        check_start(TAGGER, &format!("{key}.from"), &self.from, document);
         if let Err(error) = self.device.check(Precision::F32) {
             document.report_key(&format!("{key}.device"), error.to_string());
         }

@@ -8,7 +8,10 @@ use sporran_config::Document;
 use sporran_training::{TrainingOptions, session::ShapeOptions};
 
 use super::TripletOptions;
-use crate::relations::{Properties, Property, Thresholds};
+use crate::{
+    model_check::{TRIPLETS, check_start},
+    relations::{Properties, Property, Thresholds},
+};
 
 /// `[relations.seq2seq]`: an encoder-decoder that generates the facts of a sentence (REBEL; Huguet Cabot and
 /// Navigli 2021), constrained to spans of the sentence and known relations. Training saves the keys below in
@@ -73,7 +76,7 @@ impl TripletTraining {
     pub fn check(&self, key: &str, is_training: bool, document: &mut Document<'_>) {
         let key = |name: &str| format!("{key}.{name}");
         if let Some(from) = self.from.as_ref().filter(|_| is_training) {
-            document.check_checkpoint(&key("from"), from);
+            check_start(TRIPLETS, &key("from"), from, document);
         }
         let shape = &self.shape;
         for (name, value, least) in [

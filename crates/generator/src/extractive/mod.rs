@@ -11,7 +11,8 @@ use sporran_checkpoint::Tokenizer;
 use sporran_kilt::Query;
 use sporran_training::ReaderScores;
 use sporran_transformers::{
-    Batch, Checkpoint, DeviceName, EncoderModel, EncoderRow, Head, Precision, each_batch, length_batches,
+    Batch, Checkpoint, DeviceName, EncoderModel, EncoderRow, Head, ModelType, Precision, TakesModel,
+    each_batch, length_batches,
 };
 
 pub use train::ReaderInTraining;
@@ -19,7 +20,6 @@ pub use train::ReaderInTraining;
 use crate::{
     Error, Generation, Generator, Request, Result,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel},
-    training::GeneratorTrainer,
 };
 
 /// `[generator]` with `kind = "extractive"`.
@@ -364,18 +364,22 @@ impl<R: Reader> Generator for Extractive<R> {
         Ok(requests.iter().map(answer).collect())
     }
 
+    fn kind(&self) -> &'static str {
+        "extractive"
+    }
+
     fn passages(&self) -> usize {
         self.options.passages
     }
 }
 
-impl GeneratorKind for ExtractiveOptions {
-    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
-        Some(self)
-    }
+impl TakesModel for ExtractiveOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::DprReader];
+}
 
+impl GeneratorKind for ExtractiveOptions {
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.passages)
+        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.passages)
     }
 
     fn open(&self, context: &GeneratorContext) -> Result<Box<dyn Generator>> {

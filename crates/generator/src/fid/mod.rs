@@ -8,16 +8,15 @@ use candle_core::Tensor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
-use sporran_config::Overrides;
 use sporran_transformers::{
-    Cache, DeviceName, GenerationOptions, Inputs, Memory, Precision, Seq2Seq, fuse, generate_with,
+    Cache, DeviceName, GenerationOptions, Inputs, Memory, ModelType, Precision, Seq2Seq, TakesModel, fuse,
+    generate_with,
 };
 
 use crate::{
     Generation, Generator, PromptOptions, Request, Result,
-    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    kind::{GeneratorContext, GeneratorKind, prompted_model},
     passages::PassageReader,
-    training::GeneratorTrainer,
 };
 
 /// `[generator]` with `kind = "fid"`.
@@ -151,6 +150,10 @@ impl Generator for FidGenerator {
         Ok(answers.into_iter().flatten().collect())
     }
 
+    fn kind(&self) -> &'static str {
+        "fid"
+    }
+
     fn passages(&self) -> usize {
         self.reader.passages()
     }
@@ -160,18 +163,12 @@ impl Generator for FidGenerator {
     }
 }
 
+impl TakesModel for FidOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::EncoderDecoder];
+}
+
 impl GeneratorKind for FidOptions {
-    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
-        Some(self)
-    }
-
-    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
-    }
-
-    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
-        generation_overrides(&self.generation, &self.model, key, found)
-    }
+    prompted_model!();
 
     fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
         Ok(Box::new(FidGenerator::load(self)?))

@@ -8,19 +8,17 @@ use std::{path::PathBuf, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
-use sporran_config::Overrides;
 use sporran_kilt::{Passage, PassageStore, Query};
 use sporran_transformers::{
-    Checkpoint, DeviceName, GenerationOptions, Inputs, Precision, Seq2Seq, attend_to_pieces, fuse,
-    generate_with,
+    Checkpoint, DeviceName, GenerationOptions, Inputs, ModelType, Precision, Seq2Seq, TakesModel,
+    attend_to_pieces, fuse, generate_with,
 };
 
 use crate::{
     Error, Generation, Generator, Prompt, PromptOptions, Request, Result, Unit, UnitKind,
     fid::batch_tokens,
-    kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+    kind::{EvidenceSource, GeneratorContext, GeneratorKind, prompted_model},
     passages::PassageReader,
-    training::GeneratorTrainer,
     units,
 };
 
@@ -269,6 +267,10 @@ impl Generator for MemNet {
         Ok(answers.into_iter().flatten().collect())
     }
 
+    fn kind(&self) -> &'static str {
+        "memnet"
+    }
+
     fn passages(&self) -> usize {
         self.reader.passages()
     }
@@ -278,18 +280,12 @@ impl Generator for MemNet {
     }
 }
 
+impl TakesModel for MemNetOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::EncoderDecoder];
+}
+
 impl GeneratorKind for MemNetOptions {
-    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
-        Some(self)
-    }
-
-    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
-    }
-
-    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
-        generation_overrides(&self.generation, &self.model, key, found)
-    }
+    prompted_model!();
 
     fn provenance(&self) -> EvidenceSource {
         EvidenceSource::Chosen

@@ -7,13 +7,14 @@ use std::{path::PathBuf, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
-use sporran_config::Overrides;
-use sporran_transformers::{DeviceName, GenerationOptions, Precision, Seq2Seq};
+use sporran_kilt::Task;
+use sporran_transformers::{DeviceName, GenerationOptions, ModelType, Precision, Seq2Seq, TakesModel};
 
 use crate::{
-    Error, Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, Sink, TextGenerator,
-    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
-    training::GeneratorTrainer,
+    Error, Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, RunningBatch, Sink,
+    TextGenerator,
+    kind::{GeneratorContext, GeneratorKind, prompted_model},
+    one_model::{OneModel, answers},
 };
 
 /// `[generator]` with `kind = "seq2seq"`.
@@ -100,40 +101,43 @@ impl Seq2SeqGenerator {
     }
 }
 
-impl Seq2SeqGenerator {
-    fn answer(&self, requests: &[Request<'_>], sink: Option<&dyn Sink>) -> Result<Vec<Generation>> {
-        let texts: Result<Vec<String>> =
-            requests.iter().map(|request| self.prompt.text(request, self.model.tokenizer())).collect();
-        let texts = texts?;
-        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let outputs = self.model.generate_into(&texts, sink)?;
-        Ok(requests
+impl OneModel for Seq2SeqGenerator {
+    fn model(&self) -> &TextGenerator {
+        &self.model
+    }
+
+    fn rows(&self, requests: &[Request<'_>]) -> Result<Vec<Vec<u32>>> {
+        let texts: Vec<String> = requests
             .iter()
-            .zip(outputs)
-            .map(|(request, outputs)| {
-                let tokens = outputs.first().map_or(0, |output| output.tokens);
-                let mut outputs =
-                    outputs.into_iter().map(|output| (output.text.trim().to_owned(), output.score));
-                // A search returns at least one sequence for every input.
-                let (text, score) = outputs.next().unwrap_or_default();
-                let evidence = (0..request.passages.len().min(self.prompt.options().passages)).collect();
-                Generation { text, score, alternatives: outputs.collect(), evidence, tokens }
-            })
-            .collect())
+            .map(|request| self.prompt.text(request, self.model.tokenizer()))
+            .collect::<Result<_>>()?;
+        self.model.rows(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn answer(&self, _: Option<Task>, text: &str) -> String {
+        text.trim().to_owned()
     }
 }
 
 impl Generator for Seq2SeqGenerator {
     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
-        self.answer(requests, None)
+        answers(self, requests, None)
     }
 
     fn generate_into(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Generation>> {
-        self.answer(requests, Some(sink))
+        answers(self, requests, Some(sink))
     }
 
     fn passages(&self) -> usize {
         self.prompt.options().passages
+    }
+
+    fn kind(&self) -> &'static str {
+        "seq2seq"
+    }
+
+    fn running_batch(&self) -> Result<RunningBatch<'_>> {
+        RunningBatch::over(self)
     }
 
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
@@ -141,18 +145,12 @@ impl Generator for Seq2SeqGenerator {
     }
 }
 
+impl TakesModel for Seq2SeqOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::EncoderDecoder];
+}
+
 impl GeneratorKind for Seq2SeqOptions {
-    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
-        Some(self)
-    }
-
-    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        GeneratorModel::only(key, &self.model, (self.device, self.precision), self.prompt.passages)
-    }
-
-    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
-        generation_overrides(&self.generation, &self.model, key, found)
-    }
+    prompted_model!();
 
     fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
         Ok(Box::new(Seq2SeqGenerator::load(self)?))

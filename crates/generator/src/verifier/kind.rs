@@ -1,19 +1,22 @@
 //! The verifier as a kind of generator.
 
+use sporran_config::Document;
+use sporran_transformers::{ModelType, TakesModel};
+
 use super::{Verifier, VerifierOptions};
 use crate::{
     Generator, Result,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel},
-    training::GeneratorTrainer,
 };
 
-impl GeneratorKind for VerifierOptions {
-    fn trainer(&self) -> Option<&dyn GeneratorTrainer> {
-        Some(self)
-    }
+impl TakesModel for VerifierOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::SequenceClassifier];
+}
 
+impl GeneratorKind for VerifierOptions {
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        let mut models = GeneratorModel::only(key, &self.model, (self.device, self.precision), self.passages);
+        let computing = (self.device, self.precision);
+        let mut models = GeneratorModel::only::<Self>(key, &self.model, computing, self.most_passages());
         for (table, folder) in [
             ("pages", self.pages.as_ref().map(|pages| &pages.model)),
             ("selection", self.selection.as_ref().map(|selection| &selection.model)),
@@ -26,6 +29,12 @@ impl GeneratorKind for VerifierOptions {
             models.extend(other);
         }
         models
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        if let Err(error) = VerifierOptions::check(self) {
+            document.report_key(key, error.to_string());
+        }
     }
 
     fn open(&self, context: &GeneratorContext) -> Result<Box<dyn Generator>> {

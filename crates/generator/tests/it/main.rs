@@ -5,5 +5,6 @@ mod first_sentence;
 mod new_kind;
 mod nsmn;
 mod passages;
+mod running_batch;
 mod seq2seq;
 mod sink;

@@ -112,12 +112,10 @@ fn passages() -> Vec<Passage> {
         id: PassageId(id),
         page_id: id.to_string(),
         title: text.split(' ').next().unwrap_or_default().into(),
-        section: String::new(),
-        text: text.into(),
         start_paragraph: 1,
-        start_character: 0,
         end_paragraph: 1,
         end_character: 1,
+        ..Passage::of_text(text)
     };
     (0u32..).zip(texts).map(passage).collect()
 }

@@ -74,12 +74,10 @@ fn passages() -> Vec<Passage> {
         id: PassageId(id),
         page_id: id.to_string(),
         title: title.into(),
-        section: String::new(),
-        text: text.into(),
         start_paragraph: 1,
-        start_character: 0,
         end_paragraph: 1,
         end_character: 1,
+        ..Passage::of_text(text)
     };
     vec![
         passage(0, "Ada Lovelace", TEXTS[0]),
@@ -161,7 +159,7 @@ fn a_trained_reader_answers_from_its_passages_and_its_folder_opens_as_a_generato
         reader.files.iter().cloned().chain([("config.json".to_owned(), config)]).collect();
     let folder = tempfile::tempdir().unwrap();
     let training =
-        TrainingOptions { steps: 120, learning_rate: 3e-3, warmup_steps: 10, ..Default::default() };
+        TrainingOptions { steps: 120, learning_rate: 3e-3, warmup_steps: Some(10), ..Default::default() };
     let given = |_| Ok(rows.clone());
     train(
         &Training {

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::document;
+use super::document::{self, METADATA, joined};
 use crate::{Error, Id, Result, jsonl, open_record::open_record};
 
 /// A document of a `JsonCollection`.
@@ -25,7 +25,10 @@ impl From<Document> for document::Document {
     /// The first line is the title if another one follows.
     fn from(document: Document) -> Self {
         let (title, text) = document.contents.split_once('\n').unwrap_or(("", &document.contents));
-        Self { id: document.id.text().into_owned(), title: title.to_owned(), text: text.to_owned() }
+        let (title, text) = (title.to_owned(), text.to_owned());
+        let mut extra = document.extra;
+        let metadata = extra.shift_remove(METADATA);
+        Self { id: document.id.text().into_owned(), title, text, metadata: joined(extra, metadata) }
     }
 }
 
@@ -33,7 +36,14 @@ impl From<document::Document> for Document {
     fn from(document: document::Document) -> Self {
         // A title of several lines would become part of the text when read again.
         let title = one_line(&document.title);
-        Self { id: document.id.into(), contents: format!("{title}\n{}", document.text), extra: Map::new() }
+        let contents = format!("{title}\n{}", document.text);
+        // A field of a name that the format defines would stand twice.
+        let own = |key: &String| matches!(key.as_str(), "id" | "contents");
+        let extra = match document.metadata.keys().any(own) {
+            true => Map::from_iter([(METADATA.to_owned(), document.metadata.into())]),
+            false => document.metadata,
+        };
+        Self { id: document.id.into(), contents, extra }
     }
 }
 
@@ -93,12 +103,20 @@ mod tests {
 
     #[test]
     fn the_first_line_is_the_title() {
-        let document = document::Document { id: "1".into(), title: "T".into(), text: "one\ntwo".into() };
+        let metadata = serde_json::from_str(r#"{"lang":"en","url":"u"}"#).unwrap();
+        let (id, title, text) = ("1".to_owned(), "T".to_owned(), "one\ntwo".to_owned());
+        let document = document::Document { id, title, text, metadata };
         let written = Document::from(document.clone());
         assert_eq!(written.contents, "T\none\ntwo");
+        assert_eq!(written.extra, document.metadata);
         assert_eq!(document::Document::from(written), document);
+        let metadata: Map<String, Value> = serde_json::from_str(r#"{"contents":"c","lang":"en"}"#).unwrap();
+        let clashing = document::Document { metadata, ..document };
+        let line = serde_json::to_string(&Document::from(clashing.clone())).unwrap();
+        assert_eq!(document::Document::from(serde_json::from_str::<Document>(&line).unwrap()), clashing);
         let untitled: Document = serde_json::from_str(r#"{"id":3,"contents":"only text"}"#).unwrap();
-        let expected = document::Document { id: "3".into(), title: String::new(), text: "only text".into() };
+        let (title, metadata) = (String::new(), Map::new());
+        let expected = document::Document { id: "3".into(), title, text: "only text".into(), metadata };
         assert_eq!(document::Document::from(untitled), expected);
     }
 

@@ -30,6 +30,7 @@ impl From<Document> for document::Document {
             id: document.id.text().into_owned(),
             title: document.title.unwrap_or_default(),
             text: document.text,
+            metadata: document::joined(document.extra, document.metadata),
         }
     }
 }
@@ -40,7 +41,7 @@ impl From<document::Document> for Document {
             id: document.id.into(),
             title: Some(document.title),
             text: document.text,
-            metadata: Some(Value::Object(Map::new())),
+            metadata: Some(Value::Object(document.metadata)),
             extra: Map::new(),
         }
     }
@@ -145,8 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn a_document_keeps_its_id_title_and_text() {
-        let document = document::Document { id: "1".into(), title: "T".into(), text: "x".into() };
+    fn a_document_keeps_its_id_title_text_and_metadata() {
+        let line = r#"{"_id":"1","title":"T","text":"x","metadata":{"url":"u"},"year":2012}"#;
+        let document = document::Document::from(serde_json::from_str::<Document>(line).unwrap());
+        let metadata = serde_json::from_str(r#"{"year":2012,"url":"u"}"#).unwrap();
+        let expected = document::Document { id: "1".into(), title: "T".into(), text: "x".into(), metadata };
+        assert_eq!(document, expected);
         assert_eq!(document::Document::from(Document::from(document.clone())), document);
     }
 

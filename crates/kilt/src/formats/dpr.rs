@@ -193,7 +193,8 @@ impl RetrievedContext {
 
 fn document(id: Option<&Id>, title: &str, text: &str) -> Option<Document> {
     let id = id?.text().into_owned();
-    (!id.is_empty()).then(|| Document { id, title: title.to_owned(), text: text.to_owned() })
+    let (title, text) = (title.to_owned(), text.to_owned());
+    (!id.is_empty()).then(|| Document { id, title, text, metadata: Map::new() })
 }
 
 #[cfg(test)]

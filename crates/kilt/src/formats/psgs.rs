@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use serde_json::Map;
+
 use super::{Document, stream::Stream};
 use crate::{Error, Result, jsonl};
 
@@ -76,7 +78,8 @@ impl Rows {
             if id.is_empty() {
                 return Err(Error::record(path, line, "id", "expected an id, found an empty column"));
             }
-            return Ok(Some((line, Document { id: id.into(), title: title.into(), text: text.into() })));
+            let (title, text) = (title.into(), text.into());
+            return Ok(Some((line, Document { id: id.into(), title, text, metadata: Map::new() })));
         }
     }
 
@@ -232,6 +235,7 @@ mod tests {
                 id: at.to_string(),
                 title: text.chars().rev().collect(),
                 text: (*text).into(),
+                metadata: Map::new(),
             })
             .collect();
         let mut writer = Writer::create(&path).unwrap();

@@ -1,11 +1,11 @@
 //! The distribution of the BLEU of spans.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Spans by BLEU, in tenths (Petroni et al. 2021, figure 5).
 ///
 /// Bin i counts the spans from i/10 to (i + 1)/10. The upper end belongs to the next bin; 1 belongs to the last one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BleuHistogram(pub [u64; 10]);
 

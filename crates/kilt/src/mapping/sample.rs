@@ -22,10 +22,11 @@ fn shuffled(seed: u64, count: usize) -> Vec<usize> {
 /// whether it is in `split`. If there are too few numbers, `dev` comes first.
 pub(super) fn members(seed: u64, count: usize, dev: usize, test: usize, split: Split) -> Vec<bool> {
     let dev = dev.min(count);
+    let held_out = dev + test.min(count - dev);
     let range: Range<usize> = match split {
         Split::Dev => 0..dev,
-        Split::Test => dev..count.min(dev + test),
-        Split::Train => count.min(dev + test)..count,
+        Split::Test => dev..held_out,
+        Split::Train => held_out..count,
     };
     let mut is_member = vec![false; count];
     shuffled(seed, count)[range].iter().for_each(|&number| is_member[number] = true);
@@ -52,7 +53,7 @@ mod tests {
     #[test]
     fn dev_comes_first_where_numbers_are_few() {
         assert_eq!(members(0, 1, 5, 5, Split::Dev), [true]);
-        assert_eq!(members(0, 1, 5, 5, Split::Test), [false]);
+        assert_eq!(members(0, 1, 5, usize::MAX, Split::Test), [false]);
         assert!(members(0, 0, 5, 5, Split::Train).is_empty());
     }
 }

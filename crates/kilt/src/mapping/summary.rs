@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{BleuHistogram, Fate, MappedSet};
 
@@ -10,7 +10,7 @@ use super::{BleuHistogram, Fate, MappedSet};
 ///
 /// `read` is the sum of `written`, `without_evidence`, `without_page` and `without_output`; `outputs` that of
 /// `outputs_written`, `outputs_incomplete`, `outputs_below` and `outputs_equal`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MapSummary {
     /// Records read.
     pub read: u64,

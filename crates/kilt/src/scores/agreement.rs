@@ -1,10 +1,12 @@
 //! Inter-annotator agreement beyond chance: Fleiss' kappa (Fleiss, "Measuring nominal scale agreement among
-//! many raters", 1971).
+//! many raters", 1971), and its test (Fleiss, Nee and Landis, "Large sample variance of kappa in the case of different
+//! sets of raters", 1979).
 
 use std::path::Path;
 
 use serde::Serialize;
 
+use super::Measure;
 use crate::{Error, Result, wowpp};
 
 /// The agreement of annotators.
@@ -16,6 +18,9 @@ pub struct Agreement {
     pub observed: f64,
     /// The share of pairs that would agree by chance.
     pub expected: f64,
+    /// Kappa over its standard error if annotators agree at chance level. Above 2.58 in absolute value, p is below 0.01 (two-sided).
+    /// No value if all votes are equal.
+    pub z: Measure,
     /// The number of items.
     pub subjects: usize,
     /// The number of votes on each item.
@@ -64,7 +69,11 @@ pub fn fleiss_kappa(counts: &[Vec<u32>]) -> Result<Agreement> {
     let expected: f64 = (0..first.len()).map(|category| share(category).powi(2)).sum();
     // If all votes are equal, chance agreement is perfect too.
     let kappa = if expected < 1.0 { (observed - expected) / (1.0 - expected) } else { 1.0 };
-    Ok(Agreement { kappa, observed, expected, subjects: counts.len(), votes: votes as usize })
+    let spread = 1.0 - expected;
+    let skew: f64 = (0..first.len()).map(share).map(|p| p * (1.0 - p) * (1.0 - 2.0 * p)).sum();
+    let variance = 2.0 * (spread * spread - skew) / (subjects * n * (n - 1.0) * spread * spread);
+    let z = if expected < 1.0 { (kappa / variance.sqrt()).into() } else { Measure::default() };
+    Ok(Agreement { kappa, observed, expected, z, subjects: counts.len(), votes: votes as usize })
 }
 
 /// The agreement of a file in WOW++'s layout, from the `votes` of its sentences: a list of the annotators'
@@ -119,6 +128,8 @@ mod tests {
         let found = fleiss_kappa(&counts).unwrap();
         assert!((found.observed - 0.378).abs() < 5e-4 && (found.expected - 0.213).abs() < 5e-4, "{found:?}");
         assert!((found.kappa - 0.210).abs() < 5e-4);
+        // The standard error is 0.01697.
+        assert!((found.z.or_zero() - 12.374).abs() < 1e-3, "{found:?}");
         assert_eq!((found.subjects, found.votes), (10, 14));
     }
 
@@ -127,7 +138,10 @@ mod tests {
         assert_eq!(fleiss_kappa(&[vec![3, 0], vec![0, 3]]).unwrap().kappa, 1.0);
         assert_eq!(fleiss_kappa(&[vec![3, 0], vec![3, 0]]).unwrap().kappa, 1.0);
         // Observed 0, expected 1/2.
-        assert_eq!(fleiss_kappa(&[vec![1, 1], vec![1, 1]]).unwrap().kappa, -1.0);
+        let even = fleiss_kappa(&[vec![1, 1], vec![1, 1]]).unwrap();
+        // With two equal categories the variance is 2 / (2 subjects x 2 votes x 1).
+        assert_eq!((even.kappa, even.z), (-1.0, (-1.0 / 0.5f64.sqrt()).into()));
+        assert_eq!(fleiss_kappa(&[vec![3, 0], vec![3, 0]]).unwrap().z, Measure::default());
     }
 
     #[test]

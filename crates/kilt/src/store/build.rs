@@ -3,25 +3,35 @@
 //! Memory grows by 16 bytes a page and 32 bytes a title or redirect, for sorting the look-up rows.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
     fs::File,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
 };
 
 use rayon::prelude::*;
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::Value;
 
 use super::{
-    Content, FORMAT, MANIFEST, Manifest, OWN_TITLE, PageIndex, PassageStore, VERSION,
+    Content, FIELD_ENDS, FIELDS, FORMAT, Keys, MANIFEST, Manifest, OWN_TITLE, PageIndex, PassageStore,
+    StoredMetadata, VERSION,
     lookup::{key, normalize_title},
 };
 use crate::{
     Error, Id, Result,
     folder::{Building, Place},
     jsonl,
+    metadata::{Field, Metadata, Readable},
     passage::{self, Span, Split},
 };
+
+/// The largest total length of the names of a source's fields, so that the manifest stays small.
+const FIELD_NAMES: usize = 1 << 20;
 
 /// The options of a build.
 #[derive(Clone, Debug)]
@@ -48,11 +58,69 @@ pub struct Progress {
 }
 
 /// The part of a page that the store keeps; the rest is skipped while parsing.
-#[derive(Deserialize)]
 pub(super) struct SourcePage {
     wikipedia_id: Id,
     wikipedia_title: String,
     text: Vec<String>,
+    /// The fields that KILT does not define, those of the object `metadata`, and `categories`.
+    metadata: Metadata,
+}
+
+impl<'de> Deserialize<'de> for SourcePage {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = SourcePage;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a page, an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SourcePage, A::Error> {
+                SourcePage::read(map)
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+impl SourcePage {
+    fn read<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        fn once<T, E: serde::de::Error>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
+            if slot.replace(value).is_some() { Err(E::duplicate_field(name)) } else { Ok(()) }
+        }
+        let (mut id, mut title, mut text) = (None, None, None);
+        let (mut metadata, mut inner) = (Metadata::default(), Metadata::default());
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "wikipedia_id" => once::<_, A::Error>(&mut id, "wikipedia_id", map.next_value()?)?,
+                "wikipedia_title" => once::<_, A::Error>(&mut title, "wikipedia_title", map.next_value()?)?,
+                "text" => once::<_, A::Error>(&mut text, "text", map.next_value()?)?,
+                "_id" | "anchors" | "history" | "wikidata_info" => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                "metadata" => match map.next_value::<Value>()? {
+                    Value::Object(object) => inner = Metadata::of(object),
+                    other => {
+                        Field::of(other).into_iter().for_each(|field| metadata.insert("metadata", field))
+                    }
+                },
+                _ => {
+                    let Readable(field) = map.next_value::<Readable>()?;
+                    let field = match field {
+                        Some(Field::Text(names)) if key == "categories" => Field::of_commas(&names),
+                        other => other,
+                    };
+                    field.into_iter().for_each(|field| metadata.insert(key.as_str(), field));
+                }
+            }
+        }
+        metadata.add(inner);
+        Ok(Self {
+            wikipedia_id: id.ok_or_else(|| A::Error::missing_field("wikipedia_id"))?,
+            wikipedia_title: title.ok_or_else(|| A::Error::missing_field("wikipedia_title"))?,
+            text: text.ok_or_else(|| A::Error::missing_field("text"))?,
+            metadata,
+        })
+    }
 }
 
 /// A page prepared by a worker thread.
@@ -63,6 +131,9 @@ pub(super) struct Prepared {
     pub(super) text: String,
     pub(super) ends: Vec<u32>,
     pub(super) spans: Vec<Span>,
+    metadata: Metadata,
+    /// The metadata as JSON; empty if there is none.
+    pub(super) fields: String,
     id_key: u64,
     title_key: u64,
 }
@@ -70,7 +141,7 @@ pub(super) struct Prepared {
 /// Parses and splits one line.
 pub(super) fn prepare(path: &Path, line: u64, bytes: &[u8], split: Split) -> Result<Prepared> {
     let page: SourcePage = jsonl::parse(path, line, bytes)?;
-    let SourcePage { wikipedia_id, wikipedia_title: title, text: mut paragraphs } = page;
+    let SourcePage { wikipedia_id, wikipedia_title: title, text: mut paragraphs, metadata } = page;
     let id = wikipedia_id.text().into_owned();
     let limit = |field: &str, value: &str| {
         if value.trim().is_empty() {
@@ -102,7 +173,12 @@ pub(super) fn prepare(path: &Path, line: u64, bytes: &[u8], split: Split) -> Res
         })
         .collect();
     let (id_key, title_key) = (key(&id), key(&normalize_title(&title)));
-    Ok(Prepared { line, id, title, text, ends, spans, id_key, title_key })
+    let fields = match metadata.is_empty() {
+        true => String::new(),
+        false => serde_json::to_string(&metadata)
+            .map_err(|error| Error::record(path, line, ".", error.to_string()))?,
+    };
+    Ok(Prepared { line, id, title, text, ends, spans, metadata, fields, id_key, title_key })
 }
 
 /// A file that is hashed and counted as it is written.
@@ -140,7 +216,57 @@ impl Out {
     }
 }
 
+/// The files of the metadata. They exist if a page has metadata.
+struct Fields {
+    values: Out,
+    ends: Out,
+    keys: BTreeMap<String, BTreeSet<crate::FieldKind>>,
+    /// The total length of the keys.
+    names: usize,
+}
+
+impl Fields {
+    /// Starts the files after `pages` pages without metadata.
+    fn create(folder: &Path, pages: u32) -> Result<Self> {
+        let (values, mut ends) = (Out::create(folder, FIELDS)?, Out::create(folder, FIELD_ENDS)?);
+        (0..pages).try_for_each(|_| ends.put(&0u64.to_le_bytes()))?;
+        Ok(Self { values, ends, keys: BTreeMap::new(), names: 0 })
+    }
+
+    fn push(&mut self, page: &Prepared, source: &Path) -> Result<()> {
+        self.values.put(page.fields.as_bytes())?;
+        self.ends.put(&self.values.bytes.to_le_bytes())?;
+        for (key, field) in page.metadata.iter() {
+            if let Some(kinds) = self.keys.get_mut(key) {
+                kinds.insert(field.kind());
+                continue;
+            }
+            self.names += key.len();
+            if self.names > FIELD_NAMES {
+                let message = format!(
+                    "expected names of fields of at most {FIELD_NAMES} bytes in all pages, found more; \
+                     put values into fields, not into their names"
+                );
+                return Err(Error::record(source, page.line, key, message));
+            }
+            self.keys.insert(key.to_owned(), BTreeSet::from([field.kind()]));
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<StoredMetadata> {
+        let files = BTreeMap::from([self.values.finish()?, self.ends.finish()?]);
+        let keys: Keys =
+            self.keys.into_iter().map(|(key, kinds)| (key, kinds.into_iter().collect())).collect();
+        let mut metadata = StoredMetadata { hash: String::new(), keys, files };
+        metadata.hash = metadata.content_hash();
+        Ok(metadata)
+    }
+}
+
 struct Builder {
+    folder: PathBuf,
+    fields: Option<Fields>,
     text: Out,
     names: Out,
     paragraphs: Out,
@@ -176,6 +302,12 @@ impl Builder {
             self.paragraphs.put(&end.to_le_bytes())?;
         }
         self.paragraph_count += page.ends.len() as u64;
+        if self.fields.is_none() && !page.fields.is_empty() {
+            self.fields = Some(Fields::create(&self.folder, index)?);
+        }
+        if let Some(fields) = &mut self.fields {
+            fields.push(&page, source)?;
+        }
         for span in &page.spans {
             for field in [index, span.start_paragraph, span.start, span.end_paragraph, span.end, span.section]
             {
@@ -222,6 +354,8 @@ impl PassageStore {
         let building = Building::create(place.into(), is_store)?;
         let out = |name: &str| Out::create(building.folder(), name);
         let mut builder = Builder {
+            folder: building.folder().to_owned(),
+            fields: None,
             text: out("text.bin")?,
             names: out("names.bin")?,
             paragraphs: out("paragraphs.bin")?,
@@ -267,7 +401,9 @@ fn is_store(folder: &Path) -> bool {
 
 /// Sorts and writes the look-up rows, then the manifest.
 fn finish(builder: Builder, options: &BuildOptions, scratch: &Path) -> Result<()> {
-    let Builder { text, mut names, paragraphs, pages, passages, mut ids, lines, mut titles, .. } = builder;
+    let Builder { fields, text, mut names, paragraphs, pages, passages, mut ids, lines, mut titles, .. } =
+        builder;
+    let metadata = fields.map(Fields::finish).transpose()?;
     ids.par_sort_unstable();
     let mut ids_out = Out::create(scratch, "ids.bin")?;
     for (hash, page) in &ids {
@@ -297,6 +433,7 @@ fn finish(builder: Builder, options: &BuildOptions, scratch: &Path) -> Result<()
         redirects: 0,
         hash: String::new(),
         files: files.clone(),
+        metadata,
     };
     manifest
         .files

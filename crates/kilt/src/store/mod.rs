@@ -13,6 +13,11 @@
 //! | `passages.bin` | page, start paragraph, start, end paragraph, end, section: u32 each, bytes within paragraphs |
 //! | `ids.bin` | hash of the id u64, page u32; sorted |
 //! | `titles.bin` | hash of the normalised title u64, page u32, start of the redirect's title u64 (all ones: the page's own title), its length u16; sorted |
+//! | `fields.bin` | each page's metadata, a JSON object; nothing for a page without metadata |
+//! | `field-ends.bin` | end of each page's metadata, u64 |
+//!
+//! A store has the last two files if a page has metadata. The store's hash does not cover them, so an index depends on
+//! the texts alone. They have their own hash.
 //!
 //! Numbers are little-endian.
 
@@ -38,7 +43,7 @@ pub(crate) use lookup::percent_decoded;
 pub use plan::{Plan, PlanOptions, size_of_line};
 
 use crate::{
-    Error, Passage, PassageId, Result,
+    Error, FieldKind, Metadata, Passage, PassageId, Result,
     folder::{self, Contents},
     passage::{self, ABSTRACT, Span, Split},
 };
@@ -47,11 +52,14 @@ use crate::{
 pub const VERSION: u32 = 1;
 const FORMAT: &str = "sporran-passages";
 const MANIFEST: &str = "store.json";
+const FIELDS: &str = "fields.bin";
+const FIELD_ENDS: &str = "field-ends.bin";
 
 const PAGE_ROW: usize = 32;
 const PASSAGE_ROW: usize = 24;
 const ID_ROW: usize = 12;
 const TITLE_ROW: usize = 22;
+const FIELD_END_ROW: usize = 8;
 /// The redirect field of a row for the page's title.
 const OWN_TITLE: u64 = u64::MAX;
 
@@ -68,6 +76,29 @@ struct Manifest {
     /// BLAKE3 over the split and the files' hashes, which indexes refer to.
     hash: String,
     files: BTreeMap<String, Content>,
+    /// Missing in stores without metadata and in stores of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metadata: Option<StoredMetadata>,
+}
+
+/// The fields of a store's pages, each with the types of its values.
+pub type Keys = BTreeMap<String, Vec<FieldKind>>;
+
+/// The files of the metadata.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct StoredMetadata {
+    /// BLAKE3 over the keys and the files' hashes.
+    hash: String,
+    keys: Keys,
+    files: BTreeMap<String, Content>,
+}
+
+impl StoredMetadata {
+    /// The hash of the metadata from the manifest's keys and files.
+    fn content_hash(&self) -> String {
+        let hashes: Vec<_> = self.files.iter().map(|(name, content)| (name, &content.blake3)).collect();
+        crate::hash_json(&(&self.keys, hashes))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,13 +119,18 @@ impl Manifest {
     }
 
     /// The other files of the folder.
+    fn all_files(&self) -> impl Iterator<Item = (&String, &Content)> {
+        self.files.iter().chain(self.metadata.iter().flat_map(|metadata| &metadata.files))
+    }
+
+    /// The other files of the folder, for comparing their checksums.
     fn contents<'a>(&'a self, folder: &'a Path) -> Contents<'a> {
         let file = |(name, content): (&'a String, &'a Content)| folder::File {
             name,
             bytes: content.bytes,
             blake3: &content.blake3,
         };
-        Contents::new(folder, self.files.iter().map(file))
+        Contents::new(folder, self.all_files().map(file))
     }
 }
 
@@ -130,6 +166,8 @@ pub struct PassageStore {
     passages: Mmap,
     ids: Mmap,
     titles: Mmap,
+    /// The metadata and their ends, if pages have metadata.
+    fields: Option<(Mmap, Mmap)>,
     /// The first impossible content that an accessor found.
     damage: OnceLock<(&'static str, String)>,
 }
@@ -179,10 +217,15 @@ impl PassageStore {
     fn open_with(folder: &Path, compare: impl FnOnce(&Contents<'_>) -> Result<()>) -> Result<Self> {
         let store = Self::map(folder)?;
         let path = store.folder.join(MANIFEST);
-        let (expected, found) = (&store.manifest.hash, store.manifest.content_hash());
-        if *expected != found {
-            let folder = store.folder;
-            return Err(Error::Checksum { path, expected: expected.clone(), found, folder });
+        let metadata = store.manifest.metadata.as_ref();
+        let hashes = [(&store.manifest.hash, store.manifest.content_hash())]
+            .into_iter()
+            .chain(metadata.map(|metadata| (&metadata.hash, metadata.content_hash())));
+        for (expected, found) in hashes {
+            if *expected != found {
+                let (expected, folder) = (expected.clone(), store.folder.clone());
+                return Err(Error::Checksum { path, expected, found, folder });
+            }
         }
         compare(&store.manifest.contents(&store.folder))?;
         Ok(store)
@@ -210,9 +253,10 @@ impl PassageStore {
         let manifest: Manifest = crate::jsonl::read_json(&path)?;
         let map = |name: &str| -> Result<Mmap> {
             let file_path = folder.join(name);
-            let expected = manifest.files.get(name).ok_or_else(|| {
+            let expected = manifest.all_files().find(|(found, _)| *found == name).ok_or_else(|| {
                 Error::store(&path, format!("field `files`: expected an entry for `{name}`"))
             })?;
+            let expected = expected.1;
             let file = File::open(&file_path).map_err(|source| Error::io(&file_path, "open", source))?;
             let length = file.metadata().map_err(|source| Error::io(&file_path, "open", source))?.len();
             if length != expected.bytes {
@@ -234,6 +278,10 @@ impl PassageStore {
             passages: map("passages.bin")?,
             ids: map("ids.bin")?,
             titles: map("titles.bin")?,
+            fields: match &manifest.metadata {
+                None => None,
+                Some(_) => Some((map(FIELDS)?, map(FIELD_ENDS)?)),
+            },
             folder: folder.to_owned(),
             manifest,
             damage: OnceLock::new(),
@@ -248,7 +296,8 @@ impl PassageStore {
             ("ids.bin", &store.ids, of(pages, ID_ROW)),
             ("titles.bin", &store.titles, of(pages + redirects, TITLE_ROW)),
         ];
-        for (name, map, expected) in rows {
+        let ends = store.fields.iter().map(|(_, ends)| (FIELD_ENDS, ends, of(pages, FIELD_END_ROW)));
+        for (name, map, expected) in rows.into_iter().chain(ends) {
             if map.len() as u64 != expected {
                 let found = map.len();
                 let message =
@@ -313,9 +362,33 @@ impl PassageStore {
         &self.manifest.hash
     }
 
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// BLAKE3 over the metadata, in hexadecimal; `None` if no page has metadata, and for a store of an earlier
+    /// version.
+    pub fn metadata_hash(&self) -> Option<&str> {
+        self.manifest.metadata.as_ref().map(|metadata| metadata.hash.as_str())
+    }
+
+    /// The names of the fields of all pages, each with the types of its values.
+    pub fn keys(&self) -> &Keys {
+        static NONE: Keys = Keys::new();
+        self.manifest.metadata.as_ref().map_or(&NONE, |metadata| &metadata.keys)
+    }
+
+    /// Whether a page may name a place in a file or a section.
+    pub fn has_places(&self) -> bool {
+        let has = |key, kind| self.keys().get(key).is_some_and(|kinds| kinds.contains(&kind));
+        ["file", "section"].into_iter().any(|key| has(key, FieldKind::Text))
+            || ["line", "page"].into_iter().any(|key| has(key, FieldKind::Number))
+    }
+
     /// Bytes of its files.
     pub fn bytes(&self) -> u64 {
-        self.manifest.files.values().map(|content| content.bytes).sum()
+        self.manifest.all_files().map(|(_, content)| content.bytes).sum()
     }
 
     fn page_row(&self, page: PageIndex) -> PageRow {
@@ -369,6 +442,25 @@ impl PassageStore {
     pub fn page_title(&self, page: PageIndex) -> &str {
         let row = self.page_row(page);
         self.name(row.names.saturating_add(row.id.into()), row.title)
+    }
+
+    /// The metadata of a page, which its passages share, with `file`, `line`, `page` and `section`.
+    pub fn metadata(&self, page: PageIndex) -> Metadata {
+        let Some((fields, ends)) = &self.fields else { return Metadata::default() };
+        let end_of =
+            |page: u32| ends.as_chunks::<8>().0.get(page as usize).map(|end| u64::from_le_bytes(*end));
+        let start = if page.0 == 0 { Some(0) } else { end_of(page.0 - 1) };
+        let found = match (start, end_of(page.0)) {
+            (Some(start), Some(end)) if start == end => return Metadata::default(),
+            (Some(start), Some(end)) if start < end => {
+                Metadata::parse(self.text_at(fields, FIELDS, start, end - start))
+            }
+            _ => None,
+        };
+        found.unwrap_or_else(|| {
+            self.damaged(FIELDS, || format!("page {}: expected a JSON object of fields, found none", page.0));
+            Metadata::default()
+        })
     }
 
     /// Number of paragraphs of a page, the title included.
@@ -467,6 +559,19 @@ impl PassageStore {
         passage::text(span, self.split().list_items(), |number| self.paragraph(page, number))
     }
 
+    /// The header above a passage's start; `None` before the first one.
+    ///
+    /// # Panics
+    /// If the store lacks the passage.
+    pub fn header(&self, id: PassageId) -> Option<&str> {
+        let page = self.page_of(id);
+        self.header_of(self.span(id, page), page)
+    }
+
+    fn header_of(&self, span: Span, page: PageIndex) -> Option<&str> {
+        (span.section != Span::NO_SECTION).then(|| self.paragraph(page, span.section).trim())
+    }
+
     /// A passage with its provenance.
     ///
     /// # Panics
@@ -474,21 +579,23 @@ impl PassageStore {
     pub fn passage(&self, id: PassageId) -> Passage {
         let page = self.page_of(id);
         let span = self.span(id, page);
+        let mut metadata = self.metadata(page);
+        let (file, section) = metadata.take_place();
+        let header = self.header_of(span, page).map(str::to_owned);
         let characters =
             |number: u32, bytes: u32| self.paragraph(page, number)[..bytes as usize].chars().count() as u32;
         Passage {
             id,
             page_id: self.page_id(page).to_owned(),
             title: self.page_title(page).to_owned(),
-            section: match span.section {
-                Span::NO_SECTION => ABSTRACT.to_owned(),
-                header => self.paragraph(page, header).trim().to_owned(),
-            },
+            section: header.or(section).unwrap_or_else(|| ABSTRACT.to_owned()),
             text: passage::text(span, self.split().list_items(), |number| self.paragraph(page, number)),
             start_paragraph: span.start_paragraph,
             start_character: characters(span.start_paragraph, span.start),
             end_paragraph: span.end_paragraph,
             end_character: characters(span.end_paragraph, span.end),
+            file,
+            metadata,
         }
     }
 }

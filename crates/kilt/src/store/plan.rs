@@ -15,7 +15,7 @@ use std::{
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::{ID_ROW, PAGE_ROW, PASSAGE_ROW, TITLE_ROW, build::prepare};
+use super::{FIELD_END_ROW, ID_ROW, PAGE_ROW, PASSAGE_ROW, TITLE_ROW, build::prepare};
 use crate::{
     Error, PassageStore, Result,
     jsonl::{self, Chunk, Input},
@@ -84,6 +84,8 @@ struct Part {
     parsed: u64,
     passages: f64,
     bytes: f64,
+    /// Pages with metadata.
+    described: f64,
 }
 
 #[derive(Default)]
@@ -112,6 +114,9 @@ impl PassageStore {
         }
         let read = if size == 0 { 1.0 } else { disk / size as f64 };
         let pages = sum(|part| part.pages as f64 * part.scale());
+        let described = sum(|part| part.described * part.scale());
+        // A store with metadata has a row for each page.
+        let rows = if described > 0.0 { FIELD_END_ROW as f64 * pages } else { 0.0 };
         Ok(Plan {
             sampled_pages: parsed as u64,
             counted_pages: counted as u64,
@@ -120,7 +125,7 @@ impl PassageStore {
             pages: pages.round() as u64,
             pages_error: if read == 1.0 { 0.0 } else { error(&sample.parts, pages) },
             passages: sum(|part| part.passages * part.scale()).round() as u64,
-            disk_bytes: sum(|part| part.bytes * part.scale()).round() as u64,
+            disk_bytes: (sum(|part| part.bytes * part.scale()) + rows).round() as u64,
             memory_bytes: FIXED_MEMORY + pages as u64 * MEMORY_A_PAGE,
             seconds: sample.read_seconds / read + sample.parse_seconds / parsed * pages,
         })
@@ -162,7 +167,7 @@ fn streamed(source: &Path, split: Split, options: PlanOptions) -> Result<Sample>
         sample.read_seconds += start.elapsed().as_secs_f64();
         let stride = if text < options.parsed { 1 } else { STRIDE };
         let start = Instant::now();
-        let size = |line, bytes: &[u8]| size_of_line(source, line, bytes, split);
+        let size = |line, bytes: &[u8]| line_size(source, line, bytes, split);
         let mut part = measure(chunk.par_lines(), stride, size)?;
         sample.parse_seconds += start.elapsed().as_secs_f64();
         // At the end the whole file counts as read, including bytes after its last line.
@@ -216,7 +221,7 @@ fn plain(source: &Path, split: Split, options: PlanOptions, size: u64) -> Result
         let start = Instant::now();
         let measured = |before: u64| {
             let lines = lines.par_iter().map(|(number, bytes)| (before + number, bytes.as_slice()));
-            measure(lines, 1, |line, bytes| size_of_line(source, line, bytes, split))
+            measure(lines, 1, |line, bytes| line_size(source, line, bytes, split))
         };
         // Only a failure pays for counting the lines before it.
         let mut part = measured(0).or_else(|_| measured(lines_before(source, from)?))?;
@@ -231,20 +236,21 @@ fn plain(source: &Path, split: Split, options: PlanOptions, size: u64) -> Result
 fn measure<'a>(
     lines: impl IndexedParallelIterator<Item = (u64, &'a [u8])>,
     stride: usize,
-    size: impl Fn(u64, &[u8]) -> Result<(u64, u64)> + Sync + Send,
+    size: impl Fn(u64, &[u8]) -> Result<LineSize> + Sync + Send,
 ) -> Result<Part> {
     let pages = lines.len() as u64;
-    let sizes: Vec<Result<(u64, u64)>> =
-        lines.step_by(stride).map(|(line, bytes)| size(line, bytes)).collect();
+    let sizes: Vec<Result<LineSize>> = lines.step_by(stride).map(|(line, bytes)| size(line, bytes)).collect();
     let mut part = Part { pages, ..Part::default() };
     for size in sizes {
-        let (passages, bytes) = size?;
+        let LineSize { passages, bytes, is_described } = size?;
         part.parsed += 1;
         part.passages += passages as f64;
         part.bytes += bytes as f64;
+        part.described += f64::from(u8::from(is_described));
     }
     let scale = part.pages as f64 / part.parsed.max(1) as f64;
     (part.passages, part.bytes) = (part.passages * scale, part.bytes * scale);
+    part.described *= scale;
     Ok(part)
 }
 
@@ -263,15 +269,32 @@ fn lines_before(source: &Path, offset: u64) -> Result<u64> {
     }
 }
 
-/// The number of passages of one line of a source, and its bytes in a store: all processing of a build except
-/// writing.
+/// The number of passages of one line of a source, and its bytes in a store without the row of its metadata: all
+/// processing of a build except writing.
 ///
 /// # Errors
 /// [`Error::Utf8`] and [`Error::Record`], with `path` and `line`.
 pub fn size_of_line(path: &Path, line: u64, bytes: &[u8], split: Split) -> Result<(u64, u64)> {
+    line_size(path, line, bytes, split).map(|size| (size.passages, size.bytes))
+}
+
+/// The size of one line of a source in a store.
+struct LineSize {
+    passages: u64,
+    bytes: u64,
+    /// Whether the page has metadata.
+    is_described: bool,
+}
+
+fn line_size(path: &Path, line: u64, bytes: &[u8], split: Split) -> Result<LineSize> {
     let page = prepare(path, line, bytes, split)?;
     let rows = PAGE_ROW + ID_ROW + TITLE_ROW + page.spans.len() * PASSAGE_ROW + page.ends.len() * 4;
-    Ok((page.spans.len() as u64, (page.text.len() + page.id.len() + page.title.len() + rows) as u64))
+    let texts = page.text.len() + page.id.len() + page.title.len() + page.fields.len();
+    Ok(LineSize {
+        passages: page.spans.len() as u64,
+        bytes: (texts + rows) as u64,
+        is_described: !page.fields.is_empty(),
+    })
 }
 
 #[cfg(test)]

@@ -82,8 +82,10 @@ fn the_same_pages_give_the_same_hash_and_another_split_another() {
 fn invalid_sources_are_reported_and_leave_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let twice = [PAGES[0], PAGES[1], r#"{"wikipedia_id":" 12","wikipedia_title":"X","text":[]}"#];
-    let cases: [(&[&str], &str); 4] = [
+    let again = r#"{"wikipedia_id":"1","wikipedia_id":"2","wikipedia_title":"T","text":[]}"#;
+    let cases: [(&[&str], &str); 5] = [
         (&[], "expected at least one page, found none"),
+        (&[again], "duplicate field `wikipedia_id`"),
         (&twice, "pages.jsonl:3: field `id`: `12` stands on line 1 already"),
         (
             &[PAGES[0], r#"{"wikipedia_id":"1","text":[]}"#],
@@ -127,14 +129,153 @@ fn a_store_of_another_version_or_with_damage_is_refused() {
 
 #[test]
 fn a_plan_of_a_whole_source_counts_what_the_build_writes() {
+    for (pages, passages) in [(PAGES, 4), (DESCRIBED, 4)] {
+        let folder = tempfile::tempdir().unwrap();
+        let source = write(folder.path(), "pages.jsonl", &pages);
+        let plan = PassageStore::plan(&source, PassageSplit::Paragraph, PlanOptions::default()).unwrap();
+        let store = build(folder.path(), source, None, PassageSplit::Paragraph).unwrap();
+        assert!(plan.complete);
+        assert_eq!((plan.pages, plan.passages), (3, passages));
+        // The plan omits only the closing row of pages.bin.
+        assert_eq!(plan.disk_bytes + PAGE_ROW as u64, store.bytes());
+    }
+}
+
+/// The first page has no metadata.
+const DESCRIBED: [&str; 3] = [
+    PAGES[1],
+    r#"{"wikipedia_id":"8","wikipedia_title":"Tea","text":["Tea","It is hot."],"categories":"Drinks, Hot drinks","history":{"revid":1},"year":2001,"metadata":{"year":5,"lang":"en"},"draft":false}"#,
+    r#"{"wikipedia_id":"9","wikipedia_title":"Notes","text":["Notes","Boil water.","Section::::Milk.","Add milk."],"metadata":{"file":"a/tea.md","line":12,"section":"Brewing","tags":["x","y"],"depth":[1]}}"#,
+];
+
+#[test]
+fn metadata_and_places_survive_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = write(folder.path(), "pages.jsonl", &DESCRIBED);
+    let store = build(folder.path(), source, None, PassageSplit::Paragraph).unwrap();
+    let json = |page| serde_json::to_string(&store.metadata(PageIndex(page))).unwrap();
+    assert_eq!(json(0), "{}");
+    assert_eq!(
+        json(1),
+        r#"{"categories":["Drinks","Hot drinks"],"draft":false,"lang":"en","year":2001}"#,
+        "the record's own year precedes that of its object"
+    );
+    assert_eq!(json(2), r#"{"file":"a/tea.md","line":12,"section":"Brewing","tags":["x","y"]}"#);
+    let keys: Vec<(&str, &[FieldKind])> =
+        store.keys().iter().map(|(key, kinds)| (key.as_str(), kinds.as_slice())).collect();
+    assert_eq!(
+        keys,
+        [
+            ("categories", [FieldKind::List].as_slice()),
+            ("draft", &[FieldKind::Boolean]),
+            ("file", &[FieldKind::Text]),
+            ("lang", &[FieldKind::Text]),
+            ("line", &[FieldKind::Number]),
+            ("section", &[FieldKind::Text]),
+            ("tags", &[FieldKind::List]),
+            ("year", &[FieldKind::Number]),
+        ]
+    );
+    assert!(store.has_places());
+    let [plain, tea, boil, milk] = [0, 1, 2, 3].map(|id| store.passage(PassageId(id)));
+    assert!(plain.file.is_empty() && plain.metadata.is_empty() && tea.file.is_empty());
+    assert_eq!((tea.section.as_str(), tea.metadata.iter().count()), (ABSTRACT, 4));
+    assert_eq!(boil.file.to_string(), "a/tea.md, line 12");
+    assert_eq!((boil.section.as_str(), milk.section.as_str()), ("Brewing", "Section::::Milk."));
+    assert_eq!(serde_json::to_string(&boil.metadata).unwrap(), r#"{"tags":["x","y"]}"#);
+    assert_eq!(boil.metadata, milk.metadata);
+    assert_eq!((store.header(PassageId(2)), store.header(PassageId(3))), (None, Some("Section::::Milk.")));
+    store.verify().unwrap();
+    store.sound().unwrap();
+}
+
+#[test]
+fn metadata_change_neither_the_hash_nor_the_files_of_a_store_without_them() {
     let folder = tempfile::tempdir().unwrap();
     let source = write(folder.path(), "pages.jsonl", &PAGES);
-    let plan = PassageStore::plan(&source, PassageSplit::Paragraph, PlanOptions::default()).unwrap();
-    let store = build(folder.path(), source, None, PassageSplit::Paragraph).unwrap();
-    assert!(plan.complete);
-    assert_eq!((plan.pages, plan.passages), (3, 4));
-    // The plan omits only the closing row of pages.bin.
-    assert_eq!(plan.disk_bytes + PAGE_ROW as u64, store.bytes());
+    let plain = build(folder.path(), source.clone(), None, PassageSplit::Words).unwrap();
+    assert_eq!((plain.metadata_hash(), plain.keys().len(), plain.has_places()), (None, 0, false));
+    let manifest = std::fs::read_to_string(folder.path().join("store/store.json")).unwrap();
+    assert!(!manifest.contains("metadata") && !folder.path().join("store/fields.bin").exists());
+    let hash = plain.hash().to_owned();
+    drop(plain);
+    let described = PAGES.map(|page| page.replacen('{', r#"{"lang":"de","#, 1));
+    write(folder.path(), "pages.jsonl", &[&described[0], &described[1], &described[2]]);
+    let store = build(folder.path(), source.clone(), None, PassageSplit::Words).unwrap();
+    assert_eq!(store.hash(), hash);
+    let first = store.metadata_hash().unwrap().to_owned();
+    drop(store);
+    let other = described[0].replace("de", "en");
+    write(folder.path(), "pages.jsonl", &[&other, &described[1], &described[2]]);
+    let store = build(folder.path(), source, None, PassageSplit::Words).unwrap();
+    assert_ne!(store.metadata_hash().unwrap(), first);
+}
+
+#[test]
+fn a_store_of_an_earlier_version_opens_without_metadata() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = write(folder.path(), "pages.jsonl", &DESCRIBED);
+    drop(build(folder.path(), source, None, PassageSplit::Words).unwrap());
+    // Earlier versions write neither the files nor the entry.
+    let path = folder.path().join("store/store.json");
+    let mut manifest: serde_json::Value = crate::jsonl::read_json(&path).unwrap();
+    manifest.as_object_mut().unwrap().remove("metadata").unwrap();
+    std::fs::write(&path, manifest.to_string()).unwrap();
+    for name in [FIELDS, FIELD_ENDS] {
+        std::fs::remove_file(folder.path().join("store").join(name)).unwrap();
+    }
+    let store = PassageStore::open(folder.path().join("store")).unwrap();
+    assert_eq!((store.metadata_hash(), store.keys().len()), (None, 0));
+    assert!(store.passage(PassageId(1)).metadata.is_empty());
+    store.sound().unwrap();
+}
+
+#[test]
+fn damaged_metadata_are_an_error_and_never_a_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = write(folder.path(), "pages.jsonl", &DESCRIBED);
+    drop(build(folder.path(), source, None, PassageSplit::Words).unwrap());
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let mut unsound = 0;
+    for name in [FIELDS, FIELD_ENDS] {
+        let path = folder.path().join("store").join(name);
+        let bytes = std::fs::read(&path).unwrap();
+        for damaged in damages(&bytes, &mut rng) {
+            std::fs::write(&path, &damaged).unwrap();
+            let error = PassageStore::open(folder.path().join("store")).err().unwrap();
+            assert!(error.is_input() && error.to_string().contains(name), "{error}");
+            if let Ok(store) = PassageStore::map(&folder.path().join("store")) {
+                contents(&store);
+                unsound += usize::from(store.sound().is_err());
+            }
+        }
+        std::fs::write(&path, &bytes).unwrap();
+    }
+    assert!(unsound > 10, "{unsound}");
+    let path = folder.path().join("store").join(MANIFEST);
+    let manifest = std::fs::read_to_string(&path).unwrap().replace("\"lang\"", "\"long\"");
+    std::fs::write(&path, manifest).unwrap();
+    let error = PassageStore::open(folder.path().join("store")).err().unwrap();
+    assert!(matches!(error, Error::Checksum { .. }), "{error}");
+}
+
+#[test]
+fn names_of_fields_are_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "n".repeat((1 << 20) - 3);
+    let page = |id: u32, name: &str| {
+        format!(r#"{{"wikipedia_id":"{id}","wikipedia_title":"T","text":[],"{name}":1}}"#)
+    };
+    let lines = [page(1, &name), page(2, "abc"), page(3, &name)];
+    let source = write(folder.path(), "pages.jsonl", &lines.each_ref().map(String::as_str));
+    assert_eq!(build(folder.path(), source, None, PassageSplit::Words).unwrap().keys().len(), 2);
+    let lines = [page(1, &name), page(2, "abcd")];
+    let source = write(folder.path(), "pages.jsonl", &lines.each_ref().map(String::as_str));
+    let message = build(folder.path(), source, None, PassageSplit::Words).err().unwrap().to_string();
+    assert!(
+        message.contains("pages.jsonl:2: field `abcd`: expected names of fields of at most"),
+        "{message}"
+    );
 }
 
 /// The results of all look-ups in a store, as text.

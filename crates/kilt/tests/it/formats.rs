@@ -131,6 +131,31 @@ fn a_corpus_survives_the_way_through_every_format() {
 }
 
 #[test]
+fn metadata_survive_the_way_to_a_store_and_back() {
+    let world = World::new();
+    let fields = json!({"lang": "en", "tags": ["a", "b"], "file": "tea.md", "line": 12, "section": "Drinks"});
+    let with = |first: Value| {
+        let mut passage = first;
+        passage.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        passage
+    };
+    let passage = with(json!({"id": "n1", "title": "Tea", "text": "It is hot."}));
+    world.write("passages.jsonl", &passage.to_string());
+    world.convert(Format::Passages, Format::KnowledgeSource, "passages.jsonl", "described.jsonl");
+    assert_eq!(world.values("described.jsonl")[0]["metadata"], fields);
+    let options =
+        BuildOptions { source: world.path("described.jsonl"), redirects: None, split: PassageSplit::Page };
+    PassageStore::build(&options, world.path("described"), &mut |_| {}).unwrap();
+    world.convert(Format::Store, Format::Passages, "described", "back.jsonl");
+    let expected = with(json!({"id": "0", "title": "Tea", "text": "It is hot."}));
+    assert_eq!(world.values("back.jsonl"), [expected]);
+    world.convert(Format::Store, Format::BeirCorpus, "described", "corpus.jsonl");
+    assert_eq!(world.values("corpus.jsonl")[0]["metadata"], fields);
+    world.convert(Format::BeirCorpus, Format::Passages, "corpus.jsonl", "again.jsonl");
+    assert_eq!(world.values("again.jsonl"), world.values("back.jsonl"));
+}
+
+#[test]
 fn pages_become_documents_of_their_own_ids() {
     let world = World::new();
     world.convert(Format::KnowledgeSource, Format::Anserini, "pages.jsonl", "a.jsonl");

@@ -1,9 +1,10 @@
 //! Comparison of runs with each other and with published results: the three tables of the KILT paper, and the
-//! costs of the runs; and the tables of the KoRC paper.
+//! costs of the runs; and the tables of the KoRC paper. [`responses`]: comparison by people.
 
 mod page;
 mod published;
 mod questions;
+pub mod responses;
 mod tables;
 
 use std::path::{Path, PathBuf};

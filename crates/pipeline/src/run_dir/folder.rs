@@ -205,6 +205,22 @@ impl RunDir {
         self.begin(Work::Training, Vec::new())
     }
 
+    /// Checks that existing models at these paths, relative to the folder, are of a training with this key.
+    ///
+    /// # Errors
+    /// [`Error::OtherModel`] for a model of another key.
+    pub(crate) fn check_models(&self, key: &StepKey, models: &[PathBuf]) -> Result<()> {
+        let made = models.iter().map(|model| self.root.join(model)).find(|model| model.is_dir());
+        if let Some(model) = made
+            && let Ok(known) = jsonl::read_json::<StepKey>(self.work(TRAINING_KEY))
+            && let Some([name, here, there]) = key.difference(&known)
+        {
+            let [name, here, there] = [name, here, there].map(str::to_owned);
+            return Err(Error::OtherModel { model, name, here, there });
+        }
+        Ok(())
+    }
+
     /// Whether there is a checkpoint to resume from.
     pub(crate) fn has_checkpoint(&self) -> bool {
         has_checkpoint(&self.root, 3)

@@ -7,6 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::hash_json;
+use sporran_training::TrainingOptions;
 use toml::Value;
 
 use crate::{
@@ -36,6 +37,12 @@ impl StepKey {
     pub(crate) fn new(step: &str, options: &impl Serialize) -> Result<Self> {
         let mut values = BTreeMap::new();
         flatten("", &Value::try_from(options).map_err(unwritable)?, &mut values);
+        // Options of an optimiser without `warmup-steps` have the key of its default.
+        let optimizers = values.keys().filter_map(|path| path.strip_suffix(".label-smoothing"));
+        for optimizer in optimizers.map(str::to_owned).collect::<Vec<_>>() {
+            let warmup = values.entry(format!("{optimizer}.warmup-steps"));
+            warmup.or_insert_with(|| TrainingOptions::WARMUP_STEPS.to_string());
+        }
         Ok(Self { step: step.to_owned(), values })
     }
 
@@ -218,6 +225,14 @@ pub(crate) mod tests {
         let read = one.clone().input("i", "h");
         assert_eq!(one.difference(&read), Some(["i", "nothing", "h"]));
         assert_eq!(read.difference(&read), None);
+    }
+
+    #[test]
+    fn the_default_warm_up_has_the_key_of_its_number() {
+        let key = |text: &str| StepKey::new("s", &toml::from_str::<toml::Table>(text).unwrap()).unwrap();
+        let default = key("[o]\nlabel-smoothing = 0.0\n");
+        assert_eq!(default, key("[o]\nlabel-smoothing = 0.0\nwarmup-steps = 100\n"));
+        assert_ne!(default, key("[o]\nlabel-smoothing = 0.0\nwarmup-steps = 99\n"));
     }
 
     #[test]

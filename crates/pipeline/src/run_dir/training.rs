@@ -24,6 +24,7 @@ pub(crate) struct TrainingFolder {
     key: StepKey,
     inputs: Inputs,
     account: Account,
+    models: Vec<PathBuf>,
     held: Option<(RunDir, Mark)>,
 }
 
@@ -36,7 +37,14 @@ impl TrainingFolder {
     pub(crate) fn begin(root: PathBuf, options: &impl Config, without: &[&str]) -> Result<Self> {
         let mut inputs = Inputs::default();
         let key = StepKey::training(options)?.without(without).read(&mut inputs)?;
-        Ok(Self { root, key, inputs, account: Account::begin(options)?, held: None })
+        Ok(Self { root, key, inputs, account: Account::begin(options)?, models: Vec::new(), held: None })
+    }
+
+    /// Names the models that the training replaces, relative to the folder. For trainings without checkpoints, whose models
+    /// would be replaced by those of another training.
+    pub(crate) fn replacing(mut self, models: Vec<PathBuf>) -> Self {
+        self.models = models;
+        self
     }
 
     /// Like [`Self::begin`], for a locked folder and a key with more inputs.
@@ -52,7 +60,8 @@ impl TrainingFolder {
         let key = key.read(&mut inputs)?;
         let mark = folder.begin_training(&key)?;
         let account = Account::begin(options)?;
-        Ok(Self { root: folder.root.clone(), key, inputs, account, held: Some((folder, mark)) })
+        let (root, models) = (folder.root.clone(), Vec::new());
+        Ok(Self { root, key, inputs, account, models, held: Some((folder, mark)) })
     }
 
     /// Checks that the inputs have not changed, and locks the folder. Call it after loading and before
@@ -60,11 +69,15 @@ impl TrainingFolder {
     ///
     /// # Errors
     /// [`sporran_kilt::Error::Changed`]; [`crate::Error::Busy`] if another process uses the folder;
-    /// [`crate::Error::OtherTraining`] for checkpoints of a training with other options or inputs.
+    /// [`crate::Error::OtherTraining`] for checkpoints of a training with other options or inputs, and
+    /// [`crate::Error::OtherModel`] for models of one.
     pub(crate) fn verify(&mut self) -> Result<()> {
         self.inputs.verify()?;
         if self.held.is_none() {
             let folder = RunDir::open(self.root.clone())?;
+            if !folder.has_checkpoint() {
+                folder.check_models(&self.key, &self.models)?;
+            }
             let mark = folder.begin_training(&self.key)?;
             self.held = Some((folder, mark));
         }
@@ -162,6 +175,25 @@ mod tests {
         assert!(check_finished(&model).is_err());
         begin().finish(ENTRY).unwrap();
         assert!(check_finished(&model).is_ok());
+    }
+
+    #[test]
+    fn a_model_without_checkpoints_is_not_replaced_by_that_of_another_training() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("runs/r");
+        let verify = |seed: u64, model: &str| {
+            let options = Options { seed, ..options("") };
+            let begun = TrainingFolder::begin(root.clone(), &options, &[]).unwrap();
+            let mut underway = begun.replacing(vec![model.into()]);
+            underway.verify().map(|()| underway)
+        };
+        let underway = verify(7, "model").unwrap();
+        std::fs::create_dir_all(root.join("model")).unwrap();
+        underway.finish(ENTRY).unwrap();
+        let error = verify(8, "model").err().unwrap().to_string();
+        assert!(error.contains("`seed` is 8 now and was 7 then"), "{error}");
+        assert!(verify(7, "model").is_ok());
+        assert!(verify(8, "fold-0/model").is_ok());
     }
 
     #[test]

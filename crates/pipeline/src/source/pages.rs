@@ -122,14 +122,16 @@ impl Pages {
         Some(held(store, store.page_by_title(title)?))
     }
 
-    /// A page as provenance. With a store, the item has the page's title. If a paragraph contains exactly
-    /// `text`, the item also has section, paragraph and characters.
+    /// A page as provenance. With a store, the item has the page's title, and the place in a file that its record names. If
+    /// a paragraph contains exactly `text`, the item also has section, paragraph and characters.
     pub(crate) fn provenance(&self, page: &PageOf, text: Option<&str>) -> Provenance {
         let mut item = Provenance { wikipedia_id: Some(Id::from(page.id.as_str())), ..Provenance::default() };
         let (Some(store), Some(page)) = (&self.store, page.held) else { return item };
         item.title = Some(store.page_title(page).to_owned());
+        let metadata = store.metadata(page);
+        item.extra = metadata.file().fields();
         let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return item };
-        let mut section = ABSTRACT;
+        let mut section = metadata.section().unwrap_or(ABSTRACT);
         for (number, paragraph) in store.paragraphs(page).enumerate() {
             if ParagraphKind::of(paragraph) == ParagraphKind::Header {
                 section = paragraph.trim();
@@ -188,7 +190,8 @@ mod tests {
     use super::*;
 
     const SOURCE: &str = r#"{"wikipedia_id":"7","wikipedia_title":"Zoë","text":["Zoë\n","Born here. Zoë sang 😀 once.\n","Section::::Life.\n","BULLET::::- a dog\n"]}
-{"wikipedia_id":"9","wikipedia_title":"Ann","text":["Ann\n"]}"#;
+{"wikipedia_id":"9","wikipedia_title":"Ann","text":["Ann\n"]}
+{"wikipedia_id":"11","wikipedia_title":"Tea","text":["Tea\n","It is hot."],"file":"tea.md","line":4,"section":"Drinks"}"#;
 
     fn pages(folder: &Path, table: Option<&str>) -> Result<Pages> {
         let path = folder.join("pages.jsonl");
@@ -219,6 +222,9 @@ mod tests {
         assert_eq!(pages.provenance(&page, Some("a dog")).section.as_deref(), Some("Section::::Life."));
         let absent = pages.provenance(&page, Some("a cat"));
         assert_eq!((absent.wikipedia_id.unwrap().text().as_ref(), absent.section), ("7", None));
+        let item = pages.provenance(&pages.titled("Tea").unwrap(), Some("It is hot."));
+        assert_eq!((item.section.as_deref(), item.extra.len()), (Some("Drinks"), 2));
+        assert_eq!((&item.extra["file"], &item.extra["line"]), (&"tea.md".into(), &4.into()));
         assert!(pages.titled("Bob").is_none() && pages.titled(" ").is_none() && pages.listed("d3").is_none());
     }
 

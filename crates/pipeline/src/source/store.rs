@@ -67,7 +67,11 @@ pub(crate) fn store(
     } else {
         PassageStore::open(&folder)?
     };
-    hashes.push(PartHash { part: "store", path: folder, blake3: store.hash().to_owned() });
+    hashes.push(PartHash { part: "store", path: folder.clone(), blake3: store.hash().to_owned() });
+    if let Some(hash) = store.metadata_hash().filter(|_| store.has_places()) {
+        // Provenance has the places. A store of an earlier version of the program lacks them.
+        hashes.push(PartHash { part: "places", path: folder, blake3: hash.to_owned() });
+    }
     Ok(Arc::new(store))
 }
 

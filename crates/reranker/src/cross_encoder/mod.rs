@@ -13,7 +13,7 @@ use sporran_transformers::{
     BertTask, Checkpoint, DeviceName, ModelConfig, PairClassifier, PairOptions, Precision, Truncation,
 };
 
-pub use train::{CrossEncoderTraining, train_cross_encoder};
+pub use train::CrossEncoderTraining;
 
 use crate::{Error, Reranker, Result, Saved, passage_text};
 

@@ -11,7 +11,7 @@ use sporran_config::{Check, Document};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CombineOptions {
-    /// Adds the tf-idf similarity of dialogue and sentence.
+    /// Adds the tf-idf similarity of dialogue and sentence. Its document frequencies count a whole dialogue as one document.
     pub tfidf: bool,
     /// Adds the tf-idf similarity of dialogue and title.
     pub title: bool,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use sporran_config::Document;
 use sporran_kilt::observe::Observer;
+use sporran_transformers::{ModelType, wrong_model_type};
 
 use super::RerankerSession;
 use crate::Result;
@@ -25,7 +26,7 @@ pub trait RerankerTrainingKind {
     /// Reports wrong values and missing files. `key` is the path of the table.
     fn check(&self, key: &str, document: &mut Document<'_>) {
         if let Some(from) = self.from() {
-            document.check_checkpoint(&format!("{key}.from"), from);
+            check_from(&format!("{key}.from"), from, document);
         }
     }
 
@@ -35,4 +36,12 @@ pub trait RerankerTrainingKind {
     /// # Errors
     /// Errors of files, models or training.
     fn train(&self, session: &RerankerSession<'_>, observe: &mut Observer<'_>) -> Result<u64>;
+}
+
+/// Reports a folder that is no encoder, from which a training starts.
+pub(crate) fn check_from(key: &str, from: &Path, document: &mut Document<'_>) {
+    document.check_checkpoint(key, from);
+    if let Some(message) = wrong_model_type(from, ModelType::ENCODERS, &[]) {
+        document.report_key(key, message);
+    }
 }

@@ -1,8 +1,9 @@
-//! Training of rerankers on queries with graded passages.
+//! Training of rerankers on queries with graded passages, and in [`contrast`] on positive and negative passages.
 //!
 //! [`RerankerTraining`] lists the kinds that a config can name. Each implements [`RerankerTrainingKind`] and has a file.
 
 mod combine;
+pub mod contrast;
 mod cosine;
 mod kind;
 mod masked_lm;
@@ -17,6 +18,7 @@ mod weights;
 pub use combine::CombineOptions;
 pub use cosine::EncoderOptions;
 pub use kind::RerankerTrainingKind;
+pub(crate) use kind::check_from;
 pub use masked_lm::MaskedLmOptions;
 pub use registry::RerankerTraining;
 pub use session::{GradedQuery, RerankerSession};

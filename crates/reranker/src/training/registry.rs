@@ -10,7 +10,8 @@ use super::{
 kinds! {
     /// `[reranker-training]`, by `kind`.
     pub enum RerankerTraining: dyn RerankerTrainingKind {
-        /// `kind = "tfidf"`: tf-idf with the word counts of the training data. Makes a reranker of kind `tfidf`.
+        /// `kind = "tfidf"`: tf-idf. Document frequencies are counted over the sentences and the turns of the training data; each
+        /// sentence and each turn is a document. Makes a reranker of kind `tfidf`.
         "tfidf" => TfIdf(NoOptions),
         /// `kind = "cosine"`: the vectors of a frozen encoder. Makes a reranker of kind `cosine`, or with `[combine]` one of
         /// kind `combined`.

@@ -28,6 +28,11 @@ impl GradedQuery {
     pub(super) fn texts(&self) -> impl Iterator<Item = String> {
         std::iter::once(self.query.text.clone()).chain(self.passages.iter().map(passage_text))
     }
+
+    /// Each turn of the query, then the texts of the passages with their titles.
+    pub(super) fn turns_and_passages(&self) -> impl Iterator<Item = String> {
+        self.query.text.lines().map(str::to_owned).chain(self.passages.iter().map(passage_text))
+    }
 }
 
 /// A training of a reranker without its kind.

@@ -1,10 +1,10 @@
-//! Tf-idf with the word counts of the training data.
+//! Tf-idf with the word counts of the training data. Each turn and each passage is a text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::observe::Observer;
 
-use super::{RerankerSession, RerankerTrainingKind, untrained::write_tfidf};
+use super::{RerankerSession, RerankerTrainingKind, untrained::write_tfidf_of_turns};
 use crate::Result;
 
 /// `kind = "tfidf"` has no options.
@@ -18,7 +18,7 @@ impl RerankerTrainingKind for NoOptions {
     }
 
     fn train(&self, session: &RerankerSession<'_>, _: &mut Observer<'_>) -> Result<u64> {
-        write_tfidf(session.queries, false, session.model)?;
+        write_tfidf_of_turns(session.queries, session.model)?;
         Ok(0)
     }
 }

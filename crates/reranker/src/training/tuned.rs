@@ -18,7 +18,7 @@ use sporran_transformers::{
 };
 
 use super::{
-    GradedQuery, RerankerSession, RerankerTrainingKind,
+    GradedQuery, RerankerSession, RerankerTrainingKind, check_from,
     similarities::{WeightedSimilarities, write_similarities},
 };
 use crate::{QueryView, Result, Saved, SavedPart, passage_text};
@@ -33,7 +33,8 @@ pub struct TunedOptions {
     #[serde(default = "max_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
-    /// The ranking loss: `listwise`, `pairwise`, `binary` or `margin-mse`.
+    /// The ranking loss: `listwise`, `pairwise`, `binary` or `margin-mse`. A cross-encoder with `binary` and without `candidates` learns
+    /// single pairs in random order; otherwise all pairs of a dialogue are in one batch.
     #[serde(default)]
     pub loss: RankingLoss,
     /// The largest number of sentences of a dialogue in an epoch, sampled again in each epoch. The default is all.
@@ -60,7 +61,7 @@ impl TunedOptions {
         if let Err(error) = self.device.check(Precision::F32) {
             document.report_key(&format!("{key}.device"), error.to_string());
         }
-        document.check_checkpoint(&format!("{key}.from"), &self.from);
+        check_from(&format!("{key}.from"), &self.from, document);
     }
 
     /// The optimiser's options, with the seed of the config.
@@ -176,16 +177,22 @@ fn train_encoder(
     };
     let encoder = TunedEncoder::open(&checkpoint, task, 1, session.seed, &device)?;
     let input = tuned.input(&checkpoint, &encoder)?;
+    let (loss, candidates) = (tuned.loss, tuned.candidates);
     let (mut training, mut validation) = (Vec::new(), Vec::new());
     for (at, graded) in session.queries.iter().enumerate() {
         let (query, rows) = rows(&input, graded, scorer)?;
         let offsets = offsets.as_ref().map_or_else(Vec::new, |offsets| offsets[at].clone());
         let query = RankingQuery { query, rows, targets: graded.targets.clone(), offsets };
         let every = session.validation_every;
-        if every > 0 && at % every == every - 1 { validation.push(query) } else { training.push(query) }
+        if every > 0 && at % every == every - 1 {
+            validation.push(query);
+        } else if scorer == Scorer::Pairs && loss == RankingLoss::Binary && candidates.is_none() {
+            training.extend(pairs(query));
+        } else {
+            training.push(query);
+        }
     }
     let optimizer = tuned.optimizer(session.seed);
-    let (loss, candidates) = (tuned.loss, tuned.candidates);
     let objective = match scorer {
         Scorer::Vectors => {
             RankingObjective::of_vectors(&encoder, tuned.scale, training, loss, candidates, &optimizer)?
@@ -205,6 +212,17 @@ fn train_encoder(
     };
     saved.write(session.model)?;
     Ok(steps)
+}
+
+/// Each pair of a query as a query of its own, for a loss that does not compare pairs.
+fn pairs(query: RankingQuery) -> impl Iterator<Item = RankingQuery> {
+    let RankingQuery { query, rows, targets, offsets } = query;
+    rows.into_iter().zip(targets).enumerate().map(move |(at, (row, target))| RankingQuery {
+        query: query.clone(),
+        rows: vec![row],
+        targets: vec![target],
+        offsets: offsets.get(at).copied().into_iter().collect(),
+    })
 }
 
 /// The token rows of pairs of the query and each passage, or the row of the query and those of the passages.
@@ -257,4 +275,22 @@ fn mean_precision(
         found.extend(score(&candidates, threshold).map(|scores| scores.map_at_5));
     }
     Ok(found.iter().sum::<f64>() / found.len().max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_becomes_its_pairs() {
+        let row = |id: u32| EncoderRow { ids: vec![id], types: vec![0] };
+        let query = |rows, targets, offsets| RankingQuery { query: None, rows, targets, offsets };
+        let offset = query(vec![row(3), row(5)], vec![1.0, 0.0], vec![0.5, -0.5]);
+        let found: Vec<RankingQuery> = pairs(offset).collect();
+        let expected =
+            [query(vec![row(3)], vec![1.0], vec![0.5]), query(vec![row(5)], vec![0.0], vec![-0.5])];
+        assert_eq!(found, expected);
+        let without = query(vec![row(3)], vec![1.0], Vec::new());
+        assert_eq!(pairs(without.clone()).collect::<Vec<_>>(), [without]);
+    }
 }

@@ -7,9 +7,18 @@ use sporran_kilt::Error;
 use super::GradedQuery;
 use crate::{COUNTS, Result, Saved, TfIdf};
 
-/// Counts the words of the texts, and writes a reranker that compares them.
+/// Counts the words of the texts, and writes a reranker that compares them. A text is a whole query or a passage.
 pub(super) fn write_tfidf(queries: &[GradedQuery], titles_only: bool, model: &Path) -> Result<()> {
-    let texts: Vec<String> = queries.iter().flat_map(GradedQuery::texts).collect();
+    write_counts(queries.iter().flat_map(GradedQuery::texts), titles_only, model)
+}
+
+/// The same; a text is a turn of a query or a passage (Eric et al., 2021, section 4.1).
+pub(super) fn write_tfidf_of_turns(queries: &[GradedQuery], model: &Path) -> Result<()> {
+    write_counts(queries.iter().flat_map(GradedQuery::turns_and_passages), false, model)
+}
+
+fn write_counts(texts: impl Iterator<Item = String>, titles_only: bool, model: &Path) -> Result<()> {
+    let texts: Vec<String> = texts.collect();
     TfIdf::fit(texts.iter().map(String::as_str)).save(&model.join(COUNTS))?;
     Saved::TfIdf { titles_only }.write(model)
 }
@@ -34,4 +43,25 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use sporran_kilt::{Passage, Query};
+
+    use super::*;
+
+    #[test]
+    fn a_turn_is_a_text_of_its_own_only_where_turns_are_counted() {
+        let passage = Passage { title: "Tea".into(), ..Passage::of_text("tea is hot") };
+        let query = Query::of_text("q", "tea\nhot tea");
+        let queries = [GradedQuery { query, passages: vec![passage], targets: vec![1.0] }];
+        let folder = tempfile::tempdir().unwrap();
+        let counted = || TfIdf::load(&folder.path().join(COUNTS)).unwrap();
+        write_tfidf_of_turns(&queries, folder.path()).unwrap();
+        assert_eq!(counted(), TfIdf::fit(["tea", "hot tea", "Tea tea is hot"]));
+        write_tfidf(&queries, false, folder.path()).unwrap();
+        assert_eq!(counted(), TfIdf::fit(["tea hot tea", "Tea tea is hot"]));
+        assert_eq!(Saved::read(folder.path()).unwrap(), Saved::TfIdf { titles_only: false });
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sporran_kilt::{Passage, PassageId, Query};
+use sporran_kilt::{Passage, Query};
 use sporran_reranker::{CrossEncoder, CrossEncoderOptions, Error, Reranker};
 
 fn folder(name: &str) -> PathBuf {
@@ -20,15 +20,12 @@ fn query(text: &str) -> Query {
 
 fn passage(title: &str, text: &str) -> Passage {
     Passage {
-        id: PassageId(0),
         page_id: "1".into(),
         title: title.into(),
-        section: String::new(),
-        text: text.into(),
         start_paragraph: 1,
-        start_character: 0,
         end_paragraph: 1,
         end_character: text.len() as u32,
+        ..Passage::of_text(text)
     }
 }
 

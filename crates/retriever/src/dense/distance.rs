@@ -8,6 +8,7 @@ use super::{
     flat::{VECTORS, write_vectors},
     header::Header,
     rows::Rows,
+    vector_index::listed_scores,
 };
 use crate::{
     Error, Result,
@@ -116,9 +117,6 @@ impl VectorIndex for Distances {
     }
 
     fn scores(&self, queries: &Embeddings, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
-        let one = |(query, ids): (&[f32], &Vec<u32>)| {
-            ids.iter().map(|id| self.score(query, *id as usize)).collect()
-        };
-        Ok(queries.rows().zip(lists).map(one).collect())
+        Ok(listed_scores(queries, lists, |query| move |id| self.score(query, id as usize)))
     }
 }

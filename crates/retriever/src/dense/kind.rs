@@ -1,7 +1,10 @@
 //! Dense retrieval as a kind of retriever: checks, and an index that is built once.
 
+use std::path::Path;
+
 use sporran_config::{Document, Overrides};
 use sporran_kilt::{PassageId, hash_json};
+use sporran_transformers::{ModelType, Takers, TakesModel, wrong_model_type};
 
 use super::{Dense, DenseOptions, Progress, Recall, Report, distance};
 use crate::{
@@ -9,6 +12,19 @@ use crate::{
     kind::RetrieverKind,
     site::{IndexRecall, Items, NewIndex, Site, passages},
 };
+
+impl TakesModel for DenseOptions {
+    const TAKES: &'static [ModelType] = ModelType::ENCODERS;
+}
+
+/// Reports a folder that is no encoder.
+fn check_model(key: &str, folder: &Path, document: &mut Document<'_>) {
+    document.check_encoder(key, folder);
+    let takers: Takers = &[("dense", DenseOptions::TAKES)];
+    if let Some(message) = wrong_model_type(folder, DenseOptions::TAKES, takers) {
+        document.report_key(key, message);
+    }
+}
 
 impl DenseOptions {
     /// The checks of [`RetrieverKind::check`]; without one of the query encoder's folder where it is yet to be trained.
@@ -25,10 +41,10 @@ impl DenseOptions {
             Err(error) => document.report_key(key, error.to_string()),
         }
         if is_trained {
-            document.check_encoder(&format!("{key}.model"), &self.model);
+            check_model(&format!("{key}.model"), &self.model, document);
         }
         if let Some(folder) = &self.passage_model {
-            document.check_encoder(&format!("{key}.passage-model"), folder);
+            check_model(&format!("{key}.passage-model"), folder, document);
         }
     }
 
@@ -92,5 +108,36 @@ impl RetrieverKind for DenseOptions {
 
     fn open_scorer(&self, site: &mut dyn Site) -> Result<Option<Box<dyn PassageScorer>>> {
         Ok(Some(Box::new(self.open_index(site)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sporran_config::Text;
+
+    use super::*;
+
+    #[test]
+    fn a_model_that_is_no_encoder_is_reported() {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data");
+        let check = |model: &str, passages: &str| {
+            let [model, passages] = [model, passages].map(|name| data.join(name));
+            let keys = format!("[retriever]\nmodel = {model:?}\npassage-model = {passages:?}\n");
+            let text = Text::new(Path::new("c.toml"), keys, &[]);
+            let mut document = Document::parse(&text);
+            let written = document.clone();
+            let table = document.take_stage("retriever").ok().flatten().unwrap();
+            let dense: DenseOptions = document.read("retriever", table, &[]).unwrap();
+            document.restore(written);
+            dense.check_in("retriever", true, &mut document);
+            document.into_diagnostics().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let found = check("t5-relu", "gpt2");
+        let start = "c.toml:2: `retriever.model`: expected an encoder, found an encoder-decoder (`t5`) in ";
+        assert!(found[0].starts_with(start), "{found:?}");
+        let start =
+            "c.toml:3: `retriever.passage-model`: expected an encoder, found a decoder-only model (`gpt2`)";
+        assert!(found[1].starts_with(start), "{found:?}");
+        assert!(check("encoders/sentence", "encoders/dpr-context").is_empty());
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! An [`Encoder`] maps texts to vectors; [`BiEncoder`] is one. A [`VectorIndex`] finds the nearest vectors;
 //! [`Index`] is one on disk. [`Dense`] is the retriever that combines both, and [`PassageEncoder`] encodes
-//! its passages. [`train_bi_encoder`] trains a [`BiEncoder`].
+//! its passages. [`BiEncoderTraining`] trains a [`BiEncoder`]. [`LiveDense`] is searched while
+//! its question encoder is trained.
 
 mod bi_encoder;
 mod distance;
@@ -37,5 +38,5 @@ pub use recall::Recall;
 pub use retriever::{Dense, PassageEncoder};
 pub use sentence_layout::{SentenceLayout, SentencePrompts};
 pub use sporran_kernels::Filter;
-pub use train::{BiEncoderTraining, train_bi_encoder};
+pub use train::{BiEncoderTraining, LiveDense};
 pub use vector_index::VectorIndex;

@@ -16,6 +16,7 @@ use super::{
     header::Header,
     recall::Sample,
     rows::Rows,
+    vector_index::listed_scores,
 };
 use crate::{
     Error, Result,
@@ -231,6 +232,11 @@ impl Rescore {
         let half = options.rescore_storage == VectorStorage::F16;
         Self { times: options.rescore, half, vectors }
     }
+
+    /// The vectors, each of `dim` values.
+    fn vectors(&self, dim: usize) -> Vectors<'_> {
+        Vectors::new(dim, self.half, &self.vectors)
+    }
 }
 
 /// A query's tables.
@@ -313,7 +319,7 @@ impl VectorIndex for Pq {
                 |(ids, scores), (found, (query, tables))| {
                     match &self.rescore {
                         Some(rescore) => {
-                            let vectors = Vectors::new(self.dim, rescore.half, &rescore.vectors);
+                            let vectors = rescore.vectors(self.dim);
                             rescore_with(&vectors, isa, query, found, ids, scores);
                         }
                         None => Self::score(&codes, tables, found),
@@ -328,14 +334,13 @@ impl VectorIndex for Pq {
 
     fn scores(&self, queries: &Embeddings, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
         if let Some(rescore) = &self.rescore {
-            let vectors = Vectors::new(self.dim, rescore.half, &rescore.vectors);
+            let vectors = rescore.vectors(self.dim);
             return Ok(scores_of(&vectors, queries, lists));
         }
-        let codes = Codes::new(self.bits, self.parts, self.count, &self.codes);
-        let one = |(query, ids): (&[f32], &Vec<u32>)| {
+        let codes = &Codes::new(self.bits, self.parts, self.count, &self.codes);
+        Ok(listed_scores(queries, lists, |query| {
             let tables = self.tables(query);
-            ids.iter().map(|id| codes.sum(&tables.exact, *id as usize)).collect()
-        };
-        Ok(queries.rows().zip(lists).map(one).collect())
+            move |id| codes.sum(&tables.exact, id as usize)
+        }))
     }
 }

@@ -38,3 +38,17 @@ pub trait VectorIndex: Send + Sync {
     /// [`Error::Vector`](crate::Error::Vector) as for [`search`](Self::search), and for an unknown number.
     fn scores(&self, queries: &Embeddings, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>>;
 }
+
+/// For each query the scores of the vectors in its list, in order. `scorer` makes the function that scores the vectors of a
+/// query, once for each query.
+pub(super) fn listed_scores<'q, S: Fn(u32) -> f32>(
+    queries: &'q Embeddings,
+    lists: &[Vec<u32>],
+    scorer: impl Fn(&'q [f32]) -> S,
+) -> Vec<Vec<f32>> {
+    let one = |(query, ids): (&'q [f32], &Vec<u32>)| {
+        let score = scorer(query);
+        ids.iter().map(|id| score(*id)).collect()
+    };
+    queries.rows().zip(lists).map(one).collect()
+}

@@ -3,5 +3,6 @@
 mod bi_encoder;
 mod dense;
 mod dense_index;
+mod filter;
 mod folder_settings;
 mod folders;

@@ -87,7 +87,7 @@ fn a_cross_encoder_memorises_an_order() {
         let training = crate::Training {
             objective: &objective,
             variables: encoder.variables(),
-            options: &TrainingOptions { steps: 150, warmup_steps: 5, ..options.clone() },
+            options: &TrainingOptions { steps: 150, warmup_steps: Some(5), ..options.clone() },
             evaluate: None,
             folder: folder.path(),
             extra_files: &[],
@@ -113,7 +113,7 @@ fn vectors_memorise_an_order() {
         .enumerate()
         .map(|(at, query)| RankingQuery { query: tests::rows(9, 5).get(at).cloned(), ..query })
         .collect();
-    let options = TrainingOptions { steps: 150, warmup_steps: 5, learning_rate: 3e-3, ..options(200) };
+    let options = TrainingOptions { steps: 150, warmup_steps: Some(5), learning_rate: 3e-3, ..options(200) };
     let objective =
         RankingObjective::of_vectors(&encoder, 8.0, given.clone(), RankingLoss::Listwise, None, &options)
             .unwrap();
@@ -165,7 +165,7 @@ fn a_stopped_training_with_dropout_goes_on_to_the_same_weights() {
         let encoder = tiny(2, 0.2);
         let options = TrainingOptions {
             epochs: 3,
-            warmup_steps: 1,
+            warmup_steps: Some(1),
             batches_per_step: 2,
             learning_rate: 1e-3,
             ..options(40)

@@ -4,11 +4,24 @@ use std::path::Path;
 
 use candle_core::DType;
 use sporran_checkpoint::{Error, Result};
-use sporran_kilt::{StagedFolder, observe::Observer};
+use sporran_kilt::{StagedFolder, contrast::ContrastExample, observe::Observer};
 use sporran_transformers::{BertTask, Checkpoint, DeviceName, EncoderInput, Truncation};
 
 use super::{Evaluate, Trained, TrainingSession, encoder_files};
 use crate::{Objective, TrainingOptions, TunedEncoder};
+
+/// The data and the place of an encoder's training on queries with positive and negative passages.
+#[derive(Clone, Debug)]
+pub struct ContrastTraining<'a> {
+    /// The training data.
+    pub examples: Vec<ContrastExample>,
+    /// The validation data. Without it, the last weights are saved.
+    pub validation: Vec<ContrastExample>,
+    /// The folder of the checkpoints.
+    pub checkpoints: &'a Path,
+    /// The seed of a new head.
+    pub seed: u64,
+}
 
 /// A training of an encoder without its objective.
 #[derive(Clone, Copy, Debug)]

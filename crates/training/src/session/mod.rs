@@ -20,7 +20,7 @@ use sporran_kilt::{
 };
 use sporran_transformers::{BertConfig, Checkpoint, ModelConfig};
 
-pub use encoder::{EncoderSession, InitialEncoder};
+pub use encoder::{ContrastTraining, EncoderSession, InitialEncoder};
 pub use initial::{InitialModel, TrainableModel};
 pub use options::{ShapeOptions, WeightDtype};
 pub use pace::Pace;

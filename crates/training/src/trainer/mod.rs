@@ -153,9 +153,8 @@ impl<'a, O: Objective> Run<'a, O> {
                 let batches = open_epoch(training.objective, epoch)?.len();
                 steps += batches.div_ceil(options.batches_per_step) as u64;
             }
-            options.check_warmup(steps)?;
         }
-        let schedule = Schedule::new(options.learning_rate, options.warmup_steps, steps, options.decay);
+        let schedule = Schedule::new(options.learning_rate, options.warmup(steps)?, steps, options.decay);
         Ok(Self {
             training,
             optimizer,

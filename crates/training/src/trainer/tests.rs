@@ -22,7 +22,7 @@ fn options(steps: u64) -> TrainingOptions {
         tokens_per_batch: 24,
         batches_per_step: 2,
         learning_rate: 5e-3,
-        warmup_steps: 2,
+        warmup_steps: Some(2),
         ..TrainingOptions::default()
     }
 }

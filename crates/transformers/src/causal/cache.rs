@@ -55,6 +55,29 @@ impl CausalCache {
         LayerCache::select(&mut self.layers, rows)
     }
 
+    /// Appends the rows of `other`. Both are of a packed model, and `other` is not empty.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where one of them is another model's.
+    pub(crate) fn join(&mut self, other: Self) -> Result<()> {
+        match (&mut self.packed, other.packed) {
+            (Some(kept), Some(other)) => kept.join(other),
+            (kept, Some(other)) => *kept = Some(other),
+            (_, None) => {
+                let (expected, found) = ("the cache of a packed model".into(), "another".into());
+                return Err(Error::Batch { expected, found });
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees memory of rows that are gone.
+    pub(crate) fn compact(&mut self) {
+        if let Some(kept) = &mut self.packed {
+            kept.compact();
+        }
+    }
+
     /// Appends new positions, of which `mask` (r, t) marks the tokens. Returns their positions (r, t) in their sequences
     /// and the bias on the scores of keys: shape (r, 1, t, past + t), `None` if all keys are visible. A sequence has at
     /// most `most` tokens if positions are learned.

@@ -1,6 +1,6 @@
 //! Prompts that a decoder-only model continues, as [`Sequences`] of a search.
 
-use sporran_checkpoint::Result;
+use sporran_checkpoint::{Result, SpecialTokens};
 
 use super::{CausalCache, CausalLm};
 use crate::{
@@ -26,11 +26,7 @@ impl Sequences for Prompts<'_> {
     }
 
     fn room(&self, input: usize) -> usize {
-        if !self.model.has_learned_positions() {
-            return usize::MAX;
-        }
-        // The last token is not read.
-        (self.model.max_length() + 1).saturating_sub(self.prompts[input].len())
+        room(self.model, &self.prompts[input])
     }
 
     fn vocab_size(&self) -> usize {
@@ -54,6 +50,22 @@ impl Sequences for Prompts<'_> {
         self.inputs = inputs.len();
         self.cache.select(rows)
     }
+}
+
+/// The number of positions that a model has for new tokens after a prompt.
+pub(crate) fn room(model: &dyn CausalLm, prompt: &[u32]) -> usize {
+    if !model.has_learned_positions() {
+        return usize::MAX;
+    }
+    // The last token is not read.
+    (model.max_length() + 1).saturating_sub(prompt.len())
+}
+
+/// The special tokens of a model, to whose end tokens `stops` are added.
+pub(crate) fn ending_at(special: &SpecialTokens, stops: &[u32]) -> SpecialTokens {
+    let mut ending = special.clone();
+    ending.eos.extend(stops.iter().filter(|stop| !special.eos.contains(stop)));
+    ending
 }
 
 /// Continues every prompt: answer `i` has `num-return-sequences` hypotheses for prompt `i`, best first, without the
@@ -83,8 +95,7 @@ pub fn generate_causal_until(
     stops: &[u32],
     sink: Option<&dyn TokenSink>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
-    let mut special = model.special_tokens().clone();
-    special.eos.extend(stops.iter().filter(|stop| !model.special_tokens().eos.contains(stop)));
+    let special = ending_at(model.special_tokens(), stops);
     let options = options.or(model.generation_defaults());
     let inputs = Inputs { sources: Some(prompts), sink, ..Inputs::default() };
     let cache = CausalCache::new();

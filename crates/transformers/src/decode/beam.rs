@@ -21,10 +21,13 @@ use super::{
 const IMPOSSIBLE: f32 = -1e9;
 
 /// `num_return_sequences` hypotheses for each input, best first.
-pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result<Vec<Vec<Hypothesis>>> {
-    let beams = rules.settings.num_beams;
+pub(super) fn search(
+    sequences: &mut dyn Sequences,
+    rules: &[Rules<'_>],
+    beams: usize,
+) -> Result<Vec<Vec<Hypothesis>>> {
     let vocabulary = sequences.vocab_size();
-    let mut open: Vec<Search> = (0..rules.prompts().len()).map(|input| Search::new(rules, input)).collect();
+    let mut open: Vec<Search> = rules.iter().map(Search::new).collect();
     let mut found: Vec<Vec<Hypothesis>> = vec![Vec::new(); open.len()];
     let mut scores = sequences.begin()?;
     // Before the first step all beams of an input are equal, so one row represents all of them.
@@ -33,14 +36,15 @@ pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result
         let sources: Vec<Vec<usize>> = open
             .par_iter_mut()
             .zip(scores.par_chunks_exact_mut(rows_each * vocabulary))
-            .map(|(search, rows)| search.step(rows, vocabulary, rules))
+            .map(|(search, rows)| search.step(rows, vocabulary, &rules[search.input]))
             .collect();
         let (mut kept, mut rows) = (Vec::with_capacity(open.len()), Vec::with_capacity(open.len() * beams));
         let count = open.len();
         let mut going_on = Vec::with_capacity(count);
         for (at, (search, sources)) in open.into_iter().zip(sources).enumerate() {
             let input = search.input;
-            if rules.sink_ends(input, None) {
+            let rules = &rules[input];
+            if rules.sink_ends(None) {
                 found[input] = search.interrupted(rules);
             } else if search.is_open(rules) {
                 kept.push(at as u32);
@@ -98,16 +102,14 @@ struct Candidate {
 }
 
 impl Search {
-    fn new(rules: &Rules<'_>, input: usize) -> Self {
-        let beams = rules.settings.num_beams;
-        let prompt = &rules.prompts()[input];
-        let beam = |score| Beam { tokens: prompt.clone(), score, complete: false };
+    fn new(rules: &Rules<'_>) -> Self {
+        let (beams, prompt) = (rules.settings.num_beams, rules.prompt);
+        let beam = |score| Beam { tokens: prompt.to_vec(), score, complete: false };
         // All but the first begin as impossible, so that the first step does not take the same token many times.
         let running = (0..beams).map(|i| beam(if i == 0 { 0.0 } else { IMPOSSIBLE })).collect();
         let finished = vec![beam(IMPOSSIBLE); beams];
-        let rng =
-            rules.settings.sampling.as_ref().map(|sampling| sample::generator(rules, sampling, input, 0));
-        Self { input, prompt: prompt.len(), running, finished, improvable: true, rng }
+        let rng = rules.settings.sampling.as_ref().map(|sampling| sample::generator(rules, sampling, 0));
+        Self { input: rules.input, prompt: prompt.len(), running, finished, improvable: true, rng }
     }
 
     /// The number of new tokens of the running sequences.
@@ -126,7 +128,7 @@ impl Search {
         let beams = settings.num_beams;
         let sequences: Vec<&[u32]> =
             self.running.iter().take(rows.len() / vocabulary).map(|beam| beam.tokens.as_slice()).collect();
-        let normalisers = rules.apply_normalised(self.input, &sequences, rows);
+        let normalisers = rules.apply_normalised(&sequences, rows);
         // Enough for `beams` of them to continue even if every end token follows each beam.
         let count = (1 + rules.special.eos.len()).max(2) * beams;
         let candidates = match &settings.sampling {
@@ -135,7 +137,7 @@ impl Search {
         };
         let length = self.new_tokens() + 1;
         let ends: Vec<bool> =
-            candidates.iter().map(|candidate| rules.ends(self.input, candidate.token, length)).collect();
+            candidates.iter().map(|candidate| rules.ends(candidate.token, length)).collect();
 
         let running: Vec<f32> = std::iter::zip(&candidates, &ends)
             .map(|(candidate, ends)| candidate.score + if *ends { IMPOSSIBLE } else { 0.0 })
@@ -183,7 +185,7 @@ impl Search {
     fn can_improve(&self, rules: &Rules<'_>) -> bool {
         let settings = rules.settings;
         let length = match settings.early_stopping {
-            EarlyStopping::Never if settings.length_penalty > 0.0 => rules.limit(self.input),
+            EarlyStopping::Never if settings.length_penalty > 0.0 => rules.limit,
             _ => self.new_tokens(),
         };
         let best = self.running[0].score / penalty(length, settings);
@@ -198,7 +200,7 @@ impl Search {
     /// Whether another step could change the finished sequences.
     fn is_open(&self, rules: &Rules<'_>) -> bool {
         self.improvable
-            && self.new_tokens() < rules.limit(self.input)
+            && self.new_tokens() < rules.limit
             && !(self.is_full() && rules.settings.early_stopping == EarlyStopping::Yes)
     }
 
@@ -303,8 +305,8 @@ fn top(scores: &[f32], count: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::{Search, top};
-    use crate::decode::{GenerationOptions, Inputs, Sequences, rules::Rules, settings::GenerationSettings};
-    use sporran_checkpoint::{Result, SpecialTokens};
+    use crate::decode::{GenerationOptions, rules::Rules, settings::GenerationSettings};
+    use sporran_checkpoint::SpecialTokens;
 
     fn special() -> SpecialTokens {
         SpecialTokens { pad: 0, eos: vec![1], bos: None, decoder_start: 0 }
@@ -312,39 +314,6 @@ mod tests {
 
     fn settings(options: GenerationOptions) -> GenerationSettings {
         options.settings(&special(), 4, 1).unwrap()
-    }
-
-    /// One input, whose scores a test passes to the search.
-    struct One;
-
-    impl Sequences for One {
-        fn inputs(&self) -> usize {
-            1
-        }
-
-        fn prompt(&self, _: usize) -> &[u32] {
-            &[0]
-        }
-
-        fn vocab_size(&self) -> usize {
-            4
-        }
-
-        fn begin(&mut self) -> Result<Vec<f32>> {
-            unreachable!()
-        }
-
-        fn next(&mut self, _: &[u32]) -> Result<Vec<f32>> {
-            unreachable!()
-        }
-
-        fn reorder(&mut self, _: &[u32]) -> Result<()> {
-            unreachable!()
-        }
-
-        fn keep(&mut self, _: &[u32], _: &[u32]) -> Result<()> {
-            unreachable!()
-        }
     }
 
     fn step(search: &mut Search, probabilities: &[f32], rules: &Rules<'_>) -> Vec<usize> {
@@ -356,8 +325,8 @@ mod tests {
     fn the_first_step_takes_different_tokens() {
         let settings = settings(GenerationOptions { num_beams: Some(2), ..Default::default() });
         let special = special();
-        let rules = Rules::new(&settings, &special, Inputs::default(), &One);
-        let mut search = Search::new(&rules, 0);
+        let rules = Rules::new(&settings, &special, &[0], usize::MAX);
+        let mut search = Search::new(&rules);
         let sources = step(&mut search, &[0.1, 0.2, 0.3, 0.4], &rules);
         assert_eq!(sources, [0, 0]);
         assert_eq!(search.last_tokens().collect::<Vec<_>>(), [3, 2]);
@@ -367,8 +336,8 @@ mod tests {
     fn a_sequence_that_ends_outside_the_best_beams_does_not_finish() {
         let settings = settings(GenerationOptions { num_beams: Some(2), ..Default::default() });
         let special = special();
-        let rules = Rules::new(&settings, &special, Inputs::default(), &One);
-        let mut search = Search::new(&rules, 0);
+        let rules = Rules::new(&settings, &special, &[0], usize::MAX);
+        let mut search = Search::new(&rules);
         // The end token is third.
         step(&mut search, &[0.1, 0.2, 0.3, 0.4], &rules);
         assert!(search.finished.iter().all(|beam| !beam.complete));
@@ -390,8 +359,8 @@ mod tests {
                 ..Default::default()
             });
             let special = special();
-            let rules = Rules::new(&settings, &special, Inputs::default(), &One);
-            let mut search = Search::new(&rules, 0);
+            let rules = Rules::new(&settings, &special, &[0], usize::MAX);
+            let mut search = Search::new(&rules);
             step(&mut search, &[0.01, 0.45, 0.44, 0.1], &rules);
             for _ in 0..2 {
                 step(&mut search, &[0.05, 0.05, 0.8, 0.1, 0.05, 0.05, 0.8, 0.1], &rules);

@@ -21,10 +21,13 @@ use super::{
 const IMPOSSIBLE: f32 = -1e9;
 
 /// `num_return_sequences` hypotheses for each input, best first.
-pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result<Vec<Vec<Hypothesis>>> {
-    let beams = rules.settings.num_beams;
+pub(super) fn search(
+    sequences: &mut dyn Sequences,
+    rules: &[Rules<'_>],
+    beams: usize,
+) -> Result<Vec<Vec<Hypothesis>>> {
     let vocabulary = sequences.vocab_size();
-    let mut open: Vec<Search> = (0..rules.prompts().len()).map(|input| Search::new(rules, input)).collect();
+    let mut open: Vec<Search> = rules.iter().map(Search::new).collect();
     let mut found: Vec<Vec<Hypothesis>> = vec![Vec::new(); open.len()];
     let mut scores = sequences.begin()?;
     // Before the first step all beams of an input are equal, so one row represents all of them.
@@ -33,17 +36,15 @@ pub(super) fn search(sequences: &mut dyn Sequences, rules: &Rules<'_>) -> Result
         let sources: Vec<Vec<usize>> = open
             .par_iter_mut()
             .zip(scores.par_chunks_exact_mut(rows_each * vocabulary))
-            .map(|(search, rows)| search.step(rows, vocabulary, rules))
+            .map(|(search, rows)| search.step(rows, vocabulary, &rules[search.input]))
             .collect();
         let (mut kept, mut rows) = (Vec::with_capacity(open.len()), Vec::with_capacity(open.len() * beams));
         let count = open.len();
         let mut going_on = Vec::with_capacity(count);
         for (at, (search, sources)) in open.into_iter().zip(sources).enumerate() {
-            let is_ended = rules.sink_ends(search.input, None);
-            if !is_ended
-                && length < rules.limit(search.input)
-                && search.groups.iter().any(|group| !group.over)
-            {
+            let rules = &rules[search.input];
+            let is_ended = rules.sink_ends(None);
+            if !is_ended && length < rules.limit && search.groups.iter().any(|group| !group.over) {
                 kept.push(at as u32);
                 rows.extend(sources.iter().map(|beam| (at * rows_each + beam % rows_each) as u32));
                 going_on.push(search);
@@ -84,17 +85,21 @@ struct Group {
 }
 
 impl Search {
-    fn new(rules: &Rules<'_>, input: usize) -> Self {
-        let (prompt, settings) = (&rules.prompts()[input], rules.settings);
+    fn new(rules: &Rules<'_>) -> Self {
+        let (prompt, settings) = (rules.prompt, rules.settings);
         let size = settings.num_beams / settings.num_beam_groups;
         // All but a group's first beam begin as impossible, so that the first step takes different tokens.
-        let beam = |i: usize| (prompt.clone(), if i == 0 { 0.0 } else { IMPOSSIBLE });
+        let beam = |i: usize| (prompt.to_vec(), if i == 0 { 0.0 } else { IMPOSSIBLE });
         let group = |_| Group {
             running: (0..size).map(beam).collect(),
-            finished: Finished { places: size, longest: rules.limit(input), sequences: Vec::new() },
+            finished: Finished { places: size, longest: rules.limit, sequences: Vec::new() },
             over: false,
         };
-        Self { input, prompt: prompt.len(), groups: (0..settings.num_beam_groups).map(group).collect() }
+        Self {
+            input: rules.input,
+            prompt: prompt.len(),
+            groups: (0..settings.num_beam_groups).map(group).collect(),
+        }
     }
 
     fn last_tokens(&self) -> impl Iterator<Item = u32> {
@@ -124,7 +129,7 @@ impl Search {
                     (&mut rows[first * vocabulary..][..size * vocabulary], &normalisers[first..][..size])
                 };
                 penalise(rows, vocabulary, &said, settings.diversity_penalty);
-                let from = group.step(rows, vocabulary, normalisers, rules, (self.input, self.prompt));
+                let from = group.step(rows, vocabulary, normalisers, rules, self.prompt);
                 sources.extend(from.into_iter().map(|beam| first + beam));
                 said.extend(group.last_tokens());
             }
@@ -168,12 +173,12 @@ impl Group {
         vocabulary: usize,
         normalisers: &[f32],
         rules: &Rules<'_>,
-        (input, prompt): (usize, usize),
+        prompt: usize,
     ) -> Vec<usize> {
         let (settings, size, count) = (rules.settings, self.running.len(), rows.len() / vocabulary);
         let sequences: Vec<&[u32]> =
             self.running.iter().take(count).map(|(tokens, _)| tokens.as_slice()).collect();
-        rules.apply_from(input, &sequences, rows, normalisers);
+        rules.apply_from(&sequences, rows, normalisers);
         let length = self.running[0].0.len() + 1 - prompt;
         let wanted = (1 + rules.special.eos.len()).max(2) * size;
         let mut candidates: Vec<(usize, Scored)> = Vec::with_capacity(size * wanted);

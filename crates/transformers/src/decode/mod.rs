@@ -5,11 +5,12 @@
 
 mod beam;
 mod constraint;
-mod greedy;
 mod groups;
+mod growing;
 mod options;
 mod rag;
 mod rules;
+mod running;
 mod sample;
 mod scores;
 mod sequences;
@@ -20,6 +21,7 @@ mod trie;
 pub use constraint::{Constraint, Inputs};
 pub use options::{EarlyStopping, GenerationOptions};
 pub use rag::{RagDecoding, generate_rag_sequence, generate_rag_token, log_probabilities};
+pub use running::{Event, FinishReason, Outcome, RequestId, RunningBatch};
 use sequences::Decoder;
 pub use sequences::Sequences;
 pub use sink::TokenSink;
@@ -117,21 +119,28 @@ pub fn search(
         }
         _ => {}
     }
+    let prompts: Vec<Vec<u32>> = (0..count).map(|input| sequences.prompt(input).to_vec()).collect();
     let rooms: Vec<usize> = (0..count).map(|input| sequences.room(input)).collect();
     if let Some(full) = rooms.iter().position(|room| *room == 0) {
-        let found = format!("{} in input {full}", sequences.prompt(full).len());
-        return Err(Error::Batch { expected: "fewer tokens than the model has positions".into(), found });
+        return Err(no_room(&prompts[full], &format!(" in input {full}")));
     }
-    let rules = Rules::new(&settings, special, *inputs, sequences);
-    let found = match (settings.num_beams, settings.num_beam_groups, &settings.sampling) {
-        (1, _, None) => greedy::search(sequences, &rules),
-        (1, _, Some(sampling)) => sample::search(sequences, &rules, sampling),
-        (_, 1, _) => beam::search(sequences, &rules),
-        _ => groups::search(sequences, &rules),
+    let rules: Vec<Rules<'_>> = (0..count)
+        .map(|input| Rules {
+            input,
+            source: inputs.sources.map(|sources| sources[input].as_slice()),
+            constraint: inputs.constraint,
+            sink: inputs.sink,
+            ..Rules::new(&settings, special, &prompts[input], rooms[input])
+        })
+        .collect();
+    let found = match (settings.num_beams, settings.num_beam_groups) {
+        (1, _) => growing::search(sequences, &rules),
+        (beams, 1) => beam::search(sequences, &rules, beams),
+        (beams, _) => groups::search(sequences, &rules, beams),
     }?;
     let ended = rooms.iter().zip(&found).enumerate().filter(|(input, (room, found))| {
         let best = found.first().map_or(&[][..], |best| &best.tokens);
-        let wanted = settings.max_length.map(|length| length.saturating_sub(rules.prompts()[*input].len()));
+        let wanted = settings.max_length.map(|length| length.saturating_sub(prompts[*input].len()));
         let is_whole = best.last().is_some_and(|last| special.eos.contains(last));
         best.len() == **room && **room < wanted.unwrap_or(settings.max_new_tokens) && !is_whole
     });
@@ -140,4 +149,10 @@ pub fn search(
         count => tracing::warn!("{count} outputs end at the model's last position, before their end token"),
     }
     Ok(found)
+}
+
+/// The error of a prompt after which the model has no position; `which` names its input.
+fn no_room(prompt: &[u32], which: &str) -> Error {
+    let found = format!("{}{which}", prompt.len());
+    Error::Batch { expected: "fewer tokens than the model has positions".into(), found }
 }

@@ -6,109 +6,86 @@
 use rayon::prelude::*;
 use sporran_checkpoint::SpecialTokens;
 
-use super::{
-    constraint::{Constraint, Inputs},
-    scores::log_sum_exp,
-    sequences::Sequences,
-    settings::GenerationSettings,
-};
+use super::{constraint::Constraint, scores::log_sum_exp, settings::GenerationSettings, sink::TokenSink};
 
-/// The rules of one generation, applied to the scores of every next token.
+/// The rules of the generation for one input, applied to the scores of every next token.
+#[derive(Clone, Copy)]
 pub(crate) struct Rules<'a> {
     pub(crate) settings: &'a GenerationSettings,
     pub(crate) special: &'a SpecialTokens,
-    inputs: Inputs<'a>,
-    /// The prompt of each input.
-    prompts: Vec<Vec<u32>>,
-    /// The most new tokens of each input's sequences.
-    limits: Vec<usize>,
+    /// The number of the input, by which the constraint and the sink know it.
+    pub(crate) input: usize,
+    pub(crate) prompt: &'a [u32],
+    /// The source tokens, where they are known.
+    pub(crate) source: Option<&'a [u32]>,
+    pub(crate) constraint: Option<&'a dyn Constraint>,
+    pub(crate) sink: Option<&'a dyn TokenSink>,
+    /// The most new tokens of a sequence: as many as the options and the model's positions allow.
+    pub(crate) limit: usize,
 }
 
 impl<'a> Rules<'a> {
+    /// The rules of input 0 without a source, a constraint and a sink. After `prompt` the model has positions for `room` new
+    /// tokens.
     pub(crate) fn new(
         settings: &'a GenerationSettings,
         special: &'a SpecialTokens,
-        inputs: Inputs<'a>,
-        sequences: &dyn Sequences,
+        prompt: &'a [u32],
+        room: usize,
     ) -> Self {
-        let prompts: Vec<Vec<u32>> =
-            (0..sequences.inputs()).map(|input| sequences.prompt(input).to_vec()).collect();
-        let limit = |(input, prompt): (usize, &Vec<u32>)| {
-            let wanted = settings.max_length.map(|length| length.saturating_sub(prompt.len()));
-            wanted.unwrap_or(settings.max_new_tokens).min(sequences.room(input))
-        };
-        let limits = prompts.iter().enumerate().map(limit).collect();
-        Self { settings, special, inputs, prompts, limits }
+        let wanted = settings.max_length.map(|length| length.saturating_sub(prompt.len()));
+        let limit = wanted.unwrap_or(settings.max_new_tokens).min(room);
+        Self { settings, special, input: 0, prompt, source: None, constraint: None, sink: None, limit }
     }
 
-    /// The most new tokens of the sequences of `input`: as many as the options and the model's positions allow.
-    pub(crate) fn limit(&self, input: usize) -> usize {
-        self.limits[input]
-    }
-
-    /// The fewest new tokens of the sequences of `input`.
-    fn least(&self, input: usize) -> usize {
-        let least = self.settings.min_length.map(|length| length.saturating_sub(self.prompts[input].len()));
+    /// The fewest new tokens of a sequence.
+    fn least(&self) -> usize {
+        let least = self.settings.min_length.map(|length| length.saturating_sub(self.prompt.len()));
         least.unwrap_or(self.settings.min_new_tokens)
-    }
-
-    /// The prompt of each input.
-    pub(crate) fn prompts(&self) -> &[Vec<u32>] {
-        &self.prompts
-    }
-
-    /// The source tokens of an input, where they are known.
-    pub(crate) fn source(&self, input: usize) -> Option<&'a [u32]> {
-        self.inputs.sources.map(|sources| sources[input].as_slice())
     }
 
     /// Whether a sequence counts only with its end token.
     pub(crate) fn complete_only(&self) -> bool {
-        self.inputs.constraint.is_some_and(Constraint::complete_only)
+        self.constraint.is_some_and(Constraint::complete_only)
     }
 
-    /// Passes a step of an input's search to the sink. Returns whether the sink ends the search.
-    pub(crate) fn sink_ends(&self, input: usize, token: Option<u32>) -> bool {
-        self.inputs.sink.is_some_and(|sink| sink.token(input, token).is_break())
+    /// Passes a step of the search to the sink. Returns whether the sink ends the search.
+    pub(crate) fn sink_ends(&self, token: Option<u32>) -> bool {
+        self.sink.is_some_and(|sink| sink.token(self.input, token).is_break())
     }
 
-    /// The tokens of a sequence of `input` that are new.
-    fn new_tokens<'t>(&self, input: usize, tokens: &'t [u32]) -> &'t [u32] {
-        &tokens[self.prompts[input].len()..]
+    /// The tokens of a sequence that are new.
+    fn new_tokens<'t>(&self, tokens: &'t [u32]) -> &'t [u32] {
+        &tokens[self.prompt.len()..]
     }
 
-    /// Applies the rules to unnormalised scores. Row `i` belongs to sequence `i`; all sequences are of one input.
-    pub(crate) fn apply(&self, input: usize, sequences: &[&[u32]], scores: &mut [f32]) {
-        self.apply_from(input, sequences, scores, &vec![0.0; sequences.len()]);
+    /// Applies the rules to the unnormalised scores of the token after `tokens`.
+    pub(crate) fn apply(&self, tokens: &[u32], scores: &mut [f32]) {
+        self.apply_from(&[tokens], scores, &[0.0]);
     }
 
     /// The logarithm of the sum of the exponentials of each row, and the rules applied to log-probabilities, which
     /// are the scores minus that number. Only rules change scores.
-    pub(crate) fn apply_normalised(
-        &self,
-        input: usize,
-        sequences: &[&[u32]],
-        scores: &mut [f32],
-    ) -> Vec<f32> {
+    pub(crate) fn apply_normalised(&self, sequences: &[&[u32]], scores: &mut [f32]) -> Vec<f32> {
         let vocabulary = scores.len() / sequences.len();
         let normalisers: Vec<f32> = scores.par_chunks_exact(vocabulary).map(log_sum_exp).collect();
-        self.apply_from(input, sequences, scores, &normalisers);
+        self.apply_from(sequences, scores, &normalisers);
         normalisers
     }
 
-    /// Applies the rules to scores less `zeros`.
-    pub(crate) fn apply_from(&self, input: usize, sequences: &[&[u32]], scores: &mut [f32], zeros: &[f32]) {
+    /// Applies the rules to scores less `zeros`. Row `i` belongs to sequence `i`.
+    pub(crate) fn apply_from(&self, sequences: &[&[u32]], scores: &mut [f32], zeros: &[f32]) {
         let vocabulary = scores.len() / sequences.len();
         let rows = || sequences.iter().zip(zeros);
         for ((tokens, zero), scores) in rows().zip(scores.chunks_exact_mut(vocabulary)) {
             self.penalise(tokens, scores, *zero);
-            self.ban(input, tokens, scores);
+            self.ban(tokens, scores);
         }
-        if let Some(constraint) = self.inputs.constraint {
-            self.constrain(constraint, input, sequences, scores, zeros);
+        if let Some(constraint) = self.constraint {
+            self.constrain(constraint, sequences, scores, zeros);
         }
         for ((tokens, zero), scores) in rows().zip(scores.chunks_exact_mut(vocabulary)) {
-            self.force(input, (self.new_tokens(input, tokens).len(), tokens.len()), scores, *zero);
+            self.force((self.new_tokens(tokens).len(), tokens.len()), scores, *zero);
         }
     }
 
@@ -128,7 +105,7 @@ impl<'a> Rules<'a> {
         }
     }
 
-    fn ban(&self, input: usize, tokens: &[u32], scores: &mut [f32]) {
+    fn ban(&self, tokens: &[u32], scores: &mut [f32]) {
         let mut ban = |token: u32| {
             if let Some(score) = scores.get_mut(token as usize) {
                 *score = f32::NEG_INFINITY;
@@ -136,7 +113,7 @@ impl<'a> Rules<'a> {
         };
         let settings = self.settings;
         followers(tokens, tokens, settings.no_repeat_ngram_size, &mut ban);
-        if let Some(source) = self.source(input) {
+        if let Some(source) = self.source {
             followers(source, tokens, settings.encoder_no_repeat_ngram_size, &mut ban);
         }
         for word in &settings.bad_words {
@@ -146,7 +123,7 @@ impl<'a> Rules<'a> {
                 ban(*last);
             }
         }
-        if self.new_tokens(input, tokens).len() < self.least(input) {
+        if self.new_tokens(tokens).len() < self.least() {
             self.special.eos.iter().copied().for_each(ban);
         }
     }
@@ -156,7 +133,6 @@ impl<'a> Rules<'a> {
     fn constrain(
         &self,
         constraint: &dyn Constraint,
-        input: usize,
         sequences: &[&[u32]],
         scores: &mut [f32],
         zeros: &[f32],
@@ -166,7 +142,7 @@ impl<'a> Rules<'a> {
             .iter()
             .map(|tokens| {
                 let mut allowed = Vec::new();
-                constraint.allowed(input, self.new_tokens(input, tokens), &mut allowed);
+                constraint.allowed(self.input, self.new_tokens(tokens), &mut allowed);
                 allowed.retain(|token| (*token as usize) < vocabulary);
                 allowed
             })
@@ -190,7 +166,7 @@ impl<'a> Rules<'a> {
     }
 
     /// `new` of the `length` tokens of the sequence are new.
-    fn force(&self, input: usize, (new, length): (usize, usize), scores: &mut [f32], zero: f32) {
+    fn force(&self, (new, length): (usize, usize), scores: &mut [f32], zero: f32) {
         let settings = self.settings;
         let force = |token: u32, scores: &mut [f32]| {
             scores.fill(f32::NEG_INFINITY);
@@ -202,7 +178,7 @@ impl<'a> Rules<'a> {
         if let Some(bos) = settings.forced_bos.filter(|_| length == 1) {
             force(bos, scores);
         }
-        if let Some(eos) = settings.forced_eos.filter(|_| new + 1 == self.limits[input]) {
+        if let Some(eos) = settings.forced_eos.filter(|_| new + 1 == self.limit) {
             force(eos, scores);
         }
         let first = if settings.forced_bos.is_some() && length == new + 1 { 1 } else { 0 };
@@ -214,9 +190,9 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Whether a sequence of `input` with `length` new tokens that ends with `token` is complete.
-    pub(crate) fn ends(&self, input: usize, token: u32, length: usize) -> bool {
-        length >= self.limits[input] || self.special.eos.contains(&token)
+    /// Whether a sequence with `length` new tokens that ends with `token` is complete.
+    pub(crate) fn ends(&self, token: u32, length: usize) -> bool {
+        length >= self.limit || self.special.eos.contains(&token)
     }
 
     /// Whether a sequence that is over may be returned.
@@ -250,9 +226,9 @@ mod tests {
         let special = special();
         let settings = options.settings(&special, 6, 1).unwrap();
         let mut scores = vec![-1.0f32; 6];
-        let (prompts, limits) = (vec![vec![0]], vec![settings.max_new_tokens]);
-        let rules = Rules { settings: &settings, special: &special, inputs, prompts, limits };
-        rules.apply(0, &[tokens], &mut scores);
+        let source = inputs.sources.map(|sources| sources[0].as_slice());
+        let rules = Rules::new(&settings, &special, &[0], usize::MAX);
+        Rules { source, constraint: inputs.constraint, ..rules }.apply(tokens, &mut scores);
         scores
     }
 

@@ -3,121 +3,18 @@
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rayon::prelude::*;
-use sporran_checkpoint::Result;
 
 use super::{
-    Hypothesis,
-    greedy::nothing_follows,
     rules::Rules,
     scores::{self, Scored, log_sum_exp},
-    sequences::Sequences,
     settings::Sampling,
 };
 
-/// `num_return_sequences` hypotheses for each input, in the order of drawing.
-pub(super) fn search(
-    sequences: &mut dyn Sequences,
-    rules: &Rules<'_>,
-    sampling: &Sampling,
-) -> Result<Vec<Vec<Hypothesis>>> {
-    let count = rules.settings.num_return_sequences;
-    let vocabulary = sequences.vocab_size();
-    let mut found: Vec<Vec<Drawn>> = (0..rules.prompts().len())
-        .map(|input| (0..count).map(|nth| Drawn::new(rules, sampling, input, nth as u64)).collect())
-        .collect();
-    let mut open: Vec<usize> = (0..found.len()).collect();
-    let mut scores = sequences.begin()?;
-    // Before the first step one row represents all sequences of an input.
-    let mut rows_each = 1;
-    loop {
-        let mut drawing: Vec<(usize, &mut Vec<Drawn>)> = found.iter_mut().enumerate().collect();
-        drawing.retain(|(input, _)| open.binary_search(input).is_ok());
-        drawing.into_par_iter().zip(scores.par_chunks_exact_mut(rows_each * vocabulary)).try_for_each(
-            |((input, drawn), rows)| {
-                if rows.len() < count * vocabulary {
-                    let tokens = drawn[0].tokens.clone();
-                    let choices = choices(rules, sampling, input, &tokens, rows);
-                    return drawn.iter_mut().try_for_each(|drawn| drawn.draw(&choices, rules, input));
-                }
-                drawn.iter_mut().zip(rows.chunks_exact_mut(vocabulary)).try_for_each(|(drawn, row)| {
-                    if drawn.over {
-                        return Ok(());
-                    }
-                    let choices = choices(rules, sampling, input, &drawn.tokens, row);
-                    drawn.draw(&choices, rules, input)
-                })
-            },
-        )?;
-        let (mut kept, mut rows) = (Vec::new(), Vec::new());
-        for (at, input) in open.iter().enumerate() {
-            let drawn = &mut found[*input];
-            let token = if count == 1 { Some(drawn[0].last) } else { None };
-            if rules.sink_ends(*input, token) {
-                drawn.iter_mut().for_each(|drawn| drawn.over = true);
-            }
-            // A group keeps all its rows until the last of them ends, so that all groups are of one size.
-            if found[*input].iter().any(|drawn| !drawn.over) {
-                kept.push(at as u32);
-                rows.extend((0..count).map(|nth| (at * rows_each + nth % rows_each) as u32));
-            }
-        }
-        if kept.is_empty() {
-            break;
-        }
-        if kept.len() < open.len() {
-            sequences.keep(&kept, &rows)?;
-            open = kept.into_iter().map(|at| open[at as usize]).collect();
-        } else if rows_each < count {
-            sequences.reorder(&rows)?;
-        }
-        rows_each = count;
-        let last: Vec<u32> =
-            open.iter().flat_map(|input| found[*input].iter().map(|drawn| drawn.last)).collect();
-        scores = sequences.next(&last)?;
-    }
-    let hypotheses = |(input, drawn): (usize, Vec<Drawn>)| {
-        let prompt = rules.prompts()[input].len();
-        let drawn = drawn.into_iter().filter(|drawn| rules.counts(drawn.last));
-        drawn
-            .map(|drawn| Hypothesis { tokens: drawn.tokens[prompt..].to_vec(), score: drawn.score })
-            .collect()
-    };
-    Ok(found.into_iter().enumerate().map(hypotheses).collect())
-}
-
-/// A sequence that is being sampled.
-struct Drawn {
-    tokens: Vec<u32>,
-    last: u32,
-    score: f32,
-    over: bool,
-    rng: ChaCha8Rng,
-}
-
-impl Drawn {
-    fn new(rules: &Rules<'_>, sampling: &Sampling, input: usize, nth: u64) -> Self {
-        let tokens = rules.prompts()[input].clone();
-        let last = tokens.last().copied().unwrap_or(rules.special.decoder_start);
-        Self { tokens, last, score: 0.0, over: false, rng: generator(rules, sampling, input, nth) }
-    }
-
-    fn draw(&mut self, choices: &[Scored], rules: &Rules<'_>, input: usize) -> Result<()> {
-        let new = self.tokens.len() - rules.prompts()[input].len();
-        let Some(drawn) = draw(choices, &mut self.rng) else { return Err(nothing_follows(new)) };
-        self.score += drawn.score;
-        self.last = drawn.token;
-        self.tokens.push(drawn.token);
-        self.over = rules.ends(input, drawn.token, new + 1);
-        Ok(())
-    }
-}
-
 /// The random generator of the `nth` sequence of an input: a separate stream for the input's source tokens, or for its
 /// index if these are not known.
-pub(super) fn generator(rules: &Rules<'_>, sampling: &Sampling, input: usize, nth: u64) -> ChaCha8Rng {
-    let place = [input as u32];
-    let tokens = rules.source(input).unwrap_or(&place);
+pub(super) fn generator(rules: &Rules<'_>, sampling: &Sampling, nth: u64) -> ChaCha8Rng {
+    let place = [rules.input as u32];
+    let tokens = rules.source.unwrap_or(&place);
     // FNV-1a over the bytes.
     let mut stream = 0xcbf2_9ce4_8422_2325_u64;
     let bytes = tokens.iter().flat_map(|token| token.to_le_bytes()).chain(nth.to_le_bytes());
@@ -128,14 +25,13 @@ pub(super) fn generator(rules: &Rules<'_>, sampling: &Sampling, input: usize, nt
 }
 
 /// The tokens that may be sampled after `tokens`, with their log-probabilities.
-fn choices(
+pub(super) fn choices(
     rules: &Rules<'_>,
     sampling: &Sampling,
-    input: usize,
     tokens: &[u32],
     row: &mut [f32],
 ) -> Vec<Scored> {
-    rules.apply(input, &[tokens], row);
+    rules.apply(tokens, row);
     let mut choices = warp(row, 0.0, sampling);
     let scores: Vec<f32> = choices.iter().map(|choice| choice.score).collect();
     let normaliser = log_sum_exp(&scores);
@@ -175,7 +71,7 @@ pub(super) fn warp(row: &[f32], zero: f32, sampling: &Sampling) -> Vec<Scored> {
 }
 
 /// One of `choices` by its log-probability; none where there are none.
-fn draw(choices: &[Scored], rng: &mut ChaCha8Rng) -> Option<Scored> {
+pub(super) fn draw(choices: &[Scored], rng: &mut ChaCha8Rng) -> Option<Scored> {
     let total: f64 = choices.iter().map(|choice| f64::from(scores::exp(choice.score))).sum();
     let mut left = rng.random::<f64>() * total;
     for choice in choices {

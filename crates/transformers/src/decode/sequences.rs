@@ -28,7 +28,8 @@ pub trait Sequences {
     /// The number of scores in a row.
     fn vocab_size(&self) -> usize;
 
-    /// The logits of the token after each prompt, (b, vocabulary), row after row.
+    /// The logits of the token after each prompt, (b, vocabulary), row after row. In a running batch, of each prompt that
+    /// joins; the rows of these come after the others.
     ///
     /// # Errors
     /// Errors of the model.

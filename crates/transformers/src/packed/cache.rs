@@ -2,112 +2,118 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sporran_checkpoint::{Error, Result};
-use sporran_kernels::{Buffer, PackedHead, Precision, Rows, View};
+use sporran_checkpoint::Result;
+use sporran_kernels::{Buffer, PackedHead, Precision, Rows};
 
-use super::layers::Machine;
+use super::{
+    layers::Machine,
+    steps::{Steps, select},
+};
 
-/// The keys and values of a decoder.
-///
-/// Each step adds a block of rows to every layer, which stays where it is: `paths[row][step]` is the row of that
-/// step's block from which `row` descends.
-#[derive(Clone, Debug, Default)]
+/// The keys and values of a decoder: of the steps of each row (a row's keys, then its values), and of its input.
+#[derive(Clone, Debug)]
 pub(crate) struct State {
-    /// For each layer, a block for each step: a row's keys, then its values.
-    own: Vec<Vec<Rows>>,
-    paths: Vec<Vec<u32>>,
-    /// For each layer, the packed keys and values of all inputs.
-    cross: Vec<Arc<Cross>>,
-    /// Whether those are in 16 bits.
-    in_halves: bool,
-    /// Where the packed heads of each input begin and how many keys they have. Inputs that are done stay in `cross`.
-    sources: Vec<Source>,
+    steps: Steps,
+    sources: Vec<Arc<Source>>,
+}
+
+/// The keys and values of an input's positions, packed for every layer and head.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// The number of positions.
+    count: usize,
+    packed: Packed,
 }
 
 /// Keys and values as every step reads them.
 #[derive(Debug)]
-enum Cross {
+enum Packed {
     F32(Buffer<f32>),
     F16(Buffer<u16>),
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Source {
-    start: usize,
-    count: usize,
+/// The part of those for a layer and a head.
+enum Part<'a> {
+    F32(&'a mut [f32]),
+    F16(&'a mut [u16]),
+}
+
+impl Source {
+    /// Room for `count` positions in this many layers and heads. Where weights are kept in 8 bits, the keys and values are
+    /// kept in 16.
+    pub(super) fn new(
+        count: usize,
+        layers: usize,
+        [heads, head_width]: [usize; 2],
+        weights: Precision,
+    ) -> Self {
+        let size = layers * heads * PackedHead::size(count, head_width);
+        let packed = match weights {
+            Precision::Int8 => Packed::F16(Buffer::zeroed(size)),
+            Precision::F32 => Packed::F32(Buffer::zeroed(size)),
+        };
+        Self { count, packed }
+    }
+
+    /// Packs the keys and values of `layer` on all threads: of `rows`, which have the positions of every source, one source
+    /// after the other, first the keys and then the values of each.
+    pub(super) fn pack(
+        sources: &mut [Self],
+        layer: usize,
+        rows: &Rows,
+        [heads, head_width]: [usize; 2],
+        machine: &Machine,
+    ) {
+        let mut parts = Vec::with_capacity(sources.len() * heads);
+        let mut end = 0;
+        for source in sources {
+            let positions = end..end + source.count;
+            end = positions.end;
+            let views = |head: usize| {
+                [0, 1].map(|which| {
+                    rows.view(positions.clone(), (which * heads + head) * head_width, head_width)
+                })
+            };
+            let size = PackedHead::size(source.count, head_width);
+            let own = layer * heads * size..(layer + 1) * heads * size;
+            let mut push = |head: usize, part| parts.push(Mutex::new((views(head), part)));
+            match &mut source.packed {
+                Packed::F32(packed) => {
+                    let heads = packed.values_mut()[own].chunks_exact_mut(size).enumerate();
+                    heads.for_each(|(head, part)| push(head, Part::F32(part)));
+                }
+                Packed::F16(packed) => {
+                    let heads = packed.values_mut()[own].chunks_exact_mut(size).enumerate();
+                    heads.for_each(|(head, part)| push(head, Part::F16(part)));
+                }
+            }
+        }
+        let (isa, values) = (machine.core.isa, rows.values());
+        machine.core.pool.run(parts.len(), &|at| {
+            let mut part = parts[at].lock().unwrap_or_else(PoisonError::into_inner);
+            let ([keys, own], out) = &mut *part;
+            match out {
+                Part::F32(out) => PackedHead::pack(isa, values, *keys, *own, out),
+                Part::F16(out) => PackedHead::pack_halves(isa, values, *keys, *own, out),
+            }
+        });
+    }
 }
 
 impl State {
-    /// The state before the first step, without layers. Where weights are kept in 8 bits, the sources' keys and values are kept in 16.
-    pub(super) fn new(lengths: &[usize], heads: usize, head_width: usize, weights: Precision) -> Self {
-        let mut start = 0;
-        let sources = lengths
-            .iter()
-            .map(|count| {
-                let source = Source { start, count: *count };
-                start += heads * PackedHead::size(*count, head_width);
-                source
-            })
-            .collect();
-        Self { sources, in_halves: weights == Precision::Int8, ..Self::default() }
+    /// The state of inputs before the first step.
+    pub(super) fn new(sources: Vec<Source>, layers: usize) -> Self {
+        Self { steps: Steps::new(layers, 0), sources: sources.into_iter().map(Arc::new).collect() }
     }
 
-    /// Adds a layer, whose cross-attention sees `sources`: the keys and then the values of every input's positions,
-    /// one input after the other.
-    pub(super) fn add_layer(&mut self, sources: &Rows, heads: usize, head_width: usize, machine: &Machine) {
-        let size: usize = self.sources.iter().map(|s| heads * PackedHead::size(s.count, head_width)).sum();
-        let (isa, values) = (machine.core.isa, sources.values());
-        let cross = if self.in_halves {
-            let mut packed = Buffer::zeroed(size);
-            self.pack(packed.values_mut(), sources, heads, head_width, machine, &|[keys, own], out| {
-                PackedHead::pack_halves(isa, values, keys, own, out);
-            });
-            Cross::F16(packed)
-        } else {
-            let mut packed = Buffer::zeroed(size);
-            self.pack(packed.values_mut(), sources, heads, head_width, machine, &|[keys, own], out| {
-                PackedHead::pack(isa, values, keys, own, out);
-            });
-            Cross::F32(packed)
-        };
-        self.cross.push(Arc::new(cross));
-        self.own.push(Vec::new());
+    /// The number of steps of the longest row.
+    pub(crate) fn length(&self) -> usize {
+        self.steps.longest()
     }
 
-    /// Calls `pack` for each input and head, on all threads, with where its keys and values lie and its part of `packed`.
-    fn pack<T: Send>(
-        &self,
-        packed: &mut [T],
-        sources: &Rows,
-        heads: usize,
-        head_width: usize,
-        machine: &Machine,
-        pack: &(dyn Fn([View; 2], &mut [T]) + Sync),
-    ) {
-        let mut parts = Vec::new();
-        let (mut rest, mut row) = (packed, 0);
-        for source in &self.sources {
-            for head in 0..heads {
-                let of = |which: usize| {
-                    let column = (which * heads + head) * head_width;
-                    sources.view(row..row + source.count, column, head_width)
-                };
-                let (part, others) = rest.split_at_mut(PackedHead::size(source.count, head_width));
-                parts.push(Mutex::new(([of(0), of(1)], part)));
-                rest = others;
-            }
-            row += source.count;
-        }
-        machine.core.pool.run(parts.len(), &|at| {
-            let mut part = parts[at].lock().unwrap_or_else(PoisonError::into_inner);
-            let (views, out) = &mut *part;
-            pack(*views, out);
-        });
-    }
-
-    /// The number of steps so far.
-    pub(super) fn length(&self) -> usize {
-        self.paths.first().map_or(0, Vec::len)
+    /// The number of steps of a row; 0 before its first.
+    pub(super) fn length_of(&self, row: usize) -> usize {
+        self.steps.length(row)
     }
 
     /// The number of inputs that are still decoded.
@@ -117,10 +123,7 @@ impl State {
 
     /// Begins a step of `rows` rows.
     pub(super) fn push_step(&mut self, rows: usize) {
-        self.paths.resize(rows, Vec::new());
-        for (row, path) in self.paths.iter_mut().enumerate() {
-            path.push(row as u32);
-        }
+        self.steps.push(rows);
     }
 
     /// Stores the keys and values of this step for `layer`: the values after the first `width` of each row.
@@ -129,13 +132,12 @@ impl State {
         for row in 0..inputs.count() {
             block.row_mut(row).copy_from_slice(&inputs.row(row)[width..]);
         }
-        self.own[layer].push(block);
+        self.steps.extend(layer, block);
     }
 
     /// The keys and values that `row` sees in `layer`, oldest first.
     pub(super) fn steps(&self, layer: usize, row: usize) -> Vec<&[f32]> {
-        let path = self.paths[row].iter();
-        self.own[layer].iter().zip(path).map(|(block, row)| block.row(*row as usize)).collect()
+        self.steps.of(layer, row).collect()
     }
 
     /// The packed keys and values that `input` has for a head in `layer`.
@@ -148,40 +150,40 @@ impl State {
         width: usize,
     ) -> PackedHead<'_> {
         debug_assert!(head < heads);
-        let Source { start, count } = self.sources[input];
-        let size = PackedHead::size(count, width);
-        let values = start + head * size..start + (head + 1) * size;
-        match &*self.cross[layer] {
-            Cross::F32(packed) => PackedHead::new(&packed[values], count, width),
-            Cross::F16(packed) => PackedHead::of_halves(&packed[values], count, width),
+        let Source { count, packed } = &*self.sources[input];
+        let size = PackedHead::size(*count, width);
+        let start = (layer * heads + head) * size;
+        match packed {
+            Packed::F32(packed) => PackedHead::new(&packed[start..start + size], *count, width),
+            Packed::F16(packed) => PackedHead::of_halves(&packed[start..start + size], *count, width),
         }
     }
 
     /// Makes row `i` the continuation of the previous row `rows[i]`.
     ///
     /// # Errors
-    /// [`Error::Batch`] where a row does not exist.
+    /// [`Error::Batch`](sporran_checkpoint::Error::Batch) where a row does not exist.
     pub(crate) fn reorder(&mut self, rows: &[u32]) -> Result<()> {
-        self.paths = select(&self.paths, rows, "rows")?;
-        Ok(())
+        self.steps.select(rows)
     }
 
     /// Keeps the inputs `inputs` only, in that order.
     ///
     /// # Errors
-    /// [`Error::Batch`] where an input does not exist.
+    /// [`Error::Batch`](sporran_checkpoint::Error::Batch) where an input does not exist.
     pub(crate) fn keep_inputs(&mut self, inputs: &[u32]) -> Result<()> {
         self.sources = select(&self.sources, inputs, "inputs")?;
         Ok(())
     }
-}
 
-fn select<T: Clone>(all: &[T], places: &[u32], what: &str) -> Result<Vec<T>> {
-    let one = |place: &u32| {
-        all.get(*place as usize).cloned().ok_or_else(|| Error::Batch {
-            expected: format!("{what} below {}", all.len()),
-            found: place.to_string(),
-        })
-    };
-    places.iter().map(one).collect()
+    /// Appends the inputs and rows of another state of the same model, with as many rows for each input.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.sources.extend(other.sources);
+        self.steps.join(other.steps);
+    }
+
+    /// Frees memory of rows that are gone.
+    pub(crate) fn compact(&mut self) {
+        self.steps.compact();
+    }
 }

@@ -1,14 +1,12 @@
 //! The packed decoder-only model of LLaMA's shape: rotary positions, root mean square norms, gated feed-forward parts,
 //! and heads that share keys and values.
 
-use std::sync::Arc;
-
 use candle_core::{Device, Tensor};
 use sporran_checkpoint::{Error, Result, SpecialTokens};
 use sporran_kernels::{Distances, Norm, PackedHead, Queries, Rows, View, attend, attend_steps};
 
 use super::{
-    kv_cache::{Heads, KvCache, Prompt, Row},
+    kv_cache::{Heads, KvCache, Prompt},
     layers::{Buffers, FeedForward, Linear, Machine, Machines, SelfAttention},
     ragged::{Ragged, Token},
 };
@@ -188,12 +186,10 @@ impl PackedLlama {
 
     /// Continues every sequence by a token, and returns the states after the last norm.
     fn step(&self, machine: &mut Machine, tokens: &[u32], kept: &mut KvCache) -> Result<Rows> {
-        let rotations = self.rotations(kept.rows.iter().map(|row| row.prompt.length + row.path.len()));
-        let places: Vec<usize> = (0..kept.rows.len()).collect();
+        let rotations = self.rotations(kept.lengths());
+        let places: Vec<usize> = (0..kept.rows()).collect();
         let mut xs = self.embeddings(machine, tokens)?;
-        for (at, row) in kept.rows.iter_mut().enumerate() {
-            row.path.push(at as u32);
-        }
+        kept.steps.push(xs.count());
         let rows: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
         let shape = self.heads;
         let each = shape.each();
@@ -207,7 +203,7 @@ impl PackedLlama {
             for row in 0..xs.count() {
                 shape.keep(inputs.row(row), block.row_mut(row));
             }
-            kept.blocks[at].push(block);
+            kept.steps.extend(at, block);
             mixed.reshape(xs.count(), shape.heads * shape.width);
             let (isa, scale, inputs, kept) = (machine.core.isa, self.scale(), &*inputs, &*kept);
             mixed.each_part(machine.core.pool, &rows, each * shape.width, &|row, group, mut part| {
@@ -243,9 +239,7 @@ impl CausalLm for PackedLlama {
                 end += length;
                 last.row_mut(row).copy_from_slice(xs.row(end - 1));
             }
-            let rows = prompts.into_iter().map(|prompt| Row { prompt: Arc::new(prompt), path: Vec::new() });
-            cache.packed =
-                Some(KvCache { rows: rows.collect(), blocks: vec![Vec::new(); self.layers.len()] });
+            cache.packed = Some(KvCache::new(prompts, self.layers.len()));
             Ok(self.head.values(machine, &last))
         })
     }
@@ -306,6 +300,10 @@ impl CausalLm for PackedLlama {
 
     fn has_learned_positions(&self) -> bool {
         false
+    }
+
+    fn joins(&self) -> bool {
+        true
     }
 
     fn device(&self) -> &Device {

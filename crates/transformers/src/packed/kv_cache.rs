@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use sporran_checkpoint::{Error, Result};
-use sporran_kernels::Rows;
+use sporran_checkpoint::Result;
+
+use super::steps::{Steps, select};
 
 /// The sizes of a model's attention.
 #[derive(Clone, Copy, Debug)]
@@ -43,20 +44,11 @@ impl Heads {
     }
 }
 
-/// The keys and values of partial sequences.
+/// The keys and values of partial sequences: of their prompts, which beams share, and of the steps after them.
 #[derive(Clone, Debug)]
 pub(crate) struct KvCache {
-    pub(super) rows: Vec<Row>,
-    /// For each layer, a block for each step with a row for each sequence that was followed then.
-    pub(super) blocks: Vec<Vec<Rows>>,
-}
-
-/// A sequence: its prompt's keys and values, which beams share, and at each step after it the row of that step's blocks
-/// that is its own.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) prompt: Arc<Prompt>,
-    pub(super) path: Vec<u32>,
+    prompts: Vec<Arc<Prompt>>,
+    pub(super) steps: Steps,
 }
 
 #[derive(Debug)]
@@ -67,34 +59,48 @@ pub(super) struct Prompt {
 }
 
 impl KvCache {
+    /// The cache of prompts before the first step.
+    pub(super) fn new(prompts: Vec<Prompt>, layers: usize) -> Self {
+        let steps = Steps::new(layers, prompts.len());
+        Self { prompts: prompts.into_iter().map(Arc::new).collect(), steps }
+    }
+
     /// The number of sequences.
     pub(crate) fn rows(&self) -> usize {
-        self.rows.len()
+        self.steps.sequences()
+    }
+
+    /// The number of tokens of each sequence.
+    pub(super) fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.prompts.iter().enumerate().map(|(row, prompt)| prompt.length + self.steps.length(row))
     }
 
     /// The tokens of the longest sequence.
     pub(crate) fn length(&self) -> usize {
-        self.rows.iter().map(|row| row.prompt.length + row.path.len()).max().unwrap_or(0)
+        self.lengths().max().unwrap_or(0)
     }
 
     /// Makes row `i` the continuation of the previous row `rows[i]`.
     pub(crate) fn select(&mut self, rows: &[u32]) -> Result<()> {
-        let one = |row: &u32| {
-            self.rows.get(*row as usize).cloned().ok_or_else(|| Error::Batch {
-                expected: format!("one of {} rows", self.rows.len()),
-                found: format!("row {row}"),
-            })
-        };
-        self.rows = rows.iter().map(one).collect::<Result<_>>()?;
-        Ok(())
+        self.prompts = select(&self.prompts, rows, "rows")?;
+        self.steps.select(rows)
+    }
+
+    /// Appends the rows of another cache of the same model.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.prompts.extend(other.prompts);
+        self.steps.join(other.steps);
+    }
+
+    /// Frees memory of rows that are gone.
+    pub(crate) fn compact(&mut self) {
+        self.steps.compact();
     }
 
     /// The cached keys and values of a group that `row` attends to in `layer`, oldest first.
     pub(super) fn seen(&self, layer: usize, row: usize, group: usize, heads: Heads) -> Vec<&[f32]> {
-        let Row { prompt, path } = &self.rows[row];
         let part = 2 * heads.width;
-        let prompt = prompt.layers[layer].chunks_exact(heads.kept());
-        let steps = self.blocks[layer].iter().zip(path).map(|(block, row)| block.row(*row as usize));
-        prompt.chain(steps).map(|kept| &kept[group * part..][..part]).collect()
+        let prompt = self.prompts[row].layers[layer].chunks_exact(heads.kept());
+        prompt.chain(self.steps.of(layer, row)).map(|kept| &kept[group * part..][..part]).collect()
     }
 }

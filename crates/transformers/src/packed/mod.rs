@@ -8,7 +8,8 @@
 //!   only.
 //! - The keys and values of cross-attention are computed once an input, packed for products, and shared by its
 //!   beams, whose queries are one tile.
-//! - A self-attention cache is never moved: re-ordering beams changes the list of rows that each one descends from.
+//! - A self-attention cache is not moved: re-ordering beams changes the list of rows that each one descends from. So
+//!   sequences of different lengths are in one batch, which others join and leave.
 //! - The result of a row depends neither on the other rows of a batch nor on the number of threads.
 
 mod build;
@@ -20,6 +21,7 @@ mod layers;
 mod ragged;
 mod seq2seq;
 mod stack;
+mod steps;
 
 pub use causal::PackedLlama;
 pub use encoder::PackedEncoder;

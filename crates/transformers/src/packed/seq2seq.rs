@@ -5,7 +5,7 @@ use sporran_checkpoint::{Error, Result, SpecialTokens};
 use sporran_kernels::{Precision, Rows};
 
 use super::{
-    cache::State,
+    cache::{Source, State},
     layers::{Buffers, Linear, Machine, Machines},
     ragged::Ragged,
     stack::{Positions, Stack},
@@ -96,16 +96,17 @@ impl PackedSeq2Seq {
         for (row, (values, _)) in kept.enumerate() {
             states.row_mut(row).copy_from_slice(values);
         }
-        let (heads, head_width) = (self.decoder.heads, self.decoder.head_width);
-        let mut state = State::new(&lengths, heads, head_width, self.precision);
+        let (layers, shape) = (self.decoder.layers.len(), [self.decoder.heads, self.decoder.head_width]);
+        let mut inputs: Vec<Source> =
+            lengths.iter().map(|count| Source::new(*count, layers, shape, self.precision)).collect();
         let mut sources = Rows::default();
-        for layer in &self.decoder.layers {
+        for (at, layer) in self.decoder.layers.iter().enumerate() {
             if let Some(cross) = &layer.cross {
                 cross.sources.forward(machine, &states, &mut sources);
-                state.add_layer(&sources, heads, head_width, machine);
+                Source::pack(&mut inputs, at, &sources, shape, machine);
             }
         }
-        Ok(state)
+        Ok(State::new(inputs, layers))
     }
 }
 
@@ -126,41 +127,50 @@ impl Seq2Seq for PackedSeq2Seq {
     }
 
     fn decode(&self, tokens: &[u32], rows: usize, memory: &Memory, cache: &mut Cache) -> Result<Vec<f32>> {
+        if cache.packed_mut().is_none() {
+            Self::check_length(&self.decoder, "decoder", tokens.len() / rows.max(1))?;
+            cache.put_packed(self.machines.with(|machine| self.start(machine, memory))?);
+        }
+        self.resume(tokens, rows, cache)
+    }
+
+    fn joins(&self) -> bool {
+        true
+    }
+
+    fn resume(&self, tokens: &[u32], rows: usize, cache: &mut Cache) -> Result<Vec<f32>> {
         if rows == 0 || tokens.is_empty() || !tokens.len().is_multiple_of(rows) {
             let found = format!("{} tokens", tokens.len());
             return Err(Error::Batch { expected: format!("as many tokens for each of {rows} rows"), found });
         }
         let each = tokens.len() / rows;
         Self::check_length(&self.decoder, "decoder", cache.length() + each)?;
-        self.machines.with(|machine| {
-            let mut state = match cache.take_packed() {
-                Some(state) => state,
-                None => self.start(machine, memory)?,
-            };
-            if !rows.is_multiple_of(state.inputs()) {
-                return Err(Error::Batch {
-                    expected: format!("a multiple of {} rows", state.inputs()),
-                    found: rows.to_string(),
-                });
-            }
+        let mut watched = cache.watched();
+        let Some(state) = cache.packed_mut() else {
+            let (expected, found) = ("a cache of this model".into(), "an empty one".into());
+            return Err(Error::Batch { expected, found });
+        };
+        if state.inputs() == 0 || !rows.is_multiple_of(state.inputs()) {
+            let (expected, found) = (format!("a multiple of {} rows", state.inputs()), rows.to_string());
+            return Err(Error::Batch { expected, found });
+        }
+        let logits = self.machines.with(|machine| -> Result<Vec<f32>> {
             let mut xs = Rows::default();
-            let mut watched = cache.watched();
             for at in 0..each {
-                let position = cache.length() + at;
                 let column: Vec<(u32, usize)> =
-                    (0..rows).map(|row| (tokens[row * each + at], position)).collect();
+                    (0..rows).map(|row| (tokens[row * each + at], state.length_of(row))).collect();
                 let embedded = self.embeddings(machine, &self.decoder, &column)?;
-                xs = self.decoder.step(machine, embedded, &mut state, watched.as_mut());
+                xs = self.decoder.step(machine, embedded, state, watched.as_mut());
             }
-            cache.put_packed(state, each);
-            cache.put_watched(watched, each);
             if self.head_scale != 1.0 {
                 for row in 0..xs.count() {
                     xs.row_mut(row).iter_mut().for_each(|value| *value *= self.head_scale);
                 }
             }
             Ok(self.head.values(machine, &xs))
-        })
+        })?;
+        cache.put_watched(watched, each);
+        Ok(logits)
     }
 
     fn special_tokens(&self) -> &SpecialTokens {

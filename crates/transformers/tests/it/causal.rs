@@ -264,6 +264,11 @@ fn numbers_of_a_gguf_file_that_cannot_be_are_refused_by_name() {
         ("llama.block_count", Value::U32(i32::MAX as u32), "no more layers than the weights have tensors"),
         ("llama.feed_forward_length", Value::U32(u32::MAX), "expected at most 2147483647, found 4294967295"),
         ("llama.attention.key_length", Value::U64(1 << 62), "the width of a head"),
+        ("llama.rope.dimension_count", Value::U32(3), "expected the width of a head, 4, found 3"),
+        ("llama.block_count", Value::I32(-1), "expected a size, found -1"),
+        ("llama.context_length", Value::String("64".into()), "expected a size, found a text"),
+        ("general.architecture", Value::U32(7), "expected a text, found 7"),
+        ("tokenizer.ggml.tokens", Value::Bool(true), "expected a list, found true"),
     ] {
         let error = Gguf::open(&changed_gguf(folder.path(), &[(field, value)])).unwrap_err();
         assert!(matches!(&error, Error::Config { .. }), "{field}: {error}");

@@ -12,4 +12,5 @@ mod parity;
 mod parlai;
 mod precision;
 mod released;
+mod running;
 mod weight_files;

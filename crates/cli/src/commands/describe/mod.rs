@@ -1,7 +1,10 @@
 //! `sporran describe`: one file per layout.
 
 mod kilt;
+mod knowledgenet;
 mod korc;
+mod mapping;
+mod wowpp;
 
 use std::{
     fmt::{Display, Write},
@@ -32,7 +35,8 @@ struct Layout {
 }
 
 /// All layouts. The first one that detects a file's first value is that of the file.
-const LAYOUTS: &[Layout] = &[korc::LAYOUT, kilt::LAYOUT];
+const LAYOUTS: &[Layout] =
+    &[kilt::LAYOUT, mapping::LAYOUT, wowpp::LAYOUT, knowledgenet::LAYOUT, korc::LAYOUT];
 
 /// `sporran describe`
 #[derive(Args)]
@@ -154,9 +158,13 @@ mod tests {
         };
         let gold = write("gold.jsonl", "{\"id\":1,\"input\":\"q\",\"output\":[]}\n{\"id\":2}\n");
         assert_eq!(detected(&[gold.clone(), gold.clone()]).unwrap().name, "kilt");
+        let summary = write("summary.json", "{\"read\":1,\"outputs_below\":0,\"histogram\":[]}");
+        assert_eq!(detected(std::slice::from_ref(&summary)).unwrap().name, "mapping");
+        let message = detected(&[gold.clone(), summary]).err().unwrap().to_string();
+        assert!(message.contains("expected files of one layout, found `kilt` in"), "{message}");
         for (name, text) in [("other.json", "{\"x\":1}"), ("table.tsv", "a\tb\n")] {
             let message = detected(&[gold.clone(), write(name, text)]).err().unwrap().to_string();
-            assert!(message.contains(name) && message.contains("--layout: `korc`, `kilt`"), "{message}");
+            assert!(message.contains(name) && message.contains("--layout: `kilt`"), "{message}");
         }
         let message = detected(&[write("empty", "\n")]).err().unwrap().to_string();
         assert!(message.contains("empty: expected at least one record"), "{message}");

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use sporran_config::Document;
 use sporran_training::{TrainingOptions, session::WeightDtype};
 
+use crate::model_check::{MARKED, check_start};
+
 /// `[relations.training]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -71,7 +73,7 @@ impl MarkedTraining {
     pub fn check(&self, key: &str, is_training: bool, document: &mut Document<'_>) {
         let key = |name: &str| format!("{key}.{name}");
         match (&self.from, &self.encoder) {
-            (Some(from), None) if is_training => document.check_checkpoint(&key("from"), from),
+            (Some(from), None) if is_training => check_start(MARKED, &key("from"), from, document),
             (Some(_), Some(_)) => document.report_key(&key("encoder"), "expected either this or `from`"),
             (None, None) => document.report_key(&key("from"), "expected either this or `encoder`"),
             (None, Some(encoder)) if encoder.heads == 0 || encoder.hidden_size % encoder.heads != 0 => {

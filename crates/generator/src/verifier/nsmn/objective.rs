@@ -221,7 +221,7 @@ mod tests {
         let network = network();
         let options = TrainingOptions {
             steps: 400,
-            warmup_steps: 5,
+            warmup_steps: Some(5),
             learning_rate: 1e-2,
             weight_decay: 0.0,
             ..options()

@@ -10,7 +10,7 @@ use crate::{
     formats::{
         Document, anserini, beir,
         dpr::{RetrievedExample, TrainingExample},
-        elements, psgs,
+        elements, passages, psgs,
     },
     jsonl,
 };
@@ -42,6 +42,9 @@ fn each(from: Format, path: &Path, then: &mut dyn FnMut(Document) -> Result<()>)
         Format::PsgsTsv => psgs::read(path)?.try_for_each(|row| then(row?.1)),
         Format::BeirCorpus => {
             jsonl::open(path)?.records::<beir::Document>().try_for_each(|record| then(record?.into()))
+        }
+        Format::Passages => {
+            jsonl::open(path)?.records::<passages::Passage>().try_for_each(|record| then(record?.into()))
         }
         Format::Anserini => elements::open(path)?
             .records::<anserini::Document>()
@@ -91,6 +94,7 @@ impl Output {
             Self::Psgs(writer) => writer.document(&document),
             Self::Lines(Format::BeirCorpus, writer) => writer.record(&beir::Document::from(document)),
             Self::Lines(Format::Anserini, writer) => writer.record(&anserini::Document::from(document)),
+            Self::Lines(Format::Passages, writer) => writer.record(&passages::Passage::from(document)),
             Self::Lines(_, writer) => writer.record(&document.into_page()),
         }
     }

@@ -235,15 +235,12 @@ mod tests {
     #[test]
     fn evidence_maps_to_the_passages_that_share_a_character() {
         let passage = Passage {
-            id: PassageId(0),
             page_id: "1".into(),
-            title: String::new(),
-            section: String::new(),
-            text: String::new(),
             start_paragraph: 1,
             start_character: 10,
             end_paragraph: 2,
             end_character: 5,
+            ..Passage::of_text("")
         };
         let item = |start: (i64, i64), end: (i64, i64)| Provenance {
             start_paragraph_id: Some(start.0.into()),

@@ -56,6 +56,8 @@ pub enum Format {
     BeirCorpus,
     /// Anserini's `JsonCollection`.
     Anserini,
+    /// Passages as JSON lines.
+    Passages,
     /// KILT's task file.
     Kilt,
     /// BEIR's folder of `queries.jsonl` and `qrels/<split>.tsv`.
@@ -101,7 +103,7 @@ const fn row(
 }
 
 /// In the order of [`Format`]'s variants.
-const TABLE: [Row; 17] = {
+const TABLE: [Row; 18] = {
     use Format::*;
     use Noun::*;
     [
@@ -110,6 +112,7 @@ const TABLE: [Row; 17] = {
         row(PsgsTsv, "psgs-tsv", "DPR's corpus, id TAB text TAB title", &[Documents], Some(Documents)),
         row(BeirCorpus, "beir-corpus", "BEIR's corpus.jsonl", &[Documents], Some(Documents)),
         row(Anserini, "anserini", "Anserini's {id, contents}", &[Documents], Some(Documents)),
+        row(Passages, "passages", "JSON lines of {id, title, text, ..}", &[Documents], Some(Documents)),
         row(
             Kilt,
             "kilt",
@@ -209,13 +212,13 @@ mod tests {
     #[test]
     fn formats_become_what_takes_a_noun_of_theirs() {
         let targets = |format: Format| format.targets().map(Format::name).collect::<Vec<_>>().join(" ");
-        assert_eq!(targets(Format::PsgsTsv), "knowledge-source beir-corpus anserini");
-        assert_eq!(targets(Format::Store), "knowledge-source psgs-tsv beir-corpus anserini");
+        assert_eq!(targets(Format::PsgsTsv), "knowledge-source beir-corpus anserini passages");
+        assert_eq!(targets(Format::Store), "knowledge-source psgs-tsv beir-corpus anserini passages");
         assert_eq!(targets(Format::Kilt), "kilt beir beir-queries topics beir-qrels qrels fid dpr-training");
         assert_eq!(targets(Format::Predictions), "run");
         assert_eq!(
             targets(Format::Fid),
-            "knowledge-source psgs-tsv beir-corpus anserini beir-queries topics run predictions"
+            "knowledge-source psgs-tsv beir-corpus anserini passages beir-queries topics run predictions"
         );
         assert_eq!(targets(Format::Beir), "");
         assert_eq!(targets(Format::Wow), "wowpp");

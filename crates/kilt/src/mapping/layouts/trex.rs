@@ -69,6 +69,8 @@ struct Name {
 /// Facts with numbered ids and sentences.
 #[derive(Default)]
 struct Facts {
+    /// The largest number of sentences of a fact.
+    max: usize,
     ids: Names,
     /// How often each form of an id is in the texts.
     forms: FxHashMap<u32, Vec<(String, u64)>>,
@@ -141,7 +143,8 @@ impl Facts {
                 self.number(&triple.object)?,
             );
             let sentences = self.facts.entry(fact).or_default();
-            if !sentences.contains(&sentence) {
+            // One sentence too many shows that the fact is left out.
+            if sentences.len() <= self.max && !sentences.contains(&sentence) {
                 sentences.push(sentence);
             }
         }
@@ -173,7 +176,8 @@ struct Label {
 
 fn read(source: &Source<'_>, take: &mut Take<'_>) -> Result<()> {
     let options = source.options;
-    let mut facts = Facts::default();
+    let max = options.max_sentences.unwrap_or(MAX_SENTENCES);
+    let mut facts = Facts { max, ..Facts::default() };
     source.elements(
         None,
         |place, document: Document| {
@@ -182,7 +186,6 @@ fn read(source: &Source<'_>, take: &mut Take<'_>) -> Result<()> {
         },
         take,
     )?;
-    let max = options.max_sentences.unwrap_or(MAX_SENTENCES);
     let all = std::mem::take(&mut facts.facts);
     let short: Vec<_> = all.into_iter().filter(|(_, sentences)| sentences.len() <= max).collect();
     let mut counts: FxHashMap<u32, usize> = FxHashMap::default();

@@ -12,9 +12,7 @@ use sporran_kilt::{
     observe::{Event, Observer, Unit, advance, begin},
 };
 use sporran_retriever::{
-    BuildIndex, Filtered, IndexRecall, Items, NewIndex, Retriever, Site,
-    dense::{Dense, DenseOptions},
-    entity::Aliases,
+    BuildIndex, Filtered, IndexRecall, Items, NewIndex, Retriever, Site, entity::Aliases,
 };
 
 use crate::{
@@ -209,15 +207,15 @@ pub(crate) fn assemble_parts(
     Ok(Parts { retrievers, store })
 }
 
-/// Opens the store and a dense index over it. Builds what is missing. The assembly has no retriever.
+/// Opens the store, and with `open` a part over its indexes. Builds what is missing. The assembly has no retriever.
 ///
 /// # Errors
 /// As [`assemble`].
-pub(crate) fn assemble_dense(
+pub(crate) fn assemble_with<T>(
     options: &Options,
-    dense: &DenseOptions,
     observe: &mut Observer<'_>,
-) -> Result<(Assembly, Dense)> {
+    open: impl FnOnce(&mut dyn Site) -> sporran_retriever::Result<T>,
+) -> Result<(Assembly, T)> {
     let parts = Options { retriever: None, ..options.clone() };
     let mut assembly = assemble_retrieval(&parts, observe)?;
     let (Some(source), Some(store)) = (&options.general.source, assembly.store.clone()) else {
@@ -225,9 +223,9 @@ pub(crate) fn assemble_dense(
     };
     let Assembly { hashes, recalls, inputs, .. } = &mut assembly;
     let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes, recalls, inputs };
-    let dense = dense.open_index(&mut indexes)?;
+    let part = open(&mut indexes)?;
     assembly.inputs.verify()?;
-    Ok((assembly, dense))
+    Ok((assembly, part))
 }
 
 fn missing_source() -> Error {

@@ -1,49 +1,40 @@
 //! Reading and checking a config of the workflows `answer` and `retriever-training`.
 
 use schemars::Schema;
-use sporran_config::{Document, schema};
-use sporran_generator::{GeneratorOptions, Target, check_generator};
+use sporran_config::{Check, Document, FromTable, schema};
+use sporran_generator::{GeneratorOptions, GeneratorTrainer, Target, check_generator, untrained};
 use sporran_retriever::dense::{DenseOptions, Similarity};
-use sporran_transformers::Precision;
 
 use super::{
     options::{General, Options, PageScore},
     retrieval::{self, RerankerTable, RetrieverOptions},
-    train::encoders::EncoderTraining,
+    train::encoder_options::EncoderTraining,
 };
-use crate::{config::Config, source::pages::check_source, tasks::options::TasksOptions};
-
-/// The message for a generator that `[train]` does not support.
-pub(crate) const UNTRAINED: &str = "expected `seq2seq`, `fid`, `memnet`, `rag-token`, `rag-sequence`, `verifier` or `extractive`: \
-     `[train]` supports these kinds";
+use crate::{config::Config, source::pages::check_source};
 
 /// The retriever of a RAG training: `dense`, over all pages, with the similarity `inner-product`.
 ///
 /// # Errors
 /// The wrong key and a message.
-pub(crate) fn dense_options(options: &Options) -> Result<&DenseOptions, (&'static str, &'static str)> {
-    match &options.retriever {
-        Some(RetrieverOptions::Dense(dense))
-            if dense.similarity.is_some_and(|similarity| similarity != Similarity::InnerProduct) =>
-        {
-            Err(("retriever.similarity", "expected `inner-product`: RAG weights passages by it"))
+pub(crate) fn live_retriever(options: &Options) -> Result<&DenseOptions, (String, &'static str)> {
+    if matches!(options.retriever, Some(RetrieverOptions::Filtered(_))) {
+        return Err(("retriever.filter".to_owned(), "expected no filter; RAG is trained on all passages"));
+    }
+    let Some(RetrieverOptions::Dense(dense)) = &options.retriever else {
+        return Err(("retriever.kind".to_owned(), "expected `dense`: RAG is trained with its scores"));
+    };
+    let trains_encoder = options.general.train.as_ref().is_some_and(|train| train.question_encoder.is_some());
+    match dense.check_live(trains_encoder) {
+        Err((key, message)) => Err((format!("retriever.{key}"), message)),
+        Ok(()) if options.general.pages.is_some() => {
+            Err(("pages".to_owned(), "expected no `[pages]`; RAG is trained on all pages"))
         }
-        Some(RetrieverOptions::Dense(_)) if options.general.pages.is_some() => {
-            Err(("pages", "expected no `[pages]`; RAG is trained on all pages"))
-        }
-        Some(RetrieverOptions::Dense(dense))
-            if options.general.train.as_ref().is_some_and(|train| train.question_encoder.is_some())
-                && dense.passage_model.is_none() =>
-        {
-            let message = "is missing; the training of the question encoder keeps the vectors of passages";
-            Err(("retriever.passage-model", message))
-        }
-        Some(RetrieverOptions::Dense(dense)) => Ok(dense),
-        _ => Err(("retriever.kind", "expected `dense`: RAG is trained with its scores")),
+        Ok(()) => Ok(dense),
     }
 }
 
-const STAGES: [&str; 3] = ["retriever", "reranker", "generator"];
+const STAGES: [&str; 4] = ["retriever", "reranker", "generator", TRAINING];
+const TRAINING: &str = "encoder-training";
 const ANSWER: &str = "answer";
 const RETRIEVER_TRAINING: &str = "retriever-training";
 
@@ -51,18 +42,25 @@ impl Config for Options {
     const WORKFLOWS: &'static [&'static str] = &[ANSWER, RETRIEVER_TRAINING];
 
     fn workflow(&self) -> &'static str {
-        if self.general.encoder_training.is_some() { RETRIEVER_TRAINING } else { ANSWER }
+        if self.encoder_training.is_some() { RETRIEVER_TRAINING } else { ANSWER }
     }
 
     fn schema() -> Schema {
-        schema::with_key::<Self, RerankerTable>("reranker")
+        retrieval::with_filter(schema::with_key::<Self, RerankerTable>("reranker"))
     }
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
-        document.check_workflow_table("encoder-training", RETRIEVER_TRAINING);
+        document.check_workflow_table(TRAINING, RETRIEVER_TRAINING);
         let retriever = retrieval::read(document);
         let generator = document.read_stage("generator");
-        for (table, is_wrong) in [("retriever", retriever.is_err()), ("generator", generator.is_err())] {
+        let encoder_training = document.take_stage(TRAINING).and_then(|table| {
+            table.map(|it| EncoderTraining::from_table(document, TRAINING, it)).transpose()
+        });
+        for (table, is_wrong) in [
+            ("retriever", retriever.is_err()),
+            ("generator", generator.is_err()),
+            (TRAINING, encoder_training.is_err()),
+        ] {
             if is_wrong {
                 document.suspect(table);
             }
@@ -71,6 +69,7 @@ impl Config for Options {
         general.deepen_for_recall();
         Some(Self {
             general,
+            encoder_training: encoder_training.unwrap_or_default(),
             retriever: retriever.unwrap_or_default(),
             generator: generator.unwrap_or_default(),
         })
@@ -112,7 +111,7 @@ fn check(options: &Options, document: &mut Document<'_>) {
         let is_encoder_trained = general.train.as_ref().is_some_and(|train| train.question_encoder.is_some());
         retrieval::check(retriever, is_encoder_trained, document);
     }
-    if let Some(RetrieverOptions::Dense(dense)) = &options.retriever
+    if let Some(RetrieverOptions::Dense(dense)) = options.retriever.as_ref().map(retrieval::unfiltered)
         && general.evidence.page_score == PageScore::Sum
         && dense.similarity().is_ok_and(Similarity::is_distance)
     {
@@ -123,16 +122,13 @@ fn check(options: &Options, document: &mut Document<'_>) {
         let depth = options.retriever.is_some().then_some(general.evidence.depth);
         check_generator(&**generator, ("generator", general.train.is_none()), depth, document);
     }
-    if let Some(training) = &general.encoder_training {
+    if let Some(training) = &options.encoder_training {
         check_encoder_training(training, options, document);
     }
     if let Some(train) = &general.train {
-        let is_rag = |generator: &GeneratorOptions| {
-            matches!(generator, GeneratorOptions::RagToken(_) | GeneratorOptions::RagSequence(_))
-        };
-        let is_trained = |generator: &GeneratorOptions| is_rag(generator) || generator.trainer().is_some();
-        if !options.generator.as_ref().is_none_or(is_trained) {
-            document.report_key("generator.kind", UNTRAINED);
+        let trainer = options.generator.as_ref().and_then(GeneratorOptions::trainer);
+        if options.generator.is_some() && trainer.is_none() {
+            document.report_key("generator.kind", untrained());
         }
         if train.target == Target::Title && general.source.is_none() {
             document.report_key("train.target", "expected a `[source]` with the titles to generate");
@@ -142,68 +138,24 @@ fn check(options: &Options, document: &mut Document<'_>) {
                 document.report_key(&format!("train.examples.{key}"), message);
             }
         }
-        for (key, from) in [("train.from", &train.from), ("train.question-encoder", &train.question_encoder)]
+        if trainer.is_some_and(GeneratorTrainer::is_live)
+            && let Err((key, message)) = live_retriever(options)
         {
-            // A trained model does not need its initial model.
-            let is_trained = train.model.join("config.json").is_file();
-            if let Some(from) = from.as_ref().filter(|_| !is_trained) {
-                document.check_checkpoint(key, from);
-            }
+            document.report_key(&key, message);
         }
-        if let Some(GeneratorOptions::RagToken(_) | GeneratorOptions::RagSequence(_)) = options.generator
-            && let Err((key, message)) = dense_options(options)
-        {
-            document.report_key(key, message);
-        }
-        if train.question_encoder.is_some() && !options.generator.as_ref().is_some_and(is_rag) {
-            let message = "expected it only with a generator of kind `rag-token` or `rag-sequence`";
-            document.report_key("train.question-encoder", message);
-        }
-        if let Err(error) = train.device.check(Precision::F32) {
-            document.report_key("train.device", error.to_string());
-        }
-        if let Err(error) = train.optimizer.check() {
-            document.report_key("train.optimizer", error.to_string());
-        }
-        if let Err(error) = train.knowledge.check() {
-            document.report_key("train.knowledge", error.to_string());
-        }
+        train.check("train", options.generator.as_ref(), document);
     }
 }
 
 /// Reports mistakes in `[encoder-training]`.
 fn check_encoder_training(training: &EncoderTraining, options: &Options, document: &mut Document<'_>) {
-    let table = "encoder-training";
     if options.general.train.is_some() {
-        document.report_key(table, "expected no `[train]`: a config trains one model");
+        document.report_key(TRAINING, "expected no `[train]`: a config trains one model");
     }
     if options.retriever.is_none() {
         document.report_key("retriever", "is missing; it retrieves the hard negatives");
     }
-    document.check_checkpoint("encoder-training.from", &training.from);
-    if training.similarity.is_some_and(Similarity::is_distance) {
-        let message = "expected `cosine` or `inner-product`, found a distance";
-        document.report_key("encoder-training.similarity", message);
-    }
-    if training.data.is_empty() && training.dialogues.is_empty() && training.examples.is_none() {
-        document.report_key(table, "expected `data`, `dialogues` or `examples`");
-    }
-    for (key, paths) in [("data", &training.data), ("dialogues", &training.dialogues)] {
-        for path in paths.iter().filter(|path| !path.is_file()) {
-            document.report_key(&format!("encoder-training.{key}"), format!("no file {}", path.display()));
-        }
-    }
-    if let Some(Err(faults)) = training.examples.as_ref().map(TasksOptions::resolve) {
-        for (key, message) in faults {
-            document.report_key(&format!("encoder-training.examples.{key}"), message);
-        }
-    }
-    if let Err(error) = training.device.check(Precision::F32) {
-        document.report_key("encoder-training.device", error.to_string());
-    }
-    if let Err(error) = training.optimizer.check() {
-        document.report_key("encoder-training.optimizer", error.to_string());
-    }
+    training.check(TRAINING, document);
 }
 
 #[cfg(test)]
@@ -261,12 +213,21 @@ mod tests {
             check(&table("memnet", "pieces = 0"))
                 .contains("`generator.pieces`: expected at least 1, found 0")
         );
+        let verifies = "[train]\nmodel = \"t\"\nevidence = \"passage\"\npage-negatives = 1\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
+        for key in ["evidence", "page-negatives"] {
+            let message = format!("`train.{key}`: expected it only with a generator of kind `verifier`");
+            assert!(check(&table("fid", verifies)).contains(&message), "{key}");
+            assert!(!check(&table("verifier", verifies)).contains(&message), "{key}");
+        }
+        let selects = "claim-only = true\n[generator.selection]\nmodel = \"s\"";
+        assert!(check(&table("verifier", selects)).contains("`false` with `pages` or `selection`"));
         let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
-        let found = check(&table("causal", train));
+        let found = check(&format!("[generator]\nkind = \"title\"\n{train}"));
         assert!(
             found.contains("`generator.kind`: expected `seq2seq`, `fid`, `memnet`, `rag-token`,"),
             "{found}"
         );
+        assert!(!check(&table("causal", train)).contains("`generator.kind`"));
     }
 
     #[test]

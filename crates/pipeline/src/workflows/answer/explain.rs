@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use sporran_generator::{Candidate, Request};
-use sporran_kilt::{Hit, Passage, PassageId, Provenance, observe::Observer};
+use sporran_kilt::{FilePlace, Hit, Passage, PassageId, Provenance, observe::Observer};
 
 use crate::{
     Error, Result,
@@ -54,6 +54,9 @@ pub struct Evidence {
     pub section: String,
     /// The passage's first and last paragraph.
     pub paragraphs: (u32, u32),
+    /// The place in a file, if the record of the page names one.
+    #[serde(flatten)]
+    pub file: FilePlace,
     /// The passage's text. Its first occurrence of the answer is between `>>>` and `<<<`.
     pub text: String,
 }
@@ -116,7 +119,7 @@ fn evidence_of(store: &sporran_kilt::PassageStore, item: &Provenance, answer: &s
         .find(|passage| (passage.start_paragraph, passage.start_character) == (from, start))?;
     let (title, section) = (passage.title.clone(), passage.section.clone());
     let text = marked(&passage.text, answer);
-    Some(Evidence { wikipedia_id: id, title, section, paragraphs: (from, to), text })
+    Some(Evidence { wikipedia_id: id, title, section, paragraphs: (from, to), file: passage.file, text })
 }
 
 /// The text with marks around the first occurrence of `answer`. Ignores case.
@@ -165,9 +168,10 @@ impl fmt::Display for Explanation {
         }
         for item in &self.evidence {
             let (from, to) = item.paragraphs;
+            let place = if item.file.is_empty() { String::new() } else { format!("{}, ", item.file) };
             writeln!(
                 f,
-                "  {} ({}), {}, paragraphs {from} to {to}",
+                "  {} ({}), {place}{}, paragraphs {from} to {to}",
                 item.title, item.wikipedia_id, item.section
             )?;
             writeln!(f, "    {}", item.text.replace('\n', " "))?;

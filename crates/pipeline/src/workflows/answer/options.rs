@@ -6,16 +6,16 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_generator::{EvidenceSource, GeneratorOptions, MatchingOptions, Target, TrainSettings};
-use sporran_training::{KnowledgeOptions, TrainingOptions, session::ShapeOptions};
-use sporran_transformers::DeviceName;
+use sporran_config::Diagnostic;
+use sporran_generator::{EvidenceSource, GeneratorOptions};
+use sporran_retriever::{FilterOptions, FilteredOptions};
 
 use crate::{
-    Result,
+    Error, Result,
     config::to_toml,
     source::options::{PagesOptions, SourceOptions},
     tasks::options::{QueryOptions, TasksOptions},
-    workflows::answer::{retrieval::RetrieverOptions, train::encoders::EncoderTraining},
+    workflows::answer::{retrieval::RetrieverOptions, train::encoder_options::EncoderTraining},
 };
 
 /// The config of a run.
@@ -24,8 +24,11 @@ pub struct Options {
     /// All keys outside of the stages.
     #[serde(flatten)]
     pub general: General,
+    /// `[encoder-training]`: the training of a bi-encoder or cross-encoder by `sporran train`.
+    #[serde(rename = "encoder-training", skip_serializing_if = "Option::is_none")]
+    pub encoder_training: Option<EncoderTraining>,
     /// `[retriever]`: retrieves passages. Without it, the generator is closed-book. A `[reranker]` makes it a retriever of kind
-    /// `reranked`.
+    /// `reranked`, a `[retriever.filter]` one of kind `filtered`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retriever: Option<RetrieverOptions>,
     /// `[generator]`: generates answers. Without it, predictions have only evidence.
@@ -66,8 +69,6 @@ pub struct General {
     pub evaluation: EvaluationOptions,
     /// `[train]`: the training of the generator's model by `sporran train`.
     pub train: Option<TrainOptions>,
-    /// `[encoder-training]`: the training of a bi-encoder or cross-encoder by `sporran train`.
-    pub encoder_training: Option<EncoderTraining>,
 }
 
 /// `[evidence]`: the provenance of predictions.
@@ -151,89 +152,26 @@ pub enum PageScore {
 }
 
 /// `[train]`: the training of the generator's model by `sporran train`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct TrainOptions {
-    /// The folder of the trained model, in the Hugging Face layout.
-    pub model: PathBuf,
-    /// The folder of the initial model. Without it, training starts from a T5 of `[train.shape]` with random weights.
-    pub from: Option<PathBuf>,
-    /// `[train.shape]`: the sizes of a model with random weights.
-    #[serde(default)]
-    pub shape: ShapeOptions,
-    /// `[train.optimizer]`: steps, batches, learning rate.
-    #[serde(default)]
-    pub optimizer: TrainingOptions,
-    /// `[train.examples]`: the training records. The `[tasks]` of the config are the validation records.
-    pub examples: TasksOptions,
-    /// The target of the generator.
-    #[serde(default)]
-    pub target: Target,
-    /// Whether to add a passage of a gold page if the retriever found none.
-    #[serde(default)]
-    pub add_gold: bool,
-    /// `[train.matching]`: the sizes of a verifier's matching network with random weights.
-    #[serde(default)]
-    pub matching: MatchingOptions,
-    /// Generators of kind `verifier`: the number of pieces without evidence to sample for each claim and epoch.
-    #[serde(default = "negatives")]
-    pub negatives: usize,
-    /// Generators of kind `rag-token` and `rag-sequence`: the folder of the initial question encoder, which is trained with the
-    /// generator. Training writes it to `retriever.model`. Without this key, the retriever is frozen.
-    pub question_encoder: Option<PathBuf>,
-    /// `[train.knowledge]`: the loss of a memory network.
-    #[serde(default)]
-    pub knowledge: KnowledgeOptions,
-    /// The largest number of tokens of a target.
-    #[serde(default = "target_tokens")]
-    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
-    pub target_tokens: usize,
-    /// The number of validation records of each dataset, the first ones.
-    #[serde(default = "validation_records")]
-    #[schemars(range(min = 1), extend("x-unit" = "records"))]
-    pub validation_records: usize,
-    /// The device of the training, in f32: `cpu`, `cuda` or `cuda:N`. GPUs need a build with the feature `cuda`.
-    #[serde(default)]
-    pub device: DeviceName,
-}
-
-fn negatives() -> usize {
-    2
-}
-
-fn target_tokens() -> usize {
-    64
-}
-
-fn validation_records() -> usize {
-    40
-}
-
-impl TrainOptions {
-    /// The settings without the records.
-    #[must_use]
-    pub fn settings(&self) -> TrainSettings<'_> {
-        TrainSettings {
-            model: &self.model,
-            from: self.from.as_deref(),
-            shape: &self.shape,
-            optimizer: &self.optimizer,
-            target: self.target,
-            add_gold: self.add_gold,
-            matching: self.matching,
-            negatives: self.negatives,
-            knowledge: self.knowledge,
-            target_tokens: self.target_tokens,
-            device: self.device,
-        }
-    }
-}
+pub type TrainOptions = sporran_generator::TrainOptions<TasksOptions>;
 
 impl Options {
+    /// The config with a retriever that returns only passages whose metadata meet conditions, besides its own filter.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a config without a retriever.
+    pub fn filtered(self, filter: FilterOptions) -> Result<Self> {
+        let Some(base) = self.retriever else {
+            let message = "is missing; a filter restricts the passages that it returns";
+            return Err(Error::Config(vec![Diagnostic::of_config("retriever", message)]));
+        };
+        let retriever = RetrieverOptions::Filtered(FilteredOptions { filter, base: Box::new(base) });
+        Ok(Self { retriever: Some(retriever), ..self })
+    }
+
     /// The config with every default, as TOML.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) for a value without a form in TOML, such as a number beyond 64 bits.
+    /// [`Error::Io`] for a value without a form in TOML, such as a number beyond 64 bits.
     pub fn to_toml(&self) -> Result<String> {
         to_toml(self)
     }

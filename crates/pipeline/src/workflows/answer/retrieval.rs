@@ -1,29 +1,35 @@
-//! `[retriever]` and `[reranker]`: the retrievers that use other stages, and the table of a reranker.
+//! `[retriever]` and `[reranker]`: the list of the retrievers that use other stages, and the table of a reranker.
 
 use std::ops::Deref;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use sporran_config::{Document, FromTable, Invalid, Kinds, Overrides, Table, kinds};
 use sporran_generator::{EntityTitle, EntityTitleOptions, generation_overrides};
 use sporran_kilt::hash_json;
 use sporran_reranker::RerankerOptions;
 use sporran_retriever::{
-    Error, Items, NewIndex, Result, Retriever, RetrieverKind, Site, Titles, fusion::FusionOptions,
+    Error, FilterOptions, FilteredOptions, Items, NewIndex, Result, Retriever, RetrieverKind, Site, Titles,
+    fusion::FusionOptions,
 };
+use sporran_transformers::{Takers, TakesModel, wrong_model_type};
 
-use super::{rerank::Reranked, titles::TitleRetriever};
+use super::{mentions::MentionRetrieverOptions, rerank::Reranked, titles::TitleRetriever};
 
 /// `[retriever]`, by `kind`.
 pub type RetrieverOptions = sporran_retriever::RetrieverOptions<CombinedRetriever>;
 
 kinds! {
-    /// Kinds of retriever that use a generator or a reranker.
+    /// Kinds of retriever that use a generator, a reranker or a tagger.
     pub enum CombinedRetriever: dyn RetrieverKind {
         /// `kind = "entity-title"`: the pages whose titles a model generates.
         "entity-title" => EntityTitle(EntityTitleRetriever),
         /// `kind = "reranked"`: the best passages of a retriever in the order of a reranker.
         "reranked" => Reranked(RerankedOptions<RetrieverOptions>),
+        /// `kind = "mentions"`: a tagger finds the names in a query, the base ranks passages for each of them, and the
+        /// rankings are merged by score. `[query]` has no effect.
+        "mentions" => Mentions(MentionRetrieverOptions<RetrieverOptions>),
     }
 }
 
@@ -76,9 +82,35 @@ impl Default for RerankOptions {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
+/// The `kind` of a retriever with a filter.
+const FILTERED: &str = "filtered";
+
+/// Takes `[retriever]` out of a config. With `[retriever.filter]`, a retriever of any kind is the base of one of kind
+/// `filtered`.
+fn read_filtered(document: &mut Document<'_>) -> Result<Option<RetrieverOptions>, Invalid> {
+    let Some(mut table) = document.take_stage("retriever")? else { return Ok(None) };
+    let kind = table.get_ref().get("kind").and_then(|kind| kind.get_ref().as_str());
+    if kind == Some(FILTERED) || !table.get_ref().contains_key("filter") {
+        return RetrieverOptions::from_stage(document, "retriever", table).map(Some);
+    }
+    let filter = document
+        .take_table_of("retriever", "filter", &mut table)
+        .and_then(|inner| FilterOptions::from_table(document, "retriever.filter", inner));
+    let base = RetrieverOptions::from_stage(document, "retriever", table);
+    Ok(Some(RetrieverOptions::Filtered(FilteredOptions { filter: filter?, base: Box::new(base?) })))
+}
+
+/// The base of a filtered retriever, without its filters; any other retriever.
+pub(super) fn unfiltered(options: &RetrieverOptions) -> &RetrieverOptions {
+    match options {
+        RetrieverOptions::Filtered(filtered) => unfiltered(&filtered.base),
+        other => other,
+    }
+}
+
 /// Takes `[retriever]` and `[reranker]` out of a config.
 pub(crate) fn read(document: &mut Document<'_>) -> Result<Option<RetrieverOptions>, Invalid> {
-    let retriever = document.read_stage::<RetrieverOptions>("retriever");
+    let retriever = read_filtered(document);
     let reranker = document.take_stage("reranker")?;
     let reranker = reranker.map(|table| RerankerTable::from_table(document, "reranker", table)).transpose();
     match (retriever?, reranker?) {
@@ -163,7 +195,12 @@ impl RetrieverKind for EntityTitleRetriever {
         if let Err(error) = options.device.check(options.precision) {
             document.report_key(&format!("{key}.device"), error.to_string());
         }
-        document.check_encoder(&format!("{key}.model"), &options.model);
+        let model = format!("{key}.model");
+        document.check_encoder(&model, &options.model);
+        let takers: Takers = &[("entity-title", EntityTitleOptions::TAKES)];
+        if let Some(message) = wrong_model_type(&options.model, EntityTitleOptions::TAKES, takers) {
+            document.report_key(&model, message);
+        }
     }
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
@@ -201,7 +238,7 @@ impl RetrieverKind for EntityTitleRetriever {
 }
 
 /// An error of another stage as one of retrieval.
-fn outside(error: impl Into<crate::Error>) -> Error {
+pub(super) fn outside(error: impl Into<crate::Error>) -> Error {
     Error::Site(Box::new(error.into()))
 }
 
@@ -214,11 +251,41 @@ pub(crate) fn check(options: &RetrieverOptions, is_encoder_trained: bool, docume
             if document.has("reranker") =>
         {
             reranker.check("reranker", document);
-            base.check("retriever", document);
+            match &**base {
+                RetrieverOptions::Filtered(filtered) if has_filter(document) => {
+                    check_filtered(filtered, document)
+                }
+                base => base.check("retriever", document),
+            }
         }
+        RetrieverOptions::Filtered(filtered) if has_filter(document) => check_filtered(filtered, document),
         RetrieverOptions::Dense(dense) => dense.check_in("retriever", !is_encoder_trained, document),
         _ => options.check("retriever", document),
     }
+}
+
+/// Whether the config has a filter in a retriever of another kind than `filtered`.
+fn has_filter(document: &Document<'_>) -> bool {
+    let kind =
+        |values: toml::Table| values.get("retriever")?.get("kind")?.as_str().map(|kind| kind != FILTERED);
+    document.values().and_then(kind).unwrap_or_default()
+}
+
+/// Reports mistakes of a retriever with the table `[retriever.filter]`.
+fn check_filtered(options: &FilteredOptions<RetrieverOptions>, document: &mut Document<'_>) {
+    options.filter.check("retriever.filter", document);
+    options.base.check("retriever", document);
+}
+
+/// Adds `[retriever.filter]` to the schema of a config: a key of retrievers of every kind.
+pub(super) fn with_filter(mut schema: Schema) -> Schema {
+    // `FilteredOptions` refers to the definition.
+    let filter = json!({ "filter": { "$ref": "#/$defs/FilterOptions" } });
+    let retriever = schema.get_mut("properties").and_then(|properties| properties.get_mut("retriever"));
+    if let Some(retriever) = retriever.and_then(Value::as_object_mut) {
+        retriever.insert("properties".to_owned(), filter);
+    }
+    schema
 }
 
 #[cfg(test)]
@@ -326,6 +393,85 @@ rerank.depth = 20
         ] {
             assert!(found.iter().any(|fault| fault.starts_with(expected)), "{expected} is not in {found:#?}");
         }
+    }
+
+    const FILTERED_BM25: &str = "[retriever]\nkind = \"bm25\"\nk1 = 1.2\n[[retriever.filter.all]]\nkey = \"lang\"\n\
+         equals = \"en\"\n[[retriever.filter.all]]\nkey = \"year\"\nat-least = 2000\n";
+
+    #[test]
+    fn a_filter_restricts_a_retriever_of_any_kind() {
+        let options = load(FILTERED_BM25).unwrap();
+        let Some(retriever @ RetrieverOptions::Filtered(filtered)) = &options.retriever else {
+            panic!("{options:?}")
+        };
+        assert!(matches!(unfiltered(retriever), RetrieverOptions::Bm25(options) if options.k1 == 1.2));
+        assert_eq!(filtered.filter, FilterOptions::parse("lang=en AND year>=2000").unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shown.toml");
+        let shown = options.to_toml().unwrap();
+        assert!(shown.contains("kind = \"filtered\""), "{shown}");
+        std::fs::write(&path, shown).unwrap();
+        assert_eq!(Options::parse(&path, &[]).unwrap().retriever, options.retriever);
+        // A filter from the command line is the outer one.
+        let twice = options.clone().filtered(FilterOptions::parse("lang!=de").unwrap()).unwrap();
+        let Some(RetrieverOptions::Filtered(outer)) = &twice.retriever else { panic!("{twice:?}") };
+        assert_eq!(Some(&*outer.base), options.retriever.as_ref());
+        // The config with all its keys explained is an equivalent config.
+        let written = format!("{GENERAL}{FILTERED_BM25}");
+        std::fs::write(&path, written).unwrap();
+        let explained = crate::registry::explain(&path, &[]).unwrap();
+        assert!(explained.contains("[[retriever.filter.all]]"), "{explained}");
+        std::fs::write(&path, explained).unwrap();
+        assert_eq!(Options::parse(&path, &[]).unwrap().retriever, options.retriever);
+    }
+
+    #[test]
+    fn mistakes_in_a_filter_are_reported_at_its_table() {
+        let found = faults(&FILTERED_BM25.replace("at-least = 2000", "").replace("1.2", "-1.0"));
+        let has = |start: &str| found.iter().any(|fault| fault.starts_with(start));
+        assert!(has("retriever.filter.all[1]: expected a condition on `year`"), "{found:#?}");
+        assert!(has("retriever.k1: "), "{found:#?}");
+        let nested = "[retriever]\nkind = \"filtered\"\nfilter = { key = \"a\" }\n[retriever.base]\nkind = \"bm25\"\n\
+                      b = 3.0\n";
+        let found = faults(nested);
+        let has = |start: &str| found.iter().any(|fault| fault.starts_with(start));
+        assert!(has("retriever.filter: expected a condition on `a`"), "{found:#?}");
+        assert!(has("retriever.base.b: "), "{found:#?}");
+        let found = load(&FILTERED_BM25.replace("equals", "equal")).unwrap_err();
+        assert!(found.contains("c:10: `retriever.filter.all[0].equal`: unknown field"), "{found}");
+        let found =
+            load("[retriever]\nkind = \"filtered\"\n[retriever.base]\nkind = \"bm25\"\n").unwrap_err();
+        assert!(found.contains("`retriever.filter`: is missing"), "{found}");
+        let reranked = format!("{FILTERED_BM25}[reranker]\nkind = \"cross-encoder\"\nmodel = \"c\"\n");
+        let found = faults(&reranked.replace("at-least = 2000", ""));
+        let has = |start: &str| found.iter().any(|fault| fault.starts_with(start));
+        assert!(has("retriever.filter.all[1]: ") && has("reranker.model: no folder c"), "{found:#?}");
+    }
+
+    #[test]
+    fn a_retriever_of_mentions_has_a_tagger_and_a_base() {
+        let table = |keys: &str| {
+            format!("[retriever]\nkind = \"mentions\"\n{keys}\n[retriever.base]\nkind = \"bm25\"\n")
+        };
+        let options = load(&table("tagger = \"t\"\nmention-marks = [\"<\", \">\"]")).unwrap();
+        let Some(RetrieverOptions::Outer(CombinedRetriever::Mentions(mentions))) = &options.retriever else {
+            panic!("{options:?}")
+        };
+        let marks = ["<", ">"].map(str::to_owned);
+        assert_eq!((mentions.search.candidates, &mentions.search.mention_marks), (100, &Some(marks)));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shown.toml");
+        std::fs::write(&path, options.to_toml().unwrap()).unwrap();
+        assert_eq!(Options::parse(&path, &[]).unwrap().retriever, options.retriever);
+
+        let found = faults(&table("tagger = \"t\"\ncandidates = 0"));
+        for expected in ["retriever.candidates: expected at least 1", "retriever.tagger: no folder t"] {
+            assert!(found.iter().any(|fault| fault.starts_with(expected)), "{expected} is not in {found:#?}");
+        }
+        let found = load(&table("candidate = 5")).unwrap_err();
+        assert!(found.contains("c:7: `retriever.candidate`: unknown field"), "{found}");
+        let found = load("[retriever]\nkind = \"mentions\"\ntagger = \"t\"\n").unwrap_err();
+        assert!(found.contains("`retriever.base`: is missing"), "{found}");
     }
 
     #[test]

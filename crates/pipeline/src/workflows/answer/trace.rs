@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use sporran_kilt::{PassageId, PassageStore, observe::Observer};
+use sporran_kilt::{FilePlace, PassageId, PassageStore, observe::Observer};
 use sporran_retriever::Trace;
 
 use crate::{
@@ -40,6 +40,9 @@ pub struct RetrievedPassage {
     pub title: String,
     /// The score.
     pub score: f32,
+    /// The place in a file, if the record of the page names one.
+    #[serde(flatten)]
+    pub file: FilePlace,
 }
 
 /// A set of passages with a joint score.
@@ -78,6 +81,7 @@ impl Step {
             wikipedia_id: store.page_id(store.page_of(hit.passage)).to_owned(),
             title: title(hit.passage),
             score: hit.score,
+            file: store.metadata(store.page_of(hit.passage)).file(),
         });
         let sets = trace.sets.iter().take(hits).map(|(passages, score)| PassageSet {
             titles: passages.iter().copied().map(title).collect(),
@@ -96,7 +100,9 @@ impl Step {
         let indent = "  ".repeat(depth);
         writeln!(f, "{indent}{}: {}", self.step, self.query.replace('\n', " / "))?;
         for hit in &self.hits {
-            writeln!(f, "{indent}  {:10.4}  {} ({})", hit.score, hit.title, hit.wikipedia_id)?;
+            write!(f, "{indent}  {:10.4}  {} ({})", hit.score, hit.title, hit.wikipedia_id)?;
+            let place = if hit.file.is_empty() { String::new() } else { format!(", {}", hit.file) };
+            writeln!(f, "{place}")?;
         }
         for set in &self.sets {
             writeln!(f, "{indent}  {:10.4}  {}", set.score, set.titles.join(" + "))?;

@@ -8,16 +8,14 @@ use std::{
     collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
-    time::Instant,
 };
 
 use serde::Serialize;
-use sporran_config::Diagnostic;
 use sporran_extractor::document_relations::DocumentRelations;
 use sporran_kilt::{
     Output, Record,
     docred::{self, Document, PredictedRelation},
-    hash_json, jsonl,
+    jsonl,
     observe::Observer,
     scores::document_relations::{Report, score},
 };
@@ -29,14 +27,12 @@ pub use train::train;
 use crate::{
     Error, Result,
     run_dir::{
-        folder::{AnswerFile, RunDir, check_model},
-        inputs::Inputs,
         journal::Journal,
         key::StepKey,
-        manifest::{Account, TaskEntry},
-        step::{Chunks, FileStep, FileWork},
+        step::{Chunks, FileWork},
     },
     source::pages::Pages,
+    workflows::file_run::HashedInputs,
 };
 
 /// The report of a run: `report.json`.
@@ -85,72 +81,39 @@ const PORTION: usize = 16;
 /// [`Error::Config`] without an input file; errors of files and the model; [`Error::Busy`] if another
 /// process uses the run's folder.
 pub fn find(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<DocumentsReport> {
-    let own = &options.document_relations;
-    if own.files.is_empty() {
-        let message = "expected at least one file";
-        return Err(Error::Config(vec![Diagnostic::of_config("document-relations.files", message)]));
-    }
-    let mut account = Account::begin(options)?;
-    let mut inputs = Inputs::default();
-    let key = relations_key(options)?.read(&mut inputs)?;
-    let model = options.model();
-    check_model(&model)?;
-    // Loading reports a missing model.
-    let content = if model.exists() { inputs.content(&model)? } else { Vec::new() };
-    let key = key.input("model", hash_json(&content));
-    let mut files = Vec::new();
-    for path in &own.files {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let hash = inputs.file(path)?;
-        files.push((path, name, hash, docred::load(path)?));
-    }
+    let (own, model) = (&options.document_relations, options.model());
+    let files = ("document-relations", own.files.as_slice());
+    let hashed = HashedInputs::of(options, files, &model, relations_key(options)?)?;
+    let documents = hashed.load(|path| docred::load(path))?;
     let mut known = Vec::new();
     let training_files = own.training.iter().flat_map(|training| &training.files);
     for path in training_files.filter(|path| path.is_file()) {
         known.extend(docred::load(path)?);
     }
     let model = DocumentRelations::load(&model, own.device, own.precision)?;
-    let folder = RunDir::open(options.folder())?;
-    let answers =
-        files.iter().map(|(_, name, ..)| AnswerFile { name: name.clone(), paths: paths_of(name).into() });
-    let mut mark = folder.begin_answers("run", answers.collect())?;
-    folder.write_config(options)?;
-    let pages = Pages::open(options.source.as_ref(), None, observe)?;
-    let key = key.input("pages", pages.hash()).input("portion", PORTION.to_string());
-    account.took("load");
+    let (place, source) = ((options.folder(), options), options.source.as_ref());
+    let mut run = hashed.open(place, source, paths_of, PORTION, observe)?;
     let mut report =
         DocumentsReport { name: options.name.clone(), files: BTreeMap::new(), documents: 0, seconds: 0.0 };
-    for (path, name, hash, documents) in files {
-        let start = Instant::now();
-        let outputs = paths_of(&name);
-        let step = FileStep {
-            title: format!("read {name}"),
-            name: &name,
-            key: key.clone().input("content", hash.as_str()),
-            outputs: outputs.to_vec(),
-            inputs: &inputs,
-        };
-        let mut work = Prediction { model: &model, documents: &documents, pages: &pages, outputs: &outputs };
-        let finished = folder.complete(step, &mut work, observe)?;
-        report.seconds += start.elapsed().as_secs_f64();
+    for (file, documents) in documents.iter().enumerate() {
+        let outputs = run.outputs(file);
+        let mut work = Prediction { model: &model, documents, pages: &run.pages, outputs: &outputs };
+        let completed = run.complete(file, &mut work, observe)?;
+        run.record(completed)?;
         report.documents += documents.len();
-        mark.done(&name)?;
-        account.took(name.as_str());
-        let found: Vec<PredictedRelation> = jsonl::read_json(folder.root.join(&outputs[1]))?;
-        account.answered(TaskEntry::new(path, hash, outputs.into(), &finished));
+        let found: Vec<PredictedRelation> = jsonl::read_json(run.folder.root.join(&outputs[1]))?;
         let is_annotated = documents.iter().any(|document| !document.relations.is_empty());
-        report.files.insert(name, is_annotated.then(|| score(&documents, &found, &known)));
+        let scores = is_annotated.then(|| score(documents, &found, &known));
+        report.files.insert(run.name(file).to_owned(), scores);
     }
-    jsonl::write_json(folder.root.join("report.json"), &report)?;
-    account.read(&inputs);
-    account.parts(pages.parts());
-    account.finish(&folder, mark)?;
+    report.seconds = run.seconds;
+    run.finish(&report)?;
     Ok(report)
 }
 
 /// The output files of an input file: records, and DocRED's layout.
-fn paths_of(name: &str) -> [PathBuf; 2] {
-    ["jsonl", "json"].map(|ending| Path::new("predictions").join(format!("{name}.{ending}")))
+fn paths_of(name: &str) -> Vec<PathBuf> {
+    ["jsonl", "json"].map(|ending| Path::new("predictions").join(format!("{name}.{ending}"))).into()
 }
 
 /// Options that are not in the key: output folders; the files, each of which is a step; the training, because the
@@ -176,7 +139,8 @@ struct Prediction<'a> {
     model: &'a DocumentRelations,
     documents: &'a [Document],
     pages: &'a Pages,
-    outputs: &'a [PathBuf; 2],
+    /// Those of [`paths_of`].
+    outputs: &'a [PathBuf],
 }
 
 impl FileWork for Prediction<'_> {
@@ -196,7 +160,7 @@ impl FileWork for Prediction<'_> {
     }
 
     fn write(&mut self, root: &Path, journal: &Journal) -> Result<()> {
-        let [records, json] = self.outputs.each_ref().map(|path| root.join(path));
+        let [records, json] = [0, 1].map(|at| root.join(&self.outputs[at]));
         let mut writer = jsonl::Writer::create(&records)?;
         let (mut documents, mut all) = (self.documents.iter(), Vec::new());
         journal.read(|portion: Self::Chunk| {

@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use sporran_config::{Check, Document};
 use sporran_reranker::training::{CombineOptions, RerankerTraining};
 
-use super::data::Labels;
+use super::{
+    cutoff::{Negatives, Threshold},
+    data::Labels,
+};
 use crate::config::Config;
 
 /// The config of a knowledge selection.
@@ -51,19 +54,28 @@ struct General {
 pub struct DataOptions {
     /// The training file, which is also split into folds.
     pub train: PathBuf,
-    /// The source of relevance labels: `crowd` (the annotators' confidence), or `gold` (1 for the sentence that the dialogue
-    /// used and 0 for others, as in Wizard of Wikipedia).
+    /// The source of relevance labels: `crowd` (the annotators' confidence), `relevant` (1 from the confidence `threshold`, 0 for
+    /// others), or `gold` (1 for the dialogue's `gold_sentence` and 0 for others, as in Wizard of Wikipedia). With `gold`, dialogues
+    /// without a gold sentence are not used.
     #[serde(default)]
     pub labels: Labels,
+    /// The number of other sentences of a dialogue with `gold` labels, also in `original`: a number, drawn once with the seed; `all`; or
+    /// `match`, with which a dialogue has as many pairs as annotated sentences.
+    #[serde(default)]
+    pub negatives: Negatives,
     /// The number of dialogues of `train` to use, sampled with the seed. The default is all.
     #[schemars(range(min = 1))]
     pub limit: Option<usize>,
     /// A second training file, with `gold` labels. It is not split into folds.
     pub original: Option<PathBuf>,
-    /// The smallest confidence of a relevant sentence in scores.
-    #[serde(default = "threshold")]
-    #[schemars(range(min = 0, max = 1))]
-    pub threshold: f64,
+    /// The smallest confidence of a relevant sentence, in the labels `relevant` and in scores: a number, or `third-quartile` of the
+    /// confidences of all sentences in `train`.
+    #[serde(default)]
+    pub threshold: Threshold,
+    /// The test file of topics that are in the training data. The trained reranker ranks it into `ranking-test-seen.jsonl`.
+    pub test_seen: Option<PathBuf>,
+    /// The test file of topics that are not in the training data. The trained reranker ranks it into `ranking-test-unseen.jsonl`.
+    pub test_unseen: Option<PathBuf>,
     /// The number of folds of a cross-validation over dialogues. Dialogues with the same topic and first turn are in the same
     /// fold.
     #[schemars(range(min = 2))]
@@ -76,8 +88,12 @@ pub struct DataOptions {
     pub validation_every: usize,
 }
 
-fn threshold() -> f64 {
-    sporran_kilt::scores::ranking::RELEVANT
+impl DataOptions {
+    /// The test files, by the names of their keys.
+    pub(super) fn tests(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+        let both = [("test-unseen", &self.test_unseen), ("test-seen", &self.test_seen)];
+        both.into_iter().filter_map(|(name, path)| Some((name, path.as_ref()?)))
+    }
 }
 
 /// The table of the training's options.
@@ -94,10 +110,19 @@ impl Config for SelectionOptions {
 
     fn check(&self, document: &mut Document<'_>) {
         let data = &self.data;
-        for (key, path) in [("train", Some(&data.train)), ("original", data.original.as_ref())] {
-            if let Some(path) = path.filter(|path| !path.is_file()) {
+        let original = data.original.iter().map(|path| ("original", path));
+        for (key, path) in std::iter::once(("train", &data.train)).chain(original).chain(data.tests()) {
+            if !path.is_file() {
                 document.report_key(&format!("data.{key}"), format!("no file {}", path.display()));
             }
+        }
+        if data.folds.is_some() {
+            for (key, _) in data.tests() {
+                document.report_key(&format!("data.{key}"), "expected no test file with `folds`, found one");
+            }
+        }
+        if data.negatives != Negatives::All && data.labels != Labels::Gold && data.original.is_none() {
+            document.report_key("data.negatives", "expected `labels = \"gold\"` or `original` as well");
         }
         match (data.folds, data.fold) {
             (Some(folds), Some(fold)) if fold >= folds => {
@@ -158,5 +183,17 @@ mod tests {
             check(words, &["combine.title=true"]).contains("`combine`: expected a `[reranker-training]`")
         );
         assert!(check(words, &["data.fold=1"]).contains("`data.folds`: is missing"));
+        assert!(
+            check(words, &["data.negatives=1"]).contains("`data.negatives`: expected `labels = \"gold\"`")
+        );
+        let gold = check(words, &["data.negatives=1", "data.labels=gold"]);
+        assert!(!gold.contains("data.negatives"), "{gold}");
+        let tests = check(words, &["data.test-seen=seen.json", "data.folds=5"]);
+        assert!(tests.contains("`data.test-seen`: no file seen.json"), "{tests}");
+        assert!(tests.contains("`data.test-seen`: expected no test file with `folds`"), "{tests}");
+        assert!(check(words, &["data.threshold=1.5"]).contains("`data.threshold`: expected"));
+        assert!(check(words, &["data.threshold=median"]).contains("a number or \"third-quartile\""));
+        assert!(check(words, &["data.negatives=0"]).contains("a whole number of at least 1"));
+        assert!(!check(words, &["data.threshold=third-quartile"]).contains("data.threshold"));
     }
 }

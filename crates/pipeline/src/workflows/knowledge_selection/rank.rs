@@ -12,7 +12,7 @@ use sporran_kilt::{
 };
 use sporran_reranker::Reranker;
 
-use super::data::{Labels, graded};
+use super::data::graded;
 use crate::{Result, source::pages::Pages};
 
 /// Scores every sentence of every dialogue. The id of a sentence is its index in the dialogue, with leading zeros.
@@ -39,16 +39,21 @@ pub fn rank(
 /// # Errors
 /// As [`rank`].
 pub(super) fn rank_one(id: &str, dialogue: &Dialogue, reranker: &dyn Reranker) -> Result<Ranked> {
-    let graded = graded(id, dialogue, Labels::Crowd);
+    let graded = graded(id, dialogue);
     let passages: Vec<_> = graded.passages.iter().collect();
     let scores = reranker.score(&graded.query, &passages)?;
     let each = dialogue.annotated_sentences.iter().zip(scores).enumerate();
     let candidates = each.map(|(at, (annotated, score))| Candidate {
-        id: format!("{at:04}").into(),
+        id: sentence_id(at),
         confidence: annotated.confidence,
         score: score.into(),
     });
     Ok(Ranked { id: id.into(), candidates: candidates.collect() })
+}
+
+/// The id of a sentence in a ranking.
+pub(super) fn sentence_id(at: usize) -> Id {
+    format!("{at:04}").into()
 }
 
 /// Writes rankings, one line for each dialogue.
@@ -89,7 +94,7 @@ pub(super) fn order(ranked: &Ranked) -> Vec<usize> {
 }
 
 fn prediction(id: &str, dialogue: &Dialogue, ranked: &Ranked, pages: &Pages) -> Record {
-    let graded = graded(id, dialogue, Labels::Crowd);
+    let graded = graded(id, dialogue);
     let best: Vec<(&Passage, f64)> = order(ranked)
         .first()
         .map(|&best| (&graded.passages[best], ranked.candidates[best].score))

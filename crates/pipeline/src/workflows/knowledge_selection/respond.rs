@@ -1,7 +1,8 @@
-//! Responses to dialogues. A reranker selects sentences, and a generator writes the next turn from the
+//! Responses to dialogues. A reranker or the annotation selects sentences, and a generator writes the next turn from the
 //! dialogue and the sentences (Eric et al., 2021, give the best sentence to GPT-2).
 
 use std::{
+    collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
     time::Instant,
@@ -10,7 +11,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
-use sporran_generator::{Candidate, Generator, GeneratorOptions, Request, check_generator};
+use sporran_generator::{Candidate, Generator, GeneratorOptions, Request, TrainOptions, check_generator};
 use sporran_kilt::{
     Dataset, Id, Passage, Record, jsonl,
     observe::Observer,
@@ -18,18 +19,20 @@ use sporran_kilt::{
         Measure,
         answer::Answers,
         ranking::{self, RELEVANT, Ranked},
+        rouge_l,
     },
-    wowpp,
+    wowpp::{self, repaired},
 };
 use sporran_reranker::{RerankerOptions, training::GradedQuery};
 
 use super::{
-    data::{Labels, graded},
-    rank::{order, rank_one, record},
+    data::{gold_passage, graded},
+    rank::{order, rank_one, record, sentence_id},
+    train_generator::{self, ResponseExamples},
 };
 use crate::{
     Result,
-    config::Config,
+    config::{self, Config},
     run_dir::{
         folder::{AnswerFile, RunDir},
         inputs::Inputs,
@@ -58,10 +61,14 @@ pub struct ResponseOptions {
     pub source: Option<SourceOptions>,
     /// `[dialogues]`: the input dialogues.
     pub dialogues: DialoguesOptions,
-    /// `[reranker]`: the reranker of sentences.
-    pub reranker: RerankerOptions,
+    /// `[reranker]`: the reranker of sentences. Only `dialogues.sentence = "reranker"` needs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reranker: Option<RerankerOptions>,
     /// `[generator]`: the generator of responses.
     pub generator: GeneratorOptions,
+    /// `[train]`: the training of the generator's model by `sporran train`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train: Option<TrainOptions<ResponseExamples>>,
 }
 
 /// `[dialogues]`
@@ -73,6 +80,22 @@ pub struct DialoguesOptions {
     /// The number of dialogues to use, the first ones.
     #[schemars(range(min = 1))]
     pub limit: Option<usize>,
+    /// The sentence that the generator reads.
+    #[serde(default)]
+    pub sentence: SentenceChoice,
+}
+
+/// The selection of the sentence that a response is based on (Eric et al., 2021, section 5.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SentenceChoice {
+    /// The best sentence of `[reranker]`, such as one of kind `tfidf` or `cross-encoder`.
+    #[default]
+    Reranker,
+    /// The dialogue's `gold_sentence`, which `sporran convert gold` adds.
+    Gold,
+    /// The sentence with the largest confidence of the annotators.
+    CrowdBest,
 }
 
 /// The keys outside of the stages.
@@ -84,16 +107,23 @@ struct General {
     output: PathBuf,
     source: Option<SourceOptions>,
     dialogues: DialoguesOptions,
+    train: Option<TrainOptions<ResponseExamples>>,
 }
 
 impl Config for ResponseOptions {
     const WORKFLOWS: &'static [&'static str] = &["dialogue"];
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
-        let reranker = document.require_stage("reranker");
+        let reranker = document.read_stage("reranker");
         let generator = document.require_stage("generator");
-        let General { name, output, source, dialogues } = document.read_root(&["reranker", "generator"])?;
-        Some(Self { name, output, source, dialogues, reranker: reranker.ok()?, generator: generator.ok()? })
+        let General { name, output, source, dialogues, train } =
+            document.read_root(&["reranker", "generator"])?;
+        let reranker = reranker.ok()?;
+        if reranker.is_none() && dialogues.sentence == SentenceChoice::Reranker {
+            document.report_key("reranker", "is missing");
+            return None;
+        }
+        Some(Self { name, output, source, dialogues, reranker, generator: generator.ok()?, train })
     }
 
     fn check(&self, document: &mut Document<'_>) {
@@ -101,21 +131,49 @@ impl Config for ResponseOptions {
             document.report_key("dialogues.file", format!("no file {}", self.dialogues.file.display()));
         }
         pages::check(self.source.as_ref(), ("source", None), document);
-        self.reranker.check("reranker", document);
+        if let Some(reranker) = self.used_reranker() {
+            reranker.check("reranker", document);
+        }
+        self.check_generation(document);
+    }
+}
+
+impl ResponseOptions {
+    /// Reads and checks a config for a training, which needs neither the dialogues nor the reranker of a run.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub(super) fn load_for_training(path: &Path, overrides: &[String]) -> Result<Self> {
+        config::load(path, overrides, |options: &Self, document| {
+            if options.train.is_none() {
+                train_generator::report_missing(document);
+            }
+            options.check_generation(document);
+        })
+    }
+
+    /// Reports mistakes of the generator and of its training.
+    fn check_generation(&self, document: &mut Document<'_>) {
         // These kinds need a passage store, which dialogues do not have.
         if matches!(self.generator, GeneratorOptions::Verifier(_) | GeneratorOptions::MemNet(_)) {
             let message = "expected a kind that reads passages: `causal`, `seq2seq`, `fid`, `rag-sequence`, `rag-token`";
             document.report_key("generator.kind", message);
         }
-        check_generator(&*self.generator, ("generator", true), None, document);
+        check_generator(&*self.generator, ("generator", self.train.is_none()), None, document);
+        if let Some(train) = &self.train {
+            train_generator::check(train, &self.generator, document);
+        }
     }
-}
 
-impl ResponseOptions {
     /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.output.join(&self.name)
+    }
+
+    /// The reranker, if it selects the sentences.
+    fn used_reranker(&self) -> Option<&RerankerOptions> {
+        self.reranker.as_ref().filter(|_| self.dialogues.sentence == SentenceChoice::Reranker)
     }
 }
 
@@ -131,6 +189,12 @@ pub struct ResponseReport {
     /// Knowledge F1 (Shuster et al., 2021): the mean word F1 of responses and the best sentences. It is independent of the
     /// generator's input, and excludes dialogues without sentences.
     pub knowledge_f1: Measure,
+    /// The mean ROUGE-L of responses and the humans' turns, which are the field `response` of dialogues.
+    pub rouge_l: Measure,
+    /// The number of dialogues with a `response`.
+    pub references: usize,
+    /// The number of dialogues without a sentence for the generator.
+    pub without_sentence: usize,
     /// The mean number of words of a response.
     pub words: Measure,
     /// The durations of ranking and of generation in seconds, without loading.
@@ -150,6 +214,12 @@ impl fmt::Display for ResponseReport {
             self.knowledge_f1.percent(),
             self.words
         )?;
+        if self.references > 0 {
+            writeln!(f, "ROUGE-L {:.1} over {} human responses", self.rouge_l.percent(), self.references)?;
+        }
+        if self.without_sentence > 0 {
+            writeln!(f, "{} dialogues without a sentence", self.without_sentence)?;
+        }
         writeln!(f, "ranking: {}", self.ranking)?;
         let [ranking, responses] = self.seconds;
         write!(f, "{ranking:.1} s for ranking, {responses:.1} s for responses")
@@ -170,14 +240,26 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
         let key = key.read(inputs)?.input("content", content.as_str()).input("portion", PORTION.to_string());
         Ok(key.input("limit", format!("{:?}", options.dialogues.limit)))
     };
-    let ranking_key = key(StepKey::new("rank", &options.reranker)?, &mut inputs)?;
+    let sentence = options.dialogues.sentence;
+    let by = match options.used_reranker() {
+        Some(reranker) => StepKey::new("rank", reranker)?,
+        None => StepKey::new("rank", &BTreeMap::from([("sentence", sentence)]))?,
+    };
+    let ranking_key = key(by, &mut inputs)?;
     let pages = Pages::open(options.source.as_ref(), None, observe)?;
     let key = key(responses_key(options)?, &mut inputs)?.input("pages", pages.hash());
-    let reranker = options.reranker.open()?;
+    let reranker = options.used_reranker().map(|reranker| reranker.open()).transpose()?;
     // No generator for dialogues uses the seed.
     let generator = load_generator(&options.generator, None, 0)?;
     let mut dialogues = wowpp::load(&options.dialogues.file)?.0;
     dialogues.truncate(options.dialogues.limit.unwrap_or(usize::MAX));
+    let has_gold = |(_, dialogue): &(String, wowpp::Dialogue)| dialogue.gold_sentence().is_some();
+    if sentence == SentenceChoice::Gold && !dialogues.iter().any(has_gold) {
+        let file = options.dialogues.file.display();
+        let message =
+            format!("{file}: expected a `gold_sentence`, found none; `sporran convert gold` adds it");
+        return Err(sporran_kilt::Error::Argument(message).into());
+    }
     let files = ["predictions", "ranking"].map(|name| PathBuf::from(format!("{name}.jsonl")));
     let answers = files.clone().map(|path| AnswerFile { name: stem(&path), paths: vec![path] });
     let mut mark = folder.begin_answers("run", answers.into())?;
@@ -194,7 +276,11 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
         inputs: &inputs,
     };
     let make = |_, portion: &[(String, wowpp::Dialogue)]| -> Result<Vec<Ranked>> {
-        portion.iter().map(|(id, dialogue)| rank_one(id, dialogue, &*reranker)).collect()
+        let one = |(id, dialogue): &(String, wowpp::Dialogue)| match &reranker {
+            Some(reranker) => rank_one(id, dialogue, &**reranker),
+            None => Ok(annotated(id, dialogue, sentence)),
+        };
+        portion.iter().map(one).collect()
     };
     let mut work = Lines { inputs: &dialogues, portion: PORTION, make, path: written };
     let finished = folder.complete(step, &mut work, observe)?;
@@ -209,7 +295,7 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
     let ranked_dialogues: Vec<RankedDialogue> = dialogues
         .iter()
         .zip(&ranked)
-        .map(|((id, own), ranked)| RankedDialogue::new(id, own, ranked))
+        .map(|((id, own), ranked)| RankedDialogue::new(id, own, ranked, sentence))
         .collect();
     let step = FileStep {
         title: "respond".into(),
@@ -233,7 +319,7 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
         &finished,
     ));
     account.answered(ranking);
-    let (mut grounded, mut words) = (Vec::new(), Vec::new());
+    let (mut grounded, mut words, mut overlaps) = (Vec::new(), Vec::new(), Vec::new());
     for (dialogue, record) in
         ranked_dialogues.iter().zip(jsonl::open(folder.root.join(predictions))?.records::<Record>())
     {
@@ -244,6 +330,7 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
         if let Some((best, _)) = dialogue.sentences.first() {
             grounded.push(Answers::new([best.text.as_str()]).score(response).f1);
         }
+        overlaps.extend(dialogue.reference.as_ref().map(|reference| rouge_l(response, reference)));
     }
     let generating_seconds = start.elapsed().as_secs_f64();
 
@@ -252,6 +339,9 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
         dialogues: ranked_dialogues.len(),
         ranking: ranking::Report::of(&ranked, RELEVANT),
         knowledge_f1: Measure::mean(grounded),
+        references: overlaps.len(),
+        rouge_l: Measure::mean(overlaps),
+        without_sentence: ranked_dialogues.iter().filter(|dialogue| dialogue.sentences.is_empty()).count(),
         words: Measure::mean(words),
         seconds: [ranking_seconds, generating_seconds],
         predictions: folder.root.join(predictions),
@@ -268,10 +358,18 @@ fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Options that are not in the key: output folders; the dialogues, whose content is a separate input; and the
-/// source, because the key has the hash of its pages.
-const WITHOUT: [&str; 6] =
-    ["name", "output", "dialogues", "source.path", "source.redirects", "source.indexes"];
+/// Options that are not in the key: output folders; the training; the file of dialogues, whose content is a separate input; and
+/// the source, because the key has the hash of its pages.
+const WITHOUT: [&str; 8] = [
+    "name",
+    "output",
+    "train",
+    "dialogues.file",
+    "dialogues.limit",
+    "source.path",
+    "source.redirects",
+    "source.indexes",
+];
 
 fn responses_key(options: &impl Serialize) -> Result<StepKey> {
     Ok(StepKey::new("respond", options)?.without(&WITHOUT))
@@ -280,19 +378,43 @@ fn responses_key(options: &impl Serialize) -> Result<StepKey> {
 /// The number of dialogues in a portion.
 const PORTION: usize = 32;
 
-/// A dialogue with its ranked sentences, best first.
+/// The ranking of a dialogue's sentences by their annotation: 1 for the gold sentence and 0 for others, or the annotators'
+/// confidence.
+fn annotated(id: &str, dialogue: &wowpp::Dialogue, choice: SentenceChoice) -> Ranked {
+    let gold = dialogue.gold_places().first().copied();
+    let candidate = |(at, sentence): (usize, &wowpp::AnnotatedSentence)| ranking::Candidate {
+        id: sentence_id(at),
+        confidence: sentence.confidence,
+        score: match choice {
+            SentenceChoice::Gold => f64::from(u8::from(gold == Some(at))),
+            SentenceChoice::CrowdBest | SentenceChoice::Reranker => sentence.confidence,
+        },
+    };
+    let sentences = dialogue.annotated_sentences.iter().enumerate();
+    Ranked { id: id.into(), candidates: sentences.map(candidate).collect() }
+}
+
+/// A dialogue with its ranked sentences, best first. With the gold sentence, it is the only one.
 struct RankedDialogue {
     id: Id,
     query: sporran_kilt::Query,
     sentences: Vec<(Passage, f32)>,
+    /// The human's response.
+    reference: Option<String>,
 }
 
 impl RankedDialogue {
-    fn new(id: &str, dialogue: &wowpp::Dialogue, ranked: &Ranked) -> Self {
-        let GradedQuery { mut query, passages, .. } = graded(id, dialogue, Labels::Crowd);
+    fn new(id: &str, dialogue: &wowpp::Dialogue, ranked: &Ranked, choice: SentenceChoice) -> Self {
+        let GradedQuery { mut query, passages, .. } = graded(id, dialogue);
         query.dataset = Some(Dataset::Wow);
         let scored = |at: usize| (passages[at].clone(), ranked.candidates[at].score as f32);
-        Self { id: Id::from(id), query, sentences: order(ranked).into_iter().map(scored).collect() }
+        let sentences = match choice {
+            SentenceChoice::Gold => gold_passage(dialogue).map(|gold| (gold, 1.0)).into_iter().collect(),
+            SentenceChoice::CrowdBest | SentenceChoice::Reranker => {
+                order(ranked).into_iter().map(scored).collect()
+            }
+        };
+        Self { id: Id::from(id), query, sentences, reference: dialogue.response().map(repaired) }
     }
 
     fn record(&self, response: String, read: &[usize], pages: &Pages) -> Record {
@@ -328,7 +450,46 @@ fn responses(generator: &dyn Generator, dialogues: &[RankedDialogue]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_dir::key::tests::assert_complete;
+    use crate::{config::mistakes, run_dir::key::tests::assert_complete};
+
+    #[test]
+    fn the_annotation_chooses_the_gold_sentence_or_the_one_of_most_annotators() {
+        let json = r#"{"turns": ["a"], "topic": "t", "gold_sentence": "T <knowledge_separator> One.", "response": "Yes.",
+            "annotated_sentences": [{"label": "T <knowledge_separator> One.", "confidence": 0.2},
+                {"label": "T <knowledge_separator> Two.", "confidence": 0.9}]}"#;
+        let mut dialogue: wowpp::Dialogue = serde_json::from_str(json).unwrap();
+        let texts = |dialogue: &wowpp::Dialogue, choice| {
+            let ranked = annotated("d", dialogue, choice);
+            let found = RankedDialogue::new("d", dialogue, &ranked, choice);
+            assert_eq!(found.reference.as_deref(), Some("Yes."));
+            found.sentences.into_iter().map(|(passage, _)| passage.text).collect::<Vec<_>>()
+        };
+        assert_eq!(texts(&dialogue, SentenceChoice::CrowdBest), ["Two.", "One."]);
+        assert_eq!(texts(&dialogue, SentenceChoice::Gold), ["One."]);
+        let scores = |choice| {
+            annotated("d", &dialogue, choice).candidates.iter().map(|it| it.score).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (scores(SentenceChoice::Gold), scores(SentenceChoice::CrowdBest)),
+            (vec![1.0, 0.0], vec![0.2, 0.9])
+        );
+        // A gold sentence that was not annotated, and none.
+        dialogue.extra.insert("gold_sentence".into(), "U <knowledge_separator> Three.".into());
+        assert_eq!(texts(&dialogue, SentenceChoice::Gold), ["Three."]);
+        dialogue.extra.remove("gold_sentence");
+        assert!(texts(&dialogue, SentenceChoice::Gold).is_empty());
+    }
+
+    #[test]
+    fn only_the_reranker_needs_its_table() {
+        let text = "workflow = \"dialogue\"\nname = \"d\"\n[dialogues]\nfile = \"none.json\"\n\
+                    [generator]\nkind = \"causal\"\nmodel = \"c\"\n";
+        let check = |overrides: &[&str]| mistakes(text, overrides, ResponseOptions::load);
+        assert!(check(&[]).contains("`reranker`: is missing"), "{}", check(&[]));
+        let gold = check(&["dialogues.sentence=gold"]);
+        assert!(!gold.contains("reranker") && gold.contains("no file none.json"), "{gold}");
+        assert!(check(&["dialogues.sentence=crowd"]).contains("`crowd-best`"));
+    }
 
     #[test]
     fn every_option_is_in_the_key_but_those_that_change_no_response() {
@@ -336,7 +497,8 @@ mod tests {
         let path = place.path().join("c.toml");
         let text = "workflow = 'dialogue'\nname = 'd'\n[source]\npath = 'pages'\nredirects = 'r'\n\
                     [dialogues]\nfile = 'f'\nlimit = 3\n[reranker]\nkind = 'tfidf'\nmodel = 'm'\n\
-                    [generator]\nkind = 'causal'\nmodel = 'c'\n";
+                    [generator]\nkind = 'causal'\nmodel = 'c'\n[train]\nmodel = 't'\n\
+                    [train.examples]\nfiles = ['x']\n";
         std::fs::write(&path, text).unwrap();
         let options = ResponseOptions::parse(&path, &[]).unwrap();
         let tree = toml::Value::try_from(&options).unwrap();

@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 use sporran_kilt::{
     StagedFolder, hash_json, jsonl,
-    observe::Observer,
+    observe::{Event, Observer},
     scores::ranking::{Ranked, Report},
     wowpp::{self, Dialogue, Dialogues},
 };
@@ -19,7 +19,8 @@ use sporran_reranker::{
 use sporran_transformers::{DeviceName, Precision};
 
 use super::{
-    data::{Labels, folds, graded, sampled},
+    cutoff::Threshold,
+    data::{Labelling, Labels, folds, sampled},
     options::SelectionOptions,
     rank::{rank, rank_one, write_ranking},
 };
@@ -42,8 +43,15 @@ pub struct TrainedReranker {
     pub models: Vec<PathBuf>,
     /// The file with the rankings of the held-out folds, if there are folds.
     pub ranking: Option<PathBuf>,
-    /// The scores of these rankings. `data.threshold` is the smallest confidence of a relevant sentence.
+    /// The scores of these rankings.
     pub scores: Option<Report>,
+    /// The scores of the rankings of the test files, by the names of their keys: `test-unseen` and `test-seen`.
+    pub tests: Vec<TestReport>,
+    /// The smallest confidence of a relevant sentence.
+    pub threshold: f64,
+    /// Whether it is a third quartile.
+    #[serde(skip)]
+    is_third_quartile: bool,
     /// The number of optimiser steps over all folds.
     pub steps: u64,
     /// The number of training dialogues, the held-out ones of folds included.
@@ -52,40 +60,79 @@ pub struct TrainedReranker {
     pub kind: &'static str,
 }
 
+/// The scores of a trained reranker on a test file.
+#[derive(Clone, Debug, Serialize)]
+pub struct TestReport {
+    /// The key of the file: `test-seen` or `test-unseen`.
+    pub name: &'static str,
+    /// The file with the rankings.
+    pub ranking: PathBuf,
+    /// The scores.
+    pub scores: Report,
+}
+
 impl fmt::Display for TrainedReranker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "kind {}, {} dialogues, {} steps", self.kind, self.dialogues, self.steps)?;
+        if self.is_third_quartile {
+            write!(f, ", threshold {} (third quartile)", self.threshold)?;
+        }
         if let ([model], None) = (&self.models[..], &self.ranking) {
             write!(f, "\nuse in a run: reranker.kind={} reranker.model={}", self.kind, model.display())?;
         }
         if let Some(ranking) = &self.ranking {
             write!(f, "\nranking: {}", ranking.display())?;
         }
-        match &self.scores {
-            Some(scores) => write!(f, "\n{scores}"),
-            None => Ok(()),
+        if let Some(scores) = &self.scores {
+            write!(f, "\n{scores}")?;
         }
+        self.tests.iter().try_for_each(|test| write!(f, "\n{}: {}", test.name, test.scores))
     }
 }
 
-/// Trains the reranker of a config on all dialogues. With folds, it trains a reranker on the other folds for each fold, and
+/// Trains the reranker of a config on all dialogues, and ranks the test files. With folds, it trains a reranker on the other folds for each fold, and
 /// ranks the fold's dialogues. A stopped training resumes from its newest checkpoint.
 ///
 /// # Errors
 /// Errors of files, models or training.
 pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<TrainedReranker> {
-    // Several calls can train one fold each.
-    let mut underway = TrainingFolder::begin(options.folder(), options, &["data.fold"])?;
+    // Several calls can train one fold each, and test files do not change the model.
+    let without = ["data.fold", "data.test-seen", "data.test-unseen"];
+    let mut underway = TrainingFolder::begin(options.folder(), options, &without)?.replacing(models(options));
     let dialogues = wowpp::load(&options.data.train)?;
     let original = options.data.original.as_ref().map(wowpp::load).transpose()?.unwrap_or_default();
     underway.verify()?;
     let folder = options.folder();
-    let mut outcome = TrainedReranker { dialogues: dialogues.0.len(), ..TrainedReranker::default() };
+    let threshold = options.data.threshold.of(&dialogues)?;
+    let mut outcome = TrainedReranker {
+        dialogues: dialogues.0.len(),
+        threshold,
+        is_third_quartile: options.data.threshold == Threshold::ThirdQuartile,
+        ..TrainedReranker::default()
+    };
     let Some(count) = options.data.folds else {
-        let all: Vec<&(String, Dialogue)> = dialogues.0.iter().collect();
-        outcome.steps = fit(options, &all, &original, &folder, observe)?;
+        let all: Vec<usize> = (0..dialogues.0.len()).collect();
+        outcome.steps = fit(options, (&dialogues, &all), (&original, threshold), &folder, observe)?;
         outcome.models.push(folder.join("model"));
         outcome.kind = Saved::read(&folder.join("model"))?.kind();
+        for (name, file) in options.data.tests() {
+            let reranker = open(&folder.join("model"), COMPUTING)?;
+            let tested = wowpp::load(file)?.0;
+            let path = PathBuf::from(format!("ranking-{name}.jsonl"));
+            let ranked = match underway.folder() {
+                Some(run) => {
+                    let part = Part { name, model: "model".into(), file, output: path.clone() };
+                    rank_part(options, (run, part), &tested, &*reranker, observe)?
+                }
+                None => {
+                    let ranked = rank(&tested, &*reranker, observe)?;
+                    write_ranking(&folder.join(&path), &ranked)?;
+                    ranked
+                }
+            };
+            let scores = Report::of(&ranked, threshold);
+            outcome.tests.push(TestReport { name, ranking: folder.join(path), scores });
+        }
         underway.finish(TrainingEntry { steps: outcome.steps, best: None })?;
         return Ok(outcome);
     };
@@ -93,14 +140,19 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<T
     let mut ranked: Vec<(usize, Ranked)> = Vec::new();
     for fold in (0..count).filter(|fold| options.data.fold.is_none_or(|only| only == *fold)) {
         let folder = folder.join(format!("fold-{fold}"));
-        let others: Vec<&(String, Dialogue)> =
-            (0..fold_of.len()).filter(|at| fold_of[*at] != fold).map(|at| &dialogues.0[at]).collect();
-        outcome.steps += fit(options, &others, &original, &folder, observe)?;
+        let others: Vec<usize> = (0..fold_of.len()).filter(|at| fold_of[*at] != fold).collect();
+        outcome.steps += fit(options, (&dialogues, &others), (&original, threshold), &folder, observe)?;
         let reranker = open(&folder.join("model"), COMPUTING)?;
         let own: Vec<usize> = (0..fold_of.len()).filter(|at| fold_of[*at] == fold).collect();
         let left_out: Vec<(String, Dialogue)> = own.iter().map(|&at| dialogues.0[at].clone()).collect();
         let found = match underway.folder() {
-            Some(run) => rank_fold(options, (run, fold), &left_out, &*reranker, observe)?,
+            Some(run) => {
+                let name = format!("fold-{fold}");
+                let model = PathBuf::from(&name).join("model");
+                let output = PathBuf::from(&name).join("ranking.jsonl");
+                let part = Part { name: &name, model, file: &options.data.train, output };
+                rank_part(options, (run, part), &left_out, &*reranker, observe)?
+            }
             None => rank(&left_out, &*reranker, observe)?,
         };
         ranked.extend(own.into_iter().zip(found));
@@ -114,68 +166,103 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<T
     let path = folder.join(name);
     write_ranking(&path, &ranked)?;
     outcome.ranking = Some(path);
-    outcome.scores = Some(Report::of(&ranked, options.data.threshold));
+    outcome.scores = Some(Report::of(&ranked, threshold));
     let best = outcome.scores.as_ref().and_then(|report| report.scores.mrr_at_1.value());
     underway.finish(TrainingEntry { steps: outcome.steps, best })?;
     Ok(outcome)
 }
 
+/// The models that a training writes, relative to the run's folder.
+fn models(options: &SelectionOptions) -> Vec<PathBuf> {
+    let Some(count) = options.data.folds else { return vec!["model".into()] };
+    let folds = (0..count).filter(|fold| options.data.fold.is_none_or(|only| only == *fold));
+    folds.map(|fold| format!("fold-{fold}/model").into()).collect()
+}
+
 /// The number of dialogues in a portion.
 const PORTION: usize = 32;
 
-/// Ranks the held-out dialogues of a fold into `fold-N/ranking.jsonl`. Resumes after the portions that are there.
-fn rank_fold(
+/// Dialogues that a trained reranker ranks: those of a fold, or of a test file.
+struct Part<'a> {
+    /// Its name, such as `fold-0`.
+    name: &'a str,
+    /// The folder of the reranker in that of the training.
+    model: PathBuf,
+    /// The file with the dialogues.
+    file: &'a Path,
+    /// The ranking in the folder of the training.
+    output: PathBuf,
+}
+
+/// Ranks the dialogues of a part into its output. Resumes after the portions that are there.
+fn rank_part(
     options: &SelectionOptions,
-    (folder, fold): (&RunDir, usize),
-    left_out: &[(String, Dialogue)],
+    (folder, part): (&RunDir, Part<'_>),
+    dialogues: &[(String, Dialogue)],
     reranker: &dyn Reranker,
     observe: &mut Observer<'_>,
 ) -> Result<Vec<Ranked>> {
+    let Part { name, model, file, output } = part;
     let mut inputs = Inputs::default();
-    let content = inputs.file(&options.data.train)?;
-    let model = inputs.content(&folder.root.join(format!("fold-{fold}/model")))?;
+    let content = inputs.file(file)?;
+    let model = inputs.content(&folder.root.join(model))?;
     let key = StepKey::new("rank a fold", &options.data)?.input("seed", options.seed.to_string());
     let key = key.input("content", content).input("model", hash_json(&model));
-    let path = PathBuf::from(format!("fold-{fold}/ranking.jsonl"));
     let step = FileStep {
         title: "rank sentences".into(),
-        name: &format!("fold-{fold}.ranking"),
+        name: &format!("{name}.ranking"),
         key: key.input("portion", PORTION.to_string()),
-        outputs: vec![path.clone()],
+        outputs: vec![output.clone()],
         inputs: &inputs,
     };
     let make = |_, portion: &[(String, Dialogue)]| -> Result<Vec<Ranked>> {
         portion.iter().map(|(id, dialogue)| rank_one(id, dialogue, reranker)).collect()
     };
-    let mut work = Lines { inputs: left_out, portion: PORTION, make, path: &path };
+    let mut work = Lines { inputs: dialogues, portion: PORTION, make, path: &output };
     folder.complete(step, &mut work, observe)?;
-    Ok(jsonl::open(folder.root.join(path))?.records().collect::<sporran_kilt::Result<_>>()?)
+    Ok(jsonl::open(folder.root.join(output))?.records().collect::<sporran_kilt::Result<_>>()?)
 }
 
 /// The precision, device and batch size of the rerankers of a cross-validation.
 const COMPUTING: Computing =
     Computing { precision: Precision::F32, device: DeviceName::Cpu, batch_tokens: 2048 };
 
-/// Makes a reranker in `folder/model`. Returns the number of optimiser steps.
+/// Makes a reranker in `folder/model` from some dialogues of the training file. Returns the number of optimiser steps.
 fn fit(
     options: &SelectionOptions,
-    dialogues: &[&(String, Dialogue)],
-    original: &Dialogues,
+    (dialogues, own): (&Dialogues, &[usize]),
+    (original, threshold): (&Dialogues, f64),
     folder: &Path,
     observe: &mut Observer<'_>,
 ) -> Result<u64> {
-    let chosen = sampled(dialogues.len(), options.data.limit, options.seed);
-    let queries: Vec<GradedQuery> = chosen
-        .into_iter()
-        .map(|at| graded(&dialogues[at].0, &dialogues[at].1, options.data.labels))
-        .chain(original.0.iter().map(|(id, dialogue)| graded(id, dialogue, Labels::Gold)))
-        .collect();
+    let data = &options.data;
+    let chosen = sampled(own.len(), data.limit, options.seed);
+    let labelling =
+        Labelling { labels: data.labels, threshold, negatives: data.negatives, seed: options.seed };
+    let query = |labels, file, at: usize, (id, dialogue): &(String, Dialogue)| {
+        Labelling { labels, ..labelling }.query(id, dialogue, (file, at))
+    };
+    let mut queries: Vec<GradedQuery> =
+        chosen.iter().filter_map(|&at| query(data.labels, 0, own[at], &dialogues.0[own[at]])).collect();
+    if queries.len() < chosen.len() {
+        let count = chosen.len() - queries.len();
+        let text = format!("{count} of {} dialogues have no gold sentence and are not used", chosen.len());
+        observe(Event::Note { text });
+    }
+    queries.extend(original.0.iter().enumerate().filter_map(|(at, own)| query(Labels::Gold, 1, at, own)));
+    if queries.is_empty() && data.labels == Labels::Gold {
+        let message = format!(
+            "{}: expected dialogues with a `gold_sentence`, found none; `sporran convert gold` adds it",
+            data.train.display()
+        );
+        return Err(sporran_kilt::Error::Argument(message).into());
+    }
     let staged = StagedFolder::create(folder.join("model"))?;
     let (checkpoints, model) = (folder.join("training"), staged.path());
     let session = RerankerSession {
         queries: &queries,
         validation_every: options.data.validation_every,
-        threshold: options.data.threshold,
+        threshold,
         combine: &options.combine,
         seed: options.seed,
         checkpoints: &checkpoints,

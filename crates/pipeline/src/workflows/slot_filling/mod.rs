@@ -9,31 +9,24 @@ pub(crate) mod workflow;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    path::{Path, PathBuf},
-    time::Instant,
+    path::Path,
 };
 
 use serde::Serialize;
 use sporran_kilt::{
-    Output, Record, hash_json, jsonl,
+    Output, Record, jsonl,
     scores::Measure,
     zsre::{self, SlotQuestion},
 };
 
 pub use options::{SlotFillingOptions, SlotsOptions, SlotsTraining};
-use sporran_config::Diagnostic;
 pub use train::{TrainedSlots, train};
 
 use crate::{
-    Error, Result,
-    run_dir::{
-        folder::{AnswerFile, RunDir, check_model},
-        inputs::Inputs,
-        key::StepKey,
-        manifest::{Account, TaskEntry},
-        step::{FileStep, Lines},
-    },
+    Result,
+    run_dir::{key::StepKey, step::Lines},
     source::pages::Pages,
+    workflows::file_run::HashedInputs,
 };
 use model::{Candidate, SlotReader, candidates, is_right};
 use sporran_kilt::observe::Observer;
@@ -128,49 +121,20 @@ const PORTION: usize = 256;
 /// filling, with an empty answer if it has none. A killed run resumes at the first missing portion.
 ///
 /// # Errors
-/// [`Error::Config`] without an input file; errors of files and the model; [`Error::Busy`] if another
-/// process uses the run's folder.
+/// [`Error::Config`](crate::Error::Config) without an input file; errors of files and the model;
+/// [`Error::Busy`](crate::Error::Busy) if another process uses the run's folder.
 pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsReport> {
-    let own = &options.slot_filling;
-    if own.files.is_empty() {
-        let message = "expected at least one file";
-        return Err(Error::Config(vec![Diagnostic::of_config("slot-filling.files", message)]));
-    }
-    let mut account = Account::begin(options)?;
-    let mut inputs = Inputs::default();
-    let key = slots_key(options)?.read(&mut inputs)?;
-    let model = options.model();
-    check_model(&model)?;
-    // Loading reports a missing model.
-    let content = if model.exists() { inputs.content(&model)? } else { Vec::new() };
-    let key = key.input("model", hash_json(&content));
-    let mut files = Vec::new();
-    for path in &own.files {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let hash = inputs.file(path)?;
-        files.push((path, name, hash, zsre::load(path)?));
-    }
+    let (own, model) = (&options.slot_filling, options.model());
+    let hashed =
+        HashedInputs::of(options, ("slot-filling", own.files.as_slice()), &model, slots_key(options)?)?;
+    let questions = hashed.load(|path| zsre::load(path))?;
     let reader = SlotReader::load(&model, own.device, own.precision)?;
-    let folder = RunDir::open(options.folder())?;
-    let path_of = |name: &str| Path::new("predictions").join(format!("{name}.jsonl"));
-    let answers =
-        files.iter().map(|(_, name, ..)| AnswerFile { name: name.clone(), paths: vec![path_of(name)] });
-    let mut mark = folder.begin_answers("run", answers.collect())?;
-    folder.write_config(options)?;
-    let pages = Pages::open(options.source.as_ref(), None, observe)?;
-    let key = key.input("pages", pages.hash()).input("portion", PORTION.to_string());
-    account.took("load");
+    let (place, source) = ((options.folder(), options), options.source.as_ref());
+    let path_of = |name: &str| vec![Path::new("predictions").join(format!("{name}.jsonl"))];
+    let mut run = hashed.open(place, source, path_of, PORTION, observe)?;
     let mut report = SlotsReport { name: options.name.clone(), files: BTreeMap::new(), seconds: 0.0 };
-    for (path, name, hash, questions) in files {
-        let start = Instant::now();
-        let written: PathBuf = path_of(&name);
-        let step = FileStep {
-            title: format!("read {name}"),
-            name: &name,
-            key: key.clone().input("content", hash.as_str()),
-            outputs: vec![written.clone()],
-            inputs: &inputs,
-        };
+    for (file, questions) in questions.iter().enumerate() {
+        let (name, written) = (run.name(file).to_owned(), run.outputs(file).swap_remove(0));
         let make = |first: usize, portion: &[SlotQuestion]| -> Result<Vec<Record>> {
             let questions: Vec<&SlotQuestion> = portion.iter().collect();
             let found =
@@ -178,23 +142,18 @@ pub fn fill(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<SlotsR
             let answers = found.into_iter().map(|one| one.filter(|one| one.margin > reader.model.threshold));
             let each = portion.iter().zip(answers).enumerate();
             let of = |(at, (question, answer)): (usize, (&SlotQuestion, Option<Candidate>))| {
-                record(&format!("{name}:{}", first + at + 1), question, answer.as_ref(), &pages)
+                record(&format!("{name}:{}", first + at + 1), question, answer.as_ref(), &run.pages)
             };
             Ok(each.map(of).collect())
         };
-        let mut work = Lines { inputs: &questions, portion: PORTION, make, path: &written };
-        let finished = folder.complete(step, &mut work, observe)?;
-        report.seconds += start.elapsed().as_secs_f64();
-        mark.done(&name)?;
-        account.took(name.as_str());
-        let answers = answers_in(&folder.root.join(&written))?;
-        account.answered(TaskEntry::new(path, hash, vec![written], &finished));
-        report.files.insert(name, scores(&questions, &answers, &reader.model.seen));
+        let mut work = Lines { inputs: questions, portion: PORTION, make, path: &written };
+        let completed = run.complete(file, &mut work, observe)?;
+        run.record(completed)?;
+        let answers = answers_in(&run.folder.root.join(&written))?;
+        report.files.insert(name, scores(questions, &answers, &reader.model.seen));
     }
-    jsonl::write_json(folder.root.join("report.json"), &report)?;
-    account.read(&inputs);
-    account.parts(pages.parts());
-    account.finish(&folder, mark)?;
+    report.seconds = run.seconds;
+    run.finish(&report)?;
     Ok(report)
 }
 

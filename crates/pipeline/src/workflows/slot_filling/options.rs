@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
 use sporran_training::TrainingOptions;
-use sporran_transformers::{DeviceName, Precision};
+use sporran_transformers::{DeviceName, ModelType, Precision, wrong_model_type};
 
 use crate::{
     config::Config,
@@ -119,6 +119,9 @@ impl Config for SlotsOptions {
         if !is_made {
             document.check_files(&key("files"), &training.files);
             document.check_checkpoint(&key("from"), &training.from);
+            if let Some(message) = wrong_model_type(&training.from, ModelType::ENCODERS, &[]) {
+                document.report_key(&key("from"), message);
+            }
         }
         if training.unseen + training.validation_share >= 1.0 {
             let sum = training.unseen + training.validation_share;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
 use sporran_extractor::tagger::TaggerOptions;
+use sporran_transformers::{ModelType, wrong_model_type};
 
 use crate::config::Config;
 
@@ -118,7 +119,11 @@ impl Config for TaggingOptions {
             document.report_key("annotations.validation-every", "expected 0 or at least 2, found 1");
         }
         if let Some(weak) = &training.weak_labels {
-            document.check_folder("annotations.weak-labels.teacher", &weak.teacher, "tagger.json");
+            let key = "annotations.weak-labels.teacher";
+            match wrong_model_type(&weak.teacher, &[ModelType::Tagger], &[]) {
+                Some(message) => document.report_key(key, message),
+                None => document.check_folder(key, &weak.teacher, "tagger.json"),
+            }
             if !weak.pages.is_file() {
                 document
                     .report_key("annotations.weak-labels.pages", format!("no file {}", weak.pages.display()));

@@ -309,7 +309,7 @@ mod tests {
         for pooling in [Pooling::Cls, Pooling::Mean] {
             let encoder = tiny();
             let options =
-                TrainingOptions { learning_rate: 3e-3, steps: 60, warmup_steps: 5, ..options(10_000) };
+                TrainingOptions { learning_rate: 3e-3, steps: 60, warmup_steps: Some(5), ..options(10_000) };
             let objective =
                 ContrastiveObjective::new(&encoder, contrasts(), contrast(pooling), &options).unwrap();
             let folder = tempfile::tempdir().unwrap();

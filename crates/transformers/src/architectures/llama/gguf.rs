@@ -162,13 +162,9 @@ fn config(file: &GgufFile) -> Result<LlamaConfig> {
     let head = fields.size_or_none(&field("attention.key_length"))?;
     let turned = fields.size_or_none(&field("rope.dimension_count"))?;
     let head = head.unwrap_or(width / heads.max(1));
-    if turned.is_some_and(|turned| turned != head) {
-        let found = format!("{turned:?}");
-        return Err(fields.wrong(
-            &field("rope.dimension_count"),
-            &format!("the width of a head, {head}"),
-            found,
-        ));
+    if let Some(turned) = turned.filter(|turned| *turned != head) {
+        let expected = format!("the width of a head, {head}");
+        return Err(fields.wrong(&field("rope.dimension_count"), &expected, turned.to_string()));
     }
     let epsilon = field("attention.layer_norm_rms_epsilon");
     Ok(LlamaConfig {

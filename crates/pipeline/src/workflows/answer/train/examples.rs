@@ -1,6 +1,6 @@
 //! The records of a training, with retrieved passages.
 
-use sporran_generator::{GeneratorTraining, RetrievedExample};
+use sporran_generator::RetrievedExample;
 use sporran_kilt::{
     Example, Passage, PassageId, PassageStore, Query,
     observe::{Event, Observer, Unit, advance, begin},
@@ -9,10 +9,7 @@ use sporran_kilt::{
 use crate::{
     Result,
     tasks::{files::task_files, loader as tasks, options::TasksOptions, query::for_retrieval},
-    workflows::answer::{
-        assemble::Assembly,
-        options::{Options, TrainOptions},
-    },
+    workflows::answer::{assemble::Assembly, options::Options},
 };
 
 /// Reads task files and retrieves passages for each record, as in a run.
@@ -73,23 +70,5 @@ fn add_gold_passage(store: &PassageStore, example: &Example, passages: &mut [(Pa
         && let Some(page) = store.page_by_id(&id.text())
     {
         *last = (store.passage(PassageId(store.passages_of(page).start)), last.1);
-    }
-}
-
-/// The training of the generator of a config, with its records.
-pub(crate) fn training<'a>(
-    options: &'a Options,
-    train: &'a TrainOptions,
-    assembly: &Assembly,
-    (examples, validation): (Vec<RetrievedExample>, Vec<RetrievedExample>),
-) -> GeneratorTraining<'a> {
-    GeneratorTraining {
-        settings: train.settings(),
-        examples,
-        validation,
-        store: assembly.store.clone(),
-        name: &options.general.name,
-        seed: options.general.seed,
-        folder: options.general.output.join(&options.general.name),
     }
 }

@@ -1,30 +1,28 @@
-//! Training of the generator's model on task files and retrieved passages.
+//! The order of a training: read task files, retrieve passages, call the stage whose model is trained.
 //!
 //! Training and runs use the same queries, index and prompt.
 
-pub mod encoders;
+mod contrasts;
+pub mod encoder_options;
+mod encoders;
 mod examples;
-pub(super) mod rag;
 mod remembered;
 
-use sporran_generator::GeneratorOptions;
-use sporran_kilt::observe::Observer;
+use sporran_generator::{GeneratorTraining, LiveRetrieval, untrained};
+use sporran_kilt::{Query, observe::Observer};
+use sporran_retriever::dense::LiveDense;
 use sporran_training::session::Trained;
 
-use self::{
-    encoders::train_encoder,
-    examples::{retrieved_examples, training},
-    rag::{Rag, train_rag},
-    remembered::assemble_remembering,
-};
+use self::{encoders::train_encoder, examples::retrieved_examples, remembered::assemble_remembering};
 use super::{
-    check::UNTRAINED,
+    assemble::assemble_with,
+    check::live_retriever,
     options::{General, Options},
 };
 use crate::{
     Diagnostic, Error, Result,
     run_dir::{folder::RunDir, inputs::Inputs, key::StepKey, training::TrainingFolder},
-    tasks::files::task_files,
+    tasks::{files::task_files, query::for_retrieval},
 };
 
 /// Trains the encoder of `[encoder-training]`, or the generator's model of `[train]`. A stopped training
@@ -61,14 +59,14 @@ const WITHOUT: [&str; 12] = [
 
 /// The key of a training: its options and inputs.
 fn training_key(options: &Options, inputs: &mut Inputs) -> Result<StepKey> {
-    let General { tasks, train, encoder_training, .. } = &options.general;
+    let General { tasks, train, .. } = &options.general;
     let mut key = StepKey::training(options)?.without(&WITHOUT);
     if train.as_ref().is_some_and(|train| train.question_encoder.is_some()) {
         // Training writes the question encoder there.
         key = key.without(&["retriever.model"]);
     }
     let examples = train.as_ref().map(|train| (&train.examples, "train.examples"));
-    let own = encoder_training.as_ref().and_then(|training| training.examples.as_ref());
+    let own = options.encoder_training.as_ref().and_then(|training| training.records.examples.as_ref());
     let tables = [Some((tasks, "tasks")), examples, own.map(|own| (own, "encoder-training.examples"))];
     for (tasks, table) in tables.into_iter().flatten() {
         for task in task_files(tasks, table)? {
@@ -79,36 +77,41 @@ fn training_key(options: &Options, inputs: &mut Inputs) -> Result<StepKey> {
 }
 
 fn learn(options: &Options, underway: &TrainingFolder, observe: &mut Observer<'_>) -> Result<Trained> {
-    if let Some(training) = &options.general.encoder_training {
+    if let Some(training) = &options.encoder_training {
         return train_encoder(options, training, underway, observe);
     }
-    let missing = |key: &str| {
-        let message = format!("is missing; training needs `[{key}]`");
-        Error::Config(vec![sporran_config::Diagnostic {
-            origin: "config".into(),
-            line: 0,
-            key: key.into(),
-            message,
-        }])
-    };
+    let fault = |key: &str, message: &str| Error::Config(vec![Diagnostic::of_config(key, message)]);
+    let missing = |key: &str| fault(key, &format!("is missing; training needs `[{key}]`"));
     let train = options.general.train.as_ref().ok_or_else(|| missing("train"))?;
-    let trainer = match &options.generator {
-        // These two train a retriever and a generator together.
-        Some(GeneratorOptions::RagToken(rag)) => return train_rag(options, train, Rag::Token(rag), observe),
-        Some(GeneratorOptions::RagSequence(rag)) => {
-            return train_rag(options, train, Rag::Sequence(rag), observe);
-        }
-        Some(generator) => generator
-            .trainer()
-            .ok_or_else(|| Error::Config(vec![Diagnostic::of_config("generator.kind", UNTRAINED)]))?,
-        None => return Err(missing("generator")),
+    let generator = options.generator.as_ref().ok_or_else(|| missing("generator"))?;
+    let trainer = generator.trainer().ok_or_else(|| fault("generator.kind", &untrained()))?;
+    let query = |query: &Query| for_retrieval(query, &options.general.query);
+    let index;
+    let (assembly, live) = if trainer.is_live() {
+        let written = live_retriever(options).map_err(|(key, message)| fault(&key, message))?;
+        let from = train.question_encoder.as_deref();
+        // The records have no passages: training retrieves them with the current question encoder.
+        let (assembly, opened) =
+            assemble_with(options, observe, |site| LiveDense::open(written, from, site))?;
+        index = opened;
+        (assembly, Some(LiveRetrieval { index: &index, query: &query }))
+    } else {
+        (assemble_remembering(options, underway, observe)?, None)
     };
-    let assembly = assemble_remembering(options, underway, observe)?;
     let mut read = |files, table, limit, add_gold| {
         retrieved_examples(options, files, table, limit, trainer.passages(), add_gold, &assembly, observe)
     };
     let examples = read(&train.examples, "train.examples", None, train.add_gold && trainer.adds_gold())?;
     let validation = read(&options.general.tasks, "tasks", Some(train.validation_records), false)?;
-    let training = training(options, train, &assembly, (examples, validation));
+    let training = GeneratorTraining {
+        settings: train.settings(),
+        examples,
+        validation,
+        store: assembly.store.clone(),
+        name: &options.general.name,
+        seed: options.general.seed,
+        folder: options.general.output.join(&options.general.name),
+        live,
+    };
     Ok(trainer.train(training, observe)?)
 }

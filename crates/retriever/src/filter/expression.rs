@@ -1,0 +1,396 @@
+//! A filter over the metadata of a store's passages, and the passages that it accepts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+use serde_json::Number;
+use sporran_kilt::{
+    Field, FieldKind, Metadata, PassageId, PassageStore, passage::ABSTRACT, store::PageIndex,
+};
+
+use super::options::{FilterOptions, Scalar};
+use crate::{Error, Result};
+
+/// The key of the page's title.
+const TITLE: &str = "title";
+/// The key of the passage's section.
+const SECTION: &str = "section";
+
+/// Conditions on the metadata of a store's passages, with the keys and types of the store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter {
+    root: Condition,
+    /// Whether passages of a page can differ.
+    has_section: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Condition {
+    All(Vec<Condition>),
+    Any(Vec<Condition>),
+    Not(Box<Condition>),
+    Field(String, Test),
+}
+
+/// A condition on the value of a field. No value of a missing field meets it.
+#[derive(Clone, Debug, PartialEq)]
+enum Test {
+    AnyOf(Vec<Scalar>),
+    Prefix(String),
+    Range { least: Option<f64>, most: Option<f64> },
+    Exists,
+}
+
+/// A passage as conditions see it.
+struct Described<'s> {
+    metadata: &'s Metadata,
+    title: &'s str,
+    section: &'s str,
+}
+
+impl Filter {
+    /// Reads the conditions with the keys of a store.
+    ///
+    /// # Errors
+    /// [`Error::Filter`] for a key that the store lacks, with the keys that it has; for a value of another type than the
+    /// field's; and for options that [`FilterOptions::check`] reports.
+    pub fn new(options: &FilterOptions, store: &PassageStore) -> Result<Self> {
+        if let Some((key, message)) = options.mistakes("filter").into_iter().next() {
+            return Err(Error::Filter { message: format!("`{key}`: {message}") });
+        }
+        let root = condition(options, store)?;
+        Ok(Self { has_section: root.names(SECTION), root })
+    }
+
+    /// The passages of a store that the filter accepts. It reads the metadata of every page once.
+    ///
+    /// # Errors
+    /// [`Error::Kilt`] for a damaged store.
+    pub fn select(&self, store: &PassageStore) -> Result<Selection> {
+        let words: Vec<AtomicU64> = (0..store.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let accept = |passage: u32| {
+            if let Some(word) = words.get(passage as usize / 64) {
+                word.fetch_or(1 << (passage % 64), Ordering::Relaxed);
+            }
+        };
+        (0..store.pages() as u32).into_par_iter().map(PageIndex).for_each(|page| {
+            let (metadata, title) = (store.metadata(page), store.page_title(page));
+            let own = metadata.section().unwrap_or(ABSTRACT);
+            let accepts = |section| self.root.accepts(&Described { metadata: &metadata, title, section });
+            let passages = store.passages_of(page);
+            if self.has_section {
+                let section = |passage: u32| store.header(PassageId(passage)).unwrap_or(own);
+                passages.filter(|&passage| accepts(section(passage))).for_each(accept);
+            } else if accepts(own) {
+                passages.for_each(accept);
+            }
+        });
+        store.sound()?;
+        Ok(Selection { words: words.into_iter().map(AtomicU64::into_inner).collect() })
+    }
+}
+
+/// A set of passages, a bit each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    words: Vec<u64>,
+}
+
+impl Selection {
+    /// Whether a passage is in the set.
+    pub fn contains(&self, passage: PassageId) -> bool {
+        self.words.get(passage.index() / 64).is_some_and(|word| word >> (passage.0 % 64) & 1 == 1)
+    }
+
+    /// The number of passages.
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether there are no passages.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+}
+
+/// The condition of a table.
+fn condition(options: &FilterOptions, store: &PassageStore) -> Result<Condition> {
+    let FilterOptions { key, equals, any_of, prefix, at_least, at_most, exists, all, any, not } = options;
+    let mut conditions = Vec::new();
+    if let Some(key) = key {
+        let kinds = kinds(key, store)?;
+        let of = |test| Condition::Field(key.clone(), test);
+        let needs = |kind: &[FieldKind], found: &str| {
+            if kinds.iter().any(|other| kind.contains(other)) {
+                Ok(())
+            } else {
+                Err(wrong(key, &kinds, found))
+            }
+        };
+        let values = |values: &[Scalar]| {
+            let values: Result<Vec<Vec<Scalar>>> =
+                values.iter().map(|value| typed(key, value, &kinds)).collect();
+            values.map(|values| of(Test::AnyOf(values.concat())))
+        };
+        if let Some(value) = equals {
+            conditions.push(values(std::slice::from_ref(value))?);
+        }
+        if let Some(listed) = any_of {
+            conditions.push(values(listed)?);
+        }
+        if let Some(prefix) = prefix {
+            needs(&[FieldKind::Text, FieldKind::List], &format!("the prefix `{prefix}`"))?;
+            conditions.push(of(Test::Prefix(prefix.clone())));
+        }
+        if at_least.is_some() || at_most.is_some() {
+            needs(&[FieldKind::Number], "a range of numbers")?;
+            conditions.push(of(Test::Range { least: *at_least, most: *at_most }));
+        }
+        if let Some(exists) = exists {
+            let has = of(Test::Exists);
+            conditions.push(if *exists { has } else { Condition::Not(Box::new(has)) });
+        }
+    }
+    let all_of = |tables: &[FilterOptions]| -> Result<Vec<Condition>> {
+        tables.iter().map(|table| condition(table, store)).collect()
+    };
+    if let Some(tables) = all {
+        conditions.extend(all_of(tables)?);
+    }
+    if let Some(tables) = any {
+        conditions.push(Condition::Any(all_of(tables)?));
+    }
+    if let Some(table) = not {
+        conditions.push(Condition::Not(Box::new(condition(table, store)?)));
+    }
+    Ok(Condition::All(conditions))
+}
+
+/// The types of a field's values.
+fn kinds(key: &str, store: &PassageStore) -> Result<Vec<FieldKind>> {
+    if [TITLE, SECTION].contains(&key) {
+        return Ok(vec![FieldKind::Text]);
+    }
+    if let Some(kinds) = store.keys().get(key) {
+        return Ok(kinds.clone());
+    }
+    let own = store.keys().keys().map(String::as_str).filter(|other| ![TITLE, SECTION].contains(other));
+    let listed: Vec<String> = own.chain([TITLE, SECTION]).map(|key| format!("`{key}`")).collect();
+    let mut message = format!("unknown key `{key}`; the keys of the passages are {}", listed.join(", "));
+    if store.metadata_hash().is_none() {
+        message.push_str(&format!(
+            "; {} has no metadata: if the source has fields, an earlier version built the store; delete this folder, \
+             and the next run builds it again",
+            store.folder().display()
+        ));
+    }
+    Err(Error::Filter { message })
+}
+
+fn wrong(key: &str, kinds: &[FieldKind], found: &str) -> Error {
+    let kinds: Vec<String> = kinds.iter().map(FieldKind::to_string).collect();
+    Error::Filter { message: format!("the values of `{key}` are {}, found {found}", kinds.join(" and ")) }
+}
+
+/// A value as each of the types of a field that it can have.
+fn typed(key: &str, value: &Scalar, kinds: &[FieldKind]) -> Result<Vec<Scalar>> {
+    let as_kind = |kind: &FieldKind| match (kind, value) {
+        (FieldKind::Text | FieldKind::List, Scalar::Text(_))
+        | (FieldKind::Number, Scalar::Number(_))
+        | (FieldKind::Boolean, Scalar::Boolean(_)) => Some(value.clone()),
+        (FieldKind::Number, Scalar::Text(text)) => number(text).map(Scalar::Number),
+        (FieldKind::Boolean, Scalar::Text(text)) => text.parse().ok().map(Scalar::Boolean),
+        _ => None,
+    };
+    let values: Vec<Scalar> = kinds.iter().filter_map(as_kind).collect();
+    if values.is_empty() { Err(wrong(key, kinds, &value.to_string())) } else { Ok(values) }
+}
+
+/// A text as a number.
+fn number(text: &str) -> Option<Number> {
+    let whole = text.trim().parse::<i64>().ok().map(Number::from);
+    whole.or_else(|| Number::from_f64(text.trim().parse().ok()?))
+}
+
+/// Whether two numbers are equal. Whole numbers are compared exactly.
+fn same(a: &Number, b: &Number) -> bool {
+    match (a.as_i64(), b.as_i64()) {
+        (Some(a), Some(b)) => a == b,
+        _ => a.as_f64() == b.as_f64(),
+    }
+}
+
+impl Condition {
+    fn names(&self, key: &str) -> bool {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts.iter().any(|part| part.names(key)),
+            Self::Not(part) => part.names(key),
+            Self::Field(other, _) => other == key,
+        }
+    }
+
+    fn accepts(&self, passage: &Described<'_>) -> bool {
+        match self {
+            Self::All(parts) => parts.iter().all(|part| part.accepts(passage)),
+            Self::Any(parts) => parts.iter().any(|part| part.accepts(passage)),
+            Self::Not(part) => !part.accepts(passage),
+            Self::Field(key, test) => match key.as_str() {
+                TITLE => test.accepts_text(passage.title),
+                SECTION => test.accepts_text(passage.section),
+                key => passage.metadata.get(key).is_some_and(|field| test.accepts(field)),
+            },
+        }
+    }
+}
+
+impl Test {
+    fn accepts_text(&self, text: &str) -> bool {
+        match self {
+            Self::AnyOf(values) => {
+                values.iter().any(|value| matches!(value, Scalar::Text(other) if other == text))
+            }
+            Self::Prefix(prefix) => text.starts_with(prefix),
+            Self::Range { .. } => false,
+            Self::Exists => true,
+        }
+    }
+
+    fn accepts(&self, field: &Field) -> bool {
+        match (field, self) {
+            (Field::Text(text), _) => self.accepts_text(text),
+            (_, Self::Exists) => true,
+            (Field::List(items), _) => items.iter().any(|item| self.accepts_text(item)),
+            (Field::Number(number), Self::AnyOf(values)) => {
+                values.iter().any(|value| matches!(value, Scalar::Number(other) if same(number, other)))
+            }
+            (Field::Number(number), Self::Range { least, most }) => number.as_f64().is_some_and(|number| {
+                least.is_none_or(|least| least <= number) && most.is_none_or(|most| number <= most)
+            }),
+            (Field::Boolean(field), Self::AnyOf(values)) => values.contains(&Scalar::Boolean(*field)),
+            (Field::Number(_) | Field::Boolean(_), Self::Prefix(_))
+            | (Field::Boolean(_), Self::Range { .. }) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use sporran_kilt::{PassageSplit, store::BuildOptions};
+
+    use super::*;
+
+    const PAGES: [&str; 5] = [
+        r#"{"wikipedia_id":"1","wikipedia_title":"Oslo","text":["Oslo","a","Section::::Life.","b"],"lang":"no","year":1048,"draft":false}"#,
+        r#"{"wikipedia_id":"2","wikipedia_title":"Bergen","text":["Bergen","c"],"lang":"no","year":1070.5,"tags":["sea","rain"]}"#,
+        r#"{"wikipedia_id":"3","wikipedia_title":"Paris","text":["Paris","d"],"lang":"fr","year":"unknown","draft":true}"#,
+        r#"{"wikipedia_id":"4","wikipedia_title":"Berlin","text":["Berlin","e"],"section":"Intro","id":9007199254740993}"#,
+        r#"{"wikipedia_id":"5","wikipedia_title":"Rome","text":["Rome","f"],"lang":"it","tags":["hills"],"year":-753}"#,
+    ];
+
+    fn store(folder: &Path, pages: &[&str]) -> PassageStore {
+        let source = folder.join("pages.jsonl");
+        std::fs::write(&source, pages.join("\n")).unwrap();
+        let options = BuildOptions { source, redirects: None, split: PassageSplit::Paragraph };
+        PassageStore::build(&options, folder.join("store"), &mut |_| {}).unwrap()
+    }
+
+    /// The passages that a filter accepts. Oslo has the passages 0 and 1, the other pages have one each.
+    fn accepted(store: &PassageStore, options: &FilterOptions) -> Result<Vec<u32>> {
+        let selection = Filter::new(options, store)?.select(store)?;
+        let found: Vec<u32> =
+            (0..store.len() as u32).filter(|&id| selection.contains(PassageId(id))).collect();
+        assert_eq!((selection.len(), selection.is_empty()), (found.len(), found.is_empty()));
+        Ok(found)
+    }
+
+    #[test]
+    fn conditions_accept_the_passages_of_their_pages() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), &PAGES);
+        let cases: [(&str, &[u32]); 18] = [
+            ("lang=no", &[0, 1, 2]),
+            ("lang!=no", &[3, 4, 5]),
+            ("lang=no AND year>=1050", &[2]),
+            ("year>=1048", &[0, 1, 2]),
+            ("year<=1070.5 AND year>=-752", &[0, 1, 2]),
+            ("year=1048", &[0, 1]),
+            ("year=1048.0", &[0, 1]),
+            ("year=unknown", &[3]),
+            ("draft=true", &[3]),
+            ("draft=false", &[0, 1]),
+            ("tags=sea", &[2]),
+            ("tags!=hills", &[0, 1, 2, 3, 4]),
+            ("title=Oslo", &[0, 1]),
+            ("section=Intro", &[4]),
+            ("section=Section::::Life.", &[1]),
+            ("section=Section::::Abstract.", &[0, 2, 3, 5]),
+            ("id=9007199254740992", &[]),
+            ("id=9007199254740993", &[4]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(accepted(&store, &FilterOptions::parse(text).unwrap()).unwrap(), expected, "{text}");
+        }
+        let of = |json: &str| serde_json::from_str::<FilterOptions>(json).unwrap();
+        let cases: [(&str, &[u32]); 9] = [
+            (r#"{"key":"lang","any-of":["it","fr"]}"#, &[3, 5]),
+            (r#"{"key":"lang","exists":false}"#, &[4]),
+            (r#"{"key":"draft","exists":true}"#, &[0, 1, 3]),
+            (r#"{"key":"title","prefix":"Ber"}"#, &[2, 4]),
+            (r#"{"key":"tags","prefix":"r"}"#, &[2]),
+            (r#"{"any":[{"key":"tags","equals":"hills"},{"key":"year","at-most":1048}]}"#, &[0, 1, 5]),
+            (r#"{"not":{"key":"lang","any-of":["no","it"]},"key":"year","exists":true}"#, &[3]),
+            (r#"{"key":"year","equals":-753}"#, &[5]),
+            (r#"{"all":[{"key":"lang","equals":"no"},{"not":{"key":"draft","equals":false}}]}"#, &[2]),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(accepted(&store, &of(json)).unwrap(), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_and_values_of_another_type_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), &PAGES);
+        let cases = [
+            (
+                r#"{"key":"lnag","equals":"no"}"#,
+                "filter: unknown key `lnag`; the keys of the passages are `draft`, `id`, `lang`, `tags`, `year`, \
+                 `title`, `section`",
+            ),
+            (
+                r#"{"key":"draft","equals":"maybe"}"#,
+                "filter: the values of `draft` are `true` or `false`, found the string `maybe`",
+            ),
+            (r#"{"key":"lang","equals":3}"#, "the values of `lang` are strings, found the number 3"),
+            (r#"{"key":"tags","any-of":["sea",true]}"#, "`tags` are lists of strings, found `true`"),
+            (r#"{"key":"lang","at-least":3}"#, "`lang` are strings, found a range of numbers"),
+            (r#"{"key":"draft","prefix":"t"}"#, "`draft` are `true` or `false`, found the prefix `t`"),
+            (r#"{"key":"title","at-most":3}"#, "the values of `title` are strings, found a range of numbers"),
+            (r#"{"any":[{"key":"id","equals":"x"}]}"#, "`id` are numbers, found the string `x`"),
+            (r#"{"key":"lang"}"#, "filter: `filter`: expected a condition on `lang`"),
+        ];
+        for (json, expected) in cases {
+            let options = serde_json::from_str(json).unwrap();
+            let message = accepted(&store, &options).unwrap_err().to_string();
+            assert!(message.contains(expected) && message.starts_with("filter: "), "{message}");
+            assert!(!message.contains("earlier version"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_store_without_metadata_has_titles_and_sections_and_tells_how_to_build_it_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store =
+            store(folder.path(), &[r#"{"wikipedia_id":"1","wikipedia_title":"Oslo","text":["Oslo","a"]}"#]);
+        assert_eq!(accepted(&store, &FilterOptions::parse("title=Oslo").unwrap()).unwrap(), [0]);
+        let message = accepted(&store, &FilterOptions::parse("lang=no").unwrap()).unwrap_err().to_string();
+        assert!(message.contains("the keys of the passages are `title`, `section`; "), "{message}");
+        let folder = store.folder().display().to_string();
+        assert!(
+            message.contains(&folder) && message.contains("delete this folder, and the next run"),
+            "{message}"
+        );
+    }
+}
