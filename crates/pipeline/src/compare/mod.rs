@@ -1,8 +1,9 @@
 //! Comparison of runs with each other and with published results: the three tables of the KILT paper, and the
-//! costs of the runs. [`responses`]: comparison by people.
+//! costs of the runs; and the tables of the KoRC paper. [`responses`]: comparison by people.
 
 mod page;
 mod published;
+mod questions;
 pub mod responses;
 mod tables;
 
@@ -28,6 +29,9 @@ use crate::{
     workflows::answer::report::Report,
 };
 
+pub use questions::{
+    QuestionComparison, QuestionScores, QuestionSystem, are_question_runs, compare_questions,
+};
 pub use tables::Form;
 
 /// The depths of recall.
