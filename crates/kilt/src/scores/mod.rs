@@ -12,6 +12,7 @@
 //! - [`extraction`]: KnowledgeNet's facts;
 //! - [`document_relations`]: DocRED's relations between a document's entities;
 //! - [`answer_set`]: KoRC's P-ACC and P-F1;
+//! - [`by_relation`]: KoRC's scores of each relation against its number of questions;
 //! - [`significance`]: confidence intervals of means, and tests of differences.
 //!
 //! Files are read as streams. Gold has a compact form in memory. Predictions are scored line by line on all
@@ -22,6 +23,7 @@ mod aligned;
 pub mod answer;
 pub mod answer_set;
 mod assignment;
+pub mod by_relation;
 pub mod depth;
 pub mod document_relations;
 pub mod extraction;

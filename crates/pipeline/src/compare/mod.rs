@@ -1,10 +1,12 @@
 //! Comparison of runs with each other and with published results: the headline tables of the KILT paper (2 to 4), its tables
-//! of single datasets (7 to 17), the sizes of the systems (5), and the costs of the runs. [`responses`]: comparison by people.
+//! of single datasets (7 to 17), the sizes of the systems (5), and the costs of the runs; and the tables of the KoRC paper.
+//! [`responses`]: comparison by people.
 
 mod appendix;
 mod page;
 mod published;
 mod published_appendix;
+mod questions;
 pub mod responses;
 mod size;
 mod tables;
@@ -35,6 +37,9 @@ use crate::{
 };
 
 pub use appendix::{DatasetRow, DatasetTable};
+pub use questions::{
+    QuestionComparison, QuestionScores, QuestionSystem, are_question_runs, compare_questions,
+};
 pub use size::{PublishedSize, Size};
 pub use tables::Form;
 

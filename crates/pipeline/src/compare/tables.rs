@@ -61,7 +61,7 @@ pub(super) struct Grid {
     pub(super) rows: Vec<Row>,
 }
 
-fn percent(score: Option<f64>) -> String {
+pub(super) fn percent(score: Option<f64>) -> String {
     score.map_or_else(|| "-".into(), |score| format!("{:.1}", 100.0 * score))
 }
 
@@ -172,104 +172,17 @@ impl Comparison {
 
     /// Formats the comparison.
     pub fn write(&self, form: Form) -> String {
+        let note = self.note();
         match form {
-            Form::Text => self.text(),
-            Form::Markdown => self.markdown(),
-            Form::Latex => self.latex(),
+            Form::Text => text(&self.grids(), &note),
+            Form::Markdown => markdown(&self.grids(), &note),
+            Form::Latex => latex(&self.grids(), &note),
             Form::Csv => self.csv(),
-            Form::Html => super::page::page(self, &self.note()),
+            Form::Html => super::page::page(self, &note),
         }
-    }
-
-    fn text(&self) -> String {
-        let mut text = String::new();
-        for grid in self.grids() {
-            // Writing to a string cannot fail, here and below.
-            let _ = writeln!(text, "{}", grid.title);
-            let name = |row: &Row| {
-                if row.is_published { format!("{} [published]", row.name) } else { row.name.clone() }
-            };
-            let names = grid.rows.iter().map(|row| name(row).chars().count());
-            let first = names.chain([grid.head[0].chars().count()]).max().unwrap_or(0);
-            let widths: Vec<usize> = (0..grid.head.len() - 1)
-                .map(|column| {
-                    let cells = grid.rows.iter().map(|row| row.cells[column].chars().count());
-                    cells.chain([grid.head[column + 1].chars().count()]).max().unwrap_or(0)
-                })
-                .collect();
-            let line = |name: &str, cells: &[String]| {
-                let cells = cells.iter().zip(&widths).map(|(cell, width)| format!("  {cell:>width$}"));
-                format!("{name:<first$}{}\n", cells.collect::<String>())
-            };
-            let head = line(&grid.head[0], &grid.head[1..]);
-            let _ = writeln!(text, "{head}{}", "-".repeat(head.chars().count() - 1));
-            for row in &grid.rows {
-                text.push_str(&line(&name(row), &row.cells));
-            }
-            text.push('\n');
-        }
-        let _ = writeln!(text, "{}", self.note());
-        text
-    }
-
-    fn markdown(&self) -> String {
-        let mut text = String::new();
-        let escape = |cell: &str| cell.replace('|', "\\|");
-        for grid in self.grids() {
-            let _ = writeln!(text, "## {}\n\n| {} |", grid.title, grid.head.join(" | "));
-            let _ = writeln!(text, "|---|{}", "---:|".repeat(grid.head.len() - 1));
-            for row in &grid.rows {
-                let name = escape(&row.name);
-                let name = if row.is_published { format!("*{name} (published)*") } else { name };
-                let _ = writeln!(text, "| {name} | {} |", row.cells.join(" | "));
-            }
-            text.push('\n');
-        }
-        let _ = writeln!(text, "{}", self.note());
-        text
-    }
-
-    fn latex(&self) -> String {
-        let mut text = String::new();
-        for grid in self.grids() {
-            let columns = "r".repeat(grid.head.len() - 1);
-            let head: Vec<String> = grid.head.iter().map(|name| latex_escaped(name)).collect();
-            let _ = writeln!(
-                text,
-                "\\begin{{table}}\n\\centering\n\\begin{{tabular}}{{l{columns}}}\n\\toprule\n{} \\\\\n\\midrule",
-                head.join(" & ")
-            );
-            let mut before = false;
-            for row in &grid.rows {
-                if row.is_published && !before {
-                    text.push_str("\\midrule\n");
-                }
-                before = row.is_published;
-                let name = latex_escaped(&row.name);
-                let name = if row.is_published { format!("\\textit{{{name}}}") } else { name };
-                let cell = |cell: &String| match cell.strip_suffix(['+', '-']).filter(|rest| !rest.is_empty())
-                {
-                    Some(score) => format!("{score}$^{{{}}}$", &cell[score.len()..]),
-                    None => cell.clone(),
-                };
-                let cells: Vec<String> = row.cells.iter().map(cell).collect();
-                let _ = writeln!(text, "{name} & {} \\\\", cells.join(" & "));
-            }
-            let _ = writeln!(
-                text,
-                "\\bottomrule\n\\end{{tabular}}\n\\caption{{{}. {}}}\n\\end{{table}}\n",
-                latex_escaped(&grid.title),
-                latex_escaped(&self.note())
-            );
-        }
-        text
     }
 
     fn csv(&self) -> String {
-        let quoted = |text: &str| match text.contains([',', '"', '\n']) {
-            true => format!("\"{}\"", text.replace('"', "\"\"")),
-            false => text.to_owned(),
-        };
         let mut text = "system,published,table,dataset,score,difference,p\n".to_owned();
         for table in Table::ALL {
             for system in &self.systems {
@@ -312,6 +225,100 @@ impl Comparison {
             }
         }
         text
+    }
+}
+
+/// Columns for a terminal.
+pub(super) fn text(grids: &[Grid], note: &str) -> String {
+    let mut text = String::new();
+    for grid in grids {
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(text, "{}", grid.title);
+        let name = |row: &Row| {
+            if row.is_published { format!("{} [published]", row.name) } else { row.name.clone() }
+        };
+        let names = grid.rows.iter().map(|row| name(row).chars().count());
+        let first = names.chain([grid.head[0].chars().count()]).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..grid.head.len() - 1)
+            .map(|column| {
+                let cells = grid.rows.iter().map(|row| row.cells[column].chars().count());
+                cells.chain([grid.head[column + 1].chars().count()]).max().unwrap_or(0)
+            })
+            .collect();
+        let line = |name: &str, cells: &[String]| {
+            let cells = cells.iter().zip(&widths).map(|(cell, width)| format!("  {cell:>width$}"));
+            format!("{name:<first$}{}\n", cells.collect::<String>())
+        };
+        let head = line(&grid.head[0], &grid.head[1..]);
+        let _ = writeln!(text, "{head}{}", "-".repeat(head.chars().count() - 1));
+        for row in &grid.rows {
+            text.push_str(&line(&name(row), &row.cells));
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(text, "{}", note);
+    text
+}
+
+/// Markdown.
+pub(super) fn markdown(grids: &[Grid], note: &str) -> String {
+    let mut text = String::new();
+    let escape = |cell: &str| cell.replace('|', "\\|");
+    for grid in grids {
+        let _ = writeln!(text, "## {}\n\n| {} |", grid.title, grid.head.join(" | "));
+        let _ = writeln!(text, "|---|{}", "---:|".repeat(grid.head.len() - 1));
+        for row in &grid.rows {
+            let name = escape(&row.name);
+            let name = if row.is_published { format!("*{name} (published)*") } else { name };
+            let _ = writeln!(text, "| {name} | {} |", row.cells.join(" | "));
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(text, "{}", note);
+    text
+}
+
+/// LaTeX.
+pub(super) fn latex(grids: &[Grid], note: &str) -> String {
+    let mut text = String::new();
+    for grid in grids {
+        let columns = "r".repeat(grid.head.len() - 1);
+        let head: Vec<String> = grid.head.iter().map(|name| latex_escaped(name)).collect();
+        let _ = writeln!(
+            text,
+            "\\begin{{table}}\n\\centering\n\\begin{{tabular}}{{l{columns}}}\n\\toprule\n{} \\\\\n\\midrule",
+            head.join(" & ")
+        );
+        let mut before = false;
+        for row in &grid.rows {
+            if row.is_published && !before {
+                text.push_str("\\midrule\n");
+            }
+            before = row.is_published;
+            let name = latex_escaped(&row.name);
+            let name = if row.is_published { format!("\\textit{{{name}}}") } else { name };
+            let cell = |cell: &String| match cell.strip_suffix(['+', '-']).filter(|rest| !rest.is_empty()) {
+                Some(score) => format!("{score}$^{{{}}}$", &cell[score.len()..]),
+                None => cell.clone(),
+            };
+            let cells: Vec<String> = row.cells.iter().map(cell).collect();
+            let _ = writeln!(text, "{name} & {} \\\\", cells.join(" & "));
+        }
+        let _ = writeln!(
+            text,
+            "\\bottomrule\n\\end{{tabular}}\n\\caption{{{}. {}}}\n\\end{{table}}\n",
+            latex_escaped(&grid.title),
+            latex_escaped(note)
+        );
+    }
+    text
+}
+
+/// A cell of CSV, in quotes where it needs them.
+pub(super) fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
     }
 }
 
