@@ -615,7 +615,7 @@ fn learned(kind: QuestionKind, world: &World, questions: &[Question], folder: &s
         steps: 120,
         tokens_per_batch: 512,
         learning_rate: 5e-3,
-        warmup_steps: 10,
+        warmup_steps: Some(10),
         ..TrainingOptions::default()
     };
     let training = Training {

@@ -504,7 +504,8 @@ mod tests {
             .map(|(text, _)| {
                 let states = encode_separately(&model, &[text], 1).unwrap();
                 let memory = fuse(&[&states[..]]).unwrap();
-                let found = log_probabilities(&model, &memory, &[question.target.clone()]).unwrap();
+                let found =
+                    log_probabilities(&model, &memory, std::slice::from_ref(&question.target)).unwrap();
                 found[0][0].iter().map(|value| f64::from(*value).exp()).collect()
             })
             .collect();

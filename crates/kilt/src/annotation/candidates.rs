@@ -198,7 +198,7 @@ pub fn candidates(request: &CandidateRequest, store: &PassageStore) -> Result<Ca
     if summary.records == 0 {
         return Err(Error::Empty { path: request.tasks.clone(), what: "record" });
     }
-    for ranking in rankings.iter().filter(|ranking| !ranking.is_used) {
+    if let Some(ranking) = rankings.iter().find(|ranking| !ranking.is_used) {
         let (path, tasks) = (ranking.path.display(), request.tasks.display());
         let message = format!("{path}: expected a ranking for a record of {tasks}, found none");
         return Err(Error::Argument(message));

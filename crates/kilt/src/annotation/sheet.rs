@@ -160,14 +160,17 @@ fn is_csv(path: &Path) -> bool {
     name.trim_end_matches(".gz").trim_end_matches(".zst").ends_with(".csv")
 }
 
+/// The rows of a sheet, each with its line.
+pub type Rows = Box<dyn Iterator<Item = Result<(u64, Row)>>>;
+
 /// The rows of a sheet with their lines. A file whose name ends in `.csv` is CSV with a header, separated by commas, semicolons or
 /// tabs; it is read at once. Other files are JSON lines. Further columns and fields are skipped. Ends after the first error.
 ///
 /// # Errors
 /// Those of [`csv::Table::read`]; [`Error::Io`] if the file cannot be opened; [`Error::Record`] for a header without a needed
 /// column. An item is [`Error::Record`] for a row with a wrong field or a `span` that is no part of `text`.
-pub fn read(path: &Path) -> Result<Box<dyn Iterator<Item = Result<(u64, Row)>>>> {
-    let rows: Box<dyn Iterator<Item = Result<(u64, Row)>>> = if is_csv(path) {
+pub fn read(path: &Path) -> Result<Rows> {
+    let rows: Rows = if is_csv(path) {
         Box::new(rows_of(path, &csv::Table::read(path)?)?.into_iter().map(Ok))
     } else {
         Box::new(jsonl::open(path)?.numbered::<Row>())
