@@ -36,12 +36,13 @@ pub use architectures::{
     ModelConfig,
     bart::{Bart, BartConfig},
     bert::{
-        BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask, DISTIL_NAMES, EncoderModel,
-        Head, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead, SpanLogits, TokenHead,
-        VectorHead,
+        BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask, DISTIL_NAMES, Disentangled,
+        EncoderModel, Head, LayerSharing, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead,
+        SpanLogits, TokenHead, VectorHead,
     },
     gpt2::{Gpt2, Gpt2Config},
     llama::{Gguf, Llama, LlamaConfig, LlamaKind},
+    modernbert::{ModernBert, ModernBertConfig},
     t5::{T5, T5Config},
 };
 pub use batch::{Batch, each_batch, length_batches};
@@ -60,7 +61,7 @@ pub use fid::{EncodedTexts, encode_separately, fuse};
 pub use lstm::{LstmGradients, LstmOptions, LstmPass, PackedBiLstm};
 pub use memnet::{attend_to_pieces, piece_attention};
 pub use mode::{Dropout, Mode};
-pub use packed::{PackedEncoder, PackedLlama, PackedSeq2Seq};
+pub use packed::{PackedEncoder, PackedLlama, PackedModernBert, PackedSeq2Seq};
 pub use pair_head::{PAIR_HEAD, PairHead, PairHeadConfig, StatePair};
 pub use pairs::{PairClassifier, PairOptions};
 pub use sentence::{Pooling, Sentences, TextEncoder, TextEncoderOptions};

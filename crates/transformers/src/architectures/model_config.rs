@@ -12,9 +12,10 @@ use sporran_checkpoint::{
 use crate::{
     architectures::{
         bart::{Bart, BartConfig},
-        bert::{BertConfig, BertFamily},
+        bert::{BertConfig, BertFamily, BertTask},
         gpt2::{Gpt2, Gpt2Config},
         llama::{Llama, LlamaConfig, LlamaKind},
+        modernbert::ModernBertConfig,
         t5::{T5, T5Config},
     },
     causal::CausalLm,
@@ -30,8 +31,10 @@ pub enum ModelConfig {
     T5(T5Config),
     /// BART.
     Bart(BartConfig),
-    /// BERT, RoBERTa, XLM-RoBERTa, DistilBERT or DPR.
+    /// BERT or another [`BertFamily`].
     Bert(BertConfig),
+    /// ModernBERT.
+    ModernBert(ModernBertConfig),
     /// GPT-2.
     Gpt2(Gpt2Config),
     /// LLaMA and Qwen 2.
@@ -54,6 +57,12 @@ impl ModelConfig {
             Some("xlm-roberta") => Self::Bert(BertConfig::from_json(BertFamily::XlmRoberta, path, text)?),
             Some("distilbert") => Self::Bert(BertConfig::from_json(BertFamily::DistilBert, path, text)?),
             Some("dpr") => Self::Bert(BertConfig::from_json(BertFamily::Dpr, path, text)?),
+            Some("camembert") => Self::Bert(BertConfig::from_json(BertFamily::Camembert, path, text)?),
+            Some("mpnet") => Self::Bert(BertConfig::from_json(BertFamily::Mpnet, path, text)?),
+            Some("electra") => Self::Bert(BertConfig::from_json(BertFamily::Electra, path, text)?),
+            Some("albert") => Self::Bert(BertConfig::from_json(BertFamily::Albert, path, text)?),
+            Some("deberta-v2") => Self::Bert(BertConfig::from_json(BertFamily::Deberta, path, text)?),
+            Some("modernbert") => Self::ModernBert(ModernBertConfig::from_json(path, text)?),
             Some("gpt2") => Self::Gpt2(parse(path, text)?),
             Some("llama") => Self::Llama(LlamaConfig { kind: LlamaKind::Llama, ..parse(path, text)? }),
             Some("qwen2") => Self::Llama(LlamaConfig { kind: LlamaKind::Qwen2, ..parse(path, text)? }),
@@ -69,8 +78,8 @@ impl ModelConfig {
                 return Err(Error::Config {
                     path: path.into(),
                     field: "model_type".into(),
-                    expected: "`t5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `distilbert`, `dpr`, `gpt2`, `llama` or \
-                               `qwen2`"
+                    expected: "`t5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `camembert`, `distilbert`, `dpr`, `mpnet`, \
+                               `electra`, `albert`, `deberta-v2`, `modernbert`, `gpt2`, `llama` or `qwen2`"
                         .into(),
                     found: found.map_or_else(|| "none".into(), |found| format!("`{found}`")),
                 });
@@ -89,6 +98,7 @@ impl ModelConfig {
             Self::T5(config) => config,
             Self::Bart(config) => config,
             Self::Bert(config) => config,
+            Self::ModernBert(config) => config,
             Self::Gpt2(config) => config,
             Self::Llama(config) => config,
         }
@@ -100,6 +110,7 @@ impl ModelConfig {
             Self::T5(config) => config,
             Self::Bart(config) => config,
             Self::Bert(config) => config,
+            Self::ModernBert(config) => config,
             Self::Gpt2(config) => config,
             Self::Llama(config) => config,
         }
@@ -125,6 +136,26 @@ impl ModelConfig {
         matches!(self, Self::Gpt2(_) | Self::Llama(_))
     }
 
+    /// The task of an encoder's head; none for other models.
+    #[must_use]
+    pub fn encoder_task(&self) -> Option<BertTask> {
+        match self {
+            Self::Bert(config) => Some(config.task),
+            Self::ModernBert(config) => Some(config.task),
+            _ => None,
+        }
+    }
+
+    /// The names of an encoder's labels, by number; none for other models.
+    #[must_use]
+    pub fn labels(&self) -> &[String] {
+        match self {
+            Self::Bert(config) => &config.labels,
+            Self::ModernBert(config) => &config.labels,
+            _ => &[],
+        }
+    }
+
     /// The text of the `config.json` that describes this model, to `transformers` too.
     #[must_use]
     pub fn to_json(&self) -> Value {
@@ -138,6 +169,7 @@ impl ModelConfig {
             Self::T5(config) => config.vocab_size,
             Self::Bart(config) => config.vocab_size,
             Self::Bert(config) => config.vocab_size,
+            Self::ModernBert(config) => config.vocab_size,
             Self::Gpt2(config) => config.vocab_size,
             Self::Llama(config) => config.vocab_size,
         }

@@ -15,16 +15,20 @@
 mod build;
 mod cache;
 mod causal;
+mod disentangled;
 mod encoder;
 mod kv_cache;
 mod layers;
+mod modernbert;
 mod ragged;
+mod rotary;
 mod seq2seq;
 mod stack;
 mod steps;
 
 pub use causal::PackedLlama;
 pub use encoder::PackedEncoder;
+pub use modernbert::PackedModernBert;
 pub use seq2seq::PackedSeq2Seq;
 
 pub(crate) use cache::State;

@@ -5,4 +5,4 @@ mod model;
 
 pub use config::T5Config;
 pub use model::T5;
-pub(crate) use model::bucket;
+pub(crate) use model::{bucket, position_bias};

@@ -212,21 +212,32 @@ impl Stack {
     /// The position bias on the scores of `length` queries that follow `past` others: (1, heads, length,
     /// past + length).
     fn position_bias(&self, length: usize, past: usize) -> Result<Tensor> {
-        let (buckets, heads) = self.position_weights.dims2()?;
-        let keys = past + length;
-        let ids: Vec<u32> = (past..keys)
-            .flat_map(|query| (0..keys).map(move |key| key as i64 - query as i64))
-            .map(|distance| bucket(distance, !self.is_decoder, buckets, self.max_distance))
-            .collect();
-        let ids = Tensor::from_vec(ids, length * keys, self.position_weights.device())?;
-        let bias = self.position_weights.index_select(&ids, 0)?.reshape((length, keys, heads))?;
-        Ok(bias.permute((2, 0, 1))?.unsqueeze(0)?.contiguous()?)
+        position_bias(&self.position_weights, (length, past), !self.is_decoder, self.max_distance)
     }
 
     fn finish(&self, xs: &Tensor, mode: &mut Mode) -> Result<Tensor> {
         let xs = self.final_norm.forward(xs, mode)?;
         mode.dropout(xs, self.dropout)
     }
+}
+
+/// The bias of `weights` (buckets, heads) on the scores of `length` queries that follow `past` others: (1, heads, length,
+/// past + length).
+pub(crate) fn position_bias(
+    weights: &Tensor,
+    (length, past): (usize, usize),
+    bidirectional: bool,
+    max_distance: usize,
+) -> Result<Tensor> {
+    let (buckets, heads) = weights.dims2()?;
+    let keys = past + length;
+    let ids: Vec<u32> = (past..keys)
+        .flat_map(|query| (0..keys).map(move |key| key as i64 - query as i64))
+        .map(|distance| bucket(distance, bidirectional, buckets, max_distance))
+        .collect();
+    let ids = Tensor::from_vec(ids, length * keys, weights.device())?;
+    let bias = weights.index_select(&ids, 0)?.reshape((length, keys, heads))?;
+    Ok(bias.permute((2, 0, 1))?.unsqueeze(0)?.contiguous()?)
 }
 
 /// The bucket of a key at `distance` (key position less query position): the first half of the buckets of a

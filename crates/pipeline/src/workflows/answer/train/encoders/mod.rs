@@ -35,7 +35,8 @@ pub enum EncoderKind {
 pub struct EncoderTraining {
     /// `bi-encoder` or `cross-encoder`.
     pub kind: EncoderKind,
-    /// The folder of the initial encoder: BERT, RoBERTa, XLM-RoBERTa or DistilBERT.
+    /// The folder of the initial encoder: BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, MPNet, ELECTRA,
+    /// ALBERT or DeBERTa.
     pub from: PathBuf,
     /// The folder of the trained model. A cross-encoder has the Hugging Face layout, a bi-encoder that of
     /// sentence-transformers.
