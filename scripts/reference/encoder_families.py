@@ -1,4 +1,5 @@
-"""Makes the parity fixtures of CamemBERT, MPNet, ELECTRA, ALBERT, DeBERTa and ModernBERT.
+"""Makes the parity fixtures of CamemBERT, MPNet, ELECTRA, ALBERT, DeBERTa and ModernBERT, and of the encoders of T5 and
+mT5 alone.
 
 For each: seeded tiny checkpoints in crates/transformers/tests/data/encoders, with the files that encoder_parity.py describes, and
 DeBERTa's buckets of distances (deberta-buckets.json).
@@ -81,6 +82,14 @@ def main():
     write("modernbert-token", t.ModernBertForTokenClassification(modern(num_labels=3)), 64)
     write("modernbert-span", t.ModernBertForQuestionAnswering(modern(classifier_activation="silu")), 65)
     write("modernbert-mlm", t.ModernBertForMaskedLM(modern()), 66)
+
+    def t5(config, **options):
+        return config(vocab_size=len(words), d_model=16, d_kv=6, d_ff=24, num_layers=2, num_heads=4, **options)
+
+    # 11 tokens reach logarithmic buckets where there are 8.
+    near = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 10}
+    write("t5-encoder", t.T5EncoderModel(t5(t.T5Config, **near)), 71)
+    write("mt5-encoder", t.MT5EncoderModel(t5(t.MT5Config)), 72)
     buckets()
 
 

@@ -14,11 +14,12 @@ use crate::{
         ModelConfig,
         bert::{BertModel, EncoderModel, Head},
         modernbert::{self, ModernBert},
+        t5::T5Encoder,
     },
     causal::CausalLm,
     decode::GenerationOptions,
     device::{DeviceName, Precision},
-    packed::{PackedEncoder, PackedLlama, PackedModernBert, PackedSeq2Seq},
+    packed::{PackedEncoder, PackedLlama, PackedModernBert, PackedSeq2Seq, PackedT5Encoder},
     seq2seq::{Seq2Seq, Trainable},
 };
 
@@ -272,6 +273,10 @@ impl Checkpoint {
                 let body = PackedModernBert::new(config, precision.packed()?, read)?;
                 EncoderModel { body: Box::new(body), head }
             }
+            ModelConfig::T5Encoder(config) => {
+                let body = PackedT5Encoder::new(config, precision.packed()?, read)?;
+                EncoderModel { body: Box::new(body), head: Head::States }
+            }
             _ => return Err(self.other_kind("an encoder")),
         })
     }
@@ -290,6 +295,10 @@ impl Checkpoint {
                 let body = ModernBert::new(config, &vb)?;
                 let head = modernbert::head(config, || Ok(body.table().clone()), &vb)?;
                 Ok(EncoderModel { body: Box::new(body), head })
+            }
+            ModelConfig::T5Encoder(config) => {
+                let body = T5Encoder::new(config, &self.var_builder(dtype, device)?)?;
+                Ok(EncoderModel { body: Box::new(body), head: Head::States })
             }
             _ => Err(self.other_kind("an encoder")),
         }

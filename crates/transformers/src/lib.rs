@@ -43,7 +43,7 @@ pub use architectures::{
     gpt2::{Gpt2, Gpt2Config},
     llama::{Gguf, Llama, LlamaConfig, LlamaKind},
     modernbert::{ModernBert, ModernBertConfig},
-    t5::{T5, T5Config},
+    t5::{T5, T5Config, T5Encoder, T5EncoderConfig},
 };
 pub use batch::{Batch, each_batch, length_batches};
 pub use cache::Cache;
@@ -61,7 +61,7 @@ pub use fid::{EncodedTexts, encode_separately, fuse};
 pub use lstm::{LstmGradients, LstmOptions, LstmPass, PackedBiLstm};
 pub use memnet::{attend_to_pieces, piece_attention};
 pub use mode::{Dropout, Mode};
-pub use packed::{PackedEncoder, PackedLlama, PackedModernBert, PackedSeq2Seq};
+pub use packed::{PackedEncoder, PackedLlama, PackedModernBert, PackedSeq2Seq, PackedT5Encoder};
 pub use pair_head::{PAIR_HEAD, PairHead, PairHeadConfig, StatePair};
 pub use pairs::{PairClassifier, PairOptions};
 pub use sentence::{Pooling, Sentences, TextEncoder, TextEncoderOptions};

@@ -16,7 +16,7 @@ use crate::{
         gpt2::{Gpt2, Gpt2Config},
         llama::{Llama, LlamaConfig, LlamaKind},
         modernbert::ModernBertConfig,
-        t5::{T5, T5Config},
+        t5::{T5, T5Config, T5EncoderConfig},
     },
     causal::CausalLm,
     decode::GenerationOptions,
@@ -29,6 +29,8 @@ use crate::{
 pub enum ModelConfig {
     /// T5, version 1.0 or 1.1.
     T5(T5Config),
+    /// The encoder of a T5 or an mT5 alone.
+    T5Encoder(T5EncoderConfig),
     /// BART.
     Bart(BartConfig),
     /// BERT or another [`BertFamily`].
@@ -49,7 +51,22 @@ impl ModelConfig {
     /// of this crate or a value cannot be used.
     pub fn from_json(path: &Path, text: &str) -> Result<Self> {
         let kind: ModelKind = parse(path, text)?;
+        let class = kind.architectures.as_deref().unwrap_or_default().first().map(String::as_str);
         let config = match kind.model_type.as_deref() {
+            Some("t5") if class == Some("T5EncoderModel") => {
+                Self::T5Encoder(T5EncoderConfig::from_json(false, path, text)?)
+            }
+            Some("mt5") if class == Some("MT5EncoderModel") => {
+                Self::T5Encoder(T5EncoderConfig::from_json(true, path, text)?)
+            }
+            Some("mt5") => {
+                return Err(Error::Config {
+                    path: path.into(),
+                    field: "architectures".into(),
+                    expected: "`MT5EncoderModel`: of mT5, encoders alone are supported".into(),
+                    found: class.map_or_else(|| "none".into(), |class| format!("`{class}`")),
+                });
+            }
             Some("t5") => Self::T5(parse(path, text)?),
             Some("bart") => Self::Bart(parse(path, text)?),
             Some("bert") => Self::Bert(BertConfig::from_json(BertFamily::Bert, path, text)?),
@@ -78,7 +95,7 @@ impl ModelConfig {
                 return Err(Error::Config {
                     path: path.into(),
                     field: "model_type".into(),
-                    expected: "`t5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `camembert`, `distilbert`, `dpr`, `mpnet`, \
+                    expected: "`t5`, `mt5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `camembert`, `distilbert`, `dpr`, `mpnet`, \
                                `electra`, `albert`, `deberta-v2`, `modernbert`, `gpt2`, `llama` or `qwen2`"
                         .into(),
                     found: found.map_or_else(|| "none".into(), |found| format!("`{found}`")),
@@ -96,6 +113,7 @@ impl ModelConfig {
     pub fn architecture(&self) -> &(dyn Architecture + 'static) {
         match self {
             Self::T5(config) => config,
+            Self::T5Encoder(config) => config,
             Self::Bart(config) => config,
             Self::Bert(config) => config,
             Self::ModernBert(config) => config,
@@ -108,6 +126,7 @@ impl ModelConfig {
     pub(crate) fn architecture_mut(&mut self) -> &mut dyn Architecture {
         match self {
             Self::T5(config) => config,
+            Self::T5Encoder(config) => config,
             Self::Bart(config) => config,
             Self::Bert(config) => config,
             Self::ModernBert(config) => config,
@@ -142,6 +161,7 @@ impl ModelConfig {
         match self {
             Self::Bert(config) => Some(config.task),
             Self::ModernBert(config) => Some(config.task),
+            Self::T5Encoder(_) => Some(BertTask::States),
             _ => None,
         }
     }
@@ -167,6 +187,7 @@ impl ModelConfig {
     pub fn vocab_size(&self) -> usize {
         match self {
             Self::T5(config) => config.vocab_size,
+            Self::T5Encoder(config) => config.sizes.vocab_size,
             Self::Bart(config) => config.vocab_size,
             Self::Bert(config) => config.vocab_size,
             Self::ModernBert(config) => config.vocab_size,

@@ -13,6 +13,7 @@ use super::{
     modernbert::{ModernBertLayer, PackedModernBert},
     seq2seq::PackedSeq2Seq,
     stack::{Layer, Positions, Stack},
+    t5_encoder::PackedT5Encoder,
 };
 use crate::{
     architectures::{
@@ -22,7 +23,7 @@ use crate::{
         },
         llama::{LlamaConfig, rotation_steps},
         modernbert::ModernBertConfig,
-        t5::T5Config,
+        t5::{T5Config, T5EncoderConfig},
     },
     decode::GenerationOptions,
     layers,
@@ -313,6 +314,23 @@ impl PackedEncoder {
                 embedding_norm,
                 final_norm: None,
             },
+            config: config.clone(),
+            device: Device::Cpu,
+            machines: Machines::default(),
+        })
+    }
+}
+
+impl PackedT5Encoder {
+    /// Packs the encoder of a T5.
+    ///
+    /// # Errors
+    /// As for [`PackedSeq2Seq::t5`].
+    pub(crate) fn new(config: &T5EncoderConfig, precision: Precision, read: Read<'_>) -> Result<Self> {
+        let packer = &mut Packer { read, precision };
+        Ok(Self {
+            words: (packer.read)("shared.weight")?,
+            stack: t5_stack(&config.sizes, false, packer)?,
             config: config.clone(),
             device: Device::Cpu,
             machines: Machines::default(),

@@ -17,14 +17,16 @@ use sporran_transformers::{
     ModelConfig, ModernBert, ModernBertConfig, Pooling, Precision, Sentences, Text, Truncation,
 };
 
-/// Those of ModernBERT, which is not trained.
-const MODERNBERT: [&str; 6] = [
+/// Encoders that are not trained.
+const UNTRAINED: [&str; 8] = [
     "modernbert-states",
     "modernbert-sequence",
     "modernbert-first",
     "modernbert-token",
     "modernbert-span",
     "modernbert-mlm",
+    "t5-encoder",
+    "mt5-encoder",
 ];
 
 const FOLDERS: [&str; 32] = [
@@ -63,7 +65,7 @@ const FOLDERS: [&str; 32] = [
 ];
 
 fn all_folders() -> impl Iterator<Item = &'static str> {
-    FOLDERS.into_iter().chain(MODERNBERT)
+    FOLDERS.into_iter().chain(UNTRAINED)
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -172,7 +174,7 @@ fn states_and_heads_agree_in_a_padded_batch_and_alone() {
                     found.push(("logits", head.logits(&*model.body, &batch).unwrap()));
                 }
                 // All but the bare body have a head with something to compare.
-                assert_eq!(found.is_empty(), name.ends_with("-states"));
+                assert_eq!(found.is_empty(), name.ends_with("-states") || name.ends_with("-encoder"));
                 found.push(("states", states));
                 for (output, tensor) in found {
                     let gap = difference(&tensor, &fixture.tensors[output], rows.clone(), &batch.mask);
@@ -292,6 +294,36 @@ fn every_tensor_of_a_checkpoint_is_used_except_known_ones() {
     for name in all_folders() {
         assert!(Fixture::open(name).checkpoint.surplus().is_empty(), "{name}");
     }
+}
+
+/// As all-mpnet-base-v2 and all-distilroberta-v1 are stored.
+#[test]
+fn a_body_that_names_the_head_of_pre_training_is_a_body() {
+    for (name, class, named) in [
+        ("mpnet-states", "MPNetModel", "MPNetForMaskedLM"),
+        ("bert-states", "BertModel", "BertForMaskedLM"),
+        ("modernbert-states", "ModernBertModel", "ModernBertForMaskedLM"),
+    ] {
+        let fixture = Fixture::open(name);
+        let copy = tempfile::TempDir::new().unwrap();
+        fs::copy(folder(name).join("model.safetensors"), copy.path().join("model.safetensors")).unwrap();
+        let config = fs::read_to_string(folder(name).join("config.json")).unwrap();
+        assert!(config.contains(class));
+        fs::write(copy.path().join("config.json"), config.replace(class, named)).unwrap();
+        let checkpoint = Checkpoint::open(copy.path()).unwrap();
+        assert_eq!(checkpoint.config(), fixture.checkpoint.config(), "{name}");
+        let batch = fixture.batch(0..4);
+        let states = checkpoint.fast_encoder(Precision::F32).unwrap().body.states(&batch).unwrap();
+        assert!(difference(&states, &fixture.tensors["states"], 0..4, &batch.mask) < 2e-5, "{name}");
+    }
+    // A head of which a part is there is not left out.
+    let copy = tempfile::TempDir::new().unwrap();
+    fs::copy(folder("mpnet-mlm").join("config.json"), copy.path().join("config.json")).unwrap();
+    let mut tensors =
+        candle_core::safetensors::load(folder("mpnet-mlm").join("model.safetensors"), &Device::Cpu).unwrap();
+    tensors.remove("lm_head.dense.weight").unwrap();
+    candle_core::safetensors::save(&tensors, copy.path().join("model.safetensors")).unwrap();
+    assert!(matches!(Checkpoint::open(copy.path()), Err(Error::MissingTensor { .. })));
 }
 
 #[derive(Deserialize)]
@@ -417,6 +449,8 @@ fn a_written_encoder_is_read_back() {
         "deberta-token",
         "modernbert-sequence",
         "modernbert-first",
+        "t5-encoder",
+        "mt5-encoder",
     ] {
         let fixture = Fixture::open(name);
         let weights = fixture.checkpoint.var_map(DType::F32, &device()).unwrap();

@@ -437,6 +437,21 @@ impl Architecture for BertConfig {
         self.tie_word_embeddings = false;
     }
 
+    fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
+        let start = match self.family {
+            BertFamily::Bert | BertFamily::Dpr | BertFamily::Deberta => "cls.predictions.",
+            BertFamily::DistilBert => "vocab_transform.",
+            BertFamily::Electra => "generator_predictions.",
+            BertFamily::Albert => "predictions.",
+            _ => "lm_head.",
+        };
+        let is_missing = self.task == BertTask::MaskedLm && !has(start);
+        if is_missing {
+            self.task = BertTask::States;
+        }
+        is_missing
+    }
+
     /// BERT's pooler where the head reads states, the heads of pre-training, the numbers of the positions, and the head
     /// of pairs, which is opened apart.
     fn is_ignorable(&self, name: &str) -> bool {
@@ -635,6 +650,64 @@ mod tests {
     }
 
     #[test]
+    fn every_family_has_the_defaults_of_its_class_in_transformers() {
+        let sizes = |family| {
+            let config = read(family, "{}").unwrap();
+            (config.vocab_size, config.hidden_size, config.num_attention_heads, config.pad_token_id)
+        };
+        assert_eq!(sizes(BertFamily::Camembert), (30522, 768, 12, 1));
+        assert_eq!(sizes(BertFamily::Mpnet), (30527, 768, 12, 1));
+        assert_eq!(sizes(BertFamily::Electra), (30522, 256, 4, 0));
+        assert_eq!(sizes(BertFamily::Albert), (30000, 4096, 64, 0));
+        assert_eq!(sizes(BertFamily::Deberta), (128_100, 1536, 24, 0));
+        let electra = read(BertFamily::Electra, "{}").unwrap();
+        assert_eq!((electra.embedding_size, electra.intermediate_size), (Some(128), 1024));
+        let albert = read(BertFamily::Albert, r#"{"hidden_size": 128}"#).unwrap();
+        assert_eq!((albert.embedding_size, albert.hidden_act.as_str()), (Some(128), "gelu_new"));
+        assert_eq!((albert.head_dropout, albert.hidden_dropout_prob), (0.1, 0.0));
+        let deberta = read(BertFamily::Deberta, "{}").unwrap();
+        assert!(!deberta.has_types() && deberta.has_positions() && !deberta.takes_types());
+        assert_eq!(deberta.layer_norm_eps, 1e-7);
+    }
+
+    #[test]
+    fn groups_of_layers_follow_each_other() {
+        let order = |text: &str| read(BertFamily::Albert, text).unwrap().order();
+        let text = r#"{"num_hidden_layers": 5, "num_hidden_groups": 2, "inner_group_num": 2}"#;
+        // Layers 0 to 2 are of group 0, since 2 / 2.5 is below 1.
+        assert_eq!(order(text), [0, 1, 0, 1, 0, 1, 2, 3, 2, 3]);
+        assert_eq!(order(r#"{"num_hidden_layers": 3}"#), [0, 0, 0]);
+        let error = |text: &str| read(BertFamily::Albert, text).unwrap_err().to_string();
+        assert!(error(r#"{"num_hidden_groups": 13}"#).contains("field `num_hidden_groups`"));
+        assert!(error(r#"{"num_hidden_layers": 1001}"#).contains("at most 1000 layers that share weights"));
+    }
+
+    #[test]
+    fn settings_of_one_family_are_checked() {
+        for (family, text, field) in [
+            (BertFamily::Mpnet, r#"{"pad_token_id": 0}"#, "pad_token_id"),
+            (
+                BertFamily::Mpnet,
+                r#"{"relative_attention_num_buckets": 16}"#,
+                "relative_attention_num_buckets",
+            ),
+            (BertFamily::Electra, r#"{"embedding_size": 0}"#, "embedding_size"),
+            (BertFamily::Deberta, r#"{"conv_kernel_size": 3}"#, "conv_kernel_size"),
+            (BertFamily::Deberta, r#"{"pooler_hidden_act": "mish"}"#, "pooler_hidden_act"),
+            (
+                BertFamily::Deberta,
+                r#"{"legacy": false, "architectures": ["DebertaV2ForMaskedLM"]}"#,
+                "legacy",
+            ),
+            (BertFamily::Deberta, r#"{"position_buckets": 1}"#, "position_buckets"),
+            (BertFamily::Camembert, r#"{"hidden_act": "mish"}"#, "hidden_act"),
+        ] {
+            let error = read(family, text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("config.json: field `{field}`")), "{error}");
+        }
+    }
+
+    #[test]
     fn a_written_config_is_read_back() {
         for (family, text) in [
             (BertFamily::Bert, r#"{"id2label": {"0": "no", "1": "yes", "2": "maybe"}, "pad_token_id": 3}"#),
@@ -644,6 +717,17 @@ mod tests {
                 ["DistilBertForQuestionAnswering"]}"#,
             ),
             (BertFamily::Dpr, r#"{"projection_dim": 5, "architectures": ["DPRContextEncoder"]}"#),
+            (BertFamily::Camembert, r#"{"classifier_dropout": 0.3}"#),
+            (BertFamily::Mpnet, r#"{"architectures": ["MPNetForMaskedLM"]}"#),
+            (BertFamily::Electra, r#"{"embedding_size": 256}"#),
+            (BertFamily::Electra, r#"{"embedding_size": 64}"#),
+            (BertFamily::Albert, r#"{"num_hidden_groups": 3, "classifier_dropout_prob": 0.2}"#),
+            (
+                BertFamily::Deberta,
+                r#"{"relative_attention": true, "pos_att_type": "p2c|c2p", "share_att_key": true,
+                "position_buckets": 256, "norm_rel_ebd": "layer_norm", "position_biased_input": false,
+                "cls_dropout": 0.0, "architectures": ["DebertaV2ForSequenceClassification"]}"#,
+            ),
         ] {
             let config = read(family, text).unwrap();
             let written = ModelConfig::Bert(config.clone()).to_json().to_string();
@@ -662,6 +746,16 @@ mod tests {
             "roberta.encoder.layer.0.output.dense.bias"
         );
         assert_eq!(roberta.canonical("lm_head.decoder.bias"), "lm_head.bias");
+        let text = r#"{"architectures": ["DebertaV2ForSequenceClassification"]}"#;
+        let deberta = read(BertFamily::Deberta, text).unwrap();
+        assert_eq!(deberta.canonical("pooler.dense.weight"), "pooler.dense.weight");
+        assert_eq!(
+            deberta.canonical("encoder.rel_embeddings.weight"),
+            "deberta.encoder.rel_embeddings.weight"
+        );
+        let electra = read(BertFamily::Electra, r#"{"architectures": ["ElectraForPreTraining"]}"#).unwrap();
+        assert_eq!(electra.canonical("electra.embeddings_project.bias"), "embeddings_project.bias");
+        assert!(electra.is_ignorable("discriminator_predictions.dense.weight"));
         assert!(roberta.is_ignorable(&roberta.canonical("embeddings.position_ids")));
     }
 }

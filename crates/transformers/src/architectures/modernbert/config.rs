@@ -452,6 +452,14 @@ impl Architecture for ModernBertConfig {
     fn untie(&mut self) {
         self.tie_word_embeddings = false;
     }
+
+    fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
+        let is_missing = self.task == BertTask::MaskedLm && !has("head.");
+        if is_missing {
+            self.task = BertTask::States;
+        }
+        is_missing
+    }
 }
 
 #[cfg(test)]
