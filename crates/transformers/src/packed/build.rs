@@ -350,7 +350,7 @@ impl PackedModernBert {
         let (width, inner) = (config.hidden_size, config.intermediate_size);
         let norm = |packer: &mut Packer<'_>, name: &str| -> Result<Norm> {
             let norm = packer.norm(name, config.norm_bias, config.norm_eps)?;
-            // Without a shift of its own it still subtracts the mean.
+            // Without a shift it still subtracts the mean.
             Ok(Norm { bias: norm.bias.or_else(|| Some(vec![0.0; width])), ..norm })
         };
         let words = (packer.read)(&config.table())?;

@@ -23,7 +23,7 @@ pub(super) struct ProjectedDistances {
     pub(super) queries: Option<Vec<f32>>,
 }
 
-/// Queries of one input, and where they stand in it.
+/// Queries of one input, with their positions.
 pub(super) struct Asked<'a> {
     pub(super) rows: &'a Rows,
     pub(super) range: Range<usize>,

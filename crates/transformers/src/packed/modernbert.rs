@@ -51,7 +51,7 @@ struct Sequence<'a> {
     /// The rows whose queries are asked, and where those of this input are.
     asked: &'a Rows,
     range: Range<usize>,
-    /// Where the asked queries stand in the input; `None` where all of them are asked.
+    /// The positions of the asked queries in the input; `None` where all of them are asked.
     offsets: Option<Vec<usize>>,
 }
 

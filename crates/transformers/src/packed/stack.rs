@@ -119,7 +119,7 @@ impl Stack {
                     count: asking.len(),
                     stride: asked.stride(),
                 };
-                // Where the queries stand in their input.
+                // The positions of the queries.
                 let offsets = || match wanted.filter(|_| picked.is_some()) {
                     Some(wanted) => wanted[asking.clone()].iter().map(|row| row - rows.start).collect(),
                     None => (0..rows.len()).collect::<Vec<_>>(),

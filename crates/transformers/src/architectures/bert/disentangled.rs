@@ -319,11 +319,7 @@ impl DistanceAttention {
         let mut scores = queries.matmul(&source.keys.t()?)?;
         if let Some(distances) = distances {
             let embeddings = mode.dropout(distances.embeddings.clone(), distances.dropout)?;
-            let rows = || {
-                let (batch, heads, length, _) = scores.dims4()?;
-                distances.rows.broadcast_as((batch, heads, length, length))?.contiguous()
-            };
-            let rows = rows()?;
+            let rows = distances.rows.broadcast_as(scores.shape())?.contiguous()?;
             if self.settings.content_to_position {
                 let keys = attention.heads(self.key.as_ref().unwrap_or(&attention.key), &embeddings)?;
                 let products = queries.broadcast_matmul(&keys.t()?)?;

@@ -168,7 +168,9 @@ impl Fields {
             if self.global_attn_every_n_layers == 0 {
                 return Err(wrong("global_attn_every_n_layers", "at least 1", "0"));
             }
-            return Ok((0..count).map(|layer| layer % self.global_attn_every_n_layers != 0).collect());
+            return Ok((0..count)
+                .map(|layer| !layer.is_multiple_of(self.global_attn_every_n_layers))
+                .collect());
         };
         if kinds.len() != count {
             let expected = format!("a kind for each of {count} layers");
@@ -183,7 +185,7 @@ impl Fields {
         kinds.iter().map(local).collect()
     }
 
-    /// The base of the rotary positions of one kind of attention, and what the file says of it beside `rope_parameters`.
+    /// The base of the rotary positions of one kind of attention; `older` is that of older files.
     fn theta(&self, at: usize, older: Option<f64>) -> Result<f64> {
         let own =
             self.rope_parameters.as_ref().and_then(|kinds| kinds.get(KINDS[at])).and_then(Value::as_object);

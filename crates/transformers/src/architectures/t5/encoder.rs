@@ -93,7 +93,7 @@ pub struct T5Encoder {
     device: Device,
 }
 
-/// The most tokens of an input: positions are relative, so the model has no limit of its own.
+/// The most tokens of an input: the positions are relative, so the config sets no limit.
 pub(crate) const MOST_TOKENS: usize = i32::MAX as usize;
 
 impl T5Encoder {
