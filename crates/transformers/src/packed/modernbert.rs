@@ -151,7 +151,9 @@ impl PackedModernBert {
         let longest = ragged.lengths.iter().copied().max().unwrap_or(1);
         let rotations =
             [false, true].map(|is_local| Rotations::new(&config.rotation_steps(is_local), 0..longest));
-        let hidden = hidden_beyond(config.window);
+        // A window is as long as an input at most.
+        let window = config.window.min(longest);
+        let hidden = hidden_beyond(window);
         let mut blocks = Vec::with_capacity(ragged.lengths.len());
         let mut end = 0;
         for length in &ragged.lengths {
@@ -196,8 +198,8 @@ impl PackedModernBert {
                 let columns = HeadColumns { head, heads, width };
                 let mut store = |query: usize, values: &[f32]| part.row_mut(query).copy_from_slice(values);
                 // Without a longer input than the window, local attention is global.
-                if layer.is_local && keys.len() > config.window + 1 {
-                    sequence.attend_near(isa, columns, config.window, &hidden, &mut store);
+                if layer.is_local && keys.len() > window + 1 {
+                    sequence.attend_near(isa, columns, window, &hidden, &mut store);
                 } else {
                     sequence.attend(isa, columns, (0, count), keys, None, &mut store);
                 }

@@ -81,6 +81,9 @@ const KINDS: [&str; 2] = ["full_attention", "sliding_attention"];
 /// The bases of rotary positions where a config sets none, for both kinds of attention.
 const THETAS: [f64; 2] = [160_000.0, 10_000.0];
 
+/// The most layers that are read from a config, before the weights bound their number.
+const MOST_LAYERS: usize = 10_000;
+
 /// The fields of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(default)]
@@ -315,8 +318,8 @@ impl ModernBertConfig {
                 },
             };
             // Before anything is made for each layer.
-            if fields.num_hidden_layers > i32::MAX as usize {
-                let expected = format!("at most {}", i32::MAX);
+            if fields.num_hidden_layers > MOST_LAYERS {
+                let expected = format!("at most {MOST_LAYERS}");
                 return Err(wrong("num_hidden_layers", &expected, &fields.num_hidden_layers.to_string()));
             }
             let config = fields.config(task, head.labels())?;
@@ -499,6 +502,7 @@ mod tests {
             (r#"{"rope_scaling": {"rope_type": "yarn"}}"#, "rope_scaling"),
             (r#"{"num_hidden_layers": 1, "layer_types": ["linear_attention"]}"#, "layer_types"),
             (r#"{"layer_types": []}"#, "layer_types"),
+            (r#"{"num_hidden_layers": 2000000000}"#, "num_hidden_layers"),
             (r#"{"num_attention_heads": 5}"#, "num_attention_heads"),
             (r#"{"architectures": ["ModernBertForMultipleChoice"]}"#, "architectures"),
         ] {
