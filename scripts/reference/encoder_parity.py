@@ -18,8 +18,6 @@ import tempfile
 import torch
 import transformers as t
 from safetensors.torch import save_file
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer import modules
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "crates" / "transformers" / "tests" / "data" / "encoders"
@@ -95,8 +93,10 @@ def byte_pairs():
 
 def bert(config=t.BertConfig, **options):
     return config(
-        hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24, initializer_range=0.3,
-        **options,
+        **{
+            "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
+            "initializer_range": 0.3,
+        } | options,
     )
 
 
@@ -111,7 +111,7 @@ def randomise(model, seed):
     with torch.no_grad():
         for name, weight in sorted(model.named_parameters()):
             noise = torch.randn(weight.shape, generator=generator)
-            if "layer_norm" in name.lower() or "layernorm" in name.lower():
+            if any(part in name.lower() for part in ("layer_norm", "layernorm", "norm.")):
                 weight.copy_(0.2 * noise + (1.0 if name.endswith("weight") else 0.0))
             elif "embeddings" in name:
                 weight.copy_(0.7 * noise)
@@ -132,12 +132,14 @@ def batch(config, types):
 
 
 def body(model):
-    for name in ("bert", "roberta", "distilbert"):
+    for name in ("bert", "roberta", "distilbert", "mpnet", "electra", "albert", "deberta"):
         if hasattr(model, name):
             return getattr(model, name)
     for name in ("question_encoder", "ctx_encoder"):
         if hasattr(model, name):
             return getattr(model, name).bert_model
+    if isinstance(model, t.ModernBertPreTrainedModel):
+        return getattr(model, "model", model)
     return model.span_predictor.encoder.bert_model if hasattr(model, "span_predictor") else model
 
 
@@ -158,12 +160,12 @@ def cuts(tokenizer, types):
     return found
 
 
-def write(name, model, seed, tokenizer=None):
+def write(name, model, seed, tokenizer=None, types=None):
     folder = DATA / name
     shutil.rmtree(folder, ignore_errors=True)
     randomise(model, seed)
     model.eval().save_pretrained(folder)
-    types = isinstance(model.config, (t.BertConfig, t.DPRConfig))
+    types = isinstance(model.config, (t.BertConfig, t.DPRConfig)) if types is None else types
     inputs = batch(model.config, types)
     exact = model.double()
     with torch.no_grad():
@@ -188,6 +190,10 @@ def write(name, model, seed, tokenizer=None):
 
 def sentences():
     """Mean and maximum pooling, concatenated, then a dense layer and normalisation."""
+    # Here, because scripts/reference/encoder_families.py uses the rest of this file without that library.
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
+
     folder = DATA / "sentence"
     shutil.rmtree(folder, ignore_errors=True)
     tokenizer = word_pieces()

@@ -112,6 +112,13 @@ pub trait Architecture {
     /// Gives the model a separate head if the config ties the head to the embeddings.
     fn untie(&mut self) {}
 
+    /// Makes the model a body alone, if its head is one of pre-training that the weights lack. `has` says whether they have a
+    /// tensor, in the model's naming, whose name begins so. Embedders often name the class of the model that they were tuned
+    /// from. Returns whether the model has changed.
+    fn drop_missing_head(&mut self, _has: &dyn Fn(&str) -> bool) -> bool {
+        false
+    }
+
     /// Whether the parameter `name` is fresh where a checkpoint does not have it.
     fn is_optional(&self, _name: &str) -> bool {
         false

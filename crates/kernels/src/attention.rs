@@ -171,14 +171,23 @@ pub struct Queries<'a> {
     pub stride: usize,
 }
 
-/// Biases added to the scores: `values[start - i..]` for query `i`, one a key. This form suits relative
-/// positions.
+/// Biases added to the scores: `values[start + i * step..]` for query `i`, one a key.
 #[derive(Clone, Copy, Debug)]
 pub struct Distances<'a> {
-    /// One value for each distance, ascending.
+    /// The values.
     pub values: &'a [f32],
     /// The start of the values of query 0.
     pub start: usize,
+    /// From a query's values to those of the next: -1 where `values` has one for each distance, ascending.
+    pub step: isize,
+}
+
+impl Distances<'_> {
+    /// The biases of query `at`, on the scores of all keys from the first.
+    #[inline(always)]
+    fn of(&self, at: usize) -> &[f32] {
+        &self.values[self.start.wrapping_add_signed(at as isize * self.step)..]
+    }
 }
 
 /// Computes attention of every query over all keys of `head`. `scale` is above 0. Calls `store` with the
@@ -225,8 +234,8 @@ pub fn attend(
             for (row, scores) in scores.chunks_exact_mut(padded).take(height).enumerate() {
                 let scores = &mut scores[..count];
                 inverse[row] = match distances {
-                    Some(Distances { values, start: first }) => {
-                        let bias = &values[first - (start + row)..][..count];
+                    Some(distances) => {
+                        let bias = &distances.of(start + row)[..count];
                         scores
                             .iter_mut()
                             .zip(bias)
@@ -385,13 +394,22 @@ mod tests {
                     [PackedHead::new(&packed, count, width), PackedHead::of_halves(&halves, count, width)];
                 let [products, of_halves] = heads.map(|head| head.products(&q[..width]));
                 assert_eq!(products, of_halves);
-                let distances = [None, Some(Distances { values: &table, start: queries - 1 })];
+                let (matrix, step) = (random(queries * count + 3, 5), count as isize);
+                let distances = [
+                    None,
+                    Some(Distances { values: &table, start: queries - 1, step: -1 }),
+                    Some(Distances { values: &matrix, start: 3, step }),
+                ];
                 for (head, distances) in
                     heads.iter().flat_map(|head| distances.map(|distances| (*head, distances)))
                 {
                     let of = Queries { values: &q, count: queries, stride: width };
                     attend(isa, head, of, 0.5, distances, &mut |at, mixed| {
-                        let bias = |key: usize| distances.map_or(0.0, |d| d.values[d.start - at + key]);
+                        let bias = |key: usize| {
+                            distances.map_or(0.0, |d| {
+                                d.values[(d.start as isize + at as isize * d.step) as usize + key]
+                            })
+                        };
                         let expected = expected(&q[at * width..][..width], &k, &v, 0.5, bias);
                         for (found, expected) in mixed.iter().zip(&expected) {
                             assert!(

@@ -493,6 +493,9 @@ fn parts(kind: QuestionKind, questions: &[Question]) -> Parts {
         layer_norm_eps: 1e-12,
         pad_token_id: 0,
         projection_dim: 0,
+        embedding_size: None,
+        sharing: None,
+        disentangled: None,
         labels: vec!["LABEL_0".into(), "LABEL_1".into()],
         tie_word_embeddings: true,
     };

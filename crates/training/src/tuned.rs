@@ -28,8 +28,8 @@ pub enum Pick<'a> {
 
 /// A body and a head over variables.
 ///
-/// On a CPU the body runs packed, without padding and with gradients by hand; on other devices it runs over candle's
-/// tape, padded. The head runs over the tape on the picked states alone.
+/// On a CPU the body runs packed, without padding and with gradients by hand. On other devices, and where it is not
+/// [plain](BertConfig::is_plain), it runs over candle's tape, padded. The head runs over the tape on the picked states alone.
 #[derive(Debug)]
 pub struct TunedEncoder {
     config: BertConfig,
@@ -50,7 +50,8 @@ impl TunedEncoder {
         let model = BertModel::new(config, &variables.builder(device))?;
         let all: Vec<Var> = variables.all().into_iter().map(|(_, var)| var).collect();
         let packs = all.first().is_some_and(|var| fused::applies(var.as_tensor()));
-        let packed = if packs { Some(PackedBody::new(config, &variables)?) } else { None };
+        let packed =
+            if packs && config.is_plain() { Some(PackedBody::new(config, &variables)?) } else { None };
         Ok(Self { config: config.clone(), variables, all, model, packed, device: device.clone() })
     }
 
@@ -58,8 +59,8 @@ impl TunedEncoder {
     /// from `seed`.
     ///
     /// # Errors
-    /// Those of [`Checkpoint`], and [`Error::Architecture`] where the folder is not that of BERT, RoBERTa,
-    /// XLM-RoBERTa or DistilBERT.
+    /// Those of [`Checkpoint`], and [`Error::Architecture`] where the folder is not that of BERT or of another
+    /// [`BertFamily`] than DPR.
     pub fn open(
         checkpoint: &Checkpoint,
         task: BertTask,
@@ -85,7 +86,7 @@ impl TunedEncoder {
             other => {
                 return Err(Error::Architecture {
                     path: checkpoint.folder().join("config.json"),
-                    expected: "an encoder to tune (BERT, RoBERTa, XLM-RoBERTa or DistilBERT)",
+                    expected: "an encoder to tune (BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, MPNet, ELECTRA, ALBERT or DeBERTa)",
                     found: format!("`{}`", other.model_type()),
                 });
             }
@@ -287,6 +288,9 @@ pub(crate) mod tests {
             layer_norm_eps: 1e-5,
             pad_token_id: 1,
             projection_dim: 0,
+            embedding_size: None,
+            sharing: None,
+            disentangled: None,
             labels: (0..labels).map(|at| format!("LABEL_{at}")).collect(),
             tie_word_embeddings: true,
         }
@@ -396,6 +400,32 @@ pub(crate) mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_family_without_a_packed_form_trains_over_the_tape() {
+        let config = config(BertFamily::Mpnet, BertTask::SequenceClassification, 1, 0.1);
+        let encoder = TunedEncoder::new(&config, Variables::new(3), &Device::Cpu).unwrap();
+        assert!(encoder.packed.is_none());
+        let rows = rows(4, 2);
+        let rows: Vec<&EncoderRow> = rows.iter().collect();
+        let (before, found) = gradients(&encoder, &rows, Pick::All, 9);
+        assert_eq!(before, gradients(&encoder, &rows, Pick::All, 9).0);
+        let named = encoder.variables.all();
+        let (at, var) = named
+            .iter()
+            .enumerate()
+            .find(|(_, (name, _))| name.ends_with("relative_attention_bias.weight"))
+            .map(|(at, (_, var))| (at, var))
+            .unwrap();
+        let norm = found[at].iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+        assert!(norm > 1e-3, "{norm}");
+        // A small step against the gradient lowers the loss by the step's length times the gradient's norm.
+        let step = 1e-2 / norm;
+        let gradient = Tensor::from_slice(&found[at], var.shape(), &Device::Cpu).unwrap();
+        var.set(&(var.as_tensor().copy().unwrap() - (gradient * step).unwrap()).unwrap()).unwrap();
+        let after = gradients(&encoder, &rows, Pick::All, 9).0;
+        assert!(after < before, "{after} {before}");
     }
 
     #[test]

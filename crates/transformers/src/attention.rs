@@ -96,7 +96,7 @@ impl Attention {
     }
 
     /// The projection of `xs` (b, t, d), split into heads: (b, heads, t, width).
-    fn heads(&self, projection: &Linear, xs: &Tensor) -> Result<Tensor> {
+    pub(crate) fn heads(&self, projection: &Linear, xs: &Tensor) -> Result<Tensor> {
         #[cfg(feature = "cuda")]
         if crate::cuda::infers(xs) {
             return Ok(crate::cuda::split_heads(&projection.product(xs)?, projection.bias(), self.heads)?);
@@ -112,7 +112,7 @@ impl Attention {
 }
 
 /// (b, heads, t, width) to (b, t, heads * width).
-fn merged(xs: &Tensor) -> Result<Tensor> {
+pub(crate) fn merged(xs: &Tensor) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if crate::cuda::infers(xs) {
         return Ok(crate::cuda::merge_heads(xs)?);

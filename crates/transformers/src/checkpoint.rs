@@ -13,11 +13,13 @@ use crate::{
     architectures::{
         ModelConfig,
         bert::{BertModel, EncoderModel, Head},
+        modernbert::{self, ModernBert},
+        t5::T5Encoder,
     },
     causal::{CausalLm, TrainableCausal},
     decode::GenerationOptions,
     device::{DeviceName, Precision},
-    packed::{PackedEncoder, PackedLlama, PackedSeq2Seq},
+    packed::{PackedEncoder, PackedLlama, PackedModernBert, PackedSeq2Seq, PackedT5Encoder},
     seq2seq::{Seq2Seq, Trainable},
 };
 
@@ -258,14 +260,25 @@ impl Checkpoint {
     /// # Errors
     /// As for [`model`](Self::model).
     pub fn fast_encoder(&self, precision: Precision) -> Result<EncoderModel> {
-        let ModelConfig::Bert(config) = &self.config else {
-            return Err(self.other_kind("an encoder (BERT, RoBERTa, DistilBERT or DPR)"));
-        };
         let vb = self.stored.one_by_one();
-        let head = Head::new(config, || self.tensor(&config.table(), DType::F32, &Device::Cpu), &vb)?;
-        let body =
-            PackedEncoder::bert(config, precision.packed()?, &mut |name: &str| self.stored.values(name))?;
-        Ok(EncoderModel { body: Box::new(body), head })
+        let table = |name: &str| self.tensor(name, DType::F32, &Device::Cpu);
+        let read = &mut |name: &str| self.stored.values(name);
+        Ok(match &self.config {
+            ModelConfig::Bert(config) => {
+                let head = Head::new(config, || table(&config.table()), &vb)?;
+                EncoderModel { body: Box::new(PackedEncoder::bert(config, precision.packed()?, read)?), head }
+            }
+            ModelConfig::ModernBert(config) => {
+                let head = modernbert::head(config, || table(&config.table()), &vb)?;
+                let body = PackedModernBert::new(config, precision.packed()?, read)?;
+                EncoderModel { body: Box::new(body), head }
+            }
+            ModelConfig::T5Encoder(config) => {
+                let body = PackedT5Encoder::new(config, precision.packed()?, read)?;
+                EncoderModel { body: Box::new(body), head: Head::States }
+            }
+            _ => return Err(self.other_kind("an encoder")),
+        })
     }
 
     /// The encoder for inference, with its head and with its weights cast to `dtype` on `device`.
@@ -277,7 +290,17 @@ impl Checkpoint {
             ModelConfig::Bert(config) => {
                 Ok(BertModel::new(config, &self.var_builder(dtype, device)?)?.into())
             }
-            _ => Err(self.other_kind("an encoder (BERT, RoBERTa, DistilBERT or DPR)")),
+            ModelConfig::ModernBert(config) => {
+                let vb = self.var_builder(dtype, device)?;
+                let body = ModernBert::new(config, &vb)?;
+                let head = modernbert::head(config, || Ok(body.table().clone()), &vb)?;
+                Ok(EncoderModel { body: Box::new(body), head })
+            }
+            ModelConfig::T5Encoder(config) => {
+                let body = T5Encoder::new(config, &self.var_builder(dtype, device)?)?;
+                Ok(EncoderModel { body: Box::new(body), head: Head::States })
+            }
+            _ => Err(self.other_kind("an encoder")),
         }
     }
 

@@ -194,6 +194,16 @@ impl LayerNorm {
         Ok(Self { weight, bias: vb.get_with_hints(width, "bias", Init::Const(0.0))?, eps })
     }
 
+    /// A scale that starts at 1, without a shift.
+    ///
+    /// # Errors
+    /// A tensor error where `vb` has another shape.
+    pub fn without_shift(width: usize, eps: f64, vb: &VarBuilder) -> Result<Self> {
+        let weight = vb.get_with_hints(width, "weight", Init::Const(1.0))?;
+        let bias = weight.zeros_like()?;
+        Ok(Self { weight, bias, eps })
+    }
+
     /// Vectors (.., width) to normalised ones of the same shape.
     ///
     /// # Errors

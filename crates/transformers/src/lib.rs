@@ -37,13 +37,14 @@ pub use architectures::{
     ModelConfig,
     bart::{Bart, BartConfig},
     bert::{
-        BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask, DISTIL_NAMES, EncoderModel,
-        Head, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead, SpanLogits, TokenHead,
-        VectorHead,
+        BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask, DISTIL_NAMES, Disentangled,
+        EncoderModel, Head, LayerSharing, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead,
+        SpanLogits, TokenHead, VectorHead,
     },
     gpt2::{Gpt2, Gpt2Config},
     llama::{Gguf, Llama, LlamaConfig, LlamaKind},
-    t5::{T5, T5Config},
+    modernbert::{ModernBert, ModernBertConfig},
+    t5::{T5, T5Config, T5Encoder, T5EncoderConfig},
 };
 pub use batch::{Batch, each_batch, length_batches};
 pub use cache::Cache;
@@ -62,7 +63,7 @@ pub use lstm::{LstmGradients, LstmOptions, LstmPass, PackedBiLstm};
 pub use memnet::{attend_to_pieces, piece_attention};
 pub use mode::{Dropout, Mode};
 pub use model_type::{ModelType, Takers, TakesModel, wrong_model_type};
-pub use packed::{PackedEncoder, PackedLlama, PackedSeq2Seq};
+pub use packed::{PackedEncoder, PackedLlama, PackedModernBert, PackedSeq2Seq, PackedT5Encoder};
 pub use pair_head::{PAIR_HEAD, PairHead, PairHeadConfig, StatePair};
 pub use pairs::{PairClassifier, PairOptions};
 pub use sentence::{Pooling, Sentences, TextEncoder, TextEncoderOptions};

@@ -4,8 +4,8 @@ use candle_core::DType;
 use sporran_checkpoint::{Error, Result};
 
 use crate::{
-    Batch, Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Head, Mode, ModelConfig, Precision,
-    SequenceHead, Text, Truncation, batch::length_batches, each_batch,
+    Batch, Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Head, Precision, SequenceHead, Text,
+    Truncation, batch::length_batches, each_batch,
 };
 
 /// How a [`PairClassifier`] reads and computes.
@@ -57,10 +57,7 @@ impl PairClassifier {
                 });
             }
         };
-        let labels = match checkpoint.config() {
-            ModelConfig::Bert(config) => config.labels.clone(),
-            _ => Vec::new(),
-        };
+        let labels = checkpoint.config().labels().to_vec();
         let mut input = EncoderInput::open(
             checkpoint,
             model.body.max_input_length(),
@@ -135,7 +132,7 @@ impl PairClassifier {
         if self.input.has_first_room() {
             input = input.hiding(self.body.pad_token())?;
         }
-        let logits = self.head.forward(&self.body.first_states(&input)?, &mut Mode::Inference)?;
+        let logits = self.head.logits(&*self.body, &input)?;
         Ok(logits.to_dtype(DType::F32)?.to_vec2()?)
     }
 }

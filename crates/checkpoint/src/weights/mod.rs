@@ -60,6 +60,9 @@ impl StoredModel {
         let tensors = files.iter().map(|file| file.tensors().len()).sum();
         architecture.check_layers(tensors).map_err(|error| error.within(&folder.join("config.json")))?;
         let mut stored = Stored::of(&files, architecture, part);
+        if architecture.drop_missing_head(&|start| stored.has(start)) {
+            stored = Stored::of(&files, architecture, part);
+        }
         if stored.unify_embeddings(architecture)? {
             architecture.untie();
         }

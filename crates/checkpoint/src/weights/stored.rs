@@ -61,6 +61,11 @@ impl<'a> Stored<'a> {
         stored
     }
 
+    /// Whether a tensor's name begins with `start`.
+    pub(super) fn has(&self, start: &str) -> bool {
+        self.names.range(start.to_owned()..).next().is_some_and(|(name, _)| name.starts_with(start))
+    }
+
     fn path(&self, (file, _): (usize, usize)) -> &'a Path {
         self.files[file].path()
     }

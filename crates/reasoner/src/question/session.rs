@@ -173,6 +173,9 @@ fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
         layer_norm_eps: 1e-12,
         pad_token_id: 0,
         projection_dim: 0,
+        embedding_size: None,
+        sharing: None,
+        disentangled: None,
         // The default of `transformers`.
         labels: vec!["LABEL_0".into(), "LABEL_1".into()],
         tie_word_embeddings: true,

@@ -1,4 +1,4 @@
-//! Cross-encoders (Nogueira and Cho 2019): BERT, RoBERTa or DistilBERT with a head for sequence classification reads the
+//! Cross-encoders (Nogueira and Cho 2019): an encoder with a head for sequence classification reads the
 //! query and the passage together.
 
 mod train;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{CrossEncoderFolder, ScoreActivation};
 use sporran_kilt::{Passage, Query, Template};
 use sporran_transformers::{
-    BertTask, Checkpoint, DeviceName, ModelConfig, PairClassifier, PairOptions, Precision, Truncation,
+    BertTask, Checkpoint, DeviceName, PairClassifier, PairOptions, Precision, Truncation,
 };
 
 pub use train::CrossEncoderTraining;
@@ -132,11 +132,9 @@ impl CrossEncoder {
         };
         let place = CrossEncoderFolder::open(folder)?;
         let checkpoint = Checkpoint::open(&place.model)?;
-        if let ModelConfig::Bert(config) = checkpoint.config()
-            && config.task == BertTask::SequenceClassification
-            && config.labels.len() > 2
-        {
-            let found = format!("{} labels", config.labels.len());
+        let labels = checkpoint.config().labels().len();
+        if checkpoint.config().encoder_task() == Some(BertTask::SequenceClassification) && labels > 2 {
+            let found = format!("{labels} labels");
             return Err(Error::Head { folder: folder.clone(), found });
         }
         let classifier = PairClassifier::load(&checkpoint, &pairs)?;

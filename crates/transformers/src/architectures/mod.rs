@@ -5,6 +5,7 @@ pub(crate) mod bert;
 pub(crate) mod gpt2;
 pub(crate) mod llama;
 mod model_config;
+pub(crate) mod modernbert;
 pub(crate) mod t5;
 
 pub use model_config::ModelConfig;

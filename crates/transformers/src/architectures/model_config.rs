@@ -12,10 +12,11 @@ use sporran_checkpoint::{
 use crate::{
     architectures::{
         bart::{Bart, BartConfig},
-        bert::{BertConfig, BertFamily},
+        bert::{BertConfig, BertFamily, BertTask},
         gpt2::{Gpt2, Gpt2Config},
         llama::{Llama, LlamaConfig, LlamaKind},
-        t5::{T5, T5Config},
+        modernbert::ModernBertConfig,
+        t5::{T5, T5Config, T5EncoderConfig},
     },
     causal::TrainableCausal,
     decode::GenerationOptions,
@@ -28,10 +29,14 @@ use crate::{
 pub enum ModelConfig {
     /// T5, version 1.0 or 1.1.
     T5(T5Config),
+    /// The encoder of a T5 or an mT5 alone.
+    T5Encoder(T5EncoderConfig),
     /// BART.
     Bart(BartConfig),
-    /// BERT, RoBERTa, XLM-RoBERTa, DistilBERT or DPR.
+    /// BERT or another [`BertFamily`].
     Bert(BertConfig),
+    /// ModernBERT.
+    ModernBert(ModernBertConfig),
     /// GPT-2.
     Gpt2(Gpt2Config),
     /// LLaMA and Qwen 2.
@@ -46,7 +51,22 @@ impl ModelConfig {
     /// of this crate or a value cannot be used.
     pub fn from_json(path: &Path, text: &str) -> Result<Self> {
         let kind: ModelKind = parse(path, text)?;
+        let class = kind.architectures.as_deref().unwrap_or_default().first().map(String::as_str);
         let config = match kind.model_type.as_deref() {
+            Some("t5") if class == Some("T5EncoderModel") => {
+                Self::T5Encoder(T5EncoderConfig::from_json(false, path, text)?)
+            }
+            Some("mt5") if class == Some("MT5EncoderModel") => {
+                Self::T5Encoder(T5EncoderConfig::from_json(true, path, text)?)
+            }
+            Some("mt5") => {
+                return Err(Error::Config {
+                    path: path.into(),
+                    field: "architectures".into(),
+                    expected: "`MT5EncoderModel`: of mT5, encoders alone are supported".into(),
+                    found: class.map_or_else(|| "none".into(), |class| format!("`{class}`")),
+                });
+            }
             Some("t5") => Self::T5(parse(path, text)?),
             Some("bart") => Self::Bart(parse(path, text)?),
             Some("bert") => Self::Bert(BertConfig::from_json(BertFamily::Bert, path, text)?),
@@ -54,6 +74,12 @@ impl ModelConfig {
             Some("xlm-roberta") => Self::Bert(BertConfig::from_json(BertFamily::XlmRoberta, path, text)?),
             Some("distilbert") => Self::Bert(BertConfig::from_json(BertFamily::DistilBert, path, text)?),
             Some("dpr") => Self::Bert(BertConfig::from_json(BertFamily::Dpr, path, text)?),
+            Some("camembert") => Self::Bert(BertConfig::from_json(BertFamily::Camembert, path, text)?),
+            Some("mpnet") => Self::Bert(BertConfig::from_json(BertFamily::Mpnet, path, text)?),
+            Some("electra") => Self::Bert(BertConfig::from_json(BertFamily::Electra, path, text)?),
+            Some("albert") => Self::Bert(BertConfig::from_json(BertFamily::Albert, path, text)?),
+            Some("deberta-v2") => Self::Bert(BertConfig::from_json(BertFamily::Deberta, path, text)?),
+            Some("modernbert") => Self::ModernBert(ModernBertConfig::from_json(path, text)?),
             Some("gpt2") => Self::Gpt2(parse(path, text)?),
             Some("llama") => Self::Llama(LlamaConfig { kind: LlamaKind::Llama, ..parse(path, text)? }),
             Some("qwen2") => Self::Llama(LlamaConfig { kind: LlamaKind::Qwen2, ..parse(path, text)? }),
@@ -69,8 +95,8 @@ impl ModelConfig {
                 return Err(Error::Config {
                     path: path.into(),
                     field: "model_type".into(),
-                    expected: "`t5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `distilbert`, `dpr`, `gpt2`, `llama` or \
-                               `qwen2`"
+                    expected: "`t5`, `mt5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `camembert`, `distilbert`, `dpr`, `mpnet`, \
+                               `electra`, `albert`, `deberta-v2`, `modernbert`, `gpt2`, `llama` or `qwen2`"
                         .into(),
                     found: found.map_or_else(|| "none".into(), |found| format!("`{found}`")),
                 });
@@ -87,8 +113,10 @@ impl ModelConfig {
     pub fn architecture(&self) -> &(dyn Architecture + 'static) {
         match self {
             Self::T5(config) => config,
+            Self::T5Encoder(config) => config,
             Self::Bart(config) => config,
             Self::Bert(config) => config,
+            Self::ModernBert(config) => config,
             Self::Gpt2(config) => config,
             Self::Llama(config) => config,
         }
@@ -98,8 +126,10 @@ impl ModelConfig {
     pub(crate) fn architecture_mut(&mut self) -> &mut dyn Architecture {
         match self {
             Self::T5(config) => config,
+            Self::T5Encoder(config) => config,
             Self::Bart(config) => config,
             Self::Bert(config) => config,
+            Self::ModernBert(config) => config,
             Self::Gpt2(config) => config,
             Self::Llama(config) => config,
         }
@@ -125,6 +155,27 @@ impl ModelConfig {
         matches!(self, Self::Gpt2(_) | Self::Llama(_))
     }
 
+    /// The task of an encoder's head; none for other models.
+    #[must_use]
+    pub fn encoder_task(&self) -> Option<BertTask> {
+        match self {
+            Self::Bert(config) => Some(config.task),
+            Self::ModernBert(config) => Some(config.task),
+            Self::T5Encoder(_) => Some(BertTask::States),
+            _ => None,
+        }
+    }
+
+    /// The names of an encoder's labels, by number; none for other models.
+    #[must_use]
+    pub fn labels(&self) -> &[String] {
+        match self {
+            Self::Bert(config) => &config.labels,
+            Self::ModernBert(config) => &config.labels,
+            _ => &[],
+        }
+    }
+
     /// The text of the `config.json` that describes this model, to `transformers` too.
     #[must_use]
     pub fn to_json(&self) -> Value {
@@ -136,8 +187,10 @@ impl ModelConfig {
     pub fn vocab_size(&self) -> usize {
         match self {
             Self::T5(config) => config.vocab_size,
+            Self::T5Encoder(config) => config.sizes.vocab_size,
             Self::Bart(config) => config.vocab_size,
             Self::Bert(config) => config.vocab_size,
+            Self::ModernBert(config) => config.vocab_size,
             Self::Gpt2(config) => config.vocab_size,
             Self::Llama(config) => config.vocab_size,
         }

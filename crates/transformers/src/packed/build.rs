@@ -2,22 +2,28 @@
 
 use candle_core::Device;
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
-use sporran_kernels::{Activation, Matrix, Norm, Precision};
+use sporran_kernels::{Activation, Matrix, Norm, Precision, Rows};
 
 use super::{
     causal::{CausalLayer, PackedLlama},
+    disentangled::{DistanceRows, ProjectedDistances},
     encoder::PackedEncoder,
     kv_cache::Heads,
-    layers::{CrossAttention, FeedForward, Linear, Machines, SelfAttention},
+    layers::{CrossAttention, FeedForward, Linear, Machine, Machines, SelfAttention},
+    modernbert::{ModernBertLayer, PackedModernBert},
     seq2seq::PackedSeq2Seq,
     stack::{Layer, Positions, Stack},
+    t5_encoder::PackedT5Encoder,
 };
 use crate::{
     architectures::{
         bart::{BartConfig, EPSILON, POSITION_OFFSET},
-        bert::{BERT_NAMES, BertConfig, BertFamily, DISTIL_NAMES},
+        bert::{
+            BertConfig, BertFamily, BertNames, Disentangled, MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE,
+        },
         llama::{LlamaConfig, rotation_steps},
-        t5::T5Config,
+        modernbert::ModernBertConfig,
+        t5::{T5Config, T5EncoderConfig},
     },
     decode::GenerationOptions,
     layers,
@@ -48,6 +54,25 @@ impl Packer<'_> {
             values.extend((self.read)(&format!("{name}.bias"))?);
         }
         Ok(Linear { matrix, bias: Some(values) })
+    }
+
+    /// Two layers of `outputs` each from one tensor, in which one lies under the other.
+    fn halves(
+        &mut self,
+        name: &str,
+        (inputs, outputs): (usize, usize),
+        has_bias: bool,
+    ) -> Result<[Linear; 2]> {
+        let weight = (self.read)(&format!("{name}.weight"))?;
+        let bias = if has_bias { (self.read)(&format!("{name}.bias"))? } else { Vec::new() };
+        Ok([0, 1].map(|half| Linear {
+            matrix: Matrix::pack(
+                &[&weight[half * outputs * inputs..][..outputs * inputs]],
+                inputs,
+                self.precision,
+            ),
+            bias: has_bias.then(|| bias[half * outputs..][..outputs].to_vec()),
+        }))
     }
 
     /// The head that scores words, and the table of their embeddings where it is another one than the head's. They are
@@ -224,53 +249,69 @@ impl PackedEncoder {
             "" => name.to_owned(),
             prefix => format!("{prefix}.{name}"),
         };
-        let (names, layer_prefix) = match config.family {
-            BertFamily::DistilBert => (DISTIL_NAMES, "transformer.layer"),
-            _ => (BERT_NAMES, "encoder.layer"),
-        };
+        let names = config.names();
         let (width, heads, eps) = (config.hidden_size, config.num_attention_heads, config.layer_norm_eps);
         let table =
             |packer: &mut Packer<'_>, name: &str| (packer.read)(&at(&format!("embeddings.{name}.weight")));
         let words = table(packer, "word_embeddings")?;
-        let mut layers = Vec::with_capacity(config.num_hidden_layers);
-        for i in 0..config.num_hidden_layers {
-            let prefix = at(&format!("{layer_prefix}.{i}"));
+        let prefixes: Vec<String> = config.layer_prefixes().iter().map(|prefix| at(prefix)).collect();
+        let mut layers = Vec::with_capacity(prefixes.len());
+        for prefix in &prefixes {
             let norm =
                 |packer: &mut Packer<'_>, name: &str| packer.norm(&format!("{prefix}.{name}"), true, eps);
             let own = SelfAttention {
-                inputs: packer.linear(
-                    &named(&prefix, &[names.query, names.key, names.value]),
-                    width,
-                    true,
-                )?,
-                output: packer.linear(&named(&prefix, &[names.output]), width, true)?,
+                inputs: packer.linear(&named(prefix, &[names.query, names.key, names.value]), width, true)?,
+                output: packer.linear(&named(prefix, &[names.output]), width, true)?,
                 norm: norm(packer, names.attention_norm)?,
             };
             let feed_forward = FeedForward {
-                inner: packer.linear(&named(&prefix, &[names.inner]), width, true)?,
+                inner: packer.linear(&named(prefix, &[names.inner]), width, true)?,
                 gated: None,
-                outer: packer.linear(&named(&prefix, &[names.outer]), config.intermediate_size, true)?,
+                outer: packer.linear(&named(prefix, &[names.outer]), config.intermediate_size, true)?,
                 activation: activation(config.activation()?),
                 norm: norm(packer, names.feed_forward_norm)?,
             };
             layers.push(Layer { own, cross: None, feed_forward });
         }
-        let types = match config.family {
-            BertFamily::DistilBert => None,
-            _ => Some(table(packer, "token_type_embeddings")?),
+        let types = config.has_types().then(|| table(packer, "token_type_embeddings")).transpose()?;
+        let positions = config.has_positions().then(|| table(packer, "position_embeddings")).transpose()?;
+        let mut embedding_norm = Some(packer.norm(&at("embeddings.LayerNorm"), true, eps)?);
+        let projection = match config.projection_name() {
+            Some(name) => {
+                let projection = packer.linear(&[at(name)], config.embedding_width(), true)?;
+                embedding_norm.take().map(|norm| (norm, projection))
+            }
+            None => None,
+        };
+        let relative = match &config.disentangled {
+            Some(settings) if settings.is_relative => Positions::Disentangled(distance_rows(
+                config,
+                settings,
+                names,
+                (&at("encoder"), &prefixes),
+                packer,
+            )?),
+            _ if config.family == BertFamily::Mpnet => Positions::Relative {
+                weights: (packer.read)(&at(MPNET_BIASES))?,
+                buckets: MPNET_BUCKETS,
+                max_distance: MPNET_DISTANCE,
+            },
+            _ => Positions::Embedded,
         };
         Ok(Self {
             words,
-            positions: table(packer, "position_embeddings")?,
+            positions,
             types,
+            projection,
             stack: Stack {
                 layers,
+                order: config.order(),
                 norm_first: false,
                 heads,
                 head_width: width / heads,
-                scale: ((width / heads) as f32).powf(-0.5),
-                positions: Positions::Embedded,
-                embedding_norm: Some(packer.norm(&at("embeddings.LayerNorm"), true, eps)?),
+                scale: config.scale() as f32,
+                positions: relative,
+                embedding_norm,
                 final_norm: None,
             },
             config: config.clone(),
@@ -278,6 +319,105 @@ impl PackedEncoder {
             machines: Machines::default(),
         })
     }
+}
+
+impl PackedT5Encoder {
+    /// Packs the encoder of a T5.
+    ///
+    /// # Errors
+    /// As for [`PackedSeq2Seq::t5`].
+    pub(crate) fn new(config: &T5EncoderConfig, precision: Precision, read: Read<'_>) -> Result<Self> {
+        let packer = &mut Packer { read, precision };
+        Ok(Self {
+            words: (packer.read)("shared.weight")?,
+            stack: t5_stack(&config.sizes, false, packer)?,
+            config: config.clone(),
+            device: Device::Cpu,
+            machines: Machines::default(),
+        })
+    }
+}
+
+impl PackedModernBert {
+    /// Packs the body of a ModernBERT.
+    ///
+    /// # Errors
+    /// As for [`PackedSeq2Seq::t5`].
+    pub(crate) fn new(config: &ModernBertConfig, precision: Precision, read: Read<'_>) -> Result<Self> {
+        config.validate()?;
+        let packer = &mut Packer { read, precision };
+        let at = |name: &str| format!("{}{name}", config.prefix());
+        let (width, inner) = (config.hidden_size, config.intermediate_size);
+        let norm = |packer: &mut Packer<'_>, name: &str| -> Result<Norm> {
+            let norm = packer.norm(name, config.norm_bias, config.norm_eps)?;
+            // Without a shift it still subtracts the mean.
+            Ok(Norm { bias: norm.bias.or_else(|| Some(vec![0.0; width])), ..norm })
+        };
+        let words = (packer.read)(&config.table())?;
+        let mut layers = Vec::with_capacity(config.local_layers.len());
+        for (i, is_local) in config.local_layers.iter().enumerate() {
+            let prefix = at(&format!("layers.{i}"));
+            let part = |name: &str| format!("{prefix}.{name}");
+            let attention_norm = (i > 0).then(|| norm(packer, &part("attn_norm"))).transpose()?;
+            let [activated, gated] = packer.halves(&part("mlp.Wi"), (width, inner), config.mlp_bias)?;
+            layers.push(ModernBertLayer {
+                norm: attention_norm,
+                inputs: packer.linear(&[part("attn.Wqkv")], width, config.attention_bias)?,
+                output: packer.linear(&[part("attn.Wo")], width, config.attention_bias)?,
+                feed_forward: FeedForward {
+                    inner: activated,
+                    gated: Some(gated),
+                    outer: packer.linear(&[part("mlp.Wo")], inner, config.mlp_bias)?,
+                    activation: activation(config.activation()?),
+                    norm: norm(packer, &part("mlp_norm"))?,
+                },
+                is_local: *is_local,
+            });
+        }
+        Ok(Self {
+            words,
+            embedding_norm: norm(packer, &at("embeddings.norm"))?,
+            layers,
+            final_norm: norm(packer, &at("final_norm"))?,
+            config: config.clone(),
+            device: Device::Cpu,
+            machines: Machines::default(),
+        })
+    }
+}
+
+/// The embeddings of distances of an encoder, as the layers under `prefixes` project them, in f32.
+fn distance_rows(
+    config: &BertConfig,
+    settings: &Disentangled,
+    names: &BertNames,
+    (encoder, prefixes): (&str, &[String]),
+    packer: &mut Packer<'_>,
+) -> Result<DistanceRows> {
+    let (width, machine) = (config.hidden_size, &mut Machine::default());
+    let values = (packer.read)(&format!("{encoder}.rel_embeddings.weight"))?;
+    let mut rows = Rows::new(2 * settings.span(), width);
+    for (at, values) in values.chunks_exact(width).enumerate() {
+        rows.row_mut(at).copy_from_slice(values);
+    }
+    if settings.is_normalised {
+        let norm = packer.norm(&format!("{encoder}.LayerNorm"), true, config.layer_norm_eps)?;
+        norm.forward(machine.core.isa, machine.core.pool, &mut rows);
+    }
+    let packer = &mut Packer { read: &mut *packer.read, precision: Precision::F32 };
+    let mut layers = Vec::with_capacity(prefixes.len());
+    for prefix in prefixes {
+        let mut projected = |reads: bool, own: &str, shared: &str| {
+            let name = if settings.shares_projections { shared } else { own };
+            let linear = || packer.linear(&named(prefix, &[name]), width, true);
+            reads.then(linear).transpose().map(|linear| linear.map(|linear| linear.values(machine, &rows)))
+        };
+        layers.push(ProjectedDistances {
+            keys: projected(settings.content_to_position, "attention.self.pos_key_proj", names.key)?,
+            queries: projected(settings.position_to_content, "attention.self.pos_query_proj", names.query)?,
+        });
+    }
+    Ok(DistanceRows { settings: settings.clone(), layers })
 }
 
 fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Result<Stack> {
@@ -323,6 +463,7 @@ fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Res
     let weights =
         (packer.read)(&format!("{part}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"))?;
     Ok(Stack {
+        order: (0..layers.len()).collect(),
         layers,
         norm_first: true,
         heads: config.num_heads,
@@ -378,6 +519,7 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
     let mut norm = || packer.norm(&format!("{part}.layernorm_embedding"), true, EPSILON);
     let embedding_norm = config.normalize_embedding.then(&mut norm).transpose()?;
     Ok(Stack {
+        order: (0..layers.len()).collect(),
         layers,
         norm_first: false,
         heads,

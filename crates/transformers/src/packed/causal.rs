@@ -9,6 +9,7 @@ use super::{
     kv_cache::{Heads, KvCache, Prompt},
     layers::{Buffers, FeedForward, Linear, Machine, Machines, SelfAttention},
     ragged::{Ragged, Token},
+    rotary::Rotations,
 };
 use crate::{
     batch::Batch,
@@ -16,8 +17,8 @@ use crate::{
     decode::GenerationOptions,
 };
 
-/// Added to the score of a key that comes after its query.
-const HIDDEN: f32 = -1e30;
+/// Added to the score of a key that a query does not see.
+pub(super) const HIDDEN: f32 = -1e30;
 
 /// One layer: self-attention and the feed-forward part, each over normalised states.
 #[derive(Debug)]
@@ -64,38 +65,6 @@ impl PackedLlama {
         Ok(xs)
     }
 
-    /// The cosines and sines of positions' angles: (positions, half the width of a head) each.
-    fn rotations(&self, positions: impl Iterator<Item = usize>) -> (Vec<f32>, Vec<f32>) {
-        positions
-            .flat_map(|position| self.steps.iter().map(move |step| position as f32 * step))
-            .map(|angle| (angle.cos(), angle.sin()))
-            .unzip()
-    }
-
-    /// Turns the queries and keys of each row by the angles in its place among `rotations`.
-    fn rotate(
-        &self,
-        machine: &Machine,
-        inputs: &mut Rows,
-        rotations: &(Vec<f32>, Vec<f32>),
-        places: &[usize],
-    ) {
-        let Heads { heads, groups, width } = self.heads;
-        let half = width / 2;
-        let blocks: Vec<_> = (0..inputs.count()).map(|row| row..row + 1).collect();
-        inputs.each_part(machine.core.pool, &blocks, self.heads.inputs(), &|row, _, mut part| {
-            let turned = &mut part.row_mut(0)[..(heads + groups) * width];
-            let cos = &rotations.0[places[row] * half..][..half];
-            let sin = &rotations.1[places[row] * half..][..half];
-            for head in turned.chunks_exact_mut(width) {
-                let (first, second) = head.split_at_mut(half);
-                for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
-                    (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-                }
-            }
-        });
-    }
-
     fn scale(&self) -> f32 {
         (self.heads.width as f32).powf(-0.5)
     }
@@ -114,7 +83,7 @@ impl PackedLlama {
         let mut prompts: Vec<Prompt> =
             lengths.iter().map(|length| Prompt { length: *length, layers: Vec::new() }).collect();
         let longest = lengths.iter().copied().max().unwrap_or(1);
-        let rotations = self.rotations(0..longest);
+        let rotations = Rotations::new(&self.steps, 0..longest);
         // By the distance from query to key: later keys are masked.
         let mut order = vec![0f32; longest];
         order.resize(2 * longest - 1, HIDDEN);
@@ -131,7 +100,7 @@ impl PackedLlama {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             layer.own.norm.forward_to(machine.core.isa, machine.core.pool, &xs, normed);
             layer.own.inputs.forward(machine, normed, inputs);
-            self.rotate(machine, inputs, &rotations, &positions);
+            rotations.turn(machine, inputs, shape.turned(), &positions);
             for (prompt, block) in prompts.iter_mut().zip(&blocks) {
                 let mut kept = vec![0.0; prompt.length * shape.kept()];
                 for (row, out) in block.clone().zip(kept.chunks_exact_mut(shape.kept())) {
@@ -156,7 +125,7 @@ impl PackedLlama {
                         count: rows.len(),
                         stride: inputs.stride(),
                     };
-                    let order = Distances { values: &order, start: longest - 1 };
+                    let order = Distances { values: &order, start: longest - 1, step: -1 };
                     let keys = PackedHead::new(&packed, rows.len(), shape.width);
                     attend(isa, keys, queries, scale, Some(order), &mut |query, values| {
                         part.row_mut(query)[head * shape.width..][..shape.width].copy_from_slice(values);
@@ -186,7 +155,7 @@ impl PackedLlama {
 
     /// Continues every sequence by a token, and returns the states after the last norm.
     fn step(&self, machine: &mut Machine, tokens: &[u32], kept: &mut KvCache) -> Result<Rows> {
-        let rotations = self.rotations(kept.lengths());
+        let rotations = Rotations::new(&self.steps, kept.lengths());
         let places: Vec<usize> = (0..kept.rows()).collect();
         let mut xs = self.embeddings(machine, tokens)?;
         kept.steps.push(xs.count());
@@ -198,7 +167,7 @@ impl PackedLlama {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             layer.own.norm.forward_to(machine.core.isa, machine.core.pool, &xs, normed);
             layer.own.inputs.forward(machine, normed, inputs);
-            self.rotate(machine, inputs, &rotations, &places);
+            rotations.turn(machine, inputs, shape.turned(), &places);
             let mut block = Rows::new(xs.count(), shape.kept());
             for row in 0..xs.count() {
                 shape.keep(inputs.row(row), block.row_mut(row));

@@ -2,25 +2,27 @@
 
 use candle_core::{Device, Tensor};
 use sporran_checkpoint::{Error, Result};
-use sporran_kernels::Rows;
+use sporran_kernels::{Norm, Rows};
 
 use super::{
-    layers::{Machine, Machines},
+    layers::{Linear, Machine, Machines},
     ragged::{Ragged, Token},
-    stack::Stack,
+    stack::{Positions, Stack},
 };
 use crate::{architectures::bert::BertConfig, batch::Batch, encoder::Encoder, seq2seq::too_long};
 
-/// The body of BERT, RoBERTa, XLM-RoBERTa, DistilBERT or DPR for inference on a CPU. Its oracle is
+/// The body of BERT or of another [`BertFamily`](crate::BertFamily) for inference on a CPU. Its oracle is
 /// [`Bert`](crate::Bert).
 #[derive(Debug)]
 pub struct PackedEncoder {
     /// (vocabulary, width)
     pub(super) words: Vec<f32>,
     /// (positions, width)
-    pub(super) positions: Vec<f32>,
+    pub(super) positions: Option<Vec<f32>>,
     /// (types, width)
     pub(super) types: Option<Vec<f32>>,
+    /// The normalisation of embeddings and their projection to hidden states, where they are narrower.
+    pub(super) projection: Option<(Norm, Linear)>,
     pub(super) stack: Stack,
     pub(super) config: BertConfig,
     pub(super) device: Device,
@@ -48,7 +50,7 @@ impl PackedEncoder {
 
     /// The sum of the three embeddings of each token.
     fn embeddings(&self, machine: &Machine, tokens: &[Token], types: Option<&[Vec<u32>]>) -> Result<Rows> {
-        let width = self.config.hidden_size;
+        let width = self.config.embedding_width();
         let below = |what: &str, bound: usize, id: Option<u32>| match id {
             Some(id) => {
                 Err(Error::Batch { expected: format!("{what} below {bound}"), found: id.to_string() })
@@ -76,7 +78,9 @@ impl PackedEncoder {
             if let Some(table) = &self.types {
                 add(table, kind(token) as usize);
             }
-            add(&self.positions, positions[row]);
+            if let Some(table) = &self.positions {
+                add(table, positions[row]);
+            }
         });
         Ok(xs)
     }
@@ -89,7 +93,11 @@ impl PackedEncoder {
         if input.length() > most {
             return Err(too_long("input", most, input.length()));
         }
-        Ragged::with_gaps(input)
+        // Relative positions are counted along a run of tokens.
+        match self.stack.positions {
+            Positions::Embedded => Ragged::with_gaps(input),
+            _ => Ragged::new(input),
+        }
     }
 
     /// The last states of all tokens, or of the `wanted` ones, whose rows must rise; `see` is shown the embeddings and the states
@@ -103,7 +111,13 @@ impl PackedEncoder {
     ) -> Result<Rows> {
         let types = input.types.as_ref().map(|types| types.to_vec2::<u32>()).transpose()?;
         self.machines.with(|machine| {
-            let xs = self.embeddings(machine, &ragged.tokens, types.as_deref())?;
+            let mut xs = self.embeddings(machine, &ragged.tokens, types.as_deref())?;
+            if let Some((norm, projection)) = &self.projection {
+                norm.forward(machine.core.isa, machine.core.pool, &mut xs);
+                let mut projected = Rows::default();
+                projection.forward(machine, &xs, &mut projected);
+                xs = projected;
+            }
             Ok(self.stack.encode(machine, xs, &ragged.lengths, wanted, see))
         })
     }
@@ -118,20 +132,11 @@ impl Encoder for PackedEncoder {
 
     fn states_at(&self, input: &Batch, tokens: &[(usize, usize)]) -> Result<Tensor> {
         let ragged = self.ragged(input)?;
-        let rows = tokens.iter().map(|token| ragged.row(*token)).collect::<Result<Vec<_>>>()?;
-        let mut wanted = rows.clone();
-        wanted.sort_unstable();
-        wanted.dedup();
-        let xs = self.run(input, &ragged, Some(&wanted), &mut |_| {})?;
-        let mut values = Vec::with_capacity(rows.len() * xs.width());
-        for row in &rows {
-            values.extend_from_slice(xs.row(wanted.partition_point(|wanted| wanted < row)));
-        }
-        Ok(Tensor::from_vec(values, (rows.len(), xs.width()), &self.device)?)
+        ragged.states_at(tokens, &self.device, |wanted| self.run(input, &ragged, Some(wanted), &mut |_| {}))
     }
 
     fn layers(&self, input: &Batch) -> Result<Vec<Tensor>> {
-        let mut layers = Vec::with_capacity(1 + self.stack.layers.len());
+        let mut layers = Vec::with_capacity(1 + self.stack.order.len());
         let ragged = self.ragged(input)?;
         self.run(input, &ragged, None, &mut |xs| layers.push(xs.clone()))?;
         layers.iter().map(|xs| ragged.padded(xs, &self.device)).collect()

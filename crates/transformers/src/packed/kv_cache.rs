@@ -18,9 +18,9 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// The width of queries, keys and values side by side.
-    pub(super) fn inputs(self) -> usize {
-        (self.heads + 2 * self.groups) * self.width
+    /// The width of queries and keys side by side, which rotary positions turn.
+    pub(super) fn turned(self) -> usize {
+        (self.heads + self.groups) * self.width
     }
 
     /// The width of a position's keys and values.

@@ -15,17 +15,23 @@
 mod build;
 mod cache;
 mod causal;
+mod disentangled;
 mod encoder;
 mod kv_cache;
 mod layers;
+mod modernbert;
 mod ragged;
+mod rotary;
 mod seq2seq;
 mod stack;
 mod steps;
+mod t5_encoder;
 
 pub use causal::PackedLlama;
 pub use encoder::PackedEncoder;
+pub use modernbert::PackedModernBert;
 pub use seq2seq::PackedSeq2Seq;
+pub use t5_encoder::PackedT5Encoder;
 
 pub(crate) use cache::State;
 pub(crate) use kv_cache::KvCache;

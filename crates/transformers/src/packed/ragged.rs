@@ -71,6 +71,28 @@ impl Ragged {
         found.map_err(|_| no_such_token(self.shape, token))
     }
 
+    /// The states (n, d) of `tokens`, each named by its input and its position there. `run` gives those of rows that rise.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] where there is no such token, and those of `run`.
+    pub(super) fn states_at(
+        &self,
+        tokens: &[(usize, usize)],
+        device: &Device,
+        run: impl FnOnce(&[usize]) -> Result<Rows>,
+    ) -> Result<Tensor> {
+        let rows = tokens.iter().map(|token| self.row(*token)).collect::<Result<Vec<_>>>()?;
+        let mut wanted = rows.clone();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let xs = run(&wanted)?;
+        let mut values = Vec::with_capacity(rows.len() * xs.width());
+        for row in &rows {
+            values.extend_from_slice(xs.row(wanted.partition_point(|wanted| wanted < row)));
+        }
+        Ok(Tensor::from_vec(values, (rows.len(), xs.width()), device)?)
+    }
+
     /// A row for every token, as (b, s, d) with zeros at padding.
     pub(super) fn padded(&self, xs: &Rows, device: &Device) -> Result<Tensor> {
         let ((batch, length), width) = (self.shape, xs.width());

@@ -188,7 +188,7 @@ impl Seq2Seq for PackedSeq2Seq {
     fn max_input_length(&self) -> Option<usize> {
         match &self.encoder.positions {
             Positions::Learned { count, .. } => Some(*count),
-            Positions::Relative { .. } | Positions::Embedded => None,
+            Positions::Relative { .. } | Positions::Disentangled(_) | Positions::Embedded => None,
         }
     }
 

@@ -4,6 +4,7 @@ use sporran_kernels::{Distances, Lines, Norm, PackedHead, Queries, Rows, attend,
 
 use super::{
     cache::State,
+    disentangled::{Asked, DistanceRows, HeadColumns},
     layers::{Buffers, CrossAttention, FeedForward, Machine, SelfAttention},
 };
 
@@ -24,12 +25,16 @@ pub(super) enum Positions {
     Embedded,
     /// A value for each distance is added to the scores: `buckets[bucket(distance)]` has one for each head.
     Relative { weights: Vec<f32>, buckets: usize, max_distance: usize },
+    /// Queries and keys read embeddings of the distances between them.
+    Disentangled(DistanceRows),
 }
 
 /// The layers of an encoder or of a decoder.
 #[derive(Debug)]
 pub(super) struct Stack {
     pub(super) layers: Vec<Layer>,
+    /// The layers that run in an encoder, by their numbers: some more than once where they share weights.
+    pub(super) order: Vec<usize>,
     /// Whether a part reads normalised states (T5), or its sum with the states is normalised (BART).
     pub(super) norm_first: bool,
     pub(super) heads: usize,
@@ -84,13 +89,14 @@ impl Stack {
         }
         see(&xs);
         let mut asking = blocks.clone();
-        for (at, layer) in self.layers.iter().enumerate() {
+        for (at, number) in self.order.iter().copied().enumerate() {
+            let layer = &self.layers[number];
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             let own = &layer.own;
             own.inputs.forward(machine, self.before(machine, &own.norm, &xs, normed), inputs);
             let inputs = &*inputs;
             let mut picked = None;
-            if let Some(wanted) = wanted.filter(|_| at + 1 == self.layers.len()) {
+            if let Some(wanted) = wanted.filter(|_| at + 1 == self.order.len()) {
                 xs = xs.pick(wanted, xs.width());
                 picked = Some(inputs.pick(wanted, self.width()));
                 let before = |row: usize| wanted.partition_point(|wanted| *wanted < row);
@@ -105,17 +111,42 @@ impl Stack {
                     return;
                 }
                 let mut packed = Lines::zeroed(PackedHead::size(rows.len(), self.head_width));
-                let column = |which: usize| (which * self.heads + head) * self.head_width;
-                let of = |which: usize| inputs.view(rows.clone(), column(which), self.head_width);
+                let columns = HeadColumns { head, heads: self.heads, width: self.head_width };
+                let of = |which: usize| inputs.view(rows.clone(), columns.start(which), self.head_width);
                 PackedHead::pack(isa, inputs.values(), of(1), of(2), &mut packed);
                 let queries = Queries {
-                    values: &asked.values()[asking.start * asked.stride() + column(0)..],
+                    values: &asked.values()[asking.start * asked.stride() + columns.start(0)..],
                     count: asking.len(),
                     stride: asked.stride(),
                 };
-                let distances = distances
-                    .as_ref()
-                    .map(|table| Distances { values: &table[head], start: longest as usize - 1 });
+                // The positions of the queries.
+                let offsets = || match wanted.filter(|_| picked.is_some()) {
+                    Some(wanted) => wanted[asking.clone()].iter().map(|row| row - rows.start).collect(),
+                    None => (0..rows.len()).collect::<Vec<_>>(),
+                };
+                let matrix = match (&self.positions, &distances) {
+                    (Positions::Disentangled(table), _) => {
+                        let asked = Asked { rows: asked, range: asking.clone(), offsets: &offsets() };
+                        let of = (number, self.scale);
+                        Some(table.biases(isa, of, columns, (inputs, rows.clone()), &asked))
+                    }
+                    (_, Some(table)) if picked.is_some() => {
+                        let biases = offsets().into_iter().flat_map(|offset| {
+                            table[head][longest as usize - 1 - offset..][..rows.len()].iter().copied()
+                        });
+                        Some(biases.collect())
+                    }
+                    _ => None,
+                };
+                let distances = match (&matrix, &distances) {
+                    (Some(matrix), _) => {
+                        Some(Distances { values: matrix, start: 0, step: rows.len() as isize })
+                    }
+                    (None, Some(table)) => {
+                        Some(Distances { values: &table[head], start: longest as usize - 1, step: -1 })
+                    }
+                    (None, None) => None,
+                };
                 let head = PackedHead::new(&packed, rows.len(), self.head_width);
                 attend(isa, head, queries, self.scale, distances, &mut |query, values| {
                     part.row_mut(query).copy_from_slice(values);

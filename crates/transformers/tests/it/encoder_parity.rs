@@ -1,5 +1,5 @@
 //! Encoders and their heads against the `transformers` library, and sentence vectors against sentence-transformers, on
-//! seeded tiny checkpoints that `scripts/reference/encoder_parity.py` makes.
+//! seeded tiny checkpoints that `scripts/reference/encoder_parity.py` and `encoder_families.py` make.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,10 +14,22 @@ use serde::Deserialize;
 use sporran_checkpoint::{Error, save};
 use sporran_transformers::{
     Batch, Bert, BertConfig, BertModel, Checkpoint, Encoder, EncoderInput, EncoderModel, Head, Mode,
-    ModelConfig, Pooling, Precision, Sentences, Text, Truncation,
+    ModelConfig, ModernBert, ModernBertConfig, Pooling, Precision, Sentences, Text, Truncation,
 };
 
-const FOLDERS: [&str; 17] = [
+/// Encoders that are not trained.
+const UNTRAINED: [&str; 8] = [
+    "modernbert-states",
+    "modernbert-sequence",
+    "modernbert-first",
+    "modernbert-token",
+    "modernbert-span",
+    "modernbert-mlm",
+    "t5-encoder",
+    "mt5-encoder",
+];
+
+const FOLDERS: [&str; 32] = [
     "bert-states",
     "bert-sequence",
     "bert-token",
@@ -35,7 +47,26 @@ const FOLDERS: [&str; 17] = [
     "dpr-question",
     "dpr-context",
     "dpr-reader",
+    "camembert-sequence",
+    "camembert-mlm",
+    "mpnet-states",
+    "mpnet-sequence",
+    "mpnet-mlm",
+    "electra-states",
+    "electra-sequence",
+    "electra-mlm",
+    "albert-sequence",
+    "albert-token",
+    "albert-mlm",
+    "deberta-sequence",
+    "deberta-token",
+    "deberta-span",
+    "deberta-mlm",
 ];
+
+fn all_folders() -> impl Iterator<Item = &'static str> {
+    FOLDERS.into_iter().chain(UNTRAINED)
+}
 
 fn folder(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/encoders").join(name)
@@ -80,11 +111,13 @@ impl Fixture {
     }
 }
 
-/// The outputs of a head, by the names of `transformers`.
-fn outputs(head: &Head, states: &Tensor, mode: &mut Mode) -> Vec<(&'static str, Tensor)> {
+/// The outputs of a head over all states of a batch, by the names of `transformers`.
+fn outputs(head: &Head, states: &Tensor, mask: &Tensor, mode: &mut Mode) -> Vec<(&'static str, Tensor)> {
     match head {
         Head::States => vec![],
-        Head::Sequence(head) => vec![("logits", head.forward(states, mode).unwrap())],
+        Head::Sequence(head) => {
+            vec![("logits", head.forward(&head.pool(states, mask).unwrap(), mode).unwrap())]
+        }
         Head::Token(head) => vec![("logits", head.forward(states, mode).unwrap())],
         Head::MaskedLm(head) => vec![("logits", head.forward(states, mode).unwrap())],
         Head::Span(head) => {
@@ -127,7 +160,7 @@ fn difference(found: &Tensor, expected: &Tensor, rows: std::ops::Range<usize>, m
 
 #[test]
 fn states_and_heads_agree_in_a_padded_batch_and_alone() {
-    for name in FOLDERS {
+    for name in all_folders() {
         let fixture = Fixture::open(name);
         let models = fixture.models();
         for (kind, model) in ["candle", "packed"].iter().zip(&models) {
@@ -136,9 +169,12 @@ fn states_and_heads_agree_in_a_padded_batch_and_alone() {
             for rows in [0..4, 0..1, 1..2, 2..3, 3..4, 1..3] {
                 let batch = fixture.batch(rows.clone());
                 let states = model.body.states(&batch).unwrap();
-                let mut found = outputs(&model.head, &states, &mut Mode::Inference);
+                let mut found = outputs(&model.head, &states, &batch.mask, &mut Mode::Inference);
+                if let Head::Sequence(head) = &model.head {
+                    found.push(("logits", head.logits(&*model.body, &batch).unwrap()));
+                }
                 // All but the bare body have a head with something to compare.
-                assert_eq!(found.is_empty(), name == "bert-states");
+                assert_eq!(found.is_empty(), name.ends_with("-states") || name.ends_with("-encoder"));
                 found.push(("states", states));
                 for (output, tensor) in found {
                     let gap = difference(&tensor, &fixture.tensors[output], rows.clone(), &batch.mask);
@@ -155,7 +191,7 @@ fn states_and_heads_agree_in_a_padded_batch_and_alone() {
 
 #[test]
 fn states_of_some_tokens_are_those_among_all() {
-    for name in FOLDERS {
+    for name in all_folders() {
         let fixture = Fixture::open(name);
         let batch = fixture.batch(0..4);
         let expected = &fixture.tensors["states"];
@@ -214,10 +250,80 @@ fn a_layer_s_states_are_those_of_a_model_that_ends_there() {
 }
 
 #[test]
+fn both_models_give_the_same_states_of_every_layer() {
+    for name in all_folders() {
+        let fixture = Fixture::open(name);
+        let batch = fixture.batch(0..4);
+        let [candle, packed] = fixture.models().map(|model| model.body.layers(&batch).unwrap());
+        assert_eq!(candle.len(), packed.len(), "{name}");
+        for (a, b) in candle.iter().zip(&packed) {
+            assert!(difference(b, a, 0..4, &batch.mask) < 2e-5, "{name}");
+        }
+        assert!(difference(&candle[candle.len() - 1], &fixture.tensors["states"], 0..4, &batch.mask) < 2e-5);
+    }
+}
+
+/// Longer than the blocks of queries that share their keys.
+#[test]
+fn local_attention_over_a_long_input_is_that_of_the_definition() {
+    let fixture = Fixture::open("modernbert-first");
+    let ModelConfig::ModernBert(config) = fixture.checkpoint.config() else { panic!() };
+    let written = tempfile::TempDir::new().unwrap();
+    let longer = ModernBertConfig { max_position_embeddings: 400, window: 30, ..config.clone() };
+    let weights = fixture.checkpoint.var_map(DType::F32, &device()).unwrap();
+    let tokenizer = Checkpoint::open(&folder("bert-sequence")).unwrap().tokenizer().unwrap();
+    save(written.path(), &ModelConfig::ModernBert(longer), &weights, &tokenizer, DType::F32).unwrap();
+    let checkpoint = Checkpoint::open(written.path()).unwrap();
+    let rows: Vec<Vec<u32>> = [330, 1, 31, 32, 150]
+        .map(|length: u32| (0..length).map(|at| 5 + (at * 7 + length) % 90).collect())
+        .into();
+    let batch = Batch::new(&rows, 0, &device()).unwrap();
+    let candle = checkpoint.encoder(DType::F32, &device()).unwrap().body;
+    let packed = checkpoint.fast_encoder(Precision::F32).unwrap().body;
+    let expected = candle.states(&batch).unwrap();
+    assert!(difference(&packed.states(&batch).unwrap(), &expected, 0..5, &batch.mask) < 5e-5);
+    let tokens = [(4, 149), (0, 0), (0, 200), (1, 0), (0, 329)];
+    let (found, expected) =
+        (packed.states_at(&batch, &tokens).unwrap(), candle.states_at(&batch, &tokens).unwrap());
+    let gap = (found - expected.to_device(&Device::Cpu).unwrap()).unwrap().abs().unwrap().max_all().unwrap();
+    assert!(gap.to_scalar::<f32>().unwrap() < 5e-5);
+}
+
+#[test]
 fn every_tensor_of_a_checkpoint_is_used_except_known_ones() {
-    for name in FOLDERS {
+    for name in all_folders() {
         assert!(Fixture::open(name).checkpoint.surplus().is_empty(), "{name}");
     }
+}
+
+/// As all-mpnet-base-v2 and all-distilroberta-v1 are stored.
+#[test]
+fn a_body_that_names_the_head_of_pre_training_is_a_body() {
+    for (name, class, named) in [
+        ("mpnet-states", "MPNetModel", "MPNetForMaskedLM"),
+        ("bert-states", "BertModel", "BertForMaskedLM"),
+        ("modernbert-states", "ModernBertModel", "ModernBertForMaskedLM"),
+    ] {
+        let fixture = Fixture::open(name);
+        let copy = tempfile::TempDir::new().unwrap();
+        fs::copy(folder(name).join("model.safetensors"), copy.path().join("model.safetensors")).unwrap();
+        let config = fs::read_to_string(folder(name).join("config.json")).unwrap();
+        assert!(config.contains(class));
+        fs::write(copy.path().join("config.json"), config.replace(class, named)).unwrap();
+        let checkpoint = Checkpoint::open(copy.path()).unwrap();
+        assert_eq!(checkpoint.config(), fixture.checkpoint.config(), "{name}");
+        let batch = fixture.batch(0..4);
+        let states = checkpoint.fast_encoder(Precision::F32).unwrap().body.states(&batch).unwrap();
+        assert!(difference(&states, &fixture.tensors["states"], 0..4, &batch.mask) < 2e-5, "{name}");
+    }
+    // A head of which a part is there is not left out.
+    let copy = tempfile::TempDir::new().unwrap();
+    fs::copy(folder("mpnet-mlm").join("config.json"), copy.path().join("config.json")).unwrap();
+    let mut tensors =
+        candle_core::safetensors::load(folder("mpnet-mlm").join("model.safetensors"), &Device::Cpu).unwrap();
+    tensors.remove("lm_head.dense.weight").unwrap();
+    candle_core::safetensors::save(&tensors, copy.path().join("model.safetensors")).unwrap();
+    assert!(matches!(Checkpoint::open(copy.path()), Err(Error::MissingTensor { .. })));
 }
 
 #[derive(Deserialize)]
@@ -236,7 +342,7 @@ struct Row {
 
 #[test]
 fn texts_and_pairs_are_tokenized_and_cut_alike() {
-    for name in ["bert-sequence", "roberta-sequence"] {
+    for name in ["bert-sequence", "roberta-sequence", "mpnet-sequence"] {
         let checkpoint = Checkpoint::open(&folder(name)).unwrap();
         let tokenizer = checkpoint.tokenizer().unwrap();
         let cuts: Vec<Cut> =
@@ -304,7 +410,14 @@ fn sentence_vectors_agree_with_sentence_transformers() {
 
 #[test]
 fn an_input_of_too_many_tokens_is_refused() {
-    for (name, most) in [("bert-states", 40), ("roberta-sequence", 40), ("distilbert-token", 40)] {
+    for (name, most) in [
+        ("bert-states", 40),
+        ("roberta-sequence", 40),
+        ("distilbert-token", 40),
+        ("mpnet-states", 40),
+        ("deberta-token", 40),
+        ("modernbert-states", 40),
+    ] {
         let model = Fixture::open(name).model();
         assert_eq!(model.body.max_input_length(), most, "{name}");
         let batch = Batch::new(&[vec![5u32; most + 1]], 0, &device()).unwrap();
@@ -319,15 +432,26 @@ fn an_encoder_is_no_encoder_decoder_and_the_other_way_round() {
     assert!(matches!(checkpoint.model(DType::F32, &device()), Err(Error::Architecture { .. })));
     let seq2seq = Checkpoint::open(&folder("../bart")).unwrap();
     let error = seq2seq.encoder(DType::F32, &device()).err().unwrap().to_string();
-    assert!(
-        error.ends_with("expected an encoder (BERT, RoBERTa, DistilBERT or DPR), found `bart`"),
-        "{error}"
-    );
+    assert!(error.ends_with("expected an encoder, found `bart`"), "{error}");
 }
 
 #[test]
 fn a_written_encoder_is_read_back() {
-    for name in ["distilbert-sequence", "roberta-sequence", "dpr-context"] {
+    for name in [
+        "distilbert-sequence",
+        "roberta-sequence",
+        "dpr-context",
+        "camembert-sequence",
+        "mpnet-sequence",
+        "electra-sequence",
+        "albert-sequence",
+        "deberta-sequence",
+        "deberta-token",
+        "modernbert-sequence",
+        "modernbert-first",
+        "t5-encoder",
+        "mt5-encoder",
+    ] {
         let fixture = Fixture::open(name);
         let weights = fixture.checkpoint.var_map(DType::F32, &device()).unwrap();
         let written = tempfile::TempDir::new().unwrap();
@@ -359,7 +483,7 @@ fn loss(fixture: &Fixture, model: &BertModel, mode: &mut Mode) -> Tensor {
     let batch = fixture.batch(0..4);
     let states = model.body.forward(&batch, mode).unwrap();
     let mut outputs: Vec<Tensor> =
-        outputs(&model.head, &states, mode).into_iter().map(|(_, tensor)| tensor).collect();
+        outputs(&model.head, &states, &batch.mask, mode).into_iter().map(|(_, tensor)| tensor).collect();
     if outputs.is_empty() {
         outputs.push(states);
     }
@@ -391,9 +515,12 @@ fn every_weight_has_the_gradient_that_differences_show() {
             let var = &weights[&weight];
             let grad = grads.get(var).unwrap_or_else(|| panic!("{name}: {weight} has no gradient"));
             // The derivative along the gradient's own direction is its norm. A bias of keys adds the same to all
-            // scores of a query, so softmax takes it out again and its gradient is zero.
+            // scores of a query, so softmax takes it out again and its gradient is zero. Not so in DeBERTa, where
+            // keys read distances too.
             let norm = grad.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap().sqrt();
-            let is_key_bias = weight.ends_with("key.bias") || weight.ends_with("k_lin.bias");
+            let is_key_bias = ["key.bias", "k_lin.bias", ".attn.k.bias", "pos_key_proj.bias"]
+                .iter()
+                .any(|name| weight.ends_with(name));
             assert!(if is_key_bias { norm < 1e-10 } else { norm > 0.0 }, "{name}: {weight}: {norm}");
             if is_key_bias {
                 continue;
@@ -412,7 +539,15 @@ fn every_weight_has_the_gradient_that_differences_show() {
 
 #[test]
 fn dropout_follows_its_seed_and_training_without_it_gives_the_numbers_of_inference() {
-    for name in ["bert-sequence", "roberta-sequence", "distilbert-span"] {
+    for name in [
+        "bert-sequence",
+        "roberta-sequence",
+        "distilbert-span",
+        "mpnet-sequence",
+        "electra-sequence",
+        "albert-sequence",
+        "deberta-sequence",
+    ] {
         let fixture = Fixture::open(name);
         let (_weights, model) = trainable(&fixture, 0.2, DType::F32);
         let at = |seed| loss(&fixture, &model, &mut Mode::training(seed)).to_scalar::<f64>().unwrap();
@@ -422,5 +557,25 @@ fn dropout_follows_its_seed_and_training_without_it_gives_the_numbers_of_inferen
         let of = |mode: &mut Mode| loss(&fixture, &model, mode).to_scalar::<f64>().unwrap();
         let (train, infer) = (of(&mut Mode::training(1)), of(&mut Mode::Inference));
         assert!((train - infer).abs() < 1e-4, "{name}: {train} and {infer}");
+    }
+}
+
+/// ModernBERT's definition in training, without dropout, gives the numbers of inference, and all weights have gradients.
+#[test]
+fn modernbert_s_definition_can_be_differentiated() {
+    for name in ["modernbert-states", "modernbert-first"] {
+        let fixture = Fixture::open(name);
+        let ModelConfig::ModernBert(config) = fixture.checkpoint.config() else { panic!() };
+        let weights = fixture.checkpoint.var_map(DType::F32, &device()).unwrap();
+        let model =
+            ModernBert::new(config, &VarBuilder::from_varmap(&weights, DType::F32, &device())).unwrap();
+        let batch = fixture.batch(0..4);
+        let states = model.forward(&batch, &mut Mode::training(0)).unwrap();
+        assert!(difference(&states.detach(), &fixture.tensors["states"], 0..4, &batch.mask) < 2e-5);
+        let grads = states.sqr().unwrap().sum_all().unwrap().backward().unwrap();
+        for (weight, var) in weights.data().lock().unwrap().iter() {
+            let is_head = weight.starts_with("head.") || weight.starts_with("classifier.");
+            assert_eq!(grads.get(var).is_none(), is_head, "{name}: {weight}");
+        }
     }
 }

@@ -34,7 +34,7 @@ impl LayerEncoder {
         let ModelConfig::Bert(config) = checkpoint.config() else {
             return Err(Error::Model {
                 what: folder.join("config.json").display().to_string(),
-                expected: "an encoder (BERT, RoBERTa, XLM-RoBERTa or DistilBERT)".into(),
+                expected: "an encoder (BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, MPNet, ELECTRA, ALBERT or DeBERTa)".into(),
                 found: checkpoint.config().model_type().into(),
             });
         };

@@ -192,7 +192,7 @@ fn copy_encoder(from: &Path, to: &Path) -> Result<()> {
     let ModelConfig::Bert(config) = checkpoint.config() else {
         return Err(sporran_checkpoint::Error::Architecture {
             path: from.join("config.json"),
-            expected: "an encoder (BERT, RoBERTa, XLM-RoBERTa or DistilBERT)",
+            expected: "an encoder (BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, MPNet, ELECTRA, ALBERT or DeBERTa)",
             found: "another model".into(),
         }
         .into());

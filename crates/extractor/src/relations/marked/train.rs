@@ -80,7 +80,7 @@ impl<'a> MarkedTrainer<'a> {
                 let ModelConfig::Bert(config) = checkpoint.config() else {
                     return Err(sporran_checkpoint::Error::Architecture {
                         path: from.join("config.json"),
-                        expected: "an encoder to tune (BERT, RoBERTa, XLM-RoBERTa or DistilBERT)",
+                        expected: "an encoder to tune (BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, MPNet, ELECTRA, ALBERT or DeBERTa)",
                         found: "another model".into(),
                     }
                     .into());
@@ -126,6 +126,9 @@ impl<'a> MarkedTrainer<'a> {
                     layer_norm_eps: 1e-12,
                     pad_token_id: 0,
                     projection_dim: 0,
+                    embedding_size: None,
+                    sharing: None,
+                    disentangled: None,
                     labels: vec!["LABEL_0".into(), "LABEL_1".into()],
                     tie_word_embeddings: true,
                 };

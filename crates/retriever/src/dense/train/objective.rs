@@ -270,6 +270,9 @@ mod tests {
             layer_norm_eps: 1e-5,
             pad_token_id: 1,
             projection_dim: 0,
+            embedding_size: None,
+            sharing: None,
+            disentangled: None,
             labels: vec!["LABEL_0".into()],
             tie_word_embeddings: true,
         };

@@ -1,4 +1,4 @@
-//! The `config.json` of a BERT-shaped encoder: BERT, RoBERTa, XLM-RoBERTa, DistilBERT and DPR.
+//! The `config.json` of a BERT-shaped encoder: BERT and the families that differ from it in a few places.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Architecture, Embedding, Error, Parameter, Result, json::parse, parameters};
 
 use super::{
+    disentangled::Disentangled,
     fields::{BertFields, DistilFields},
     with_head::BertModel,
 };
@@ -26,6 +27,32 @@ pub enum BertFamily {
     DistilBert,
     /// DPR (Karpukhin et al. 2020): BERT with DPR's heads.
     Dpr,
+    /// CamemBERT (Martin et al. 2020): RoBERTa's body over another vocabulary.
+    Camembert,
+    /// MPNet (Song et al. 2020): RoBERTa's positions, no token types, and a bias for each bucket of distances.
+    Mpnet,
+    /// ELECTRA (Clark et al. 2020): embeddings that may be narrower than the states.
+    Electra,
+    /// ALBERT (Lan et al. 2020): narrow embeddings, and layers that share their weights.
+    Albert,
+    /// DeBERTa, versions 2 and 3 (He et al. 2021): attention to contents and to distances.
+    Deberta,
+}
+
+impl BertFamily {
+    /// Whether positions are counted from after the padding token's id.
+    pub(crate) fn counts_from_padding(self) -> bool {
+        matches!(self, Self::Roberta | Self::XlmRoberta | Self::Camembert | Self::Mpnet)
+    }
+}
+
+/// The layers of ALBERT that share their weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayerSharing {
+    /// The groups, each of which serves the same number of layers that follow each other.
+    pub groups: usize,
+    /// The layers of a group, which run one after the other.
+    pub inner: usize,
 }
 
 /// The task of an encoder's head.
@@ -87,6 +114,12 @@ pub struct BertConfig {
     pub pad_token_id: u32,
     /// The width of DPR's vectors; 0 where they are hidden states.
     pub projection_dim: usize,
+    /// The width of the embeddings, where a projection makes hidden states of them.
+    pub embedding_size: Option<usize>,
+    /// The sharing of layers, in ALBERT.
+    pub sharing: Option<LayerSharing>,
+    /// The attention to distances, in DeBERTa.
+    pub disentangled: Option<Disentangled>,
     /// The names of the labels, by number.
     pub labels: Vec<String>,
     /// Whether the head over the vocabulary is the embedding table.
@@ -107,9 +140,9 @@ impl BertConfig {
         let config = if family == BertFamily::DistilBert {
             parse::<DistilFields>(path, text)?.config(task, labels)
         } else {
-            let fields: BertFields = parse(path, text)?;
-            fields.supported(family).map_err(|error| error.within(path))?;
-            fields.config(family, task, labels)
+            let fields = BertFields::read(family, path, text)?;
+            fields.supported(family, task).map_err(|error| error.within(path))?;
+            fields.config(family, task, labels).map_err(|error| error.within(path))?
         };
         config.check().map_err(|error| error.within(path))?;
         Ok(config)
@@ -124,16 +157,62 @@ impl BertConfig {
     /// The row of the table of positions that belongs to an input's first token.
     #[must_use]
     pub fn first_position(&self) -> usize {
+        if self.family.counts_from_padding() { self.pad_token_id as usize + 1 } else { 0 }
+    }
+
+    /// Whether embeddings have a part for each position.
+    #[must_use]
+    pub fn has_positions(&self) -> bool {
+        self.disentangled.as_ref().is_none_or(|disentangled| disentangled.has_positions)
+    }
+
+    /// Whether embeddings have a part for each token type.
+    #[must_use]
+    pub fn has_types(&self) -> bool {
         match self.family {
-            BertFamily::Roberta | BertFamily::XlmRoberta => self.pad_token_id as usize + 1,
-            BertFamily::Bert | BertFamily::DistilBert | BertFamily::Dpr => 0,
+            BertFamily::DistilBert | BertFamily::Mpnet => false,
+            BertFamily::Deberta => self.type_vocab_size > 0,
+            _ => true,
         }
+    }
+
+    /// The width of the embeddings.
+    #[must_use]
+    pub fn embedding_width(&self) -> usize {
+        self.embedding_size.unwrap_or(self.hidden_size)
+    }
+
+    /// Whether each layer has its own weights, and attention reads contents alone: what the packed training path does.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.embedding_size.is_none()
+            && self.sharing.is_none()
+            && self.disentangled.is_none()
+            && self.family != BertFamily::Mpnet
+    }
+
+    /// The layers that run, each as its number among those that have weights.
+    #[must_use]
+    pub(crate) fn order(&self) -> Vec<usize> {
+        let Some(LayerSharing { groups, inner }) = self.sharing else {
+            return (0..self.num_hidden_layers).collect();
+        };
+        // The quotient is rounded as in `transformers`.
+        let each = self.num_hidden_layers as f64 / groups as f64;
+        let group = |layer: usize| ((layer as f64 / each) as usize).min(groups - 1);
+        (0..self.num_hidden_layers)
+            .flat_map(|layer| (0..inner).map(move |at| group(layer) * inner + at))
+            .collect()
     }
 
     /// Whether the model was trained with its tokenizer's token types.
     #[must_use]
     pub fn takes_types(&self) -> bool {
-        matches!(self.family, BertFamily::Bert | BertFamily::Dpr)
+        match self.family {
+            BertFamily::Bert | BertFamily::Dpr | BertFamily::Electra | BertFamily::Albert => true,
+            BertFamily::Deberta => self.has_types(),
+            _ => false,
+        }
     }
 
     /// The activation of the feed-forward part.
@@ -156,9 +235,13 @@ impl BertConfig {
             (BertTask::Context, _) => "ctx_encoder.bert_model",
             (BertTask::Reader, _) => "span_predictor.encoder.bert_model",
             (BertTask::States, _) => "",
-            (_, BertFamily::Roberta | BertFamily::XlmRoberta) => "roberta",
+            (_, BertFamily::Roberta | BertFamily::XlmRoberta | BertFamily::Camembert) => "roberta",
             (_, BertFamily::DistilBert) => "distilbert",
             (_, BertFamily::Bert | BertFamily::Dpr) => "bert",
+            (_, BertFamily::Mpnet) => "mpnet",
+            (_, BertFamily::Electra) => "electra",
+            (_, BertFamily::Albert) => "albert",
+            (_, BertFamily::Deberta) => "deberta",
         }
     }
 
@@ -182,6 +265,9 @@ impl BertConfig {
             ("hidden_size", self.hidden_size),
             ("num_hidden_layers", self.num_hidden_layers),
             ("intermediate_size", self.intermediate_size),
+            ("embedding_size", self.embedding_width()),
+            ("num_hidden_groups", self.sharing.map_or(1, |sharing| sharing.groups)),
+            ("inner_group_num", self.sharing.map_or(1, |sharing| sharing.inner)),
             ("id2label", self.labels.len()),
         ] {
             if size == 0 {
@@ -210,6 +296,23 @@ impl BertConfig {
                 return Err(wrong(field, "from 0 to below 1", &rate.to_string()));
             }
         }
+        if let Some(LayerSharing { groups, inner }) = self.sharing {
+            if groups > self.num_hidden_layers {
+                let expected = format!("at most num_hidden_layers, {}", self.num_hidden_layers);
+                return Err(wrong("num_hidden_groups", &expected, &groups.to_string()));
+            }
+            if self.num_hidden_layers.checked_mul(inner).is_none_or(|layers| layers > MOST_SHARED) {
+                let expected = format!("at most {MOST_SHARED} layers that share weights");
+                return Err(wrong("num_hidden_layers", &expected, &self.num_hidden_layers.to_string()));
+            }
+        }
+        if self.family == BertFamily::Mpnet && self.pad_token_id != 1 {
+            let expected = "1, from which MPNet counts positions";
+            return Err(wrong("pad_token_id", expected, &self.pad_token_id.to_string()));
+        }
+        if let Some(disentangled) = &self.disentangled {
+            disentangled.check()?;
+        }
         if self.task == BertTask::Reader && self.projection_dim != 0 {
             return Err(wrong("projection_dim", "0 for a reader", &self.projection_dim.to_string()));
         }
@@ -228,6 +331,11 @@ impl Architecture for BertConfig {
             BertFamily::XlmRoberta => "xlm-roberta",
             BertFamily::DistilBert => "distilbert",
             BertFamily::Dpr => "dpr",
+            BertFamily::Camembert => "camembert",
+            BertFamily::Mpnet => "mpnet",
+            BertFamily::Electra => "electra",
+            BertFamily::Albert => "albert",
+            BertFamily::Deberta => "deberta-v2",
         }
     }
 
@@ -241,22 +349,22 @@ impl Architecture for BertConfig {
     }
 
     fn layers(&self) -> Vec<(&'static str, usize)> {
-        vec![("num_hidden_layers", self.num_hidden_layers)]
+        match self.sharing {
+            Some(sharing) => {
+                vec![("num_hidden_groups", sharing.groups), ("inner_group_num", sharing.inner)]
+            }
+            None => vec![("num_hidden_layers", self.num_hidden_layers)],
+        }
     }
 
     fn fields(&self) -> Value {
         let mut value = if self.family == BertFamily::DistilBert {
             json!(DistilFields::of(self))
         } else {
-            json!(BertFields::of(self))
+            BertFields::json(self)
         };
         if let Value::Object(fields) = &mut value {
-            let labels = || self.labels.iter().enumerate();
-            let by_number: Map<String, Value> =
-                labels().map(|(i, label)| (i.to_string(), json!(label))).collect();
-            let by_name: Map<String, Value> = labels().map(|(i, label)| (label.clone(), json!(i))).collect();
-            fields.insert("id2label".into(), Value::Object(by_number));
-            fields.insert("label2id".into(), Value::Object(by_name));
+            HeadFields::write(&self.labels, fields);
         }
         value
     }
@@ -276,11 +384,22 @@ impl Architecture for BertConfig {
         match name.as_str() {
             "cls.predictions.decoder.bias" => return "cls.predictions.bias".into(),
             "lm_head.decoder.bias" => return "lm_head.bias".into(),
+            "predictions.decoder.bias" => return "predictions.bias".into(),
             _ => {}
         }
-        let bare = ["bert.", "roberta.", "distilbert."].iter().find_map(|prefix| name.strip_prefix(prefix));
+        let bare = match self.family {
+            BertFamily::Mpnet => name.strip_prefix("mpnet."),
+            BertFamily::Electra => name.strip_prefix("electra."),
+            BertFamily::Albert => name.strip_prefix("albert."),
+            BertFamily::Deberta => name.strip_prefix("deberta."),
+            _ => ["bert.", "roberta.", "distilbert."].iter().find_map(|prefix| name.strip_prefix(prefix)),
+        };
+        // DeBERTa's pooler is a part of its head.
+        if self.family == BertFamily::Deberta && name.starts_with("pooler.") {
+            return name;
+        }
         let bare = bare.unwrap_or(&name);
-        let body = ["embeddings.", "encoder.layer.", "transformer.layer.", "pooler."];
+        let body = ["embeddings.", "embeddings_project.", "encoder.", "transformer.layer.", "pooler."];
         if !body.iter().any(|part| bare.starts_with(part)) {
             return name;
         }
@@ -295,8 +414,14 @@ impl Architecture for BertConfig {
             return None;
         }
         let (name, head) = match self.family {
-            BertFamily::Roberta | BertFamily::XlmRoberta => {
+            BertFamily::Roberta | BertFamily::XlmRoberta | BertFamily::Camembert => {
                 ("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight")
+            }
+            BertFamily::Mpnet => ("mpnet.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
+            BertFamily::Electra => ("electra.embeddings.word_embeddings.weight", "generator_lm_head.weight"),
+            BertFamily::Albert => ("albert.embeddings.word_embeddings.weight", "predictions.decoder.weight"),
+            BertFamily::Deberta => {
+                ("deberta.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
             }
             BertFamily::DistilBert => {
                 ("distilbert.embeddings.word_embeddings.weight", "vocab_projector.weight")
@@ -312,10 +437,34 @@ impl Architecture for BertConfig {
         self.tie_word_embeddings = false;
     }
 
-    /// BERT's pooler where the head reads states, the head of next sentences, the numbers of the positions, and the head
+    fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
+        let start = match self.family {
+            BertFamily::Bert | BertFamily::Dpr | BertFamily::Deberta => "cls.predictions.",
+            BertFamily::DistilBert => "vocab_transform.",
+            BertFamily::Electra => "generator_predictions.",
+            BertFamily::Albert => "predictions.",
+            _ => "lm_head.",
+        };
+        let is_missing = self.task == BertTask::MaskedLm && !has(start);
+        if is_missing {
+            self.task = BertTask::States;
+        }
+        is_missing
+    }
+
+    /// BERT's pooler where the head reads states, the heads of pre-training, the numbers of the positions, and the head
     /// of pairs, which is opened apart.
     fn is_ignorable(&self, name: &str) -> bool {
-        name.starts_with("cls.seq_relationship.")
+        let heads: &[&str] = match self.family {
+            BertFamily::Electra => &["discriminator_predictions."],
+            BertFamily::Albert => &["sop_classifier.", "pooler.", "albert.pooler."],
+            BertFamily::Deberta => {
+                &["lm_predictions.", "mask_predictions.", "deberta.embeddings.position_embeddings."]
+            }
+            _ => &[],
+        };
+        heads.iter().any(|head| name.starts_with(head))
+            || name.starts_with("cls.seq_relationship.")
             || EXTRA_HEADS.iter().any(|head| name.starts_with(head))
             || name.ends_with("embeddings.position_ids")
             || name.ends_with("embeddings.token_type_ids")
@@ -323,12 +472,15 @@ impl Architecture for BertConfig {
     }
 }
 
+/// The most layers of a model whose layers share weights: their number is not bounded by that of the tensors.
+const MOST_SHARED: usize = 1000;
+
 /// The tensor name prefixes of heads that this project stores in an encoder's checkpoint: for pairs of marked positions,
 /// for a document's entities, for questions over a knowledge base.
 const EXTRA_HEADS: [&str; 3] = ["pair_head.", "entity_head.", "question."];
 
 /// The classes of `transformers`; of two for one family and task, the first is written.
-const CLASSES: [(&str, BertFamily, BertTask); 24] = [
+const CLASSES: [(&str, BertFamily, BertTask); 51] = [
     ("BertModel", BertFamily::Bert, BertTask::States),
     ("BertForSequenceClassification", BertFamily::Bert, BertTask::SequenceClassification),
     ("BertForTokenClassification", BertFamily::Bert, BertTask::TokenClassification),
@@ -350,6 +502,33 @@ const CLASSES: [(&str, BertFamily, BertTask); 24] = [
     ("DistilBertForTokenClassification", BertFamily::DistilBert, BertTask::TokenClassification),
     ("DistilBertForQuestionAnswering", BertFamily::DistilBert, BertTask::Span),
     ("DistilBertForMaskedLM", BertFamily::DistilBert, BertTask::MaskedLm),
+    ("CamembertModel", BertFamily::Camembert, BertTask::States),
+    ("CamembertForSequenceClassification", BertFamily::Camembert, BertTask::SequenceClassification),
+    ("CamembertForTokenClassification", BertFamily::Camembert, BertTask::TokenClassification),
+    ("CamembertForQuestionAnswering", BertFamily::Camembert, BertTask::Span),
+    ("CamembertForMaskedLM", BertFamily::Camembert, BertTask::MaskedLm),
+    ("MPNetModel", BertFamily::Mpnet, BertTask::States),
+    ("MPNetForSequenceClassification", BertFamily::Mpnet, BertTask::SequenceClassification),
+    ("MPNetForTokenClassification", BertFamily::Mpnet, BertTask::TokenClassification),
+    ("MPNetForQuestionAnswering", BertFamily::Mpnet, BertTask::Span),
+    ("MPNetForMaskedLM", BertFamily::Mpnet, BertTask::MaskedLm),
+    ("ElectraModel", BertFamily::Electra, BertTask::States),
+    ("ElectraForSequenceClassification", BertFamily::Electra, BertTask::SequenceClassification),
+    ("ElectraForTokenClassification", BertFamily::Electra, BertTask::TokenClassification),
+    ("ElectraForQuestionAnswering", BertFamily::Electra, BertTask::Span),
+    ("ElectraForMaskedLM", BertFamily::Electra, BertTask::MaskedLm),
+    ("ElectraForPreTraining", BertFamily::Electra, BertTask::States),
+    ("AlbertModel", BertFamily::Albert, BertTask::States),
+    ("AlbertForSequenceClassification", BertFamily::Albert, BertTask::SequenceClassification),
+    ("AlbertForTokenClassification", BertFamily::Albert, BertTask::TokenClassification),
+    ("AlbertForQuestionAnswering", BertFamily::Albert, BertTask::Span),
+    ("AlbertForMaskedLM", BertFamily::Albert, BertTask::MaskedLm),
+    ("AlbertForPreTraining", BertFamily::Albert, BertTask::MaskedLm),
+    ("DebertaV2Model", BertFamily::Deberta, BertTask::States),
+    ("DebertaV2ForSequenceClassification", BertFamily::Deberta, BertTask::SequenceClassification),
+    ("DebertaV2ForTokenClassification", BertFamily::Deberta, BertTask::TokenClassification),
+    ("DebertaV2ForQuestionAnswering", BertFamily::Deberta, BertTask::Span),
+    ("DebertaV2ForMaskedLM", BertFamily::Deberta, BertTask::MaskedLm),
     ("DPRQuestionEncoder", BertFamily::Dpr, BertTask::Question),
     ("DPRContextEncoder", BertFamily::Dpr, BertTask::Context),
     ("DPRReader", BertFamily::Dpr, BertTask::Reader),
@@ -372,21 +551,31 @@ fn task(family: BertFamily, architectures: &[String]) -> Result<BertTask> {
 
 /// The fields that determine the head.
 #[derive(Deserialize)]
-struct HeadFields {
-    architectures: Option<Vec<String>>,
+pub(crate) struct HeadFields {
+    pub(crate) architectures: Option<Vec<String>>,
     id2label: Option<Map<String, Value>>,
     num_labels: Option<usize>,
 }
 
 impl HeadFields {
     /// The labels in the order of their numbers; `transformers` has two where a config says nothing.
-    fn labels(&self) -> Vec<String> {
+    pub(crate) fn labels(&self) -> Vec<String> {
         let count = self.id2label.as_ref().map(Map::len).or(self.num_labels).unwrap_or(2);
         let name = |i: usize| {
             let name = self.id2label.as_ref().and_then(|labels| labels.get(&i.to_string()));
             name.and_then(Value::as_str).map_or_else(|| format!("LABEL_{i}"), str::to_owned)
         };
         (0..count).map(name).collect()
+    }
+
+    /// Adds the fields of labels.
+    pub(crate) fn write(labels: &[String], fields: &mut Map<String, Value>) {
+        let labels = || labels.iter().enumerate();
+        let by_number: Map<String, Value> =
+            labels().map(|(i, label)| (i.to_string(), json!(label))).collect();
+        let by_name: Map<String, Value> = labels().map(|(i, label)| (label.clone(), json!(i))).collect();
+        fields.insert("id2label".into(), Value::Object(by_number));
+        fields.insert("label2id".into(), Value::Object(by_name));
     }
 }
 
@@ -461,6 +650,64 @@ mod tests {
     }
 
     #[test]
+    fn every_family_has_the_defaults_of_its_class_in_transformers() {
+        let sizes = |family| {
+            let config = read(family, "{}").unwrap();
+            (config.vocab_size, config.hidden_size, config.num_attention_heads, config.pad_token_id)
+        };
+        assert_eq!(sizes(BertFamily::Camembert), (30522, 768, 12, 1));
+        assert_eq!(sizes(BertFamily::Mpnet), (30527, 768, 12, 1));
+        assert_eq!(sizes(BertFamily::Electra), (30522, 256, 4, 0));
+        assert_eq!(sizes(BertFamily::Albert), (30000, 4096, 64, 0));
+        assert_eq!(sizes(BertFamily::Deberta), (128_100, 1536, 24, 0));
+        let electra = read(BertFamily::Electra, "{}").unwrap();
+        assert_eq!((electra.embedding_size, electra.intermediate_size), (Some(128), 1024));
+        let albert = read(BertFamily::Albert, r#"{"hidden_size": 128}"#).unwrap();
+        assert_eq!((albert.embedding_size, albert.hidden_act.as_str()), (Some(128), "gelu_new"));
+        assert_eq!((albert.head_dropout, albert.hidden_dropout_prob), (0.1, 0.0));
+        let deberta = read(BertFamily::Deberta, "{}").unwrap();
+        assert!(!deberta.has_types() && deberta.has_positions() && !deberta.takes_types());
+        assert_eq!(deberta.layer_norm_eps, 1e-7);
+    }
+
+    #[test]
+    fn groups_of_layers_follow_each_other() {
+        let order = |text: &str| read(BertFamily::Albert, text).unwrap().order();
+        let text = r#"{"num_hidden_layers": 5, "num_hidden_groups": 2, "inner_group_num": 2}"#;
+        // Layers 0 to 2 are of group 0, since 2 / 2.5 is below 1.
+        assert_eq!(order(text), [0, 1, 0, 1, 0, 1, 2, 3, 2, 3]);
+        assert_eq!(order(r#"{"num_hidden_layers": 3}"#), [0, 0, 0]);
+        let error = |text: &str| read(BertFamily::Albert, text).unwrap_err().to_string();
+        assert!(error(r#"{"num_hidden_groups": 13}"#).contains("field `num_hidden_groups`"));
+        assert!(error(r#"{"num_hidden_layers": 1001}"#).contains("at most 1000 layers that share weights"));
+    }
+
+    #[test]
+    fn settings_of_one_family_are_checked() {
+        for (family, text, field) in [
+            (BertFamily::Mpnet, r#"{"pad_token_id": 0}"#, "pad_token_id"),
+            (
+                BertFamily::Mpnet,
+                r#"{"relative_attention_num_buckets": 16}"#,
+                "relative_attention_num_buckets",
+            ),
+            (BertFamily::Electra, r#"{"embedding_size": 0}"#, "embedding_size"),
+            (BertFamily::Deberta, r#"{"conv_kernel_size": 3}"#, "conv_kernel_size"),
+            (BertFamily::Deberta, r#"{"pooler_hidden_act": "mish"}"#, "pooler_hidden_act"),
+            (
+                BertFamily::Deberta,
+                r#"{"legacy": false, "architectures": ["DebertaV2ForMaskedLM"]}"#,
+                "legacy",
+            ),
+            (BertFamily::Deberta, r#"{"position_buckets": 1}"#, "position_buckets"),
+            (BertFamily::Camembert, r#"{"hidden_act": "mish"}"#, "hidden_act"),
+        ] {
+            let error = read(family, text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("config.json: field `{field}`")), "{error}");
+        }
+    }
+
+    #[test]
     fn a_written_config_is_read_back() {
         for (family, text) in [
             (BertFamily::Bert, r#"{"id2label": {"0": "no", "1": "yes", "2": "maybe"}, "pad_token_id": 3}"#),
@@ -470,6 +717,17 @@ mod tests {
                 ["DistilBertForQuestionAnswering"]}"#,
             ),
             (BertFamily::Dpr, r#"{"projection_dim": 5, "architectures": ["DPRContextEncoder"]}"#),
+            (BertFamily::Camembert, r#"{"classifier_dropout": 0.3}"#),
+            (BertFamily::Mpnet, r#"{"architectures": ["MPNetForMaskedLM"]}"#),
+            (BertFamily::Electra, r#"{"embedding_size": 256}"#),
+            (BertFamily::Electra, r#"{"embedding_size": 64}"#),
+            (BertFamily::Albert, r#"{"num_hidden_groups": 3, "classifier_dropout_prob": 0.2}"#),
+            (
+                BertFamily::Deberta,
+                r#"{"relative_attention": true, "pos_att_type": "p2c|c2p", "share_att_key": true,
+                "position_buckets": 256, "norm_rel_ebd": "layer_norm", "position_biased_input": false,
+                "cls_dropout": 0.0, "architectures": ["DebertaV2ForSequenceClassification"]}"#,
+            ),
         ] {
             let config = read(family, text).unwrap();
             let written = ModelConfig::Bert(config.clone()).to_json().to_string();
@@ -488,6 +746,16 @@ mod tests {
             "roberta.encoder.layer.0.output.dense.bias"
         );
         assert_eq!(roberta.canonical("lm_head.decoder.bias"), "lm_head.bias");
+        let text = r#"{"architectures": ["DebertaV2ForSequenceClassification"]}"#;
+        let deberta = read(BertFamily::Deberta, text).unwrap();
+        assert_eq!(deberta.canonical("pooler.dense.weight"), "pooler.dense.weight");
+        assert_eq!(
+            deberta.canonical("encoder.rel_embeddings.weight"),
+            "deberta.encoder.rel_embeddings.weight"
+        );
+        let electra = read(BertFamily::Electra, r#"{"architectures": ["ElectraForPreTraining"]}"#).unwrap();
+        assert_eq!(electra.canonical("electra.embeddings_project.bias"), "embeddings_project.bias");
+        assert!(electra.is_ignorable("discriminator_predictions.dense.weight"));
         assert!(roberta.is_ignorable(&roberta.canonical("embeddings.position_ids")));
     }
 }

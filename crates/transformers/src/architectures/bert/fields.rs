@@ -1,14 +1,21 @@
-//! The fields of the `config.json` of BERT, RoBERTa, DPR and DistilBERT.
+//! The fields of the `config.json` of BERT and its kin, by their names there.
+
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use sporran_checkpoint::Result;
+use serde_json::{Map, Value, json};
+use sporran_checkpoint::{Result, json::parse};
 
-use super::config::{BertConfig, BertFamily, BertTask, wrong};
+use super::{
+    config::{BertConfig, BertFamily, BertTask, LayerSharing, wrong},
+    disentangled::DebertaFields,
+    model::MPNET_BUCKETS,
+};
 
 /// DistilBERT's normalisation; no config field sets it.
 const DISTIL_EPSILON: f64 = 1e-12;
 
-/// The fields of BERT, RoBERTa and DPR.
+/// The fields of all families but DistilBERT.
 #[derive(Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct BertFields {
@@ -31,6 +38,19 @@ pub(crate) struct BertFields {
     add_cross_attention: bool,
     projection_dim: usize,
     tie_word_embeddings: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedding_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    classifier_dropout_prob: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_hidden_groups: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inner_group_num: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relative_attention_num_buckets: Option<usize>,
+    /// DeBERTa's, which are among the others in the file.
+    #[serde(skip)]
+    deberta: Option<DebertaFields>,
 }
 
 impl Default for BertFields {
@@ -55,14 +75,63 @@ impl Default for BertFields {
             add_cross_attention: false,
             projection_dim: 0,
             tie_word_embeddings: true,
+            embedding_size: None,
+            classifier_dropout_prob: None,
+            num_hidden_groups: None,
+            inner_group_num: None,
+            relative_attention_num_buckets: None,
+            deberta: None,
         }
     }
 }
 
+/// The defaults of `transformers` that differ from BERT's.
+fn defaults(family: BertFamily) -> Option<Value> {
+    match family {
+        BertFamily::Electra => Some(json!({
+            "embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024,
+        })),
+        BertFamily::Albert => Some(json!({
+            "embedding_size": 128, "hidden_size": 4096, "num_attention_heads": 64, "intermediate_size": 16384,
+            "num_hidden_groups": 1, "inner_group_num": 1, "hidden_act": "gelu_new", "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0, "classifier_dropout_prob": 0.1,
+        })),
+        BertFamily::Deberta => Some(json!({
+            "hidden_size": 1536, "num_hidden_layers": 24, "num_attention_heads": 24, "intermediate_size": 6144,
+            "type_vocab_size": 0, "layer_norm_eps": 1e-7,
+        })),
+        _ => None,
+    }
+}
+
 impl BertFields {
-    pub(crate) fn supported(&self, family: BertFamily) -> Result<()> {
+    /// The fields of a `config.json`, with the defaults of its family.
+    pub(crate) fn read(family: BertFamily, path: &Path, text: &str) -> Result<Self> {
+        let Some(Value::Object(defaults)) = defaults(family) else { return parse(path, text) };
+        let mut fields: Map<String, Value> = parse(path, text)?;
+        for (name, value) in defaults {
+            fields.entry(name).or_insert(value);
+        }
+        let text = Value::Object(fields).to_string();
+        let deberta = (family == BertFamily::Deberta).then(|| parse(path, &text)).transpose()?;
+        Ok(Self { deberta, ..parse(path, &text)? })
+    }
+
+    pub(crate) fn supported(&self, family: BertFamily, task: BertTask) -> Result<()> {
+        if let (BertFamily::Mpnet, Some(buckets)) = (family, self.relative_attention_num_buckets)
+            && buckets != MPNET_BUCKETS
+        {
+            let expected = MPNET_BUCKETS.to_string();
+            return Err(wrong("relative_attention_num_buckets", &expected, &buckets.to_string()));
+        }
+        if let Some(deberta) = self.deberta.as_ref().filter(|deberta| !deberta.legacy)
+            && task == BertTask::MaskedLm
+        {
+            let expected = "true: the other head for masked tokens is not supported";
+            return Err(wrong("legacy", expected, &deberta.legacy.to_string()));
+        }
         // RoBERTa counts positions from after the padding token.
-        if matches!(family, BertFamily::Roberta | BertFamily::XlmRoberta)
+        if family.counts_from_padding()
             && let Some(id) = self.pad_token_id.filter(|id| *id < 0)
         {
             return Err(wrong(
@@ -84,12 +153,43 @@ impl BertFields {
         Ok(())
     }
 
-    pub(crate) fn config(self, family: BertFamily, task: BertTask, labels: Vec<String>) -> BertConfig {
+    pub(crate) fn config(
+        self,
+        family: BertFamily,
+        task: BertTask,
+        labels: Vec<String>,
+    ) -> Result<BertConfig> {
         let (vocabulary, pad) = match family {
             BertFamily::Roberta | BertFamily::XlmRoberta => (50265, 1),
-            BertFamily::Bert | BertFamily::DistilBert | BertFamily::Dpr => (30522, 0),
+            BertFamily::Camembert => (30522, 1),
+            BertFamily::Mpnet => (30527, 1),
+            BertFamily::Albert => (30000, 0),
+            BertFamily::Deberta => (128_100, 0),
+            BertFamily::Bert | BertFamily::DistilBert | BertFamily::Dpr | BertFamily::Electra => (30522, 0),
         };
-        BertConfig {
+        let head_dropout = match family {
+            // Only the head of whole inputs has its own rate.
+            BertFamily::Deberta if task == BertTask::SequenceClassification => {
+                self.deberta.as_ref().and_then(|deberta| deberta.cls_dropout)
+            }
+            BertFamily::Deberta | BertFamily::Mpnet => None,
+            BertFamily::Albert => self.classifier_dropout_prob,
+            _ => self.classifier_dropout,
+        };
+        let disentangled = self.deberta.as_ref().map(|deberta| {
+            deberta.settings(self.hidden_size, self.num_attention_heads, self.max_position_embeddings)
+        });
+        // ALBERT projects embeddings of any width.
+        let embedding_size = match family {
+            BertFamily::Albert => Some(self.embedding_size.unwrap_or(self.hidden_size)),
+            BertFamily::Electra => self.embedding_size.filter(|size| *size != self.hidden_size),
+            _ => None,
+        };
+        let sharing = (family == BertFamily::Albert).then(|| LayerSharing {
+            groups: self.num_hidden_groups.unwrap_or(1),
+            inner: self.inner_group_num.unwrap_or(1),
+        });
+        Ok(BertConfig {
             family,
             task,
             vocab_size: self.vocab_size.unwrap_or(vocabulary),
@@ -100,19 +200,33 @@ impl BertFields {
             hidden_act: self.hidden_act,
             hidden_dropout_prob: self.hidden_dropout_prob,
             attention_probs_dropout_prob: self.attention_probs_dropout_prob,
-            head_dropout: self.classifier_dropout.unwrap_or(self.hidden_dropout_prob),
+            head_dropout: head_dropout.unwrap_or(self.hidden_dropout_prob),
             max_position_embeddings: self.max_position_embeddings,
-            type_vocab_size: self.type_vocab_size,
+            type_vocab_size: if family == BertFamily::Mpnet { 0 } else { self.type_vocab_size },
             initializer_range: self.initializer_range,
             layer_norm_eps: self.layer_norm_eps,
             pad_token_id: padding(self.pad_token_id, pad),
             projection_dim: if family == BertFamily::Dpr { self.projection_dim } else { 0 },
+            embedding_size,
+            sharing,
+            disentangled: disentangled.transpose()?,
             labels,
             tie_word_embeddings: self.tie_word_embeddings,
-        }
+        })
     }
 
-    pub(crate) fn of(config: &BertConfig) -> Self {
+    /// The fields of the `config.json` of a model.
+    pub(crate) fn json(config: &BertConfig) -> Value {
+        let mut fields = json!(Self::of(config));
+        if let (Some(settings), Value::Object(fields)) = (&config.disentangled, &mut fields)
+            && let Value::Object(further) = json!(DebertaFields::of(settings, config.head_dropout))
+        {
+            fields.extend(further);
+        }
+        fields
+    }
+
+    fn of(config: &BertConfig) -> Self {
         Self {
             vocab_size: Some(config.vocab_size),
             hidden_size: config.hidden_size,
@@ -130,6 +244,14 @@ impl BertFields {
             pad_token_id: Some(config.pad_token_id.into()),
             projection_dim: config.projection_dim,
             tie_word_embeddings: config.tie_word_embeddings,
+            embedding_size: match config.family {
+                BertFamily::Electra | BertFamily::Albert => Some(config.embedding_width()),
+                _ => None,
+            },
+            classifier_dropout_prob: (config.family == BertFamily::Albert).then_some(config.head_dropout),
+            num_hidden_groups: config.sharing.map(|sharing| sharing.groups),
+            inner_group_num: config.sharing.map(|sharing| sharing.inner),
+            relative_attention_num_buckets: (config.family == BertFamily::Mpnet).then_some(MPNET_BUCKETS),
             ..Self::default()
         }
     }
@@ -206,6 +328,9 @@ impl DistilFields {
             layer_norm_eps: DISTIL_EPSILON,
             pad_token_id: padding(self.pad_token_id, 0),
             projection_dim: 0,
+            embedding_size: None,
+            sharing: None,
+            disentangled: None,
             labels,
             tie_word_embeddings: self.tie_word_embeddings,
         }

@@ -6,6 +6,8 @@ use sporran_checkpoint::Result;
 
 use super::config::{BertConfig, BertFamily, BertTask};
 use crate::{
+    batch::Batch,
+    encoder::Encoder,
     layers::{Activation, LayerNorm, Linear},
     mode::Mode,
 };
@@ -44,6 +46,7 @@ impl Head {
             BertTask::Span => Self::Span(SpanHead {
                 output: linear(config, config.hidden_size, 2, &vb.pp("qa_outputs"))?,
                 dropout: if config.family == BertFamily::DistilBert { config.head_dropout } else { 0.0 },
+                transform: None,
             }),
             BertTask::MaskedLm => Self::MaskedLm(MaskedLmHead::new(config, table()?, vb)?),
             BertTask::Question => Self::Vector(VectorHead::new(config, &vb.pp("question_encoder"))?),
@@ -70,16 +73,37 @@ impl Head {
     }
 }
 
-/// Labels for whole inputs, read off the first token's state through one inner layer: BERT's pooler, RoBERTa's
-/// `dense`, DistilBERT's `pre_classifier`.
+/// An inner layer before the classifying one.
+#[derive(Debug, Clone)]
+pub(crate) struct Transform {
+    pub(crate) inner: Linear,
+    pub(crate) activation: Activation,
+    /// In ModernBERT.
+    pub(crate) norm: Option<LayerNorm>,
+}
+
+impl Transform {
+    fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        let xs = self.activation.forward(&self.inner.forward(xs)?)?;
+        match &self.norm {
+            Some(norm) => norm.forward(&xs, mode),
+            None => Ok(xs),
+        }
+    }
+}
+
+/// Labels for whole inputs, read off the first token's state, or in some ModernBERTs off the mean of all, through one inner
+/// layer: the pooler of BERT, ALBERT and DeBERTa, `dense` of RoBERTa, MPNet, ELECTRA and ModernBERT, DistilBERT's
+/// `pre_classifier`.
 #[derive(Debug, Clone)]
 pub struct SequenceHead {
-    inner: Linear,
-    activation: Activation,
-    output: Linear,
-    dropout_before: f64,
-    dropout: f64,
-    labels: usize,
+    pub(crate) transform: Transform,
+    pub(crate) output: Linear,
+    pub(crate) dropout_before: f64,
+    pub(crate) dropout: f64,
+    pub(crate) labels: usize,
+    /// Whether it reads the mean of the states of all tokens.
+    pub(crate) pools_mean: bool,
 }
 
 impl SequenceHead {
@@ -88,31 +112,69 @@ impl SequenceHead {
             BertFamily::Bert | BertFamily::Dpr => {
                 (vb.pp("bert.pooler.dense"), Activation::Tanh, vb.pp("classifier"), 0.0)
             }
-            BertFamily::Roberta | BertFamily::XlmRoberta => {
+            BertFamily::Roberta | BertFamily::XlmRoberta | BertFamily::Camembert | BertFamily::Mpnet => {
                 let head = vb.pp("classifier");
                 (head.pp("dense"), Activation::Tanh, head.pp("out_proj"), config.head_dropout)
+            }
+            BertFamily::Electra => {
+                let head = vb.pp("classifier");
+                (head.pp("dense"), Activation::Gelu, head.pp("out_proj"), config.head_dropout)
+            }
+            BertFamily::Albert => (vb.pp("albert.pooler"), Activation::Tanh, vb.pp("classifier"), 0.0),
+            BertFamily::Deberta => {
+                let (activation, dropout) = match &config.disentangled {
+                    Some(settings) => (settings.pooler_activation()?, settings.pooler_dropout),
+                    None => (Activation::Gelu, 0.0),
+                };
+                (vb.pp("pooler.dense"), activation, vb.pp("classifier"), dropout)
             }
             BertFamily::DistilBert => (vb.pp("pre_classifier"), Activation::Relu, vb.pp("classifier"), 0.0),
         };
         let (width, labels) = (config.hidden_size, config.labels.len());
         Ok(Self {
-            inner: linear(config, width, width, &inner)?,
-            activation,
+            transform: Transform { inner: linear(config, width, width, &inner)?, activation, norm: None },
             output: linear(config, width, labels, &output)?,
             dropout_before,
             dropout: config.head_dropout,
             labels,
+            pools_mean: false,
         })
     }
 
-    /// States (b, s, d) to logits (b, labels).
+    /// States (b, s, d) to logits (b, labels): of the first state of each row, which is [pooled](Self::pool) where the head
+    /// reads more.
     ///
     /// # Errors
     /// A tensor error.
     pub fn forward(&self, states: &Tensor, mode: &mut Mode) -> Result<Tensor> {
         let xs = mode.dropout(first(states)?, self.dropout_before)?;
-        let xs = self.activation.forward(&self.inner.forward(&xs)?)?;
+        let xs = self.transform.forward(&xs, mode)?;
         self.output.forward(&mode.dropout(xs, self.dropout)?)
+    }
+
+    /// The states (b, 1, d) that the head reads, of all states (b, s, d) and their mask (b, s).
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn pool(&self, states: &Tensor, mask: &Tensor) -> Result<Tensor> {
+        if !self.pools_mean {
+            return Ok(states.narrow(1, 0, 1)?);
+        }
+        let mask = mask.unsqueeze(2)?.to_dtype(states.dtype())?;
+        Ok(states.broadcast_mul(&mask)?.sum_keepdim(1)?.broadcast_div(&mask.sum_keepdim(1)?)?)
+    }
+
+    /// The logits (b, labels) of inputs, for inference.
+    ///
+    /// # Errors
+    /// Those of the body, and a tensor error.
+    pub fn logits(&self, body: &dyn Encoder, input: &Batch) -> Result<Tensor> {
+        let states = if self.pools_mean {
+            self.pool(&body.states(input)?, &input.mask)?
+        } else {
+            body.first_states(input)?
+        };
+        self.forward(&states, &mut Mode::Inference)
     }
 
     /// The number of labels.
@@ -125,14 +187,15 @@ impl SequenceHead {
 /// Labels for every token.
 #[derive(Debug, Clone)]
 pub struct TokenHead {
-    output: Linear,
-    dropout: f64,
+    pub(crate) output: Linear,
+    pub(crate) dropout: f64,
+    pub(crate) transform: Option<Transform>,
 }
 
 impl TokenHead {
     fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
         let output = linear(config, config.hidden_size, config.labels.len(), &vb.pp("classifier"))?;
-        Ok(Self { output, dropout: config.head_dropout })
+        Ok(Self { output, dropout: config.head_dropout, transform: None })
     }
 
     /// States (b, s, d) to logits (b, s, labels).
@@ -140,7 +203,8 @@ impl TokenHead {
     /// # Errors
     /// A tensor error.
     pub fn forward(&self, states: &Tensor, mode: &mut Mode) -> Result<Tensor> {
-        self.output.forward(&mode.dropout(states.clone(), self.dropout)?)
+        let states = transformed(self.transform.as_ref(), states, mode)?;
+        self.output.forward(&mode.dropout(states, self.dropout)?)
     }
 }
 
@@ -164,8 +228,9 @@ impl SpanLogits {
 /// Where an answer starts and ends.
 #[derive(Debug, Clone)]
 pub struct SpanHead {
-    output: Linear,
-    dropout: f64,
+    pub(crate) output: Linear,
+    pub(crate) dropout: f64,
+    pub(crate) transform: Option<Transform>,
 }
 
 impl SpanHead {
@@ -174,7 +239,8 @@ impl SpanHead {
     /// # Errors
     /// A tensor error.
     pub fn forward(&self, states: &Tensor, mode: &mut Mode) -> Result<SpanLogits> {
-        SpanLogits::of(&self.output.forward(&mode.dropout(states.clone(), self.dropout)?)?)
+        let states = transformed(self.transform.as_ref(), states, mode)?;
+        SpanLogits::of(&self.output.forward(&mode.dropout(states, self.dropout)?)?)
     }
 }
 
@@ -245,37 +311,46 @@ impl VectorHead {
 /// Logits of the vocabulary for every token: an inner layer, normalised, and the embedding table with a bias.
 #[derive(Debug, Clone)]
 pub struct MaskedLmHead {
-    inner: Linear,
-    activation: Activation,
-    norm: LayerNorm,
-    output: Linear,
+    pub(crate) inner: Linear,
+    pub(crate) activation: Activation,
+    pub(crate) norm: LayerNorm,
+    pub(crate) output: Linear,
     /// (vocabulary)
-    bias: Tensor,
+    pub(crate) bias: Option<Tensor>,
 }
 
 impl MaskedLmHead {
     fn new(config: &BertConfig, table: Tensor, vb: &VarBuilder) -> Result<Self> {
         // The inner layer, the normalisation, the output where it is not the table, and the owner of the bias.
         let (inner, norm, output, bias) = match config.family {
-            BertFamily::Bert | BertFamily::Dpr => {
+            BertFamily::Bert | BertFamily::Dpr | BertFamily::Deberta => {
                 let head = vb.pp("cls.predictions");
                 (head.pp("transform.dense"), head.pp("transform.LayerNorm"), head.pp("decoder"), head)
             }
-            BertFamily::Roberta | BertFamily::XlmRoberta => {
+            BertFamily::Roberta | BertFamily::XlmRoberta | BertFamily::Camembert | BertFamily::Mpnet => {
                 let head = vb.pp("lm_head");
                 (head.pp("dense"), head.pp("layer_norm"), head.pp("decoder"), head)
+            }
+            BertFamily::Electra => {
+                let (head, output) = (vb.pp("generator_predictions"), vb.pp("generator_lm_head"));
+                (head.pp("dense"), head.pp("LayerNorm"), output.clone(), output)
+            }
+            BertFamily::Albert => {
+                let head = vb.pp("predictions");
+                (head.pp("dense"), head.pp("LayerNorm"), head.pp("decoder"), head)
             }
             BertFamily::DistilBert => {
                 let output = vb.pp("vocab_projector");
                 (vb.pp("vocab_transform"), vb.pp("vocab_layer_norm"), output.clone(), output)
             }
         };
-        let (width, vocabulary) = (config.hidden_size, config.vocab_size);
+        let (width, vocabulary) = (config.embedding_width(), config.vocab_size);
         Ok(Self {
-            inner: linear(config, width, width, &inner)?,
-            // RoBERTa's head has this one for every config.
+            inner: linear(config, config.hidden_size, width, &inner)?,
+            // The heads of RoBERTa and ELECTRA have this one for every config.
             activation: match config.family {
-                BertFamily::Roberta | BertFamily::XlmRoberta => Activation::Gelu,
+                BertFamily::Electra => Activation::Gelu,
+                family if family.counts_from_padding() => Activation::Gelu,
                 _ => config.activation()?,
             },
             norm: LayerNorm::new(width, config.layer_norm_eps, &norm)?,
@@ -284,7 +359,7 @@ impl MaskedLmHead {
             } else {
                 Linear::new(width, vocabulary, config.initializer_range, &output)?
             },
-            bias: bias.get_with_hints(vocabulary, "bias", Init::Const(0.0))?,
+            bias: Some(bias.get_with_hints(vocabulary, "bias", Init::Const(0.0))?),
         })
     }
 
@@ -295,8 +370,17 @@ impl MaskedLmHead {
     pub fn forward(&self, states: &Tensor, mode: &Mode) -> Result<Tensor> {
         let xs = self.activation.forward(&self.inner.forward(states)?)?;
         let xs = self.norm.forward(&xs, mode)?;
-        Ok(self.output.forward(&xs)?.broadcast_add(&self.bias)?)
+        let logits = self.output.forward(&xs)?;
+        Ok(match &self.bias {
+            Some(bias) => logits.broadcast_add(bias)?,
+            None => logits,
+        })
     }
+}
+
+/// The states through the inner layer, where there is one.
+fn transformed(transform: Option<&Transform>, states: &Tensor, mode: &Mode) -> Result<Tensor> {
+    transform.map_or_else(|| Ok(states.clone()), |transform| transform.forward(states, mode))
 }
 
 /// The states of the first tokens: (b, s, d) to (b, d).

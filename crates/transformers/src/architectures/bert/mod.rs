@@ -1,14 +1,20 @@
-//! BERT (Devlin et al. 2019) and its kin: RoBERTa, XLM-RoBERTa, DistilBERT and DPR.
+//! BERT (Devlin et al. 2019) and its kin: RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, DPR, MPNet, ELECTRA, ALBERT and
+//! DeBERTa.
 
 mod config;
+mod disentangled;
 mod fields;
 mod heads;
 mod model;
 mod with_head;
 
-pub use config::{BertConfig, BertFamily, BertTask};
+pub use config::{BertConfig, BertFamily, BertTask, LayerSharing};
+pub(crate) use config::{HeadFields, wrong};
+pub use disentangled::Disentangled;
+pub(crate) use heads::Transform;
 pub use heads::{
     Head, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
 };
 pub use model::{BERT_NAMES, Bert, BertNames, DISTIL_NAMES};
+pub(crate) use model::{MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE};
 pub use with_head::{BertModel, EncoderModel};

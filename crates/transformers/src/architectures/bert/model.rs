@@ -1,11 +1,15 @@
-//! The body of BERT and its kin: an encoder with learned positions and layer normalisation after each part.
+//! The body of BERT and its kin: an encoder with layer normalisation after each part.
 
 use candle_core::{Device, Tensor};
-use candle_nn::VarBuilder;
+use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
-use super::config::{BertConfig, BertFamily};
+use super::{
+    config::{BertConfig, BertFamily},
+    disentangled::{DistanceAttention, DistanceTable, Distances},
+};
 use crate::{
+    architectures::t5,
     attention::Attention,
     batch::Batch,
     encoder::Encoder,
@@ -14,14 +18,22 @@ use crate::{
     seq2seq::{padding_bias, too_long},
 };
 
-/// The body of BERT (Devlin et al. 2019), RoBERTa, XLM-RoBERTa, DistilBERT or DPR: token ids to states.
+/// The body of BERT (Devlin et al. 2019) or of another [`BertFamily`]: token ids to states.
 #[derive(Debug, Clone)]
 pub struct Bert {
     words: Embedding,
-    positions: Embedding,
+    positions: Option<Embedding>,
     types: Option<Embedding>,
     embedding_norm: LayerNorm,
+    /// From embeddings to hidden states of another width.
+    projection: Option<Linear>,
     layers: Vec<Layer>,
+    /// The layers that run, by their numbers.
+    order: Vec<usize>,
+    /// MPNet's biases of distances (buckets, heads).
+    distance_biases: Option<Tensor>,
+    /// DeBERTa's embeddings of distances.
+    distances: Option<DistanceTable>,
     config: BertConfig,
     device: Device,
 }
@@ -39,23 +51,33 @@ impl Bert {
             "" => vb.clone(),
             prefix => vb.pp(prefix),
         };
-        let (width, std) = (config.hidden_size, config.initializer_range);
+        let (width, std) = (config.embedding_width(), config.initializer_range);
         let embeddings = vb.pp("embeddings");
         let table = |rows, name: &str| Embedding::new(rows, width, std, &embeddings.pp(name));
-        let types = match config.family {
-            BertFamily::DistilBert => None,
-            _ => Some(table(config.type_vocab_size, "token_type_embeddings")?),
+        let positions = || table(config.max_position_embeddings, "position_embeddings");
+        let types = || table(config.type_vocab_size, "token_type_embeddings");
+        let types = config.has_types().then(types).transpose()?;
+        let layers: Result<Vec<Layer>> =
+            config.layer_prefixes().iter().map(|prefix| Layer::new(config, &vb.pp(prefix))).collect();
+        let projection = |name: &str| Linear::with_bias(width, config.hidden_size, std, &vb.pp(name));
+        let biases = || {
+            let init = Init::Randn { mean: 0.0, stdev: std };
+            let shape = (MPNET_BUCKETS, config.num_attention_heads);
+            vb.get_with_hints(shape, MPNET_BIASES, init)
         };
-        let layers = (0..config.num_hidden_layers).map(|i| match config.family {
-            BertFamily::DistilBert => Layer::distil(config, &vb.pp(format!("transformer.layer.{i}"))),
-            _ => Layer::bert(config, &vb.pp(format!("encoder.layer.{i}"))),
-        });
+        let distances = config.disentangled.as_ref().filter(|settings| settings.is_relative);
         Ok(Self {
             words: table(config.vocab_size, "word_embeddings")?,
-            positions: table(config.max_position_embeddings, "position_embeddings")?,
+            positions: config.has_positions().then(positions).transpose()?,
             types,
             embedding_norm: LayerNorm::new(width, config.layer_norm_eps, &embeddings.pp("LayerNorm"))?,
-            layers: layers.collect::<Result<_>>()?,
+            projection: config.projection_name().map(projection).transpose()?,
+            layers: layers?,
+            order: config.order(),
+            distance_biases: (config.family == BertFamily::Mpnet).then(biases).transpose()?,
+            distances: distances
+                .map(|settings| DistanceTable::new(config, settings, &vb.pp("encoder")))
+                .transpose()?,
             config: config.clone(),
             device: vb.device().clone(),
         })
@@ -80,9 +102,17 @@ impl Bert {
     fn each_layer(&self, input: &Batch, mode: &mut Mode, see: &mut dyn FnMut(&Tensor)) -> Result<Tensor> {
         let mut xs = self.embed(input, mode)?;
         see(&xs);
-        let bias = padding_bias(&input.mask, xs.dtype())?;
-        for layer in &self.layers {
-            xs = layer.forward(&xs, &bias, mode)?;
+        let mut bias = padding_bias(&input.mask, xs.dtype())?;
+        if let Some(weights) = &self.distance_biases {
+            bias = t5::position_bias(weights, (input.length(), 0), true, MPNET_DISTANCE)?
+                .broadcast_add(&bias)?;
+        }
+        let distances = match (&self.distances, &self.config.disentangled) {
+            (Some(table), Some(settings)) => Some(Distances::new(table, settings, input.length(), mode)?),
+            _ => None,
+        };
+        for layer in &self.order {
+            xs = self.layers[*layer].forward(&xs, &bias, distances.as_ref(), mode)?;
             see(&xs);
         }
         Ok(xs)
@@ -101,14 +131,22 @@ impl Bert {
             (Some(table), None) => xs.broadcast_add(&table.table().narrow(0, 0, 1)?)?,
             (None, _) => xs,
         };
-        xs = if self.config.first_position() == 0 {
-            xs.broadcast_add(&self.positions.table().narrow(0, 0, length)?)?
-        } else {
-            let rows = self.shifted_positions(&input.ids.to_vec2()?);
-            (xs + self.positions.forward(&Tensor::from_vec(rows, (batch, length), &self.device)?)?)?
+        xs = match &self.positions {
+            Some(positions) if self.config.first_position() == 0 => {
+                xs.broadcast_add(&positions.table().narrow(0, 0, length)?)?
+            }
+            Some(positions) => {
+                let rows = self.shifted_positions(&input.ids.to_vec2()?);
+                (xs + positions.forward(&Tensor::from_vec(rows, (batch, length), &self.device)?)?)?
+            }
+            None => xs,
         };
         let xs = self.embedding_norm.forward(&xs, mode)?;
-        mode.dropout(xs, self.config.hidden_dropout_prob)
+        let xs = mode.dropout(xs, self.config.hidden_dropout_prob)?;
+        match &self.projection {
+            Some(projection) => projection.forward(&xs),
+            None => Ok(xs),
+        }
     }
 
     /// RoBERTa's positions: those of tokens are counted from after the padding token's id, and padding has that id
@@ -141,7 +179,7 @@ impl Encoder for Bert {
     }
 
     fn layers(&self, input: &Batch) -> Result<Vec<Tensor>> {
-        let mut layers = Vec::with_capacity(1 + self.layers.len());
+        let mut layers = Vec::with_capacity(1 + self.order.len());
         self.each_layer(input, &mut Mode::Inference, &mut |xs| layers.push(xs.detach()))?;
         Ok(layers)
     }
@@ -171,6 +209,8 @@ impl Encoder for Bert {
 #[derive(Debug, Clone)]
 struct Layer {
     attention: Attention,
+    /// In DeBERTa.
+    distances: Option<DistanceAttention>,
     attention_norm: LayerNorm,
     /// The dropout rate of the output of attention.
     attention_dropout: f64,
@@ -226,17 +266,94 @@ pub const DISTIL_NAMES: BertNames = BertNames {
     feed_forward_norm: "output_layer_norm",
 };
 
+/// The names of MPNet.
+const MPNET_NAMES: BertNames = BertNames {
+    query: "attention.attn.q",
+    key: "attention.attn.k",
+    value: "attention.attn.v",
+    output: "attention.attn.o",
+    attention_norm: "attention.LayerNorm",
+    ..BERT_NAMES
+};
+
+/// The names of ALBERT.
+const ALBERT_NAMES: BertNames = BertNames {
+    query: "attention.query",
+    key: "attention.key",
+    value: "attention.value",
+    output: "attention.dense",
+    attention_norm: "attention.LayerNorm",
+    inner: "ffn",
+    outer: "ffn_output",
+    feed_forward_norm: "full_layer_layer_norm",
+};
+
+/// The names of DeBERTa.
+const DEBERTA_NAMES: BertNames = BertNames {
+    query: "attention.self.query_proj",
+    key: "attention.self.key_proj",
+    value: "attention.self.value_proj",
+    ..BERT_NAMES
+};
+
+/// The name of MPNet's biases of distances.
+pub(crate) const MPNET_BIASES: &str = "encoder.relative_attention_bias.weight";
+
+/// The buckets of distances in MPNet, in both directions together; no config field sets them.
+pub(crate) const MPNET_BUCKETS: usize = 32;
+
+/// From this distance on, all positions share a bucket in MPNet.
+pub(crate) const MPNET_DISTANCE: usize = 128;
+
+impl BertConfig {
+    /// Where the tensors of a layer are, under its [prefix](Self::layer_prefixes).
+    pub(crate) fn names(&self) -> &'static BertNames {
+        match self.family {
+            BertFamily::DistilBert => &DISTIL_NAMES,
+            BertFamily::Mpnet => &MPNET_NAMES,
+            BertFamily::Albert => &ALBERT_NAMES,
+            BertFamily::Deberta => &DEBERTA_NAMES,
+            _ => &BERT_NAMES,
+        }
+    }
+
+    /// The prefixes of the layers that have weights, under that of the body.
+    pub(crate) fn layer_prefixes(&self) -> Vec<String> {
+        if let Some(sharing) = self.sharing {
+            let of = |group: usize| {
+                let name = move |at: usize| format!("encoder.albert_layer_groups.{group}.albert_layers.{at}");
+                (0..sharing.inner).map(name)
+            };
+            return (0..sharing.groups).flat_map(of).collect();
+        }
+        let name = match self.family {
+            BertFamily::DistilBert => "transformer.layer",
+            _ => "encoder.layer",
+        };
+        (0..self.num_hidden_layers).map(|at| format!("{name}.{at}")).collect()
+    }
+
+    /// The name of the projection of embeddings, under the prefix of the body.
+    pub(crate) fn projection_name(&self) -> Option<&'static str> {
+        self.embedding_size.map(|_| match self.family {
+            BertFamily::Albert => "encoder.embedding_hidden_mapping_in",
+            _ => "embeddings_project",
+        })
+    }
+
+    /// The factor of the products of queries and keys.
+    pub(crate) fn scale(&self) -> f64 {
+        let width = self.hidden_size / self.num_attention_heads;
+        match &self.disentangled {
+            Some(settings) => settings.scale(width),
+            None => (width as f64).powf(-0.5),
+        }
+    }
+}
+
 impl Layer {
-    fn bert(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
-        Self::new(config, &BERT_NAMES, config.hidden_dropout_prob, vb)
-    }
-
-    /// DistilBERT has no dropout on the output of attention.
-    fn distil(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
-        Self::new(config, &DISTIL_NAMES, 0.0, vb)
-    }
-
-    fn new(config: &BertConfig, names: &BertNames, attention_dropout: f64, vb: &VarBuilder) -> Result<Self> {
+    fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
+        let names = config.names();
         let (width, inner, std) = (config.hidden_size, config.intermediate_size, config.initializer_range);
         let linear = |from, to, name: &str| Linear::with_bias(from, to, std, &vb.pp(name));
         let norm = |name: &str| LayerNorm::new(width, config.layer_norm_eps, &vb.pp(name));
@@ -247,21 +364,43 @@ impl Layer {
                 value: linear(width, width, names.value)?,
                 output: linear(width, width, names.output)?,
                 heads: config.num_attention_heads,
-                scale: ((width / config.num_attention_heads) as f64).powf(-0.5),
+                scale: config.scale(),
                 dropout: config.attention_probs_dropout_prob,
             },
+            distances: config
+                .disentangled
+                .as_ref()
+                .map(|settings| DistanceAttention::new(config, settings, &vb.pp("attention.self")))
+                .transpose()?,
             attention_norm: norm(names.attention_norm)?,
-            attention_dropout,
+            // DistilBERT has none there.
+            attention_dropout: match config.family {
+                BertFamily::DistilBert => 0.0,
+                _ => config.hidden_dropout_prob,
+            },
             inner: linear(width, inner, names.inner)?,
             outer: linear(inner, width, names.outer)?,
             feed_forward_norm: norm(names.feed_forward_norm)?,
             activation: config.activation()?,
-            dropout: config.hidden_dropout_prob,
+            // ALBERT has none there.
+            dropout: match config.family {
+                BertFamily::Albert => 0.0,
+                _ => config.hidden_dropout_prob,
+            },
         })
     }
 
-    fn forward(&self, xs: &Tensor, bias: &Tensor, mode: &mut Mode) -> Result<Tensor> {
-        let ys = self.attention.attend(xs, xs, bias, mode)?;
+    fn forward(
+        &self,
+        xs: &Tensor,
+        bias: &Tensor,
+        distances: Option<&Distances>,
+        mode: &mut Mode,
+    ) -> Result<Tensor> {
+        let ys = match &self.distances {
+            Some(attention) => attention.attend(&self.attention, xs, distances, bias, mode)?,
+            None => self.attention.attend(xs, xs, bias, mode)?,
+        };
         let ys = mode.dropout(ys, self.attention_dropout)?;
         let xs = self.attention_norm.forward(&(xs + ys)?, mode)?;
         let ys = self.activation.forward(&self.inner.forward(&xs)?)?;

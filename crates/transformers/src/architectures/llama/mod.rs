@@ -7,4 +7,4 @@ mod model;
 pub use config::{LlamaConfig, LlamaKind};
 pub use gguf::Gguf;
 pub use model::Llama;
-pub(crate) use model::rotation_steps;
+pub(crate) use model::{rotate, rotation_steps};

@@ -96,7 +96,7 @@ pub(crate) fn rotation_steps(config: &LlamaConfig) -> Vec<f32> {
 }
 
 /// Turns each pair of `xs` (r, h, t, w), which lie half a head apart, by its angle; `cos` and `sin` are (r, 1, t, w).
-fn rotate(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
+pub(crate) fn rotate(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
     let half = xs.dim(D::Minus1)? / 2;
     let (first, second) = (xs.narrow(3, 0, half)?, xs.narrow(3, half, half)?);
     let turned = Tensor::cat(&[&second.neg()?, &first], D::Minus1)?;

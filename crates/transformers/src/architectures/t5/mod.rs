@@ -1,8 +1,11 @@
-//! T5 (Raffel et al. 2020), version 1.0 and 1.1.
+//! T5 (Raffel et al. 2020), version 1.0 and 1.1, and the encoders of T5 and mT5 alone.
 
 mod config;
+mod encoder;
 mod model;
 
 pub use config::T5Config;
+pub(crate) use encoder::MOST_TOKENS;
+pub use encoder::{T5Encoder, T5EncoderConfig};
 pub use model::T5;
-pub(crate) use model::bucket;
+pub(crate) use model::{bucket, position_bias};

@@ -133,16 +133,7 @@ impl Seq2Seq for T5 {
 impl Trainable for T5 {
     fn encode_in(&self, input: &Batch, mode: &mut Mode) -> Result<Memory> {
         let xs = self.shared.forward(&input.ids)?;
-        let bias = self.encoder.position_bias(input.length(), 0)?;
-        let bias = bias.broadcast_add(&padding_bias(&input.mask, xs.dtype())?)?;
-        let mut xs = mode.dropout(xs, self.config.dropout_rate)?;
-        for block in &self.encoder.blocks {
-            let normed = block.own_norm.forward(&xs, mode)?;
-            let ys = block.own.attend(&normed, &normed, &bias, mode)?;
-            xs = block.add(xs, ys, mode)?;
-            xs = block.feed_forward(xs, mode)?;
-        }
-        Memory::new(self.encoder.finish(&xs, mode)?, input.mask.clone())
+        Memory::new(self.encoder.encode(xs, &input.mask, mode, &mut |_| {})?, input.mask.clone())
     }
 
     fn decode_in(
@@ -177,7 +168,7 @@ impl Trainable for T5 {
 
 /// The encoder's or the decoder's blocks, with the position biases that they share.
 #[derive(Debug, Clone)]
-struct Stack {
+pub(super) struct Stack {
     blocks: Vec<Block>,
     final_norm: RmsNorm,
     /// (buckets, heads)
@@ -188,7 +179,7 @@ struct Stack {
 }
 
 impl Stack {
-    fn new(config: &T5Config, is_decoder: bool, vb: &VarBuilder) -> Result<Self> {
+    pub(super) fn new(config: &T5Config, is_decoder: bool, vb: &VarBuilder) -> Result<Self> {
         let count = if is_decoder { config.decoder_layers() } else { config.num_layers };
         let blocks: Result<Vec<_>> =
             (0..count).map(|i| Block::new(config, is_decoder, &vb.pp(format!("block.{i}.layer")))).collect();
@@ -209,24 +200,56 @@ impl Stack {
         })
     }
 
+    /// Takes embeddings (b, s, d) through an encoder; `see` is shown what each layer reads.
+    pub(super) fn encode(
+        &self,
+        xs: Tensor,
+        mask: &Tensor,
+        mode: &mut Mode,
+        see: &mut dyn FnMut(&Tensor),
+    ) -> Result<Tensor> {
+        let bias = self.position_bias(xs.dim(1)?, 0)?;
+        let bias = bias.broadcast_add(&padding_bias(mask, xs.dtype())?)?;
+        let mut xs = mode.dropout(xs, self.dropout)?;
+        for block in &self.blocks {
+            see(&xs);
+            let normed = block.own_norm.forward(&xs, mode)?;
+            let ys = block.own.attend(&normed, &normed, &bias, mode)?;
+            xs = block.add(xs, ys, mode)?;
+            xs = block.feed_forward(xs, mode)?;
+        }
+        self.finish(&xs, mode)
+    }
+
     /// The position bias on the scores of `length` queries that follow `past` others: (1, heads, length,
     /// past + length).
     fn position_bias(&self, length: usize, past: usize) -> Result<Tensor> {
-        let (buckets, heads) = self.position_weights.dims2()?;
-        let keys = past + length;
-        let ids: Vec<u32> = (past..keys)
-            .flat_map(|query| (0..keys).map(move |key| key as i64 - query as i64))
-            .map(|distance| bucket(distance, !self.is_decoder, buckets, self.max_distance))
-            .collect();
-        let ids = Tensor::from_vec(ids, length * keys, self.position_weights.device())?;
-        let bias = self.position_weights.index_select(&ids, 0)?.reshape((length, keys, heads))?;
-        Ok(bias.permute((2, 0, 1))?.unsqueeze(0)?.contiguous()?)
+        position_bias(&self.position_weights, (length, past), !self.is_decoder, self.max_distance)
     }
 
     fn finish(&self, xs: &Tensor, mode: &mut Mode) -> Result<Tensor> {
         let xs = self.final_norm.forward(xs, mode)?;
         mode.dropout(xs, self.dropout)
     }
+}
+
+/// The bias of `weights` (buckets, heads) on the scores of `length` queries that follow `past` others: (1, heads, length,
+/// past + length).
+pub(crate) fn position_bias(
+    weights: &Tensor,
+    (length, past): (usize, usize),
+    bidirectional: bool,
+    max_distance: usize,
+) -> Result<Tensor> {
+    let (buckets, heads) = weights.dims2()?;
+    let keys = past + length;
+    let ids: Vec<u32> = (past..keys)
+        .flat_map(|query| (0..keys).map(move |key| key as i64 - query as i64))
+        .map(|distance| bucket(distance, bidirectional, buckets, max_distance))
+        .collect();
+    let ids = Tensor::from_vec(ids, length * keys, weights.device())?;
+    let bias = weights.index_select(&ids, 0)?.reshape((length, keys, heads))?;
+    Ok(bias.permute((2, 0, 1))?.unsqueeze(0)?.contiguous()?)
 }
 
 /// The bucket of a key at `distance` (key position less query position): the first half of the buckets of a

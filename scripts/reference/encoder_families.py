@@ -1,0 +1,97 @@
+"""Makes the parity fixtures of CamemBERT, MPNet, ELECTRA, ALBERT, DeBERTa and ModernBERT, and of the encoders of T5 and
+mT5 alone.
+
+For each: seeded tiny checkpoints in crates/transformers/tests/data/encoders, with the files that encoder_parity.py describes, and
+DeBERTa's buckets of distances (deberta-buckets.json).
+
+    python scripts/reference/encoder_families.py
+        # torch 2.15, transformers 5.24, tokenizers 0.23
+"""
+
+import json
+
+import torch
+import transformers as t
+from encoder_parity import DATA, bert, byte_pairs, word_pieces, write
+from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
+
+
+def buckets():
+    tables = []
+    for count, longest in ((256, 512), (32, 128), (6, 40), (7, 40), (2, 16)):
+        found = make_log_bucket_position(torch.arange(-600, 601), count, longest)
+        tables.append({"buckets": count, "max_distance": longest, "found": found.long().tolist()})
+    with open(DATA.parent / "deberta-buckets.json", "w") as file:
+        json.dump(tables, file, separators=(",", ":"))
+        file.write("\n")
+
+
+def main():
+    words, pieces = word_pieces(), byte_pairs()
+    small = {"vocab_size": len(words), "max_position_embeddings": 40}
+    large = {"vocab_size": len(pieces), "max_position_embeddings": 42, "pad_token_id": 1, "layer_norm_eps": 1e-5}
+
+    camembert = dict(large, config=t.CamembertConfig, type_vocab_size=1)
+    write("camembert-sequence", t.CamembertForSequenceClassification(bert(num_labels=1, **camembert)), 41)
+    write("camembert-mlm", t.CamembertForMaskedLM(bert(**camembert)), 42)
+
+    mpnet = dict(large, config=t.MPNetConfig)
+    write("mpnet-states", t.MPNetModel(bert(**mpnet)), 43)
+    write("mpnet-sequence", t.MPNetForSequenceClassification(bert(num_labels=1, **mpnet)), 44, pieces)
+    write("mpnet-mlm", t.MPNetForMaskedLM(bert(**mpnet)), 45)
+
+    electra = dict(small, config=t.ElectraConfig)
+    write("electra-sequence", t.ElectraForSequenceClassification(bert(num_labels=1, embedding_size=10, **electra)), 46, None,
+          True)
+    write("electra-states", t.ElectraForPreTraining(bert(embedding_size=16, **electra)), 47, None, True)
+    write("electra-mlm", t.ElectraForMaskedLM(bert(embedding_size=10, **electra)), 48, None, True)
+
+    def albert(**options):
+        return t.AlbertConfig(
+            embedding_size=10, hidden_size=16, num_hidden_layers=5, num_hidden_groups=2, num_attention_heads=4,
+            inner_group_num=2, intermediate_size=24, initializer_range=0.3, **small, **options,
+        )
+
+    write("albert-sequence", t.AlbertForSequenceClassification(albert(num_labels=2)), 49, None, True)
+    write("albert-mlm", t.AlbertForMaskedLM(albert()), 50, None, True)
+    write("albert-token", t.AlbertForTokenClassification(albert(num_labels=3, hidden_act="gelu")), 51, None, True)
+
+    deberta = dict(small, config=t.DebertaV2Config, relative_attention=True)
+    # As version 3 has it.
+    third = dict(deberta, position_buckets=6, norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type="p2c|c2p",
+                 position_biased_input=False)
+    write("deberta-sequence", t.DebertaV2ForSequenceClassification(bert(num_labels=1, **third)), 52)
+    write("deberta-mlm", t.DebertaV2ForMaskedLM(bert(**third)), 53)
+    write("deberta-token", t.DebertaV2ForTokenClassification(bert(
+        num_labels=3, pos_att_type=["c2p", "p2c"], type_vocab_size=2, **deberta)), 54, None, True)
+    write("deberta-span", t.DebertaV2ForQuestionAnswering(bert(
+        pos_att_type=["p2c"], max_relative_positions=5, **deberta)), 55)
+    def modern(**options):
+        # Windows of two positions, so that most pairs of positions are beyond them.
+        return bert(t.ModernBertConfig, vocab_size=len(words), max_position_embeddings=40, pad_token_id=0,
+                    cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3, local_attention=4,
+                    num_hidden_layers=3, **options)
+
+    modernbert = t.ModernBertForSequenceClassification
+    write("modernbert-states", t.ModernBertModel(modern(hidden_activation="gelu")), 61)
+    write("modernbert-sequence", modernbert(modern(num_labels=1, classifier_pooling="mean")), 62)
+    # All that may have a bias; the last layer is local.
+    biases = {"norm_bias": True, "attention_bias": True, "mlp_bias": True, "classifier_bias": True}
+    kinds = ["sliding_attention", "full_attention", "sliding_attention"]
+    write("modernbert-first", modernbert(modern(num_labels=2, layer_types=kinds, **biases)), 63)
+    write("modernbert-token", t.ModernBertForTokenClassification(modern(num_labels=3)), 64)
+    write("modernbert-span", t.ModernBertForQuestionAnswering(modern(classifier_activation="silu")), 65)
+    write("modernbert-mlm", t.ModernBertForMaskedLM(modern()), 66)
+
+    def t5(config, **options):
+        return config(vocab_size=len(words), d_model=16, d_kv=6, d_ff=24, num_layers=2, num_heads=4, **options)
+
+    # 11 tokens reach logarithmic buckets where there are 8.
+    near = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 10}
+    write("t5-encoder", t.T5EncoderModel(t5(t.T5Config, **near)), 71)
+    write("mt5-encoder", t.MT5EncoderModel(t5(t.MT5Config)), 72)
+    buckets()
+
+
+if __name__ == "__main__":
+    main()
