@@ -14,6 +14,7 @@ pub mod json;
 mod parameters;
 mod parlai;
 mod part;
+mod pointer;
 mod remote;
 mod save;
 pub mod sentence;

@@ -238,6 +238,24 @@ impl Tokenizer {
         self.inner.get_vocab_size(true)
     }
 
+    /// The file that it was read from.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A token whose id is not below `rows`, if there is one, and whether it is special: one that is not special before
+    /// those that are, and the lowest id first.
+    pub(crate) fn beyond(&self, rows: usize) -> Option<(String, u32, bool)> {
+        let special = self.inner.get_added_tokens_decoder();
+        let is_special = |id: &u32| special.get(id).is_some_and(|token| token.special);
+        let vocabulary = self.inner.get_vocab(true).into_iter();
+        let beyond = vocabulary.filter(|(_, id)| usize::try_from(*id).is_ok_and(|id| id >= rows));
+        beyond
+            .map(|(token, id)| (is_special(&id), id, token))
+            .min()
+            .map(|(special, id, token)| (token, id, special))
+    }
+
     /// How texts are split into tokens: `BPE`, `WordPiece`, `WordLevel` or `Unigram`.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -11,7 +11,10 @@ use memmap2::{Mmap, UncheckedAdvice};
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use super::{pytorch, tensor::StoredTensor};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    pointer,
+};
 
 /// A mapped weight file: safetensors, or PyTorch's.
 #[derive(Debug)]
@@ -34,6 +37,7 @@ impl WeightFile {
         // SAFETY: the mapping is read only, and the bytes are copied into tensors. A file that another process
         // changes while it is mapped gives wrong weights or a bus error, as with every reader that maps files.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io(path, "map"))?;
+        pointer::check(path, &map)?;
         let tensors = if path.extension().is_some_and(|extension| extension == "safetensors") {
             safetensors(path, &map)?
         } else {
