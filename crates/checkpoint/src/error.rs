@@ -81,6 +81,15 @@ pub enum Error {
         id: u32,
     },
 
+    /// An adapter that cannot be merged with its base model, or that stands where a model should.
+    #[error("{}: {problem}", path.display())]
+    Adapter {
+        /// The adapter's config or its weights file.
+        path: PathBuf,
+        /// The problem: what was expected and what was found.
+        problem: String,
+    },
+
     /// An adapter whose base model is missing.
     #[error(
         "{}: expected the adapter's base model `{base}` as a folder or in the cache of the hub, found neither; name its \

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
 use sporran_checkpoint::{
-    Error, ModelKind, Parameter, Part, Result, SpecialTokens, StoredModel, TokenFields, Tokenizer,
+    Adapter, Error, ModelKind, Parameter, Part, Result, SpecialTokens, StoredModel, TokenFields, Tokenizer,
     json::{self, parse},
 };
 
@@ -105,8 +105,17 @@ impl Checkpoint {
 
     fn open_as(folder: &Path, part: Option<Part>) -> Result<Self> {
         let config_path = folder.join(CONFIG);
-        let text = json::text(&config_path)?
-            .ok_or_else(|| Error::MissingFile { folder: folder.into(), expected: CONFIG })?;
+        let missing = || {
+            match Adapter::is_in(folder) {
+            true => Error::Adapter {
+                path: folder.into(),
+                problem: "expected a model, found an adapter; merge it with its base model by `sporran models import`"
+                    .into(),
+            },
+            false => Error::MissingFile { folder: folder.into(), expected: CONFIG },
+        }
+        };
+        let text = json::text(&config_path)?.ok_or_else(missing)?;
         let text = match part {
             Some(part) => part.config(&config_path, &text)?,
             None => text,

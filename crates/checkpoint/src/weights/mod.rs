@@ -24,9 +24,11 @@ use crate::{
     part::Part,
     tokenizer::Tokenizer,
 };
-use file::WeightFile;
+pub(crate) use file::WeightFile;
 pub use loose::{tensors, tensors_of, tensors_under, weight_types};
+pub(crate) use stored::open_weights;
 use stored::{Place, Stored};
+pub(crate) use tensor::StoredTensor;
 
 /// A folder whose weights are mapped, with the place of each parameter of its model.
 #[derive(Debug)]
@@ -63,7 +65,7 @@ impl StoredModel {
     /// [`Error::Archive`], [`Error::Pytorch`], [`Error::Pickle`], [`Error::MissingTensor`], [`Error::TensorShape`],
     /// [`Error::TensorDtype`], and [`Error::Io`].
     pub fn open(folder: &Path, part: Option<Part>, architecture: &mut dyn Architecture) -> Result<Self> {
-        let (files, index) = stored::open_weights(folder)?;
+        let (files, index) = open_weights(folder)?;
         let tensors = files.iter().map(|file| file.tensors().len()).sum();
         architecture.check_layers(tensors).map_err(|error| error.within(&folder.join("config.json")))?;
         let prefix = stored::shared_prefix(&files, architecture, part)?;

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::{file::WeightFile, tensor::StoredTensor};
 use crate::{
+    adapter::Adapter,
     architecture::Architecture,
     error::{Error, Result},
     json::{self, parse},
@@ -213,7 +214,7 @@ struct Index {
 }
 
 /// Maps the weights of `folder`, and returns the path of the file that lists them.
-pub(super) fn open_weights(folder: &Path) -> Result<(Vec<WeightFile>, PathBuf)> {
+pub(crate) fn open_weights(folder: &Path) -> Result<(Vec<WeightFile>, PathBuf)> {
     for layout in LAYOUTS {
         let single = folder.join(layout.single);
         if single.exists() {
@@ -243,5 +244,6 @@ pub(super) fn open_weights(folder: &Path) -> Result<(Vec<WeightFile>, PathBuf)> 
         return Ok((shards.into_iter().map(open).collect::<Result<_>>()?, path));
     }
     let expected = "model.safetensors or model.safetensors.index.json, or pytorch_model.bin or pytorch_model.bin.index.json";
-    Err(Error::MissingFile { folder: folder.into(), expected })
+    let missing = || Error::MissingFile { folder: folder.into(), expected };
+    Err(Adapter::instead_of_model(folder).unwrap_or_else(missing))
 }
