@@ -107,13 +107,6 @@ impl Adapter {
         folder.join(CONFIG).is_file() && WEIGHTS.iter().any(|file| folder.join(file).is_file())
     }
 
-    /// The error for a use of the folder as a model, if it holds an adapter.
-    pub(crate) fn instead_of_model(folder: &Path) -> Option<Error> {
-        let problem = "expected the weights of a model, found an adapter; merge it with its base model by `sporran models \
-                       import`";
-        Self::is_in(folder).then(|| Error::Adapter { path: folder.join(CONFIG), problem: problem.into() })
-    }
-
     /// Reads the config of an adapter of LoRA.
     ///
     /// # Errors

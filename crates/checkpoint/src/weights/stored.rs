@@ -10,7 +10,6 @@ use serde::Deserialize;
 
 use super::{file::WeightFile, tensor::StoredTensor};
 use crate::{
-    adapter::Adapter,
     architecture::Architecture,
     error::{Error, Result},
     json::{self, parse},
@@ -244,6 +243,11 @@ pub(crate) fn open_weights(folder: &Path) -> Result<(Vec<WeightFile>, PathBuf)> 
         return Ok((shards.into_iter().map(open).collect::<Result<_>>()?, path));
     }
     let expected = "model.safetensors or model.safetensors.index.json, or pytorch_model.bin or pytorch_model.bin.index.json";
-    let missing = || Error::MissingFile { folder: folder.into(), expected };
-    Err(Adapter::instead_of_model(folder).unwrap_or_else(missing))
+    let adapter = folder.join("adapter_config.json");
+    if adapter.is_file() {
+        let problem = "expected the weights of a model, found an adapter; merge it with its base model by `sporran models \
+                       import`";
+        return Err(Error::Adapter { path: adapter, problem: problem.into() });
+    }
+    Err(Error::MissingFile { folder: folder.into(), expected })
 }

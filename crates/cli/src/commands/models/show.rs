@@ -124,6 +124,7 @@ impl Lines {
             ("source", &card.source),
             ("revision", &card.revision),
             ("licence", &card.licence),
+            ("merged", &card.adapter),
         ];
         for (name, value) in fields {
             if let Some(value) = value {
