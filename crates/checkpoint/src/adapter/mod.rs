@@ -205,7 +205,7 @@ impl Adapter {
     }
 
     fn copy_companions(&self, base: &Path, to: &Path) -> Result<()> {
-        let tokenizer = if Tokenizer::is_in(&self.folder) { &self.folder } else { base };
+        let tokenizer = if Tokenizer::is_in(&self.folder) { self.folder.as_path() } else { base };
         let tokenizer = TOKENIZER.map(|name| tokenizer.join(name));
         let others = [base.join("generation_config.json"), self.folder.join("README.md")];
         for from in tokenizer.into_iter().chain(others).filter(|path| path.is_file()) {
@@ -398,14 +398,14 @@ fn write_tensors(
     let mut tensors: Vec<(&str, Raw<'_>)> = kept
         .map(|(file, tensor)| {
             let raw = match changed.get(&tensor.name) {
-                Some((dtype, shape, bytes)) => Raw { dtype: *dtype, shape, bytes: Cow::Borrowed(bytes) },
+                Some((dtype, shape, bytes)) => Raw { dtype: *dtype, shape, bytes: Cow::Borrowed(bytes.as_slice()) },
                 None => Raw { dtype: tensor.dtype, shape: &tensor.shape, bytes: file.bytes(tensor) },
             };
             (tensor.name.as_str(), raw)
         })
         .collect();
     tensors.extend(new.iter().map(|(name, (dtype, shape, bytes))| {
-        (name.as_str(), Raw { dtype: *dtype, shape, bytes: Cow::Borrowed(bytes) })
+        (name.as_str(), Raw { dtype: *dtype, shape, bytes: Cow::Borrowed(bytes.as_slice()) })
     }));
     write_weights(tensors, path)
 }

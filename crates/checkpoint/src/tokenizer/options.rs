@@ -139,13 +139,21 @@ impl Options {
 
     /// The special tokens without a role.
     pub(super) fn further(&self) -> impl Iterator<Item = &AddedToken> {
-        let (list, named): (&[Token], _) = match &self.extra_special_tokens {
-            Some(Extra::List(tokens)) => (tokens, None),
-            Some(Extra::Named(tokens)) => (&[], Some(tokens.values())),
-            None => (&[], None),
+        let list = match &self.extra_special_tokens {
+            Some(Extra::List(tokens)) => tokens.as_slice(),
+            _ => &[],
+        };
+        let named = match &self.extra_special_tokens {
+            Some(Extra::Named(tokens)) => Some(tokens.values()),
+            _ => None,
         };
         let older = self.additional_special_tokens.iter().flatten();
         older.chain(list).chain(named.into_iter().flatten()).map(|token| &token.0)
+    }
+
+    /// Whether the folder lists such tokens, in place of those that its vocabulary has, even if there are none.
+    pub(super) fn lists_further(&self) -> bool {
+        self.additional_special_tokens.is_some() || self.extra_special_tokens.is_some()
     }
 
     /// The tokens to add: those with ids first, in their order, then the special ones.

@@ -62,12 +62,13 @@ pub(super) fn json(
             format!("expected a {expected:?} model for `{class}Tokenizer`, found {:?}", model.algorithm);
         return Err(wrong(problem.into()));
     }
+    let rules = rules(&model).map_err(wrong)?;
     let built = match class {
-        "T5" => t5(folder, &model, options)?,
-        "XLMRoberta" => xlm_roberta(&model, options),
+        "T5" => t5(folder, &model, rules, options)?,
+        "XLMRoberta" => xlm_roberta(&model, rules, options),
         "Llama" => llama(&model, options),
         _ if options.tokenizer_class.is_none() || ["PreTrained", "TokenizersBackend"].contains(&class) => {
-            by_its_settings(&model, options).map_err(|problem| wrong(problem.into()))?
+            by_its_settings(&model, rules, options).map_err(|problem| wrong(problem.into()))?
         }
         other => {
             return Err(other_class(
@@ -176,10 +177,14 @@ fn words(pieces: &[Piece]) -> Vec<(String, f64)> {
     pieces.iter().map(|piece| (piece.text.clone(), f64::from(piece.score))).collect()
 }
 
-/// The tokens to add: those of the folder, the roles of the class, the file's own, and further ones.
+/// The tokens to add: those of the folder and the roles of the class, and where the folder does not list tokens without a
+/// role, the file's own and further ones.
 fn added(model: &Model, options: &Options, roles: &[&AddedToken], further: &[String]) -> Vec<AddedToken> {
     let roles: Vec<Option<&AddedToken>> = roles.iter().copied().map(Some).collect();
     let mut tokens = options.tokens(&roles);
+    if options.lists_further() {
+        return tokens;
+    }
     let own = model.pieces.iter().filter_map(|piece| match piece.kind {
         PieceKind::Control => Some(AddedToken::from(piece.text.clone(), true)),
         // A text, which the normaliser must not change.
@@ -211,11 +216,11 @@ fn other_roles<'a>(options: &'a Options, own: &[&'a AddedToken]) -> Vec<&'a Adde
 }
 
 /// The rules of the model's normaliser.
-fn rules(model: &Model) -> Value {
-    match Precompiled::from(&model.charsmap) {
-        Ok(rules) if !model.charsmap.is_empty() => json!(rules),
-        _ => Value::Null,
+fn rules(model: &Model) -> std::result::Result<Value, Failure> {
+    if model.charsmap.is_empty() {
+        return Ok(Value::Null);
     }
+    Ok(json!(Precompiled::from(&model.charsmap)?))
 }
 
 /// Words between spaces, each with the mark before it.
@@ -234,7 +239,7 @@ fn special(name: &str) -> (Option<String>, u32) {
 }
 
 /// T5 (Raffel et al. 2020): the pieces, and after them the sentinels, the last first.
-fn t5(folder: &Path, model: &Model, options: &Options) -> Result<Parts> {
+fn t5(folder: &Path, model: &Model, rules: Value, options: &Options) -> Result<Parts> {
     let count = options.extra_ids.unwrap_or(100);
     if count > MOST_SENTINELS {
         return Err(Error::Config {
@@ -258,7 +263,7 @@ fn t5(folder: &Path, model: &Model, options: &Options) -> Result<Parts> {
         vocab,
         merges: None,
         settings: json!({ "unk_id": 2, "byte_fallback": false }),
-        normalizer: rules(model),
+        normalizer: rules,
         pre_tokenizer: marked_words("always"),
         decoder: metaspace("always", true),
         around: [vec![text.clone(), end.clone()], vec![text.clone(), end.clone(), text, end]],
@@ -267,7 +272,7 @@ fn t5(folder: &Path, model: &Model, options: &Options) -> Result<Parts> {
 }
 
 /// XLM-RoBERTa (Conneau et al. 2020): fairseq's four tokens stand for the file's first three, and a mask comes last.
-fn xlm_roberta(model: &Model, options: &Options) -> Parts {
+fn xlm_roberta(model: &Model, rules: Value, options: &Options) -> Parts {
     let roles = [
         token(&options.bos_token, "<s>"),
         token(&options.pad_token, "<pad>"),
@@ -289,7 +294,7 @@ fn xlm_roberta(model: &Model, options: &Options) -> Parts {
         vocab,
         merges: None,
         settings: json!({ "unk_id": 3, "byte_fallback": false }),
-        normalizer: rules(model),
+        normalizer: rules,
         pre_tokenizer: marked_words(scheme),
         decoder: metaspace(scheme, true),
         around: [single, pair],
@@ -367,7 +372,7 @@ fn splits(piece: &str, known: impl Fn(&str) -> bool) -> Vec<(String, String)> {
 }
 
 /// A tokenizer of no class of its own, by the settings of the file.
-fn by_its_settings(model: &Model, options: &Options) -> std::result::Result<Parts, String> {
+fn by_its_settings(model: &Model, rules: Value, options: &Options) -> std::result::Result<Parts, String> {
     if model.whitespace_is_suffix {
         return Err("expected marks of words before them, found `treat_whitespace_as_suffix`".into());
     }
@@ -400,9 +405,8 @@ fn by_its_settings(model: &Model, options: &Options) -> std::result::Result<Part
         }
     };
     let mut normalizers = Vec::new();
-    match rules(model) {
-        Value::Null => {}
-        rules => normalizers.push(rules),
+    if !rules.is_null() {
+        normalizers.push(rules);
     }
     if model.remove_extra_whitespaces {
         normalizers.extend([replace_regex(r"\A +| +\z", ""), replace_regex(" {2,}", " ")]);

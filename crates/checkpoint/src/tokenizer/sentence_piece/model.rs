@@ -92,8 +92,9 @@ impl<'a> Fields<'a> {
     }
 
     fn take(&mut self, length: u64) -> Result<&'a [u8], Fault> {
-        let end = usize::try_from(length).ok().and_then(|length| self.at.checked_add(length));
-        let part = end.and_then(|end| self.bytes.get(self.at..end));
+        let (bytes, at) = (self.bytes, self.at);
+        let end = usize::try_from(length).ok().and_then(|length| at.checked_add(length));
+        let part = end.and_then(|end| bytes.get(at..end));
         let part = part.ok_or_else(|| self.fault("a field is longer than the file"))?;
         self.at += part.len();
         Ok(part)
