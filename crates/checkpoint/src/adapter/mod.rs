@@ -398,7 +398,9 @@ fn write_tensors(
     let mut tensors: Vec<(&str, Raw<'_>)> = kept
         .map(|(file, tensor)| {
             let raw = match changed.get(&tensor.name) {
-                Some((dtype, shape, bytes)) => Raw { dtype: *dtype, shape, bytes: Cow::Borrowed(bytes.as_slice()) },
+                Some((dtype, shape, bytes)) => {
+                    Raw { dtype: *dtype, shape, bytes: Cow::Borrowed(bytes.as_slice()) }
+                }
                 None => Raw { dtype: tensor.dtype, shape: &tensor.shape, bytes: file.bytes(tensor) },
             };
             (tensor.name.as_str(), raw)
