@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candle_core::{DType, Device, Shape, Tensor};
+use candle_core::{DType, Device, Shape};
 use safetensors::Dtype;
 use serde_json::{Map, Value, json};
 
