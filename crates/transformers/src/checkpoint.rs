@@ -87,7 +87,8 @@ impl Checkpoint {
     /// as in `transformers`.
     ///
     /// # Errors
-    /// A variant for each way in which a folder can be wrong: [`Error::MissingFile`], [`Error::Json`],
+    /// A variant for each way in which a folder can be wrong: [`Error::MissingFile`], [`Error::MissingShard`],
+    /// [`Error::Pointer`], [`Error::Adapter`], [`Error::Json`],
     /// [`Error::Config`], [`Error::Truncated`], [`Error::Safetensors`], [`Error::Archive`], [`Error::Pytorch`],
     /// [`Error::Pickle`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorDtype`], and
     /// [`Error::Io`].
@@ -166,11 +167,12 @@ impl Checkpoint {
         &self.generation
     }
 
-    /// The folder's tokenizer, from `tokenizer.json`, from `vocab.txt` (WordPiece, as BERT has it), or from
-    /// `vocab.json` and `merges.txt` (byte-level BPE, as GPT-2, RoBERTa and BART have it).
+    /// The folder's tokenizer, as [`Tokenizer::from_folder`] reads it. Each token needs a row in the embedding table; special
+    /// tokens without one are logged as a warning.
     ///
     /// # Errors
-    /// [`Error::MissingFile`], [`Error::Json`], [`Error::Config`] or [`Error::Tokenizer`].
+    /// [`Error::MissingFile`], [`Error::Pointer`], [`Error::Json`], [`Error::Config`], [`Error::Tokenizer`] or
+    /// [`Error::TokenBeyondRows`].
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         self.stored.tokenizer()
     }
