@@ -34,6 +34,8 @@ const UNSUPPORTED: [&str; 17] = [
 pub(super) struct AdapterConfig {
     peft_type: Option<String>,
     pub(super) base_model_name_or_path: Option<String>,
+    /// The base model's branch, tag or commit on the hub.
+    pub(super) revision: Option<String>,
     #[serde(default = "default_rank")]
     pub(super) r: usize,
     #[serde(default = "default_alpha")]

@@ -140,7 +140,11 @@ impl Adapter {
                 return Ok(folder);
             }
         }
-        let cached = base.parse::<ModelId>().and_then(|id| hub.offline(true).folder(&id, &mut |_| {}));
+        let id = match &self.config.revision {
+            Some(revision) if !revision.is_empty() => format!("{base}@{revision}"),
+            _ => base.to_owned(),
+        };
+        let cached = id.parse::<ModelId>().and_then(|id| hub.offline(true).folder(&id, &mut |_| {}));
         cached.map_err(|error| match error {
             Error::ModelId { .. } | Error::NotCached { .. } => Error::MissingBase { path, base: base.into() },
             other => other,

@@ -201,7 +201,9 @@ impl Model {
                 (2, Value::Bytes(bytes)) => {
                     // The size of the trie that begins the rules, in bytes.
                     let size = bytes.first_chunk::<4>().map(|size| u32::from_le_bytes(*size) as usize);
-                    if !bytes.is_empty() && size.is_none_or(|size| size % 4 != 0 || size > bytes.len() - 4) {
+                    if !bytes.is_empty()
+                        && size.is_none_or(|size| !size.is_multiple_of(4) || size > bytes.len() - 4)
+                    {
                         return Err(Fault {
                             at,
                             problem: "the rules of the normaliser are shorter than their trie",
