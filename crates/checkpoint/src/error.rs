@@ -32,6 +32,77 @@ pub enum Error {
         expected: &'static str,
     },
 
+    /// A file holds a pointer of git-lfs instead of its content.
+    #[error(
+        "{}: expected the file's content{}, found a pointer of git-lfs; run `git lfs pull` in its repository, or fetch \
+         the model with `sporran models pull`",
+        path.display(), size.map(|size| format!(" ({size} bytes)")).unwrap_or_default()
+    )]
+    Pointer {
+        /// The file.
+        path: PathBuf,
+        /// The size of the content in bytes, if the pointer has it.
+        size: Option<u64>,
+    },
+
+    /// A shard that an index of weights names is not in its folder.
+    #[error(
+        "{}: expected the shard `{shard}`, which holds {tensors} of the {all} tensors, in the same folder, found none; \
+         fetch this file, or the whole model again",
+        path.display()
+    )]
+    MissingShard {
+        /// The index.
+        path: PathBuf,
+        /// The file name of the shard.
+        shard: String,
+        /// The number of its tensors.
+        tensors: usize,
+        /// The number of the model's tensors.
+        all: usize,
+    },
+
+    /// A tokenizer has a token without a row in the model's embedding table.
+    #[error(
+        "{}: expected token ids below {rows}, the number of rows in the embedding table of {}, found {id} for `{token}`; \
+         use the tokenizer that the model was trained with, or weights whose table has a row for each token",
+        path.display(), weights.display()
+    )]
+    TokenBeyondRows {
+        /// The tokenizer's file.
+        path: PathBuf,
+        /// The weights file, or the index of its shards.
+        weights: PathBuf,
+        /// The number of rows.
+        rows: usize,
+        /// The token.
+        token: String,
+        /// Its id.
+        id: u32,
+    },
+
+    /// An adapter that cannot be merged with its base model, or that stands where a model should.
+    #[error("{}: {problem}", path.display())]
+    Adapter {
+        /// The adapter's config or its weights file.
+        path: PathBuf,
+        /// The problem: what was expected and what was found.
+        problem: String,
+    },
+
+    /// An adapter whose base model is missing.
+    #[error(
+        "{}: expected the adapter's base model `{base}` as a folder or in the cache of the hub, found neither; name its \
+         folder with `--base`, or fetch it with `sporran models pull`",
+        path.display()
+    )]
+    MissingBase {
+        /// The adapter's `adapter_config.json`.
+        path: PathBuf,
+        /// The name that it gives.
+        base: String,
+    },
+
     /// A file of text has bytes that are not UTF-8.
     #[error("{}: expected text in UTF-8, found other bytes at offset {at}", path.display())]
     Utf8 {

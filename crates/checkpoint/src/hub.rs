@@ -26,8 +26,9 @@ use crate::{
 const MAIN: &str = "main";
 
 /// The files of a model folder besides its weights.
-const FILES: [&str; 15] = [
+const FILES: [&str; 19] = [
     "config.json",
+    "adapter_config.json",
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -39,15 +40,20 @@ const FILES: [&str; 15] = [
     "vocab.json",
     "merges.txt",
     "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+    "tiktoken.model",
     "modules.json",
     "config_sentence_transformers.json",
     "README.md",
 ];
 
 /// A weights file and the index that may replace it, in the order of the search.
-const WEIGHTS: [[&str; 2]; 2] = [
+const WEIGHTS: [[&str; 2]; 4] = [
     ["model.safetensors", "model.safetensors.index.json"],
     ["pytorch_model.bin", "pytorch_model.bin.index.json"],
+    ["adapter_model.safetensors", "adapter_model.safetensors.index.json"],
+    ["adapter_model.bin", "adapter_model.bin.index.json"],
 ];
 
 /// A model on the hub: `name` or `org/name`, and after `@` a branch, a tag or a commit.
@@ -467,7 +473,7 @@ fn link(blob: &Path, place: &Path, _: usize) -> std::io::Result<()> {
 /// Whether a snapshot has its config and one form of its weights.
 fn is_whole(snapshot: &Path) -> Result<bool> {
     let weights = weights(snapshot)?;
-    Ok(snapshot.join("config.json").exists()
+    Ok(["config.json", "adapter_config.json"].iter().any(|file| snapshot.join(file).exists())
         && !weights.is_empty()
         && weights.iter().all(|file| snapshot.join(file).exists()))
 }

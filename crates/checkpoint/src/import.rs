@@ -30,10 +30,10 @@ const COMPANIONS: [&str; 9] = [
 ];
 
 /// A tensor in its stored bytes, written without conversion.
-struct Raw<'a> {
-    dtype: Dtype,
-    shape: &'a [usize],
-    bytes: Cow<'a, [u8]>,
+pub(crate) struct Raw<'a> {
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: &'a [usize],
+    pub(crate) bytes: Cow<'a, [u8]>,
 }
 
 impl View for Raw<'_> {
@@ -130,6 +130,11 @@ fn write(model: &StoredModel, companions: &[String], config: Option<String>, to:
 fn weights(model: &StoredModel, path: &Path) -> Result<()> {
     let tensors: Vec<(&str, Raw<'_>)> =
         model.raw_tensors().map(|(name, dtype, shape, bytes)| (name, Raw { dtype, shape, bytes })).collect();
+    write_weights(tensors, path)
+}
+
+/// Writes tensors as the safetensors file `path`.
+pub(crate) fn write_weights(tensors: Vec<(&str, Raw<'_>)>, path: &Path) -> Result<()> {
     // `transformers` refuses a file that does not say which framework's layout it has.
     let layout = HashMap::from([("format".to_string(), "pt".to_string())]);
     safetensors::serialize_to_file(tensors, Some(layout), path)

@@ -8,7 +8,10 @@ use serde::{
     ser::SerializeSeq,
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    pointer,
+};
 
 /// The text of `path`, or `None` where there is no such file.
 pub fn text(path: &Path) -> Result<Option<String>> {
@@ -25,6 +28,7 @@ pub fn required(path: &Path) -> Result<String> {
 }
 
 fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String> {
+    pointer::check(path, &bytes)?;
     String::from_utf8(bytes)
         .map_err(|error| Error::Utf8 { path: path.into(), at: error.utf8_error().valid_up_to() })
 }

@@ -4,6 +4,7 @@
 //! A [`StoredModel`] maps the tensors of the files to the parameters of an [`Architecture`]. Here an architecture states only
 //! the names and shapes of its tensors. Its computation is in the crate `sporran-transformers`.
 
+mod adapter;
 mod architecture;
 mod chat;
 mod error;
@@ -14,6 +15,7 @@ pub mod json;
 mod parameters;
 mod parlai;
 mod part;
+mod pointer;
 mod remote;
 mod save;
 pub mod sentence;
@@ -21,6 +23,7 @@ mod tokenizer;
 mod tokens;
 mod weights;
 
+pub use adapter::{Adapter, Merged};
 pub use architecture::{Architecture, Embedding, ModelKind};
 pub use chat::{ChatMessage, ChatTemplate};
 pub use error::{Error, Result};

@@ -68,7 +68,7 @@ pub fn save<C: AsRef<dyn Architecture>>(
     write(folder, "model.safetensors", &model)
 }
 
-/// The values of a tensor in `dtype`, F16 or else F32, in the order of rows and of little-endian bytes.
+/// The values of a tensor in `dtype`, F16, BF16 or else F32, in the order of rows and of little-endian bytes.
 ///
 /// # Errors
 /// A tensor error.
@@ -76,6 +76,7 @@ pub fn tensor_bytes(tensor: &Tensor, dtype: DType) -> Result<Vec<u8>> {
     let tensor = tensor.to_dtype(dtype)?.flatten_all()?;
     Ok(match dtype {
         DType::F16 => tensor.to_vec1::<half::f16>()?.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        DType::BF16 => tensor.to_vec1::<half::bf16>()?.iter().flat_map(|value| value.to_le_bytes()).collect(),
         _ => tensor.to_vec1::<f32>()?.iter().flat_map(|value| value.to_le_bytes()).collect(),
     })
 }

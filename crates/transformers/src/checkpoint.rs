@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
 use sporran_checkpoint::{
-    Error, ModelKind, Parameter, Part, Result, SpecialTokens, StoredModel, TokenFields, Tokenizer,
+    Adapter, Error, ModelKind, Parameter, Part, Result, SpecialTokens, StoredModel, TokenFields, Tokenizer,
     json::{self, parse},
 };
 
@@ -89,7 +89,8 @@ impl Checkpoint {
     /// as in `transformers`.
     ///
     /// # Errors
-    /// A variant for each way in which a folder can be wrong: [`Error::MissingFile`], [`Error::Json`],
+    /// A variant for each way in which a folder can be wrong: [`Error::MissingFile`], [`Error::MissingShard`],
+    /// [`Error::Pointer`], [`Error::Adapter`], [`Error::Json`],
     /// [`Error::Config`], [`Error::Truncated`], [`Error::Safetensors`], [`Error::Archive`], [`Error::Pytorch`],
     /// [`Error::Pickle`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorDtype`], and
     /// [`Error::Io`].
@@ -107,8 +108,17 @@ impl Checkpoint {
 
     fn open_as(folder: &Path, part: Option<Part>) -> Result<Self> {
         let config_path = folder.join(CONFIG);
-        let text = json::text(&config_path)?
-            .ok_or_else(|| Error::MissingFile { folder: folder.into(), expected: CONFIG })?;
+        let missing = || {
+            match Adapter::is_in(folder) {
+            true => Error::Adapter {
+                path: folder.into(),
+                problem: "expected a model, found an adapter; merge it with its base model by `sporran models import`"
+                    .into(),
+            },
+            false => Error::MissingFile { folder: folder.into(), expected: CONFIG },
+        }
+        };
+        let text = json::text(&config_path)?.ok_or_else(missing)?;
         let text = match part {
             Some(part) => part.config(&config_path, &text)?,
             None => text,
@@ -159,11 +169,12 @@ impl Checkpoint {
         &self.generation
     }
 
-    /// The folder's tokenizer, from `tokenizer.json`, from `vocab.txt` (WordPiece, as BERT has it), or from
-    /// `vocab.json` and `merges.txt` (byte-level BPE, as GPT-2, RoBERTa and BART have it).
+    /// The folder's tokenizer, as [`Tokenizer::from_folder`] reads it. Each token needs a row in the embedding table; special
+    /// tokens without one are logged as a warning.
     ///
     /// # Errors
-    /// [`Error::MissingFile`], [`Error::Json`], [`Error::Config`] or [`Error::Tokenizer`].
+    /// [`Error::MissingFile`], [`Error::Pointer`], [`Error::Json`], [`Error::Config`], [`Error::Tokenizer`] or
+    /// [`Error::TokenBeyondRows`].
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         self.stored.tokenizer()
     }

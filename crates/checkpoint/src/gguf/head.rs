@@ -8,11 +8,18 @@ use std::{
 
 use candle_core::quantized::gguf_file::Content;
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    pointer,
+};
 
 /// The metadata and the list of tensors of a file, and the opened file.
 pub(super) fn head(path: &Path) -> Result<(Content, BufReader<File>)> {
     let mut file = BufReader::new(File::open(path).map_err(Error::io(path, "open"))?);
+    let mut beginning = Vec::new();
+    file.by_ref().take(1024).read_to_end(&mut beginning).map_err(Error::io(path, "read"))?;
+    pointer::check(path, &beginning)?;
+    file.rewind().map_err(Error::io(path, "read"))?;
     check_alignment(path, &mut file)?;
     let content = Content::read(&mut file).map_err(|source| Error::Gguf { path: path.into(), source })?;
     Ok((content, file))

@@ -4,7 +4,7 @@ use candle_core::quantized::gguf_file::Value;
 use serde_json::json;
 
 use super::{GgufFields, Template};
-use crate::error::Result;
+use crate::{error::Result, tokenizer::byte_pattern};
 
 /// The chat template with the special tokens that it may name; none where the file has no template.
 pub(super) fn chat_template(fields: &GgufFields<'_>) -> Result<Option<Template>> {
@@ -30,11 +30,8 @@ pub(super) fn chat_template(fields: &GgufFields<'_>) -> Result<Option<Template>>
     Ok((!text.trim().is_empty()).then_some((text, tokens)))
 }
 
-/// A word's contractions, and runs of letters, of digits, of other signs and of spaces, as LLaMA 3 and Qwen 2 split.
 fn split(digits: &str) -> serde_json::Value {
-    let words = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|";
-    let rest = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-    json!({ "type": "Split", "pattern": { "Regex": format!("{words}{digits}{rest}") }, "behavior": "Isolated", "invert": false })
+    json!({ "type": "Split", "pattern": { "Regex": byte_pattern(digits) }, "behavior": "Isolated", "invert": false })
 }
 
 /// The `tokenizer.json` of the tokenizer in the file's metadata.

@@ -1,5 +1,8 @@
 //! Text to token ids and back, by a folder's tokenizer files.
 
+mod options;
+mod sentence_piece;
+mod tiktoken;
 mod types;
 mod vocab_files;
 
@@ -24,6 +27,14 @@ pub struct Tokenizer {
     json: String,
     side: Option<TruncationSide>,
     gives_types: bool,
+}
+
+/// A word's contractions, and runs of letters, of digits, of other signs and of spaces, as LLaMA 3, Qwen 2 and tiktoken split.
+/// `digits` matches a run of digits.
+pub(crate) fn byte_pattern(digits: &str) -> String {
+    let words = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|";
+    let rest = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+    format!("{words}{digits}{rest}")
 }
 
 /// The end at which a text that is too long is cut.
@@ -66,9 +77,11 @@ impl Tokenizer {
         Self::from_json(path, json)
     }
 
-    /// The tokenizer of a model folder: `tokenizer.json`, or else `vocab.txt` (WordPiece, as BERT has it), or else
-    /// `vocab.json` and `merges.txt` (byte-level BPE, as GPT-2, RoBERTa and BART have it), with the options and
-    /// special tokens of `tokenizer_config.json` and its older companions. Its `truncation_side` says how long texts are
+    /// The tokenizer of a model folder: `tokenizer.json`, or else the one that the class in `tokenizer_config.json` makes of
+    /// the folder's vocabulary, as in `transformers` 5: `vocab.txt` (WordPiece, as BERT has it), `vocab.json` and `merges.txt`
+    /// (byte-level BPE, as GPT-2, RoBERTa, BART and Qwen 2 have it), SentencePiece's `spiece.model`,
+    /// `sentencepiece.bpe.model` or `tokenizer.model` (T5, XLM-RoBERTa, LLaMA), or a file of tiktoken. Options and special
+    /// tokens are those of `tokenizer_config.json` and its older companions. Its `truncation_side` says how long texts are
     /// cut.
     ///
     /// # Errors
@@ -250,6 +263,24 @@ impl Tokenizer {
     #[must_use]
     pub fn vocab_size(&self) -> usize {
         self.inner.get_vocab_size(true)
+    }
+
+    /// The file that it was read from.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A token whose id is not below `rows`, if there is one, and whether it is special: one that is not special before
+    /// those that are, and the lowest id first.
+    pub(crate) fn beyond(&self, rows: usize) -> Option<(String, u32, bool)> {
+        let special = self.inner.get_added_tokens_decoder();
+        let is_special = |id: &u32| special.get(id).is_some_and(|token| token.special);
+        let vocabulary = self.inner.get_vocab(true).into_iter();
+        let beyond = vocabulary.filter(|(_, id)| usize::try_from(*id).is_ok_and(|id| id >= rows));
+        beyond
+            .map(|(token, id)| (is_special(&id), id, token))
+            .min()
+            .map(|(special, id, token)| (token, id, special))
     }
 
     /// How texts are split into tokens: `BPE`, `WordPiece`, `WordLevel` or `Unigram`.

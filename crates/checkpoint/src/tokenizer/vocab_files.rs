@@ -1,209 +1,112 @@
-//! Tokenizers of folders without a `tokenizer.json`: `vocab.txt` as BERT has it, and `vocab.json` with `merges.txt`
-//! as GPT-2, RoBERTa and BART have them. The parts are those that `transformers` puts together for these classes.
+//! Tokenizers of folders without a `tokenizer.json`: `vocab.txt` as BERT has it, `vocab.json` with `merges.txt` as GPT-2,
+//! RoBERTa, BART and Qwen 2 have them, and files of SentencePiece and tiktoken. The parts are those that `transformers` puts together for these classes.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
-use serde::Deserialize;
 use tokenizers::{
-    AddedToken, TokenizerImpl,
+    AddedToken, SplitDelimiterBehavior, TokenizerImpl,
     decoders::{byte_level::ByteLevel as ByteLevelDecoder, wordpiece::WordPiece as WordPieceDecoder},
     models::{bpe::BPE, wordpiece::WordPiece},
-    normalizers::BertNormalizer,
-    pre_tokenizers::{bert::BertPreTokenizer, byte_level::ByteLevel},
+    normalizers::{BertNormalizer, NFC},
+    pre_tokenizers::{
+        bert::BertPreTokenizer,
+        byte_level::ByteLevel,
+        sequence::Sequence,
+        split::{Split, SplitPattern},
+    },
     processors::{roberta::RobertaProcessing, template::TemplateProcessing},
 };
 
+use super::{
+    byte_pattern,
+    options::{Options, class, other_class, token},
+    sentence_piece, tiktoken,
+};
 use crate::{
-    architecture::ModelKind,
     error::{Error, Result},
-    json::{self, parse},
+    json,
 };
 
-const CONFIG: &str = "tokenizer_config.json";
-const SPECIAL_TOKENS: &str = "special_tokens_map.json";
-const ADDED_TOKENS: &str = "added_tokens.json";
 const WORDS: &str = "vocab.txt";
 const PIECES: &str = "vocab.json";
 const MERGES: &str = "merges.txt";
 
 /// Whether a folder has the files of a vocabulary.
 pub(super) fn are_in(folder: &Path) -> bool {
-    folder.join(WORDS).is_file() || [PIECES, MERGES].iter().all(|file| folder.join(file).is_file())
+    folder.join(WORDS).is_file() || has_pieces(folder) || sentence_piece::file(folder, "none").is_some()
 }
+
+fn has_pieces(folder: &Path) -> bool {
+    [PIECES, MERGES].iter().all(|file| folder.join(file).is_file())
+}
+
+/// The classes whose `vocab.txt` is BERT's. A trained tokenizer without its `tokenizer.json` is taken for one.
+const WORD_PIECES: [&str; 14] = [
+    "Bert",
+    "DistilBert",
+    "Electra",
+    "MobileBert",
+    "ConvBert",
+    "SqueezeBert",
+    "LayoutLM",
+    "Lxmert",
+    "Retribert",
+    "DPRQuestionEncoder",
+    "DPRContextEncoder",
+    "DPRReader",
+    "PreTrained",
+    "TokenizersBackend",
+];
 
 /// The text of the `tokenizer.json` that is equivalent to the vocabulary files of `folder`.
 ///
 /// # Errors
 /// [`Error::MissingFile`] where the vocabulary is missing, [`Error::Json`], [`Error::Config`] where the folder does
-/// not say which kind of tokenizer its files are for, and [`Error::Tokenizer`].
+/// not say which kind of tokenizer its files are for, or names one that needs more than files, and [`Error::Tokenizer`].
 pub(super) fn json(folder: &Path) -> Result<String> {
     let options = Options::read(folder)?;
+    let class = class(folder, &options)?;
     // The readers of `tokenizers` do not report the position of invalid text.
     for file in [WORDS, PIECES, MERGES] {
         json::text(&folder.join(file))?;
     }
+    let has_others = folder.join(WORDS).exists() || has_pieces(folder);
+    if let Some(path) = sentence_piece::file(folder, &class)
+        && (!has_others || sentence_piece::CLASSES.contains(&class.as_str()))
+    {
+        let bytes = std::fs::read(&path).map_err(Error::io(&path, "read"))?;
+        crate::pointer::check(&path, &bytes)?;
+        return match tiktoken::is_one(&bytes) {
+            true => tiktoken::json(folder, &path, &bytes, &class, &options),
+            false => sentence_piece::json(folder, &path, &bytes, &class, &options),
+        };
+    }
     if folder.join(WORDS).exists() {
+        // Without a tokenizer's config the model's type stands here, and any such model has BERT's vocabulary.
+        if options.tokenizer_class.is_some() && !WORD_PIECES.contains(&class.as_str()) {
+            return Err(other_class(
+                folder,
+                "a class of BERT's vocabularies, such as `BertTokenizer`",
+                &class,
+            ));
+        }
         return word_pieces(folder, &options);
     }
-    for file in [PIECES, MERGES] {
-        if !folder.join(file).exists() {
-            let expected = "tokenizer.json, vocab.txt, or vocab.json with merges.txt";
-            return Err(Error::MissingFile { folder: folder.into(), expected });
-        }
+    if !has_pieces(folder) {
+        let expected = "tokenizer.json, vocab.txt, or vocab.json with merges.txt, or spiece.model, \
+                        sentencepiece.bpe.model, tokenizer.model or tiktoken.model";
+        return Err(Error::MissingFile { folder: folder.into(), expected });
     }
-    match class(folder, &options)?.as_str() {
+    match class.as_str() {
         "GPT2" => gpt2(folder, &options),
+        "Qwen2" => qwen2(folder, &options),
         "Roberta" | "Bart" | "Longformer" => roberta(folder, &options),
-        other => Err(Error::Config {
-            path: folder.join(CONFIG),
-            field: "tokenizer_class".into(),
-            expected: "`GPT2Tokenizer`, `RobertaTokenizer` or `BartTokenizer`".into(),
-            found: format!("`{other}`"),
-        }),
+        other => Err(other_class(
+            folder,
+            "`GPT2Tokenizer`, `RobertaTokenizer`, `BartTokenizer` or `Qwen2Tokenizer`",
+            other,
+        )),
     }
-}
-
-/// A special token, as a name or with its flags.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(from = "TokenForm")]
-struct Token(AddedToken);
-
-// Foreign files write a token in either way.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum TokenForm {
-    Name(String),
-    Flags {
-        content: String,
-        #[serde(default)]
-        lstrip: bool,
-        #[serde(default)]
-        rstrip: bool,
-        #[serde(default)]
-        single_word: bool,
-        normalized: Option<bool>,
-        special: Option<bool>,
-    },
-}
-
-impl From<TokenForm> for Token {
-    fn from(form: TokenForm) -> Self {
-        match form {
-            TokenForm::Name(content) => Self(AddedToken::from(content, true)),
-            TokenForm::Flags { content, lstrip, rstrip, single_word, normalized, special } => {
-                let special = special.unwrap_or(true);
-                let token = AddedToken::from(content, special).lstrip(lstrip).rstrip(rstrip);
-                let normalized = normalized.unwrap_or(!special);
-                Self(token.single_word(single_word).normalized(normalized))
-            }
-        }
-    }
-}
-
-/// The fields of `tokenizer_config.json` and `special_tokens_map.json` that these tokenizers have.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Options {
-    tokenizer_class: Option<String>,
-    do_lower_case: Option<bool>,
-    tokenize_chinese_chars: Option<bool>,
-    strip_accents: Option<bool>,
-    add_prefix_space: Option<bool>,
-    trim_offsets: Option<bool>,
-    add_bos_token: Option<bool>,
-    bos_token: Option<Token>,
-    eos_token: Option<Token>,
-    unk_token: Option<Token>,
-    sep_token: Option<Token>,
-    pad_token: Option<Token>,
-    cls_token: Option<Token>,
-    mask_token: Option<Token>,
-    /// Further tokens by their ids, written as text.
-    added_tokens_decoder: BTreeMap<String, Token>,
-    additional_special_tokens: Option<Vec<Token>>,
-    /// Ids of tokens beyond the vocabulary, from `added_tokens.json`.
-    #[serde(skip)]
-    added: BTreeMap<u32, AddedToken>,
-}
-
-impl Options {
-    fn read(folder: &Path) -> Result<Self> {
-        let read = |name: &str| -> Result<Self> {
-            let path = folder.join(name);
-            json::text(&path)?.map_or(Ok(Self::default()), |text| parse(&path, &text))
-        };
-        let (mut options, map) = (read(CONFIG)?, read(SPECIAL_TOKENS)?);
-        let path = folder.join(CONFIG);
-        for (id, token) in std::mem::take(&mut options.added_tokens_decoder) {
-            let number = id.parse().map_err(|_| Error::Config {
-                path: path.clone(),
-                field: "added_tokens_decoder".into(),
-                expected: "token ids".into(),
-                found: format!("`{id}`"),
-            })?;
-            options.added.insert(number, token.0);
-        }
-        if options.added.is_empty() {
-            // Older folders store these separately.
-            let path = folder.join(ADDED_TOKENS);
-            if let Some(text) = json::text(&path)? {
-                let ids: BTreeMap<String, u32> = parse(&path, &text)?;
-                let plain = ids.into_iter().map(|(token, id)| (id, AddedToken::from(token, false)));
-                options.added = plain.collect();
-            }
-            for (own, other) in [
-                (&mut options.bos_token, map.bos_token),
-                (&mut options.eos_token, map.eos_token),
-                (&mut options.unk_token, map.unk_token),
-                (&mut options.sep_token, map.sep_token),
-                (&mut options.pad_token, map.pad_token),
-                (&mut options.cls_token, map.cls_token),
-                (&mut options.mask_token, map.mask_token),
-            ] {
-                *own = other.or(own.take());
-            }
-            options.additional_special_tokens =
-                map.additional_special_tokens.or(options.additional_special_tokens);
-        }
-        Ok(options)
-    }
-
-    /// The tokens to add: those with ids first, in their order, then the special ones.
-    fn tokens(&self, special: &[Option<&AddedToken>]) -> Vec<AddedToken> {
-        let mut tokens: Vec<AddedToken> = self.added.values().cloned().collect();
-        let further = self.additional_special_tokens.iter().flatten().map(|token| &token.0);
-        for token in special.iter().copied().flatten().chain(further) {
-            match tokens.iter_mut().find(|known| known.content == token.content) {
-                Some(known) => known.special = true,
-                None => tokens.push(token.clone().special(true)),
-            }
-        }
-        tokens
-    }
-}
-
-/// The class of a byte-level tokenizer, without `Tokenizer` and `Fast`.
-fn class(folder: &Path, options: &Options) -> Result<String> {
-    if let Some(class) = &options.tokenizer_class {
-        let class = class.strip_suffix("Fast").unwrap_or(class);
-        return Ok(class.strip_suffix("Tokenizer").unwrap_or(class).to_owned());
-    }
-    let path = folder.join("config.json");
-    let kind = match json::text(&path)? {
-        Some(text) => parse::<ModelKind>(&path, &text)?,
-        None => ModelKind::default(),
-    };
-    Ok(match kind.model_type.as_deref() {
-        Some("gpt2") => "GPT2".into(),
-        Some("roberta") => "Roberta".into(),
-        Some("bart") => "Bart".into(),
-        other => other.unwrap_or("none").to_owned(),
-    })
-}
-
-/// The token of the folder, or the class's own.
-fn token(own: &Option<Token>, default: &str) -> AddedToken {
-    own.as_ref().map_or_else(|| AddedToken::from(default.to_owned(), true), |token| token.0.clone())
 }
 
 type Tokenizer<M, N, P, S, D> = TokenizerImpl<M, N, P, S, D>;
@@ -299,6 +202,27 @@ fn roberta(folder: &Path, options: &Options) -> Result<String> {
         tokenizer.to_string(false)
     };
     build().map_err(|source| Error::Tokenizer { path: folder.join(PIECES), source })
+}
+
+fn qwen2(folder: &Path, options: &Options) -> Result<String> {
+    const END: &str = "<|endoftext|>";
+    let path = folder.join(PIECES);
+    let build = || -> std::result::Result<String, Failure> {
+        let names = [&options.eos_token, &options.unk_token, &options.pad_token].map(|own| token(own, END));
+        let bos = options.bos_token.as_ref().map(|token| &token.0);
+        let [eos, unknown, padding] = &names;
+        let split =
+            Split::new(SplitPattern::Regex(byte_pattern(r"\p{N}")), SplitDelimiterBehavior::Isolated, false)?;
+        let bytes = ByteLevel::new(options.add_prefix_space.unwrap_or(false), true, false);
+        let mut tokenizer: Tokenizer<_, NFC, Sequence, TemplateProcessing, ByteLevelDecoder> =
+            Tokenizer::new(byte_pairs(folder)?);
+        tokenizer.with_normalizer(Some(NFC))?;
+        tokenizer.with_pre_tokenizer(Some(Sequence::new(vec![split.into(), bytes.into()])));
+        tokenizer.with_decoder(Some(ByteLevelDecoder::default()));
+        tokenizer.add_tokens(options.tokens(&[bos, Some(eos), Some(unknown), Some(padding)]))?;
+        tokenizer.to_string(false)
+    };
+    build().map_err(|source| Error::Tokenizer { path: path.clone(), source })
 }
 
 fn gpt2(folder: &Path, options: &Options) -> Result<String> {

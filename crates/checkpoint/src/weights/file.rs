@@ -11,11 +11,14 @@ use memmap2::{Mmap, UncheckedAdvice};
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use super::{pytorch, tensor::StoredTensor};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    pointer,
+};
 
 /// A mapped weight file: safetensors, or PyTorch's.
 #[derive(Debug)]
-pub(super) struct WeightFile {
+pub(crate) struct WeightFile {
     path: PathBuf,
     map: Mmap,
     tensors: Vec<StoredTensor>,
@@ -23,7 +26,7 @@ pub(super) struct WeightFile {
 
 impl WeightFile {
     /// Maps `path` and reads the positions of its tensors; `expected` names the file where there is none.
-    pub(super) fn open(path: &Path, expected: &'static str) -> Result<Self> {
+    pub(crate) fn open(path: &Path, expected: &'static str) -> Result<Self> {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -34,6 +37,7 @@ impl WeightFile {
         // SAFETY: the mapping is read only, and the bytes are copied into tensors. A file that another process
         // changes while it is mapped gives wrong weights or a bus error, as with every reader that maps files.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io(path, "map"))?;
+        pointer::check(path, &map)?;
         let tensors = if path.extension().is_some_and(|extension| extension == "safetensors") {
             safetensors(path, &map)?
         } else {
@@ -42,21 +46,21 @@ impl WeightFile {
         Ok(Self { path: path.into(), map, tensors })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) fn tensors(&self) -> &[StoredTensor] {
+    pub(crate) fn tensors(&self) -> &[StoredTensor] {
         &self.tensors
     }
 
     /// The elements of a tensor of this file.
-    pub(super) fn bytes(&self, tensor: &StoredTensor) -> Cow<'_, [u8]> {
+    pub(crate) fn bytes(&self, tensor: &StoredTensor) -> Cow<'_, [u8]> {
         tensor.bytes(&self.map)
     }
 
     /// Reads a tensor of this file, and lets go of the pages that it was read from.
-    pub(super) fn read(&self, tensor: &StoredTensor, dtype: DType, device: &Device) -> Result<Tensor> {
+    pub(crate) fn read(&self, tensor: &StoredTensor, dtype: DType, device: &Device) -> Result<Tensor> {
         let stored = self.dtype(tensor)?;
         let read = Tensor::from_raw_buffer(&self.bytes(tensor), stored, &tensor.shape, device)?;
         if tensor.is_packed() {
@@ -66,7 +70,7 @@ impl WeightFile {
     }
 
     /// The type of a tensor, where a model can be made of it.
-    pub(super) fn dtype(&self, tensor: &StoredTensor) -> Result<DType> {
+    pub(crate) fn dtype(&self, tensor: &StoredTensor) -> Result<DType> {
         match tensor.dtype {
             Dtype::F32 => Ok(DType::F32),
             Dtype::F16 => Ok(DType::F16),

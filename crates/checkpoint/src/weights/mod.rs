@@ -24,9 +24,11 @@ use crate::{
     part::Part,
     tokenizer::Tokenizer,
 };
-use file::WeightFile;
+pub(crate) use file::WeightFile;
 pub use loose::{tensors, tensors_of, tensors_under, weight_types};
+pub(crate) use stored::open_weights;
 use stored::{Place, Stored};
+pub(crate) use tensor::StoredTensor;
 
 /// A folder whose weights are mapped, with the place of each parameter of its model.
 #[derive(Debug)]
@@ -40,6 +42,10 @@ pub struct StoredModel {
     /// The places by the names of their parameters.
     by_name: BTreeMap<String, usize>,
     surplus: Vec<String>,
+    /// The prefix of all tensor names that the model's own names lack.
+    prefix: String,
+    /// The number of rows in the embedding table, by the config.
+    rows: Option<usize>,
 }
 
 impl StoredModel {
@@ -48,20 +54,29 @@ impl StoredModel {
     /// weights are those of the first of `model.safetensors`, `model.safetensors.index.json`, `pytorch_model.bin` and
     /// `pytorch_model.bin.index.json` that is there. No code in a PyTorch file is run.
     ///
+    /// A prefix that all tensor names share and that the model's names lack, such as `module.`, is taken off, with a warning;
+    /// [`prefix`](Self::prefix) names it.
+    ///
     /// A head that the config ties to the embeddings, but that the weights hold with other values, is kept apart, as in
     /// `transformers`: `architecture` is [untied](Architecture::untie).
     ///
     /// # Errors
-    /// [`Error::MissingFile`], [`Error::Json`], [`Error::Config`], [`Error::Truncated`], [`Error::Safetensors`],
+    /// [`Error::MissingFile`], [`Error::MissingShard`], [`Error::Pointer`], [`Error::Json`], [`Error::Config`], [`Error::Truncated`], [`Error::Safetensors`],
     /// [`Error::Archive`], [`Error::Pytorch`], [`Error::Pickle`], [`Error::MissingTensor`], [`Error::TensorShape`],
     /// [`Error::TensorDtype`], and [`Error::Io`].
     pub fn open(folder: &Path, part: Option<Part>, architecture: &mut dyn Architecture) -> Result<Self> {
-        let (files, index) = stored::open_weights(folder)?;
+        let (files, index) = open_weights(folder)?;
         let tensors = files.iter().map(|file| file.tensors().len()).sum();
         architecture.check_layers(tensors).map_err(|error| error.within(&folder.join("config.json")))?;
-        let mut stored = Stored::of(&files, architecture, part);
+        let prefix = stored::shared_prefix(&files, architecture, part)?;
+        if !prefix.is_empty() {
+            let file = index.display();
+            tracing::warn!(%file, prefix, "all tensor names begin with this prefix, which is taken off");
+        }
+        let rows = architecture.fields()["vocab_size"].as_u64().and_then(|rows| usize::try_from(rows).ok());
+        let mut stored = Stored::of(&files, architecture, part, &prefix);
         if architecture.drop_missing_head(&|start| stored.has(start)) {
-            stored = Stored::of(&files, architecture, part);
+            stored = Stored::of(&files, architecture, part, &prefix);
         }
         if stored.unify_embeddings(architecture)? {
             architecture.untie();
@@ -70,7 +85,7 @@ impl StoredModel {
         let surplus = stored.surplus(architecture);
         let names = places.iter().map(|place| place.parameter.name.clone());
         let by_name = names.enumerate().map(|(at, name)| (name, at)).collect();
-        Ok(Self { folder: folder.into(), part, files, index, places, by_name, surplus })
+        Ok(Self { folder: folder.into(), part, files, index, places, by_name, surplus, prefix, rows })
     }
 
     /// The folder.
@@ -85,16 +100,36 @@ impl StoredModel {
         self.part
     }
 
-    /// The folder's tokenizer, from `tokenizer.json`, from `vocab.txt` (WordPiece, as BERT has it), or from
-    /// `vocab.json` and `merges.txt` (byte-level BPE, as GPT-2, RoBERTa and BART have it).
+    /// The prefix of all tensor names that was taken off; empty where there is none.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The folder's tokenizer, as [`Tokenizer::from_folder`] reads it.
+    ///
+    /// Each token needs a row in the embedding table. Special tokens without one are logged as a warning, since some
+    /// released models have a mask token that they never read.
     ///
     /// # Errors
-    /// [`Error::MissingFile`], [`Error::Json`], [`Error::Config`] or [`Error::Tokenizer`].
+    /// [`Error::MissingFile`], [`Error::Pointer`], [`Error::Json`], [`Error::Config`], [`Error::Tokenizer`] or
+    /// [`Error::TokenBeyondRows`].
     pub fn tokenizer(&self) -> Result<Tokenizer> {
-        match self.part {
-            Some(part) => part.tokenizer(Tokenizer::from_folder(&part.tokenizer_folder(&self.folder))?),
-            None => Tokenizer::from_folder(&self.folder),
+        let tokenizer = match self.part {
+            Some(part) => part.tokenizer(Tokenizer::from_folder(&part.tokenizer_folder(&self.folder))?)?,
+            None => Tokenizer::from_folder(&self.folder)?,
+        };
+        if let Some(rows) = self.rows
+            && let Some((token, id, is_special)) = tokenizer.beyond(rows)
+        {
+            let path = tokenizer.path().to_owned();
+            if !is_special {
+                return Err(Error::TokenBeyondRows { path, weights: self.index.clone(), rows, token, id });
+            }
+            let file = path.display();
+            tracing::warn!(%file, token, id, rows, "the embedding table has no row for this special token");
         }
+        Ok(tokenizer)
     }
 
     /// The tensors that the model is built from, in the order of its definition.
@@ -193,7 +228,7 @@ impl StoredModel {
     /// # Errors
     /// [`Error::Config`] where a value of the architecture cannot be used, and those of reading a tensor.
     pub fn tensors_for(&self, architecture: &mut dyn Architecture) -> Result<BTreeMap<String, Tensor>> {
-        let mut stored = Stored::of(&self.files, architecture, None);
+        let mut stored = Stored::of(&self.files, architecture, None, &self.prefix);
         if stored.unify_embeddings(architecture)? {
             architecture.untie();
         }

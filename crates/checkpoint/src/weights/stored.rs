@@ -34,14 +34,21 @@ pub(super) struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// The tensors of `files`; of a `part`, those alone that are its own, under its names.
-    pub(super) fn of(files: &'a [WeightFile], architecture: &dyn Architecture, part: Option<Part>) -> Self {
+    /// The tensors of `files` without `prefix`, which all their names begin with; of a `part`, those alone that are its own,
+    /// under its names.
+    pub(super) fn of(
+        files: &'a [WeightFile],
+        architecture: &dyn Architecture,
+        part: Option<Part>,
+        prefix: &str,
+    ) -> Self {
         let mut stored = Self { files, names: BTreeMap::new(), doubles: Vec::new() };
         for (at, file) in files.iter().enumerate() {
             for (index, tensor) in file.tensors().iter().enumerate() {
+                let name = tensor.name.strip_prefix(prefix).unwrap_or(&tensor.name);
                 let inner = match part {
-                    Some(part) => part.inner(&tensor.name),
-                    None => Some(tensor.name.as_str().into()),
+                    Some(part) => part.inner(name),
+                    None => Some(name.into()),
                 };
                 let Some(inner) = inner else { continue };
                 let name = architecture.canonical(&inner);
@@ -64,6 +71,11 @@ impl<'a> Stored<'a> {
     /// Whether a tensor's name begins with `start`.
     pub(super) fn has(&self, start: &str) -> bool {
         self.names.range(start.to_owned()..).next().is_some_and(|(name, _)| name.starts_with(start))
+    }
+
+    /// The number of the model's parameters that the tensors have.
+    fn matches(&self, parameters: &[Parameter]) -> usize {
+        parameters.iter().filter(|parameter| self.names.contains_key(&parameter.name)).count()
     }
 
     fn path(&self, (file, _): (usize, usize)) -> &'a Path {
@@ -161,25 +173,42 @@ impl<'a> Stored<'a> {
     }
 }
 
+/// The prefix of all tensor names in `files` that the model's own names lack, such as `module.` of PyTorch's wrappers:
+/// dotted words that all names begin with, as few of them as give the most parameters. It is empty where the names fit
+/// best as they are.
+pub(super) fn shared_prefix(
+    files: &[WeightFile],
+    architecture: &dyn Architecture,
+    part: Option<Part>,
+) -> Result<String> {
+    let parameters = architecture.parameters()?;
+    let matches = |prefix: &str| Stored::of(files, architecture, part, prefix).matches(&parameters);
+    let (mut best, mut most) = (String::new(), matches(""));
+    let mut names = files.iter().flat_map(WeightFile::tensors).map(|tensor| tensor.name.as_str());
+    let Some(first) = names.next() else { return Ok(best) };
+    for (dot, _) in first.match_indices('.') {
+        let prefix = &first[..=dot];
+        if most == parameters.len() || !names.clone().all(|name| name.starts_with(prefix)) {
+            break;
+        }
+        let found = matches(prefix);
+        if found > most {
+            (best, most) = (prefix.to_owned(), found);
+        }
+    }
+    Ok(best)
+}
+
 /// A weights file, and the index of its shards where there are some.
 struct Layout {
     single: &'static str,
     index: &'static str,
-    shard: &'static str,
 }
 
 /// In the order in which `transformers` looks for them.
 const LAYOUTS: [Layout; 2] = [
-    Layout {
-        single: "model.safetensors",
-        index: "model.safetensors.index.json",
-        shard: "a shard that model.safetensors.index.json names",
-    },
-    Layout {
-        single: "pytorch_model.bin",
-        index: "pytorch_model.bin.index.json",
-        shard: "a shard that pytorch_model.bin.index.json names",
-    },
+    Layout { single: "model.safetensors", index: "model.safetensors.index.json" },
+    Layout { single: "pytorch_model.bin", index: "pytorch_model.bin.index.json" },
 ];
 
 /// The files that the index names.
@@ -189,7 +218,7 @@ struct Index {
 }
 
 /// Maps the weights of `folder`, and returns the path of the file that lists them.
-pub(super) fn open_weights(folder: &Path) -> Result<(Vec<WeightFile>, PathBuf)> {
+pub(crate) fn open_weights(folder: &Path) -> Result<(Vec<WeightFile>, PathBuf)> {
     for layout in LAYOUTS {
         let single = folder.join(layout.single);
         if single.exists() {
@@ -208,10 +237,22 @@ pub(super) fn open_weights(folder: &Path) -> Result<(Vec<WeightFile>, PathBuf)> 
                     found: format!("`{shard}`"),
                 });
             }
-            WeightFile::open(&folder.join(shard), layout.shard)
+            let file = folder.join(shard);
+            if !file.exists() {
+                let tensors = index.weight_map.values().filter(|name| *name == shard).count();
+                let (path, shard, all) = (path.clone(), shard.clone(), index.weight_map.len());
+                return Err(Error::MissingShard { path, shard, tensors, all });
+            }
+            WeightFile::open(&file, layout.index)
         };
         return Ok((shards.into_iter().map(open).collect::<Result<_>>()?, path));
     }
     let expected = "model.safetensors or model.safetensors.index.json, or pytorch_model.bin or pytorch_model.bin.index.json";
+    let adapter = folder.join("adapter_config.json");
+    if adapter.is_file() {
+        let problem = "expected the weights of a model, found an adapter; merge it with its base model by `sporran models \
+                       import`";
+        return Err(Error::Adapter { path: adapter, problem: problem.into() });
+    }
     Err(Error::MissingFile { folder: folder.into(), expected })
 }

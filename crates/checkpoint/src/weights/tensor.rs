@@ -6,13 +6,13 @@ use safetensors::Dtype;
 
 /// A tensor of a file.
 #[derive(Debug, Clone)]
-pub(super) struct StoredTensor {
+pub(crate) struct StoredTensor {
     /// The name in the file.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The type of its elements.
-    pub(super) dtype: Dtype,
+    pub(crate) dtype: Dtype,
     /// Its shape.
-    pub(super) shape: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
     /// The offset of its first element in the file, in bytes.
     pub(super) start: usize,
     /// The distances, in elements, from one index of a dimension to the next; rows are packed where it is none.

@@ -46,6 +46,77 @@ fn sentences_in_many_languages_have_the_ids_of_transformers() {
     }
 }
 
+/// The folders of `scripts/reference/sentence_piece.py`.
+const SENTENCE_PIECE: [&str; 10] = [
+    "t5",
+    "t5-few",
+    "xlm-roberta",
+    "llama",
+    "llama-legacy",
+    "llama-bare",
+    "plain-bpe",
+    "plain-unigram",
+    "tiktoken",
+    "qwen2",
+];
+
+#[test]
+fn files_of_sentencepiece_and_tiktoken_have_the_ids_of_transformers() {
+    for name in SENTENCE_PIECE {
+        let name = format!("../sentence-piece/{name}");
+        let (expected, tokenizer) = (expected(&name), Tokenizer::from_folder(&data(&name)).unwrap());
+        assert!(Tokenizer::is_in(&data(&name)), "{name}");
+        for Case { text, ids, decoded } in &expected.cases {
+            assert_eq!(&tokenizer.encode(text, None).unwrap(), ids, "{name}: {text:?}");
+            let plain = tokenizer.encode_plain(text).unwrap();
+            assert_eq!(&tokenizer.decode(&plain).unwrap(), decoded, "{name}: {text:?}");
+        }
+        assert_eq!(tokenizer.vocab_size(), expected.vocabulary, "{name}");
+        assert_eq!(tokenizer.token_id(&expected.last.0), Some(expected.last.1), "{name}");
+        let again = Tokenizer::from_json(Path::new("tokenizer.json"), tokenizer.json().to_owned()).unwrap();
+        assert_eq!(again.encode("a <sep> b", None).unwrap(), tokenizer.encode("a <sep> b", None).unwrap());
+    }
+}
+
+#[test]
+fn a_class_that_needs_more_than_its_files_is_refused_by_name() {
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let message = || Tokenizer::from_folder(folder.path()).unwrap_err().to_string();
+    write("tokenizer_config.json", r#"{"tokenizer_class": "BertJapaneseTokenizer"}"#);
+    write("vocab.txt", "[UNK]\n[SEP]\n[PAD]\n[CLS]\n[MASK]\na\n");
+    let found = "found `BertJapanese`, which splits words with MeCab";
+    assert!(message().contains("field `tokenizer_class`") && message().contains(found), "{}", message());
+    fs::remove_file(folder.path().join("vocab.txt")).unwrap();
+    for class in ["CamembertTokenizer", "AlbertTokenizer"] {
+        write("tokenizer_config.json", &format!(r#"{{"tokenizer_class": "{class}"}}"#));
+        fs::copy(data("../sentence-piece/t5/spiece.model"), folder.path().join("spiece.model")).unwrap();
+        let class = class.strip_suffix("Tokenizer").unwrap();
+        assert!(message().contains(&format!("found `{class}`")), "{}", message());
+    }
+    // A model of another type than its class has.
+    write("tokenizer_config.json", r#"{"tokenizer_class": "LlamaTokenizer"}"#);
+    let error = Tokenizer::from_folder(folder.path()).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(cause, "expected a Bpe model for `LlamaTokenizer`, found Unigram");
+}
+
+#[test]
+fn a_damaged_file_of_sentencepiece_or_tiktoken_is_named() {
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    let open = || Tokenizer::from_folder(folder.path()).unwrap_err();
+    write("spiece.model", b"version https://git-lfs.github.com/spec/v1\nsize 791656\n");
+    assert!(matches!(open(), Error::Pointer { size: Some(791_656), .. }), "{:?}", open());
+    write("spiece.model", b"\x0a\x7f");
+    assert!(matches!(open(), Error::Tokenizer { .. }), "{:?}", open());
+    assert!(open().to_string().contains("spiece.model"));
+    fs::remove_file(folder.path().join("spiece.model")).unwrap();
+    write("tokenizer.model", b"IQ== 0\nIg== 1\n?? 2\n");
+    let expected = "tokenizer.model: line 3: expected a token in base64, a space and a rank";
+    assert!(open().to_string().ends_with(expected), "{}", open());
+}
+
 #[test]
 fn a_tokenizer_written_as_json_is_the_same() {
     for name in ["bert-uncased", "roberta", "gpt2"] {

@@ -202,3 +202,39 @@ fn int8_is_an_error_for_gpt2() {
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("`precision`: expected `f32`"), "{}", errors(&output));
 }
+
+#[test]
+fn an_adapter_is_imported_with_its_base_model() {
+    let place = TempDir::new().unwrap();
+    let from = root().join("crates/checkpoint/tests/data/lora/bert");
+    for folder in ["base", "adapter"] {
+        fs::create_dir(place.path().join(folder)).unwrap();
+        for entry in fs::read_dir(from.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, place.path().join(folder).join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    fs::write(place.path().join("base/vocab.txt"), "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n").unwrap();
+    let merged = "LoRA of 2 layers (query, value), r 2, alpha 2; replaced: ";
+    for (name, base) in [("given", &["--base", "base"][..]), ("named", &[][..])] {
+        let arguments = [&["models", "import", "adapter", "--name", name, "--json"][..], base].concat();
+        let report = objects(place.path(), &arguments).remove(0);
+        assert!(report["adapter"].as_str().unwrap().starts_with(merged), "{report}");
+        let folder = format!("models/{name}");
+        assert_eq!(report["folder"], folder.as_str());
+        let shown = objects(place.path(), &["models", "show", &folder, "--json"]).remove(0);
+        assert!(shown["card"]["adapter"].as_str().unwrap().contains("added: classifier.bias"), "{shown}");
+        assert_eq!(shown["classes"][0], "BertForSequenceClassification");
+    }
+    // Nothing is left of the merge.
+    assert_eq!(fs::read_dir(place.path().join("models")).unwrap().count(), 2);
+    fs::remove_dir_all(place.path().join("base")).unwrap();
+    for arguments in [&["models", "import", "adapter", "--name", "lost"][..], &["models", "show", "adapter"]]
+    {
+        let output = call(place.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    }
+    let output = call(place.path(), &["models", "import", "adapter", "--name", "lost"]);
+    assert!(errors(&output).contains("name its folder with `--base`"), "{}", errors(&output));
+    assert!(!place.path().join("models/lost").exists());
+}

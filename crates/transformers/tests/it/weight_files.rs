@@ -37,6 +37,29 @@ fn tensors(folder: &Path) -> Vec<(String, Vec<f32>)> {
     checkpoint.parameters().map(|parameter| read(&parameter.name)).collect()
 }
 
+/// A tokenizer of `count` words.
+fn tokenizer_json(count: u32) -> String {
+    let vocab: serde_json::Map<_, _> = (0..count).map(|id| (format!("w{id}"), id.into())).collect();
+    let model = serde_json::json!({ "type": "WordLevel", "vocab": vocab, "unk_token": "w0" });
+    serde_json::json!({ "version": "1.0", "added_tokens": [], "model": model }).to_string()
+}
+
+/// The bytes of a safetensors file, with `prefix` before each tensor's name.
+fn prefixed(file: &Path, prefix: &str) -> Vec<u8> {
+    let bytes = fs::read(file).unwrap();
+    let end = 8 + usize::try_from(u64::from_le_bytes(*bytes.first_chunk().unwrap())).unwrap();
+    let header: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&bytes[8..end]).unwrap();
+    let rename = |(name, value): (String, _)| match name.as_str() {
+        "__metadata__" => (name, value),
+        _ => (format!("{prefix}{name}"), value),
+    };
+    let mut header =
+        serde_json::to_vec(&header.into_iter().map(rename).collect::<serde_json::Map<_, _>>()).unwrap();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let length = (header.len() as u64).to_le_bytes();
+    [&length, header.as_slice(), &bytes[end..]].concat()
+}
+
 fn reference() -> Vec<(String, Vec<f32>)> {
     tensors(folder(&[("model.safetensors", "model.safetensors")]).path())
 }
@@ -144,7 +167,7 @@ fn a_tensor_that_the_model_does_not_have_is_named() {
 #[test]
 fn an_imported_model_is_safetensors_with_the_same_tensors() {
     let (folder, to) = (from_bin("archive.bin"), TempDir::new().unwrap());
-    fs::copy(data("../t5-relu/tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
+    fs::write(folder.path().join("tokenizer.json"), tokenizer_json(24)).unwrap();
     let from = Checkpoint::open(folder.path()).unwrap();
     let into = to.path().join("models/tiny");
     import(&from, &into).unwrap();
@@ -155,4 +178,70 @@ fn an_imported_model_is_safetensors_with_the_same_tensors() {
     assert!(matches!(import(&from, &into), Err(Error::Exists { .. })));
     // Nothing is left of the making.
     assert_eq!(fs::read_dir(to.path().join("models")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_prefix_that_all_names_share_is_taken_off() {
+    let expected = reference();
+    for prefix in ["module.", "module.model.", "a.b.c."] {
+        let folder = folder(&[]);
+        let bytes = prefixed(&data("model.safetensors"), prefix);
+        fs::write(folder.path().join("model.safetensors"), bytes).unwrap();
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        assert_eq!(checkpoint.stored().prefix(), prefix);
+        assert!(checkpoint.surplus().is_empty(), "{prefix}");
+        assert_eq!(tensors(folder.path()), expected, "{prefix}");
+    }
+    let plain = folder(&[("model.safetensors", "model.safetensors")]);
+    assert_eq!(Checkpoint::open(plain.path()).unwrap().stored().prefix(), "");
+}
+
+#[test]
+fn a_missing_shard_is_named_with_the_number_of_its_tensors() {
+    let (shard, index) = ("pytorch_model-00001-of-00002.bin", "pytorch_model.bin.index.json");
+    let folder = folder(&[(shard, shard), (index, index)]);
+    let error = Checkpoint::open(folder.path()).unwrap_err();
+    assert!(matches!(error, Error::MissingShard { .. }), "{error:?}");
+    let map: serde_json::Value = serde_json::from_slice(&fs::read(data(index)).unwrap()).unwrap();
+    let map = map["weight_map"].as_object().unwrap();
+    let missing = map.values().filter(|file| *file != shard).count();
+    let expected = format!(
+        "{index}: expected the shard `pytorch_model-00002-of-00002.bin`, which holds {missing} of the {} tensors",
+        map.len()
+    );
+    assert!(error.to_string().contains(&expected), "{error}");
+}
+
+#[test]
+fn a_pointer_of_git_lfs_is_told_from_a_damaged_file() {
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 123\n";
+    for name in ["model.safetensors", "pytorch_model.bin"] {
+        let folder = folder(&[]);
+        fs::write(folder.path().join(name), pointer).unwrap();
+        let error = Checkpoint::open(folder.path()).unwrap_err();
+        assert!(matches!(error, Error::Pointer { size: Some(123), .. }), "{error:?}");
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    let folder = folder(&[("model.safetensors", "model.safetensors")]);
+    fs::write(folder.path().join("tokenizer.json"), pointer).unwrap();
+    let error = Checkpoint::open(folder.path()).unwrap().tokenizer().unwrap_err();
+    assert!(matches!(error, Error::Pointer { .. }), "{error:?}");
+}
+
+#[test]
+fn a_token_needs_a_row_in_the_embedding_table() {
+    let folder = folder(&[("model.safetensors", "model.safetensors")]);
+    let path = folder.path().join("tokenizer.json");
+    let tokenizer = || Checkpoint::open(folder.path()).unwrap().tokenizer();
+    fs::write(&path, tokenizer_json(24)).unwrap();
+    assert!(tokenizer().is_ok());
+    fs::write(&path, tokenizer_json(26)).unwrap();
+    let error = tokenizer().unwrap_err();
+    assert!(matches!(error, Error::TokenBeyondRows { rows: 24, id: 24, .. }), "{error:?}");
+    assert!(error.to_string().contains("found 24 for `w24`"), "{error}");
+    // The mask token of some released models has no row, and no text is read into it.
+    let mask = r#""added_tokens":[{"id":24,"content":"<mask>","single_word":false,"lstrip":false,"rstrip":false,
+        "normalized":false,"special":true}]"#;
+    fs::write(&path, tokenizer_json(24).replace(r#""added_tokens":[]"#, mask)).unwrap();
+    assert_eq!(tokenizer().unwrap().vocab_size(), 25);
 }

@@ -61,7 +61,7 @@ pub(super) struct StateDict {
 }
 
 /// Reads a pickle whose value is a dictionary of tensors, and the number of bytes that it takes. Where a trainer has saved
-/// more than a model, the model's tensors are a dictionary under `model` there, or under `model_dict` by DPR's code.
+/// more than a model, the model's tensors are a dictionary under one of the [`WRAPPERS`] there.
 pub(super) fn state_dict(bytes: &[u8]) -> Result<(StateDict, usize), Fault> {
     let mut machine = Machine::new(bytes);
     let value = machine.run()?;
@@ -69,13 +69,13 @@ pub(super) fn state_dict(bytes: &[u8]) -> Result<(StateDict, usize), Fault> {
     let Value::Dict(dict) = value else {
         return Err(machine.fault("a dictionary of tensors", machine.describe(value)));
     };
+    // Such as `{"model": {"state_dict": ..}}`. A dictionary that holds itself ends the search.
     let mut dict = dict;
-    for &(key, value) in &machine.dicts[dict] {
-        if let (Value::Text(start, end), Value::Dict(inner)) = (key, value)
-            && ["model", "model_dict"].contains(&machine.text(start, end)?)
-        {
-            dict = inner;
-        }
+    let mut within = HashSet::new();
+    while within.insert(dict)
+        && let Some(inner) = wrapped(&machine, dict)?
+    {
+        dict = inner;
     }
     let mut tensors = Vec::new();
     let mut seen = HashSet::new();
@@ -94,6 +94,24 @@ pub(super) fn state_dict(bytes: &[u8]) -> Result<(StateDict, usize), Fault> {
         tensors.push((name.to_owned(), machine.views[view].clone()));
     }
     Ok((StateDict { storages: machine.storages, tensors }, end))
+}
+
+/// The keys under which trainers save a model's tensors, the first that is there: as Lightning has it, as other trainers
+/// have it, and by DPR's code.
+const WRAPPERS: [&str; 4] = ["state_dict", "model_state_dict", "model", "model_dict"];
+
+/// The dictionary under the first of the [`WRAPPERS`] in `dict`.
+fn wrapped(machine: &Machine<'_>, dict: usize) -> Result<Option<usize>, Fault> {
+    let mut best = None;
+    for &(key, value) in &machine.dicts[dict] {
+        let (Value::Text(start, end), Value::Dict(inner)) = (key, value) else { continue };
+        let key = machine.text(start, end)?;
+        let Some(rank) = WRAPPERS.iter().position(|wrapper| *wrapper == key) else { continue };
+        if best.is_none_or(|(first, _)| rank <= first) {
+            best = Some((rank, inner));
+        }
+    }
+    Ok(best.map(|(_, inner)| inner))
 }
 
 /// Reads a pickle of plain values, and returns the number of bytes that it takes.

@@ -103,7 +103,7 @@ fn a_trainers_file_has_its_model_under_a_name() {
     let one = tensor("w", &[3, 2], &[1, 3]);
     // The tensors without the protocol and the end.
     let inner = &one[2..one.len() - 1];
-    for name in ["model", "model_dict"] {
+    for name in ["model", "model_dict", "state_dict", "model_state_dict"] {
         let mut bytes = b"\x80\x02}(X".to_vec();
         bytes.extend(u32::try_from(name.len()).unwrap().to_le_bytes());
         bytes.extend(name.as_bytes());
@@ -115,6 +115,19 @@ fn a_trainers_file_has_its_model_under_a_name() {
         let (dict, end) = state_dict(&bytes).unwrap();
         assert_eq!((dict.tensors.len(), dict.tensors[0].0.as_str(), end), (1, "w", bytes.len()));
     }
+}
+
+#[test]
+fn wrappers_are_opened_one_in_the_other() {
+    let one = tensor("w", &[3, 2], &[1, 3]);
+    let inner = &one[2..one.len() - 1];
+    // {"model": {"state_dict": {"w": ..}}}
+    let head = b"\x80\x02}X\x05\0\0\0model}X\x0a\0\0\0state_dict";
+    let bytes = [head, inner, b"ss."].concat();
+    let (dict, _) = state_dict(&bytes).unwrap();
+    assert_eq!((dict.tensors.len(), dict.tensors[0].0.as_str()), (1, "w"));
+    // A dictionary that holds itself: no tensor, and no search without end.
+    assert!(fault(b"\x80\x02}q\x00X\x05\0\0\0modelh\x00s.").contains("a tensor as `model`"));
 }
 
 #[test]

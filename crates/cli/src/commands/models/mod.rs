@@ -3,6 +3,7 @@
 mod show;
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -10,7 +11,7 @@ use std::{
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sporran_checkpoint::{Hub, ModelId, Part, is_parlai, weight_types};
+use sporran_checkpoint::{Adapter, Hub, ModelId, Part, is_parlai, weight_types};
 use sporran_generator::{import_nsmn, is_released_nsmn};
 use sporran_transformers::{Checkpoint, import, import_parlai, import_part};
 
@@ -41,7 +42,7 @@ impl Models {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         match self {
             Self::Pull(command) => command.run(context),
-            Self::Import(command) => command.run(),
+            Self::Import(command) => command.run(context),
             Self::Show(command) => command.run(),
             Self::List(command) => command.run(),
         }
@@ -73,8 +74,9 @@ pub(crate) struct Pull {
 #[derive(Args)]
 #[command(after_help = "Example: sporran models import downloads/bart-base --name bart")]
 pub(crate) struct Import {
-    /// Folder in the layout of Hugging Face, ParlAI or NSMN
+    /// Folder in the layout of Hugging Face, PEFT, ParlAI or NSMN
     ///
+    /// PEFT's layout is an adapter of LoRA, with `adapter_config.json`; it is merged with its base model.
     /// ParlAI's layout has `model`, `model.opt` and `model.dict`. NSMN's has `model`, `tokens.txt`,
     /// `unk_count_namespaces.txt`, and `wordnet` if the network checks claims.
     #[arg(value_name = "PATH", value_hint = ValueHint::DirPath)]
@@ -82,6 +84,11 @@ pub(crate) struct Import {
     /// Part of a RAG model, of BLINK or of DPR's own code to import
     #[arg(long, value_name = "PART")]
     part: Option<PartName>,
+    /// Base model that a LoRA adapter is merged with: a folder, the name of an imported model, or `hf:ID[@REV]`
+    ///
+    /// Without it, the base model is the one that `adapter_config.json` names: a folder, or a model in the hub's cache.
+    #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
+    base: Option<PathBuf>,
     /// Name of the imported model; the folder's own by default
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -156,6 +163,9 @@ struct Card {
     /// Its licence.
     #[serde(skip_serializing_if = "Option::is_none")]
     licence: Option<String>,
+    /// The adapter that was merged into it, with its base model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapter: Option<String>,
 }
 
 impl Card {
@@ -267,36 +277,74 @@ impl Pull {
         downloads.finish();
         let revision = folder.file_name().map(|name| name.to_string_lossy().into_owned());
         let source = Card { source: Some(id.name().to_owned()), revision, ..Card::read(&folder)? };
-        let into = if self.no_import {
+        let taken = if self.no_import {
             None
         } else {
-            Some(take_in(&folder, self.part, &self.models, name, source)?)
+            Some(take_in(&folder, self.part, None, &self.models, name, source)?)
         };
-        let report = json!({ "id": id.to_string(), "cached": folder, "folder": into });
-        Outcome::new(into.unwrap_or(folder).display(), &report)
+        let adapter = taken.as_ref().and_then(|taken| taken.adapter.as_ref());
+        let into = taken.as_ref().map(|taken| &taken.folder);
+        let report = json!({ "id": id.to_string(), "cached": folder, "folder": into, "adapter": adapter });
+        Outcome::new(taken.as_ref().map_or_else(|| folder.display().to_string(), Taken::text), &report)
     }
 }
 
 impl Import {
-    fn run(self) -> Result<Outcome> {
+    fn run(self, context: &Context) -> Result<Outcome> {
         sporran_pipeline::check_model(&self.folder)?;
         paths::folder(&self.folder)?;
         let own = self.folder.canonicalize().map_err(Error::io(&self.folder, "open"))?;
         let own = own.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let card = Card::read(&self.folder)?;
         let name = self.name.as_deref().unwrap_or(&own);
-        let into = take_in(&self.folder, self.part, &self.models, name, card)?;
-        Outcome::new(into.display(), &json!({ "folder": into }))
+        let base = self.base.as_deref().map(|base| resolve(base, context.quiet)).transpose()?;
+        let taken = take_in(&self.folder, self.part, base.as_deref(), &self.models, name, card)?;
+        Outcome::new(taken.text(), &json!({ "folder": taken.folder, "adapter": taken.adapter }))
     }
 }
 
-/// Imports `folder`, or a part of it, as `models/name`, with its card.
-fn take_in(folder: &Path, part: Option<PartName>, models: &Path, name: &str, card: Card) -> Result<PathBuf> {
+/// An imported model.
+struct Taken {
+    folder: PathBuf,
+    /// The adapter that was merged.
+    adapter: Option<String>,
+}
+
+impl Taken {
+    fn text(&self) -> String {
+        let folder = self.folder.display();
+        match &self.adapter {
+            Some(adapter) => format!("{folder}\nmerged: {adapter}"),
+            None => folder.to_string(),
+        }
+    }
+}
+
+/// Imports `folder`, or a part of it, as `models/name`, with its card. An adapter is merged with `base`, or with the base
+/// model that it names.
+fn take_in(
+    folder: &Path,
+    part: Option<PartName>,
+    base: Option<&Path>,
+    models: &Path,
+    name: &str,
+    card: Card,
+) -> Result<Taken> {
     if Path::new(name).file_name().is_none_or(|file| file != name) {
         return Err(Error::Usage(format!("--name: expected a name without folders, found `{name}`")));
     }
     let into = models.join(name);
     interrupt::keep(Kept::Output(into.clone()));
+    if Adapter::is_in(folder) {
+        if part.is_some() {
+            return Err(Error::Usage("--part: expected the folder of a model, found an adapter".into()));
+        }
+        return take_in_adapter(folder, base, models, &into, card);
+    }
+    if base.is_some() {
+        let found = folder.display();
+        return Err(Error::Usage(format!("--base: expected the folder of an adapter, found {found}")));
+    }
     let (own_role, parameters) = match part {
         None if is_released_nsmn(folder) => {
             import_nsmn(folder, &into)?;
@@ -307,14 +355,41 @@ fn take_in(folder: &Path, part: Option<PartName>, models: &Path, name: &str, car
             (role(&checkpoint), checkpoint.stored_types())
         }
     };
+    write_card(&into, own_role, &parameters, card)?;
+    Ok(Taken { folder: into, adapter: None })
+}
+
+/// Merges an adapter with its base model, and imports the result.
+fn take_in_adapter(
+    folder: &Path,
+    base: Option<&Path>,
+    models: &Path,
+    into: &Path,
+    card: Card,
+) -> Result<Taken> {
+    let adapter = Adapter::open(folder)?;
+    let base = base.map_or_else(|| adapter.base(hub()?).map_err(Error::from), |base| Ok(base.to_owned()))?;
+    paths::folder(&base)?;
+    fs::create_dir_all(models).map_err(Error::io(models, "create"))?;
+    let scratch = tempfile::Builder::new().prefix(".merge-").tempdir_in(models);
+    let scratch = scratch.map_err(Error::io(models, "create"))?;
+    let merged = adapter.merge(&base, &scratch.path().join("model"))?;
+    let checkpoint = Checkpoint::open(&scratch.path().join("model"))?;
+    import(&checkpoint, into)?;
+    let text = merged.to_string();
+    let card = Card { adapter: Some(text.clone()), ..card };
+    write_card(into, role(&checkpoint), &checkpoint.stored_types(), card)?;
+    Ok(Taken { folder: into.to_owned(), adapter: Some(text) })
+}
+
+fn write_card(into: &Path, own_role: &str, parameters: &BTreeMap<String, usize>, card: Card) -> Result<()> {
     let parameters = parameters.values().sum::<usize>() as u64;
     let role = card.role.or_else(|| Some(own_role.to_owned()));
     let card = Card { role, parameters: Some(parameters), ..card };
     let path = into.join(CARD);
     let text =
         toml::to_string(&card).map_err(|error| Error::io(&path, "write")(std::io::Error::other(error)))?;
-    fs::write(&path, text).map_err(Error::io(&path, "write"))?;
-    Ok(into)
+    fs::write(&path, text).map_err(Error::io(&path, "write"))
 }
 
 fn take_in_checkpoint(folder: &Path, part: Option<PartName>, into: &Path) -> Result<Checkpoint> {

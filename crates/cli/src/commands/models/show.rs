@@ -124,6 +124,7 @@ impl Lines {
             ("source", &card.source),
             ("revision", &card.revision),
             ("licence", &card.licence),
+            ("merged", &card.adapter),
         ];
         for (name, value) in fields {
             if let Some(value) = value {
@@ -197,6 +198,10 @@ fn show_checkpoint(folder: &Path, own: &Own) -> Result<Outcome> {
         lines.line("special tokens", &format!("pad {pad}, bos {bos}, eos {eos}, decoder start {start}"));
     }
     lines.card(&card);
+    let prefix = checkpoint.stored().prefix();
+    if !prefix.is_empty() {
+        lines.line("prefix", &format!("{prefix} (before all tensor names; taken off)"));
+    }
     for tensor in checkpoint.surplus() {
         lines.line("surplus tensor", tensor);
     }
@@ -212,6 +217,7 @@ fn show_checkpoint(folder: &Path, own: &Own) -> Result<Outcome> {
         "tokenizer": { "kind": tokenizer.kind(), "tokens": tokenizer.vocab_size() },
         "special_tokens": special,
         "surplus_tensors": checkpoint.surplus(),
+        "prefix": (!prefix.is_empty()).then_some(prefix),
         "made_for": own.made_for,
         "parts": own.parts,
         "card": card,

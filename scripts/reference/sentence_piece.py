@@ -1,0 +1,121 @@
+"""Makes the fixtures of SentencePiece's and tiktoken's files, crates/checkpoint/tests/data/sentence-piece.
+
+Tiny vocabularies in the layouts of T5, XLM-RoBERTa, LLaMA and Qwen 2, of folders whose tokenizer has no class of its own,
+and of tiktoken, and the tokens by `transformers` of the sentences of `checkpoint_parity.py`.
+
+    python scripts/reference/sentence_piece.py      # transformers 5.24, sentencepiece 0.2, tiktoken 0.14, protobuf
+"""
+
+import base64
+import io
+import json
+import pathlib
+import shutil
+
+import sentencepiece
+from checkpoint_parity import SENTENCES, byte_pairs
+from transformers import AutoTokenizer
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+DATA = pathlib.Path(__file__).resolve().parents[2] / "crates" / "checkpoint" / "tests" / "data" / "sentence-piece"
+
+MORE = [
+    "<extra_id_0> walks <extra_id_1> park <sep>and <extra_id_99>",
+    "\u2581a mark, \u2581\u2581two marks and a full-width \uff21\uff22 \ufb01 \u3000 space",
+    "new\nline, <sep> and<sep>sep  <s>begin</s> <|end|> x",
+    "   ",
+    "token\U0001f600 <0x41> 12345",
+]
+TEXT = """The river runs through the old town and past the castle on the hill. In the year 1788 a poet wrote a song about
+old friends, and people still sing it when the new year begins. What is the name of the poem? Who wrote the words, and
+where was the writer born? The bridge over the water was opened by the king in 1890, and trains cross it every day. He
+was born in the north and she was born in the south. They read the news, the letters and the books of the library."""
+# Full-width letters, a ligature, a tab, and an ideographic space: nmt_nfkc's rules are far longer.
+RULES = "FF21\t41\nFF22\t42\nFB01\t66 69\n9\t20\n3000\t20\nA0\t20\nE9\t65\n"
+
+
+def train(path, kind, size, **options):
+    model = io.BytesIO()
+    rules = path.parent / "rules.tsv"
+    if "normalization_rule_name" not in options:
+        rules.write_text(RULES)
+        options["normalization_rule_tsv"] = str(rules)
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter((TEXT.split("\n") + SENTENCES[:4]) * 3), model_writer=model, model_type=kind, vocab_size=size,
+        minloglevel=2, hard_vocab_limit=False, character_coverage=1.0, **options,
+    )
+    rules.unlink(missing_ok=True)
+    path.write_bytes(model.getvalue())
+
+
+def tiktoken(path, folder):
+    """The vocabulary of byte pairs in the folder, as a file of tiktoken."""
+    decode = {character: byte for byte, character in bytes_to_unicode().items()}
+    vocab = json.loads((folder / "vocab.json").read_text())
+    ranks = {bytes(decode[character] for character in token): rank for token, rank in vocab.items()}
+    lines = [f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in sorted(ranks.items(), key=lambda x: x[1])]
+    path.write_text("".join(lines))
+
+
+def token(content, **flags):
+    plain = {"content": content, "lstrip": False, "rstrip": False, "single_word": False, "normalized": False, "special": True}
+    return plain | flags
+
+
+CONFIGS = {
+    "t5": ("spiece.model", "t5", {"tokenizer_class": "T5Tokenizer"}),
+    "t5-few": ("spiece.model", "t5", {"extra_ids": 3, "additional_special_tokens": ["<extra_id_0>", "<extra_id_1>", "<extra_id_2>"]}),
+    "xlm-roberta": ("sentencepiece.bpe.model", "xlm-roberta", {"tokenizer_class": "XLMRobertaTokenizer", "mask_token": {"__type": "AddedToken"} | token("<mask>", lstrip=True)}),
+    "llama": ("tokenizer.model", "llama", {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False, "legacy": False, "pad_token": "[PAD]"}),
+    "llama-legacy": ("tokenizer.model", "llama", {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True, "add_eos_token": True, "legacy": True}),
+    "llama-bare": ("tokenizer.model", "llama", {"tokenizer_class": "LlamaTokenizer"}),
+    "plain-bpe": ("tokenizer.model", "llama", {"tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": True}),
+    "plain-unigram": ("tokenizer.model", "unknown", {"tokenizer_class": "PreTrainedTokenizerFast", "legacy": False}),
+    "tiktoken": ("tokenizer.model", "llama", {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "added_tokens_decoder": {"400": token("<s>"), "402": token("<|end|>")}}),
+    "qwen2": (None, "qwen2", {"tokenizer_class": "Qwen2Tokenizer", "pad_token": "<|endoftext|>"}),
+}
+
+
+def main():
+    shutil.rmtree(DATA, ignore_errors=True)
+    for name, (file, kind, config) in CONFIGS.items():
+        folder = DATA / name
+        if name not in ("tiktoken", "qwen2"):
+            folder.mkdir(parents=True)
+        if name.startswith("t5"):
+            train(folder / file, "unigram", 120, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, user_defined_symbols=["<sep>"])
+        elif name == "xlm-roberta":
+            train(folder / file, "unigram", 120)
+        elif name.startswith("llama"):
+            train(folder / file, "bpe", 400, byte_fallback=True, normalization_rule_name="identity",
+                  remove_extra_whitespaces=False, split_digits=True, user_defined_symbols=["<sep>"])
+        elif name == "plain-bpe":
+            train(folder / file, "bpe", 400, byte_fallback=True, user_defined_symbols=["<sep>", "the"])
+        elif name == "plain-unigram":
+            train(folder / file, "unigram", 400, byte_fallback=True, add_dummy_prefix=False)
+        else:
+            byte_pairs(folder, ["<|endoftext|>"], 400)
+        if name == "tiktoken":
+            vocab = json.loads((folder / "vocab.json").read_text())
+            vocab.pop("<|endoftext|>")
+            (folder / "vocab.json").write_text(json.dumps({t: i - 1 for t, i in vocab.items()}))
+            tiktoken(folder / file, folder)
+            (folder / "vocab.json").unlink()
+            (folder / "merges.txt").unlink()
+        (folder / "config.json").write_text(json.dumps({"model_type": kind}) + "\n")
+        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        cases = []
+        for text in SENTENCES + MORE:
+            ids = tokenizer(text)["input_ids"]
+            plain = tokenizer(text, add_special_tokens=False)["input_ids"]
+            decoded = tokenizer.decode(plain, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+            cases.append({"text": text, "ids": ids, "decoded": decoded})
+        tokens = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+        expected = {"class": type(tokenizer).__name__, "vocabulary": len(tokens), "last": tokens[-1], "cases": cases}
+        (folder / "expected.json").write_text(json.dumps(expected, ensure_ascii=False) + "\n")
+        print(name, type(tokenizer).__name__, len(tokens), cases[0]["ids"])
+
+
+if __name__ == "__main__":
+    main()
