@@ -14,7 +14,7 @@ use crate::{
         ModelConfig,
         bert::{BertModel, EncoderModel, Head},
     },
-    causal::CausalLm,
+    causal::{CausalLm, TrainableCausal},
     decode::GenerationOptions,
     device::{DeviceName, Precision},
     packed::{PackedEncoder, PackedLlama, PackedSeq2Seq},
@@ -281,11 +281,11 @@ impl Checkpoint {
         }
     }
 
-    /// The decoder-only model for inference, with its weights cast to `dtype` on `device`.
+    /// The decoder-only model over candle, with its weights cast to `dtype` on `device`.
     ///
     /// # Errors
     /// As for [`model`](Self::model).
-    pub fn causal_model(&self, dtype: DType, device: &Device) -> Result<Box<dyn CausalLm>> {
+    pub fn causal_model(&self, dtype: DType, device: &Device) -> Result<Box<dyn TrainableCausal>> {
         if !self.config.is_causal() {
             return Err(self.other_kind("a decoder-only model"));
         }
@@ -308,7 +308,7 @@ impl Checkpoint {
                     self.stored.values(name)
                 })?))
             }
-            _ => self.causal_model(precision.dtype()?, &device.open()?),
+            _ => Ok(self.causal_model(precision.dtype()?, &device.open()?)?),
         }
     }
 

@@ -11,6 +11,8 @@ use crate::{fused, mode::Mode};
 pub struct Linear {
     weight: Tensor,
     bias: Option<Tensor>,
+    /// Whether `weight` has the shape (in, out).
+    is_transposed: bool,
 }
 
 impl Linear {
@@ -20,7 +22,7 @@ impl Linear {
     /// A tensor error where `vb` has another shape.
     pub fn new(inputs: usize, outputs: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
         let weight = vb.get_with_hints((outputs, inputs), "weight", normal(std))?;
-        Ok(Self { weight, bias: None })
+        Ok(Self { weight, bias: None, is_transposed: false })
     }
 
     /// The same with a `bias`, which starts at zero.
@@ -37,15 +39,15 @@ impl Linear {
     /// # Errors
     /// A tensor error where `vb` has another shape.
     pub fn transposed(inputs: usize, outputs: usize, std: f64, vb: &VarBuilder) -> Result<Self> {
-        let weight = vb.get_with_hints((inputs, outputs), "weight", normal(std))?.t()?;
+        let weight = vb.get_with_hints((inputs, outputs), "weight", normal(std))?;
         let bias = vb.get_with_hints(outputs, "bias", Init::Const(0.0))?;
-        Ok(Self { weight, bias: Some(bias) })
+        Ok(Self { weight, bias: Some(bias), is_transposed: true })
     }
 
     /// A head that shares its weight (out, in), such as an embedding table.
     #[must_use]
     pub fn shared(weight: Tensor) -> Self {
-        Self { weight, bias: None }
+        Self { weight, bias: None, is_transposed: false }
     }
 
     /// (..., in) to (..., out).
@@ -53,6 +55,14 @@ impl Linear {
     /// # Errors
     /// A tensor error.
     pub fn forward(&self, xs: &Tensor) -> Result<Tensor> {
+        if let Some(bias) = self.bias.as_ref().filter(|_| self.is_transposed)
+            && self.weight.is_variable()
+            && fused::applies(xs)
+        {
+            let flat = xs.reshape(((), xs.dim(D::Minus1)?))?;
+            let ys = fused::linear_transposed(&flat, &self.weight, bias)?;
+            return Ok(ys.reshape(self.shape_of_result(xs)?)?);
+        }
         let ys = self.product(xs)?;
         Ok(match &self.bias {
             #[cfg(feature = "cuda")]
@@ -73,20 +83,25 @@ impl Linear {
     /// # Errors
     /// A tensor error.
     pub fn product(&self, xs: &Tensor) -> Result<Tensor> {
-        let mut shape = xs.dims().to_vec();
         let inputs = xs.dim(D::Minus1)?;
         // One flat product: a broadcast product would run one small product for each row.
         let flat = xs.reshape(((), inputs))?;
         let ys = match self.weight.is_variable() {
+            _ if self.is_transposed => flat.matmul(&self.weight)?,
             true if fused::applies(xs) => fused::linear(&flat, &self.weight)?,
             #[cfg(feature = "cuda")]
             true if crate::cuda::applies(xs) => crate::cuda::linear(&flat, &self.weight)?,
             _ => flat.matmul(&self.weight.t()?)?,
         };
+        Ok(ys.reshape(self.shape_of_result(xs)?)?)
+    }
+
+    fn shape_of_result(&self, xs: &Tensor) -> Result<Vec<usize>> {
+        let mut shape = xs.dims().to_vec();
         if let Some(last) = shape.last_mut() {
-            *last = self.weight.dim(0)?;
+            *last = self.weight.dim(usize::from(self.is_transposed))?;
         }
-        Ok(ys.reshape(shape)?)
+        Ok(shape)
     }
 }
 
@@ -196,6 +211,14 @@ impl LayerNorm {
             Ok(candle_nn::ops::layer_norm(&xs.contiguous()?, &self.weight, &self.bias, eps)?)
         }
     }
+
+    /// [`forward`](Self::forward), but in training on a CPU one operation in place of many. It rounds differently.
+    pub(crate) fn forward_fused(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        if mode.is_training() && fused::applies(xs) {
+            return Ok(fused::layer_norm(xs, &self.weight, &self.bias, self.eps as f32)?);
+        }
+        self.forward(xs, mode)
+    }
 }
 
 /// An activation function, by the names that `transformers` configs use.
@@ -247,6 +270,21 @@ impl Activation {
             Self::Silu => xs.silu()?,
             Self::Tanh => xs.tanh()?,
         })
+    }
+
+    /// [`forward`](Self::forward), but in training on a CPU one operation in place of many. It rounds differently.
+    pub(crate) fn forward_fused(self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        if !(mode.is_training() && fused::applies(xs)) {
+            return self.forward(xs);
+        }
+        let function = match self {
+            Self::Relu => return self.forward(xs),
+            Self::Gelu => sporran_kernels::Activation::Gelu,
+            Self::GeluTanh => sporran_kernels::Activation::GeluTanh,
+            Self::Silu => sporran_kernels::Activation::Silu,
+            Self::Tanh => sporran_kernels::Activation::Tanh,
+        };
+        Ok(fused::activation(xs, function)?)
     }
 }
 
@@ -346,6 +384,13 @@ mod tests {
             difference(&layer.forward(&xs, &infer).unwrap(), &layer.forward(&xs, &train).unwrap()) < 1e-5
         );
         assert!(difference(&softmax(&xs, &infer).unwrap(), &softmax(&xs, &train).unwrap()) < 1e-6);
+        let fused = layer.forward_fused(&xs, &train).unwrap();
+        assert!(difference(&layer.forward(&xs, &infer).unwrap(), &fused) < 1e-5);
+        for function in ["relu", "gelu", "gelu_new", "silu", "tanh"] {
+            let function = Activation::named(function).unwrap();
+            let fused = function.forward_fused(&xs, &train).unwrap();
+            assert!(difference(&function.forward(&xs).unwrap(), &fused) < 1e-5, "{function:?}");
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub use architectures::{
 };
 pub use batch::{Batch, each_batch, length_batches};
 pub use cache::Cache;
-pub use causal::{CausalCache, CausalLm, generate_causal, generate_causal_until};
+pub use causal::{CausalCache, CausalLm, TrainableCausal, generate_causal, generate_causal_until};
 pub use checkpoint::{Checkpoint, import, import_parlai, import_part};
 pub use crf::{CRF_WEIGHTS, Crf, CrfGradients, CrfGrammar};
 pub use decode::{

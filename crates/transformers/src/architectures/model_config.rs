@@ -17,7 +17,7 @@ use crate::{
         llama::{Llama, LlamaConfig, LlamaKind},
         t5::{T5, T5Config},
     },
-    causal::CausalLm,
+    causal::TrainableCausal,
     decode::GenerationOptions,
     seq2seq::Trainable,
 };
@@ -170,7 +170,7 @@ impl ModelConfig {
         vb: &VarBuilder,
         tokens: SpecialTokens,
         generation: GenerationOptions,
-    ) -> Result<Box<dyn CausalLm>> {
+    ) -> Result<Box<dyn TrainableCausal>> {
         match self {
             Self::Gpt2(config) => Ok(Box::new(Gpt2::new(config, vb)?.with_defaults(tokens, generation))),
             Self::Llama(config) => Ok(Box::new(Llama::new(config, vb)?.with_defaults(tokens, generation))),

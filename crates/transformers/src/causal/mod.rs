@@ -7,13 +7,14 @@ pub use cache::CausalCache;
 pub(crate) use prompts::{ending_at, room};
 pub use prompts::{generate_causal, generate_causal_until};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{D, DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result, SpecialTokens};
 
 use crate::{
     batch::Batch,
     cache::{KeyValue, LayerCache},
     decode::GenerationOptions,
+    fused::{self, AttentionDropout},
     layers::{softmax, values},
     mode::Mode,
     seq2seq::{token_rows, too_long},
@@ -72,6 +73,22 @@ pub trait CausalLm: Send + Sync {
     fn device(&self) -> &Device;
 }
 
+/// A decoder-only model that can be trained.
+pub trait TrainableCausal: CausalLm {
+    /// The last hidden states of `input`, (b, s, d), in `mode`: in training, a loss of the states goes back through
+    /// them. Those at padding mean nothing.
+    ///
+    /// # Errors
+    /// As for [`forward`](CausalLm::forward).
+    fn states_in(&self, input: &Batch, mode: &mut Mode) -> Result<Tensor>;
+
+    /// The logits (n, vocabulary) of hidden states (n, d), in the dtype of the weights.
+    ///
+    /// # Errors
+    /// A tensor error.
+    fn logits_of(&self, states: &Tensor) -> Result<Tensor>;
+}
+
 /// The parts of a decoder-only model besides its layers.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
@@ -90,13 +107,15 @@ pub(crate) trait Body: Send + Sync {
     fn shape(&self) -> &Shape;
 
     /// The last hidden states (r, t, d) of `ids` (r, t), whose places in their sequences are `positions` (r, t).
-    /// `bias` is added to the scores of the keys that were kept and of the new ones, (r, 1, t, past + t).
+    /// `bias` is added to the scores of the keys that were kept and of the new ones, (r, 1, t, past + t). In training
+    /// nothing is kept.
     fn states(
         &self,
         ids: &Tensor,
         positions: &Tensor,
         bias: Option<&Tensor>,
         kept: &mut [LayerCache],
+        mode: &mut Mode,
     ) -> Result<Tensor>;
 
     /// The logits (n, vocabulary) of states (n, d).
@@ -104,12 +123,12 @@ pub(crate) trait Body: Send + Sync {
 }
 
 /// Runs new tokens through a body.
-fn advance(body: &dyn Body, input: &Batch, cache: &mut CausalCache) -> Result<Tensor> {
+fn advance(body: &dyn Body, input: &Batch, cache: &mut CausalCache, mode: &mut Mode) -> Result<Tensor> {
     let shape = body.shape();
     let mask: Vec<Vec<f32>> = input.mask.to_vec2()?;
     let learned = shape.has_learned_positions.then_some(shape.max_length);
     let (positions, bias) = cache.extend(&mask, shape.layers, learned, shape.dtype, &shape.device)?;
-    body.states(&input.ids, &positions, bias.as_ref(), &mut cache.layers)
+    body.states(&input.ids, &positions, bias.as_ref(), &mut cache.layers, mode)
 }
 
 fn host(logits: &Tensor) -> Result<Vec<f32>> {
@@ -130,7 +149,7 @@ impl<B: Body> CausalLm for B {
             Ok((row * mask.len() + last) as u32)
         };
         let last: Vec<u32> = mask.iter().enumerate().map(last).collect::<Result<_>>()?;
-        let states = advance(self, input, cache)?.flatten_to(1)?;
+        let states = advance(self, input, cache, &mut Mode::Inference)?.flatten_to(1)?;
         let last = Tensor::new(last, states.device())?;
         host(&self.logits(&states.index_select(&last, 0)?)?)
     }
@@ -143,13 +162,13 @@ impl<B: Body> CausalLm for B {
         let ids = token_rows(tokens, rows, &self.shape().device)?;
         let (_, length) = ids.dims2()?;
         let mask = Tensor::ones((rows, length), DType::F32, &Device::Cpu)?;
-        let states = advance(self, &Batch::from_tensors(ids, &mask)?, cache)?;
+        let states = advance(self, &Batch::from_tensors(ids, &mask)?, cache, &mut Mode::Inference)?;
         host(&self.logits(&states.narrow(1, length - 1, 1)?.squeeze(1)?.contiguous()?)?)
     }
 
     fn forward(&self, input: &Batch) -> Result<Tensor> {
         let (batch, length) = input.ids.dims2()?;
-        let states = advance(self, input, &mut CausalCache::new())?;
+        let states = self.states_in(input, &mut Mode::Inference)?;
         let logits = self.logits(&states.flatten_to(1)?)?;
         Ok(logits.reshape((batch, length, ()))?.to_dtype(DType::F32)?)
     }
@@ -179,27 +198,96 @@ impl<B: Body> CausalLm for B {
     }
 }
 
-/// Attends from `queries` (r, heads, t, w) to keys and values (r, groups, s, w), and returns (r, t, heads * w). Heads
-/// that follow each other share a group (Ainslie et al. 2023); with as many groups as heads this is the usual
-/// attention.
+impl<B: Body> TrainableCausal for B {
+    fn states_in(&self, input: &Batch, mode: &mut Mode) -> Result<Tensor> {
+        advance(self, input, &mut CausalCache::new(), mode)
+    }
+
+    fn logits_of(&self, states: &Tensor) -> Result<Tensor> {
+        self.logits(states)
+    }
+}
+
+/// How a layer attends.
+pub(crate) struct Attending<'a> {
+    /// Added to the scores: (r, 1, t, s).
+    pub(crate) bias: Option<&'a Tensor>,
+    /// The factor of the products of queries and keys.
+    pub(crate) scale: f64,
+    /// The dropout rate of the attention weights.
+    pub(crate) dropout: f64,
+}
+
+/// Attends from `queries` (r, heads, t, w) to the kept and the `new` keys and values (r, groups, s, w), and returns
+/// (r, t, heads * w). Heads that follow each other share a group (Ainslie et al. 2023); with as many groups as heads
+/// this is the usual attention. In training nothing is kept.
 pub(crate) fn attend(
     queries: &Tensor,
+    new: KeyValue,
+    kept: &mut LayerCache,
+    with: &Attending<'_>,
+    mode: &mut Mode,
+) -> Result<Tensor> {
+    if !mode.is_training() {
+        return attend_composed(queries, kept.extend(new)?, with, mode);
+    }
+    if !fused::applies(queries) {
+        return attend_composed(queries, &new, with, mode);
+    }
+    let (_, heads, length, _) = queries.dims4()?;
+    let pairs = Tensor::cat(&[each_head(&new.keys, heads)?, each_head(&new.values, heads)?], D::Minus1)?;
+    let hidden;
+    let bias = match with.bias {
+        Some(bias) => bias,
+        None => {
+            hidden = Tensor::zeros((1, 1, 1, length), queries.dtype(), queries.device())?;
+            &hidden
+        }
+    };
+    let dropout = match mode.seed(with.dropout) {
+        Some(seed) => AttentionDropout { rate: with.dropout, seed },
+        None => AttentionDropout { rate: 0.0, seed: 0 },
+    };
+    let queries = merge_heads(queries)?;
+    Ok(fused::attention(&queries, &pairs, bias, heads, with.scale, dropout)?)
+}
+
+fn attend_composed(
+    queries: &Tensor,
     source: &KeyValue,
-    bias: Option<&Tensor>,
-    scale: f64,
+    with: &Attending<'_>,
+    mode: &mut Mode,
 ) -> Result<Tensor> {
     let (rows, heads, length, width) = queries.dims4()?;
     let (_, groups, keys, _) = source.keys.dims4()?;
     let grouped = queries.reshape((rows, groups, heads / groups * length, width))?;
-    let scores = (grouped.matmul(&source.keys.t()?)? * scale)?.reshape((rows, heads, length, keys))?;
-    let scores = match bias {
+    let scores = (grouped.matmul(&source.keys.t()?)? * with.scale)?.reshape((rows, heads, length, keys))?;
+    let scores = match with.bias {
         Some(bias) => scores.broadcast_add(bias)?,
         None => scores,
     };
-    let weights =
-        softmax(&scores, &Mode::Inference)?.reshape((rows, groups, heads / groups * length, keys))?;
-    let mixed = weights.matmul(&source.values)?.reshape((rows, heads, length, width))?;
-    Ok(mixed.transpose(1, 2)?.reshape((rows, length, heads * width))?)
+    let weights = mode.dropout(softmax(&scores, mode)?, with.dropout)?;
+    let weights = weights.reshape((rows, groups, heads / groups * length, keys))?;
+    merge_heads(&weights.matmul(&source.values)?.reshape((rows, heads, length, width))?)
+}
+
+/// (r, groups, s, w) to (r, s, heads * w): a group for each of its heads.
+fn each_head(xs: &Tensor, heads: usize) -> Result<Tensor> {
+    let (rows, groups, length, width) = xs.dims4()?;
+    let repeated = match heads / groups {
+        1 => xs.clone(),
+        share => {
+            let shared = xs.unsqueeze(2)?.broadcast_as((rows, groups, share, length, width))?;
+            shared.reshape((rows, heads, length, width))?
+        }
+    };
+    merge_heads(&repeated)
+}
+
+/// (r, heads, t, w) to (r, t, heads * w).
+fn merge_heads(xs: &Tensor) -> Result<Tensor> {
+    let (rows, heads, length, width) = xs.dims4()?;
+    Ok(xs.transpose(1, 2)?.reshape((rows, length, heads * width))?)
 }
 
 /// (r, t, heads * w) to (r, heads, t, w), laid out for batched products.

@@ -4,17 +4,23 @@
 //! that are trained on a CPU that traffic costs more than the products themselves. Each operation here does the
 //! same arithmetic as its composition of elementary ones, in one pass forward and one backward.
 
+mod activation;
 mod attention;
+mod layer_norm;
 mod linear;
 mod norm;
 pub mod product;
+mod transposed;
 
 use candle_core::{CpuStorage, DType, DeviceLocation, Layout, Result, Tensor};
 
+pub use activation::activation;
 pub use attention::{AttentionDropout, attention};
+pub use layer_norm::layer_norm;
 pub use linear::{linear, relu};
 pub use norm::rms_norm;
 pub use product::in_precision;
+pub use transposed::linear_transposed;
 
 /// Whether an operation on `xs` should run here: the values are f32 in main memory. Gradients are supported.
 pub fn applies(xs: &Tensor) -> bool {

@@ -38,6 +38,12 @@ pub struct Gpt2Config {
     pub layer_norm_epsilon: f64,
     /// The standard deviation of fresh weights.
     pub initializer_range: f64,
+    /// The dropout rate of both parts' results in training.
+    pub resid_pdrop: f64,
+    /// The dropout rate of the embeddings in training.
+    pub embd_pdrop: f64,
+    /// The dropout rate of the attention weights in training.
+    pub attn_pdrop: f64,
     /// Whether attention scores are divided by the root of a head's width.
     pub scale_attn_weights: bool,
     /// Whether attention scores are divided by the layer's number too.
@@ -69,6 +75,9 @@ impl Default for Gpt2Config {
             activation_function: "gelu_new".into(),
             layer_norm_epsilon: 1e-5,
             initializer_range: 0.02,
+            resid_pdrop: 0.1,
+            embd_pdrop: 0.1,
+            attn_pdrop: 0.1,
             scale_attn_weights: true,
             scale_attn_by_inverse_layer_idx: false,
             add_cross_attention: false,
@@ -124,6 +133,14 @@ impl Architecture for Gpt2Config {
         if self.n_head == 0 || !self.n_embd.is_multiple_of(self.n_head) {
             let expected = format!("a divisor of n_embd, {}", self.n_embd);
             return Err(wrong("n_head", &expected, &self.n_head.to_string()));
+        }
+        let rates = [
+            ("resid_pdrop", self.resid_pdrop),
+            ("embd_pdrop", self.embd_pdrop),
+            ("attn_pdrop", self.attn_pdrop),
+        ];
+        if let Some((field, rate)) = rates.into_iter().find(|(_, rate)| !(0.0..1.0).contains(rate)) {
+            return Err(wrong(field, "at least 0 and below 1", &rate.to_string()));
         }
         if self.add_cross_attention {
             return Err(wrong("add_cross_attention", "false", "true"));
@@ -206,6 +223,7 @@ mod tests {
         let error = Gpt2Config { n_head: 7, ..Gpt2Config::default() }.validate().unwrap_err().to_string();
         assert!(error.ends_with("field `n_head`: expected a divisor of n_embd, 768, found 7"), "{error}");
         assert!(Gpt2Config { add_cross_attention: true, ..Gpt2Config::default() }.validate().is_err());
+        assert!(Gpt2Config { attn_pdrop: 1.0, ..Gpt2Config::default() }.validate().is_err());
         assert!(Gpt2Config::default().validate().is_ok());
     }
 }

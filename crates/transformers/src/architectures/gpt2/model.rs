@@ -7,7 +7,7 @@ use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 use super::config::Gpt2Config;
 use crate::{
     cache::{KeyValue, LayerCache},
-    causal::{Body, Shape, attend, split_heads},
+    causal::{Attending, Body, Shape, attend, split_heads},
     decode::GenerationOptions,
     layers::{Activation, Embedding, LayerNorm, Linear},
     mode::Mode,
@@ -22,6 +22,8 @@ pub struct Gpt2 {
     layers: Vec<Layer>,
     norm: LayerNorm,
     head: Linear,
+    /// The dropout rate of the embeddings.
+    dropout: f64,
     shape: Shape,
 }
 
@@ -37,6 +39,10 @@ struct Layer {
     inner: Linear,
     outer: Linear,
     activation: Activation,
+    /// The dropout rate of the attention weights.
+    weights_dropout: f64,
+    /// The dropout rate of both parts' results.
+    dropout: f64,
 }
 
 impl Gpt2 {
@@ -70,7 +76,7 @@ impl Gpt2 {
             dtype: vb.dtype(),
             device: vb.device().clone(),
         };
-        Ok(Self { tokens, positions, layers, norm, head, shape })
+        Ok(Self { tokens, positions, layers, norm, head, dropout: config.embd_pdrop, shape })
     }
 
     /// The same model with the tokens and generation defaults of its folder.
@@ -91,14 +97,20 @@ impl Body for Gpt2 {
         positions: &Tensor,
         bias: Option<&Tensor>,
         kept: &mut [LayerCache],
+        mode: &mut Mode,
     ) -> Result<Tensor> {
         let (rows, length) = ids.dims2()?;
         let places = self.positions.index_select(&positions.flatten_all()?, 0)?;
-        let mut xs = (self.tokens.forward(ids)? + places.reshape((rows, length, ()))?)?;
+        let xs = (self.tokens.forward(ids)? + places.reshape((rows, length, ()))?)?;
+        let mut xs = mode.dropout(xs, self.dropout)?;
         for (layer, kept) in self.layers.iter().zip(kept) {
-            xs = layer.forward(&xs, bias, kept)?;
+            xs = layer.forward(&xs, bias, kept, mode)?;
+            if !mode.is_training() {
+                // Over trainable weights the graph would keep the states of every layer.
+                xs = xs.detach();
+            }
         }
-        self.norm.forward(&xs, &Mode::Inference)
+        self.norm.forward_fused(&xs, mode)
     }
 
     fn logits(&self, states: &Tensor) -> Result<Tensor> {
@@ -122,20 +134,28 @@ impl Layer {
             inner: Linear::transposed(width, inner, std, &vb.pp("mlp.c_fc"))?,
             outer: Linear::transposed(inner, width, residual, &vb.pp("mlp.c_proj"))?,
             activation: config.activation()?,
+            weights_dropout: config.attn_pdrop,
+            dropout: config.resid_pdrop,
         })
     }
 
-    fn forward(&self, xs: &Tensor, bias: Option<&Tensor>, kept: &mut LayerCache) -> Result<Tensor> {
-        let mode = &Mode::Inference;
-        let all = self.projection.forward(&self.attention_norm.forward(xs, mode)?)?;
+    fn forward(
+        &self,
+        xs: &Tensor,
+        bias: Option<&Tensor>,
+        kept: &mut LayerCache,
+        mode: &mut Mode,
+    ) -> Result<Tensor> {
+        let all = self.projection.forward(&self.attention_norm.forward_fused(xs, mode)?)?;
         let width = xs.dim(2)?;
         let part = |at: usize| split_heads(&all.narrow(2, at * width, width)?.contiguous()?, self.heads);
-        let source = kept.extend(KeyValue { keys: part(1)?, values: part(2)? })?;
-        let mixed = attend(&part(0)?, source, bias, self.scale)?;
-        let xs = (xs + self.output.forward(&mixed)?)?;
-        let inner = self.inner.forward(&self.feed_forward_norm.forward(&xs, mode)?)?;
-        let added = self.outer.forward(&self.activation.forward(&inner)?)?;
-        Ok((xs + added)?)
+        let new = KeyValue { keys: part(1)?, values: part(2)? };
+        let with = Attending { bias, scale: self.scale, dropout: self.weights_dropout };
+        let mixed = self.output.forward(&attend(&part(0)?, new, kept, &with, mode)?)?;
+        let xs = (xs + mode.dropout(mixed, self.dropout)?)?;
+        let inner = self.inner.forward(&self.feed_forward_norm.forward_fused(&xs, mode)?)?;
+        let added = self.outer.forward(&self.activation.forward_fused(&inner, mode)?)?;
+        Ok((xs + mode.dropout(added, self.dropout)?)?)
     }
 }
 

@@ -75,6 +75,8 @@ pub struct LlamaConfig {
     pub attention_bias: bool,
     /// Whether those of the feed-forward part have one.
     pub mlp_bias: bool,
+    /// The dropout rate of the attention weights in training.
+    pub attention_dropout: f64,
     /// The standard deviation of fresh weights.
     pub initializer_range: f64,
     /// Whether the head is the embedding table.
@@ -110,6 +112,7 @@ impl Default for LlamaConfig {
             use_sliding_window: false,
             attention_bias: false,
             mlp_bias: false,
+            attention_dropout: 0.0,
             initializer_range: 0.02,
             tie_word_embeddings: false,
             bos_token_id: None,
@@ -209,6 +212,10 @@ impl Architecture for LlamaConfig {
             if kind != "default" {
                 return Err(wrong(field, "the rope type `default`", &format!("`{kind}`")));
             }
+        }
+        if !(0.0..1.0).contains(&self.attention_dropout) {
+            let found = self.attention_dropout.to_string();
+            return Err(wrong("attention_dropout", "at least 0 and below 1", &found));
         }
         if self.use_sliding_window {
             return Err(wrong("use_sliding_window", "false", "true"));

@@ -8,7 +8,7 @@ use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 use super::config::LlamaConfig;
 use crate::{
     cache::{KeyValue, LayerCache},
-    causal::{Body, Shape, attend, split_heads},
+    causal::{Attending, Body, Shape, attend, split_heads},
     decode::GenerationOptions,
     layers::{Activation, Embedding, Linear, RmsNorm},
     mode::Mode,
@@ -36,6 +36,8 @@ struct Layer {
     heads: usize,
     groups: usize,
     scale: f64,
+    /// The dropout rate of the attention weights.
+    dropout: f64,
     feed_forward_norm: RmsNorm,
     gate: Linear,
     up: Linear,
@@ -112,6 +114,7 @@ impl Body for Llama {
         positions: &Tensor,
         bias: Option<&Tensor>,
         kept: &mut [LayerCache],
+        mode: &mut Mode,
     ) -> Result<Tensor> {
         let (rows, length) = ids.dims2()?;
         let places = positions.to_dtype(DType::F32)?.reshape((rows * length, 1))?;
@@ -120,9 +123,13 @@ impl Body for Llama {
         let (cos, sin) = (angles.cos()?.to_dtype(dtype)?, angles.sin()?.to_dtype(dtype)?);
         let mut xs = self.tokens.forward(ids)?;
         for (layer, kept) in self.layers.iter().zip(kept) {
-            xs = layer.forward(&xs, (&cos, &sin), bias, kept)?;
+            xs = layer.forward(&xs, (&cos, &sin), bias, kept, mode)?;
+            if !mode.is_training() {
+                // Over trainable weights the graph would keep the states of every layer.
+                xs = xs.detach();
+            }
         }
-        self.norm.forward(&xs, &Mode::Inference)
+        self.norm.forward(&xs, mode)
     }
 
     fn logits(&self, states: &Tensor) -> Result<Tensor> {
@@ -153,6 +160,7 @@ impl Layer {
             heads,
             groups,
             scale: (head as f64).powf(-0.5),
+            dropout: config.attention_dropout,
             feed_forward_norm: norm("post_attention_layernorm")?,
             gate: linear(width, inner, config.mlp_bias, "mlp.gate_proj")?,
             up: linear(width, inner, config.mlp_bias, "mlp.up_proj")?,
@@ -167,16 +175,18 @@ impl Layer {
         (cos, sin): (&Tensor, &Tensor),
         bias: Option<&Tensor>,
         kept: &mut LayerCache,
+        mode: &mut Mode,
     ) -> Result<Tensor> {
-        let mode = &Mode::Inference;
         let inner = self.attention_norm.forward(xs, mode)?;
         let queries = rotate(&split_heads(&self.query.forward(&inner)?, self.heads)?, cos, sin)?;
         let keys = rotate(&split_heads(&self.key.forward(&inner)?, self.groups)?, cos, sin)?;
         let values = split_heads(&self.value.forward(&inner)?, self.groups)?;
-        let source = kept.extend(KeyValue { keys, values })?;
-        let xs = (xs + self.output.forward(&attend(&queries, source, bias, self.scale)?)?)?;
+        let with = Attending { bias, scale: self.scale, dropout: self.dropout };
+        let mixed = attend(&queries, KeyValue { keys, values }, kept, &with, mode)?;
+        let xs = (xs + self.output.forward(&mixed)?)?;
         let inner = self.feed_forward_norm.forward(&xs, mode)?;
-        let gated = (self.activation.forward(&self.gate.forward(&inner)?)? * self.up.forward(&inner)?)?;
+        let gated =
+            (self.activation.forward_fused(&self.gate.forward(&inner)?, mode)? * self.up.forward(&inner)?)?;
         Ok((xs + self.down.forward(&gated)?)?)
     }
 }
