@@ -35,7 +35,8 @@ impl Model {
     fn all() -> Vec<(String, Self)> {
         let mut all = Vec::new();
         for precision in [Precision::F32, Precision::Int8] {
-            for name in ["llama", "qwen2"] {
+            // The last three have windows, norms of heads and results, and factors of parts and logits.
+            for name in ["llama", "qwen2", "decoders/gemma3_text", "decoders/qwen3", "decoders/granite"] {
                 all.push((format!("{name}, {precision:?}"), Self::Causal(causal(name, precision))));
             }
             for name in SEQ2SEQ {
@@ -263,7 +264,7 @@ fn what_cannot_join_is_refused_by_name() {
         assert!(error.contains("a packed model on a CPU") && error.contains("another model"), "{error}");
     };
     refused(RunningBatch::causal(causal("gpt2", Precision::F32)));
-    let candle = checkpoint("llama").causal_model(DType::F32, &Device::Cpu).unwrap();
+    let candle: Box<dyn CausalLm> = checkpoint("llama").causal_model(DType::F32, &Device::Cpu).unwrap();
     refused(RunningBatch::causal(candle.into()));
     let candle: Box<dyn Seq2Seq> = checkpoint("bart").model(DType::F32, &Device::Cpu).unwrap();
     refused(RunningBatch::seq2seq(candle.into()));
