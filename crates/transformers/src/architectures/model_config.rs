@@ -63,6 +63,8 @@ impl ModelConfig {
                     found: "`rag`, whose parts are opened one by one".into(),
                 });
             }
+            // Gemma 3 with images.
+            Some("gemma3") => Self::Llama(LlamaConfig::of_text_part(path, text)?),
             found => match found.and_then(LlamaKind::named) {
                 Some(kind) => Self::Llama(LlamaConfig::from_json(kind, path, text)?),
                 None => {
@@ -70,7 +72,7 @@ impl ModelConfig {
                         path: path.into(),
                         field: "model_type".into(),
                         expected: "`t5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `distilbert`, `dpr`, `gpt2`, \
-                                   `llama`, `qwen2`, `qwen3`, `mistral`, `gemma2`, `gemma3_text`, `smollm3`, `phi3`, \
+                                   `llama`, `qwen2`, `qwen3`, `mistral`, `gemma2`, `gemma3`, `gemma3_text`, `smollm3`, `phi3`, \
                                    `olmo2` or `granite`"
                             .into(),
                         found: found.map_or_else(|| "none".into(), |found| format!("`{found}`")),

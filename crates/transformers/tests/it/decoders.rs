@@ -15,7 +15,7 @@ use candle_core::{
     },
 };
 use serde::Deserialize;
-use sporran_checkpoint::Error;
+use sporran_checkpoint::{Error, GgufFile};
 use sporran_transformers::{
     Batch, CausalLm, Checkpoint, DeviceName, GenerationOptions, Gguf, Precision, generate_causal,
 };
@@ -326,6 +326,100 @@ fn what_a_gguf_file_cannot_ask_for_is_refused_by_name() {
     }
     let error = Gguf::open(&changed_gguf(folder.path(), &[], &[("rope_freqs.weight", &three)])).unwrap_err();
     assert!(matches!(&error, Error::TensorShape { tensor, .. } if tensor == "rope_freqs.weight"), "{error}");
+}
+
+#[test]
+fn a_gemma_with_images_is_read_without_them() {
+    let Fixture { folder, expected, tensors, .. } = fixture("decoders", "gemma3_text");
+    let text: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(folder.join("config.json")).unwrap()).unwrap();
+    let weights = candle_core::safetensors::load(folder.join("model.safetensors"), &Device::Cpu).unwrap();
+    for (prefix, images) in [
+        ("language_model.model.", "vision_tower.post_norm.bias"),
+        ("model.language_model.", "model.vision_tower.x"),
+    ] {
+        let whole = TempDir::new().unwrap();
+        let config =
+            serde_json::json!({ "model_type": "gemma3", "text_config": text, "eos_token_id": [0, 5] });
+        fs::write(whole.path().join("config.json"), config.to_string()).unwrap();
+        let renamed = |name: &String| format!("{prefix}{}", name.strip_prefix("model.").unwrap());
+        let mut all: HashMap<String, Tensor> =
+            weights.iter().map(|(name, tensor)| (renamed(name), tensor.clone())).collect();
+        all.insert(images.into(), Tensor::ones(3, DType::F32, &Device::Cpu).unwrap());
+        candle_core::safetensors::save(&all, whole.path().join("model.safetensors")).unwrap();
+        for (engine, model) in models(whole.path()) {
+            assert_eq!(model.special_tokens().eos, [0, 5]);
+            near(prefix, &format!("logits, {engine}"), worst_logits(&*model, &expected, &tensors), 1e-4);
+        }
+    }
+    let none = TempDir::new().unwrap();
+    fs::write(none.path().join("config.json"), r#"{"model_type": "gemma3"}"#).unwrap();
+    let error = Checkpoint::open(none.path()).unwrap_err().to_string();
+    assert!(error.ends_with("config.json: field `text_config`: expected an object, found none"), "{error}");
+}
+
+#[test]
+fn pieces_of_sentencepiece_are_merged_by_their_scores() {
+    // The ids and texts are those of a `tokenizer.json` that `transformers` makes of the same pieces.
+    let tokens = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        "<0xC3>",
+        "<0xA9>",
+        "\u{2581}",
+        "h",
+        "e",
+        "l",
+        "o",
+        "he",
+        "ll",
+        "hell",
+        "hello",
+        "\u{2581}hello",
+        "\u{2581}h",
+        "<|end|>",
+    ];
+    let scores = [0., 0., 0., 0., 0., -9., -10., -11., -12., -13., -1., -2., -3., -4., -5., -6., -1000.];
+    let types = [2, 3, 3, 6, 6, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3];
+    let list = |values: &mut dyn Iterator<Item = Value>| Value::Array(values.collect());
+    let tokens = list(&mut tokens.iter().map(|token| Value::String((*token).into())));
+    let scores = list(&mut scores.iter().map(|score| Value::F32(*score)));
+    let fields = |prefixes: bool| {
+        vec![
+            ("tokenizer.ggml.model", Value::String("llama".into())),
+            ("tokenizer.ggml.tokens", tokens.clone()),
+            ("tokenizer.ggml.scores", scores.clone()),
+            ("tokenizer.ggml.token_type", list(&mut types.iter().map(|kind| Value::I32(*kind)))),
+            ("tokenizer.ggml.unknown_token_id", Value::U32(0)),
+            ("tokenizer.ggml.bos_token_id", Value::U32(1)),
+            ("tokenizer.ggml.add_space_prefix", Value::Bool(prefixes)),
+        ]
+    };
+    let folder = TempDir::new().unwrap();
+    for (prefixes, text, ids, decoded) in [
+        (true, "hello hello", vec![14, 14], "hello hello"),
+        (true, "hé<|end|>hell o", vec![15, 3, 4, 16, 5, 12, 5, 9], "hé hell o"),
+        (true, "zz", vec![5, 0], ""),
+        (false, "hello hello", vec![13, 14], "hello hello"),
+        (false, "hé<|end|>hell o", vec![6, 3, 4, 16, 12, 5, 9], "héhell o"),
+        (false, "zz", vec![0], ""),
+    ] {
+        let file = GgufFile::open(&changed_gguf(folder.path(), &fields(prefixes), &[])).unwrap();
+        let tokenizer = file.tokenizer().unwrap();
+        // The mark at the beginning is the default of these files.
+        assert_eq!(
+            tokenizer.encode(text, None).unwrap(),
+            [vec![1], ids.clone()].concat(),
+            "{prefixes}, {text}"
+        );
+        assert_eq!(tokenizer.decode(&ids).unwrap(), decoded, "{prefixes}, {text}");
+    }
+    let short = ("tokenizer.ggml.scores", list(&mut std::iter::once(Value::F32(0.0))));
+    let fields = [fields(true), vec![short]].concat();
+    let file = GgufFile::open(&changed_gguf(folder.path(), &fields, &[])).unwrap();
+    let error = file.tokenizer().unwrap_err().to_string();
+    assert!(error.contains("expected a score for each of 17 tokens, found 1"), "{error}");
 }
 
 #[test]

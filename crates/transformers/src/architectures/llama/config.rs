@@ -391,8 +391,8 @@ impl LlamaConfig {
     pub fn from_json(kind: LlamaKind, path: &Path, text: &str) -> Result<Self> {
         let own: Self = parse(path, text)?;
         let defaults = kind.defaults();
-        if defaults == (Self { kind, ..Self::default() }) {
-            return Ok(Self { kind, ..own });
+        if defaults == Self::default() {
+            return Ok(own);
         }
         // A field that is null is set.
         let given: Map<String, Value> = parse(path, text)?;
@@ -401,6 +401,17 @@ impl LlamaConfig {
             fields.extend(given);
         }
         Ok(Self { kind, ..parse(path, &fields.to_string())? })
+    }
+
+    /// Reads the text of the `config.json` of a Gemma 3 with images: its part for text alone.
+    ///
+    /// # Errors
+    /// As for [`from_json`](Self::from_json), and [`Error::Config`] where it has no such part.
+    pub fn of_text_part(path: &Path, text: &str) -> Result<Self> {
+        let whole: Map<String, Value> = parse(path, text)?;
+        let part = whole.get("text_config").filter(|part| part.is_object());
+        let part = part.ok_or_else(|| wrong("text_config", "an object", "none").within(path))?;
+        Self::from_json(LlamaKind::Gemma3, path, &part.to_string())
     }
 
     /// Checks the settings of layers with a sliding window.
@@ -548,9 +559,23 @@ impl Architecture for LlamaConfig {
         self.tie_word_embeddings = false;
     }
 
+    fn canonical(&self, stored: &str) -> String {
+        if self.kind != LlamaKind::Gemma3 {
+            return stored.into();
+        }
+        // A model with images has its decoder under one of these names.
+        match stored.strip_prefix("model.language_model.") {
+            Some(inner) => format!("model.{inner}"),
+            None => stored.strip_prefix("language_model.").unwrap_or(stored).into(),
+        }
+    }
+
     fn is_ignorable(&self, name: &str) -> bool {
+        const IMAGES: [&str; 2] = ["vision_tower.", "multi_modal_projector."];
+        let inner = name.strip_prefix("model.").unwrap_or(name);
+        let is_of_images = IMAGES.iter().any(|part| inner.starts_with(part));
         // The steps of the angles, which older versions stored.
-        name.ends_with(".rotary_emb.inv_freq")
+        name.ends_with(".rotary_emb.inv_freq") || (self.kind == LlamaKind::Gemma3 && is_of_images)
     }
 
     fn default_tokens(&self) -> Option<TokenFields> {

@@ -177,18 +177,34 @@ impl LlamaKind {
 
     /// The config of this kind in `transformers`.
     pub(crate) fn defaults(self) -> LlamaConfig {
-        let base = LlamaConfig { kind: self, ..LlamaConfig::default() };
+        let of = |vocab_size, max_position_embeddings| LlamaConfig {
+            kind: self,
+            vocab_size,
+            max_position_embeddings,
+            ..LlamaConfig::default()
+        };
         match self {
-            Self::Llama | Self::Qwen2 => base,
-            Self::Qwen3 => LlamaConfig { head_dim: Some(128), ..base },
+            Self::Llama => of(32_000, 2048),
+            Self::Qwen2 | Self::Qwen3 => LlamaConfig {
+                intermediate_size: 22_016,
+                num_key_value_heads: Some(32),
+                head_dim: (self == Self::Qwen3).then_some(128),
+                sliding_window: Some(4096),
+                ..of(151_936, 32_768)
+            },
             Self::Mistral => LlamaConfig {
+                intermediate_size: 14_336,
                 num_key_value_heads: Some(8),
                 sliding_window: Some(4096),
                 bos_token_id: Some(1),
                 eos_token_id: vec![2],
-                ..base
+                ..of(32_000, 131_072)
             },
             Self::Gemma2 | Self::Gemma3 => LlamaConfig {
+                hidden_size: 2304,
+                intermediate_size: 9216,
+                num_hidden_layers: 26,
+                num_attention_heads: 8,
                 num_key_value_heads: Some(4),
                 head_dim: Some(256),
                 sliding_window: Some(4096),
@@ -198,27 +214,35 @@ impl LlamaKind {
                 pad_token_id: Some(0),
                 eos_token_id: vec![1],
                 bos_token_id: Some(2),
-                ..base
+                ..if self == Self::Gemma2 { of(256_000, 8192) } else { of(262_208, 131_072) }
             },
             Self::SmolLm3 => LlamaConfig {
+                hidden_size: 2048,
+                num_hidden_layers: 36,
+                num_attention_heads: 16,
                 num_key_value_heads: Some(4),
                 tie_word_embeddings: true,
                 pad_token_id: Some(128_004),
                 bos_token_id: Some(128_000),
                 eos_token_id: vec![128_001],
-                ..base
+                ..of(128_256, 32_768)
             },
             Self::Phi3 => LlamaConfig {
+                hidden_size: 3072,
+                intermediate_size: 8192,
                 rms_norm_eps: 1e-5,
                 bos_token_id: Some(1),
                 eos_token_id: vec![32_000],
                 pad_token_id: Some(32_000),
-                ..base
+                ..of(32_064, 4096)
             },
-            Self::Olmo2 => {
-                LlamaConfig { rms_norm_eps: 1e-5, eos_token_id: vec![50_279], pad_token_id: Some(1), ..base }
-            }
-            Self::Granite => LlamaConfig { bos_token_id: Some(1), eos_token_id: vec![2], ..base },
+            Self::Olmo2 => LlamaConfig {
+                rms_norm_eps: 1e-5,
+                eos_token_id: vec![50_279],
+                pad_token_id: Some(1),
+                ..of(50_304, 2048)
+            },
+            Self::Granite => LlamaConfig { bos_token_id: Some(1), eos_token_id: vec![2], ..of(32_000, 2048) },
         }
     }
 }
