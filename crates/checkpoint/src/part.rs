@@ -1,4 +1,6 @@
 //! The models of a checkpoint that holds two, or one under other names than those of its architecture.
+//!
+//! A checkpoint of BLINK or of DPR's own code has no config. Its folder has the config of the BERT that it started from.
 
 use std::{
     borrow::Cow,
@@ -18,8 +20,9 @@ use crate::{
 pub const BLINK_MARKS: [&str; 3] = ["[unused0]", "[unused1]", "[unused2]"];
 
 /// A model inside a checkpoint whose weights are those of two: a RAG model (Lewis et al. 2020), whose config holds two
-/// configs, or BLINK's bi-encoder (Wu et al. 2020), whose two BERTs share one. BLINK's cross-encoder is a single model,
-/// but it has other tensor names and comes with the same config.
+/// configs, or the bi-encoders of BLINK (Wu et al. 2020) and of DPR's own code (Karpukhin et al. 2020), whose two BERTs share
+/// one. BLINK's cross-encoder and DPR's reader are single models, but they have other tensor names and come with the same
+/// config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// RAG: the encoder of questions.
@@ -32,6 +35,12 @@ pub enum Part {
     EntityEncoder,
     /// BLINK: the cross-encoder of a mention in its context and an entity.
     CrossEncoder,
+    /// DPR's code: the encoder of questions.
+    DprQuestionEncoder,
+    /// DPR's code: the encoder of passages.
+    DprPassageEncoder,
+    /// DPR's code: the reader.
+    DprReader,
 }
 
 impl Part {
@@ -40,8 +49,13 @@ impl Part {
         match self {
             Self::QuestionEncoder => Some("question_encoder"),
             Self::Generator => Some("generator"),
-            Self::MentionEncoder | Self::EntityEncoder | Self::CrossEncoder => None,
+            _ => None,
         }
+    }
+
+    /// Whether it is a model of DPR's own code.
+    fn is_dpr(self) -> bool {
+        matches!(self, Self::DprQuestionEncoder | Self::DprPassageEncoder | Self::DprReader)
     }
 
     /// The prefixes of its tensor names in the checkpoint, each with the prefix in a separate model. In a RAG model the
@@ -55,6 +69,19 @@ impl Part {
             Self::CrossEncoder => {
                 &[("encoder.bert_model.", "bert."), ("encoder.additional_linear.", "classifier.")]
             }
+            Self::DprQuestionEncoder => &[
+                ("question_model.encode_proj.", "question_encoder.encode_proj."),
+                ("question_model.", "question_encoder.bert_model."),
+            ],
+            Self::DprPassageEncoder => &[
+                ("ctx_model.encode_proj.", "ctx_encoder.encode_proj."),
+                ("ctx_model.", "ctx_encoder.bert_model."),
+            ],
+            Self::DprReader => &[
+                ("encoder.", "span_predictor.encoder.bert_model."),
+                ("qa_outputs.", "span_predictor.qa_outputs."),
+                ("qa_classifier.", "span_predictor.qa_classifier."),
+            ],
         }
     }
 
@@ -71,17 +98,17 @@ impl Part {
         match self {
             Self::QuestionEncoder => folder.join("question_encoder_tokenizer"),
             Self::Generator => folder.join("generator_tokenizer"),
-            Self::MentionEncoder | Self::EntityEncoder | Self::CrossEncoder => folder.into(),
+            _ => folder.into(),
         }
     }
 
     /// The tokenizer as the part was trained with it.
     pub(crate) fn tokenizer(self, tokenizer: Tokenizer) -> Result<Tokenizer> {
         match self {
-            Self::QuestionEncoder | Self::Generator => Ok(tokenizer),
             Self::MentionEncoder | Self::EntityEncoder | Self::CrossEncoder => {
                 tokenizer.with_marks(&BLINK_MARKS)
             }
+            _ => Ok(tokenizer),
         }
     }
 
@@ -93,6 +120,7 @@ impl Part {
         let mut whole: Value = parse(path, text)?;
         let (model_type, expected) = match self.field() {
             Some(_) => ("rag", "a RAG model"),
+            None if self.is_dpr() => ("bert", "a BERT, which DPR's models are"),
             None => ("bert", "a BERT, which BLINK's encoders are"),
         };
         if whole["model_type"] != model_type {
@@ -101,11 +129,19 @@ impl Part {
             return Err(Error::Architecture { path: path.into(), expected, found });
         }
         let Some(field) = self.field() else {
-            let is_pair = self == Self::CrossEncoder;
-            let class = if is_pair { "BertForSequenceClassification" } else { "BertModel" };
+            let class = match self {
+                Self::CrossEncoder => "BertForSequenceClassification",
+                Self::DprQuestionEncoder => "DPRQuestionEncoder",
+                Self::DprPassageEncoder => "DPRContextEncoder",
+                Self::DprReader => "DPRReader",
+                _ => "BertModel",
+            };
             whole["architectures"] = json!([class]);
-            if is_pair {
+            if self == Self::CrossEncoder {
                 whole["id2label"] = json!({"0": "LABEL_0"});
+            }
+            if self.is_dpr() {
+                whole["model_type"] = json!("dpr");
             }
             return Ok(whole.to_string());
         };

@@ -42,6 +42,8 @@ pub enum Truncation {
     /// sides get the same number of tokens, and a side passes on what it does not need (Wu et al. 2020). Other texts are
     /// cut as with `longest-first`.
     AroundMention,
+    /// As `around-mention`, but a single text without a mention loses its beginning, as in BLINK's code.
+    MentionOrEnd,
 }
 
 /// The tokens of an input.
@@ -244,12 +246,15 @@ impl EncoderInput {
             first.truncate(left, 0, TruncationDirection::Left);
             return Ok((first, second));
         }
-        if self.truncation == Truncation::AroundMention
-            && second.is_none()
-            && first.len() > room
-            && let Some(mention) = self.mention(&first)
-        {
-            return Ok((around(first, mention, room), None));
+        let seeks_mention = matches!(self.truncation, Truncation::AroundMention | Truncation::MentionOrEnd);
+        if seeks_mention && second.is_none() && first.len() > room {
+            if let Some(mention) = self.mention(&first) {
+                return Ok((around(first, mention, room), None));
+            }
+            if self.truncation == Truncation::MentionOrEnd {
+                first.truncate(room, 0, TruncationDirection::Left);
+                return Ok((first, None));
+            }
         }
         // Whole texts are cut here. With the truncation inside, the `tokenizers` crate drops words while encoding, and the
         // longer text of a pair can no longer be determined.
@@ -258,9 +263,10 @@ impl EncoderInput {
             max_length: room,
             strategy: match self.truncation {
                 Truncation::OnlySecond => TruncationStrategy::OnlySecond,
-                Truncation::LongestFirst | Truncation::FirstAtItsStart | Truncation::AroundMention => {
-                    TruncationStrategy::LongestFirst
-                }
+                Truncation::LongestFirst
+                | Truncation::FirstAtItsStart
+                | Truncation::AroundMention
+                | Truncation::MentionOrEnd => TruncationStrategy::LongestFirst,
             },
             stride: 0,
         };
@@ -437,6 +443,20 @@ mod tests {
         // Without a mention, and where all has room.
         assert_eq!(cut(2, "a b c"), [2, 3]);
         assert_eq!(cut(9, "a [unused0] b [unused1]"), [2, 5, 3, 6]);
+    }
+
+    #[test]
+    fn a_text_without_a_mention_can_keep_its_end() {
+        let cut = |room: usize, text| ids(room + 1, Truncation::MentionOrEnd, text).unwrap();
+        assert_eq!(cut(2, Text::One("a b c")), [3, 4, 1]);
+        assert_eq!(cut(3, Text::One("a b c")), [2, 3, 4, 1]);
+        // A mention is kept wherever it is.
+        assert_eq!(cut(4, Text::One("[unused0] b [unused1] a b c")), [5, 3, 6, 2, 1]);
+        // A pair is cut as with `longest-first`.
+        assert_eq!(ids(5, Truncation::MentionOrEnd, Text::Pair("a", "b c b")).unwrap(), [2, 1, 3, 4, 1]);
+        let input = EncoderInput::new(tokenizer(), 9, Truncation::MentionOrEnd).unwrap();
+        let input = input.with_first_room(3, 0).unwrap();
+        assert_eq!(input.rows(&[Text::Pair("a b c", "a")]).unwrap().remove(0).ids, [3, 4, 1, 2, 1]);
     }
 
     #[test]

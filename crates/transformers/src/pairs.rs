@@ -35,6 +35,10 @@ pub struct PairClassifier {
     batch_tokens: usize,
 }
 
+fn as_texts<'a>(pairs: &[(&'a str, &'a str)]) -> Vec<Text<'a>> {
+    pairs.iter().map(|&(first, second)| Text::Pair(first, second)).collect()
+}
+
 impl PairClassifier {
     /// Loads the model of a folder.
     ///
@@ -80,7 +84,15 @@ impl PairClassifier {
     /// # Errors
     /// Where the tokenizer or the model fails; [`Error::Batch`] for a pair without a token.
     pub fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
-        let found = self.logits_where_read(pairs)?.into_iter().enumerate();
+        self.text_logits(&as_texts(pairs))
+    }
+
+    /// As [`logits`](Self::logits), for pairs and single texts.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn text_logits(&self, texts: &[Text<'_>]) -> Result<Vec<Vec<f32>>> {
+        let found = self.texts_where_read(texts)?.into_iter().enumerate();
         let logits = |(at, row): (usize, Option<Vec<f32>>)| {
             row.ok_or_else(|| Error::Batch {
                 expected: "a token in every pair of texts".into(),
@@ -98,14 +110,17 @@ impl PairClassifier {
     /// # Errors
     /// Where the tokenizer or the model fails.
     pub fn logits_where_read(&self, pairs: &[(&str, &str)]) -> Result<Vec<Option<Vec<f32>>>> {
-        let texts: Vec<Text<'_>> = pairs.iter().map(|(first, second)| Text::Pair(first, second)).collect();
-        let rows = self.input.rows(&texts)?;
+        self.texts_where_read(&as_texts(pairs))
+    }
+
+    fn texts_where_read(&self, texts: &[Text<'_>]) -> Result<Vec<Option<Vec<f32>>>> {
+        let rows = self.input.rows(texts)?;
         let (places, read): (Vec<usize>, Vec<EncoderRow>) =
             rows.into_iter().enumerate().filter(|(_, row)| !row.ids.is_empty()).unzip();
         let lengths: Vec<usize> = read.iter().map(|row| row.ids.len()).collect();
         let batches = length_batches(&lengths, usize::MAX, self.batch_tokens);
         let parts = each_batch(self.body.device(), &batches, |batch| self.batch(batch, &read))?;
-        let mut logits = vec![None; pairs.len()];
+        let mut logits = vec![None; texts.len()];
         for (batch, part) in batches.iter().zip(parts) {
             for (&at, row) in batch.iter().zip(part) {
                 logits[places[at]] = Some(row);

@@ -1,5 +1,5 @@
-//! Baselines of KILT's tables from the shell: generated titles, a decoder-only model with demonstrations, `report`, `explain`,
-//! `convert queries` and `convert map`.
+//! Baselines of KILT's tables from the shell: generated titles, pages of names, a decoder-only model with demonstrations,
+//! `report`, `explain`, `convert queries` and `convert map`.
 
 use std::{fs, path::Path, process::Output};
 
@@ -70,6 +70,57 @@ fn generated_titles_rank_pages_and_the_best_title_is_the_answer() {
     run(folder.path(), &["retrieve", "genre.toml", "name=free", "retriever.constrained=false"]);
     let found = predictions(folder.path(), "free-retrieval");
     assert!(found.iter().all(|record| titles(record).iter().all(|title| known.contains(title))));
+}
+
+#[test]
+fn pages_are_ranked_for_each_name_in_any_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let encoder = model("encoders/bert-sequence");
+    let stages = format!(
+        r#"
+[retriever]
+kind = "mentions"
+tagger = '{}'
+mention-marks = ["[unused0]", "[unused1]"]
+[retriever.base]
+kind = "reranked"
+[retriever.base.base]
+kind = "dense"
+model = '{encoder}'
+pooling = "cls"
+query-truncation = "mention-or-end"
+[retriever.base.reranker]
+kind = "cross-encoder"
+model = '{encoder}'
+[generator]
+kind = "title"
+"#,
+        root().join("models/ner-small").display()
+    );
+    write_inputs(folder.path(), "mentions", &stages);
+    run(folder.path(), &["run", "mentions.toml"]);
+    // The encoder has random weights, so the test checks only that all pages are ranked and the best is the answer.
+    for record in predictions(folder.path(), "mentions") {
+        let titles = titles(&record);
+        assert_eq!(titles.len(), 4, "{record}");
+        assert_eq!(record["output"][0]["answer"], titles[0].as_str());
+    }
+    let queries = |id: &str| -> Vec<String> {
+        let output = run(folder.path(), &["explain", "mentions.toml", "--id", id, "--json"]);
+        let explanation: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let parts = explanation["retrieval"]["parts"].as_array().unwrap();
+        parts.iter().map(|part| part["query"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(queries("b"), ["news from [unused0] the city [unused1] today"]);
+    // Whichever words the tagger takes for a name, each query is the input, at most with marks.
+    let found = queries("a");
+    assert!(!found.is_empty());
+    for query in found {
+        assert_eq!(query.replace("[unused0] ", "").replace(" [unused1]", ""), "capital of france");
+    }
+    let output = sporran(folder.path(), &["run", "mentions.toml", "retriever.tagger=none"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("`retriever.tagger`: no folder none"), "{}", errors(&output));
 }
 
 #[test]

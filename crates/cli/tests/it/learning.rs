@@ -220,3 +220,94 @@ fn a_memory_network_learns_to_select_the_sentence() {
     assert_eq!(wrong.status.code(), Some(2), "{}", errors(&wrong));
     assert!(errors(&wrong).contains("knowledge.weight"), "{}", errors(&wrong));
 }
+
+/// A page whose first paragraph is evidence and whose second is not.
+fn author(at: usize) -> String {
+    let (who, what) = (WHO[at], WHAT[at]);
+    format!(
+        r#"{{"wikipedia_id":"{at}","wikipedia_title":"{who}","text":["{who}","The {who} wrote the {what}.","She lives in the city."]}}"#
+    )
+}
+
+fn claim(at: usize) -> String {
+    let (who, what, label) = (WHO[at], WHAT[at], ["SUPPORTS", "REFUTES"][at % 2]);
+    let end = format!("The {who} wrote the {what}.").len();
+    format!(
+        r#"{{"id":"{at}","input":"The {who} wrote","output":[{{"answer":"{label}","provenance":[{{"wikipedia_id":"{at}","start_paragraph_id":1,"start_character":0,"end_paragraph_id":1,"end_character":{end}}}]}}]}}"#
+    )
+}
+
+/// A verifier of claims that starts from a tiny encoder.
+fn claims(folder: &Path, stages: &str, train: &str) {
+    let encoder = root().join("crates/transformers/tests/data/encoders/bert-sequence").display().to_string();
+    fs::write(folder.join("pages.jsonl"), [0, 1, 2, 3].map(author).join("\n")).unwrap();
+    fs::write(folder.join("fever-dev-kilt.jsonl"), [0, 1, 2, 3].map(claim).join("\n")).unwrap();
+    let config = format!(
+        r#"
+workflow = "answer"
+name = "r"
+[tasks]
+files = ["fever-dev-kilt.jsonl"]
+{stages}
+[train]
+model = "trained"
+from = '{encoder}'
+{train}
+[train.examples]
+files = ["fever-dev-kilt.jsonl"]
+[train.optimizer]
+epochs = 3
+tokens-per-batch = 200
+learning-rate = 1e-3
+warmup-steps = 1
+"#
+    );
+    fs::write(folder.join("c.toml"), config).unwrap();
+}
+
+/// Trains and runs `c.toml`. The run has the accuracy of the best validation. Returns the predictions.
+fn verified(folder: &Path) -> Vec<Value> {
+    let trained: Value = serde_json::from_slice(&run(folder, &["train", "c.toml", "--json"]).stdout).unwrap();
+    run(folder, &["run", "c.toml"]);
+    let report = fs::read_to_string(folder.join("runs/r/report.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["tasks"][0]["scores"]["answer"].as_f64(), trained["best"][1].as_f64(), "{report}");
+    let text = fs::read_to_string(folder.join("runs/r/predictions/fever-dev-kilt.jsonl")).unwrap();
+    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for record in &records {
+        let answer = record["output"][0]["answer"].as_str().unwrap();
+        assert!(["SUPPORTS", "REFUTES"].contains(&answer), "{record}");
+    }
+    records
+}
+
+#[test]
+fn a_verifier_can_read_passages_in_training_and_first_sentences_in_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let stages = "[source]\npath = \"pages.jsonl\"\nsplit = \"paragraph\"\n[retriever]\nkind = \"bm25\"\n[generator]\n\
+                  kind = \"verifier\"\nmodel = \"trained\"\npassages = 6\nmax-tokens = 24\n";
+    claims(folder.path(), stages, "evidence = \"passage\"\nnegatives = 1\npage-negatives = 1");
+    let records = verified(folder.path());
+    assert!(records.iter().all(|record| !record["output"][0]["provenance"][0].is_null()), "{records:?}");
+    let output =
+        sporran(folder.path(), &["-q", "train", "c.toml", "train.page-negatives=2"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("`train.page-negatives` is 2 now and was 1 then"),
+        "{}",
+        errors(&output)
+    );
+}
+
+#[test]
+fn a_verifier_can_read_claims_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    claims(
+        folder.path(),
+        "[generator]\nkind = \"verifier\"\nmodel = \"trained\"\nclaim-only = true\nmax-tokens = 16\n",
+        "",
+    );
+    let records = verified(folder.path());
+    assert_eq!(records.len(), 4);
+    assert!(records.iter().all(|record| record["output"][0]["provenance"] == serde_json::json!([])));
+}

@@ -9,7 +9,7 @@ use sporran_training::{KnowledgeOptions, TrainingOptions, session::ShapeOptions}
 use sporran_transformers::{DeviceName, ModelType, Precision, wrong_model_type};
 
 use super::{GeneratorTrainer, registry::STARTERS};
-use crate::registry::GeneratorOptions;
+use crate::{UnitKind, registry::GeneratorOptions};
 
 /// `[train]`: the training of the generator's model by `sporran train`.
 ///
@@ -41,6 +41,13 @@ pub struct TrainOptions<Records> {
     /// Generators of kind `verifier`: the number of pieces without evidence to sample for each claim and epoch.
     #[serde(default = "negatives")]
     pub negatives: usize,
+    /// Generators of kind `verifier`: the number of pieces without evidence to sample from the gold pages, for each claim and
+    /// epoch. `negatives` then counts pieces of other pages only. Without this key, `negatives` counts pieces of any page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_negatives: Option<usize>,
+    /// Generators of kind `verifier`: the unit of evidence in training. The default is `generator.evidence`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<UnitKind>,
     /// Generators of kind `rag-token` and `rag-sequence`: the folder of the initial question encoder, which is trained with the
     /// generator. Training writes it to `retriever.model`. Without this key, the retriever is frozen.
     pub question_encoder: Option<PathBuf>,
@@ -85,6 +92,8 @@ impl<Records> TrainOptions<Records> {
             add_gold: self.add_gold,
             matching: self.matching,
             negatives: self.negatives,
+            page_negatives: self.page_negatives,
+            evidence: self.evidence,
             question_encoder: self.question_encoder.as_deref(),
             knowledge: self.knowledge,
             target_tokens: self.target_tokens,
@@ -113,6 +122,14 @@ impl<Records> TrainOptions<Records> {
         if self.question_encoder.is_some() && !trainer.is_some_and(GeneratorTrainer::is_live) {
             let message = "expected it only with a generator of kind `rag-token` or `rag-sequence`";
             document.report_key(&name("question-encoder"), message);
+        }
+        let is_verifier = matches!(generator, Some(GeneratorOptions::Verifier(_)));
+        for (option, is_given) in
+            [("page-negatives", self.page_negatives.is_some()), ("evidence", self.evidence.is_some())]
+        {
+            if is_given && !is_verifier {
+                document.report_key(&name(option), "expected it only with a generator of kind `verifier`");
+            }
         }
         if let Err(error) = self.device.check(Precision::F32) {
             document.report_key(&name("device"), error.to_string());
@@ -145,6 +162,10 @@ pub struct TrainSettings<'a> {
     pub matching: MatchingOptions,
     /// The number of pieces or passages without evidence to sample for each record and epoch.
     pub negatives: usize,
+    /// The number of a verifier's pieces without evidence to sample from pages with evidence.
+    pub page_negatives: Option<usize>,
+    /// A verifier's unit of evidence in training; by default that of its runs.
+    pub evidence: Option<UnitKind>,
     /// The folder of the initial question encoder. `None` if the retriever is frozen.
     pub question_encoder: Option<&'a Path>,
     /// The loss of a memory network.

@@ -1,5 +1,6 @@
 //! The verifier as a kind of generator.
 
+use sporran_config::Document;
 use sporran_transformers::{ModelType, TakesModel};
 
 use super::{Verifier, VerifierOptions};
@@ -14,8 +15,8 @@ impl TakesModel for VerifierOptions {
 
 impl GeneratorKind for VerifierOptions {
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
-        let mut models =
-            GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.passages);
+        let computing = (self.device, self.precision);
+        let mut models = GeneratorModel::only::<Self>(key, &self.model, computing, self.most_passages());
         for (table, folder) in [
             ("pages", self.pages.as_ref().map(|pages| &pages.model)),
             ("selection", self.selection.as_ref().map(|selection| &selection.model)),
@@ -28,6 +29,12 @@ impl GeneratorKind for VerifierOptions {
             models.extend(other);
         }
         models
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        if let Err(error) = VerifierOptions::check(self) {
+            document.report_key(key, error.to_string());
+        }
     }
 
     fn open(&self, context: &GeneratorContext) -> Result<Box<dyn Generator>> {

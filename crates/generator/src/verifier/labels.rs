@@ -1,7 +1,7 @@
 //! The interface of models that label pairs, and the meaning of their labels.
 
 use sporran_kilt::Passage;
-use sporran_transformers::PairClassifier;
+use sporran_transformers::{PairClassifier, Text};
 
 use super::{Label, Unit, unit::titled};
 use crate::{Error, Result};
@@ -41,11 +41,17 @@ pub trait Labeller: Send + Sync {
     /// The names of the labels.
     fn labels(&self) -> &[String];
 
-    /// The logits of each pair of claim and evidence, in the labels' order.
+    /// The logits of each pair of claim and evidence, in the labels' order. Models that read claims alone read an empty
+    /// evidence as none.
     ///
     /// # Errors
     /// Where the tokenizer or the model fails.
     fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>>;
+
+    /// Whether the model can read a claim without evidence.
+    fn reads_claims(&self) -> bool {
+        false
+    }
 
     /// The logits of each claim with all of its pieces, in the labels' order. Most models read the pieces as one text; with
     /// `titles` each piece follows its page's title.
@@ -66,8 +72,20 @@ impl Labeller for PairClassifier {
     }
 
     fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
-        Ok(Self::logits(self, pairs)?)
+        Ok(self.text_logits(&texts(pairs))?)
     }
+
+    fn reads_claims(&self) -> bool {
+        true
+    }
+}
+
+/// The inputs of an encoder: pairs of claim and evidence, or claims alone where the evidence is empty.
+pub(super) fn texts<'a>(pairs: &[(&'a str, &'a str)]) -> Vec<Text<'a>> {
+    let text = |&(claim, evidence): &(&'a str, &'a str)| {
+        if evidence.is_empty() { Text::One(claim) } else { Text::Pair(claim, evidence) }
+    };
+    pairs.iter().map(text).collect()
 }
 
 /// Logits to probabilities.
@@ -119,6 +137,12 @@ impl LabelOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_claim_without_evidence_is_a_single_text() {
+        let found = texts(&[("a claim", "evidence"), ("alone", "")]);
+        assert_eq!(found, [Text::Pair("a claim", "evidence"), Text::One("alone")]);
+    }
 
     #[test]
     fn labels_are_found_by_their_names() {

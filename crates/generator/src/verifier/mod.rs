@@ -95,8 +95,8 @@ impl<'m> Verifier<'m> {
     /// A verifier over models that are loaded already.
     ///
     /// # Errors
-    /// [`Error::Option`] where the model's labels are not those of fact checking, a selector's are not two, or an option
-    /// is out of its range.
+    /// [`Error::Option`] where the model's labels are not those of fact checking, a selector's are not two, a matching network
+    /// is to read claims alone, or an option is out of its range.
     pub fn new(
         options: &VerifierOptions,
         model: Box<dyn Labeller + 'm>,
@@ -105,6 +105,10 @@ impl<'m> Verifier<'m> {
     ) -> Result<Self> {
         options.check()?;
         let order = LabelOrder::of(model.labels())?;
+        if options.claim_only && !model.reads_claims() {
+            let expected = "`false`: a matching network compares claims with evidence";
+            return Err(Error::Option { option: "claim-only", expected, found: "true".to_owned() });
+        }
         for (option, selector) in [("pages.model", &selectors.pages), ("selection.model", &selectors.pieces)]
         {
             if let Some(selector) = selector.as_ref().filter(|selector| selector.labels().len() != 2) {
@@ -124,7 +128,7 @@ impl<'m> Verifier<'m> {
         let first: Vec<Request<'_>> = requests
             .iter()
             .map(|request| {
-                let count = request.passages.len().min(self.options.passages);
+                let count = request.passages.len().min(self.options.most_passages());
                 Request { query: request.query, passages: &request.passages[..count] }
             })
             .collect();
@@ -229,6 +233,10 @@ impl Generator for Verifier<'_> {
                 let (readings, rankings): (Vec<_>, Vec<_>) = chosen.into_iter().unzip();
                 (readings, Some(rankings))
             }
+            _ if self.options.claim_only => {
+                let claims = requests.iter().map(|request| request.query.text.as_str());
+                (claims.map(|claim| vec![Reading { claim, pieces: Vec::new() }]).collect(), None)
+            }
             _ => (apart(&requests, &units), None),
         };
         let probabilities = self.probabilities(&*self.model, &readings)?;
@@ -258,7 +266,7 @@ impl Generator for Verifier<'_> {
     }
 
     fn passages(&self) -> usize {
-        self.options.passages
+        self.options.most_passages()
     }
 }
 
@@ -307,7 +315,12 @@ mod tests {
                 }
             };
             let logits = |text: &str| of(text).into_iter().map(f32::ln).collect();
-            Ok(pairs.iter().map(|(_, text)| logits(text)).collect())
+            let read = |(claim, text): &(&str, &str)| logits(if text.is_empty() { claim } else { text });
+            Ok(pairs.iter().map(read).collect())
+        }
+
+        fn reads_claims(&self) -> bool {
+            true
         }
     }
 
@@ -369,6 +382,26 @@ mod tests {
             Verifier::new(&options(UnitKind::Passage), three(), Selectors::default(), None).unwrap();
         let found = ask(&verifier, &[]);
         assert_eq!((found.text.as_str(), found.evidence.len()), ("REFUTES", 0));
+    }
+
+    #[test]
+    fn a_claim_can_be_read_without_evidence() {
+        let alone = VerifierOptions { claim_only: true, ..options(UnitKind::Lead) };
+        let verifier = Verifier::new(&alone, three(), Selectors::default(), None).unwrap();
+        assert_eq!(verifier.passages(), 0);
+        let passage = passage(1);
+        let candidates = [Candidate { passage: &passage, score: 1.0 }];
+        for (claim, expected) in [("yes, it is", "SUPPORTS"), ("no", "REFUTES")] {
+            let query = Query::of_text("1", claim);
+            let found =
+                verifier.generate(&[Request { query: &query, passages: &candidates }]).unwrap().remove(0);
+            assert_eq!((found.text.as_str(), found.evidence.len()), (expected, 0));
+            // 0.8 against 0.1, and 0.7 against 0.1, are one vote of one.
+            assert!((found.score - 1.0).abs() < 1e-6);
+        }
+        let selection = SelectionOptions { model: PathBuf::from("s"), sentences: 2, threshold: 0.5 };
+        let wrong = VerifierOptions { selection: Some(selection), ..alone };
+        assert!(wrong.check().unwrap_err().to_string().contains("found true"), "{:?}", wrong.check());
     }
 
     #[test]

@@ -22,6 +22,10 @@ pub struct VerifierOptions {
     /// The unit of evidence: `lead` (the first sentence of each passage's page), `passage` or `sentence`.
     #[serde(default)]
     pub evidence: UnitKind,
+    /// Whether an encoder reads the claim alone (Thorne and Vlachos 2020). Such a config needs no passages, and `[train]`
+    /// needs no `[source]`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub claim_only: bool,
     /// Whether the page's title is read before the evidence.
     #[serde(default = "titles")]
     pub titles: bool,
@@ -143,6 +147,7 @@ impl VerifierOptions {
             model,
             passages: passages(),
             evidence: UnitKind::default(),
+            claim_only: false,
             titles: titles(),
             aggregate: Aggregate::default(),
             pages: None,
@@ -170,7 +175,16 @@ impl VerifierOptions {
                 return Err(Error::Option { option, expected: "at least 1", found: "0".into() });
             }
         }
+        if self.claim_only && (self.pages.is_some() || self.selection.is_some()) {
+            let expected = "`false` with `pages` or `selection`, which choose evidence";
+            return Err(Error::Option { option: "claim-only", expected, found: "true".into() });
+        }
         Ok(())
+    }
+
+    /// The number of passages that are read, at most.
+    pub(super) fn most_passages(&self) -> usize {
+        if self.claim_only { 0 } else { self.passages }
     }
 
     /// How the models read.

@@ -112,6 +112,12 @@ impl BiEncoder {
         Ok(Self { encoder: self.encoder.with_prompt(prompt)? })
     }
 
+    /// The same with another truncation of long texts.
+    #[must_use]
+    pub fn with_truncation(&self, truncation: Truncation) -> Self {
+        Self { encoder: self.encoder.with_truncation(truncation) }
+    }
+
     /// The input tokens of texts.
     ///
     /// # Errors

@@ -37,6 +37,7 @@ pub(crate) fn encoder_hash(options: &DenseOptions) -> Result<String> {
         // Affects queries only.
         query_template: _,
         query_max_tokens: _,
+        query_truncation: _,
         // Affects rounding only.
         device: _,
         batch_tokens: _,

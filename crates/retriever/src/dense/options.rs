@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_transformers::{DeviceName, Pooling, Precision};
+use sporran_transformers::{DeviceName, Pooling, Precision, Truncation};
 
 use crate::{Error, Result};
 
@@ -53,6 +53,9 @@ pub struct DenseOptions {
     #[serde(default)]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub query_max_tokens: Option<usize>,
+    /// The truncation of a query that is too long. A dialogue may keep its end, with `first-at-its-start`.
+    #[serde(default = "around_mention", skip_serializing_if = "is_around_mention")]
+    pub query_truncation: Truncation,
     /// The precision of the encoders: `f32` or `int8` on a CPU; `f32`, `f16` or `bf16` on a GPU.
     #[serde(default)]
     pub precision: Precision,
@@ -72,6 +75,15 @@ fn batch_tokens() -> usize {
     4096
 }
 
+fn around_mention() -> Truncation {
+    Truncation::AroundMention
+}
+
+/// The default is left out of the keys of indexes and runs.
+fn is_around_mention(truncation: &Truncation) -> bool {
+    *truncation == around_mention()
+}
+
 impl DenseOptions {
     /// The folder's settings, with exact search.
     pub fn new(model: PathBuf) -> Self {
@@ -85,6 +97,7 @@ impl DenseOptions {
             similarity: None,
             max_tokens: None,
             query_max_tokens: None,
+            query_truncation: around_mention(),
             precision: Precision::default(),
             device: DeviceName::default(),
             batch_tokens: batch_tokens(),
@@ -399,6 +412,11 @@ mod tests {
     fn options_are_read_as_they_are_written() {
         let least = read(r#"{"model": "m"}"#).unwrap();
         assert_eq!(least, DenseOptions::new("m".into()));
+        // Keys of older indexes and runs lack this option.
+        assert!(!serde_json::to_string(&least).unwrap().contains("query-truncation"));
+        let last = read(r#"{"model": "m", "query-truncation": "mention-or-end"}"#).unwrap();
+        assert_eq!(last.query_truncation, Truncation::MentionOrEnd);
+        assert_eq!(read(&serde_json::to_string(&last).unwrap()).unwrap(), last);
         let most = read(
             r#"{"model": "q", "passage-model": "p", "pooling": "mean", "dimensions": 8, "query-template": "query: {text}",
                 "passage-template": "{title}: {text}", "similarity": "cosine", "max-tokens": 256,

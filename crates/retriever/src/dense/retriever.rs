@@ -183,7 +183,8 @@ impl Dense {
         let index = Index::open(&options.index, options.similarity()?, origin, dir.as_ref())?;
         let template = query_template(options)?;
         let most = options.query_max_tokens.or(options.max_tokens);
-        let encoder = load(options, (&options.model, Role::Query), (template.as_ref(), most))?;
+        let encoder = load(options, (&options.model, Role::Query), (template.as_ref(), most))?
+            .with_truncation(options.query_truncation);
         if encoder.dim() != index.dim() {
             return Err(Error::Option {
                 option: "model",

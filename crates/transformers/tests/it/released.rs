@@ -130,6 +130,62 @@ fn blinks_cross_encoder_scores_as_its_own_code_does() {
     }
 }
 
+/// The names of `BiEncoder` or `Reader` in DPR's code, with the config of the BERT that they started from. `renamed` has DPR's
+/// prefixes and those of the hub. `other` is the prefix of the other encoder.
+fn dpr(model: &str, renamed: &[(&str, &str)], other: Option<&str>) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let config = fs::read_to_string(data(model).join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["model_type"] = json!("bert");
+    config["architectures"] = json!(["BertForMaskedLM"]);
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    fs::write(folder.path().join("vocab.txt"), "[PAD]\n[UNK]\n[CLS]\n[SEP]\nmay\nsaid\n").unwrap();
+    let mut all = HashMap::new();
+    for (name, tensor) in stored(model) {
+        let own = renamed.iter().find_map(|(theirs, hub)| Some((theirs, name.strip_prefix(hub)?)));
+        let (theirs, rest) = own.unwrap_or_else(|| panic!("{name}"));
+        if let Some(other) = other {
+            all.insert(format!("{other}{rest}"), (&tensor * 2.0).unwrap());
+        }
+        all.insert(format!("{theirs}{rest}"), tensor);
+    }
+    candle_core::safetensors::save(&all, folder.path().join("model.safetensors")).unwrap();
+    folder
+}
+
+#[test]
+fn the_models_of_dprs_own_code_are_those_of_the_hub() {
+    let question = [("question_model.", "question_encoder.bert_model.")];
+    // This one has a projection.
+    let context =
+        [("ctx_model.", "ctx_encoder.bert_model."), ("ctx_model.encode_proj.", "ctx_encoder.encode_proj.")];
+    let reader = [("encoder.", "span_predictor.encoder.bert_model."), ("", "span_predictor.")];
+    for (part, model, class, folder) in [
+        (
+            Part::DprQuestionEncoder,
+            "encoders/dpr-question",
+            "DPRQuestionEncoder",
+            dpr("encoders/dpr-question", &question, Some("ctx_model.")),
+        ),
+        (
+            Part::DprPassageEncoder,
+            "encoders/dpr-context",
+            "DPRContextEncoder",
+            dpr("encoders/dpr-context", &context, Some("question_model.")),
+        ),
+        (Part::DprReader, "encoders/dpr-reader", "DPRReader", dpr("encoders/dpr-reader", &reader, None)),
+    ] {
+        let into = folder.path().join("imported");
+        import_part(folder.path(), part, &into).unwrap();
+        let imported = Checkpoint::open(&into).unwrap();
+        assert_eq!(imported.architectures(), [class]);
+        assert_eq!(tensors(&imported), tensors(&Checkpoint::open(&data(model)).unwrap()));
+        assert_eq!(imported.tokenizer().unwrap().encode("may said", None).unwrap(), [2, 4, 5, 3]);
+    }
+    let other = Checkpoint::open_part(&data("bart"), Part::DprReader).unwrap_err().to_string();
+    assert!(other.ends_with("expected a BERT, which DPR's models are, found `bart`"), "{other}");
+}
+
 #[test]
 fn what_is_no_part_of_blink_is_refused() {
     let plain = Checkpoint::open_part(&data("bart"), Part::MentionEncoder).unwrap_err();

@@ -61,7 +61,7 @@ pub(super) struct StateDict {
 }
 
 /// Reads a pickle whose value is a dictionary of tensors, and the number of bytes that it takes. Where a trainer has saved
-/// more than a model, the model's tensors are a dictionary under `model` there.
+/// more than a model, the model's tensors are a dictionary under `model` there, or under `model_dict` by DPR's code.
 pub(super) fn state_dict(bytes: &[u8]) -> Result<(StateDict, usize), Fault> {
     let mut machine = Machine::new(bytes);
     let value = machine.run()?;
@@ -72,7 +72,7 @@ pub(super) fn state_dict(bytes: &[u8]) -> Result<(StateDict, usize), Fault> {
     let mut dict = dict;
     for &(key, value) in &machine.dicts[dict] {
         if let (Value::Text(start, end), Value::Dict(inner)) = (key, value)
-            && machine.text(start, end)? == "model"
+            && ["model", "model_dict"].contains(&machine.text(start, end)?)
         {
             dict = inner;
         }

@@ -99,6 +99,25 @@ fn nesting_without_end_costs_no_stack() {
 }
 
 #[test]
+fn a_trainers_file_has_its_model_under_a_name() {
+    let one = tensor("w", &[3, 2], &[1, 3]);
+    // The tensors without the protocol and the end.
+    let inner = &one[2..one.len() - 1];
+    for name in ["model", "model_dict"] {
+        let mut bytes = b"\x80\x02}(X".to_vec();
+        bytes.extend(u32::try_from(name.len()).unwrap().to_le_bytes());
+        bytes.extend(name.as_bytes());
+        bytes.extend(inner);
+        // An optimizer's state, an epoch, and the encoder's options.
+        bytes.extend(b"X\x05\0\0\0state}K\x00Ns");
+        bytes.extend(b"X\x05\0\0\0epochK\x03");
+        bytes.extend(b"X\x07\0\0\0encoder}X\x04\0\0\0case\x88su.");
+        let (dict, end) = state_dict(&bytes).unwrap();
+        assert_eq!((dict.tensors.len(), dict.tensors[0].0.as_str(), end), (1, "w", bytes.len()));
+    }
+}
+
+#[test]
 fn values_that_are_not_tensors_are_named() {
     assert!(fault(b"\x80\x02}X\x05\0\0\0epochK\x03s.").contains("a tensor as `epoch` / 3"));
     assert!(fault(b"\x80\x02]X\x01\0\0\0aa.").contains("a dictionary of tensors / a list"));

@@ -61,7 +61,7 @@ pub(crate) struct Pull {
     /// Folder of imported models
     #[arg(long, default_value = "models", value_name = "DIR", value_hint = ValueHint::DirPath)]
     models: PathBuf,
-    /// Part of a RAG model or of BLINK to import
+    /// Part of a RAG model, of BLINK or of DPR's own code to import
     #[arg(long, value_name = "PART")]
     part: Option<PartName>,
     /// Fetch the model into the cache only; do not import it
@@ -79,7 +79,7 @@ pub(crate) struct Import {
     /// `unk_count_namespaces.txt`, and `wordnet` if the network checks claims.
     #[arg(value_name = "PATH", value_hint = ValueHint::DirPath)]
     folder: PathBuf,
-    /// Part of a RAG model or of BLINK to import
+    /// Part of a RAG model, of BLINK or of DPR's own code to import
     #[arg(long, value_name = "PART")]
     part: Option<PartName>,
     /// Name of the imported model; the folder's own by default
@@ -90,7 +90,7 @@ pub(crate) struct Import {
     models: PathBuf,
 }
 
-/// One of the models of a RAG model or of BLINK.
+/// One of the models of a RAG model, of BLINK or of DPR's own code.
 #[derive(Clone, Copy, ValueEnum)]
 enum PartName {
     /// RAG: the encoder of questions
@@ -103,6 +103,12 @@ enum PartName {
     EntityEncoder,
     /// BLINK: the cross-encoder of mentions and entities
     CrossEncoder,
+    /// DPR's code: the encoder of questions
+    DprQuestionEncoder,
+    /// DPR's code: the encoder of passages
+    DprPassageEncoder,
+    /// DPR's code: the reader
+    DprReader,
 }
 
 impl From<PartName> for Part {
@@ -113,6 +119,9 @@ impl From<PartName> for Part {
             PartName::MentionEncoder => Self::MentionEncoder,
             PartName::EntityEncoder => Self::EntityEncoder,
             PartName::CrossEncoder => Self::CrossEncoder,
+            PartName::DprQuestionEncoder => Self::DprQuestionEncoder,
+            PartName::DprPassageEncoder => Self::DprPassageEncoder,
+            PartName::DprReader => Self::DprReader,
         }
     }
 }

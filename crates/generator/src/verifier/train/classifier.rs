@@ -12,14 +12,18 @@ use sporran_training::{
     session::{Evaluate, Trained, TrainingSession, encoder_files},
     tokenizer_files, train_vocabulary,
 };
-use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Text, Truncation};
+use sporran_transformers::{BertTask, Checkpoint, EncoderInput, EncoderRow, Truncation};
 
-use super::{Claim, NOT_ENOUGH_INFO};
+use super::{
+    NOT_ENOUGH_INFO,
+    claim::{Claim, Other},
+};
 use crate::{
     Result,
     training::{GeneratorTraining, MatchingOptions},
     verifier::{
         Labeller, Matcher, SelectionOptions, VerifierOptions,
+        labels::texts,
         nsmn::{LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, TokenPair},
         token_pair,
     },
@@ -31,58 +35,98 @@ pub(super) struct ClaimExample {
     /// Pieces of every epoch.
     always: Vec<(String, u32)>,
     /// Pieces to sample from in each epoch.
-    sampled: Vec<(String, u32)>,
+    sampled: Vec<Pool<String>>,
+}
+
+/// Pieces of which each epoch has some, with their label.
+struct Pool<T> {
+    pieces: Vec<T>,
+    label: u32,
+    /// The number of pieces in an epoch.
+    count: usize,
+}
+
+/// How many pieces without evidence an epoch has for each claim.
+#[derive(Clone, Copy)]
+pub(super) struct Negatives {
+    /// Of all pages, or of pages without evidence if `of_gold_pages` is given.
+    pub(super) count: usize,
+    /// Of pages with evidence.
+    pub(super) of_gold_pages: Option<usize>,
+}
+
+impl Negatives {
+    fn pools(self, others: &[Other], label: u32) -> Vec<Pool<String>> {
+        let pool = |count, is_kept: &dyn Fn(&Other) -> bool| {
+            let kept = others.iter().filter(|other| is_kept(other));
+            Pool { pieces: kept.map(|other| other.text.clone()).collect(), label, count }
+        };
+        match self.of_gold_pages {
+            None => vec![pool(self.count, &|_| true)],
+            Some(count) => {
+                vec![pool(self.count, &|other| !other.of_gold_page), pool(count, &|other| other.of_gold_page)]
+            }
+        }
+    }
 }
 
 impl ClaimExample {
     /// Labels pieces by whether they are evidence.
-    pub(super) fn of_relevance(claim: &Claim) -> Self {
-        let label = |texts: &[String], label| texts.iter().map(|text| (text.clone(), label)).collect();
+    pub(super) fn of_relevance(claim: &Claim, negatives: usize) -> Self {
+        let negatives = Negatives { count: negatives, of_gold_pages: None };
         Self {
             claim: claim.text.clone(),
-            always: label(&claim.evidence, 1),
-            sampled: label(&claim.others, 0),
+            always: claim.evidence.iter().map(|text| (text.clone(), 1)).collect(),
+            sampled: negatives.pools(&claim.others, 0),
         }
     }
 
     /// Labels pieces by the verdict. With a selection, the pieces of evidence are joined to one.
-    pub(super) fn of_verdict(claim: &Claim, selection: Option<&SelectionOptions>) -> Self {
-        let label = |texts: &[String], label| texts.iter().map(|text| (text.clone(), label)).collect();
+    pub(super) fn of_verdict(
+        claim: &Claim,
+        selection: Option<&SelectionOptions>,
+        negatives: Negatives,
+    ) -> Self {
         let always = match selection {
-            None => label(&claim.evidence, claim.label),
+            None => claim.evidence.iter().map(|text| (text.clone(), claim.label)).collect(),
             Some(selection) => {
                 let kept = &claim.evidence[..claim.evidence.len().min(selection.sentences)];
                 vec![(kept.join(" "), claim.label)]
             }
         };
-        Self { claim: claim.text.clone(), always, sampled: label(&claim.others, NOT_ENOUGH_INFO) }
+        let sampled = negatives.pools(&claim.others, NOT_ENOUGH_INFO);
+        Self { claim: claim.text.clone(), always, sampled }
     }
 }
 
 /// A tokenized example.
 struct Rows<T> {
     always: Vec<(T, u32)>,
-    sampled: Vec<(T, u32)>,
+    sampled: Vec<Pool<T>>,
 }
 
 impl<T: Clone> Rows<T> {
     fn new(example: &ClaimExample, row: impl Fn(&str, &str) -> Result<T>) -> Result<Self> {
-        let rows = |pieces: &[(String, u32)]| {
-            pieces.iter().map(|(text, label)| Ok((row(&example.claim, text)?, *label))).collect::<Result<_>>()
-        };
-        Ok(Self { always: rows(&example.always)?, sampled: rows(&example.sampled)? })
+        let row = |text: &String| row(&example.claim, text);
+        let always = example.always.iter().map(|(text, label)| Ok((row(text)?, *label)));
+        let sampled = example.sampled.iter().map(|&Pool { ref pieces, label, count }| {
+            Ok(Pool { pieces: pieces.iter().map(row).collect::<Result<_>>()?, label, count })
+        });
+        Ok(Self { always: always.collect::<Result<_>>()?, sampled: sampled.collect::<Result<_>>()? })
     }
 
-    /// The rows of an epoch: all of `always`, and `count` random ones of each `sampled`.
-    fn of_epoch(all: &[Self], count: usize, seed: u64, epoch: u64) -> Vec<(T, u32)> {
+    /// The rows of an epoch: all of `always`, and random ones of each pool.
+    fn of_epoch(all: &[Self], seed: u64, epoch: u64) -> Vec<(T, u32)> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x7e21);
         rng.set_stream(epoch);
         let mut shown = Vec::new();
         for rows in all {
             shown.extend(rows.always.iter().cloned());
-            let mut order: Vec<usize> = (0..rows.sampled.len()).collect();
-            order.shuffle(&mut rng);
-            shown.extend(order.into_iter().take(count).map(|at| rows.sampled[at].clone()));
+            for Pool { pieces, label, count } in &rows.sampled {
+                let mut order: Vec<usize> = (0..pieces.len()).collect();
+                order.shuffle(&mut rng);
+                shown.extend(order.into_iter().take(*count).map(|at| (pieces[at].clone(), *label)));
+            }
         }
         shown
     }
@@ -157,11 +201,11 @@ impl ClassifierTrainer<'_> {
         let extra_files = encoder_files(&checkpoint, &config)?;
 
         // One pair has one row.
-        let row = |claim: &str, text: &str| Ok(input.rows(&[Text::Pair(claim, text)])?.swap_remove(0));
+        let row = |claim: &str, text: &str| Ok(input.rows(&texts(&[(claim, text)]))?.swap_remove(0));
         let rows: Vec<Rows<EncoderRow>> =
             examples.iter().map(|example| Rows::new(example, row)).collect::<Result<_>>()?;
         let of_epoch = |epoch| {
-            let shown = Rows::of_epoch(&rows, settings.negatives, seed, epoch).into_iter();
+            let shown = Rows::of_epoch(&rows, seed, epoch).into_iter();
             shown.map(|(row, label)| LabelledRow { row, label }).collect()
         };
         let objective = ClassificationObjective::new(&encoder, &of_epoch, optimizer)?;
@@ -217,7 +261,7 @@ impl ClassifierTrainer<'_> {
         let rows: Vec<Rows<TokenPair>> =
             examples.iter().map(|example| Rows::new(example, row)).collect::<Result<_>>()?;
         let of_epoch = |epoch| {
-            let shown = Rows::of_epoch(&rows, settings.negatives, seed, epoch).into_iter();
+            let shown = Rows::of_epoch(&rows, seed, epoch).into_iter();
             shown.map(|(pair, label)| LabelledPair { pair, label }).collect()
         };
         let objective = MatchingObjective::new(&network, &of_epoch, optimizer);
@@ -251,7 +295,56 @@ impl Labeller for ClassifierInTraining<'_> {
     }
 
     fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
-        let texts: Vec<Text<'_>> = pairs.iter().map(|(claim, piece)| Text::Pair(claim, piece)).collect();
-        Ok(self.encoder.logits(&self.input.rows(&texts)?, self.tokens)?)
+        Ok(self.encoder.logits(&self.input.rows(&texts(pairs))?, self.tokens)?)
+    }
+
+    fn reads_claims(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim() -> Claim {
+        let other = |text: &str, of_gold_page| Other { text: text.to_owned(), of_gold_page };
+        Claim {
+            text: "c".to_owned(),
+            label: 1,
+            evidence: vec!["e".to_owned()],
+            others: vec![other("o1", false), other("g1", true), other("o2", false), other("g2", true)],
+        }
+    }
+
+    fn epochs(negatives: Negatives) -> Vec<Vec<(String, u32)>> {
+        let example = ClaimExample::of_verdict(&claim(), None, negatives);
+        let rows = Rows::new(&example, |claim, text| Ok(format!("{claim} {text}"))).unwrap();
+        (0..20).map(|epoch| Rows::of_epoch(std::slice::from_ref(&rows), 3, epoch)).collect()
+    }
+
+    #[test]
+    fn negatives_are_sampled_from_other_pages_and_from_gold_pages() {
+        let mut known: Vec<String> = Vec::new();
+        for epoch in epochs(Negatives { count: 1, of_gold_pages: Some(1) }) {
+            let [evidence, other, of_gold] = epoch.as_slice() else { panic!("{epoch:?}") };
+            assert_eq!(*evidence, ("c e".to_owned(), 1));
+            assert!(other.0.starts_with("c o") && of_gold.0.starts_with("c g"), "{epoch:?}");
+            assert_eq!((other.1, of_gold.1), (NOT_ENOUGH_INFO, NOT_ENOUGH_INFO));
+            known.extend([other.0.clone(), of_gold.0.clone()]);
+        }
+        known.sort();
+        known.dedup();
+        assert_eq!(known, ["c g1", "c g2", "c o1", "c o2"]);
+    }
+
+    #[test]
+    fn without_a_number_for_gold_pages_negatives_are_of_any_page() {
+        let epochs = epochs(Negatives { count: 3, of_gold_pages: None });
+        assert!(epochs.iter().all(|epoch| epoch.len() == 4));
+        let both = |epoch: &Vec<(String, u32)>| {
+            ["c o", "c g"].iter().all(|start| epoch.iter().any(|(text, _)| text.starts_with(start)))
+        };
+        assert!(epochs.iter().all(both), "three of two and two are of both");
     }
 }

@@ -6,8 +6,8 @@ mod classifier;
 
 use std::{path::Path, sync::Arc};
 
-use claim::{Claim, claim};
-use classifier::{ClaimExample, ClassifierTrainer};
+use claim::{Claim, bare_claim, claim};
+use classifier::{ClaimExample, ClassifierTrainer, Negatives};
 use sporran_kilt::{PassageStore, observe::Observer};
 use sporran_training::session::Trained;
 
@@ -25,7 +25,7 @@ const RELEVANCE: [&str; 2] = ["OTHER", "EVIDENCE"];
 
 impl GeneratorTrainer for VerifierOptions {
     fn passages(&self) -> usize {
-        self.passages
+        self.most_passages()
     }
 
     /// The score of a selector is the share of claims whose first page or piece is evidence. The score of the verifier is the
@@ -33,9 +33,19 @@ impl GeneratorTrainer for VerifierOptions {
     fn train(&self, training: GeneratorTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
         let GeneratorTraining { settings, examples, validation, store, .. } = &training;
         let fault = |option, problem| Error::Training { option, problem };
-        let store =
-            store.as_ref().ok_or(fault("source", "is missing; claims are verified with its pages"))?;
-        let claims = claims_of(examples, self, store)?;
+        let store = store.as_ref();
+        if store.is_none() && !self.claim_only {
+            return Err(fault("source", "is missing; claims are verified with its pages"));
+        }
+        if self.claim_only && settings.from.is_none() {
+            return Err(fault(
+                "train.from",
+                "is missing; an encoder reads claims alone, and not a matching network",
+            ));
+        }
+        let trained_on =
+            VerifierOptions { evidence: settings.evidence.unwrap_or(self.evidence), ..self.clone() };
+        let claims = claims_of(examples, &trained_on, store)?;
         if claims.is_empty() {
             return Err(fault("train.examples", "expected claims with evidence in the source, found none"));
         }
@@ -45,7 +55,8 @@ impl GeneratorTrainer for VerifierOptions {
 
         let mut select = |claims: &[Claim], validation_claims: Vec<Claim>, place: (&Path, &str)| {
             let evaluate = |model: Box<dyn Labeller + '_>| selection_accuracy(&*model, &validation_claims);
-            let examples = claims.iter().map(ClaimExample::of_relevance).collect();
+            let examples =
+                claims.iter().map(|claim| ClaimExample::of_relevance(claim, settings.negatives)).collect();
             trainer.train(
                 examples,
                 &RELEVANCE,
@@ -66,10 +77,13 @@ impl GeneratorTrainer for VerifierOptions {
             let validation_claims = claims_of(validation, self, store)?;
             steps += select(&claims, validation_claims, (&selection.model, "selector"))?.steps;
         }
-        let examples =
-            claims.iter().map(|claim| ClaimExample::of_verdict(claim, self.selection.as_ref())).collect();
+        let negatives = Negatives { count: settings.negatives, of_gold_pages: settings.page_negatives };
+        let examples = claims
+            .iter()
+            .map(|claim| ClaimExample::of_verdict(claim, self.selection.as_ref(), negatives))
+            .collect();
         let evaluate = |model: Box<dyn Labeller + '_>| {
-            let verifier = Verifier::new(self, model, Selectors::load(self)?, Some(Arc::clone(store)))?;
+            let verifier = Verifier::new(self, model, Selectors::load(self)?, store.map(Arc::clone))?;
             accuracy(&verifier, validation)
         };
         let place = (settings.model, "training");
@@ -87,17 +101,22 @@ impl GeneratorTrainer for VerifierOptions {
 fn claims_of(
     examples: &[RetrievedExample],
     verifier: &VerifierOptions,
-    store: &PassageStore,
+    store: Option<&Arc<PassageStore>>,
 ) -> Result<Vec<Claim>> {
-    examples.iter().filter_map(|retrieved| claim(retrieved, verifier, store).transpose()).collect()
+    match store.filter(|_| !verifier.claim_only) {
+        Some(store) => {
+            examples.iter().filter_map(|retrieved| claim(retrieved, verifier, store).transpose()).collect()
+        }
+        None => Ok(examples.iter().filter_map(bare_claim).collect()),
+    }
 }
 
 /// The share of claims whose most probable piece is evidence.
 fn selection_accuracy(model: &dyn Labeller, claims: &[Claim]) -> Result<f64> {
     let mut correct = 0;
     for Claim { text, evidence, others, .. } in claims {
-        let pairs: Vec<(&str, &str)> =
-            evidence.iter().chain(others).map(|piece| (text.as_str(), piece.as_str())).collect();
+        let pieces = evidence.iter().chain(others.iter().map(|other| &other.text));
+        let pairs: Vec<(&str, &str)> = pieces.map(|piece| (text.as_str(), piece.as_str())).collect();
         let odds: Vec<f32> = model.logits(&pairs)?.iter().map(|row| row[1] - row[0]).collect();
         let (own, other) = odds.split_at(evidence.len());
         let best = |values: &[f32]| values.iter().copied().fold(f32::NEG_INFINITY, f32::max);

@@ -213,6 +213,14 @@ mod tests {
             check(&table("memnet", "pieces = 0"))
                 .contains("`generator.pieces`: expected at least 1, found 0")
         );
+        let verifies = "[train]\nmodel = \"t\"\nevidence = \"passage\"\npage-negatives = 1\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
+        for key in ["evidence", "page-negatives"] {
+            let message = format!("`train.{key}`: expected it only with a generator of kind `verifier`");
+            assert!(check(&table("fid", verifies)).contains(&message), "{key}");
+            assert!(!check(&table("verifier", verifies)).contains(&message), "{key}");
+        }
+        let selects = "claim-only = true\n[generator.selection]\nmodel = \"s\"";
+        assert!(check(&table("verifier", selects)).contains("`false` with `pages` or `selection`"));
         let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
         let found = check(&table("causal", train));
         assert!(

@@ -4,6 +4,7 @@ pub(crate) mod assemble;
 mod check;
 mod evidence;
 mod explain;
+mod mentions;
 pub mod options;
 mod overrides;
 pub mod report;

@@ -1,4 +1,4 @@
-//! `[retriever]` and `[reranker]`: the retrievers that use other stages, and the table of a reranker.
+//! `[retriever]` and `[reranker]`: the list of the retrievers that use other stages, and the table of a reranker.
 
 use std::ops::Deref;
 
@@ -15,18 +15,21 @@ use sporran_retriever::{
 };
 use sporran_transformers::{Takers, TakesModel, wrong_model_type};
 
-use super::{rerank::Reranked, titles::TitleRetriever};
+use super::{mentions::MentionRetrieverOptions, rerank::Reranked, titles::TitleRetriever};
 
 /// `[retriever]`, by `kind`.
 pub type RetrieverOptions = sporran_retriever::RetrieverOptions<CombinedRetriever>;
 
 kinds! {
-    /// Kinds of retriever that use a generator or a reranker.
+    /// Kinds of retriever that use a generator, a reranker or a tagger.
     pub enum CombinedRetriever: dyn RetrieverKind {
         /// `kind = "entity-title"`: the pages whose titles a model generates.
         "entity-title" => EntityTitle(EntityTitleRetriever),
         /// `kind = "reranked"`: the best passages of a retriever in the order of a reranker.
         "reranked" => Reranked(RerankedOptions<RetrieverOptions>),
+        /// `kind = "mentions"`: a tagger finds the names in a query, the base ranks passages for each of them, and the
+        /// rankings are merged by score. `[query]` has no effect.
+        "mentions" => Mentions(MentionRetrieverOptions<RetrieverOptions>),
     }
 }
 
@@ -235,7 +238,7 @@ impl RetrieverKind for EntityTitleRetriever {
 }
 
 /// An error of another stage as one of retrieval.
-fn outside(error: impl Into<crate::Error>) -> Error {
+pub(super) fn outside(error: impl Into<crate::Error>) -> Error {
     Error::Site(Box::new(error.into()))
 }
 
@@ -443,6 +446,32 @@ rerank.depth = 20
         let found = faults(&reranked.replace("at-least = 2000", ""));
         let has = |start: &str| found.iter().any(|fault| fault.starts_with(start));
         assert!(has("retriever.filter.all[1]: ") && has("reranker.model: no folder c"), "{found:#?}");
+    }
+
+    #[test]
+    fn a_retriever_of_mentions_has_a_tagger_and_a_base() {
+        let table = |keys: &str| {
+            format!("[retriever]\nkind = \"mentions\"\n{keys}\n[retriever.base]\nkind = \"bm25\"\n")
+        };
+        let options = load(&table("tagger = \"t\"\nmention-marks = [\"<\", \">\"]")).unwrap();
+        let Some(RetrieverOptions::Outer(CombinedRetriever::Mentions(mentions))) = &options.retriever else {
+            panic!("{options:?}")
+        };
+        let marks = ["<", ">"].map(str::to_owned);
+        assert_eq!((mentions.search.candidates, &mentions.search.mention_marks), (100, &Some(marks)));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shown.toml");
+        std::fs::write(&path, options.to_toml().unwrap()).unwrap();
+        assert_eq!(Options::parse(&path, &[]).unwrap().retriever, options.retriever);
+
+        let found = faults(&table("tagger = \"t\"\ncandidates = 0"));
+        for expected in ["retriever.candidates: expected at least 1", "retriever.tagger: no folder t"] {
+            assert!(found.iter().any(|fault| fault.starts_with(expected)), "{expected} is not in {found:#?}");
+        }
+        let found = load(&table("candidate = 5")).unwrap_err();
+        assert!(found.contains("c:7: `retriever.candidate`: unknown field"), "{found}");
+        let found = load("[retriever]\nkind = \"mentions\"\ntagger = \"t\"\n").unwrap_err();
+        assert!(found.contains("`retriever.base`: is missing"), "{found}");
     }
 
     #[test]
