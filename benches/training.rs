@@ -1,4 +1,4 @@
-//! Training a cross-encoder, compared with PyTorch in the same run.
+//! Training a cross-encoder or a decoder-only model, compared with PyTorch in the same run.
 //!
 //! Corpus: pairs of random tokens from a seed (11), 32 a batch, once all of one length and once of lengths
 //! from 40 to 256; the binary log-loss, dropout by the config, AdamW. Both sides start from the same folder
@@ -9,6 +9,13 @@
 //!
 //! ```text
 //! MODEL=FOLDER_OF_MINILM PYTHON=python3 cargo bench --bench training
+//! ```
+//!
+//! With `SHAPE=gpt2` the model has GPT-2 small's shape and random weights, and `MODEL` is not needed. The batch then has 8 rows
+//! of 64 prompt tokens and 64 target tokens; only targets have a loss. PyTorch computes the logits of all tokens, as is usual.
+//!
+//! ```text
+//! SHAPE=gpt2 PYTHON=python3 cargo bench --bench training
 //! ```
 //!
 //! `MODEL` is a BERT-shaped folder. Without `PYTHON` only our side runs. `STEPS` is the number of measured
@@ -22,6 +29,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
     time::Instant,
 };
 
@@ -31,10 +39,12 @@ use serde_json::{Value, json};
 use sporran_kernels::TrainingPrecision;
 use sporran_pipeline::manifest::peak_memory_bytes;
 use sporran_training::{
-    AdamW, AdamWConfig, Gradients, Objective, RankingLoss, RankingObjective, RankingQuery, TrainingOptions,
-    TunedEncoder,
+    AdamW, AdamWConfig, CausalObjective, Gradients, Objective, RankingLoss, RankingObjective, RankingQuery,
+    Row, TrainingOptions, TunedEncoder, Variables,
 };
-use sporran_transformers::{BertTask, Checkpoint, DeviceName, EncoderRow, fused::in_precision};
+use sporran_transformers::{
+    BertTask, Checkpoint, DeviceName, EncoderRow, Gpt2, Gpt2Config, fused::in_precision,
+};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -68,8 +78,42 @@ fn ours(
     let options = TrainingOptions { tokens_per_batch: usize::MAX, ..TrainingOptions::default() };
     let queries = vec![RankingQuery { query: None, rows, targets, offsets: Vec::new() }];
     let objective = RankingObjective::new(&encoder, queries, RankingLoss::Binary, None, &options)?;
+    measure(&objective, encoder.variables(), steps, precision)
+}
+
+/// The name of the batch of a decoder-only model, and its shape.
+const GPT2: &str = "gpt2";
+const GPT2_ROWS: usize = 8;
+const GPT2_TOKENS: usize = 64;
+
+/// The rows of a decoder-only model: prompts and targets.
+fn pairs(vocabulary: u32) -> Vec<Row> {
+    let mut rng = ChaCha8Rng::seed_from_u64(11);
+    let mut tokens = || (0..GPT2_TOKENS).map(|_| rng.random_range(0..vocabulary)).collect::<Vec<u32>>();
+    (0..GPT2_ROWS).map(|_| Row { source: tokens(), target: tokens() }).collect()
+}
+
+/// Our side on the batch of a decoder-only model.
+fn ours_causal(steps: usize, precision: TrainingPrecision) -> Outcome<(f64, f64)> {
+    let config = Gpt2Config::default();
+    let variables = Variables::new(7);
+    let model = Gpt2::new(&config, &variables.builder(&device()?.open()?))?;
+    let rows = Arc::new(pairs(config.vocab_size as u32));
+    let given = |_| Ok(rows.clone());
+    let options = TrainingOptions { tokens_per_batch: usize::MAX, ..TrainingOptions::default() };
+    let objective = CausalObjective::new(&model, &variables, &options, &given);
+    measure(&objective, &variables, steps, precision)
+}
+
+/// Seconds of a step on the first batch, and the peak memory in MiB.
+fn measure<O: Objective>(
+    objective: &O,
+    variables: &Variables,
+    steps: usize,
+    precision: TrainingPrecision,
+) -> Outcome<(f64, f64)> {
     let batch = objective.epoch(0)?.remove(0);
-    let mut optimizer = AdamW::new(encoder.variables().all(), AdamWConfig::default())?;
+    let mut optimizer = AdamW::new(variables.all(), AdamWConfig::default())?;
     let mut gradients = Gradients::zeros(optimizer.variables().map(|(_, var)| var));
     let mut seconds = Vec::new();
     for step in 0..=steps {
@@ -106,26 +150,43 @@ fn main() -> Outcome<()> {
     let steps: usize = env::var("STEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
     // Memory is measured by process, so each measurement runs this program as a new process.
     if let Ok(name) = env::var("TRAINING_BATCH") {
+        let precision = serde_json::from_value(Value::String(env::var("TRAINING_PRECISION")?))?;
+        if name == GPT2 {
+            let (seconds, peak) = ours_causal(steps, precision)?;
+            println!("{}", json!({ "seconds": seconds, "peak": peak }));
+            return Ok(());
+        }
         let folder = PathBuf::from(env::var("MODEL")?);
         let vocabulary = Checkpoint::open(&folder)?.config().vocab_size() as u32;
-        let precision = serde_json::from_value(Value::String(env::var("TRAINING_PRECISION")?))?;
         let (seconds, peak) = ours(&folder, batch(&name, vocabulary), steps, precision)?;
         println!("{}", json!({ "seconds": seconds, "peak": peak }));
         return Ok(());
     }
     let scratch = tempfile::tempdir()?;
-    let folder = PathBuf::from(env::var_os("MODEL").ok_or("MODEL: expected the folder of an encoder")?);
-    let vocabulary = Checkpoint::open(&folder)?.config().vocab_size() as u32;
+    let is_causal = env::var("SHAPE").is_ok_and(|shape| shape == GPT2);
+    let (folder, vocabulary) = if is_causal {
+        (PathBuf::from(GPT2), Gpt2Config::default().vocab_size as u32)
+    } else {
+        let folder = PathBuf::from(env::var_os("MODEL").ok_or("MODEL: expected the folder of an encoder")?);
+        let vocabulary = Checkpoint::open(&folder)?.config().vocab_size() as u32;
+        (folder, vocabulary)
+    };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/reference/training.py");
+    let names: &[&str] = if is_causal { &[GPT2] } else { &["one length", "several"] };
     let device = device()?;
     let precisions: &[&str] = if device == DeviceName::Cpu { &["f32", "bf16"] } else { &["f32"] };
     println!("{:27} {:>8} {:>12} {:>12} {:>10}", "batch", "tokens", "s/step", "tokens/s", "peak MiB");
-    for name in ["one length", "several"] {
-        let rows = batch(name, vocabulary);
-        let tokens: usize = rows.iter().map(|row| row.ids.len()).sum();
+    for name in names {
         let given = scratch.path().join("rows.json");
-        let listed: Vec<Value> =
-            rows.iter().map(|row| json!({ "ids": row.ids, "types": row.types })).collect();
+        let (tokens, listed): (usize, Vec<Value>) = if is_causal {
+            let rows = pairs(vocabulary);
+            let pair = |row: &Row| json!({ "prompt": row.source, "target": row.target });
+            (rows.len() * 2 * GPT2_TOKENS, rows.iter().map(pair).collect())
+        } else {
+            let rows = batch(name, vocabulary);
+            let row = |row: &EncoderRow| json!({ "ids": row.ids, "types": row.types });
+            (rows.iter().map(|row| row.ids.len()).sum(), rows.iter().map(row).collect())
+        };
         fs::write(&given, serde_json::to_vec(&listed)?)?;
         for precision in precisions {
             let output = Command::new(env::current_exe()?)

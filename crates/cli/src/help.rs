@@ -9,7 +9,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Run", &["run", "populate", "reason"]),
     ("Search and answer", &["index", "retrieve", "explain", "embed", "rerank", "generate"]),
     ("Train", &["train", "tune"]),
-    ("Evaluate", &["evaluate", "report", "reproduce", "submit"]),
+    ("Evaluate", &["evaluate", "report", "compare", "reproduce", "submit"]),
     ("Data", &["convert", "describe"]),
     ("Models", &["models"]),
     ("Tools", &["init", "config", "doctor", "completions", "man"]),

@@ -138,7 +138,7 @@ fn kind_of(name: &str) -> Option<EntityType> {
 }
 
 /// The entity types of a KnowledgeNet property's subject and object; none if ambiguous.
-fn kinds_of(property: &str) -> (Option<EntityType>, Option<EntityType>) {
+pub(crate) fn kinds_of(property: &str) -> (Option<EntityType>, Option<EntityType>) {
     use EntityType::{Date, Location, Organisation, Person};
     let (subject, object) = match property {
         // SUBSIDIARY_OF

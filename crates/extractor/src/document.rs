@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{sentences, tokens};
+use crate::{parse::Parse, sentences, tokens};
 
 /// A part of a document in code points, the end exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +59,7 @@ pub struct Document {
     /// The byte offset of every 32nd code point, so that slicing a long text is fast.
     marks: Vec<usize>,
     characters: usize,
+    parse: Option<Parse>,
 }
 
 /// Code points between two entries of `marks`.
@@ -99,7 +100,17 @@ impl Document {
             Sentence { span, tokens: tokens_of }
         });
         let sentences = sentences.collect();
-        Self { id: id.into(), text, tokens, sentences, marks, characters }
+        Self { id: id.into(), text, tokens, sentences, marks, characters, parse: None }
+    }
+
+    /// The dependency parse, if there is one ([`Parses::attach`](crate::Parses::attach)).
+    #[must_use]
+    pub fn parse(&self) -> Option<&Parse> {
+        self.parse.as_ref()
+    }
+
+    pub(crate) fn set_parse(&mut self, parse: Parse) {
+        self.parse = Some(parse);
     }
 
     /// The number of code points.

@@ -18,6 +18,8 @@ mod mention;
 mod mentions;
 mod model_check;
 mod nominals;
+mod parse;
+mod parses;
 mod pronouns;
 mod proposals;
 pub mod relations;
@@ -39,6 +41,8 @@ pub use linking::{
 };
 pub use mention::{Chain, EntityType, Link, Mention, MentionForm};
 pub use mentions::{FilteredMentions, MentionsOptions, RuleMentions};
+pub use parse::{Parse, SentenceGraph};
+pub use parses::Parses;
 pub use pronouns::{Gender, Pronoun, Reference, is_pronoun, pronoun};
 pub use proposals::proposals;
 pub use tags::{allowed_tags, tag_grammar, tag_names, tag_spans};

@@ -59,6 +59,9 @@ pub struct Chain {
     pub mentions: Vec<(usize, f32)>,
     /// The index of the most descriptive mention.
     pub representative: usize,
+    /// Mentions outside of this chain that may belong to it, with their confidences, 0 to 1; ascending. A
+    /// mention can be here for several chains.
+    pub others: Vec<(usize, f32)>,
 }
 
 /// The entity of a chain or a mention in the knowledge base.

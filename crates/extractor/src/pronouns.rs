@@ -61,6 +61,25 @@ pub fn pronoun(word: &str) -> Option<Pronoun> {
     (word != "i").then_some(Pronoun { kind, gender, plural, reference })
 }
 
+impl Pronoun {
+    /// All types that its entity can have: the gazetteers of KnowledgeNet's baselines, one a type, in which a pronoun can be
+    /// several times. Empty for `that`.
+    #[must_use]
+    pub fn kinds(self) -> &'static [EntityType] {
+        use EntityType::{Location, Organisation, Other, Person};
+        match (self.kind, self.plural, self.reference) {
+            (Person, ..) => &[Person],
+            // They and we.
+            (_, true, _) => &[Person, Organisation],
+            // It.
+            (Organisation, false, Reference::Before) => &[Organisation, Location],
+            (Organisation, ..) => &[Organisation],
+            (Location, ..) => &[Organisation, Location],
+            (Other | EntityType::Date, ..) => &[],
+        }
+    }
+}
+
 /// Whether a text is a single pronoun.
 #[must_use]
 pub fn is_pronoun(text: &str) -> bool {
@@ -77,6 +96,12 @@ mod tests {
         assert_eq!((his.kind, his.gender, his.plural), (EntityType::Person, Some(Gender::Masculine), false));
         assert_eq!(pronoun("who").unwrap().reference, Reference::Relative);
         assert!(pronoun("I").is_some() && pronoun("their").unwrap().plural);
+        let kinds = |word: &str| pronoun(word).unwrap().kinds();
+        assert_eq!(kinds("whose"), [EntityType::Person]);
+        assert_eq!(kinds("We"), [EntityType::Person, EntityType::Organisation]);
+        assert_eq!(kinds("them"), kinds("our"));
+        assert_eq!(kinds("its"), [EntityType::Organisation, EntityType::Location]);
+        assert_eq!((kinds("which"), kinds("that")), (&[EntityType::Organisation][..], &[][..]));
         for word in ["US", "IT", "i", "Herman", ""] {
             assert!(!is_pronoun(word), "{word}");
         }

@@ -42,6 +42,15 @@ pub struct PromptOptions {
     /// Entity linking: words kept on each side of the tagged mention.
     #[schemars(extend("x-unit" = "words"))]
     pub mention_context_words: usize,
+    /// Tokens of the input without the template, at most. A longer input loses its beginning. The default is no
+    /// limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub max_input_tokens: Option<usize>,
+    /// The marks of the speakers of a dialogue, whose turns are the lines of the input. Marks alternate, and the last turn has the
+    /// first mark. Marked turns have no line breaks between them. Without marks, the lines stay as they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub speakers: Vec<String>,
     /// Tokens of the whole text, at most. Only passages are cut, unless the input itself is too long.
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
@@ -57,6 +66,8 @@ impl Default for PromptOptions {
             input: "{input}".into(),
             order: Order::default(),
             mention_context_words: 30,
+            max_input_tokens: None,
+            speakers: Vec::new(),
             max_tokens: 512,
         }
     }
@@ -80,6 +91,9 @@ impl Prompt {
         }
         if !options.passage.contains("{text}") {
             return wrong("prompt.passage", "a template with `{text}`", options.passage);
+        }
+        if options.max_input_tokens == Some(0) {
+            return wrong("prompt.max-input-tokens", "at least 1", "0".into());
         }
         if options.max_tokens < 2 {
             return wrong("prompt.max-tokens", "at least 2", options.max_tokens.to_string());
@@ -105,7 +119,7 @@ impl Prompt {
     /// # Errors
     /// Where the tokenizer fails.
     pub fn text_from(&self, first: usize, request: &Request<'_>, tokenizer: &Tokenizer) -> Result<String> {
-        let input = self.input(request.query);
+        let input = self.input(request.query, tokenizer)?;
         let mut words = self.options.passage_words;
         loop {
             let text = self.join(&input, (first, request.passages), words);
@@ -119,12 +133,16 @@ impl Prompt {
         }
     }
 
-    fn input(&self, query: &Query) -> String {
-        let text = match query.text.contains(START) && query.text.contains(END) {
+    fn input(&self, query: &Query, tokenizer: &Tokenizer) -> Result<String> {
+        let mut text = match query.text.contains(START) && query.text.contains(END) {
             true => self.around_mention(&query.text),
             false => query.text.clone(),
         };
-        self.options.input.replace("{task}", task_word(query)).replace("{input}", &text)
+        if let Some(most) = self.options.max_input_tokens {
+            text = last_tokens(&text, most, tokenizer)?;
+        }
+        let text = marked(&text, &self.options.speakers);
+        Ok(self.options.input.replace("{task}", task_word(query)).replace("{input}", &text))
     }
 
     fn around_mention(&self, text: &str) -> String {
@@ -156,6 +174,28 @@ impl Prompt {
         }
         parts.join(&self.options.separator)
     }
+}
+
+/// The lines of a text, each after the mark of its speaker. The last line has the first mark.
+fn marked(text: &str, speakers: &[String]) -> String {
+    if speakers.is_empty() {
+        return text.to_owned();
+    }
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let mark =
+        |(at, line): (usize, &&str)| format!("{}{line}", speakers[(lines.len() - 1 - at) % speakers.len()]);
+    lines.iter().enumerate().map(mark).collect()
+}
+
+/// The last `most` tokens of a text.
+fn last_tokens(text: &str, most: usize, tokenizer: &Tokenizer) -> Result<String> {
+    let tokens = tokenizer.encode_plain(text)?;
+    if tokens.len() <= most {
+        return Ok(text.to_owned());
+    }
+    let kept = tokenizer.decode(&tokens[tokens.len() - most..])?;
+    // A character may have been cut.
+    Ok(kept.trim_start_matches(char::REPLACEMENT_CHARACTER).trim_start().to_owned())
 }
 
 /// The `{task}` word: the kind of answer that the task expects.
@@ -239,6 +279,38 @@ mod tests {
         assert!(cut.starts_with("q1 q2 q3 // A / 1 2"), "{cut}");
         assert!(cut.split_whitespace().count() <= 17, "{cut}");
         assert_eq!(text(options(2), Dataset::Nq, "q1 q2 q3", &passages), "q1 q2 q3");
+    }
+
+    #[test]
+    fn turns_have_the_marks_of_their_speakers() {
+        let speakers = ["<1>", "<2>"].map(str::to_owned).to_vec();
+        let options = PromptOptions { speakers, passages: 0, ..PromptOptions::default() };
+        assert_eq!(text(options.clone(), Dataset::Wow, "a b\n\nc\nd", &[]), "<1>a b<2>c<1>d");
+        assert_eq!(text(options.clone(), Dataset::Wow, "a\nb", &[]), "<2>a<1>b");
+        let three = PromptOptions { speakers: ["x", "y", "z"].map(str::to_owned).to_vec(), ..options };
+        assert_eq!(text(three, Dataset::Wow, "1\n2\n3\n4", &[]), "x1z2y3x4");
+    }
+
+    #[test]
+    fn an_input_that_is_too_long_loses_its_beginning() {
+        let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/llama");
+        let tokenizer = Tokenizer::from_folder(&data).unwrap();
+        let query = Query::of_text(1i64, "where was the author of the book born?");
+        let request = Request { query: &query, passages: &[] };
+        let of = |max_input_tokens| {
+            let input = "Talk:\n{input}".into();
+            let options = PromptOptions { max_input_tokens, input, ..PromptOptions::default() };
+            Prompt::new(options).unwrap().text(&request, &tokenizer).unwrap()
+        };
+        let count = tokenizer.encode_plain(&query.text).unwrap().len();
+        assert_eq!(of(None), format!("Talk:\n{}", query.text));
+        assert_eq!(of(Some(count)), of(None));
+        let cut = of(Some(4));
+        let kept = cut.strip_prefix("Talk:\n").unwrap();
+        assert!(!kept.is_empty() && kept.len() < query.text.len() && query.text.ends_with(kept), "{cut}");
+        assert!(tokenizer.encode_plain(kept).unwrap().len() <= 4 + 1, "{cut}");
+        let none = PromptOptions { max_input_tokens: Some(0), ..PromptOptions::default() };
+        assert!(Prompt::new(none).unwrap_err().to_string().contains("prompt.max-input-tokens"));
     }
 
     #[test]

@@ -103,19 +103,12 @@ impl Model {
         }
     }
 
-    /// The most tokens of an input, where there is a bound. A decoder-only model's learned positions, or the length that
-    /// the options allow a sequence, hold the answer too: room is left for it, but no more than half.
+    /// The most tokens of an input, where there is a bound.
     fn max_input_length(&self, options: &GenerationOptions) -> Option<usize> {
-        let model = match self {
-            Self::Seq2Seq(model) => return model.max_input_length(),
-            Self::Causal(model) => model,
-        };
-        // The last token of an answer is not read.
-        let positions = model.has_learned_positions().then(|| model.max_length() + 1);
-        let length = options.max_length.filter(|_| options.max_new_tokens.is_none());
-        let whole = positions.into_iter().chain(length).min()?;
-        let answer = options.max_new_tokens.unwrap_or(NEW_TOKENS);
-        Some(whole.saturating_sub(answer).max(whole / 2).min(whole - whole.min(1)).max(1))
+        match self {
+            Self::Seq2Seq(model) => model.max_input_length(),
+            Self::Causal(model) => prompt_room(model.as_ref(), options),
+        }
     }
 
     fn generate(
@@ -137,6 +130,25 @@ impl Model {
                 generate_causal_until(model.as_ref(), &prompts, options, stops, sink)?
             }
         })
+    }
+}
+
+/// The most tokens of a prompt, where there is a bound. A decoder-only model's learned positions, or the length that the
+/// options allow a sequence, hold the answer too: room is left for it, but no more than half.
+pub(crate) fn prompt_room(model: &dyn CausalLm, options: &GenerationOptions) -> Option<usize> {
+    // The last token of an answer is not read.
+    let positions = model.has_learned_positions().then(|| model.max_length() + 1);
+    let length = options.max_length.filter(|_| options.max_new_tokens.is_none());
+    let whole = positions.into_iter().chain(length).min()?;
+    let answer = options.max_new_tokens.unwrap_or(NEW_TOKENS);
+    Some(whole.saturating_sub(answer).max(whole / 2).min(whole - whole.min(1)).max(1))
+}
+
+/// The tokenizer of a decoder-only model. A text that is too long loses its beginning, unless the folder says otherwise.
+pub(crate) fn continuing(tokenizer: Tokenizer) -> Tokenizer {
+    match tokenizer.truncation_side() {
+        Some(_) => tokenizer,
+        None => tokenizer.with_truncation_side(TruncationSide::Left),
     }
 }
 
@@ -208,8 +220,8 @@ impl TextGenerator {
         let generation = options.generation.or(model.generation_defaults());
         let most = model.max_input_length(&generation);
         options.max_tokens = options.max_tokens.min(most.unwrap_or(usize::MAX));
-        if matches!(model, Model::Causal(_)) && tokenizer.truncation_side().is_none() {
-            tokenizer = tokenizer.with_truncation_side(TruncationSide::Left);
+        if matches!(model, Model::Causal(_)) {
+            tokenizer = continuing(tokenizer);
         }
         let stops = match (&model, options.stops.is_empty()) {
             (Model::Causal(_), false) => stop_tokens(&tokenizer, &options.stops)?,
@@ -246,11 +258,13 @@ impl TextGenerator {
         matches!(self.model, Model::Causal(_))
     }
 
-    /// The tokens of the longest sequence that a decoder-only model was trained for, an answer's included.
-    pub(crate) fn trained_length(&self) -> usize {
+    /// A decoder-only model with its generation options, where the folder's defaults replace missing ones.
+    pub(crate) fn causal(&self) -> Option<(&dyn CausalLm, GenerationOptions)> {
         match &self.model {
-            Model::Seq2Seq(_) => usize::MAX,
-            Model::Causal(model) => model.max_length(),
+            Model::Seq2Seq(_) => None,
+            Model::Causal(model) => {
+                Some((model.as_ref(), self.options.generation.or(model.generation_defaults())))
+            }
         }
     }
 

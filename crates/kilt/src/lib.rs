@@ -5,6 +5,7 @@
 //! [`Prediction`].
 
 pub mod contrast;
+pub mod csv;
 pub mod docred;
 mod error;
 pub mod evidence;
@@ -32,6 +33,7 @@ pub mod store;
 pub mod synthesis;
 mod task;
 mod template;
+pub mod trex;
 pub mod triviaqa;
 pub mod wow;
 pub mod wowpp;

@@ -15,7 +15,7 @@ pub mod submit;
 mod tasks;
 pub mod workflows;
 
-pub use compare::{Comparison, Cost, Form, Score, System, Table, Task, compare_runs};
+pub use compare::{Comparison, Cost, Form, Score, System, Table, Task, compare_runs, responses};
 pub use config::Config;
 pub use error::{Error, Result};
 pub use run_dir::{

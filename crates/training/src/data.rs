@@ -25,9 +25,9 @@ pub struct TextPair {
 /// A pair as token ids, both ending with the end-of-sequence token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Encoder tokens.
+    /// Encoder tokens, or the prompt of a decoder-only model.
     pub source: Vec<u32>,
-    /// Decoder tokens, without the start token.
+    /// Decoder tokens, without the start token. Only these have a loss.
     pub target: Vec<u32>,
 }
 

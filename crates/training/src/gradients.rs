@@ -2,9 +2,12 @@
 
 use std::ops::{Deref, DerefMut};
 
-use candle_core::{Tensor, Var, backprop::GradStore};
+use candle_core::{CpuStorage, Storage, Tensor, Var, backprop::GradStore};
 use rayon::prelude::*;
 use sporran_checkpoint::{Error, Result};
+
+/// Values that a thread adds up, at least.
+const SHARE: usize = 1 << 14;
 
 /// Gradients of all parameters, in the optimiser's parameter order: a flat vector for each that is in main memory, and a tensor for
 /// each that is on a GPU, where the vector is empty. They are reached as a slice of the vectors.
@@ -43,15 +46,22 @@ impl Gradients {
             });
             return Ok(());
         }
-        let values = gradient.flatten_all()?.to_vec1::<f32>()?;
-        if values.len() != here.len() {
+        if gradient.elem_count() != here.len() {
             return Err(Error::Training {
                 what: format!("gradient {at}"),
                 expected: format!("{} values", here.len()),
-                found: values.len().to_string(),
+                found: gradient.elem_count().to_string(),
             });
         }
-        here.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        let gradient = gradient.contiguous()?;
+        let (storage, layout) = gradient.storage_and_layout();
+        let (Storage::Cpu(CpuStorage::F32(values)), Some((first, end))) =
+            (&*storage, layout.contiguous_offsets())
+        else {
+            return Err(Error::Dtype { expected: "F32 gradients", found: gradient.dtype() });
+        };
+        let pairs = here.par_iter_mut().zip(&values[first..end]).with_min_len(SHARE);
+        pairs.for_each(|(sum, value)| *sum += value);
         Ok(())
     }
 

@@ -30,6 +30,7 @@
 //! # }
 //! ```
 
+mod causal;
 mod checkpoint;
 mod classification;
 mod copying;
@@ -63,6 +64,7 @@ mod tuned;
 mod variables;
 mod vocabulary;
 
+pub use causal::{CausalBatch, CausalObjective, mean_loss};
 pub use checkpoint::{ExtraFiles, best_folder, export, export_part};
 pub use classification::{ClassificationObjective, LabelledRow};
 pub use copying::wire_copying;

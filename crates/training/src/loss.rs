@@ -5,6 +5,7 @@
 //! writes their gradient once.
 
 use candle_core::{CpuStorage, CustomOp1, DType, Layout, Shape, Tensor};
+use rayon::prelude::*;
 use sporran_checkpoint::{Error, Result};
 
 use crate::data::IGNORED_LABEL;
@@ -29,10 +30,8 @@ impl CustomOp1 for CrossEntropy {
         let (_, classes) = layout.shape().dims2()?;
         let logits = contiguous(storage, layout)?;
         let mut losses = vec![0f32; self.labels.len()];
-        for ((row, &label), out) in logits.chunks_exact(classes).zip(&self.labels).zip(&mut losses) {
-            if label == IGNORED_LABEL {
-                continue;
-            }
+        let rows = logits.par_chunks_exact(classes).zip(&self.labels).zip(&mut losses);
+        rows.filter(|((_, label), _)| **label != IGNORED_LABEL).for_each(|((row, &label), out)| {
             let normaliser = log_sum_exp(row);
             let mut loss = (1.0 - self.smoothing) * (normaliser - row[label as usize]);
             if self.smoothing > 0.0 {
@@ -40,7 +39,7 @@ impl CustomOp1 for CrossEntropy {
                 loss += self.smoothing * (normaliser - mean);
             }
             *out = loss;
-        }
+        });
         Ok((CpuStorage::F32(losses), Shape::from(self.labels.len())))
     }
 
@@ -66,18 +65,16 @@ impl CustomOp1 for CrossEntropyGradient<'_> {
         let logits = contiguous(storage, layout)?;
         let smoothing = self.forward.smoothing;
         let mut out = vec![0f32; logits.len()];
-        let rows = logits.chunks_exact(classes).zip(out.chunks_exact_mut(classes));
-        for (((row, out), &label), scale) in rows.zip(&self.forward.labels).zip(&self.scales) {
-            if label == IGNORED_LABEL {
-                continue;
-            }
+        let rows = logits.par_chunks_exact(classes).zip(out.par_chunks_exact_mut(classes));
+        let rows = rows.zip(&self.forward.labels).zip(&self.scales);
+        rows.filter(|((_, label), _)| **label != IGNORED_LABEL).for_each(|(((row, out), &label), scale)| {
             let normaliser = log_sum_exp(row);
             let uniform = smoothing / classes as f32;
             for (o, x) in out.iter_mut().zip(row) {
                 *o = scale * ((x - normaliser).exp() - uniform);
             }
             out[label as usize] -= scale * (1.0 - smoothing);
-        }
+        });
         Ok((CpuStorage::F32(out), layout.shape().clone()))
     }
 }

@@ -37,6 +37,25 @@ impl Variables {
         Self { seed, table: Table::default(), initial: Arc::new(tensors.into_iter().collect()) }
     }
 
+    /// The same, where the initial tensor `name` has more rows, as of an embedding table. New rows are normal with the
+    /// standard deviation `std`, from the seed. Nothing changes without such a tensor, or if it has that many rows.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn with_rows(self, name: &str, rows: usize, std: f64) -> candle_core::Result<Self> {
+        let mut initial = (*self.initial).clone();
+        if let Some(tensor) = initial.get_mut(name) {
+            let (known, width) = tensor.dims2()?;
+            let shape = Shape::from((rows.saturating_sub(known), width));
+            if rows > known {
+                let init = Init::Randn { mean: 0.0, stdev: std };
+                let added = Tensor::from_vec(self.draw(&shape, name, init)?, &shape, tensor.device())?;
+                *tensor = Tensor::cat(&[&*tensor, &added.to_dtype(tensor.dtype())?], 0)?;
+            }
+        }
+        Ok(Self { initial: Arc::new(initial), ..self })
+    }
+
     /// The variables of several models as one collection, each under its name with the prefix of its model before it.
     #[must_use]
     pub fn joined(parts: &[(&str, &Self)]) -> Self {
@@ -204,6 +223,23 @@ mod tests {
         both.named("b.w").unwrap().set(&Tensor::new(&[3f32, 4.0], &Device::Cpu).unwrap()).unwrap();
         assert_eq!(two.named("w").unwrap().to_vec1::<f32>().unwrap(), [3.0, 4.0]);
         assert_eq!(one.named("w").unwrap().to_vec1::<f32>().unwrap(), [1.0, 1.0]);
+    }
+
+    #[test]
+    fn a_table_can_get_more_rows() {
+        let table = Tensor::new(&[[1f32, 2.0], [3.0, 4.0]], &Device::Cpu).unwrap();
+        let rows = |seed, rows| {
+            let variables = Variables::with_initial(seed, [("w".to_owned(), table.clone())]);
+            let variables = variables.with_rows("w", rows, 0.5).unwrap().with_rows("other", 9, 0.5).unwrap();
+            let rows = rows.max(2);
+            variables.builder(&Device::Cpu).get((rows, 2), "w").unwrap().to_vec2::<f32>().unwrap()
+        };
+        let four = rows(1, 4);
+        assert_eq!(four[..2], [[1.0, 2.0], [3.0, 4.0]]);
+        assert!(four[2..].iter().flatten().all(|value| *value != 0.0 && value.abs() < 4.0));
+        assert_eq!(four, rows(1, 4));
+        assert_ne!(four, rows(2, 4));
+        assert_eq!(rows(1, 1), [[1.0, 2.0], [3.0, 4.0]]);
     }
 
     #[test]

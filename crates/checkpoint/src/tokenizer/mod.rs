@@ -152,6 +152,20 @@ impl Tokenizer {
         Ok(self)
     }
 
+    /// The same tokenizer with more special tokens. New ones get the ids after those of the vocabulary.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`] for a blank token.
+    pub fn with_added<S: AsRef<str>>(mut self, tokens: &[S]) -> Result<Self> {
+        if tokens.iter().any(|token| token.as_ref().trim().is_empty()) {
+            return Err(self.wrong("expected a token to add that is not blank".into()));
+        }
+        let tokens = tokens.iter().map(|token| tokenizers::AddedToken::from(token.as_ref(), true));
+        self.inner.add_special_tokens(tokens).map_err(|source| self.wrong(source))?;
+        self.json = self.inner.to_string(false).map_err(|source| self.wrong(source))?;
+        Ok(self)
+    }
+
     /// The token ids of `text`, with the special tokens that the tokenizer puts around a text. A text of more than
     /// `max_length` tokens is cut inside those: at its end, or at its beginning where the
     /// [side](Self::truncation_side) is the left.

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod compare;
 mod completions;
 mod config;
 mod convert;
@@ -67,6 +68,9 @@ pub(crate) enum Command {
     Evaluate(evaluate::Evaluate),
     /// Compare finished runs with each other and with published results
     Report(report::ReportRuns),
+    /// Compare responses of two systems by people: sheets and votes
+    #[command(subcommand)]
+    Compare(compare::Compare),
     /// Run rows of `configs/expected.toml` and compare the figures
     Reproduce(reproduce::Reproduce),
     /// Check or pack files for submission
@@ -112,6 +116,7 @@ impl Command {
             Self::Tune(command) => command.run(context),
             Self::Evaluate(command) => command.run(),
             Self::Report(command) => command.run(context),
+            Self::Compare(command) => command.run(),
             Self::Reproduce(command) => command.run(context),
             Self::Submit(command) => command.run(),
             Self::Convert(command) => command.run(context),

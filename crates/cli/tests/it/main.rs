@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod baselines;
+mod causal_training;
 mod common;
 mod configs;
 mod datasets;

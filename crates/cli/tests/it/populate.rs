@@ -199,17 +199,23 @@ mention-forms = ["name", "pronoun"]
 [relations]
 model = "model"
 
+[relations.bilstm]
+pairs-per-batch = 0
+select = "f1"
+thresholds = "smoothed"
+directions = "joint"
+
 [relations.bilstm.shape]
 words = {buckets = 2048, width = 12}
-projected = 16
-hidden = 16
+hidden = 32
 dropout = 0.1
-pairs = "by-type"
+around = 8
+pooling = "max"
 
 [relations.bilstm.optimizer]
-epochs = 4
+epochs = 12
 tokens-per-batch = 2048
-learning-rate = 0.02
+learning-rate = 0.01
 warmup-steps = 2
 
 [linker]
@@ -217,22 +223,59 @@ aliases = "aliases.tsv"
 types = "types.json"
 facts = "ROOT/examples/minikilt/kb/triples.tsv.gz"
 
+[[linker.names]]
+file = "names.tsv"
+format = "table"
+
 [input]
 format = "knowledgenet"
 files = ["train.json"]
 folds = [4]
 "#;
 
+/// The names of all linked entities of documents.
+fn names(documents: &[Value]) -> String {
+    let mut rows = std::collections::BTreeSet::new();
+    let list = |value: &Value| value.as_array().unwrap().clone();
+    let passages = documents.iter().flat_map(|document| list(&document["passages"]));
+    for fact in passages.flat_map(|passage| list(&passage["facts"])) {
+        for end in ["subject", "object"] {
+            let text = |field: &str| fact[format!("{end}{field}")].as_str().unwrap().to_owned();
+            let uri = text("Uri");
+            if let Some(id) = uri.rsplit('/').next().filter(|id| !id.is_empty()) {
+                rows.insert(format!("{id}\t{}\n", text("Text")));
+            }
+        }
+    }
+    std::iter::once("id\tlabel\n".to_owned()).chain(rows).collect()
+}
+
+/// A parse of each document: words between blanks that depend on the first one.
+fn parses(documents: &str) -> String {
+    let mut text = String::new();
+    for line in documents.lines() {
+        let document: serde_json::Value = serde_json::from_str(line).unwrap();
+        let id = document["documentId"].as_str().unwrap();
+        text.push_str(&format!("# newdoc id = {id}\n"));
+        for (at, word) in document["documentText"].as_str().unwrap().split_whitespace().enumerate() {
+            let head = usize::from(at > 0);
+            text.push_str(&format!("{}\t{word}\t_\t_\t_\t_\t{head}\t_\t_\t_\n", at + 1));
+        }
+        text.push('\n');
+    }
+    text
+}
+
 #[test]
 fn a_bilstm_trains_resumes_and_extracts_facts() {
     let folder = folder();
     let folder = folder.path();
     fs::write(folder.join("c.toml"), BILSTM.replace("ROOT", root().to_str().unwrap())).unwrap();
-    fs::write(folder.join("types.json"), r#"{"Q42": ["Q5"]}"#).unwrap();
+    fs::write(folder.join("types.json"), r#"{"Q42": ["Q5"], "Q30": ["Q6256"]}"#).unwrap();
+    fs::write(folder.join("names.tsv"), names(&lines(&folder.join("train.json")))).unwrap();
     let trained = json(folder, &["-q", "train", "c.toml", "--json"]);
     assert!(trained["maximum_recall_text"].as_f64().unwrap() > 0.5, "{trained}");
-    // The table of names comes from the other half of the documents, which has none of these entities.
-    assert_eq!(trained["maximum_recall_link"], 0.0, "{trained}");
+    assert!(trained["maximum_recall_link"].as_f64().unwrap() > 0.2, "{trained}");
     let weights = fs::read(folder.join("model/model.safetensors")).unwrap();
 
     // A training that is killed and resumed writes the same weights.
@@ -260,13 +303,39 @@ fn a_bilstm_trains_resumes_and_extracts_facts() {
     let scores = json(folder, &[&scores[..], &[guess.to_str().unwrap()]].concat());
     assert!(scores["f1"].as_f64().unwrap() > 0.3, "{scores}");
 
-    // With an encoder for the words; it is saved in the model's folder.
+    // Both evaluations of the paper's table 3 in one report.
+    let both =
+        ["evaluate", "facts", "--gold", "train.json", "--fold", "4", "--json", "--method", "text_and_link"];
+    let both = json(folder, &[&both[..], &["--guess", guess.to_str().unwrap()]].concat());
+    assert_eq!(both["text"]["f1"], scores["f1"]);
+    assert!(both["link"]["recall"].is_number(), "{both}");
+
+    // With the defaults of the paper: pretrained vectors, parses, the least loss, and an encoder. Vectors and encoder are saved in
+    // the model's folder.
+    fs::write(folder.join("vectors.txt"), "3 2\nborn 0.5 1\nof 1 -1\nthe 0 0.5\n").unwrap();
+    fs::write(folder.join("parses.conllu"), parses(&fs::read_to_string(folder.join("train.json")).unwrap()))
+        .unwrap();
     let from = root().join("crates/transformers/tests/data/encoders/bert-sequence").display().to_string();
-    let mixed = ["name=mixed", "relations.model=mixed", "relations.bilstm.optimizer.epochs=1"];
+    let mixed = [
+        "name=mixed",
+        "relations.model=mixed",
+        "relations.bilstm.optimizer.epochs=1",
+        "relations.bilstm.pairs-per-batch=64",
+        "relations.bilstm.select=loss",
+        "relations.bilstm.thresholds=plain",
+        "relations.bilstm.directions=independent",
+        "relations.bilstm.vectors=vectors.txt",
+        "relations.bilstm.shape.pairs=by-type",
+        "annotations.folds=[1,2]",
+        "annotations.validation-folds=[3]",
+        "linker.outside-links=true",
+        "parses=[\"parses.conllu\"]",
+    ];
     let from = format!("relations.bilstm.from={from}");
     json(folder, &[&["-q", "train", "c.toml", "--json", &from][..], &mixed].concat());
     json(folder, &[&["-q", "populate", "c.toml", "--json"][..], &mixed].concat());
     assert!(folder.join("mixed/encoder/model.safetensors").is_file());
+    assert!(folder.join("mixed/vectors.safetensors").is_file());
 
     let refused = |arguments: &[&str]| {
         let output = sporran(folder, arguments).output().unwrap();
@@ -275,8 +344,51 @@ fn a_bilstm_trains_resumes_and_extracts_facts() {
     };
     let message = refused(&["train", "c.toml", "relations.bilstm.shape.hidden=0", "mentions.tagger=none"]);
     assert!(message.contains("shape.hidden") && message.contains("no folder none"), "{message}");
+    // A model that was trained with parses needs them, and the parses must be those of the texts.
+    let without = [&["populate", "c.toml"][..], &mixed[..mixed.len() - 1]].concat();
+    assert!(refused(&without).contains("parses: expected a dependency parse"), "{}", refused(&without));
+    fs::write(folder.join("parses.conllu"), "# newdoc id = x\n1\tAnn\n").unwrap();
+    let wrong = refused(&[&["populate", "c.toml"][..], &mixed].concat());
+    assert!(wrong.contains("parses.conllu:2: field `.`: expected 10 columns"), "{wrong}");
+    let wrong =
+        ["relations.bilstm.vectors=none.txt", "annotations.validation-folds=[2]", "parses=[\"no.conllu\"]"];
+    let wrong = refused(&[&["train", "c.toml"][..], &wrong].concat());
+    for expected in [
+        "`relations.bilstm.vectors`: no file none.txt",
+        "`annotations.validation-folds`: expected other folds than `folds`, found 2 in both",
+        "`parses`: no file no.conllu",
+    ] {
+        assert!(wrong.contains(expected), "{wrong}");
+    }
     fs::write(folder.join("types.json"), r#"{"Q42": "Q5"}"#).unwrap();
     assert!(refused(&["train", "c.toml", "name=types"]).contains("types.json"));
+}
+
+#[test]
+fn facts_and_sentences_are_counted_by_property() {
+    let file = root().join("examples/minikilt/knowledgenet/train.json").display().to_string();
+    let report = json(&root(), &["describe", &file, "--json"]);
+    assert_eq!((&report["layout"], &report["documents"]), (&"knowledgenet".into(), &80.into()));
+    let total = serde_json::json!({"facts": 408, "linked": 408, "sentences": 2440, "relevant": 305});
+    assert_eq!(report["total"], total);
+    let born = serde_json::json!({"facts": 34, "linked": 34, "sentences": 305, "relevant": 34});
+    assert_eq!(report["properties"]["PLACE_OF_BIRTH"], born);
+}
+
+#[test]
+fn sentences_of_trex_are_fetched_for_annotation() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let property = r#"{"propertyId": "15", "propertyName": "DATE_OF_BIRTH", "keywords": ["born"]}"#;
+    fs::write(folder.join("p.json"), property).unwrap();
+    let document = r#"{"docid": "Q1", "text": "Ann was born. She left.", "sentences_boundaries": [[0, 13], [14, 23]], "triples": []}"#;
+    fs::write(folder.join("t.json"), document).unwrap();
+    let call = ["convert", "sentences", "--properties", "p.json", "--output", "o.json", "t.json", "--json"];
+    let report = json(folder, &call);
+    assert_eq!(report["properties"]["DATE_OF_BIRTH"]["keyword"], 1, "{report}");
+    let written = lines(&folder.join("o.json"));
+    assert_eq!(written[0]["passages"][0]["passageText"], "Ann was born.");
+    assert_eq!(written[0]["passages"].as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn errors_in_a_training_config_name_the_key() {
         refused(folder, &["train", "c.toml", &format!("relations.seq2seq.from={}", data.display())])
     };
     assert!(from("bart").contains("the added token `<triplet>`"));
-    assert!(from("encoders/bert-states").contains("a model that generates"));
+    assert!(from("encoders/bert-states").contains("expected an encoder-decoder, found an encoder"));
     assert!(refused(folder, &["populate", "c.toml"]).contains("model"));
     assert!(!folder.join("model").exists());
 }

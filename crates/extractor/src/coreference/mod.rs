@@ -51,6 +51,7 @@ impl Coreference for Rules {
             owners: vec![None; mentions.len()],
             index: FxHashMap::default(),
             speakers: [None; 2],
+            rivals: Vec::new(),
         };
         for (at, mention) in mentions.iter().enumerate() {
             match mention.form {
@@ -61,8 +62,9 @@ impl Coreference for Rules {
         }
         reader.adopt();
         let is_chain = |entity: &Entity| !entity.names.is_empty() || entity.mentions.len() > 1;
-        let entities = reader.entities.iter().filter(|entity| is_chain(entity));
-        let mut chains: Vec<Chain> = entities.map(|entity| reader.chain(entity)).collect();
+        let others = reader.others();
+        let entities = reader.entities.iter().zip(others).filter(|(entity, _)| is_chain(entity));
+        let mut chains: Vec<Chain> = entities.map(|(entity, others)| reader.chain(entity, others)).collect();
         chains.sort_by_key(|chain| chain.mentions[0].0);
         Ok(chains)
     }
@@ -79,6 +81,8 @@ struct Reader<'a> {
     index: FxHashMap<String, Vec<usize>>,
     /// The entities of `I` and of `we`.
     speakers: [Option<usize>; 2],
+    /// Mentions with the entities that they agree with and were not joined to, and the confidence of each.
+    rivals: Vec<(usize, usize, f32)>,
 }
 
 /// The largest number of entities that a name is compared with, the most recent ones.
@@ -86,7 +90,7 @@ const RIVALS: usize = 32;
 
 impl Reader<'_> {
     /// The chain of an entity. Its representative is the mention with the most words, the first of several.
-    fn chain(&self, entity: &Entity) -> Chain {
+    fn chain(&self, entity: &Entity, others: Vec<(usize, f32)>) -> Chain {
         let mut mentions = entity.mentions.clone();
         mentions.sort_by_key(|(at, _)| *at);
         let length = |at: usize| match self.mentions[at].form {
@@ -96,7 +100,22 @@ impl Reader<'_> {
         };
         let best = mentions.iter().max_by_key(|(at, _)| (length(*at), std::cmp::Reverse(*at)));
         let representative = best.map_or(0, |(at, _)| *at);
-        Chain { mentions, representative }
+        Chain { mentions, representative, others }
+    }
+
+    /// For each entity the mentions of others that may belong to it, ascending, with the greatest confidence of each.
+    fn others(&self) -> Vec<Vec<(usize, f32)>> {
+        let mut others: Vec<Vec<(usize, f32)>> = vec![Vec::new(); self.entities.len()];
+        for (at, entity, sure) in &self.rivals {
+            if self.owners[*at] != Some(*entity) {
+                others[*entity].push((*at, *sure));
+            }
+        }
+        for others in &mut others {
+            others.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+            others.dedup_by_key(|(at, _)| *at);
+        }
+        others
     }
 
     fn join(&mut self, entity: usize, at: usize, confidence: f32) {
@@ -124,7 +143,7 @@ impl Reader<'_> {
         let recent = |entity: &Entity| entity.mentions.last().map(|(at, _)| *at);
         order.sort_by_key(|other| std::cmp::Reverse(recent(&self.entities[*other])));
         let mut best: Option<(f32, usize)> = None;
-        let mut rivals = 0;
+        let mut agreeing: Vec<(usize, f32)> = Vec::new();
         for other in order {
             let entity = &self.entities[other];
             let agreement = if entity.kind == mention.kind {
@@ -138,7 +157,7 @@ impl Reader<'_> {
                 if same { 0.8 } else { 0.0 }
             };
             if agreement > 0.0 {
-                rivals += 1;
+                agreeing.push((other, agreement));
                 if best.is_none_or(|(greatest, _)| agreement > greatest) {
                     best = Some((agreement, other));
                 }
@@ -149,8 +168,10 @@ impl Reader<'_> {
         let keys: Vec<String> = name.keys().collect();
         let (entity, is_new) = match best {
             Some((agreement, other)) => {
-                let sure = if agreement > 0.97 || rivals == 1 { agreement } else { agreement * 0.8 };
+                let sure = if agreement > 0.97 || agreeing.len() == 1 { agreement } else { agreement * 0.8 };
                 self.join(other, at, sure);
+                let rivals = agreeing.into_iter().filter(|(rival, _)| *rival != other);
+                self.rivals.extend(rivals.map(|(rival, agreement)| (at, rival, agreement * 0.8)));
                 let entity = &mut self.entities[other];
                 entity.gender = entity.gender.or(gender);
                 let is_new = !entity.names.contains(&name);
@@ -177,12 +198,16 @@ impl Reader<'_> {
 
     fn pronoun(&mut self, at: usize) {
         let Some(known) = pronoun(self.document.word(self.mentions[at].tokens.start)) else { return };
-        let chosen = match known.reference {
+        let fitting = match known.reference {
             Reference::Speaker => self.speaker(at, known),
-            Reference::Relative => self.relative(at, known).or_else(|| self.before(at, known)),
+            Reference::Relative => match self.relative(at, known) {
+                Some(chosen) => vec![chosen],
+                None => self.before(at, known),
+            },
             Reference::Before => self.before(at, known),
         };
-        match chosen {
+        self.rivals.extend(fitting.iter().skip(1).map(|(entity, sure)| (at, *entity, *sure)));
+        match fitting.first().copied() {
             Some((entity, confidence)) => {
                 let own = &mut self.entities[entity];
                 own.gender = own.gender.or(known.gender);
@@ -262,13 +287,15 @@ impl Reader<'_> {
         None
     }
 
-    /// The speaker of a text: one entity for all `I`, one for all `we`.
-    fn speaker(&self, at: usize, known: Pronoun) -> Option<(usize, f32)> {
+    /// The speaker of a text, one entity for all `I`, one for all `we`, with its confidence. Other entities that it may be
+    /// follow.
+    fn speaker(&self, at: usize, known: Pronoun) -> Vec<(usize, f32)> {
         if let Some(entity) = self.speakers[usize::from(known.plural)] {
-            return Some((entity, 0.9));
+            return vec![(entity, 0.9)];
         }
         // An organisation that is `we` is the topic of its text.
-        known.plural.then(|| self.before(at, known)).flatten().map(|(entity, sure)| (entity, 0.7 * sure))
+        let fitting = if known.plural { self.before(at, known) } else { Vec::new() };
+        fitting.into_iter().map(|(entity, sure)| (entity, 0.7 * sure)).collect()
     }
 
     /// The entities mentioned within `reach` sentences before mention `at`, in the order of their first
@@ -282,8 +309,8 @@ impl Reader<'_> {
         found
     }
 
-    /// The most salient agreeing entity at a pronoun, and its share among all agreeing entities.
-    fn before(&self, at: usize, known: Pronoun) -> Option<(usize, f32)> {
+    /// The agreeing entities at a pronoun with their shares among all of them, the most salient one first.
+    fn before(&self, at: usize, known: Pronoun) -> Vec<(usize, f32)> {
         let near = self.near(at, REACH).into_iter().map(|which| (which, &self.entities[which]));
         let fitting = near.filter(|(_, entity)| self.fits(known, entity));
         let scored = fitting.filter_map(|(which, entity)| {
@@ -296,7 +323,7 @@ impl Reader<'_> {
             }
             Some((which, salience))
         });
-        share(scored)
+        shares(scored)
     }
 
     /// The salience of an entity at mention `at`; none if it was not mentioned within `reach` sentences.
@@ -362,14 +389,20 @@ impl Reader<'_> {
             else {
                 continue;
             };
-            let mut fitting = names.iter().filter(|which| self.fits(known, &self.entities[**which]));
-            if let (Some(&entity), None) = (fitting.next(), fitting.next()) {
+            let fitting: Vec<usize> =
+                names.iter().copied().filter(|which| self.fits(known, &self.entities[*which])).collect();
+            if let [entity] = fitting[..] {
                 for (at, _) in std::mem::take(&mut self.entities[orphan].mentions) {
                     self.join(entity, at, ADOPTED);
                 }
                 let gender = self.entities[orphan].gender;
                 let entity = &mut self.entities[entity];
                 entity.gender = entity.gender.or(gender);
+                continue;
+            }
+            let sure = ADOPTED / fitting.len().max(1) as f32;
+            for (at, _) in &self.entities[orphan].mentions {
+                self.rivals.extend(fitting.iter().map(|entity| (*at, *entity, sure)));
             }
         }
     }
@@ -383,8 +416,12 @@ impl Reader<'_> {
         let fitting = near.filter(|(_, entity)| entity.kind == mention.kind && !entity.names.is_empty());
         let scored =
             fitting.filter_map(|(which, entity)| Some((which, self.salience(at, entity, NOMINAL_REACH)?)));
-        if let (Some((entity, sure)), false) = (share(scored), owned) {
-            self.join(entity, at, 0.7 * sure);
+        for (number, (entity, sure)) in shares(scored).into_iter().enumerate() {
+            if number == 0 && !owned {
+                self.join(entity, at, 0.7 * sure);
+            } else {
+                self.rivals.push((at, entity, 0.7 * sure));
+            }
         }
     }
 }
@@ -393,12 +430,18 @@ fn is_date(kind: EntityType) -> bool {
     kind == EntityType::Date
 }
 
-/// The index of the greatest score, the later of equals, and its softmax share.
-fn share(scored: impl Iterator<Item = (usize, f32)>) -> Option<(usize, f32)> {
-    let scored: Vec<(usize, f32)> = scored.collect();
-    let (best, greatest) = scored.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let total: f32 = scored.iter().map(|(_, score)| (2.0 * (score - greatest)).exp()).sum();
-    Some((best, 0.98 / total))
+/// The softmax shares of scored indices. The one of the greatest score, the later of equals, is first.
+fn shares(scored: impl Iterator<Item = (usize, f32)>) -> Vec<(usize, f32)> {
+    let mut scored: Vec<(usize, f32)> = scored.collect();
+    let Some(best) = (0..scored.len()).max_by(|a, b| scored[*a].1.total_cmp(&scored[*b].1)) else {
+        return scored;
+    };
+    let greatest = scored[best].1;
+    let weight = |score: f32| (2.0 * (score - greatest)).exp();
+    let total: f32 = scored.iter().map(|(_, score)| weight(*score)).sum();
+    scored.iter_mut().for_each(|(_, score)| *score = 0.98 * weight(*score) / total);
+    scored.swap(0, best);
+    scored
 }
 
 #[cfg(test)]

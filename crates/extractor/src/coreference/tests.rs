@@ -6,6 +6,16 @@ use crate::{
 
 /// The chains of a text with names in brackets, each with a letter for its type, as texts.
 fn chains(marked: &str) -> Vec<Vec<String>> {
+    let (document, mentions, chains) = resolved(marked);
+    let of = |chain: &Chain| {
+        let text = |(at, _): &(usize, f32)| document.slice(mentions[*at].span).unwrap().to_owned();
+        chain.mentions.iter().map(text).collect()
+    };
+    chains.iter().map(of).collect()
+}
+
+/// The document of such a text, its mentions and its chains.
+fn resolved(marked: &str) -> (Document, Vec<Mention>, Vec<Chain>) {
     let mut text = String::new();
     let mut spans = Vec::new();
     let mut rest = marked;
@@ -36,13 +46,25 @@ fn chains(marked: &str) -> Vec<Vec<String>> {
     for chain in &chains {
         assert!(chain.mentions.is_sorted_by_key(|(at, _)| *at));
         assert!(chain.mentions.iter().any(|(at, _)| *at == chain.representative));
-        assert!(chain.mentions.iter().all(|(_, sure)| (0.0..=1.0).contains(sure)));
+        assert!(chain.mentions.iter().chain(&chain.others).all(|(_, sure)| (0.0..=1.0).contains(sure)));
+        assert!(chain.others.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(chain.others.iter().all(|(at, _)| chain.mentions.iter().all(|(own, _)| own != at)));
     }
-    let of = |chain: &Chain| {
-        let text = |(at, _): &(usize, f32)| document.slice(mentions[*at].span).unwrap().to_owned();
-        chain.mentions.iter().map(text).collect()
-    };
-    chains.iter().map(of).collect()
+    (document, mentions, chains)
+}
+
+#[test]
+fn a_mention_outside_of_a_chain_has_the_confidence_that_it_belongs_to_it() {
+    let (_, _, chains) = resolved("[P Ann Lee] met [P Eve Poe]. She left.");
+    // Ann, Eve, she: the text is about Ann, but she may be Eve. Both shares add up to 0.98.
+    assert_eq!((chains[0].mentions.len(), chains[0].others.len()), (2, 0));
+    let [(she, sure)] = chains[1].others[..] else { panic!("{chains:?}") };
+    assert_eq!(she, 2);
+    assert!(sure < chains[0].mentions[1].1 && (sure + chains[0].mentions[1].1 - 0.98).abs() < 1e-5);
+    // A pronoun that precedes two names that agree is in no chain, and may be either of both.
+    let (_, _, chains) = resolved("She won. [P Ann Lee] met [P Eve Poe].");
+    let others: Vec<&[(usize, f32)]> = chains.iter().map(|chain| chain.others.as_slice()).collect();
+    assert_eq!(others, [&[(0, ADOPTED / 2.0)], &[(0, ADOPTED / 2.0)]]);
 }
 
 #[test]

@@ -142,10 +142,8 @@ impl FactExtractor {
             return Ok(Prepared { mentions, chains, links, candidates: Vec::new() });
         };
         let mut candidates = sentences(&mentions);
-        let names = self.linker.as_ref().map(Linker::table);
-        let background =
-            Background { chains: &chains, links: &links, knowledge: names.zip(self.knowledge.as_ref()) };
-        background.annotate(document, &mentions, &mut candidates);
+        let knowledge = self.knowledge.as_ref();
+        Background { chains: &chains, links: &links, knowledge }.annotate(&mut candidates);
         Ok(Prepared { mentions, chains, links, candidates })
     }
 
@@ -218,7 +216,7 @@ fn between(
         for (scores, (document, (_, mentions, candidates))) in
             model.score(&sentences)?.into_iter().zip(portion)
         {
-            let joint = scores.joint(&candidates.pairs, model.properties());
+            let joint = model.decided(scores, candidates);
             for PredictedProperty { pair, label, probability, linked } in
                 decode(&joint, candidates.pairs.len(), low)
             {

@@ -32,7 +32,7 @@ pub struct RelationsOptions {
     pub linear: Option<LinearTraining>,
     /// `[relations.training]`: the training of an encoder over marked mentions.
     pub training: Option<MarkedTraining>,
-    /// `[relations.bilstm]`: the training of a BiLSTM over the tokens around two mentions (Mesquita et al., 2019).
+    /// `[relations.bilstm]`: the training of a BiLSTM over a sentence and a pair of its mentions (Mesquita et al., 2019).
     pub bilstm: Option<BilstmTraining>,
     /// `[relations.seq2seq]`: the training of an encoder-decoder that generates facts (Huguet Cabot and Navigli, 2021).
     pub seq2seq: Option<TripletTraining>,
@@ -72,6 +72,12 @@ impl RelationsOptions {
     #[must_use]
     pub fn supports_teacher(&self) -> bool {
         self.bilstm.is_none() && self.seq2seq.is_none()
+    }
+
+    /// Whether the trained model is a linear one, whose thresholds come from a cross-validation.
+    #[must_use]
+    pub fn is_cross_validated(&self) -> bool {
+        matches!(self.pair_classifier(), Some(PairClassifier::Linear(_)))
     }
 
     /// Whether the trained model uses the chains, links and known properties of mentions.

@@ -38,6 +38,8 @@ pub struct Linker {
     similar: Option<SimilarNames>,
     /// For each entity of the table, those that it has facts with; empty without facts.
     neighbours: Vec<FxHashSet<u32>>,
+    /// Whether mentions without a link take one from outside their chain.
+    outside: bool,
 }
 
 /// A name of a document.
@@ -62,7 +64,8 @@ impl Linker {
     pub fn new(table: AliasTable, options: LinkerOptions) -> Self {
         let similar =
             (options.similarity < 1.0).then(|| SimilarNames::new(table.names().map(str::to_owned).collect()));
-        Self { descriptions: Descriptions::new(&table), table, options, similar, neighbours: Vec::new() }
+        let (descriptions, neighbours) = (Descriptions::new(&table), Vec::new());
+        Self { descriptions, table, options, similar, neighbours, outside: false }
     }
 
     /// Opens a linker over a table, with the facts of a knowledge base if `facts` is its folder or file.
@@ -96,6 +99,13 @@ impl Linker {
         self
     }
 
+    /// The same linker that, if `outside`, gives a mention without a link one from outside its chain
+    /// ([`LinkingOptions::outside_links`]).
+    #[must_use]
+    pub fn with_outside_links(self, outside: bool) -> Self {
+        Self { outside, ..self }
+    }
+
     /// The name table.
     #[must_use]
     pub fn table(&self) -> &AliasTable {
@@ -105,7 +115,8 @@ impl Linker {
     /// The link of each mention of a document. A name in the table is linked directly. If its confidence is
     /// too low, and for other names, pronouns and descriptions, the most confident name of the chain decides;
     /// the confidence is multiplied by the chain's. If the table has none of these names, names similar to
-    /// the chain's representative decide. Dates have no links.
+    /// the chain's representative decide. Dates have no links. With [`Self::with_outside_links`], a mention
+    /// that is still without a link can take one from outside its chain.
     #[must_use]
     pub fn link(&self, document: &Document, mentions: &[Mention], chains: &[Chain]) -> Vec<Option<Link>> {
         let text = self.descriptions.read(&document.text);
@@ -126,7 +137,11 @@ impl Linker {
             let entity = &self.table.entities()[entity as usize];
             (confidence >= self.options.threshold).then(|| Link { entity: entity.id.clone(), confidence })
         };
-        links.into_iter().map(to_link).collect()
+        let mut links: Vec<Option<Link>> = links.into_iter().map(to_link).collect();
+        if self.outside {
+            lend_outside(&mut links, chains);
+        }
+        links
     }
 
     /// The best entity of each mention with its confidence, however low, given the confident entities of the
@@ -237,6 +252,26 @@ impl Linker {
     }
 }
 
+/// Gives each mention without a link that of another chain to which it may belong. Of several it takes the one whose link's
+/// confidence times the mention's confidence is greatest, the first of equals (Mesquita et al. 2019, Baseline 4).
+fn lend_outside(links: &mut [Option<Link>], chains: &[Chain]) {
+    let before = links.to_vec();
+    for chain in chains {
+        let own = chain.mentions.iter().filter_map(|(at, _)| before.get(*at)?.as_ref());
+        let best = own.max_by(|a, b| a.confidence.total_cmp(&b.confidence).then(b.entity.cmp(&a.entity)));
+        let Some(best) = best else { continue };
+        for (at, sure) in &chain.others {
+            let confidence = best.confidence * sure;
+            let is_free = before.get(*at).is_some_and(Option::is_none);
+            if let (true, Some(link)) = (is_free, links.get_mut(*at))
+                && link.as_ref().is_none_or(|other| confidence > other.confidence)
+            {
+                *link = Some(Link { entity: best.entity.clone(), confidence });
+            }
+        }
+    }
+}
+
 impl Senses {
     /// An entity with several names has the weight of the best one.
     fn add(&mut self, entity: Option<u32>, weight: f32) {
@@ -284,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_chain_lends_its_name_as_far_as_it_is_sure() {
-        let chain = |sure| Chain { mentions: vec![(0, 1.0), (1, sure)], representative: 0 };
+        let chain = |sure| Chain { mentions: vec![(0, 1.0), (1, sure)], representative: 0, others: vec![] };
         assert_eq!(linked("Paris grew. It is old.", &[chain(0.9)])[1], Some("Q90".into()));
         assert_eq!(linked("Paris grew. It is old.", &[chain(0.3)])[1], None);
     }
@@ -295,9 +330,50 @@ mod tests {
         builder.add("Ann", "Q1", 1.0);
         builder.add("Ann", "", 4.0);
         builder.add("Ann Smith", "Q2", 1.0);
-        let chain = Chain { mentions: vec![(0, 1.0), (1, 0.9)], representative: 0 };
+        let chain = Chain { mentions: vec![(0, 1.0), (1, 0.9)], representative: 0, others: vec![] };
         let linked = linked_by(builder.build(), "Ann Smith slept. Ann woke.", &[chain]);
         assert_eq!(linked, [Some("Q2".into()), Some("Q2".into())]);
+    }
+
+    #[test]
+    fn a_mention_without_a_link_takes_the_surest_one_from_outside_its_chain() {
+        let document = Document::new("d", "Rome is not Paris or Oslo. It is far from Bonn.");
+        let mentions = proposals(&document);
+        let words: Vec<&str> = mentions.iter().map(|own| document.slice(own.span).unwrap()).collect();
+        assert_eq!(words, ["Rome", "Paris", "Oslo", "It", "Bonn"]);
+        let chain = |mention: usize, others: Vec<(usize, f32)>| Chain {
+            mentions: vec![(mention, 1.0)],
+            representative: mention,
+            others,
+        };
+        // `It` is in no chain, and Bonn is not in the table, so its chain has no link to lend.
+        let chains = [
+            chain(0, vec![(3, 0.2)]),
+            chain(1, vec![(0, 0.9), (3, 0.5), (4, 0.1)]),
+            chain(2, vec![(3, 0.3)]),
+            chain(4, vec![(3, 0.99)]),
+        ];
+        let options = LinkerOptions { similarity: 1.0, ..LinkerOptions::default() };
+        let linker = || Linker::new(builder_of(&["Rome", "Paris", "Oslo"]), options.clone());
+        let inside = linker().link(&document, &mentions, &chains);
+        let own: Vec<Option<&str>> =
+            inside.iter().map(|link| link.as_ref().map(|link| link.entity.as_str())).collect();
+        assert_eq!(own, [Some("Rome"), Some("Paris"), Some("Oslo"), None, None]);
+        let outside = linker().with_outside_links(true).link(&document, &mentions, &chains);
+        assert_eq!(outside[..3], inside[..3]);
+        // All links are equally sure, so the mention's confidence decides: 0.5 for Paris.
+        let sure = inside[1].as_ref().unwrap().confidence;
+        for (at, share) in [(3, 0.5), (4, 0.1)] {
+            let link = outside[at].as_ref().unwrap();
+            assert_eq!(link.entity, "Paris");
+            assert!((link.confidence - share * sure).abs() < 1e-6);
+        }
+    }
+
+    fn builder_of(names: &[&str]) -> AliasTable {
+        let mut builder = AliasTableBuilder::default();
+        names.iter().for_each(|name| builder.add(name, name, 1.0));
+        builder.build()
     }
 
     fn people() -> AliasTable {
@@ -350,7 +426,7 @@ mod tests {
     #[test]
     fn a_part_of_a_name_means_what_its_chain_is_called() {
         // The table lacks this name, and the chain's name is equally near to both.
-        let chain = Chain { mentions: vec![(0, 1.0), (1, 0.9)], representative: 0 };
+        let chain = Chain { mentions: vec![(0, 1.0), (1, 0.9)], representative: 0, others: vec![] };
         let options = LinkerOptions { threshold: 0.0, ..LinkerOptions::default() };
         let document = Document::new("d", "Steve Jobs slept. Steve woke.");
         let mentions = proposals(&document);

@@ -57,8 +57,14 @@ pub struct LinkingOptions {
     pub names: Vec<NamesOptions>,
     /// The types of entities, an input of `[relations.bilstm]`: a JSON object of ids with lists of types.
     pub types: Option<PathBuf>,
-    /// The folder or file of a knowledge base. Its relations between two mentions are an input of the model.
+    /// The folder or file of a knowledge base. Its relations between two linked mentions are an input of
+    /// `[relations.bilstm]`.
     pub facts: Option<PathBuf>,
+    /// Whether a mention without a link takes one from outside its coreference chain. It takes that with the greatest
+    /// product of the link's confidence and the confidence that the mention belongs to the other chain (Mesquita et al.,
+    /// 2019, Baseline 4).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside_links: bool,
 }
 
 impl LinkingOptions {
@@ -84,7 +90,8 @@ impl LinkingOptions {
     /// # Errors
     /// Errors of reading the facts.
     pub fn with_table(&self, table: AliasTable) -> Result<Linker> {
-        Linker::open(table, &self.decision, self.facts.as_deref())
+        let linker = Linker::open(table, &self.decision, self.facts.as_deref())?;
+        Ok(linker.with_outside_links(self.outside_links))
     }
 }
 

@@ -17,15 +17,16 @@ pub struct Candidates {
     /// Knowledge about each of `mentions`; without chains and links until
     /// [`Background::annotate`](super::Background::annotate) adds them.
     pub known: Vec<Known>,
-    /// For each of `pairs` the hashed properties of a knowledge base from the subject to the object.
-    pub facts: Vec<Vec<u64>>,
+    /// For each of `pairs` the properties of a knowledge base from the subject's link to the object's.
+    pub facts: Vec<Vec<String>>,
 }
 
 impl Candidates {
-    /// The types of the subject and the object of a pair.
-    pub(super) fn kinds(&self, pair: usize) -> (EntityType, EntityType) {
-        let kind = |at: u32| self.known[at as usize].kind;
-        (kind(self.pairs[pair].first), kind(self.pairs[pair].second))
+    /// The subject and the object of a pair, as indices into the document's mentions.
+    #[must_use]
+    pub fn ends(&self, pair: usize) -> (usize, usize) {
+        let StatePair { first, second, .. } = self.pairs[pair];
+        (self.mentions[first as usize], self.mentions[second as usize])
     }
 }
 
@@ -58,7 +59,7 @@ pub fn sentences(mentions: &[Mention]) -> Vec<Candidates> {
             }
         }
         if !pairs.is_empty() {
-            let (known, facts) = (own.iter().map(Known::alone).collect(), vec![Vec::new(); pairs.len()]);
+            let (known, facts) = (vec![Known::default(); own.len()], vec![Vec::new(); pairs.len()]);
             all.push(Candidates { sentence, mentions: (start..end).collect(), pairs, known, facts });
         }
         start = end;

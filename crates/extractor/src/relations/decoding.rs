@@ -40,10 +40,10 @@ impl Scores {
         Self { links, ..self }
     }
 
-    /// The probabilities of links as scores.
+    /// The probability that the links of property `label` of pair `pair` are correct; 0 if there is no such pair.
     #[must_use]
-    pub fn of_links(&self) -> Self {
-        Self::new(self.labels, self.links.clone())
+    pub fn of_links(&self, pair: usize, label: usize) -> f32 {
+        self.links.get(pair * self.labels + label).copied().unwrap_or(0.0)
     }
 
     /// The probability of property `label` for pair `pair`; 0 if there is no such pair.

@@ -1,6 +1,6 @@
 //! Training and evaluation targets of candidate pairs from annotated documents.
 
-use sporran_kilt::knowledgenet;
+use sporran_kilt::{knowledgenet, scores::extraction::entity};
 use sporran_training::PairTarget;
 
 use super::{Candidates, Properties, RelationInput};
@@ -18,8 +18,8 @@ pub struct GoldFact {
     pub subject: Span,
     /// The annotated span of the object.
     pub object: Span,
-    /// Whether both ends are linked.
-    pub linked: bool,
+    /// The entities of the subject and of the object; `None` without both links.
+    pub links: Option<(String, String)>,
     /// Indices into [`Annotated::candidates`], and of pairs whose mentions both overlap the fact's.
     pub pairs: Vec<(usize, usize)>,
 }
@@ -56,24 +56,25 @@ impl Annotated {
         self.candidates.iter().map(input).collect()
     }
 
-    /// Whether a pair matches a fact of this property with two linked ends.
+    /// The linked entities of a pair's subject and object; `None` without both links. No entity has a property with itself, so
+    /// equal links are no links.
     #[must_use]
-    pub fn is_linked(&self, sentence: usize, pair: usize, label: usize) -> bool {
-        let is =
-            |fact: &GoldFact| fact.linked && fact.label == label && fact.pairs.contains(&(sentence, pair));
-        self.facts.iter().any(is)
+    pub fn links_of(&self, sentence: usize, pair: usize) -> Option<(&str, &str)> {
+        let candidates = &self.candidates[sentence];
+        let entity = |at: u32| candidates.known[at as usize].entity.as_deref();
+        let ends = &candidates.pairs[pair];
+        let (subject, object) = (entity(ends.first)?, entity(ends.second)?);
+        (subject != object).then_some((subject, object))
     }
 
-    /// The targets for links: facts with both links, and no targets for facts that lack one.
+    /// Whether the links of a pair are those of a fact of this property that the pair matches.
     #[must_use]
-    pub fn linked(&self) -> Self {
-        let mut linked = self.clone();
-        linked.facts.retain(|fact| fact.linked);
-        for (sentence, targets) in linked.targets.iter_mut().enumerate() {
-            targets
-                .retain(|target| target.value < 0.5 || self.is_linked(sentence, target.pair, target.label));
-        }
-        linked
+    pub fn has_right_links(&self, sentence: usize, pair: usize, label: usize) -> bool {
+        let Some((subject, object)) = self.links_of(sentence, pair) else { return false };
+        self.facts.iter().any(|fact| {
+            let links = fact.links.as_ref().map(|(subject, object)| (subject.as_str(), object.as_str()));
+            fact.label == label && links == Some((subject, object)) && fact.pairs.contains(&(sentence, pair))
+        })
     }
 }
 
@@ -100,9 +101,9 @@ pub fn annotated(
             let subject = Span { start: fact.subject_start, end: fact.subject_end };
             let object = Span { start: fact.object_start, end: fact.object_end };
             let Some(label) = properties.position(&fact.property.text()) else { continue };
-            let is_link = |uri: &Option<String>| uri.as_deref().is_some_and(|uri| !uri.is_empty());
-            let linked = is_link(&fact.subject_uri) && is_link(&fact.object_uri);
-            facts.push(GoldFact { label, subject, object, linked, pairs: Vec::new() });
+            let links =
+                fact.uris().map(|(subject, object)| (entity(subject).to_owned(), entity(object).to_owned()));
+            facts.push(GoldFact { label, subject, object, links, pairs: Vec::new() });
         }
         let labels: Vec<usize> = passage
             .exhaustive

@@ -32,8 +32,9 @@ use sporran_transformers::{DeviceName, Precision};
 pub use averaged::{AVERAGED, Averaged, AveragedOptions, AveragedPart, train_averaged};
 pub use background::{Background, EntityFacts, Known};
 pub use bilstm::{
-    BILSTM, BilstmFile, BilstmReader, BilstmRelations, BilstmShape, BilstmTraining, EncoderWords, LAYERS,
-    LayerEncoder, Pairing, Pooling, ReadSentence, RelationExample, RelationNetwork, RelationObjective,
+    BILSTM, BilstmFile, BilstmReader, BilstmRelations, BilstmShape, BilstmTraining, Directions, EncoderWords,
+    KnownValues, LAYERS, LayerEncoder, PairBatches, Pairing, Pooling, ReadSentence, RelationExample,
+    RelationNetwork, RelationObjective, Selection, Vectors,
 };
 pub use candidates::{Candidates, FEATURES, pair_features, sentences};
 pub use decoding::{PredictedProperty, Scores, decode};
@@ -41,12 +42,12 @@ pub use examples::{Annotated, GoldFact, annotated};
 pub use linear::{LINEAR, LinearData, LinearRelations, LinearTraining};
 pub use marked::{FreshEncoder, MARKED, MarkedEntities, MarkedOptions, MarkedTraining, pair_examples};
 pub use marking::{Marked, Marking};
-pub use pair_classifier::{PairClassifier, PairData, is_held_out};
+pub use pair_classifier::{PairClassifier, PairData};
 pub use properties::{Properties, Property};
 pub use reach::{HeldOut, Reach};
 pub use recall::MaximumRecall;
 pub use teacher::Teacher;
-pub use thresholds::{Outcomes, ThresholdCounts, Thresholds};
+pub use thresholds::{Outcomes, ThresholdCounts, ThresholdFit, Thresholds};
 pub use training::{RelationTraining, TrainedRelationModel};
 
 use crate::{Document, Mention, Result};
@@ -68,6 +69,12 @@ pub trait RelationModel: Send + Sync {
     /// links of the linker are included.
     fn link_thresholds(&self) -> Option<&Thresholds> {
         None
+    }
+
+    /// The scores of a sentence as they are compared with the thresholds: with joint scores of both directions of a pair, unless the
+    /// model decides each direction separately.
+    fn decided(&self, scores: Scores, candidates: &Candidates) -> Scores {
+        scores.joint(&candidates.pairs, self.properties())
     }
 
     /// The probability of each property for each pair.

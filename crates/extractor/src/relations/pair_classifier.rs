@@ -23,8 +23,10 @@ pub struct PairData<'a> {
     pub links: &'a [Option<Vec<Option<Link>>>],
     /// Documents with the probabilities of a teacher as labels.
     pub teacher_documents: Vec<Annotated>,
-    /// Every n-th document is held out for validation. It is also the number of parts of a cross-validation.
-    pub validation_every: usize,
+    /// For each document whether it is held out for validation.
+    pub held_out: &'a [bool],
+    /// The number of parts of a cross-validation.
+    pub parts: usize,
     /// The title of the progress of a linear model.
     pub title: String,
     /// The device.
@@ -35,12 +37,6 @@ pub struct PairData<'a> {
     pub checkpoints: &'a Path,
     /// The folder of the trained model.
     pub model: &'a Path,
-}
-
-/// Whether a document is held out for validation, by its index, if every n-th document is.
-#[must_use]
-pub fn is_held_out(at: usize, every: usize) -> bool {
-    at % every == every - 1
 }
 
 impl<'a> PairData<'a> {
@@ -60,10 +56,10 @@ impl<'a> PairData<'a> {
     /// Calls `train` with the documents divided into those of the training and those of the validation.
     fn divided<T>(self, train: impl FnOnce(&RelationTraining<'_>) -> T) -> T {
         let training = self.training();
-        let Self { sources, documents, links, teacher_documents, validation_every, .. } = self;
+        let Self { sources, documents, links, teacher_documents, held_out, .. } = self;
         let (mut training_documents, mut validation) = (Vec::new(), Vec::new());
         for (at, document) in documents.into_iter().enumerate() {
-            if is_held_out(at, validation_every) {
+            if held_out[at] {
                 validation.push(document);
             } else {
                 training_documents.push(document);
@@ -75,12 +71,12 @@ impl<'a> PairData<'a> {
             "annotated documents"
         );
         training_documents.extend(teacher_documents);
-        let numbers = (0..sources.len()).filter(|at| is_held_out(*at, validation_every));
-        let held_out: Vec<HeldOut<'_>> = numbers
+        let numbers = (0..sources.len()).filter(|at| held_out[*at]);
+        let validation: Vec<HeldOut<'_>> = numbers
             .zip(&validation)
             .map(|(at, annotated)| HeldOut { source: &sources[at], annotated, links: links[at].as_deref() })
             .collect();
-        train(&RelationTraining { documents: &training_documents, validation: &held_out, ..training })
+        train(&RelationTraining { documents: &training_documents, validation: &validation, ..training })
     }
 
     /// Trains a linear model. Its cross-validation holds each document out once.
@@ -90,13 +86,13 @@ impl<'a> PairData<'a> {
         observe: &mut Observer<'_>,
     ) -> Result<TrainedRelationModel> {
         let training = self.training();
-        let Self { sources, documents, links, teacher_documents, validation_every, title, .. } = self;
+        let Self { sources, documents, links, teacher_documents, parts, title, .. } = self;
         let each = sources.iter().zip(&documents).zip(links);
         let held_out: Vec<HeldOut<'_>> = each
             .map(|((source, annotated), links)| HeldOut { source, annotated, links: links.as_deref() })
             .collect();
         let training = RelationTraining { documents: &documents, validation: &held_out, ..training };
-        linear.train(&training, teacher_documents, validation_every, title, observe)
+        linear.train(&training, teacher_documents, parts, title, observe)
     }
 }
 

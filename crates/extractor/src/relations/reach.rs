@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::{
         Document, EntityType, proposals,
-        relations::{BilstmFile, BilstmReader, BilstmShape, Thresholds, annotated},
+        relations::{BilstmFile, BilstmReader, BilstmShape, annotated},
     };
 
     #[test]
@@ -149,21 +149,11 @@ mod tests {
             .collect();
         assert_eq!(names, ["Ann", "Bob", "Rome", "Cleo", "Dan"]);
         let kinds = [EntityType::Person, EntityType::Person, EntityType::Location, EntityType::Person];
-        for candidates in &mut annotated.candidates {
-            for (known, mention) in candidates.known.iter_mut().zip(&candidates.mentions) {
-                known.kind = kinds[*mention];
-            }
+        for (mention, kind) in annotated.mentions.iter_mut().zip(kinds) {
+            mention.kind = kind;
         }
         let reader = |kinds| {
-            BilstmReader::new(&BilstmFile {
-                version: BilstmFile::VERSION,
-                shape: BilstmShape::default(),
-                encoder: None,
-                kinds,
-                properties: properties.clone(),
-                thresholds: Thresholds::even(1, 0.5),
-                link_thresholds: Thresholds::even(1, 0.5),
-            })
+            BilstmReader::new(&BilstmFile::new(&BilstmShape::default(), &properties).with_kinds(kinds), None)
         };
         let reach = |kinds, links: Option<[&str; 4]>| {
             let reader: BilstmReader = reader(kinds);
@@ -172,7 +162,8 @@ mod tests {
                 links.map(|links| links.iter().map(link).chain([None]).collect());
             let mut reach = Reach::default();
             reach.add(&source, &properties, &annotated, links.as_deref(), |sentence, pair, label| {
-                reader.asks(&annotated.candidates[sentence], pair, label)
+                let candidates = &annotated.candidates[sentence];
+                reader.asks((&annotated.document, &annotated.mentions, candidates), pair, label)
             });
             reach
         };

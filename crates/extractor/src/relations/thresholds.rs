@@ -1,5 +1,8 @@
 //! Decision thresholds of properties.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Annotated, Scores};
@@ -8,6 +11,29 @@ use super::{Annotated, Scores};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Thresholds(Vec<f32>);
+
+/// How the threshold of a property is chosen on the validation documents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ThresholdFit {
+    /// The threshold with the best F1 of the property.
+    #[default]
+    Plain,
+    /// The same with F1 smoothed over neighbouring thresholds. All properties together count as much as twenty facts of this
+    /// one.
+    Smoothed,
+}
+
+impl ThresholdFit {
+    /// The thresholds for the outcomes of each property.
+    #[must_use]
+    pub fn fit(self, outcomes: &[Outcomes]) -> Thresholds {
+        match self {
+            Self::Plain => Thresholds::plain(outcomes),
+            Self::Smoothed => Thresholds::fitted(outcomes),
+        }
+    }
+}
 
 /// The thresholds to try.
 fn grid() -> impl Iterator<Item = f32> {
@@ -68,6 +94,16 @@ impl Thresholds {
     pub fn tuned(labels: usize, documents: &[(&Annotated, &[Scores])]) -> Self {
         let outcomes: Vec<Outcomes> = (0..labels).map(|label| Outcomes::of(label, documents)).collect();
         Self::fitted(&outcomes)
+    }
+
+    /// For each property the threshold with the best F1, given its outcomes; the greatest of equals.
+    #[must_use]
+    pub fn plain(outcomes: &[Outcomes]) -> Self {
+        let best = |outcomes: &Outcomes| {
+            let f1 = |threshold: &f32| outcomes.counts(*threshold).f1();
+            grid().max_by(|a, b| f1(a).total_cmp(&f1(b))).unwrap_or(0.5)
+        };
+        Self(outcomes.iter().map(best).collect())
     }
 
     /// The thresholds with the best F1, given the outcomes of each property. Against overfitting, F1 is
@@ -133,7 +169,9 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    fn of(label: usize, documents: &[(&Annotated, &[Scores])]) -> Self {
+    /// The outcomes of a property on annotated documents with these scores of their sentences.
+    #[must_use]
+    pub fn of(label: usize, documents: &[(&Annotated, &[Scores])]) -> Self {
         let (mut gold, mut predicted) = (Vec::new(), Vec::new());
         for (annotated, scores) in documents {
             for fact in annotated.facts.iter().filter(|fact| fact.label == label) {
@@ -145,6 +183,34 @@ impl Outcomes {
                     predicted.push((scores.of(target.pair, label), target.value > 0.5));
                 }
             }
+        }
+        Self { gold, predicted }
+    }
+
+    /// The outcomes of a property's links. A prediction is the two links of a pair, with the probability that they are correct,
+    /// or 0 if the pair's fact is below `threshold`. It matches if a fact of the document has the same links. Equal links
+    /// count once a document, as in KnowledgeNet's scorer.
+    #[must_use]
+    pub fn of_links(label: usize, threshold: f32, documents: &[(&Annotated, &[Scores])]) -> Self {
+        let (mut gold, mut predicted) = (Vec::new(), Vec::new());
+        for (annotated, scores) in documents {
+            let mut best: BTreeMap<(&str, &str), f32> = BTreeMap::new();
+            for (sentence, (targets, scores)) in annotated.targets.iter().zip(*scores).enumerate() {
+                for target in targets.iter().filter(|target| target.label == label) {
+                    let Some(links) = annotated.links_of(sentence, target.pair) else { continue };
+                    let is_stated = scores.of(target.pair, label) >= threshold;
+                    let value = if is_stated { scores.of_links(target.pair, label) } else { 0.0 };
+                    let known = best.entry(links).or_insert(value);
+                    *known = known.max(value);
+                }
+            }
+            let facts = annotated.facts.iter().filter(|fact| fact.label == label);
+            let facts: BTreeSet<(&str, &str)> = facts
+                .filter_map(|fact| fact.links.as_ref())
+                .map(|(subject, object)| (subject.as_str(), object.as_str()))
+                .collect();
+            gold.extend(facts.iter().map(|links| best.get(links).copied().unwrap_or(f32::NEG_INFINITY)));
+            predicted.extend(best.iter().map(|(links, value)| (*value, facts.contains(links))));
         }
         Self { gold, predicted }
     }
@@ -175,7 +241,7 @@ mod tests {
             label: 0,
             subject: span,
             object: span,
-            linked: false,
+            links: None,
             pairs: vec![(0, pair)],
         };
         let annotated = Annotated {
@@ -199,5 +265,52 @@ mod tests {
         // 0.45, 0.3 and 0.2 are wrong.
         assert_eq!(low, [ThresholdCounts { found: 4, wrong: 3, missed: 0 }]);
         assert!((low[0].f1() - 8.0 / 11.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_plain_threshold_is_the_best_of_its_own_property() {
+        let one = |gold: &[f32], wrong: &[f32]| Outcomes {
+            gold: gold.to_vec(),
+            predicted: wrong.iter().map(|value| (*value, false)).collect(),
+        };
+        // F1 is 1 from above 0.31 to 0.52, and the greatest of these thresholds is 0.5. The second property has one fact
+        // below three wrong predictions: at 0.4 F1 is 2/5, at a greater threshold 0. The third has no facts.
+        let outcomes = [one(&[0.9, 0.52], &[0.31]), one(&[0.4], &[0.8, 0.7, 0.6]), one(&[], &[0.99])];
+        assert_eq!(ThresholdFit::Plain.fit(&outcomes).all(), [0.5, 0.4, 0.95]);
+        // The other facts pull the threshold of the second property.
+        assert_ne!(ThresholdFit::Smoothed.fit(&outcomes).all()[1], 0.4);
+    }
+
+    #[test]
+    fn links_are_right_if_a_fact_of_the_document_has_them_and_its_text_is_stated() {
+        let (mut annotated, scores) = annotated();
+        let entities = ["Q1", "Q2", "Q3"];
+        let known =
+            |entity: &str| crate::relations::Known { entity: Some(entity.into()), ..Default::default() };
+        let ends = [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (0, 1), (0, 0), (1, 1), (2, 2)];
+        let pair = |(first, second): &(u32, u32)| sporran_transformers::StatePair {
+            first: *first,
+            second: *second,
+            features: vec![],
+        };
+        annotated.candidates = vec![crate::relations::Candidates {
+            sentence: 0,
+            mentions: vec![0, 1, 2],
+            pairs: ends.iter().map(pair).collect(),
+            known: entities.iter().map(|entity| known(entity)).collect(),
+            facts: vec![Vec::new(); 10],
+        }];
+        // Pair 0 has the links of a fact, with the probability 0.4. Pair 6 has them too, and is not stated.
+        annotated.facts[0].links = Some(("Q1".into(), "Q2".into()));
+        annotated.facts[1].links = Some(("Q1".into(), "Q9".into()));
+        let links: Vec<f32> = vec![0.4, 0.8, 0.7, 0.6, 0.9, 0.9, 0.95, 0.9, 0.9, 0.9];
+        let scores: Vec<Scores> = scores.into_iter().map(|scores| scores.with_links(links.clone())).collect();
+        let outcomes = Outcomes::of_links(0, 0.5, &[(&annotated, &scores)]);
+        assert_eq!(outcomes.gold, [0.4, f32::NEG_INFINITY]);
+        // By links: Q1 Q2, Q1 Q3, Q2 Q1, Q2 Q3, Q3 Q1 (below the threshold), Q3 Q2 (too). Equal links are none.
+        assert_eq!(
+            outcomes.predicted,
+            [(0.4, true), (0.8, false), (0.7, false), (0.6, false), (0.0, false), (0.0, false)]
+        );
     }
 }

@@ -5,10 +5,10 @@ use std::borrow::Borrow;
 use super::{Annotated, Properties, RelationModel, Scores, Thresholds};
 use crate::Result;
 
-/// The scores of a document's sentences, with joint scores of both directions of a pair.
-pub(super) fn joint_scores(model: &dyn RelationModel, annotated: &Annotated) -> Result<Vec<Scores>> {
+/// The scores of a document's sentences, with joint scores of both directions of a pair if the model decides them together.
+pub(super) fn decided_scores(model: &dyn RelationModel, annotated: &Annotated) -> Result<Vec<Scores>> {
     let scores = model.score(&annotated.inputs())?.into_iter().zip(&annotated.candidates);
-    Ok(scores.map(|(scores, candidates)| scores.joint(&candidates.pairs, model.properties())).collect())
+    Ok(scores.map(|(scores, candidates)| model.decided(scores, candidates)).collect())
 }
 
 /// Each document with the scores of its sentences.

@@ -119,7 +119,7 @@ struct Ends;
 impl Coreference for Ends {
     fn chains(&self, _: &Document, mentions: &[Mention]) -> Result<Vec<Chain>> {
         let last = mentions.len() - 1;
-        Ok(vec![Chain { mentions: vec![(0, 1.0), (last, 1.0)], representative: last }])
+        Ok(vec![Chain { mentions: vec![(0, 1.0), (last, 1.0)], representative: last, others: vec![] }])
     }
 }
 

@@ -22,6 +22,16 @@ pub trait GeneratorTrainer {
         false
     }
 
+    /// Whether training needs `train.from`, the folder of an initial model.
+    fn needs_from(&self) -> bool {
+        false
+    }
+
+    /// Whether training can add tokens to the vocabulary of the initial model.
+    fn adds_tokens(&self) -> bool {
+        false
+    }
+
     /// Trains the model and saves it in the folder of the settings. Checkpoints are in the run's folder; a stopped training
     /// resumes from the newest one.
     ///

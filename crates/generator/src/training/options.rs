@@ -19,7 +19,8 @@ use crate::{UnitKind, registry::GeneratorOptions};
 pub struct TrainOptions<Records> {
     /// The folder of the trained model, in the Hugging Face layout.
     pub model: PathBuf,
-    /// The folder of the initial model. Without it, training starts from a T5 of `[train.shape]` with random weights.
+    /// The folder of the initial model. Without it, training starts from a T5 of `[train.shape]` with random weights. A generator
+    /// of kind `causal` needs it.
     pub from: Option<PathBuf>,
     /// `[train.shape]`: the sizes of a model with random weights.
     #[serde(default)]
@@ -27,7 +28,7 @@ pub struct TrainOptions<Records> {
     /// `[train.optimizer]`: steps, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
-    /// `[train.examples]`: the training records. The `[tasks]` of the config are the validation records.
+    /// `[train.examples]`: the training records. In the workflow `answer`, `[tasks]` are the validation records.
     pub examples: Records,
     /// The target of the generator.
     #[serde(default)]
@@ -54,6 +55,9 @@ pub struct TrainOptions<Records> {
     /// `[train.knowledge]`: the loss of a memory network.
     #[serde(default)]
     pub knowledge: KnowledgeOptions,
+    /// Generators of kind `causal`: special tokens that the vocabulary gets, such as the marks of speakers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added_tokens: Vec<String>,
     /// The largest number of tokens of a target.
     #[serde(default = "target_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
@@ -96,6 +100,7 @@ impl<Records> TrainOptions<Records> {
             evidence: self.evidence,
             question_encoder: self.question_encoder.as_deref(),
             knowledge: self.knowledge,
+            added_tokens: &self.added_tokens,
             target_tokens: self.target_tokens,
             device: self.device,
         }
@@ -118,6 +123,15 @@ impl<Records> TrainOptions<Records> {
             if let Some(message) = starts.and_then(|starts| wrong_model_type(from, starts, takers)) {
                 document.report_key(&name(option), message);
             }
+        }
+        if self.from.is_none() && trainer.is_some_and(GeneratorTrainer::needs_from) {
+            document.report_key(&name("from"), "is missing; this kind is trained from the folder of a model");
+        }
+        if !self.added_tokens.is_empty() && !trainer.is_some_and(GeneratorTrainer::adds_tokens) {
+            document.report_key(&name("added-tokens"), "expected it only with a generator of kind `causal`");
+        }
+        if self.added_tokens.iter().any(|token| token.trim().is_empty()) {
+            document.report_key(&name("added-tokens"), "expected tokens that are not blank");
         }
         if self.question_encoder.is_some() && !trainer.is_some_and(GeneratorTrainer::is_live) {
             let message = "expected it only with a generator of kind `rag-token` or `rag-sequence`";
@@ -170,6 +184,8 @@ pub struct TrainSettings<'a> {
     pub question_encoder: Option<&'a Path>,
     /// The loss of a memory network.
     pub knowledge: KnowledgeOptions,
+    /// The special tokens that the vocabulary gets.
+    pub added_tokens: &'a [String],
     /// The largest number of tokens of a target.
     pub target_tokens: usize,
     /// The device.

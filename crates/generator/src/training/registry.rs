@@ -4,7 +4,7 @@ use sporran_transformers::{ModelType, Takers, TakesModel};
 
 use super::GeneratorTrainer;
 use crate::{
-    FidOptions, MemNetOptions, RagSequenceOptions, RagTokenOptions, Seq2SeqOptions,
+    CausalOptions, FidOptions, MemNetOptions, RagSequenceOptions, RagTokenOptions, Seq2SeqOptions,
     registry::GeneratorOptions,
 };
 
@@ -39,6 +39,7 @@ trained! {
     "rag-sequence" => RagSequence from RagSequenceOptions::TAKES,
     "verifier" => Verifier from ModelType::ENCODERS,
     "extractive" => Extractive from ModelType::ENCODERS,
+    "causal" => Causal from CausalOptions::TAKES,
 }
 
 /// The message for a kind that `[train]` cannot train.
@@ -59,6 +60,6 @@ mod tests {
     fn every_trained_kind_is_a_kind() {
         let kinds = GeneratorOptions::kinds();
         assert!(TRAINED_KINDS.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
-        assert!(untrained().ends_with("`verifier` or `extractive`: `[train]` supports these kinds"));
+        assert!(untrained().ends_with("`extractive` or `causal`: `[train]` supports these kinds"));
     }
 }

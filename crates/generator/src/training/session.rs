@@ -1,6 +1,9 @@
 //! What the trainings of all kinds of generators share: records with passages, the initial model, the session.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use candle_core::DType;
 use sporran_kilt::{
@@ -11,6 +14,7 @@ use sporran_training::{
     LiveIndex, Variables,
     session::{InitialModel, TrainableModel, TrainingSession, model_card},
 };
+use sporran_transformers::TrainableCausal;
 
 use super::TrainSettings;
 use crate::{Candidate, Generator, Request, Result};
@@ -161,5 +165,16 @@ impl GeneratorTraining<'_> {
             }
         };
         Ok(start.build(&settings.device.open()?, |variables| self.card("generator", variables))?)
+    }
+
+    /// The decoder-only model of a folder, with the tokens that the settings add.
+    ///
+    /// # Errors
+    /// As for [`init_model`](Self::init_model).
+    pub fn init_causal(&self, from: &Path) -> Result<TrainableModel<dyn TrainableCausal>> {
+        let start =
+            InitialModel::of_folder(from, self.seed)?.with_added_tokens(self.settings.added_tokens)?;
+        let device = self.settings.device.open()?;
+        Ok(start.build_causal(&device, |variables| self.card("generator", variables))?)
     }
 }

@@ -89,8 +89,8 @@ pub fn same_entity(a: &str, b: &str) -> bool {
     entity(a) == entity(b)
 }
 
-/// The last part of a link.
-fn entity(uri: &str) -> &str {
+/// The entity of a link: its last part.
+pub fn entity(uri: &str) -> &str {
     uri.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
 }
 

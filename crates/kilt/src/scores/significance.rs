@@ -132,6 +132,28 @@ pub fn compare(first: &[f64], second: &[f64], rounds: Rounds) -> Result<Comparis
     Ok(Comparison { difference, p_value })
 }
 
+/// The two-sided probability of a split of wins and losses at least as uneven as this one, if both are equally likely
+/// (the exact sign test; ties do not count). 1 without wins and losses.
+///
+/// ```
+/// use sporran_kilt::scores::significance::sign_test;
+///
+/// // 2 (1 + 5) / 2^5
+/// assert!((sign_test(4, 1) - 0.375).abs() < 1e-12);
+/// ```
+#[must_use]
+pub fn sign_test(wins: u64, losses: u64) -> f64 {
+    let (count, fewer) = (wins + losses, wins.min(losses));
+    // Logarithms, because 2^-n leaves the range of floats.
+    let mut log_ways = 0.0f64;
+    let mut tail = 0.0;
+    for k in 0..=fewer {
+        tail += (log_ways - count as f64 * std::f64::consts::LN_2).exp();
+        log_ways += ((count - k) as f64 / (k + 1) as f64).ln();
+    }
+    (2.0 * tail).min(1.0)
+}
+
 fn stream(seed: u64, round: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(round);
@@ -193,6 +215,19 @@ mod tests {
         let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(run);
         assert_eq!(run(), one);
         assert_ne!(run(), compare(&scores, &other, Rounds { count: 500, seed: 12, ..ROUNDS }).unwrap());
+    }
+
+    #[test]
+    fn the_sign_test_sums_the_tails_of_the_binomial_distribution() {
+        // 2 (1 + 10 + 45) / 2^10 and 2 / 2^6.
+        assert!((sign_test(8, 2) - 112.0 / 1024.0).abs() < 1e-12);
+        assert_eq!(sign_test(8, 2), sign_test(2, 8));
+        assert!((sign_test(0, 6) - 2.0 / 64.0).abs() < 1e-12);
+        assert_eq!((sign_test(0, 0), sign_test(5, 5)), (1.0, 1.0));
+        assert!((sign_test(1, 0) - 1.0).abs() < 1e-12);
+        // A split of 2,000 that is four standard deviations from even.
+        let p = sign_test(1089, 911);
+        assert!(p > 5e-5 && p < 9e-5, "{p}");
     }
 
     #[test]

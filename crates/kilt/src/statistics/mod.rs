@@ -1,5 +1,6 @@
 //! Statistics of data sets, one file a layout.
 
+pub mod knowledgenet;
 pub mod mappings;
 pub mod records;
 mod relevance;

@@ -437,10 +437,10 @@ mod tests {
         assert_eq!((bleu.sets_below, bleu.discarded), (2.0 / 3.0, 0.5));
         // The first set of the first record has one page.
         assert_eq!(it.several_pages, Some(0.0));
+        assert_eq!(found.files[0].averages, *it);
         let both = r#"{"id":1,"output":[{"provenance":[{"wikipedia_id":1},{"wikipedia_id":2},{"wikipedia_id":"1"}]}]}"#;
         let found = described(&[("hotpotqa-dev-kilt.jsonl", &[both, FEVER[1]])]).unwrap();
         assert_eq!(found.datasets[0].averages.several_pages, Some(0.5));
-        assert_eq!(found.files[0].averages, *it);
     }
 
     #[test]

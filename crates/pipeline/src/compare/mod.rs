@@ -1,8 +1,9 @@
 //! Comparison of runs with each other and with published results: the three tables of the KILT paper, and the
-//! costs of the runs.
+//! costs of the runs. [`responses`]: comparison by people.
 
 mod page;
 mod published;
+pub mod responses;
 mod tables;
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The pages that the pipeline writes: templates with one style. A page needs no network and no script.
+//! The pages that the pipeline writes: templates with one style. A page needs no network. Only a sheet has a script, which
+//! saves the votes.
 
 use minijinja::{
     Environment, UndefinedBehavior, context,
@@ -24,6 +25,9 @@ pub(crate) const COMPARISON: Template =
 
 /// The page of a run's report.
 pub(crate) const REPORT: Template = Template { name: "report.html", text: include_str!("report.html") };
+
+/// A sheet of responses for annotators.
+pub(crate) const SHEET: Template = Template { name: "sheet.html", text: include_str!("sheet.html") };
 
 /// A page with a title and the content of a template.
 ///

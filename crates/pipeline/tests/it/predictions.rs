@@ -146,6 +146,7 @@ fn chosen_sentences_and_responses_are_predictions_of_kilts_shape() {
                 let mut more = vec![format!("data.train={}", train.display()), "data.labels=crowd".into()];
                 for (key, value) in [
                     ("original", format!("data.original={}", train.display())),
+                    ("negatives", "data.negatives=all".into()),
                     ("from", format!("reranker-training.from={encoder}")),
                     ("max-tokens", "reranker-training.max-tokens=40".into()),
                     ("warmup-steps", "reranker-training.optimizer.warmup-steps=0".into()),

@@ -12,7 +12,7 @@ pub struct Trained {
     /// The number of optimizer steps.
     pub steps: u64,
     /// The step with the best validation score, and that score from 0 to 1. A generator has the mean over datasets of their
-    /// headline scores, an encoder the mean reciprocal rank.
+    /// headline scores, a decoder-only one the reciprocal of the perplexity, an encoder the mean reciprocal rank.
     pub best: Option<(u64, f64)>,
 }
 

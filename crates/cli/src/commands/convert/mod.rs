@@ -5,6 +5,7 @@ mod gold;
 mod korc;
 mod map;
 mod queries;
+mod sentences;
 
 use clap::Subcommand;
 
@@ -24,6 +25,8 @@ pub(crate) enum Convert {
     Map(map::Map),
     /// Generate training queries about the pages of a passage store
     Queries(queries::Queries),
+    /// Fetch sentences of T-REx to annotate in KnowledgeNet's layout
+    Sentences(sentences::Sentences),
     /// Build a benchmark in KoRC's layout from a config
     Korc(korc::Korc),
 }
@@ -35,6 +38,7 @@ impl Convert {
             Self::Gold(command) => command.run(),
             Self::Map(command) => command.run(),
             Self::Queries(command) => command.run(),
+            Self::Sentences(command) => command.run(),
             Self::Korc(command) => command.run(context),
         }
     }

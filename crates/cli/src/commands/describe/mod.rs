@@ -1,6 +1,7 @@
 //! `sporran describe`: one file per layout.
 
 mod kilt;
+mod knowledgenet;
 mod mapping;
 mod wowpp;
 
@@ -33,7 +34,7 @@ struct Layout {
 }
 
 /// All layouts. The first one that detects a file's first value is that of the file.
-const LAYOUTS: &[Layout] = &[kilt::LAYOUT, mapping::LAYOUT, wowpp::LAYOUT];
+const LAYOUTS: &[Layout] = &[kilt::LAYOUT, mapping::LAYOUT, wowpp::LAYOUT, knowledgenet::LAYOUT];
 
 /// `sporran describe`
 #[derive(Args)]

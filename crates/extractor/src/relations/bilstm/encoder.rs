@@ -38,7 +38,7 @@ impl LayerEncoder {
                 found: checkpoint.config().model_type().into(),
             });
         };
-        let words = EncoderWords { layers: 1 + config.num_hidden_layers, width: config.hidden_size };
+        let words = EncoderWords { layers: config.num_hidden_layers, width: config.hidden_size };
         let body = checkpoint.encoder_on(device, precision)?.body;
         let input = WordInput::new(checkpoint.tokenizer()?, WINDOW.min(body.max_input_length()), false)?;
         Ok(Self { body, input, words })
@@ -85,7 +85,8 @@ impl LayerEncoder {
         let EncoderWords { layers, width } = self.words;
         let mut found: Vec<Vec<f32>> =
             windows.iter().map(|window| vec![0.0; window.firsts.len() * layers * width]).collect();
-        for (layer, states) in self.body.layers(&batch)?.into_iter().enumerate() {
+        // The first states are the embeddings, which are not mixed.
+        for (layer, states) in self.body.layers(&batch)?.into_iter().skip(1).enumerate() {
             let values = || states.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1::<f32>();
             let values = values().map_err(sporran_checkpoint::Error::from)?;
             for (row, (window, found)) in windows.iter().zip(&mut found).enumerate() {

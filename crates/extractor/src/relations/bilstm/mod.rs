@@ -1,40 +1,40 @@
-//! The relation model of KnowledgeNet's baselines (Mesquita et al. 2019): a BiLSTM over the tokens around two
-//! mentions.
+//! The relation model of KnowledgeNet's baselines (Mesquita et al. 2019): a BiLSTM that reads a sentence once for each subject and
+//! object.
 //!
-//! The features of a token are its word, the class of its mention, its distances to both mentions, and the
-//! confidence and distance of coreference and links. They also include the types of possible entities, and
-//! the properties of a knowledge base between both. Words are hashed embeddings trained from scratch, or the
-//! mixed layers of a frozen encoder (Peters et al. 2018).
+//! The inputs of a token are its word, and features 1 to 8 of the paper: the type of its mention, its distances to both mentions
+//! and to those of their chains in words and in the dependency parse, and the confidence of coreference. The mixed layers of a
+//! frozen encoder can be inputs too (Peters et al. 2018). Features 9 and 10, the types of both links and the properties
+//! between them, are joined to the pooled output of the LSTM.
 //!
-//! The paper has two features of the dependency path between the mentions. There is no parser here, so
-//! substitutes are the number of tokens and of mentions between the two, and whether a token is between them.
-//! The paper reads a sentence once for each ordered pair. Here two mentions are read once, with outputs for
-//! both directions.
+//! Words are pretrained vectors, or hashed embeddings that are trained from scratch. Features 3, 4, 7 and 8 need dependency parses,
+//! which the documents bring ([`Parses`](crate::Parses)).
 
 mod encoder;
-mod layout;
+mod features;
 mod network;
 mod options;
 mod reading;
 mod shape;
 mod train;
+mod vectors;
 mod weights;
 
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use candle_core::{Device, Tensor};
 use sporran_checkpoint::stored_values;
 use sporran_transformers::{DeviceName, PackedBiLstm, Precision};
 
 pub use encoder::{LAYERS, LayerEncoder};
-pub use network::{RelationNetwork, RelationObjective};
-pub use options::BilstmTraining;
+pub use network::{PairBatches, RelationNetwork, RelationObjective};
+pub use options::{BilstmTraining, Selection};
 pub use reading::{BilstmReader, ReadSentence, RelationExample};
-pub use shape::{BILSTM, BilstmFile, BilstmShape, EncoderWords, Pairing, Pooling};
+pub use shape::{BILSTM, BilstmFile, BilstmShape, Directions, EncoderWords, KnownValues, Pairing, Pooling};
+pub use vectors::Vectors;
 
-use super::{Properties, RelationInput, RelationModel, Scores, Thresholds};
+use super::{Candidates, Properties, RelationInput, RelationModel, Scores, Thresholds};
 use crate::error::{Error, Result};
-use weights::{LSTM, Sizes, Weights};
+use weights::{LSTM, Picked, Weights};
 
 /// The number of sentences whose word vectors are in memory at once.
 const PORTION: usize = 64;
@@ -72,13 +72,12 @@ impl BilstmRelations {
             }
             None => None,
         };
-        let (shape, labels) = (file.shape.clone(), file.properties.len());
+        let vectors = file.vectors.map(|width| Vectors::load(folder, width)).transpose()?.map(Arc::new);
         let unfit = |error| Error::unfit(&folder.join(BILSTM), |_, _, _| "shape", error);
-        let lstm = PackedBiLstm::open(shape.lstm(encoder.is_some()), LSTM, &tensors).map_err(unfit)?;
-        let sizes = Sizes { shape, encoder: file.encoder.clone(), labels };
-        let weights =
-            Weights::new(sizes, |name, shape| stored_values(&tensors, name, shape)).map_err(unfit)?;
-        Ok(Self { reader: BilstmReader::new(&file), file, weights, lstm, encoder })
+        let lstm = PackedBiLstm::open(file.lstm(), LSTM, &tensors).map_err(unfit)?;
+        let take = |name: &str, shape: &[usize]| stored_values(&tensors, name, shape);
+        let weights = Weights::new(Arc::new(file.clone()), vectors.clone(), take).map_err(unfit)?;
+        Ok(Self { reader: BilstmReader::new(&file, vectors), file, weights, lstm, encoder })
     }
 }
 
@@ -99,13 +98,20 @@ impl RelationModel for BilstmRelations {
         let mut scores = Vec::with_capacity(inputs.len());
         for portion in inputs.chunks(PORTION) {
             let sentences = self.reader.sentences(portion, self.encoder.as_ref())?;
-            let read: Vec<&ReadSentence> = sentences.iter().collect();
+            let read: Vec<Picked<'_>> = sentences.iter().map(Picked::all).collect();
             let logits = self.weights.logits(&self.lstm, &read)?;
-            for ((input, sentence), logits) in portion.iter().zip(read).zip(logits) {
+            for ((input, sentence), logits) in portion.iter().zip(&sentences).zip(logits) {
                 scores.push(self.reader.scores(*input, sentence, &logits));
             }
         }
         Ok(scores)
+    }
+
+    fn decided(&self, scores: Scores, candidates: &Candidates) -> Scores {
+        match self.file.directions {
+            Directions::Independent => scores,
+            Directions::Joint => scores.joint(&candidates.pairs, self.properties()),
+        }
     }
 }
 

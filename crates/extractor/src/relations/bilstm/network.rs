@@ -10,43 +10,36 @@ use sporran_kernels::{Dropout, Isa};
 use sporran_training::{BiLstm, Gradients, Objective, TrainingOptions, Variables};
 
 use super::{
-    BilstmShape, EncoderWords, RelationExample,
+    BilstmFile, EncoderWords, RelationExample, Vectors,
     reading::{KnownOutputs, ReadSentence},
-    weights::{
-        FEATURES, HEAD, LSTM, MIX, Model, Placed, SCALE, Sizes, Tokens, WORDS, WORDS_BIAS, Weights, hashed,
-    },
+    weights::{HEAD, LSTM, MIX, Model, Picked, Placed, SCALE, WORDS, Weights, hashed, parameters, placed},
 };
 use crate::tagger::{WordRows, bilstm::seed_of, features::GROUPS};
 
-/// Two BiLSTM layers over the tokens around a pair of mentions, with pooling. Each property and direction has
-/// two outputs: whether the text expresses it, and whether its links are correct (Mesquita et al. 2019).
+/// A BiLSTM over the tokens of a sentence with the features of a subject and an object. Its pooled states and features 9 and 10
+/// give two outputs for each property: whether the text expresses it, and whether its links are correct (Mesquita et al. 2019).
 pub struct RelationNetwork {
-    sizes: Sizes,
+    file: Arc<BilstmFile>,
+    vectors: Option<Arc<Vectors>>,
     lstm: BiLstm,
     variables: Variables,
     weights: Vec<(&'static str, Var)>,
 }
 
 impl RelationNetwork {
-    /// A network over `variables`. Missing variables are initialised at random.
+    /// A network over `variables`. Missing variables are initialised at random. `vectors` are those of the model, if it has any.
     ///
     /// # Errors
     /// A size of 0, or variables of another shape.
-    pub fn new(
-        shape: &BilstmShape,
-        encoder: Option<&EncoderWords>,
-        labels: usize,
-        variables: &Variables,
-    ) -> Model<Self> {
-        let sizes = Sizes { shape: shape.clone(), encoder: encoder.cloned(), labels };
-        let lstm = BiLstm::new(shape.lstm(encoder.is_some()), LSTM, variables)?;
+    pub fn new(file: &BilstmFile, vectors: Option<Arc<Vectors>>, variables: &Variables) -> Model<Self> {
+        let lstm = BiLstm::new(file.lstm(), LSTM, variables)?;
         let builder = variables.builder(&Device::Cpu);
         let mut weights = Vec::new();
-        for (name, shape, init) in sizes.parameters() {
+        for (name, shape, init) in parameters(file) {
             builder.get_with_hints(shape, name, init)?;
             weights.push((name, variables.named(name).ok_or_else(|| missing(name))?));
         }
-        Ok(Self { sizes, lstm, variables: variables.clone(), weights })
+        Ok(Self { file: Arc::new(file.clone()), vectors, lstm, variables: variables.clone(), weights })
     }
 
     /// The trained variables.
@@ -60,41 +53,69 @@ impl RelationNetwork {
     /// # Errors
     /// Errors of the model.
     pub fn logits(&self, sentences: &[&ReadSentence]) -> Model<Vec<Vec<f32>>> {
-        self.now()?.logits(&self.lstm.pack()?, sentences)
+        let picked: Vec<Picked<'_>> = sentences.iter().map(|sentence| Picked::all(sentence)).collect();
+        self.now()?.logits(&self.lstm.pack()?, &picked)
+    }
+
+    /// The mean cross-entropy of the known outputs of examples with the current weights; 0 without any.
+    ///
+    /// # Errors
+    /// Errors of the model.
+    pub fn loss(&self, examples: &[RelationExample]) -> Model<f64> {
+        const PORTION: usize = 64;
+        let (weights, lstm, outputs) = (self.now()?, self.lstm.pack()?, self.file.outputs());
+        let (mut sum, mut count) = (0.0, 0usize);
+        for examples in examples.chunks(PORTION) {
+            let pick = |example: &'_ RelationExample| example.pairs.iter().map(|(pair, _)| *pair).collect();
+            let picked: Vec<Picked<'_>> = examples
+                .iter()
+                .map(|example| Picked { sentence: &example.sentence, pairs: pick(example) })
+                .collect();
+            for (example, logits) in examples.iter().zip(weights.logits(&lstm, &picked)?) {
+                for ((_, known), logits) in example.pairs.iter().zip(logits.chunks_exact(outputs)) {
+                    sum += known.iter().map(|(output, value)| entropy(logits[*output], *value)).sum::<f64>();
+                    count += known.len();
+                }
+            }
+        }
+        Ok(sum / (count as f64).max(1.0))
     }
 
     /// The current weights.
     fn now(&self) -> Model<Weights> {
-        Weights::new(self.sizes.clone(), |name, _| {
+        Weights::new(self.file.clone(), self.vectors.clone(), |name, _| {
             let found = self.weights.iter().find(|(own, _)| *own == name);
             let (_, var) = found.ok_or_else(|| missing(name))?;
             Ok(var.flatten_all()?.to_vec1()?)
         })
     }
 
-    fn gradient<'a>(&self, name: &str, gradients: &'a mut Gradients) -> Model<&'a mut Vec<f32>> {
+    /// Adds to the gradient of a variable.
+    fn add(&self, name: &str, sums: &[f32], gradients: &mut Gradients) -> Model<()> {
         let place = self.variables.place(name).filter(|place| *place < gradients.len());
-        place.map(|place| &mut gradients[place]).ok_or_else(|| missing(name))
+        let gradient = &mut gradients[place.ok_or_else(|| missing(name))?];
+        gradient.iter_mut().zip(sums).for_each(|(gradient, sum)| *gradient += sum);
+        Ok(())
     }
 
     /// Adds the gradients of the summed cross-entropy of the known outputs, over `weight`. Returns that sum.
-    fn learn(&self, batch: &[Picked<'_>], weight: f64, seed: u64, gradients: &mut Gradients) -> Model<f64> {
+    fn learn(
+        &self,
+        (picked, known): (&[Picked<'_>], &[&KnownOutputs]),
+        weight: f64,
+        seed: u64,
+        gradients: &mut Gradients,
+    ) -> Model<f64> {
         let isa = Isa::detected();
         let weights = self.now()?;
-        let dropout = self.sizes.shape.dropout;
-        let sentences: Vec<&ReadSentence> = batch.iter().map(|picked| picked.sentence).collect();
+        let dropout = self.file.shape.dropout;
+        let sentences: Vec<&ReadSentence> = picked.iter().map(|picked| picked.sentence).collect();
         let words: Vec<&WordRows> = hashed(&sentences).collect();
         // Dropout of whole groups, so that the model uses all of them.
         let mut kept = vec![1.0; words.len() * GROUPS];
         Dropout::new(dropout / 2.0, seed_of(seed, 0)).apply(isa, 0, &mut kept);
         let tokens = weights.tokens(&sentences, Some(&kept));
-        let mut pairs: Vec<Placed<'_>> = Vec::new();
-        let mut first = 0;
-        for picked in batch {
-            let pair = |(at, _): &&(usize, KnownOutputs)| Placed { first, pair: &picked.sentence.pairs[*at] };
-            pairs.extend(picked.pairs.iter().map(pair));
-            first += picked.sentence.slots.len();
-        }
+        let pairs = placed(picked);
         let (mut xs, lengths) = weights.inputs(&tokens, &pairs);
         let drop_inputs = Dropout::new(dropout, seed_of(seed, 1));
         drop_inputs.apply(isa, 0, &mut xs);
@@ -102,104 +123,79 @@ impl RelationNetwork {
         let (mut pooled, from) = weights.pooled(pass.states(), &lengths);
         let drop_pooled = Dropout::new(dropout, seed_of(seed, 3));
         drop_pooled.apply(isa, 0, &mut pooled);
-        let logits = weights.outputs(&pooled);
+        let joined = weights.joined(&pooled, &pairs);
+        let logits = weights.outputs(&joined);
 
-        let outputs = self.sizes.outputs();
+        let outputs = self.file.outputs();
         let mut to_logits = vec![0.0f32; logits.len()];
         let mut sum = 0.0;
-        let known = batch.iter().flat_map(|picked| &picked.pairs).map(|(_, known)| known);
-        for (pair, known) in known.enumerate() {
-            for (output, value) in known {
-                let logit = f64::from(logits[pair * outputs + output]);
-                let value = f64::from(*value);
-                // The stable form of the cross-entropy of a logit.
-                sum += logit.max(0.0) - logit * value + (-logit.abs()).exp().ln_1p();
-                let slope = 1.0 / (1.0 + (-logit).exp()) - value;
+        for (pair, known) in known.iter().enumerate() {
+            for (output, value) in *known {
+                let logit = logits[pair * outputs + output];
+                sum += entropy(logit, *value);
+                let slope = 1.0 / (1.0 + (-f64::from(logit)).exp()) - f64::from(*value);
                 to_logits[pair * outputs + output] += (slope / weight) as f32;
             }
         }
 
-        let width = 2 * self.sizes.shape.hidden;
+        let (width, states) = (self.file.joined_width(), 2 * self.file.shape.hidden);
         let mut to_pooled = vec![0.0; pooled.len()];
         let mut to_head = vec![0.0; weights.head.len()];
         let mut to_bias = vec![0.0; outputs];
-        let rows = to_logits.chunks_exact(outputs).zip(pooled.chunks_exact(width));
-        for ((slopes, state), to_state) in rows.zip(to_pooled.chunks_exact_mut(width)) {
+        let rows = to_logits.chunks_exact(outputs).zip(joined.chunks_exact(width));
+        for ((slopes, inputs), to_state) in rows.zip(to_pooled.chunks_exact_mut(states)) {
             for (output, slope) in slopes.iter().enumerate().filter(|(_, slope)| **slope != 0.0) {
                 to_bias[output] += slope;
                 let row = output * width..(output + 1) * width;
-                to_head[row.clone()].iter_mut().zip(state).for_each(|(sum, x)| *sum += slope * x);
+                to_head[row.clone()].iter_mut().zip(inputs).for_each(|(sum, x)| *sum += slope * x);
+                // The row's other inputs are features 9 and 10, which are constants.
                 to_state.iter_mut().zip(&weights.head[row]).for_each(|(sum, w)| *sum += slope * w);
             }
         }
         for (name, sums) in HEAD.iter().zip([&to_head, &to_bias]) {
-            let gradient = self.gradient(name, gradients)?;
-            gradient.iter_mut().zip(sums).for_each(|(gradient, sum)| *gradient += sum);
+            self.add(name, sums, gradients)?;
         }
         drop_pooled.apply(isa, 0, &mut to_pooled);
-        let to_states = spread(&to_pooled, &from, &lengths, width);
+        let to_states = spread(&to_pooled, &from, &lengths, states);
         let mut to_xs = self.lstm.backward(pass, &to_states, gradients)?;
         drop_inputs.apply(isa, 0, &mut to_xs);
-        self.learn_tokens(&weights, (&sentences, &words, &kept, &tokens), (&pairs, &to_xs), gradients)?;
+        self.learn_tokens(&weights, (&sentences, &words, &kept), (&pairs, &to_xs), gradients)?;
         Ok(sum / weight)
     }
 
-    /// Propagates the gradient of the LSTM's inputs to features and words.
+    /// Propagates the gradient of the LSTM's inputs to the word table and to the mix of an encoder's layers.
     fn learn_tokens(
         &self,
         weights: &Weights,
-        (sentences, words, kept, tokens): (&[&ReadSentence], &[&WordRows], &[f32], &Tokens),
+        (sentences, words, kept): (&[&ReadSentence], &[&WordRows], &[f32]),
         (pairs, to_xs): (&[Placed<'_>], &[f32]),
         gradients: &mut Gradients,
     ) -> Model<()> {
-        let (token_width, width) = (self.sizes.token_width(), self.sizes.shape.width);
-        let inputs = self.lstm.options().inputs;
-        let mut to_vectors = vec![0.0; tokens.vectors.len()];
-        let to_features = self.gradient(FEATURES, gradients)?;
-        let mut add_slot = |rows: &[u32], slope: &[f32]| {
-            for row in rows {
-                let sums = &mut to_features[*row as usize * width..][..width];
-                sums.iter_mut().zip(slope).for_each(|(sum, value)| *sum += value / rows.len() as f32);
-            }
-        };
-        let read = pairs.iter().flat_map(|placed| placed.pair.tokens.clone().map(move |at| (placed, at)));
-        for (to_x, (placed, token)) in to_xs.chunks_exact(inputs).zip(read) {
-            let (own, rest) = to_x.split_at(token_width);
-            let sums = &mut to_vectors[(placed.first + token) * token_width..][..token_width];
-            sums.iter_mut().zip(own).for_each(|(sum, value)| *sum += value);
-            for (slot, slope) in placed.pair.slots(token).iter().zip(rest.chunks_exact(width)) {
-                add_slot(slot, slope);
-            }
-        }
-        let word_width = self.sizes.word_width();
-        let slots = sentences.iter().flat_map(|sentence| &sentence.slots);
-        for (to_vector, slots) in to_vectors.chunks_exact(token_width).zip(slots) {
-            for (slot, slope) in slots.iter().zip(to_vector[word_width..].chunks_exact(width)) {
-                add_slot(slot, slope);
-            }
-        }
-        let Some(EncoderWords { layers, width }) = self.sizes.encoder else {
-            let to_table = self.gradient(WORDS, gradients)?;
-            self.sizes.shape.words.add_gradient(words, kept, (&to_vectors, token_width), to_table);
+        if self.file.vectors.is_some() && self.file.encoder.is_none() {
             return Ok(());
-        };
-        let mut to_mixed = vec![0.0; tokens.mixed.len()];
-        let mut to_words = vec![0.0; weights.words.len()];
-        let mut to_bias = vec![0.0; word_width];
-        let rows = to_vectors.chunks_exact(token_width).zip(tokens.mixed.chunks_exact(width));
-        for ((to_vector, mixed), to_mixed) in rows.zip(to_mixed.chunks_exact_mut(width)) {
-            for (output, slope) in to_vector[..word_width].iter().enumerate() {
-                to_bias[output] += slope;
-                let row = output * width..(output + 1) * width;
-                to_words[row.clone()].iter_mut().zip(mixed).for_each(|(sum, x)| *sum += slope * x);
-                to_mixed.iter_mut().zip(&weights.words[row]).for_each(|(sum, w)| *sum += slope * w);
-            }
         }
-        // The gradients of the layers' shares, which have a common factor.
+        let token_width = self.file.token_width();
+        let inputs = self.lstm.options().inputs;
+        let count: usize = sentences.iter().map(|sentence| sentence.tags.len()).sum();
+        let mut to_vectors = vec![0.0; count * token_width];
+        let read =
+            pairs.iter().flat_map(|placed| placed.pair.tokens.clone().map(move |at| placed.first + at));
+        for (to_x, token) in to_xs.chunks_exact(inputs).zip(read) {
+            let sums = &mut to_vectors[token * token_width..][..token_width];
+            sums.iter_mut().zip(to_x).for_each(|(sum, value)| *sum += value);
+        }
+        if self.file.vectors.is_none() {
+            let features = &weights.file.shape.words;
+            let mut to_table = vec![0.0; features.buckets * features.width];
+            features.add_gradient(words, kept, (&to_vectors, token_width), &mut to_table);
+            self.add(WORDS, &to_table, gradients)?;
+        }
+        let Some(EncoderWords { layers, width }) = self.file.encoder else { return Ok(()) };
+        // The gradients of the layers' shares, without the common factor.
         let mut to_shares = vec![0.0f64; layers];
-        let states = sentences.iter().flat_map(|sentence| sentence.layers().chunks_exact(width));
+        let states = sentences.iter().flat_map(|sentence| sentence.layers.chunks_exact(width));
         for (at, state) in states.enumerate() {
-            let slope = &to_mixed[at / layers * width..][..width];
+            let slope = &to_vectors[at / layers * token_width + self.file.word_width()..][..width];
             let product: f32 = state.iter().zip(slope).map(|(x, slope)| x * slope).sum();
             to_shares[at % layers] += f64::from(product);
         }
@@ -208,13 +204,15 @@ impl RelationNetwork {
         let scale = f64::from(weights.scale);
         let of = |(share, slope): (&f32, &f64)| (scale * f64::from(*share) * (slope - mean)) as f32;
         let to_mix: Vec<f32> = shares.iter().zip(&to_shares).map(of).collect();
-        let sums = [(WORDS, to_words), (WORDS_BIAS, to_bias), (MIX, to_mix), (SCALE, vec![mean as f32])];
-        for (name, sums) in sums {
-            let gradient = self.gradient(name, gradients)?;
-            gradient.iter_mut().zip(&sums).for_each(|(gradient, sum)| *gradient += sum);
-        }
-        Ok(())
+        self.add(MIX, &to_mix, gradients)?;
+        self.add(SCALE, &[mean as f32], gradients)
     }
+}
+
+/// The cross-entropy of a logit and a value, in its stable form.
+fn entropy(logit: f32, value: f32) -> f64 {
+    let (logit, value) = (f64::from(logit), f64::from(value));
+    logit.max(0.0) - logit * value + (-logit.abs()).exp().ln_1p()
 }
 
 /// The gradient of hidden states from that of pooled ones. `from` has the tokens of the maxima; it is empty
@@ -244,11 +242,20 @@ fn missing(name: &str) -> Error {
     }
 }
 
+/// How the pairs of an epoch are divided into batches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PairBatches {
+    /// The share of the pairs without property that each epoch samples.
+    pub negatives: f64,
+    /// The number of pairs in a batch, in any order. 0 makes batches of whole sentences, by the number of tokens of their pairs.
+    pub pairs: usize,
+}
+
 /// The binary cross-entropy of the known outputs of pairs.
 pub struct RelationObjective<'a> {
     network: &'a RelationNetwork,
     examples: Arc<Vec<RelationExample>>,
-    negatives: f64,
+    batches: PairBatches,
     tokens_per_batch: usize,
     seed: u64,
 }
@@ -260,41 +267,66 @@ pub struct RelationBatch {
     members: Vec<(usize, Vec<usize>)>,
 }
 
-/// The pairs of a sentence that are trained on.
-struct Picked<'a> {
-    sentence: &'a ReadSentence,
-    pairs: Vec<&'a (usize, KnownOutputs)>,
-}
-
-impl Picked<'_> {
-    fn tokens(&self) -> usize {
-        self.pairs.iter().map(|(at, _)| self.sentence.pairs[*at].tokens.len()).sum()
-    }
-}
-
-fn picked<'a>(examples: &'a [RelationExample], at: usize, pairs: &[usize]) -> Picked<'a> {
-    let RelationExample { sentence, pairs: all } = &examples[at];
-    Picked { sentence, pairs: pairs.iter().map(|pair| &all[*pair]).collect() }
-}
-
 impl RelationBatch {
     fn members(&self) -> impl Iterator<Item = Picked<'_>> {
-        self.members.iter().map(|(at, pairs)| picked(&self.examples, *at, pairs))
+        self.members.iter().map(|(at, pairs)| {
+            let RelationExample { sentence, pairs: all } = &self.examples[*at];
+            Picked { sentence, pairs: pairs.iter().map(|pair| all[*pair].0).collect() }
+        })
+    }
+
+    /// The known outputs of each pair.
+    fn known(&self) -> impl Iterator<Item = &KnownOutputs> {
+        let of = |(at, pairs): &'_ (usize, Vec<usize>)| -> Vec<&KnownOutputs> {
+            pairs.iter().map(|pair| &self.examples[*at].pairs[*pair].1).collect()
+        };
+        self.members.iter().flat_map(of)
     }
 }
 
 impl<'a> RelationObjective<'a> {
-    /// An objective over examples. Each epoch samples the share `negatives` of the pairs without property.
-    /// The size of a batch is the number of its pairs' tokens.
+    /// An objective over examples.
     #[must_use]
     pub fn new(
         network: &'a RelationNetwork,
         examples: Vec<RelationExample>,
-        negatives: f64,
+        batches: PairBatches,
         options: &TrainingOptions,
     ) -> Self {
         let (tokens_per_batch, seed) = (options.tokens_per_batch, options.seed);
-        Self { network, examples: Arc::new(examples), negatives, tokens_per_batch, seed }
+        Self { network, examples: Arc::new(examples), batches, tokens_per_batch, seed }
+    }
+
+    /// Batches of a number of pairs in a random order. Pairs of one sentence in a batch are read together.
+    fn by_pairs(&self, mut pairs: Vec<(usize, usize)>, rng: &mut ChaCha8Rng) -> Vec<RelationBatch> {
+        pairs.shuffle(rng);
+        let batch = |pairs: &[(usize, usize)]| {
+            let mut pairs = pairs.to_vec();
+            pairs.sort_unstable();
+            let of = |part: &[(usize, usize)]| (part[0].0, part.iter().map(|(_, pair)| *pair).collect());
+            let members = pairs.chunk_by(|a, b| a.0 == b.0).map(of).collect();
+            RelationBatch { examples: self.examples.clone(), members }
+        };
+        pairs.chunks(self.batches.pairs).map(batch).collect()
+    }
+
+    /// Batches of whole sentences in the order of `pairs`, by the number of tokens of their pairs.
+    fn by_tokens(&self, pairs: &[(usize, usize)]) -> Vec<RelationBatch> {
+        let mut batches: Vec<RelationBatch> = Vec::new();
+        let mut all = usize::MAX;
+        for part in pairs.chunk_by(|a, b| a.0 == b.0) {
+            let RelationExample { sentence, pairs: known } = &self.examples[part[0].0];
+            let more: usize = part.iter().map(|(_, pair)| sentence.pairs[known[*pair].0].tokens.len()).sum();
+            if all.saturating_add(more) > self.tokens_per_batch {
+                batches.push(RelationBatch { examples: self.examples.clone(), members: Vec::new() });
+                all = 0;
+            }
+            all += more;
+            if let Some(batch) = batches.last_mut() {
+                batch.members.push((part[0].0, part.iter().map(|(_, pair)| *pair).collect()));
+            }
+        }
+        batches
     }
 }
 
@@ -317,33 +349,20 @@ impl Objective for RelationObjective<'_> {
         rng.set_stream(number);
         let mut order: Vec<usize> = (0..self.examples.len()).collect();
         order.shuffle(&mut rng);
-        let mut batches: Vec<RelationBatch> = Vec::new();
-        let mut all = usize::MAX;
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
         for at in order {
-            let known = self.examples[at].pairs.iter().map(|(_, known)| known);
-            let mut is_picked = |known: &KnownOutputs| {
-                known.iter().any(|(_, value)| *value > 0.5) || rng.random::<f64>() < self.negatives
-            };
-            let pairs: Vec<usize> =
-                known.enumerate().filter(|(_, known)| is_picked(known)).map(|(pair, _)| pair).collect();
-            if pairs.is_empty() {
-                continue;
-            }
-            let more = picked(&self.examples, at, &pairs).tokens();
-            if all.saturating_add(more) > self.tokens_per_batch {
-                batches.push(RelationBatch { examples: self.examples.clone(), members: Vec::new() });
-                all = 0;
-            }
-            all += more;
-            if let Some(batch) = batches.last_mut() {
-                batch.members.push((at, pairs));
+            for (pair, (_, known)) in self.examples[at].pairs.iter().enumerate() {
+                let is_positive = known.iter().any(|(_, value)| *value > 0.5);
+                if is_positive || rng.random::<f64>() < self.batches.negatives {
+                    pairs.push((at, pair));
+                }
             }
         }
-        Ok(batches)
+        Ok(if self.batches.pairs > 0 { self.by_pairs(pairs, &mut rng) } else { self.by_tokens(&pairs) })
     }
 
     fn weight(&self, batch: &RelationBatch) -> f64 {
-        batch.members().flat_map(|picked| picked.pairs).map(|(_, known)| known.len()).sum::<usize>() as f64
+        batch.known().map(Vec::len).sum::<usize>() as f64
     }
 
     fn tokens(&self, batch: &RelationBatch) -> usize {
@@ -352,6 +371,7 @@ impl Objective for RelationObjective<'_> {
 
     fn learn(&self, batch: &RelationBatch, weight: f64, seed: u64, gradients: &mut Gradients) -> Model<f64> {
         let members: Vec<Picked<'_>> = batch.members().collect();
-        self.network.learn(&members, weight, seed, gradients)
+        let known: Vec<&KnownOutputs> = batch.known().collect();
+        self.network.learn((&members, &known), weight, seed, gradients)
     }
 }

@@ -1,92 +1,54 @@
 //! Sentences and their pairs as inputs of the BiLSTM.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
+use rustc_hash::FxHashMap;
 use sporran_training::PairTarget;
 
 use super::{
-    super::{
-        Annotated, Candidates, RelationInput, Scores,
-        candidates::{BETWEEN, distance_bucket},
-        marking::class,
-    },
-    BilstmFile, BilstmShape, LayerEncoder, Pairing, layout,
+    super::{Annotated, Candidates, Properties, RelationInput, Scores},
+    BilstmFile, BilstmShape, KnownValues, LayerEncoder, Pairing, Vectors,
+    features::{self, SentenceView, TAGS},
 };
-use crate::{EntityType, MentionForm, error::Result, tagger::WordRows};
+use crate::{
+    EntityType,
+    annotated::kinds_of as kinds_of_property,
+    error::{Error, Result},
+    tagger::WordRows,
+};
 
 /// The words of a sentence.
 #[derive(Clone, Debug)]
 pub(super) enum Words {
-    /// Rows of the word table.
+    /// Rows of the trained word table.
     Hashed(Vec<WordRows>),
-    /// The hidden states of an encoder's layers, (tokens, layers, width).
-    Layers(Vec<f32>),
+    /// Rows of pretrained vectors; `None` for an unknown word, whose vector is 0.
+    Pretrained(Vec<Option<u32>>),
 }
 
 /// A sentence with its candidate pairs.
 #[derive(Clone, Debug)]
 pub struct ReadSentence {
     pub(super) words: Words,
-    /// For each token the rows of its slots.
-    pub(super) slots: Vec<[Vec<u32>; layout::TOKEN_SLOTS]>,
-    pub(super) numbers: Vec<[f32; layout::TOKEN_NUMBERS]>,
+    /// The hidden states of an encoder's layers, (tokens, layers, width); empty without one.
+    pub(super) layers: Vec<f32>,
+    /// Feature 1 of each token.
+    pub(super) tags: Vec<[f32; TAGS]>,
     pub(super) pairs: Vec<ReadPair>,
 }
 
-/// Two mentions in text order, read once for both directions.
+/// A subject and an object.
 #[derive(Clone, Debug)]
 pub(super) struct ReadPair {
     /// The token range to read, relative to the sentence.
     pub(super) tokens: Range<usize>,
-    pub(super) first: Range<usize>,
-    pub(super) second: Range<usize>,
-    /// The rows for the numbers of tokens and of mentions between.
-    between: [u32; 2],
-    /// The rows of known properties.
-    facts: Vec<u32>,
-    /// The candidate indices of the pair from the first mention to the second, and back.
-    candidates: [Option<usize>; 2],
+    /// Features 2 to 8 of these tokens, (tokens, width).
+    pub(super) features: Vec<f32>,
+    /// The inputs of features 9 and 10 that are 1.
+    pub(super) known: Vec<usize>,
+    /// The index of the candidate.
+    candidate: usize,
 }
-
-impl ReadPair {
-    /// The rows of a token's slots.
-    pub(super) fn slots(&self, token: usize) -> [&[u32]; layout::PAIR_SLOTS] {
-        let offset = |mention: &Range<usize>, first: u32| {
-            let row = if token < mention.start {
-                1 + distance_bucket(mention.start - token - 1)
-            } else if token >= mention.end {
-                1 + layout::OFFSETS / 2 + distance_bucket(token - mention.end)
-            } else {
-                0
-            };
-            (first + row) as usize
-        };
-        let one = |row: usize| &EVERY_ROW[row..=row];
-        [
-            one(offset(&self.first, layout::FIRST)),
-            one(offset(&self.second, layout::SECOND)),
-            &self.between[..1],
-            &self.between[1..],
-            &self.facts,
-        ]
-    }
-
-    /// Whether a token is between both mentions.
-    pub(super) fn is_between(&self, token: usize) -> bool {
-        (self.first.end..self.second.start).contains(&token)
-    }
-}
-
-/// All row indices, so that a slot with one row is a slice like any other.
-static EVERY_ROW: [u32; layout::ROWS] = {
-    let mut rows = [0; layout::ROWS];
-    let mut at = 0;
-    while at < rows.len() {
-        rows[at] = at as u32;
-        at += 1;
-    }
-    rows
-};
 
 /// The known outputs of a pair: output indices with their values.
 pub(super) type KnownOutputs = Vec<(usize, f32)>;
@@ -102,162 +64,204 @@ pub struct RelationExample {
 /// The largest number of pairs in a batch member, which limits batches of long sentences.
 const PAIRS: usize = 64;
 
-/// A property covers a pair of types from one in this many facts on.
+/// A property that KnowledgeNet does not have covers a pair of types from one in this many facts on.
 const RARE: usize = 20;
+
+/// The largest number of types and of properties that are inputs, the most frequent ones.
+const VALUES: usize = 512;
 
 /// Converts sentences to inputs.
 #[derive(Clone, Debug)]
 pub struct BilstmReader {
-    shape: BilstmShape,
-    labels: usize,
-    kinds: Vec<Vec<(EntityType, EntityType)>>,
+    file: BilstmFile,
+    vectors: Option<Arc<Vectors>>,
+    /// The positions of the types and properties among [`KnownValues`].
+    types: FxHashMap<String, usize>,
+    relations: FxHashMap<String, usize>,
 }
 
 impl BilstmReader {
-    /// The reader of a model.
+    /// The reader of a model with these pretrained vectors, if it has any.
     #[must_use]
-    pub fn new(file: &BilstmFile) -> Self {
-        Self { shape: file.shape.clone(), labels: file.properties.len(), kinds: file.kinds.clone() }
+    pub fn new(file: &BilstmFile, vectors: Option<Arc<Vectors>>) -> Self {
+        let places = |values: &[String]| values.iter().cloned().zip(0..).collect();
+        let (types, relations) = (places(&file.known.types), places(&file.known.properties));
+        Self { file: file.clone(), vectors, types, relations }
     }
 
-    /// The pairs of types of each property in documents, if they have at least one in twenty of its facts.
-    /// Empty if all pairs are classified.
+    /// The possible properties.
+    #[must_use]
+    pub fn properties(&self) -> &Properties {
+        &self.file.properties
+    }
+
+    /// The types of subjects and objects of each property ([`Pairing::ByType`]). Empty if all pairs are classified.
     #[must_use]
     pub fn kinds(
         shape: &BilstmShape,
-        labels: usize,
+        properties: &Properties,
         documents: &[Annotated],
     ) -> Vec<Vec<(EntityType, EntityType)>> {
         if shape.pairs == Pairing::All {
             return Vec::new();
         }
-        let mut counts: Vec<std::collections::BTreeMap<(EntityType, EntityType), usize>> =
-            vec![Default::default(); labels];
-        for annotated in documents {
-            for fact in &annotated.facts {
-                let Some(&(sentence, pair)) = fact.pairs.first() else { continue };
-                *counts[fact.label].entry(annotated.candidates[sentence].kinds(pair)).or_default() += 1;
+        let often = |label: usize| {
+            let mut counts: BTreeMap<(EntityType, EntityType), usize> = BTreeMap::new();
+            for annotated in documents {
+                for fact in annotated.facts.iter().filter(|fact| fact.label == label) {
+                    let Some(&(sentence, pair)) = fact.pairs.first() else { continue };
+                    let (subject, object) = annotated.candidates[sentence].ends(pair);
+                    let kind = |at: usize| annotated.mentions[at].kind;
+                    *counts.entry((kind(subject), kind(object))).or_default() += 1;
+                }
             }
-        }
-        let often = |counts: std::collections::BTreeMap<_, usize>| {
             let all: usize = counts.values().sum();
             counts.into_iter().filter(|(_, count)| count * RARE >= all).map(|(kinds, _)| kinds).collect()
         };
-        counts.into_iter().map(often).collect()
+        let of = |(label, property): (usize, &super::super::Property)| match kinds_of_property(&property.id) {
+            // The paper's table has a person as the object of FOUNDED_BY.
+            (Some(subject), object) => vec![(subject, object.unwrap_or(EntityType::Person))],
+            (None, _) => often(label),
+        };
+        properties.all().iter().enumerate().map(of).collect()
     }
 
-    fn allows(&self, label: usize, kinds: (EntityType, EntityType)) -> bool {
-        self.kinds.get(label).is_none_or(|allowed| allowed.contains(&kinds))
+    /// The values of features 9 and 10 in documents, the most frequent ones.
+    #[must_use]
+    pub fn known_values(documents: &[Annotated]) -> KnownValues {
+        let most = |values: &mut dyn Iterator<Item = &String>| -> Vec<String> {
+            let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
+            values.for_each(|value| *counts.entry(value).or_default() += 1);
+            let mut counts: Vec<(&String, usize)> = counts.into_iter().collect();
+            counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+            counts.into_iter().take(VALUES).map(|(value, _)| value.clone()).collect()
+        };
+        let candidates = || documents.iter().flat_map(|annotated| &annotated.candidates);
+        KnownValues {
+            types: most(&mut candidates().flat_map(|own| &own.known).flat_map(|known| &known.types)),
+            properties: most(&mut candidates().flat_map(|own| &own.facts).flatten()),
+        }
+    }
+
+    fn allows(&self, label: usize, subject: &[EntityType], object: &[EntityType]) -> bool {
+        self.file.kinds.get(label).is_none_or(|allowed| {
+            allowed.iter().any(|(first, second)| subject.contains(first) && object.contains(second))
+        })
     }
 
     /// Whether the network classifies a pair of a sentence for a property.
     #[must_use]
-    pub fn asks(&self, candidates: &Candidates, pair: usize, label: usize) -> bool {
-        self.allows(label, candidates.kinds(pair))
+    pub fn asks(
+        &self,
+        (document, mentions, candidates): RelationInput<'_>,
+        pair: usize,
+        label: usize,
+    ) -> bool {
+        let (subject, object) = candidates.ends(pair);
+        let kinds = |at: usize| features::kinds_of(document, &mentions[at]);
+        self.allows(label, &kinds(subject), &kinds(object))
     }
 
-    /// Sentences as inputs of the network. With an encoder, words are its hidden states.
+    /// Sentences as inputs of the network. `encoder` is that of the model, if it has one.
     ///
     /// # Errors
-    /// Errors of the encoder.
+    /// Errors of the encoder. [`Error::Misplaced`] for a document without a parse, if the model needs it.
     pub fn sentences(
         &self,
         inputs: &[RelationInput<'_>],
         encoder: Option<&LayerEncoder>,
     ) -> Result<Vec<ReadSentence>> {
+        if let Some((document, ..)) = inputs.iter().find(|(document, ..)| document.parse().is_none())
+            && self.file.parsed
+        {
+            return Err(Error::Misplaced {
+                document: document.id.clone(),
+                field: "parses".into(),
+                message: "expected a dependency parse, because the model was trained with parses, found none"
+                    .into(),
+            });
+        }
         let words: Vec<Vec<&str>> = inputs.iter().map(|input| words_of(*input)).collect();
-        let words: Vec<Words> = match encoder {
-            Some(encoder) => encoder.layers(&words)?.into_iter().map(Words::Layers).collect(),
+        let layers = match encoder {
+            Some(encoder) => encoder.layers(&words)?,
+            None => vec![Vec::new(); inputs.len()],
+        };
+        let each = inputs.iter().zip(&words).zip(layers);
+        Ok(each.map(|((input, words), layers)| self.sentence(*input, self.words(words), layers)).collect())
+    }
+
+    fn words(&self, words: &[&str]) -> Words {
+        match &self.vectors {
+            Some(vectors) => Words::Pretrained(words.iter().map(|word| vectors.row(word)).collect()),
             None => {
-                let row = |(at, word): (usize, &&str)| self.shape.words.rows(word, at == 0);
-                let rows = |words: &Vec<&str>| Words::Hashed(words.iter().enumerate().map(row).collect());
-                words.iter().map(rows).collect()
+                let row = |(at, word): (usize, &&str)| self.file.shape.words.rows(word, at == 0);
+                Words::Hashed(words.iter().enumerate().map(row).collect())
             }
-        };
-        Ok(inputs.iter().zip(words).map(|(input, words)| self.sentence(*input, words)).collect())
+        }
     }
 
-    fn sentence(&self, input: RelationInput<'_>, words: Words) -> ReadSentence {
+    fn sentence(&self, input: RelationInput<'_>, words: Words, layers: Vec<f32>) -> ReadSentence {
         let (document, mentions, candidates) = input;
-        let own = document.sentences[candidates.sentence].tokens.clone();
-        let mut slots: Vec<[Vec<u32>; layout::TOKEN_SLOTS]> =
-            vec![[vec![layout::CLASS], vec![], vec![]]; own.len()];
-        let mut numbers = vec![[0.0; layout::TOKEN_NUMBERS]; own.len()];
-        let place = |at: u32| {
-            let tokens = &mentions[candidates.mentions[at as usize]].tokens;
-            tokens.start - own.start..tokens.end - own.start
+        let tokens = document.sentences[candidates.sentence].tokens.clone();
+        let own: Vec<_> = candidates.mentions.iter().map(|at| &mentions[*at]).collect();
+        let tags = features::tags(document, &own, tokens);
+        let kinds: Vec<Vec<EntityType>> =
+            own.iter().map(|mention| features::kinds_of(document, mention)).collect();
+        let view = SentenceView::new(document, mentions, candidates, self.file.parsed);
+        let is_read = |ends: (usize, usize)| {
+            (0..self.file.properties.len()).any(|label| self.allows(label, &kinds[ends.0], &kinds[ends.1]))
         };
-        for (at, known) in candidates.known.iter().enumerate() {
-            let mention = &mentions[candidates.mentions[at]];
-            let form = if self.shape.enriched_types { mention.form } else { MentionForm::Name };
-            let class = class(known.kind, form);
-            let mut rows = [vec![layout::CLASS + 1 + class as u32], vec![], vec![]];
-            let mut sure = [0.0; layout::TOKEN_NUMBERS];
-            if self.shape.confidence {
-                let far = |distance| layout::CHAIN + distance_bucket(distance).min(layout::CHAINS - 1);
-                rows[1].extend(known.distance.map(far));
-                sure = [known.chained, known.linked];
-            }
-            if self.shape.knowledge {
-                let row = |hash: &u64| layout::TYPE + (hash % u64::from(layout::TYPES)) as u32;
-                rows[2].extend(known.types.iter().map(row));
-            }
-            for token in place(at as u32) {
-                slots[token].clone_from(&rows);
-                numbers[token] = sure;
-            }
-        }
-        let mut pairs: Vec<ReadPair> = Vec::new();
-        let mut places = vec![None; candidates.mentions.len() * candidates.mentions.len()];
-        for (number, ends) in candidates.pairs.iter().enumerate() {
-            let kinds = candidates.kinds(number);
-            if !(0..self.labels).any(|label| self.allows(label, kinds)) {
-                continue;
-            }
-            let (left, right) = (ends.first.min(ends.second), ends.first.max(ends.second));
-            let direction = usize::from(ends.first > ends.second);
-            let at = *places[left as usize * candidates.mentions.len() + right as usize].get_or_insert_with(
-                || {
-                    pairs.push(self.pair((place(left), place(right)), right - left, own.len()));
-                    pairs.len() - 1
-                },
-            );
-            let pair = &mut pairs[at];
-            pair.candidates[direction] = Some(number);
-            if self.shape.knowledge {
-                let base = layout::FACT + direction as u32 * layout::FACTS;
-                let row = |hash: &u64| base + (hash % u64::from(layout::FACTS)) as u32;
-                pair.facts.extend(candidates.facts[number].iter().map(row));
-            }
-        }
-        ReadSentence { words, slots, numbers, pairs }
+        let pair = |number: usize| {
+            let ends = &candidates.pairs[number];
+            let ends = (ends.first as usize, ends.second as usize);
+            is_read(ends).then(|| self.pair(candidates, &view, number, ends))
+        };
+        let pairs = (0..candidates.pairs.len()).filter_map(pair).collect();
+        ReadSentence { words, layers, tags, pairs }
     }
 
-    fn pair(&self, (first, second): (Range<usize>, Range<usize>), apart: u32, tokens: usize) -> ReadPair {
-        let start = first.start.saturating_sub(self.shape.around);
-        let end = (second.end.max(first.end) + self.shape.around).min(tokens);
-        let gap = layout::GAP + distance_bucket(second.start.saturating_sub(first.end));
-        let others = layout::OTHERS + apart.saturating_sub(1).min(BETWEEN - 1);
-        ReadPair {
-            tokens: start..end,
-            first,
-            second,
-            between: [gap, others],
-            facts: Vec::new(),
-            candidates: [None; 2],
-        }
+    fn pair(
+        &self,
+        candidates: &Candidates,
+        view: &SentenceView<'_>,
+        candidate: usize,
+        (subject, object): (usize, usize),
+    ) -> ReadPair {
+        let tokens = match self.file.shape.around {
+            None => 0..view.length,
+            Some(around) => {
+                let [first, second] = [&view.mentions[subject], &view.mentions[object]];
+                let start = first.start.min(second.start).saturating_sub(around);
+                start..first.end.max(second.end).saturating_add(around).min(view.length)
+            }
+        };
+        let features = self.file.pair_features();
+        let width = features.width();
+        let values = features.values(view, subject, object);
+        let types = self.types.len();
+        let of = |end: usize, first: usize| {
+            let own = candidates.known[end].types.iter();
+            own.filter_map(|kind| self.types.get(kind)).map(move |place| first + place)
+        };
+        let properties =
+            candidates.facts[candidate].iter().filter_map(|property| self.relations.get(property));
+        let known = of(subject, 0).chain(of(object, types)).chain(properties.map(|place| 2 * types + place));
+        let known = known.collect();
+        let features = values[tokens.start * width..tokens.end * width].to_vec();
+        ReadPair { tokens, features, known, candidate }
     }
 
-    /// The training examples of documents: the annotations of pairs. A fact without both links gives no
-    /// target for links.
+    /// The training examples of documents: the annotations of pairs. The links of a pair are correct if it matches a fact with the
+    /// same links.
     ///
     /// # Errors
-    /// Errors of the encoder.
-    pub fn examples(
+    /// Those of [`Self::sentences`].
+    pub fn examples<'d>(
         &self,
-        documents: &[Annotated],
+        documents: impl IntoIterator<Item = &'d Annotated>,
         encoder: Option<&LayerEncoder>,
     ) -> Result<Vec<RelationExample>> {
+        let labels = self.file.properties.len();
         let mut examples = Vec::new();
         for annotated in documents {
             let known = |targets: &Vec<PairTarget>| !targets.is_empty();
@@ -271,22 +275,17 @@ impl BilstmReader {
             for ((number, input), sentence) in numbers.into_iter().zip(inputs).zip(sentences) {
                 let mut outputs: Vec<KnownOutputs> = vec![Vec::new(); input.2.pairs.len()];
                 for target in &annotated.targets[number] {
-                    if !self.asks(input.2, target.pair, target.label) {
-                        continue;
-                    }
-                    outputs[target.pair].push((target.label, target.value));
-                    if target.value < 0.5 || annotated.is_linked(number, target.pair, target.label) {
-                        outputs[target.pair].push((self.labels + target.label, target.value));
+                    let PairTarget { pair, label, value, .. } = *target;
+                    if self.asks(input, pair, label) {
+                        let is_right = value > 0.5 && annotated.has_right_links(number, pair, label);
+                        let links = f32::from(u8::from(is_right));
+                        outputs[pair].extend([(label, value), (labels + label, links)]);
                     }
                 }
                 let sentence = Arc::new(sentence);
                 let of = |(at, pair): (usize, &ReadPair)| {
-                    let both = pair.candidates.iter().enumerate().flat_map(|(direction, number)| {
-                        let own = number.map_or(&[][..], |number| outputs[number].as_slice());
-                        own.iter().map(move |(output, value)| (direction * 2 * self.labels + output, *value))
-                    });
-                    let both: KnownOutputs = both.collect();
-                    (!both.is_empty()).then_some((at, both))
+                    let known = std::mem::take(&mut outputs[pair.candidate]);
+                    (!known.is_empty()).then_some((at, known))
                 };
                 let pairs: Vec<(usize, KnownOutputs)> =
                     sentence.pairs.iter().enumerate().filter_map(of).collect();
@@ -303,19 +302,14 @@ impl BilstmReader {
     /// probability 0.
     #[must_use]
     pub fn scores(&self, input: RelationInput<'_>, sentence: &ReadSentence, logits: &[f32]) -> Scores {
-        let labels = self.labels;
+        let labels = self.file.properties.len();
         let count = input.2.pairs.len() * labels;
         let (mut values, mut links) = (vec![0.0; count], vec![0.0; count]);
-        for (pair, logits) in sentence.pairs.iter().zip(logits.chunks_exact(4 * labels.max(1))) {
-            for (direction, number) in pair.candidates.iter().enumerate() {
-                let Some(number) = *number else { continue };
-                let kinds = input.2.kinds(number);
-                let own = &logits[direction * 2 * labels..][..2 * labels];
-                for label in (0..labels).filter(|&label| self.allows(label, kinds)) {
-                    let probability = |logit: f32| 1.0 / (1.0 + (-logit).exp());
-                    values[number * labels + label] = probability(own[label]);
-                    links[number * labels + label] = probability(own[labels + label]);
-                }
+        for (pair, own) in sentence.pairs.iter().zip(logits.chunks_exact(2 * labels.max(1))) {
+            for label in (0..labels).filter(|&label| self.asks(input, pair.candidate, label)) {
+                let probability = |logit: f32| 1.0 / (1.0 + (-logit).exp());
+                values[pair.candidate * labels + label] = probability(own[label]);
+                links[pair.candidate * labels + label] = probability(own[labels + label]);
             }
         }
         Scores::new(labels, values).with_links(links)

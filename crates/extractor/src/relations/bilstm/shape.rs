@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sporran_kilt::jsonl;
 use sporran_transformers::LstmOptions;
 
-use super::layout;
+use super::features::{PairFeatures, TAGS};
 use crate::{
     EntityType,
     error::{Error, Result},
@@ -23,9 +23,9 @@ pub const BILSTM: &str = "bilstm.json";
 #[serde(rename_all = "kebab-case")]
 pub enum Pooling {
     /// The maximum of each value.
-    #[default]
     Max,
     /// The mean of each value.
+    #[default]
     Mean,
 }
 
@@ -33,25 +33,31 @@ pub enum Pooling {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pairing {
-    /// Pairs whose types cover at least one in twenty of the property's facts.
+    /// Pairs of the property's types (Mesquita et al., 2019, table 2). For a property that KnowledgeNet does not have, pairs
+    /// whose types at least one in twenty of its facts has. A pronoun has all types of its gazetteers.
     ByType,
     /// All pairs.
     #[default]
     All,
 }
 
+/// The treatment of the two directions of a pair of mentions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Directions {
+    /// Each direction has its own probability.
+    #[default]
+    Independent,
+    /// A symmetric property has the mean of both. Otherwise the less probable direction is removed.
+    Joint,
+}
+
 /// The inputs and sizes of the BiLSTM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct BilstmShape {
-    /// The hashed word table, trained from scratch. An encoder replaces it.
+    /// The hashed word table, trained from scratch. It is used without `relations.bilstm.vectors`.
     pub words: WordFeatures,
-    /// The size that an encoder's hidden states are projected to.
-    #[schemars(range(min = 1))]
-    pub projected: usize,
-    /// The size of each embedded feature.
-    #[schemars(range(min = 1))]
-    pub width: usize,
     /// The hidden size of each direction.
     #[schemars(range(min = 1))]
     pub hidden: usize,
@@ -61,61 +67,39 @@ pub struct BilstmShape {
     /// The dropout of inputs, between layers, and of pooled states.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
-    /// The number of context tokens before the first and after the second mention of a pair.
+    /// The number of tokens before the first and after the second mention of a pair that are read. Without it the whole sentence
+    /// is.
     #[schemars(extend("x-unit" = "tokens"))]
-    pub around: usize,
+    pub around: Option<usize>,
     /// The pooling of hidden states: `max` or `mean`.
     pub pooling: Pooling,
     /// The pairs that are classified for a property: `by-type` or `all`.
     pub pairs: Pairing,
-    /// Whether the form of a mention (a name, a pronoun) is an input, in addition to the type of its chain.
-    pub enriched_types: bool,
-    /// Whether the types of possible entities, and the knowledge base's properties between them, are inputs.
+    /// Whether features 5 to 8 are inputs: confidences, distances and dependency paths of coreference. Features 7 and 8 also need
+    /// `parses`.
+    pub coreference: bool,
+    /// Whether features 9 and 10 are joined to the output of the LSTM: the types of both links, and the properties of the
+    /// knowledge base between them.
     pub knowledge: bool,
-    /// Whether the confidences of coreference and links, and the distance of coreference, are inputs.
-    pub confidence: bool,
 }
 
 impl Default for BilstmShape {
     fn default() -> Self {
         Self {
             words: WordFeatures { buckets: 1 << 14, width: 32 },
-            projected: 96,
-            width: 8,
             hidden: 500,
             layers: 2,
-            dropout: 0.4,
-            around: 8,
-            pooling: Pooling::Max,
+            dropout: 0.0,
+            around: None,
+            pooling: Pooling::Mean,
             pairs: Pairing::All,
-            enriched_types: true,
+            coreference: true,
             knowledge: true,
-            confidence: true,
         }
     }
 }
 
 impl BilstmShape {
-    /// The size of a word's vector.
-    pub(super) fn word_width(&self, encoder: bool) -> usize {
-        if encoder { self.projected } else { self.words.inputs() }
-    }
-
-    /// The size of a token's vector without features of the pair.
-    pub(super) fn token_width(&self, encoder: bool) -> usize {
-        self.word_width(encoder) + layout::TOKEN_SLOTS * self.width + layout::TOKEN_NUMBERS
-    }
-
-    pub(super) fn lstm(&self, encoder: bool) -> LstmOptions {
-        let pair = layout::PAIR_SLOTS * self.width + layout::PAIR_NUMBERS;
-        LstmOptions {
-            inputs: self.token_width(encoder) + pair,
-            hidden: self.hidden,
-            layers: self.layers,
-            dropout: self.dropout,
-        }
-    }
-
     /// Rejects sizes of 0 and wrong shares.
     ///
     /// # Errors
@@ -124,8 +108,6 @@ impl BilstmShape {
         let counts = [
             ("words.buckets", self.words.buckets),
             ("words.width", self.words.width),
-            ("projected", self.projected),
-            ("width", self.width),
             ("hidden", self.hidden),
             ("layers", self.layers),
         ];
@@ -139,26 +121,52 @@ impl BilstmShape {
     }
 }
 
-/// The encoder whose hidden states replace the word table.
+/// An encoder whose layers are inputs besides the words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EncoderWords {
-    /// The number of mixed layers, embeddings included.
+    /// The number of mixed layers, without the embeddings.
     pub layers: usize,
     /// The size of its hidden states.
     pub width: usize,
+}
+
+/// The values of features 9 and 10, in the order of their inputs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct KnownValues {
+    /// Types of entities. Those of the subject come first, then those of the object.
+    pub types: Vec<String>,
+    /// Properties from the subject to the object.
+    pub properties: Vec<String>,
+}
+
+impl KnownValues {
+    /// The number of inputs.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        2 * self.types.len() + self.properties.len()
+    }
 }
 
 /// The contents of the settings file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BilstmFile {
-    /// The version of this file; 1.
+    /// The version of this file; 2.
     pub version: u32,
     /// Inputs and sizes.
     pub shape: BilstmShape,
-    /// The encoder in the folder `encoder`, if words are its hidden states.
+    /// Whether features of dependency parses are inputs.
+    pub parsed: bool,
+    /// The size of the word vectors in the folder, if there are any. They replace the hashed word table.
+    pub vectors: Option<usize>,
+    /// The encoder in the folder `encoder`, if its layers are inputs.
     pub encoder: Option<EncoderWords>,
+    /// The values of features 9 and 10; empty without them.
+    pub known: KnownValues,
+    /// How the two directions of a pair are decided.
+    pub directions: Directions,
     /// For each property the types of subjects and objects that are classified; empty for all.
     pub kinds: Vec<Vec<(EntityType, EntityType)>>,
     /// The possible properties.
@@ -171,7 +179,63 @@ pub struct BilstmFile {
 
 impl BilstmFile {
     /// The version that is written.
-    pub const VERSION: u32 = 1;
+    pub const VERSION: u32 = 2;
+
+    /// A model of a shape without vectors, encoder and knowledge, which reads all pairs. All thresholds are 0.5.
+    #[must_use]
+    pub fn new(shape: &BilstmShape, properties: &Properties) -> Self {
+        let even = Thresholds::even(properties.len(), 0.5);
+        Self {
+            version: Self::VERSION,
+            shape: BilstmShape { pairs: Pairing::All, ..shape.clone() },
+            parsed: false,
+            vectors: None,
+            encoder: None,
+            known: KnownValues::default(),
+            directions: Directions::default(),
+            kinds: Vec::new(),
+            properties: properties.clone(),
+            thresholds: even.clone(),
+            link_thresholds: even,
+        }
+    }
+
+    /// The same model for pairs of these types.
+    #[must_use]
+    pub fn with_kinds(mut self, kinds: Vec<Vec<(EntityType, EntityType)>>) -> Self {
+        self.shape.pairs = if kinds.is_empty() { Pairing::All } else { Pairing::ByType };
+        Self { kinds, ..self }
+    }
+
+    /// The features of a pair.
+    pub(super) fn pair_features(&self) -> PairFeatures {
+        PairFeatures { parsed: self.parsed, coreference: self.shape.coreference }
+    }
+
+    /// The size of a word's vector.
+    pub(super) fn word_width(&self) -> usize {
+        self.vectors.unwrap_or_else(|| self.shape.words.inputs())
+    }
+
+    /// The size of a token's vector without features of the pair: the word, the encoder's state, feature 1.
+    pub(super) fn token_width(&self) -> usize {
+        self.word_width() + self.encoder.as_ref().map_or(0, |words| words.width) + TAGS
+    }
+
+    /// The inputs of the last layer: the pooled states of the LSTM, then features 9 and 10.
+    pub(super) fn joined_width(&self) -> usize {
+        2 * self.shape.hidden + self.known.width()
+    }
+
+    /// Two outputs a property: its text, its links.
+    pub(super) fn outputs(&self) -> usize {
+        2 * self.properties.len()
+    }
+
+    pub(super) fn lstm(&self) -> LstmOptions {
+        let BilstmShape { hidden, layers, dropout, .. } = self.shape;
+        LstmOptions { inputs: self.token_width() + self.pair_features().width(), hidden, layers, dropout }
+    }
 
     /// Reads the file of a folder.
     ///
@@ -179,13 +243,14 @@ impl BilstmFile {
     /// Read errors; [`Error::Model`] for another version or inconsistent parts.
     pub fn load(folder: &Path) -> Result<Self> {
         let path = folder.join(BILSTM);
-        let file: Self = jsonl::read_json(&path)?;
         let wrong = |expected: String, found: String| {
             Err(Error::Model { what: path.display().to_string(), expected, found })
         };
-        if file.version != Self::VERSION {
-            return wrong(format!("version {}", Self::VERSION), file.version.to_string());
+        let version: AnyVersion = jsonl::read_json(&path)?;
+        if version.version != Self::VERSION {
+            return wrong(format!("version {}", Self::VERSION), version.version.to_string());
         }
+        let file: Self = jsonl::read_json(&path)?;
         let labels = file.properties.len();
         let counts = [file.thresholds.all().len(), file.link_thresholds.all().len()];
         let typed = file.shape.pairs == Pairing::ByType;
@@ -216,4 +281,10 @@ impl BilstmFile {
         json.push(b'\n');
         json
     }
+}
+
+/// The version of a file whose other fields are those of any version.
+#[derive(Deserialize)]
+struct AnyVersion {
+    version: u32,
 }

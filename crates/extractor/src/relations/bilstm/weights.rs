@@ -1,12 +1,15 @@
 //! The forward pass: from sentences to the logits of their pairs.
 
+use std::sync::Arc;
+
 use candle_nn::Init;
 use rayon::prelude::*;
 use sporran_kernels::{Matrix, Precision};
 use sporran_transformers::{PackedBiLstm, length_batches};
 
 use super::{
-    BilstmShape, EncoderWords, Pooling, layout,
+    BilstmFile, EncoderWords, Pooling, Vectors,
+    features::TAGS,
     reading::{ReadPair, ReadSentence, Words},
 };
 use crate::tagger::{WordRows, bilstm::head};
@@ -14,84 +17,44 @@ use crate::tagger::{WordRows, bilstm::head};
 pub(super) type Model<T> = sporran_checkpoint::Result<T>;
 
 pub(super) const LSTM: &str = "lstm";
-/// The word table, or the projection of an encoder's hidden states.
+/// The trained word table.
 pub(super) const WORDS: &str = "words.weight";
-pub(super) const WORDS_BIAS: &str = "words.bias";
 /// The logits of the layers' weights, and the scale of their mean.
 pub(super) const MIX: &str = "mix.weight";
 pub(super) const SCALE: &str = "mix.scale";
-pub(super) const FEATURES: &str = "features.weight";
 pub(super) const HEAD: [&str; 2] = ["classifier.weight", "classifier.bias"];
 
 /// The number of pairs' tokens in a batch.
 const BATCH: usize = 4096;
 
-/// The sizes of a network.
-#[derive(Clone, Debug)]
-pub(super) struct Sizes {
-    pub(super) shape: BilstmShape,
-    pub(super) encoder: Option<EncoderWords>,
-    pub(super) labels: usize,
+/// Names, shapes and initial values of all weights of a model except the LSTM's.
+pub(super) fn parameters(file: &BilstmFile) -> Vec<(&'static str, Vec<usize>, Init)> {
+    let normal = |stdev: f64| Init::Randn { mean: 0.0, stdev };
+    let mut all = Vec::new();
+    if file.vectors.is_none() {
+        all.push((WORDS, vec![file.shape.words.buckets, file.shape.words.width], normal(0.3)));
+    }
+    if let Some(EncoderWords { layers, .. }) = &file.encoder {
+        all.push((MIX, vec![*layers], Init::Const(0.0)));
+        all.push((SCALE, vec![1], Init::Const(1.0)));
+    }
+    let inputs = file.joined_width();
+    all.push((HEAD[0], vec![file.outputs(), inputs], normal((inputs as f64).powf(-0.5))));
+    // Most pairs have no property.
+    all.push((HEAD[1], vec![file.outputs()], Init::Const(-3.0)));
+    all
 }
 
-impl Sizes {
-    /// Two outputs a property in both directions.
-    pub(super) fn outputs(&self) -> usize {
-        4 * self.labels
-    }
-
-    /// The size of a token's vector without features of the pair.
-    pub(super) fn token_width(&self) -> usize {
-        self.shape.token_width(self.encoder.is_some())
-    }
-
-    pub(super) fn word_width(&self) -> usize {
-        self.shape.word_width(self.encoder.is_some())
-    }
-
-    /// Names, shapes and initial values of all weights except the LSTM's.
-    pub(super) fn parameters(&self) -> Vec<(&'static str, Vec<usize>, Init)> {
-        let normal = |stdev: f64| Init::Randn { mean: 0.0, stdev };
-        let share = |inputs: usize| normal((inputs as f64).powf(-0.5));
-        let states = 2 * self.shape.hidden;
-        let mut all = match &self.encoder {
-            None => vec![(WORDS, vec![self.shape.words.buckets, self.shape.words.width], normal(0.3))],
-            Some(EncoderWords { layers, width }) => vec![
-                (WORDS, vec![self.shape.projected, *width], share(*width)),
-                (WORDS_BIAS, vec![self.shape.projected], Init::Const(0.0)),
-                (MIX, vec![*layers], Init::Const(0.0)),
-                (SCALE, vec![1], Init::Const(1.0)),
-            ],
-        };
-        all.extend([
-            (FEATURES, vec![layout::ROWS, self.shape.width], normal(0.3)),
-            (HEAD[0], vec![self.outputs(), states], share(states)),
-            // Most pairs have no property.
-            (HEAD[1], vec![self.outputs()], Init::Const(-3.0)),
-        ]);
-        all
-    }
-}
-
-/// All weights except the LSTM's, and their sizes.
+/// All weights except the LSTM's, and the settings.
 #[derive(Debug)]
 pub(super) struct Weights {
-    pub(super) sizes: Sizes,
-    pub(super) words: Vec<f32>,
-    words_bias: Vec<f32>,
+    pub(super) file: Arc<BilstmFile>,
+    vectors: Option<Arc<Vectors>>,
+    words: Vec<f32>,
     mix: Vec<f32>,
     pub(super) scale: f32,
-    pub(super) features: Vec<f32>,
     pub(super) head: Vec<f32>,
     head_bias: Vec<f32>,
-}
-
-/// The vectors of sentences' tokens, without features of a pair.
-pub(super) struct Tokens {
-    /// (tokens, token width)
-    pub(super) vectors: Vec<f32>,
-    /// The mixed layers of an encoder, (tokens, width).
-    pub(super) mixed: Vec<f32>,
 }
 
 /// A pair with the index of its sentence's first token among all tokens.
@@ -100,23 +63,55 @@ pub(super) struct Placed<'a> {
     pub(super) pair: &'a ReadPair,
 }
 
+/// Some pairs of a sentence, by their indices.
+pub(super) struct Picked<'a> {
+    pub(super) sentence: &'a ReadSentence,
+    pub(super) pairs: Vec<usize>,
+}
+
+impl<'a> Picked<'a> {
+    /// All pairs of a sentence.
+    pub(super) fn all(sentence: &'a ReadSentence) -> Self {
+        Self { sentence, pairs: (0..sentence.pairs.len()).collect() }
+    }
+
+    /// The number of tokens of the pairs.
+    pub(super) fn tokens(&self) -> usize {
+        self.pairs.iter().map(|at| self.sentence.pairs[*at].tokens.len()).sum()
+    }
+}
+
+/// The picked pairs of sentences, one after the other.
+pub(super) fn placed<'a>(picked: &[Picked<'a>]) -> Vec<Placed<'a>> {
+    let mut first = 0;
+    let mut pairs = Vec::new();
+    for Picked { sentence, pairs: own } in picked {
+        pairs.extend(own.iter().map(|at| Placed { first, pair: &sentence.pairs[*at] }));
+        first += sentence.tags.len();
+    }
+    pairs
+}
+
 impl Weights {
     /// Takes the weights from `take` by name and shape.
-    pub(super) fn new(sizes: Sizes, take: impl Fn(&str, &[usize]) -> Model<Vec<f32>>) -> Model<Self> {
-        let parameters = sizes.parameters();
+    pub(super) fn new(
+        file: Arc<BilstmFile>,
+        vectors: Option<Arc<Vectors>>,
+        take: impl Fn(&str, &[usize]) -> Model<Vec<f32>>,
+    ) -> Model<Self> {
+        let parameters = parameters(&file);
         let of = |name: &str| match parameters.iter().find(|(own, ..)| *own == name) {
             Some((_, shape, _)) => take(name, shape),
             None => Ok(Vec::new()),
         };
         Ok(Self {
             words: of(WORDS)?,
-            words_bias: of(WORDS_BIAS)?,
             mix: of(MIX)?,
             scale: of(SCALE)?.first().copied().unwrap_or(1.0),
-            features: of(FEATURES)?,
             head: of(HEAD[0])?,
             head_bias: of(HEAD[1])?,
-            sizes,
+            file,
+            vectors,
         })
     }
 
@@ -128,78 +123,65 @@ impl Weights {
         raised.into_iter().map(|value| value / sum).collect()
     }
 
-    /// Adds the mean of rows of the feature table; nothing without rows.
-    fn add_slot(&self, rows: &[u32], out: &mut [f32]) {
-        let width = self.sizes.shape.width;
-        for row in rows {
-            let row = &self.features[*row as usize * width..][..width];
-            out.iter_mut().zip(row).for_each(|(sum, value)| *sum += value / rows.len() as f32);
-        }
-    }
-
-    /// The vectors of sentences' tokens, without features of a pair. `kept` has a dropout factor for each
+    /// The vectors of sentences' tokens without features of a pair, (tokens, token width). `kept` has a dropout factor for each
     /// group of each hashed word.
-    pub(super) fn tokens(&self, sentences: &[&ReadSentence], kept: Option<&[f32]>) -> Tokens {
-        let count: usize = sentences.iter().map(|sentence| sentence.slots.len()).sum();
-        let (word_width, token_width) = (self.sizes.word_width(), self.sizes.token_width());
-        let mut mixed = Vec::new();
-        let words = match &self.sizes.encoder {
-            None => {
-                let words: Vec<&WordRows> = hashed(sentences).collect();
-                self.sizes.shape.words.vectors(&self.words, &words, kept)
-            }
-            Some(EncoderWords { layers, width }) => {
-                let shares = self.shares();
-                mixed = vec![0.0; count * width];
-                let states = sentences.iter().flat_map(|sentence| sentence.layers());
-                for (at, value) in states.enumerate() {
-                    let (token, rest) = (at / (layers * width), at % (layers * width));
-                    mixed[token * width + rest % width] += self.scale * shares[rest / width] * value;
-                }
-                let projection = Matrix::pack(&[&self.words], *width, Precision::F32);
-                head(&projection, &self.words_bias, &mixed)
-            }
-        };
+    pub(super) fn tokens(&self, sentences: &[&ReadSentence], kept: Option<&[f32]>) -> Vec<f32> {
+        let (word_width, token_width) = (self.file.word_width(), self.file.token_width());
+        let hashed: Vec<&WordRows> = hashed(sentences).collect();
+        let hashed = self.file.shape.words.vectors(&self.words, &hashed, kept);
+        let mut hashed = hashed.chunks_exact(word_width);
+        let shares = self.shares();
+        let count: usize = sentences.iter().map(|sentence| sentence.tags.len()).sum();
         let mut vectors = vec![0.0; count * token_width];
-        let tokens = sentences.iter().flat_map(|sentence| sentence.slots.iter().zip(&sentence.numbers));
-        let rows = vectors.chunks_exact_mut(token_width).zip(words.chunks_exact(word_width));
-        for ((row, word), (slots, numbers)) in rows.zip(tokens) {
-            let (own, rest) = row.split_at_mut(word_width);
-            own.copy_from_slice(word);
-            let (embedded, last) = rest.split_at_mut(rest.len() - layout::TOKEN_NUMBERS);
-            for (slot, out) in slots.iter().zip(embedded.chunks_exact_mut(self.sizes.shape.width)) {
-                self.add_slot(slot, out);
+        let mut rows = vectors.chunks_exact_mut(token_width);
+        for sentence in sentences {
+            for (at, (tags, row)) in sentence.tags.iter().zip(rows.by_ref()).enumerate() {
+                let (words, rest) = row.split_at_mut(word_width);
+                match &sentence.words {
+                    Words::Hashed(_) => words.copy_from_slice(hashed.next().unwrap_or(&[])),
+                    Words::Pretrained(rows) => {
+                        if let (Some(vectors), Some(row)) = (&self.vectors, rows[at]) {
+                            words.copy_from_slice(vectors.vector(row));
+                        }
+                    }
+                }
+                let (mixed, last) = rest.split_at_mut(rest.len() - TAGS);
+                last.copy_from_slice(tags);
+                for (layer, share) in shares.iter().enumerate() {
+                    let width = mixed.len();
+                    let state = &sentence.layers[(at * shares.len() + layer) * width..][..width];
+                    let share = self.scale * share;
+                    mixed.iter_mut().zip(state).for_each(|(sum, value)| *sum += share * value);
+                }
             }
-            last.copy_from_slice(numbers);
         }
-        Tokens { vectors, mixed }
+        vectors
     }
 
     /// The LSTM's inputs for pairs, (tokens of all pairs, inputs), and the length of each.
-    pub(super) fn inputs(&self, tokens: &Tokens, pairs: &[Placed<'_>]) -> (Vec<f32>, Vec<usize>) {
-        let token_width = self.sizes.token_width();
-        let inputs = self.sizes.shape.lstm(self.sizes.encoder.is_some()).inputs;
+    pub(super) fn inputs(&self, tokens: &[f32], pairs: &[Placed<'_>]) -> (Vec<f32>, Vec<usize>) {
+        let (token_width, pair_width) = (self.file.token_width(), self.file.pair_features().width());
+        let inputs = token_width + pair_width;
         let lengths: Vec<usize> = pairs.iter().map(|placed| placed.pair.tokens.len()).collect();
         let mut xs = vec![0.0; lengths.iter().sum::<usize>() * inputs];
-        let read = pairs.iter().flat_map(|placed| placed.pair.tokens.clone().map(move |at| (placed, at)));
-        for (row, (placed, token)) in xs.chunks_exact_mut(inputs).zip(read) {
-            let (own, rest) = row.split_at_mut(token_width);
-            own.copy_from_slice(&tokens.vectors[(placed.first + token) * token_width..][..token_width]);
-            let (embedded, last) = rest.split_at_mut(rest.len() - layout::PAIR_NUMBERS);
-            let slots = placed.pair.slots(token);
-            for (slot, out) in slots.iter().zip(embedded.chunks_exact_mut(self.sizes.shape.width)) {
-                self.add_slot(slot, out);
+        let mut rows = xs.chunks_exact_mut(inputs);
+        for Placed { first, pair } in pairs {
+            let features = pair.features.chunks_exact(pair_width);
+            // The rows come last, because `zip` takes one more of what comes first.
+            for ((token, features), row) in pair.tokens.clone().zip(features).zip(rows.by_ref()) {
+                let (own, rest) = row.split_at_mut(token_width);
+                own.copy_from_slice(&tokens[(first + token) * token_width..][..token_width]);
+                rest.copy_from_slice(features);
             }
-            last[0] = f32::from(u8::from(placed.pair.is_between(token)));
         }
         (xs, lengths)
     }
 
     /// The pooled hidden states of pairs, (pairs, 2 hidden). For max pooling, also the token of each maximum.
     pub(super) fn pooled(&self, states: &[f32], lengths: &[usize]) -> (Vec<f32>, Vec<u32>) {
-        let width = 2 * self.sizes.shape.hidden;
+        let width = 2 * self.file.shape.hidden;
         let mut start = 0;
-        match self.sizes.shape.pooling {
+        match self.file.shape.pooling {
             Pooling::Max => {
                 let mut out = vec![f32::NEG_INFINITY; lengths.len() * width];
                 let mut from = vec![0; out.len()];
@@ -230,21 +212,29 @@ impl Weights {
         }
     }
 
-    /// The outputs from pooled states.
-    pub(super) fn outputs(&self, pooled: &[f32]) -> Vec<f32> {
-        let matrix = Matrix::pack(&[&self.head], 2 * self.sizes.shape.hidden, Precision::F32);
-        head(&matrix, &self.head_bias, pooled)
+    /// The inputs of the last layer, (pairs, joined width): pooled states, then features 9 and 10.
+    pub(super) fn joined(&self, pooled: &[f32], pairs: &[Placed<'_>]) -> Vec<f32> {
+        let (width, states) = (self.file.joined_width(), 2 * self.file.shape.hidden);
+        let mut joined = vec![0.0; pairs.len() * width];
+        let rows = joined.chunks_exact_mut(width).zip(pooled.chunks_exact(states));
+        for ((row, pooled), placed) in rows.zip(pairs) {
+            row[..states].copy_from_slice(pooled);
+            placed.pair.known.iter().for_each(|at| row[states + at] = 1.0);
+        }
+        joined
     }
 
-    /// The logits of the pairs of each sentence, pair by pair.
-    pub(super) fn logits(&self, lstm: &PackedBiLstm, sentences: &[&ReadSentence]) -> Model<Vec<Vec<f32>>> {
-        let tokens = self.tokens(sentences, None);
-        let mut pairs: Vec<Placed<'_>> = Vec::new();
-        let mut first = 0;
-        for sentence in sentences {
-            pairs.extend(sentence.pairs.iter().map(|pair| Placed { first, pair }));
-            first += sentence.slots.len();
-        }
+    /// The outputs from the joined inputs.
+    pub(super) fn outputs(&self, joined: &[f32]) -> Vec<f32> {
+        let matrix = Matrix::pack(&[&self.head], self.file.joined_width(), Precision::F32);
+        head(&matrix, &self.head_bias, joined)
+    }
+
+    /// The logits of the picked pairs of each sentence, pair by pair.
+    pub(super) fn logits(&self, lstm: &PackedBiLstm, picked: &[Picked<'_>]) -> Model<Vec<Vec<f32>>> {
+        let sentences: Vec<&ReadSentence> = picked.iter().map(|picked| picked.sentence).collect();
+        let tokens = self.tokens(&sentences, None);
+        let pairs = placed(picked);
         let lengths: Vec<usize> = pairs.iter().map(|placed| placed.pair.tokens.len()).collect();
         let batches = length_batches(&lengths, usize::MAX, BATCH);
         let parts: Vec<Vec<f32>> = batches
@@ -254,19 +244,18 @@ impl Weights {
                 let own: Vec<Placed<'_>> = batch.iter().map(own).collect();
                 let (xs, lengths) = self.inputs(&tokens, &own);
                 let states = lstm.states(&xs, &lengths)?;
-                Ok(self.outputs(&self.pooled(&states, &lengths).0))
+                Ok(self.outputs(&self.joined(&self.pooled(&states, &lengths).0, &own)))
             })
             .collect::<Model<_>>()?;
         let mut found: Vec<&[f32]> = vec![&[]; pairs.len()];
         for (batch, part) in batches.iter().zip(&parts) {
-            for (at, logits) in batch.iter().zip(part.chunks_exact(self.sizes.outputs())) {
+            for (at, logits) in batch.iter().zip(part.chunks_exact(self.file.outputs())) {
                 found[*at] = logits;
             }
         }
         let mut found = found.into_iter();
-        let of =
-            |sentence: &&ReadSentence| found.by_ref().take(sentence.pairs.len()).flatten().copied().collect();
-        Ok(sentences.iter().map(of).collect())
+        let of = |picked: &Picked<'_>| found.by_ref().take(picked.pairs.len()).flatten().copied().collect();
+        Ok(picked.iter().map(of).collect())
     }
 }
 
@@ -274,16 +263,6 @@ impl Weights {
 pub(super) fn hashed<'a>(sentences: &[&'a ReadSentence]) -> impl Iterator<Item = &'a WordRows> {
     sentences.iter().flat_map(|sentence| match &sentence.words {
         Words::Hashed(words) => words.as_slice(),
-        Words::Layers(_) => &[],
+        Words::Pretrained(_) => &[],
     })
-}
-
-impl ReadSentence {
-    /// The hidden states of an encoder's layers.
-    pub(super) fn layers(&self) -> &[f32] {
-        match &self.words {
-            Words::Hashed(_) => &[],
-            Words::Layers(states) => states,
-        }
-    }
 }

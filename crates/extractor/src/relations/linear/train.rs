@@ -7,7 +7,7 @@ use crate::{
     Result,
     relations::{
         Annotated, MaximumRecall, Reach, RelationTraining, Scores, Thresholds, TrainedRelationModel,
-        validation::{joint_scores, with_scores},
+        validation::{decided_scores, with_scores},
     },
 };
 
@@ -38,7 +38,7 @@ impl LinearTraining {
             let model =
                 LinearRelations::train(&data, properties, self, seed, |at| at >= count || at % parts != part);
             for at in (part..count).step_by(parts) {
-                scores[at] = joint_scores(&model, &documents[at])?;
+                scores[at] = decided_scores(&model, &documents[at])?;
             }
             advance(observe, part as u64 + 1);
         }

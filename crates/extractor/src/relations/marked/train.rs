@@ -20,7 +20,7 @@ use crate::{
     relations::{
         Annotated, FEATURES, Marking, MaximumRecall, Reach, RelationModel, RelationTraining, Scores,
         Thresholds, TrainedRelationModel,
-        validation::{joint_scores, tuned_f1, with_scores},
+        validation::{decided_scores, tuned_f1, with_scores},
     },
 };
 
@@ -221,7 +221,7 @@ impl<'a> MarkedTrainer<'a> {
 fn tune(model: &Path, device: DeviceName, validation: &[&Annotated]) -> Result<f64> {
     let relations = MarkedEntities::load(model, device, Precision::F32)?;
     let scores: Vec<Vec<Scores>> =
-        validation.iter().map(|annotated| joint_scores(&relations, annotated)).collect::<Result<_>>()?;
+        validation.iter().map(|annotated| decided_scores(&relations, annotated)).collect::<Result<_>>()?;
     let scored = with_scores(validation, &scores);
     let thresholds = Thresholds::tuned(relations.properties().len(), &scored);
     let f1 = thresholds.micro_f1(&scored);

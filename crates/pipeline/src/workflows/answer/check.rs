@@ -222,11 +222,12 @@ mod tests {
         let selects = "claim-only = true\n[generator.selection]\nmodel = \"s\"";
         assert!(check(&table("verifier", selects)).contains("`false` with `pages` or `selection`"));
         let train = "[train]\nmodel = \"t\"\n[train.examples]\nfiles = [\"none.jsonl\"]\n";
-        let found = check(&table("causal", train));
+        let found = check(&format!("[generator]\nkind = \"title\"\n{train}"));
         assert!(
             found.contains("`generator.kind`: expected `seq2seq`, `fid`, `memnet`, `rag-token`,"),
             "{found}"
         );
+        assert!(!check(&table("causal", train)).contains("`generator.kind`"));
     }
 
     #[test]

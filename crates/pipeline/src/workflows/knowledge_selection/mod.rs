@@ -8,6 +8,7 @@ mod options;
 mod rank;
 mod respond;
 mod train;
+mod train_generator;
 pub(crate) mod workflow;
 
 pub use cutoff::{Negatives, Threshold};
@@ -16,3 +17,4 @@ pub use options::{DataOptions, SelectionOptions};
 pub use rank::{rank, write_predictions, write_ranking};
 pub use respond::{DialoguesOptions, ResponseOptions, ResponseReport, SentenceChoice, respond};
 pub use train::{TestReport, TrainedReranker, train};
+pub use train_generator::{ResponseExamples, train_generator};

@@ -11,7 +11,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
-use sporran_generator::{Candidate, Generator, GeneratorOptions, Request, check_generator};
+use sporran_generator::{Candidate, Generator, GeneratorOptions, Request, TrainOptions, check_generator};
 use sporran_kilt::{
     Dataset, Id, Passage, Record, jsonl,
     observe::Observer,
@@ -28,10 +28,11 @@ use sporran_reranker::{RerankerOptions, training::GradedQuery};
 use super::{
     data::{gold_passage, graded},
     rank::{order, rank_one, record, sentence_id},
+    train_generator::{self, ResponseExamples},
 };
 use crate::{
     Result,
-    config::Config,
+    config::{self, Config},
     run_dir::{
         folder::{AnswerFile, RunDir},
         inputs::Inputs,
@@ -65,6 +66,9 @@ pub struct ResponseOptions {
     pub reranker: Option<RerankerOptions>,
     /// `[generator]`: the generator of responses.
     pub generator: GeneratorOptions,
+    /// `[train]`: the training of the generator's model by `sporran train`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train: Option<TrainOptions<ResponseExamples>>,
 }
 
 /// `[dialogues]`
@@ -103,6 +107,7 @@ struct General {
     output: PathBuf,
     source: Option<SourceOptions>,
     dialogues: DialoguesOptions,
+    train: Option<TrainOptions<ResponseExamples>>,
 }
 
 impl Config for ResponseOptions {
@@ -111,13 +116,14 @@ impl Config for ResponseOptions {
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let reranker = document.read_stage("reranker");
         let generator = document.require_stage("generator");
-        let General { name, output, source, dialogues } = document.read_root(&["reranker", "generator"])?;
+        let General { name, output, source, dialogues, train } =
+            document.read_root(&["reranker", "generator"])?;
         let reranker = reranker.ok()?;
         if reranker.is_none() && dialogues.sentence == SentenceChoice::Reranker {
             document.report_key("reranker", "is missing");
             return None;
         }
-        Some(Self { name, output, source, dialogues, reranker, generator: generator.ok()? })
+        Some(Self { name, output, source, dialogues, reranker, generator: generator.ok()?, train })
     }
 
     fn check(&self, document: &mut Document<'_>) {
@@ -128,16 +134,37 @@ impl Config for ResponseOptions {
         if let Some(reranker) = self.used_reranker() {
             reranker.check("reranker", document);
         }
+        self.check_generation(document);
+    }
+}
+
+impl ResponseOptions {
+    /// Reads and checks a config for a training, which needs neither the dialogues nor the reranker of a run.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub(super) fn load_for_training(path: &Path, overrides: &[String]) -> Result<Self> {
+        config::load(path, overrides, |options: &Self, document| {
+            if options.train.is_none() {
+                train_generator::report_missing(document);
+            }
+            options.check_generation(document);
+        })
+    }
+
+    /// Reports mistakes of the generator and of its training.
+    fn check_generation(&self, document: &mut Document<'_>) {
         // These kinds need a passage store, which dialogues do not have.
         if matches!(self.generator, GeneratorOptions::Verifier(_) | GeneratorOptions::MemNet(_)) {
             let message = "expected a kind that reads passages: `causal`, `seq2seq`, `fid`, `rag-sequence`, `rag-token`";
             document.report_key("generator.kind", message);
         }
-        check_generator(&*self.generator, ("generator", true), None, document);
+        check_generator(&*self.generator, ("generator", self.train.is_none()), None, document);
+        if let Some(train) = &self.train {
+            train_generator::check(train, &self.generator, document);
+        }
     }
-}
 
-impl ResponseOptions {
     /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
@@ -331,11 +358,12 @@ fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Options that are not in the key: output folders; the file of dialogues, whose content is a separate input; and the
-/// source, because the key has the hash of its pages.
-const WITHOUT: [&str; 7] = [
+/// Options that are not in the key: output folders; the training; the file of dialogues, whose content is a separate input; and
+/// the source, because the key has the hash of its pages.
+const WITHOUT: [&str; 8] = [
     "name",
     "output",
+    "train",
     "dialogues.file",
     "dialogues.limit",
     "source.path",
@@ -469,7 +497,8 @@ mod tests {
         let path = place.path().join("c.toml");
         let text = "workflow = 'dialogue'\nname = 'd'\n[source]\npath = 'pages'\nredirects = 'r'\n\
                     [dialogues]\nfile = 'f'\nlimit = 3\n[reranker]\nkind = 'tfidf'\nmodel = 'm'\n\
-                    [generator]\nkind = 'causal'\nmodel = 'c'\n";
+                    [generator]\nkind = 'causal'\nmodel = 'c'\n[train]\nmodel = 't'\n\
+                    [train.examples]\nfiles = ['x']\n";
         std::fs::write(&path, text).unwrap();
         let options = ResponseOptions::parse(&path, &[]).unwrap();
         let tree = toml::Value::try_from(&options).unwrap();

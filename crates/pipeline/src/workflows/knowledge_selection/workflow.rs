@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sporran_kilt::observe::{Event, Observer};
 
-use super::{ResponseOptions, SelectionOptions, respond, train as learn};
+use super::{ResponseOptions, SelectionOptions, respond, train as learn, train_generator};
 use crate::{
     Result,
     config::Config,
@@ -48,7 +48,15 @@ kind = "seq2seq"
 model = "models/generator"
 "#,
 )
+.with_train(train_responses)
 .with_run(run);
+
+fn train_responses(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let options = ResponseOptions::load_for_training(path, overrides)?;
+    observe(Event::Folder { path: options.folder() });
+    let trained = train_generator(&options, observe)?;
+    Ok(Outcome::of(&trained)?.with_model(&trained.model))
+}
 
 fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     let options = ResponseOptions::load(path, overrides)?;

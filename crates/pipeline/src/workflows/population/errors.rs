@@ -14,6 +14,8 @@ pub struct Causes {
     pub found: usize,
     /// Predicted gold facts with two gold links, of which at least one is missing or wrong.
     pub link_missed: usize,
+    /// Of these, facts with a prediction that has two links; the others lack a link.
+    pub link_wrong: usize,
     /// Gold facts with an undetected mention.
     pub mention_missed: usize,
     /// Gold facts whose confidence is slightly below the threshold.
@@ -107,6 +109,9 @@ fn compare(gold: &Passage, guess: Option<&Passage>, analysis: &mut ErrorAnalysis
                 count(name, |causes| &mut causes.found);
                 if fact.uris().is_some() && !predicted.iter().filter(same).any(linked) {
                     count(name, |causes| &mut causes.link_missed);
+                    if predicted.iter().filter(same).any(|other| other.uris().is_some()) {
+                        count(name, |causes| &mut causes.link_wrong);
+                    }
                 }
             } else if !is_mention(subject(fact)) || !is_mention(object(fact)) {
                 count(name, |causes| &mut causes.mention_missed);
@@ -190,6 +195,7 @@ mod tests {
             Causes {
                 found: 1,
                 link_missed: 1,
+                link_wrong: 1,
                 mention_missed: 1,
                 threshold: 1,
                 relation_missed: 1,

@@ -32,6 +32,10 @@ pub struct PopulationOptions {
     pub output: PathBuf,
     /// `[annotations]`: the training documents.
     pub annotations: Option<AnnotationsOptions>,
+    /// `parses`: CoNLL-U files with the dependency parses of the documents of `[annotations]` and `[input]`, for
+    /// `[relations.bilstm]`. `# newdoc id = ID` begins a document, and its words are those of the text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parses: Vec<PathBuf>,
     /// `[teacher]`: a model that labels more training text (distillation).
     pub teacher: Option<TeacherOptions>,
     /// `[relations]`: the relation classifier.
@@ -92,6 +96,26 @@ pub struct AnnotationsOptions {
     #[serde(default = "validation_every")]
     #[schemars(range(min = 2))]
     pub validation_every: usize,
+    /// The folds of the validation documents. With them, no document of `folds` is held out, and no name or link of a validation
+    /// document is in the linker's table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub validation_folds: Vec<i64>,
+}
+
+impl AnnotationsOptions {
+    /// Whether a document is for validation, given its index among all documents and its fold.
+    pub(super) fn is_held_out(&self, at: usize, fold: i64) -> bool {
+        if self.validation_folds.is_empty() {
+            at % self.validation_every == self.validation_every - 1
+        } else {
+            self.validation_folds.contains(&fold)
+        }
+    }
+
+    /// Whether a document is only for validation, so that its names are unknown to the linker.
+    pub(super) fn is_apart(&self, fold: i64) -> bool {
+        self.validation_folds.contains(&fold)
+    }
 }
 
 fn training_folds() -> Vec<i64> {
@@ -172,6 +196,23 @@ impl PopulationOptions {
             for path in annotations.files.iter().filter(|path| trains && !path.is_file()) {
                 document.report_key("annotations.files", format!("no file {}", path.display()));
             }
+            if let Some(fold) =
+                annotations.validation_folds.iter().find(|fold| annotations.folds.contains(*fold))
+            {
+                let message = format!("expected other folds than `folds`, found {fold} in both");
+                document.report_key("annotations.validation-folds", message);
+            }
+            if !annotations.validation_folds.is_empty() && self.relations.is_cross_validated() {
+                let message = "expected none, because `[relations.linear]` alone is cross-validated";
+                document.report_key("annotations.validation-folds", message);
+            }
+        }
+        for path in self.parses.iter().filter(|path| !path.is_file()) {
+            document.report_key("parses", format!("no file {}", path.display()));
+        }
+        if !self.parses.is_empty() && trains && self.annotations.is_some() && self.relations.bilstm.is_none()
+        {
+            document.report_key("parses", "expected `[relations.bilstm]` with it");
         }
         if let Some(teacher) = self.teacher.as_ref().filter(|_| trains) {
             if !teacher.model.is_dir() {
@@ -228,5 +269,25 @@ impl PopulationOptions {
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.output.join(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn validation_documents_are_every_nth_or_those_of_their_folds() {
+        let options =
+            |text: &str| toml::from_str::<AnnotationsOptions>(&format!("files = []\n{text}")).unwrap();
+        let held_out = |options: &AnnotationsOptions| -> Vec<bool> {
+            (0..6).map(|at| options.is_held_out(at, 1 + at as i64 % 2)).collect()
+        };
+        let every = options("validation-every = 3");
+        assert_eq!(held_out(&every), [false, false, true, false, false, true]);
+        assert!(!every.is_apart(4));
+        let folds = options("folds = [1]\nvalidation-folds = [2]");
+        assert_eq!(held_out(&folds), [false, true, false, true, false, true]);
+        assert!(folds.is_apart(2) && !folds.is_apart(1));
     }
 }

@@ -39,6 +39,7 @@ mod tests {
         let text = r#"
             name = "r"
             coreference = "rules"
+            parses = ["parses.conllu"]
             [source]
             path = "pages.jsonl"
             redirects = "redirects.tsv"
@@ -56,6 +57,7 @@ mod tests {
             names = [{ file = "names.tsv", format = "table" }]
             types = "types.json"
             facts = "facts"
+            outside-links = true
             [input]
             format = "knowledgenet"
             files = ["in.json"]
@@ -74,6 +76,7 @@ mod tests {
             heads = 2
             [relations.bilstm]
             from = "from"
+            vectors = "vectors.txt"
             [relations.seq2seq]
             from = "from"
         "#;

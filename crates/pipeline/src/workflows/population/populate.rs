@@ -7,7 +7,9 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sporran_extractor::{Argument, Document, Fact, FactExtractor, Populated, Span, relations::Properties};
+use sporran_extractor::{
+    Argument, Document, Fact, FactExtractor, Parses, Populated, Span, relations::Properties,
+};
 use sporran_kilt::{Output, Record, jsonl, knowledgenet, observe::Observer};
 
 use super::{
@@ -116,6 +118,7 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     let pages = Pages::open(options.source.as_ref(), input.pages.as_deref(), observe)?;
     let key = options_key(options)?.read(&mut inputs)?.input("pages", pages.hash());
     let populator = open(options)?;
+    let parses = if options.parses.is_empty() { None } else { Some(Parses::open(&options.parses)?) };
     inputs.verify()?;
     account.read(&inputs);
     account.parts(pages.parts());
@@ -139,7 +142,8 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
             outputs: outputs.clone(),
             inputs: &inputs,
         };
-        let mut work = Populating { options, input, populator: &populator, pages: &pages, path };
+        let parses = parses.as_ref();
+        let mut work = Populating { options, input, populator: &populator, parses, pages: &pages, path };
         let finished = folder.complete(step, &mut work, observe)?;
         mark.done(&name)?;
         account.read(&inputs);
@@ -177,13 +181,17 @@ struct Populating<'a> {
     options: &'a PopulationOptions,
     input: &'a InputOptions,
     populator: &'a FactExtractor,
+    parses: Option<&'a Parses>,
     pages: &'a Pages,
     path: &'a Path,
 }
 
 impl Populating<'_> {
     fn portion(&self, mut sources: Vec<Source>) -> Result<Portion> {
-        let documents: Vec<Document> = sources.iter().map(|source| source.document.clone()).collect();
+        let mut documents: Vec<Document> = sources.iter().map(|source| source.document.clone()).collect();
+        if let Some(parses) = self.parses {
+            documents.iter_mut().try_for_each(|document| parses.attach(document))?;
+        }
         let found = self.populator.read(&documents)?;
         let mut portion = Portion::default();
         let properties = self.populator.relations.properties();

@@ -8,10 +8,8 @@ use std::{
 use serde::Serialize;
 use sporran_config::Diagnostic;
 use sporran_extractor::{
-    AliasTable, Document,
-    relations::{
-        Annotated, MaximumRecall, PairData, Properties, TrainedRelationModel, annotated, is_held_out,
-    },
+    AliasTable, Document, Parses,
+    relations::{Annotated, MaximumRecall, PairData, Properties, TrainedRelationModel, annotated},
     triplets::{TripletData, TripletTraining},
 };
 use sporran_kilt::{StagedFolder, knowledgenet, observe::Observer, scores::Measure};
@@ -89,8 +87,9 @@ fn learn(
 ) -> Result<TrainedRelations> {
     let sources = load(annotations)?;
     let properties = Properties::of(&sources);
+    let linked = || sources.iter().filter(|source| !annotations.is_apart(source.fold));
     let table =
-        options.linker.as_ref().map(|linker| AliasTable::build(&sources, &linker.names)).transpose()?;
+        options.linker.as_ref().map(|linker| AliasTable::build(linked(), &linker.names)).transpose()?;
     underway.verify()?;
     let names = match (&options.linker, table) {
         (Some(linker), Some(table)) => {
@@ -125,7 +124,7 @@ fn learn_triplets(
     }
     let (mut documents, mut validation) = (Vec::new(), Vec::new());
     for (at, source) in sources.iter().enumerate() {
-        if is_held_out(at, annotations.validation_every) {
+        if annotations.is_held_out(at, source.fold) {
             validation.push(source);
         } else {
             documents.push(source);
@@ -155,7 +154,7 @@ fn learn_pairs(
     let relations = &options.relations;
     let mut documents = join(options, sources, properties)?;
     let links = if relations.uses_background() || options.linker.is_some() {
-        background(options, sources, &mut documents)?
+        background(options, annotations, sources, &mut documents)?
     } else {
         vec![None; documents.len()]
     };
@@ -163,6 +162,8 @@ fn learn_pairs(
         Some(teacher) => labelled_documents(options, teacher, properties, observe)?,
         None => Vec::new(),
     };
+    let held_out = sources.iter().enumerate().map(|(at, source)| annotations.is_held_out(at, source.fold));
+    let held_out: Vec<bool> = held_out.collect();
     let classifier = relations.pair_classifier().ok_or_else(|| missing("relations.training"))?;
     let data = PairData {
         properties,
@@ -170,7 +171,8 @@ fn learn_pairs(
         documents,
         links: &links,
         teacher_documents,
-        validation_every: annotations.validation_every,
+        held_out: &held_out,
+        parts: annotations.validation_every,
         title: format!("train {}", relations.model.display()),
         device: relations.device,
         seed: options.seed,
@@ -186,8 +188,12 @@ fn join(
     sources: &[knowledgenet::Document],
     properties: &Properties,
 ) -> Result<Vec<Annotated>> {
-    let texts: Vec<Document> =
+    let mut texts: Vec<Document> =
         sources.iter().map(|source| Document::new(source.id.to_string(), source.text.clone())).collect();
+    if !options.parses.is_empty() {
+        let parses = Parses::open(&options.parses)?;
+        texts.iter_mut().try_for_each(|text| parses.attach(text))?;
+    }
     let mentions = options.mentions.open()?.mentions(&texts)?;
     let each = sources.iter().zip(texts).zip(mentions);
     let join = |((source, document), mentions)| annotated(source, properties, document, mentions);
@@ -201,7 +207,7 @@ fn load(annotations: &AnnotationsOptions) -> Result<Vec<knowledgenet::Document>>
         let before = all.len();
         for document in knowledgenet::annotated(path)? {
             let document = document?;
-            if annotations.folds.contains(&document.fold) {
+            if annotations.folds.contains(&document.fold) || annotations.is_apart(document.fold) {
                 all.push(document);
             }
         }

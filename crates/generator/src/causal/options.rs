@@ -1,0 +1,191 @@
+//! `[generator]` with `kind = "causal"`.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_checkpoint::ChatTemplate;
+use sporran_config::{Document, Override, Overrides};
+use sporran_transformers::{DeviceName, GenerationOptions, ModelType, Precision, TakesModel};
+
+use super::CausalGenerator;
+use crate::{
+    DemonstrationsOptions, Generator, Order, PromptOptions, Result,
+    kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
+};
+
+/// How turns are marked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Chat {
+    /// By the chat template of the model's folder where it has one, and not at all where it has none.
+    #[default]
+    Auto,
+    /// They are not: examples and the question follow each other, a blank line between them.
+    None,
+    /// By the chat template of the model's folder, which must have one.
+    Template,
+    /// `<|im_start|>ROLE`, the text, `<|im_end|>`, as SmolLM2-Instruct and Qwen 2 were trained.
+    Chatml,
+}
+
+/// `[generator]` with `kind = "causal"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CausalOptions {
+    /// The model's folder in the Hugging Face layout (GPT-2, LLaMA or a decoder of its shape), or a GGUF file.
+    pub model: PathBuf,
+    /// `"f32"`, or `"int8"` for models of LLaMA's shape on a CPU; on a GPU `"f16"` or `"bf16"`.
+    #[serde(default)]
+    pub precision: Precision,
+    /// Where the model computes: `cpu`, `cuda` or `cuda:N`.
+    #[serde(default)]
+    pub device: DeviceName,
+    /// How turns are marked: `auto`, `none`, `template` or `chatml`.
+    #[serde(default)]
+    pub chat: Chat,
+    /// The instruction: the system's turn, or the first paragraph.
+    #[serde(default)]
+    pub instruction: String,
+    /// `[generator.prompt]`: the passages and the input. `max-tokens` is for these alone.
+    #[serde(default = "prompt", deserialize_with = "GivenPrompt::deserialize")]
+    pub prompt: PromptOptions,
+    /// The text before an answer.
+    #[serde(default = "answer")]
+    pub answer: String,
+    /// `[generator.demonstrations]`: examples; none without it.
+    #[serde(default)]
+    pub demonstrations: Option<DemonstrationsOptions>,
+    /// `[generator.generation]`: how the answer is searched for.
+    #[serde(default)]
+    pub generation: GenerationOptions,
+    /// An answer ends before the first of these.
+    #[serde(default = "stops")]
+    pub stops: Vec<String>,
+    /// Tokens of the whole text, at most. Examples are left out, the least similar first, until the text fits into these and,
+    /// with the answer, into the positions that the model was trained for. Then the text loses its beginning, or, with a chat
+    /// template, the last turn does; models of rotary positions go on beyond those that they were trained for.
+    #[serde(default = "max_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub max_tokens: usize,
+    /// Inputs that are worked on together, at most.
+    #[serde(default = "batch_size")]
+    #[schemars(range(min = 1))]
+    pub batch_size: usize,
+    /// Tokens of a batch, padding included, at most.
+    #[serde(default = "batch_tokens")]
+    #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
+    pub batch_tokens: usize,
+}
+
+pub(super) fn prompt() -> PromptOptions {
+    PromptOptions {
+        order: Order::PassagesFirst,
+        passage: "{title}: {text}".into(),
+        separator: "\n".into(),
+        input: "Question: {input}".into(),
+        ..PromptOptions::default()
+    }
+}
+
+/// A prompt with optional fields. Missing fields have this generator's defaults, not those of the type.
+#[derive(Deserialize)]
+#[serde(remote = "PromptOptions", default = "prompt", deny_unknown_fields, rename_all = "kebab-case")]
+struct GivenPrompt {
+    passages: usize,
+    passage_words: usize,
+    passage: String,
+    separator: String,
+    input: String,
+    order: Order,
+    mention_context_words: usize,
+    max_input_tokens: Option<usize>,
+    speakers: Vec<String>,
+    max_tokens: usize,
+}
+
+pub(super) fn answer() -> String {
+    "Answer:".into()
+}
+
+pub(super) fn stops() -> Vec<String> {
+    vec!["\n".into()]
+}
+
+fn max_tokens() -> usize {
+    1024
+}
+
+fn batch_size() -> usize {
+    8
+}
+
+fn batch_tokens() -> usize {
+    8192
+}
+
+impl TakesModel for CausalOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::DecoderOnly];
+}
+
+impl GeneratorKind for CausalOptions {
+    fn models(&self, key: &str) -> Vec<GeneratorModel<'_>> {
+        GeneratorModel::only::<Self>(key, &self.model, (self.device, self.precision), self.prompt.passages)
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        for file in self.demonstrations.iter().flat_map(|shown| &shown.files).filter(|file| !file.is_file()) {
+            let message = format!("no file {}", file.display());
+            document.report_key(&format!("{key}.demonstrations.files"), message);
+        }
+        if self.chat == Chat::Template && self.model.exists() {
+            let message = match ChatTemplate::open(&self.model) {
+                Ok(Some(_)) => return,
+                Ok(None) => format!("{} has no chat template", self.model.display()),
+                Err(error) => error.to_string(),
+            };
+            document.report_key(&format!("{key}.chat"), message);
+        }
+    }
+
+    /// Adds another marking of turns than the folder's template, and another system message than the template's.
+    fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
+        if let Some(template) = ChatTemplate::open(&self.model)? {
+            let mut push = |option: &str, folder: String, config: &str| {
+                found.insert(format!("{key}.{option}"), Override { folder, config: config.to_owned() });
+            };
+            match self.chat {
+                Chat::None => push("chat", "template".to_owned(), "none"),
+                Chat::Chatml => push("chat", "template".to_owned(), "chatml"),
+                Chat::Auto | Chat::Template => {}
+            }
+            if let Some(system) = template.default_system()
+                && !self.instruction.is_empty()
+                && self.instruction != system
+            {
+                push("instruction", system, &self.instruction);
+            }
+        }
+        generation_overrides(&self.generation, &self.model, key, found)
+    }
+
+    fn open(&self, _: &GeneratorContext) -> Result<Box<dyn Generator>> {
+        Ok(Box::new(CausalGenerator::load(self)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_that_is_given_in_part_keeps_the_other_defaults_of_this_generator() {
+        let read = |json: serde_json::Value| serde_json::from_value::<CausalOptions>(json);
+        let options = read(serde_json::json!({ "model": "m", "prompt": { "passages": 1 } })).unwrap();
+        assert_eq!(options.prompt, PromptOptions { passages: 1, ..prompt() });
+        let wrong = read(serde_json::json!({ "model": "m", "prompt": { "passage-count": 1 } })).unwrap_err();
+        assert!(wrong.to_string().contains("unknown field `passage-count`"), "{wrong}");
+        let wrong = read(serde_json::json!({ "model": "m", "prompt": { "passages": -1 } })).unwrap_err();
+        assert!(wrong.to_string().contains("invalid value: integer `-1`"), "{wrong}");
+    }
+}
