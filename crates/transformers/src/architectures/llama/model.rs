@@ -25,6 +25,8 @@ pub struct Llama {
     /// The factor of embeddings.
     token_scale: f64,
     ropes: Vec<Rope>,
+    /// For each of these, the factors from a position to its angles, (1, w), with the two halves of `w` alike.
+    steps: Vec<Tensor>,
     layers: Vec<Layer>,
     norm: RmsNorm,
     head: Linear,
@@ -97,6 +99,10 @@ impl Llama {
         } else {
             Linear::new(width, config.vocab_size, std, &vb.pp("lm_head"))?
         };
+        let ropes = config.ropes()?;
+        let doubled =
+            |rope: &Rope| Tensor::from_vec(rope.steps(0).repeat(2), (1, 2 * rope.pairs()), vb.device());
+        let steps = ropes.iter().map(doubled).collect::<candle_core::Result<_>>()?;
         let shape = Shape {
             tokens: config.special_tokens(),
             generation: GenerationOptions::default(),
@@ -111,7 +117,8 @@ impl Llama {
         Ok(Self {
             tokens,
             token_scale: config.embedding_scale(),
-            ropes: config.ropes()?,
+            ropes,
+            steps,
             layers,
             norm,
             head,
@@ -128,24 +135,23 @@ impl Llama {
     }
 
     /// The cosines and sines of the angles of `positions` (r, t), each (r, 1, t, w) with the two halves of `w` alike.
-    fn turns(&self, rope: &Rope, positions: &Tensor) -> Result<(Tensor, Tensor)> {
+    fn turns(&self, (rope, steps): (&Rope, &Tensor), positions: &Tensor) -> Result<(Tensor, Tensor)> {
         let (rows, length) = positions.dims2()?;
-        let (dtype, device) = (self.shape.dtype, &self.shape.device);
+        let dtype = self.shape.dtype;
         let angles = if rope.is_dynamic() {
-            let positions: Vec<Vec<u32>> = positions.to_vec2()?;
-            let mut angles = Vec::with_capacity(rows * length * rope.pairs());
-            for row in &positions {
-                let steps = rope.steps(row.iter().max().map_or(0, |last| *last as usize + 1));
+            let all: Vec<Vec<u32>> = positions.to_vec2()?;
+            let mut angles = Vec::with_capacity(2 * rows * length * rope.pairs());
+            for row in &all {
+                let steps = rope.steps(row.iter().max().map_or(0, |last| *last as usize + 1)).repeat(2);
                 for position in row {
                     angles.extend(steps.iter().map(|step| *position as f32 * step));
                 }
             }
-            Tensor::from_vec(angles, (rows * length, rope.pairs()), device)?
+            Tensor::from_vec(angles, (rows * length, 2 * rope.pairs()), positions.device())?
         } else {
-            let steps = Tensor::from_vec(rope.steps(0).into_owned(), (1, rope.pairs()), device)?;
-            positions.to_dtype(DType::F32)?.reshape((rows * length, 1))?.broadcast_mul(&steps)?
+            positions.to_dtype(DType::F32)?.reshape((rows * length, 1))?.broadcast_mul(steps)?
         };
-        let angles = Tensor::cat(&[&angles, &angles], 1)?.reshape((rows, 1, length, ()))?;
+        let angles = angles.reshape((rows, 1, length, ()))?;
         let scaled = |turns: Tensor| -> Result<Tensor> {
             let turns = if rope.scale == 1.0 { turns } else { (turns * f64::from(rope.scale))? };
             Ok(turns.to_dtype(dtype)?)
@@ -194,7 +200,12 @@ impl Body for Llama {
         kept: &mut [LayerCache],
         mode: &mut Mode,
     ) -> Result<Tensor> {
-        let turns = self.ropes.iter().map(|rope| self.turns(rope, positions)).collect::<Result<Vec<_>>>()?;
+        let turns = self
+            .ropes
+            .iter()
+            .zip(&self.steps)
+            .map(|rope| self.turns(rope, positions))
+            .collect::<Result<Vec<_>>>()?;
         let mut xs = scaled(self.tokens.forward(ids)?, self.token_scale)?;
         for (layer, kept) in self.layers.iter().zip(kept) {
             xs = layer.forward(&xs, &turns, biases, kept, mode)?;
