@@ -172,7 +172,8 @@ fn rotate(xs: &Tensor, (cos, sin): &(Tensor, Tensor)) -> Result<Tensor> {
     }
     let part = xs.narrow(3, 0, turned)?;
     let part = (part.broadcast_mul(cos)? + across.broadcast_mul(sin)?)?;
-    Ok(Tensor::cat(&[part, xs.narrow(3, turned, width - turned)?], D::Minus1)?)
+    // candle joins the last dimension with another layout.
+    Ok(Tensor::cat(&[part, xs.narrow(3, turned, width - turned)?], D::Minus1)?.contiguous()?)
 }
 
 fn norm(config: &LlamaConfig, width: usize, vb: &VarBuilder) -> Result<RmsNorm> {
