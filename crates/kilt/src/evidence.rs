@@ -25,7 +25,7 @@ pub fn holds(page: &str, piece: Option<&str>, gold: &Provenance, store: &Passage
 }
 
 /// The text of a span, with one paragraph in each line; `None` if the evidence is a whole page.
-fn span(item: &Provenance, store: &PassageStore) -> Option<String> {
+pub(crate) fn span(item: &Provenance, store: &PassageStore) -> Option<String> {
     let page = store.page_by_id(&item.wikipedia_id.as_ref()?.text())?;
     let number = |id: &Option<Id>| id.as_ref().and_then(Id::number);
     let first = u32::try_from(number(&item.start_paragraph_id)?).ok()?;

@@ -2,10 +2,65 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Error, Id, Provenance, Result, jsonl, open_record::open_record};
+use crate::{Error, Id, Provenance, Result, formats::elements, jsonl, open_record::open_record};
+
+/// The prefix of an inverse relation, such as `Inv: P527`, as figure 5 of the paper writes it.
+pub const INVERSE: &str = "Inv: ";
+
+/// The version of the questions, by who wrote them (section 3.3 of the paper).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Version {
+    /// KoRC-T: `template_question`, from a template.
+    Template,
+    /// KoRC-H: `question`, by a person.
+    #[default]
+    Human,
+    /// KoRC-L: `gpt_best_question`, by a language model.
+    Llm,
+}
+
+impl Version {
+    /// All versions.
+    pub const ALL: [Self; 3] = [Self::Template, Self::Human, Self::Llm];
+
+    /// The field of a file.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Template => "template_question",
+            Self::Human => "question",
+            Self::Llm => "gpt_best_question",
+        }
+    }
+
+    /// The name in configs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Template => "template",
+            Self::Human => "human",
+            Self::Llm => "llm",
+        }
+    }
+
+    /// A question's text; `None` if it is missing or blank.
+    pub fn of(self, question: &Question) -> Option<&str> {
+        let text = match self {
+            Self::Template => question.template_question.as_deref(),
+            Self::Human => Some(question.question.as_str()),
+            Self::Llm => question.gpt_best_question.as_deref(),
+        };
+        text.filter(|text| !text.trim().is_empty())
+    }
+
+    /// Whether this is the default.
+    pub fn is_human(&self) -> bool {
+        *self == Self::Human
+    }
+}
 
 /// A question about a text whose topic entity is not named in the question.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +141,23 @@ impl Question {
             None => &[],
         }
     }
+
+    /// The relation of the question triple, with [`INVERSE`] for an inverse one. KoRC's files lack it;
+    /// benchmarks that Sporran builds have it.
+    pub fn relation(&self) -> Option<&str> {
+        self.extra.get("relation").and_then(Value::as_str)
+    }
+
+    /// The name of the relation, or else its id.
+    pub fn relation_label(&self) -> Option<&str> {
+        self.extra.get("relation_label").and_then(Value::as_str).or_else(|| self.relation())
+    }
+
+    /// The document before anonymisation: `document_id`, or else the title, or else the text.
+    pub fn document_key(&self) -> &str {
+        let id = self.extra.get("document_id").and_then(Value::as_str);
+        id.or(self.title.as_deref()).unwrap_or_else(|| self.document())
+    }
 }
 
 /// Reads a file: one list of questions.
@@ -93,14 +165,32 @@ impl Question {
 /// # Errors
 /// Read errors, with line and field; the same id twice.
 pub fn load(path: impl AsRef<Path>) -> Result<Vec<Question>> {
+    load_version(path, Version::Human)
+}
+
+/// Reads a file with the questions of a version in [`Question::question`].
+///
+/// # Errors
+/// Those of [`load`]; [`Error::Record`] for a question without this version.
+pub fn load_version(path: impl AsRef<Path>, version: Version) -> Result<Vec<Question>> {
     let path = path.as_ref();
-    let questions: Vec<Question> = jsonl::read_json(path)?;
+    let mut questions: Vec<Question> = Vec::new();
     let mut seen = rustc_hash::FxHashSet::default();
-    for (at, question) in questions.iter().enumerate() {
-        if !seen.insert(&question.id) {
-            let message = format!("expected different ids, found `{}` twice", question.id);
-            return Err(Error::record(path, 1, format!("[{at}].id"), message));
+    for (at, record) in elements::open(path)?.records::<Question>().enumerate() {
+        let (line, mut question) = record?;
+        let wrong =
+            |field: &str, message: String| Err(Error::record(path, line, format!("[{at}].{field}"), message));
+        if !seen.insert(question.id.clone()) {
+            return wrong("id", format!("expected different ids, found `{}` twice", question.id));
         }
+        if version != Version::Human {
+            let Some(text) = version.of(&question).map(str::to_owned) else {
+                let message = format!("expected a question of version `{}`, found none", version.name());
+                return wrong(version.field(), message);
+            };
+            question.question = text;
+        }
+        questions.push(question);
     }
     Ok(questions)
 }
@@ -138,6 +228,31 @@ mod tests {
         );
         save(&path, &questions).unwrap();
         assert_eq!(jsonl::read_json::<Value>(&path).unwrap(), serde_json::from_str::<Value>(json).unwrap());
+    }
+
+    #[test]
+    fn a_version_is_read_from_its_field_and_must_be_there() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "[{\"id\":1,\"question\":\"h\",\"template_question\":\"t\",\"gpt_best_question\":\"l\"},\n\
+                    {\"id\":2,\"question\":\"h\",\"template_question\":\"t\",\"gpt_best_question\":null}]";
+        std::fs::write(file.path(), text).unwrap();
+        let asked = |version| -> Vec<String> {
+            load_version(file.path(), version)
+                .unwrap()
+                .into_iter()
+                .map(|question| question.question)
+                .collect()
+        };
+        assert_eq!(
+            (asked(Version::Human), asked(Version::Template)),
+            (vec!["h".into(); 2], vec!["t".into(); 2])
+        );
+        let message = load_version(file.path(), Version::Llm).unwrap_err().to_string();
+        assert!(message.contains(":2: ") && message.contains("[1].gpt_best_question"), "{message}");
+        assert!(message.contains("version `llm`"), "{message}");
+        for version in Version::ALL {
+            assert_eq!(serde_json::to_value(version).unwrap(), version.name());
+        }
     }
 
     #[test]

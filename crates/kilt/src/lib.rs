@@ -4,6 +4,7 @@
 //! of a task file is a [`Query`] for systems and an [`Example`] for scoring. A system answers with a
 //! [`Prediction`].
 
+pub mod annotation;
 pub mod contrast;
 pub mod csv;
 pub mod docred;

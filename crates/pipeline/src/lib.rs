@@ -15,7 +15,11 @@ pub mod submit;
 mod tasks;
 pub mod workflows;
 
-pub use compare::{Comparison, Cost, Form, Score, System, Table, Task, compare_runs, responses};
+pub use compare::{
+    Comparison, Cost, DatasetRow, DatasetTable, Form, PublishedSize, QuestionComparison, QuestionScores,
+    QuestionSystem, Score, Size, System, Table, Task, are_question_runs, compare_questions, compare_runs,
+    responses,
+};
 pub use config::Config;
 pub use error::{Error, Result};
 pub use run_dir::{

@@ -159,6 +159,7 @@ mod tests {
     fn gpt2(rate: f64) -> (Gpt2, Variables) {
         let config = Gpt2Config {
             vocab_size: 40,
+            eos_token_id: vec![1],
             n_positions: 16,
             n_embd: 24,
             n_layer: 2,

@@ -83,7 +83,10 @@ pub use optimizer::{AdamW, AdamWConfig};
 pub use options::TrainingOptions;
 pub use pairs::{PairExample, PairObjective, PairTarget};
 pub use pooling::pool_states;
-pub use rag::{FindPassages, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion};
+pub use rag::{
+    FindPassages, FoundPassage, RAG_PREFIXES, RagLoss, RagModels, RagObjective, RagQuestion, ScoredQuestion,
+    ScoredRagObjective,
+};
 pub use ranking::{RankingBatch, RankingObjective, RankingQuery};
 pub use ranking_loss::RankingLoss;
 pub use reciprocal_rank::{ValidationList, mean_reciprocal_rank};

@@ -164,45 +164,63 @@ impl<'a> RagObjective<'a> {
             let expected = format!("passages for each of {} questions", batch.len());
             return Err(Error::Batch { expected, found: format!("{counts:?} passages") });
         }
-        let (mut texts, mut asked, mut keys, mut targets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut asked, mut keys, mut members) = (Vec::new(), Vec::new(), Vec::new());
         for (at, (question, found)) in batch.iter().zip(&found).enumerate() {
             for passage in found {
-                texts.push(passage.text.as_slice());
                 asked.push(at as u32);
                 keys.extend_from_slice(&passage.vector);
-                targets.push(self.questions[*question].target.as_slice());
             }
+            let texts = found.iter().map(|passage| passage.text.as_slice()).collect();
+            members.push(Member { texts, target: &self.questions[*question].target });
         }
         let (_, width) = vectors.dims2()?;
-        let keys = Tensor::from_vec(keys, (texts.len(), width), device)?;
+        let keys = Tensor::from_vec(keys, (asked.len(), width), device)?;
         let asked = vectors.index_select(&Tensor::new(asked, device)?, 0)?;
-        let scores = (asked * keys)?.sum(1)?;
-
-        let encoded = EncodedTexts::encode(generator, &texts, mode)?;
-        let memory = encoded.fuse(&(0..texts.len()).map(|at| vec![at]).collect::<Vec<_>>())?;
-        let special = generator.special_tokens();
-        let (decoder, labels) = shifted(&targets, special.pad, special.decoder_start, generator.device())?;
-        let logits = generator.decode_in(&decoder.ids, &decoder.mask, &memory, mode)?;
-        // The log-probabilities of the answers' tokens, 0 after their ends.
-        let tokens = cross_entropies(&logits, &labels, 0.0)?.neg()?;
-        let tokens = tokens.reshape((texts.len(), decoder.length()))?;
-
-        let mut first = 0;
-        let mut likelihoods = Vec::with_capacity(batch.len());
-        for (question, found) in batch.iter().zip(&found) {
-            let count = found.len();
-            let scores = scores.narrow(0, first, count)?;
-            let priors = scores.broadcast_sub(&scores.log_sum_exp(0)?)?;
-            let length = self.questions[*question].target.len();
-            let tokens = tokens.narrow(0, first, count)?.narrow(1, 0, length)?;
-            likelihoods.push(match self.loss {
-                RagLoss::Sequence => (tokens.sum(1)? + priors)?.log_sum_exp(0)?,
-                RagLoss::Token => tokens.broadcast_add(&priors.unsqueeze(1)?)?.log_sum_exp(0)?.sum_all()?,
-            });
-            first += count;
-        }
-        Ok(Tensor::stack(&likelihoods, 0)?.sum_all()?.neg()?)
+        marginal_loss(generator, self.loss, &members, &(asked * keys)?.sum(1)?, mode)
     }
+}
+
+/// A question of a batch: its texts with one passage each, and its answer.
+struct Member<'a> {
+    texts: Vec<&'a [u32]>,
+    target: &'a [u32],
+}
+
+/// The summed negative log-likelihood of the answers of a batch. `scores` are those of all texts, one after the other; a
+/// question's passages have the softmax of its scores as probabilities.
+fn marginal_loss(
+    generator: &dyn Trainable,
+    loss: RagLoss,
+    members: &[Member<'_>],
+    scores: &Tensor,
+    mode: &mut Mode,
+) -> Result<Tensor> {
+    let texts: Vec<&[u32]> = members.iter().flat_map(|member| member.texts.iter().copied()).collect();
+    let targets: Vec<&[u32]> =
+        members.iter().flat_map(|member| member.texts.iter().map(|_| member.target)).collect();
+    let encoded = EncodedTexts::encode(generator, &texts, mode)?;
+    let memory = encoded.fuse(&(0..texts.len()).map(|at| vec![at]).collect::<Vec<_>>())?;
+    let special = generator.special_tokens();
+    let (decoder, labels) = shifted(&targets, special.pad, special.decoder_start, generator.device())?;
+    let logits = generator.decode_in(&decoder.ids, &decoder.mask, &memory, mode)?;
+    // The log-probabilities of the answers' tokens, 0 after their ends.
+    let tokens = cross_entropies(&logits, &labels, 0.0)?.neg()?;
+    let tokens = tokens.reshape((texts.len(), decoder.length()))?;
+
+    let mut first = 0;
+    let mut likelihoods = Vec::with_capacity(members.len());
+    for member in members {
+        let count = member.texts.len();
+        let scores = scores.narrow(0, first, count)?;
+        let priors = scores.broadcast_sub(&scores.log_sum_exp(0)?)?;
+        let tokens = tokens.narrow(0, first, count)?.narrow(1, 0, member.target.len())?;
+        likelihoods.push(match loss {
+            RagLoss::Sequence => (tokens.sum(1)? + priors)?.log_sum_exp(0)?,
+            RagLoss::Token => tokens.broadcast_add(&priors.unsqueeze(1)?)?.log_sum_exp(0)?.sum_all()?,
+        });
+        first += count;
+    }
+    Ok(Tensor::stack(&likelihoods, 0)?.sum_all()?.neg()?)
 }
 
 impl Objective for RagObjective<'_> {
@@ -246,6 +264,94 @@ impl Objective for RagObjective<'_> {
         });
         gradients.append(of_encoder);
         loss
+    }
+}
+
+/// A question with the texts of its passages, as tokens, and the scores of a retriever that does not learn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScoredQuestion {
+    /// The input with one passage each, and the passage's score. At least one.
+    pub texts: Vec<(Vec<u32>, f32)>,
+    /// Decoder tokens, without the start token. At least one.
+    pub target: Vec<u32>,
+}
+
+impl ScoredQuestion {
+    /// The tokens of all texts, each with the answer.
+    fn tokens(&self) -> usize {
+        self.texts.iter().map(|(text, _)| text.len() + self.target.len()).sum()
+    }
+}
+
+/// The loss of RAG, per token of the answers, for a retriever that does not learn: the passages of a question and their scores
+/// are given. Only the generator is trained.
+pub struct ScoredRagObjective<'a> {
+    generator: &'a dyn Trainable,
+    variables: Vec<Var>,
+    questions: &'a [ScoredQuestion],
+    loss: RagLoss,
+    options: &'a TrainingOptions,
+}
+
+impl<'a> ScoredRagObjective<'a> {
+    /// Trains the generator with these variables on `questions`.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] for a question without a text or without a token of an answer.
+    pub fn new(
+        generator: &'a dyn Trainable,
+        variables: &Variables,
+        questions: &'a [ScoredQuestion],
+        loss: RagLoss,
+        options: &'a TrainingOptions,
+    ) -> Result<Self> {
+        let is_empty = |question: &ScoredQuestion| question.texts.is_empty() || question.target.is_empty();
+        if let Some(at) = questions.iter().position(is_empty) {
+            let expected = "questions with at least one text and one token of an answer".into();
+            return Err(Error::Batch { expected, found: format!("question {at} without") });
+        }
+        let variables = variables.all().into_iter().map(|(_, var)| var).collect();
+        Ok(Self { generator, variables, questions, loss, options })
+    }
+}
+
+impl Objective for ScoredRagObjective<'_> {
+    /// The numbers of questions.
+    type Batch = Vec<usize>;
+
+    fn check(&self, options: &TrainingOptions) -> Result<()> {
+        options.refuse_smoothing("passages are marginalised over")
+    }
+
+    fn epoch(&self, number: u64) -> Result<Vec<Vec<usize>>> {
+        let lengths: Vec<usize> = self.questions.iter().map(ScoredQuestion::tokens).collect();
+        Ok(shuffled_batches(&lengths, self.options.tokens_per_batch, self.options.seed, number))
+    }
+
+    fn weight(&self, batch: &Vec<usize>) -> f64 {
+        batch.iter().map(|&at| self.questions[at].target.len()).sum::<usize>() as f64
+    }
+
+    fn tokens(&self, batch: &Vec<usize>) -> usize {
+        batch.iter().map(|&at| self.questions[at].tokens()).sum()
+    }
+
+    fn learn(&self, batch: &Vec<usize>, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64> {
+        let questions = batch.iter().map(|&at| &self.questions[at]);
+        let members: Vec<Member<'_>> = questions
+            .clone()
+            .map(|question| Member {
+                texts: question.texts.iter().map(|(text, _)| text.as_slice()).collect(),
+                target: &question.target,
+            })
+            .collect();
+        let scores: Vec<f32> =
+            questions.flat_map(|question| question.texts.iter().map(|text| text.1)).collect();
+        let scores = Tensor::new(scores, self.generator.device())?;
+        let loss = marginal_loss(self.generator, self.loss, &members, &scores, &mut Mode::training(seed))?;
+        let loss = (loss / weight)?;
+        gradients.add_stored(&loss.backward()?, &self.variables)?;
+        Ok(f64::from(loss.to_scalar::<f32>()?))
     }
 }
 
@@ -383,6 +489,45 @@ mod tests {
                 assert!((found - expected).abs() < 1e-4, "{loss:?}: {found} {expected}");
             }
         }
+    }
+
+    #[test]
+    fn given_scores_weigh_the_answers_of_each_passage() {
+        let (model, variables) = build(0.0);
+        // Scores of ln 3, 0 and ln 4 are probabilities of 3/8, 1/8 and 4/8.
+        let texts = [(vec![6, 9, 1], 3f32.ln()), (vec![12, 1], 0.0), (vec![7, 30, 8, 1], 4f32.ln())];
+        let question = ScoredQuestion { texts: texts.to_vec(), target: vec![11, 20, 1] };
+        let probabilities = [0.375, 0.125, 0.5];
+        // p(token | passage), by inference.
+        let each: Vec<Vec<f64>> = texts
+            .iter()
+            .map(|(text, _)| {
+                let states = encode_separately(&model, &[text], 1).unwrap();
+                let memory = fuse(&[&states[..]]).unwrap();
+                let found = log_probabilities(&model, &memory, &[question.target.clone()]).unwrap();
+                found[0][0].iter().map(|value| f64::from(*value).exp()).collect()
+            })
+            .collect();
+        let sequence: f64 =
+            each.iter().zip(probabilities).map(|(row, prior)| prior * row.iter().product::<f64>()).sum();
+        let token: f64 = (0..3)
+            .map(|at| each.iter().zip(probabilities).map(|(row, prior)| prior * row[at]).sum::<f64>())
+            .product();
+        let options = TrainingOptions::default();
+        for (loss, expected) in [(RagLoss::Sequence, sequence), (RagLoss::Token, token)] {
+            let questions = [question.clone()];
+            let objective = ScoredRagObjective::new(&model, &variables, &questions, loss, &options).unwrap();
+            assert_eq!(objective.weight(&vec![0]), 3.0);
+            // Three texts of 3, 2 and 4 tokens, each with the answer of 3.
+            assert_eq!(objective.tokens(&vec![0]), 18);
+            let mut gradients: Gradients =
+                variables.all().iter().map(|(_, var)| vec![0.0; var.elem_count()]).collect();
+            let found = objective.learn(&vec![0], 3.0, 5, &mut gradients).unwrap();
+            let expected = -expected.ln() / 3.0;
+            assert!((found - expected).abs() < 1e-4, "{loss:?}: {found} {expected}");
+        }
+        let none = [ScoredQuestion { texts: Vec::new(), target: vec![1] }];
+        assert!(ScoredRagObjective::new(&model, &variables, &none, RagLoss::Token, &options).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod annotate;
 mod compare;
 mod completions;
 mod config;
@@ -76,6 +77,9 @@ pub(crate) enum Command {
     /// Check or pack files for submission
     #[command(subcommand)]
     Submit(submit::Submit),
+    /// Collect evidence for task files from annotators
+    #[command(subcommand)]
+    Annotate(annotate::Annotate),
     /// Convert data sets and file formats
     #[command(subcommand)]
     Convert(convert::Convert),
@@ -119,6 +123,7 @@ impl Command {
             Self::Compare(command) => command.run(),
             Self::Reproduce(command) => command.run(context),
             Self::Submit(command) => command.run(),
+            Self::Annotate(command) => command.run(),
             Self::Convert(command) => command.run(context),
             Self::Describe(command) => command.run(),
             Self::Models(command) => command.run(context),

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use serde::Serialize;
 use sporran_kilt::jsonl;
-use sporran_pipeline::{Form, compare_runs};
+use sporran_pipeline::{Form, are_question_runs, compare_questions, compare_runs};
 
 use super::evaluate::Rounds;
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     after_help = "Example: sporran report runs/quickstart runs/bm25 --form markdown --output report.md"
 )]
 pub(crate) struct ReportRuns {
-    /// Folders of finished runs; the others are compared with the first
+    /// Folders of finished runs; the others are compared with the first. Runs over KoRC's questions get the tables of its paper
     #[arg(required = true, value_name = "RUN", value_hint = ValueHint::DirPath)]
     runs: Vec<PathBuf>,
     /// Format: text, markdown, latex, csv or html [default: text]
@@ -41,15 +42,24 @@ impl ReportRuns {
         for run in &self.runs {
             paths::folder(run)?;
         }
+        let form = self.form.unwrap_or(Form::Text);
+        if are_question_runs(&self.runs)? {
+            let comparison = compare_questions(&self.runs)?;
+            return self.finish(comparison.write(form), &comparison);
+        }
         let comparison = compare_runs(&self.runs, self.rounds.value())?;
-        let text = comparison.write(self.form.unwrap_or(Form::Text));
+        self.finish(comparison.write(form), &comparison)
+    }
+
+    /// Writes the text into the file, or gives it with the comparison.
+    fn finish(&self, text: String, comparison: &impl Serialize) -> Result<Outcome> {
         match &self.output {
             Some(path) => {
                 interrupt::keep(Kept::Output(path.clone()));
                 jsonl::write(path, text.as_bytes())?;
                 Ok(Outcome::default())
             }
-            None => Outcome::new(text, &comparison),
+            None => Outcome::new(text, comparison),
         }
     }
 }

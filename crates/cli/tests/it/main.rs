@@ -1,5 +1,6 @@
 //! Integration tests of this crate, in one program so that it is linked once.
 
+mod annotate;
 mod bad_input;
 mod baselines;
 mod causal_training;

@@ -384,7 +384,9 @@ fn sentences_of_trex_are_fetched_for_annotation() {
     let document = r#"{"docid": "Q1", "text": "Ann was born. She left.", "sentences_boundaries": [[0, 13], [14, 23]], "triples": []}"#;
     fs::write(folder.join("t.json"), document).unwrap();
     let call = ["convert", "sentences", "--properties", "p.json", "--output", "o.json", "t.json", "--json"];
-    let report = json(folder, &call);
+    // Standard output is for records that are written to it, so the report is on standard error.
+    let output = sporran(folder, &call).output().unwrap();
+    let report: serde_json::Value = serde_json::from_str(&errors(&output)).unwrap();
     assert_eq!(report["properties"]["DATE_OF_BIRTH"]["keyword"], 1, "{report}");
     let written = lines(&folder.join("o.json"));
     assert_eq!(written[0]["passages"][0]["passageText"], "Ann was born.");

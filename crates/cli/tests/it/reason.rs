@@ -108,6 +108,45 @@ fn a_decoder_only_model_answers_with_demonstrations() {
 }
 
 #[test]
+fn a_model_reads_retrieved_passages_with_document_and_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.toml");
+    let (indexes, model) = (folder.path().join("indexes"), folder.path().join("model"));
+    let text = format!(
+        "workflow = \"kbqa\"\nname = \"passages\"\nkb = \"examples/minikilt/kb/triples.tsv.gz\"\noutput = \"{}\"\n\
+        [data]\ntrain = [\"examples/korc/small_ood_test.json\"]\niid = \"examples/korc/small_iid_test.json\"\nlimit = 4\n\
+        [source]\npath = \"examples/minikilt/knowledge_source.jsonl.gz\"\nindexes = \"{}\"\n[retriever]\nkind = \"bm25\"\n\
+        [reasoner]\nkind = \"rag-token\"\nmodel = \"{}\"\npassages = 2\npassage-words = 20\nmax-tokens = 120\nanswer-tokens = 4\n\
+        shape = {{ d-model = 16, d-ff = 32, d-kv = 8, heads = 2, encoder-layers = 1, decoder-layers = 1, vocabulary = 600 }}\n\
+        optimizer = {{ steps = 2, warmup-steps = 1, tokens-per-batch = 2000 }}\n",
+        folder.path().display(),
+        indexes.display(),
+        model.display()
+    );
+    fs::write(&config, text).unwrap();
+    let config = config.display().to_string();
+    stdout(&root(), &["--quiet", "train", &config]);
+    for kind in ["rag-token", "rag-sequence"] {
+        let kind = format!("reasoner.kind={kind}");
+        let printed = stdout(&root(), &["--quiet", "reason", &config, "--json", &kind]);
+        let records: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(records.len(), 4);
+        for record in &records {
+            // The document's page, then the two passages that were read.
+            let provenance = record["output"][0]["provenance"].as_array().unwrap();
+            assert!((2..=3).contains(&provenance.len()), "{record}");
+            assert!(provenance.iter().all(|item| item["wikipedia_id"].is_string()), "{record}");
+        }
+    }
+    // Runs over questions get the tables of KoRC's paper.
+    let run = folder.path().join("passages").display().to_string();
+    let table = stdout(&root(), &["report", &run, "--form", "markdown"]);
+    assert!(table.contains("| P-F1 mean |") && table.contains("| passages |"), "{table}");
+    let output = sporran(&root(), &["reason", &config, "retriever.kind=none"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+}
+
+#[test]
 fn rules_are_mined_and_evaluated() {
     let folder = tempfile::tempdir().unwrap();
     let triples = |range: std::ops::Range<u32>, speaks: bool| -> String {
@@ -142,6 +181,144 @@ fn rules_are_mined_and_evaluated() {
         message.contains("`rules.cyclic-length`: expected a whole number from 1 to 3, found 4"),
         "{message}"
     );
+}
+
+/// Ten DocRED documents about two capitals, with a knowledge base, a rule by a person, and a config.
+fn small_benchmark(folder: &Path) {
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+    fs::create_dir(folder.join("kb")).unwrap();
+    write(
+        "kb/train.txt",
+        "Q1\tP2\tQ0\nQ5\tP2\tQ4\nQ1\tP3\tQ2\nQ1\tP3\tQ3\nQ5\tP3\tQ6\nQ5\tP3\tQ7\nQ8\tP4\tQ9\n",
+    );
+    let names = ["Paris", "France", "Castex", "Borne", "Rome", "Italy", "Meloni", "Draghi", "Oslo", "Store"];
+    let rows: String = names.iter().enumerate().map(|(at, name)| format!("Q{at}\t{name}\tthing\n")).collect();
+    write("entities.tsv", &format!("id\tlabel\ttype\n{rows}"));
+    write("relations.tsv", "id\tlabel\nP2\tcapital\nP3\tprime minister\nP4\thead of government\n");
+    write("rules.txt", "head of government(X,Y) <- capital(A,X), prime minister(A,Y)\t0.5\n");
+    let vertex = |name: &str, sentence: usize, at: usize| serde_json::json!([{ "name": name, "sent_id": sentence, "pos": [at, at + 1], "type": "LOC" }]);
+    let documents: Vec<Value> = (0..10)
+        .map(|at| match at % 2 {
+            0 => serde_json::json!({ "title": "News", "labels": [{ "h": 1, "t": 0, "r": "P2" }],
+                "sents": [["Paris", "is", "in", "France", "."], ["Castex", "left", "."]],
+                "vertexSet": [vertex("Paris", 0, 0), vertex("France", 0, 3), vertex("Castex", 1, 0)] }),
+            _ => serde_json::json!({ "title": "News", "labels": [{ "h": 1, "t": 0, "r": "P2" }],
+                "sents": [["Rome", "is", "in", "Italy", "."]],
+                "vertexSet": [vertex("Rome", 0, 0), vertex("Italy", 0, 3)] }),
+        })
+        .collect();
+    write("documents.json", &Value::Array(documents).to_string());
+    write(
+        "c.toml",
+        "workflow = \"kbqa-benchmark\"\noutput = \"out\"\nkb = \"kb\"\nrelations = \"relations.tsv\"\nrule-files = [\"rules.txt\"]\n\
+         [entities]\ntables = [\"entities.tsv\"]\n[documents]\nkind = \"docred\"\npath = \"documents.json\"\n[rules]\nbatches = 0\n",
+    );
+}
+
+fn questions(path: &Path) -> Vec<Value> {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn a_benchmark_of_a_rule_by_a_person_is_built_described_and_scored_by_relation() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path();
+    small_benchmark(folder);
+    let built: Value =
+        serde_json::from_str(&stdout(folder, &["--quiet", "convert", "korc", "c.toml", "--json"])).unwrap();
+    // Each document has one question with the prime ministers whom it does not mention.
+    assert_eq!(
+        (&built["all"]["questions"], &built["splits"][0]["questions"]),
+        (&10.into(), &5.into()),
+        "{built}"
+    );
+    assert_eq!((built["all"]["hops"].as_f64(), &built["all"]["relations"]), (Some(2.0), &1.into()));
+    let rules = fs::read_to_string(folder.join("out/rules.tsv")).unwrap();
+    assert_eq!(rules, "0\t0\t0.5\tP4(X,Y) <= P2(A,X), P3(A,Y)\n");
+    let files = ["train", "valid", "small_iid_test", "small_ood_test"].map(|name| format!("out/{name}.json"));
+    for question in files.iter().flat_map(|file| questions(&folder.join(file))) {
+        let is_french = question["topic_entity"][0] == "Q0";
+        let answers =
+            if is_french { serde_json::json!(["Borne"]) } else { serde_json::json!(["Meloni", "Draghi"]) };
+        assert_eq!((&question["answers"], &question["relation"]), (&answers, &"P4".into()), "{question}");
+    }
+    let call = [&["--quiet", "describe"][..], &files.each_ref().map(String::as_str), &["--json"]].concat();
+    let described: Value = serde_json::from_str(&stdout(folder, &call)).unwrap();
+    assert_eq!((&described["layout"], &described["all"]), (&"korc".into(), &built["all"]));
+    assert_eq!(described["splits"], built["splits"]);
+    assert_eq!(described["prefixes"][0]["version"], "template");
+
+    let train = questions(&folder.join("out/train.json"));
+    let sets: String = train
+        .iter()
+        .map(|it| serde_json::json!({ "id": it["id"], "answers": it["answers"], "predictions": it["answers"] }))
+        .map(|set| format!("{set}\n"))
+        .collect();
+    fs::write(folder.join("sets.jsonl"), &sets).unwrap();
+    let call =
+        ["--quiet", "evaluate", "answer-sets", "sets.jsonl", "--relations", "out/train.json", "--json"];
+    let scored: Value = serde_json::from_str(&stdout(folder, &call)).unwrap();
+    let relation = &scored["by_relation"]["relations"][0];
+    assert_eq!((&relation["relation"], &relation["questions"]), (&"head of government".into(), &5.into()));
+    assert_eq!(relation["p_f1"], scored["p_f1"]);
+    let call = ["evaluate", "answer-sets", "sets.jsonl", "--relations", "out/valid.json"];
+    let output = sporran(folder, &call).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("`train-0`"), "{}", errors(&output));
+
+    let wrong =
+        sporran(folder, &["convert", "korc", "c.toml", "rule-files=['none']", "documents.hyperlinks='none'"])
+            .output()
+            .unwrap();
+    let message = errors(&wrong);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(message.contains("`rule-files`: no file none"), "{message}");
+    assert!(message.contains("`documents.hyperlinks`: no file none"), "{message}");
+}
+
+#[test]
+fn a_language_model_writes_questions_which_are_inspected() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path();
+    small_benchmark(folder);
+    let model = format!("phrasing.model='{}'", root().join("crates/transformers/tests/data/llama").display());
+    let shown = format!("phrasing.demonstrations='{}'", root().join("configs/korc/phrasing.json").display());
+    let more = ["phrasing.max-tokens=200", "phrasing.generation.max-new-tokens=4"];
+    let call = [&["--quiet", "convert", "korc", "c.toml", "--json", &*model, &*shown][..], &more].concat();
+    let built: Value = serde_json::from_str(&stdout(folder, &call)).unwrap();
+    let mut passed = 0;
+    for name in ["train", "valid", "small_iid_test", "small_ood_test"] {
+        for question in questions(&folder.join(format!("out/{name}.json"))) {
+            let written = question["gpt_best_question"].as_str().unwrap();
+            assert!(written.contains("[thing "), "{question}");
+            if question.get("rejected_question").is_some() {
+                assert_eq!(question["template_question"], written);
+            } else {
+                passed += 1;
+            }
+        }
+    }
+    assert_eq!(built["phrased"], passed);
+}
+
+#[test]
+fn the_version_of_questions_is_an_option_and_must_be_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = format!("output={}", folder.path().display());
+    let call = ["--quiet", "reason", "configs/quickstart-reason.toml", &*runs, "data.limit=2"];
+    let printed = stdout(&root(), &[&call[..], &["--json", "data.version=template"]].concat());
+    let asked = questions(&root().join("examples/korc/small_iid_test.json"));
+    let first: Value = serde_json::from_str(printed.lines().next().unwrap()).unwrap();
+    assert_eq!(first["input"], asked[0]["template_question"]);
+    let output = sporran(&root(), &[&call[..], &["data.version=llm"]].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = errors(&output);
+    assert!(
+        message.contains("small_iid_test.json:") && message.contains("[0].gpt_best_question"),
+        "{message}"
+    );
+    let output = sporran(&root(), &[&call[..], &["data.train-share=0"]].concat()).output().unwrap();
+    assert!(errors(&output).contains("`data.train-share`"), "{}", errors(&output));
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! Inter-annotator agreement beyond chance: Fleiss' kappa (Fleiss, "Measuring nominal scale agreement among
+//! Inter-annotator agreement beyond chance: Cohen's kappa of two annotators (Cohen, "A coefficient of agreement for nominal
+//! scales", 1960), Fleiss' kappa (Fleiss, "Measuring nominal scale agreement among
 //! many raters", 1971), and its test (Fleiss, Nee and Landis, "Large sample variance of kappa in the case of different
 //! sets of raters", 1979).
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use serde::Serialize;
 
@@ -76,6 +77,51 @@ pub fn fleiss_kappa(counts: &[Vec<u32>]) -> Result<Agreement> {
     Ok(Agreement { kappa, observed, expected, z, subjects: counts.len(), votes: votes as usize })
 }
 
+/// The agreement of two annotators.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PairAgreement {
+    /// Cohen's kappa: 1 for perfect agreement, 0 for agreement at chance level.
+    pub kappa: f64,
+    /// The share of equal votes.
+    pub observed: f64,
+    /// The share of votes that would be equal by chance, from each annotator's own shares of the categories.
+    pub expected: f64,
+    /// The number of items.
+    pub subjects: usize,
+}
+
+/// Cohen's kappa of two annotators' votes on the same items.
+///
+/// ```
+/// use sporran_kilt::scores::agreement::cohen_kappa;
+///
+/// // Three of four votes are equal, two by chance.
+/// let votes = [("yes", "yes"), ("yes", "no"), ("no", "no"), ("no", "no")];
+/// assert_eq!(cohen_kappa(&votes)?.kappa, 0.5);
+/// # Ok::<(), sporran_kilt::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Argument`] without items.
+pub fn cohen_kappa<T: Ord>(votes: &[(T, T)]) -> Result<PairAgreement> {
+    if votes.is_empty() {
+        let message = "votes: expected at least one subject, found none".to_owned();
+        return Err(Error::Argument(message));
+    }
+    let subjects = votes.len() as f64;
+    let mut categories: BTreeMap<&T, [f64; 2]> = BTreeMap::new();
+    for (first, second) in votes {
+        categories.entry(first).or_default()[0] += 1.0;
+        categories.entry(second).or_default()[1] += 1.0;
+    }
+    let observed = votes.iter().filter(|(first, second)| first == second).count() as f64 / subjects;
+    let expected =
+        categories.values().map(|[first, second]| first * second).sum::<f64>() / (subjects * subjects);
+    // If all votes are equal, chance agreement is perfect too.
+    let kappa = if expected < 1.0 { (observed - expected) / (1.0 - expected) } else { 1.0 };
+    Ok(PairAgreement { kappa, observed, expected, subjects: votes.len() })
+}
+
 /// The agreement of a file in WOW++'s layout, from the `votes` of its sentences: a list of the annotators'
 /// labels, as words, numbers or booleans. Sentences without votes are skipped. `None` if no sentence has
 /// votes.
@@ -142,6 +188,29 @@ mod tests {
         // With two equal categories the variance is 2 / (2 subjects x 2 votes x 1).
         assert_eq!((even.kappa, even.z), (-1.0, (-1.0 / 0.5f64.sqrt()).into()));
         assert_eq!(fleiss_kappa(&[vec![3, 0], vec![3, 0]]).unwrap().z, Measure::default());
+    }
+
+    #[test]
+    fn cohens_kappa_has_the_values_of_computations_by_hand() {
+        let votes = |counts: [[usize; 2]; 2]| {
+            let mut votes = Vec::new();
+            for (first, row) in counts.iter().enumerate() {
+                for (second, &count) in row.iter().enumerate() {
+                    votes.extend(std::iter::repeat_n((first, second), count));
+                }
+            }
+            cohen_kappa(&votes).unwrap()
+        };
+        // 35 of 50 equal; by chance 25/50 x 30/50 + 25/50 x 20/50 = 1/2.
+        let found = votes([[20, 5], [10, 15]]);
+        assert!((found.kappa - 0.4).abs() < 1e-12 && (found.expected - 0.5).abs() < 1e-12, "{found:?}");
+        assert_eq!((found.observed, found.subjects), (0.7, 50));
+        // Never equal: 0 observed, 1/2 by chance. Always the same category: 1.
+        assert_eq!(votes([[0, 1], [1, 0]]).kappa, -1.0);
+        assert_eq!(votes([[3, 0], [0, 0]]).kappa, 1.0);
+        // An annotator with one category only: 1/2 observed and by chance.
+        assert_eq!(votes([[1, 0], [1, 0]]).kappa, 0.0);
+        assert!(cohen_kappa::<u8>(&[]).unwrap_err().to_string().contains("at least one subject"));
     }
 
     #[test]

@@ -129,11 +129,15 @@ pub fn evaluate<T: PartialEq>(path: impl AsRef<Path>, tokens: impl Fn(&str) -> V
     if records.is_empty() {
         return Err(Error::Empty { path: path.to_owned(), what: "answer set" });
     }
-    let report = Scores {
+    Ok(Evaluation { report: means(&records), records })
+}
+
+/// The means of scores; 0 of none.
+pub fn means(records: &[(Id, Scores)]) -> Scores {
+    Scores {
         p_acc: mean(records.iter().map(|(_, scores)| scores.p_acc)),
         p_f1: mean(records.iter().map(|(_, scores)| scores.p_f1)),
-    };
-    Ok(Evaluation { report, records })
+    }
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@
 //! - [`provenance`]: R-precision and the rank for recall@k, precision@k and success_rate@k;
 //! - [`depth`]: the number of predicted items, compared with the scoring depths;
 //! - [`kilt`]: a file of KILT predictions against its gold file;
+//! - [`mentions`]: entity linking, listed by texts;
 //! - [`retrieval`]: evidence alone, at page level or finer;
 //! - [`whole`]: both in one pass;
 //! - [`ranking`]: mean reciprocal rank, average precision and gain of ranked candidates;
 //! - [`extraction`]: KnowledgeNet's facts;
 //! - [`document_relations`]: DocRED's relations between a document's entities;
 //! - [`answer_set`]: KoRC's P-ACC and P-F1;
+//! - [`by_relation`]: KoRC's scores of each relation against its number of questions;
 //! - [`significance`]: confidence intervals of means, and tests of differences.
 //!
 //! Files are read as streams. Gold has a compact form in memory. Predictions are scored line by line on all
@@ -21,12 +23,14 @@ mod aligned;
 pub mod answer;
 pub mod answer_set;
 mod assignment;
+pub mod by_relation;
 pub mod depth;
 pub mod document_relations;
 pub mod extraction;
 pub mod kilt;
 mod line;
 mod measure;
+pub mod mentions;
 pub mod provenance;
 pub mod ranking;
 pub mod retrieval;

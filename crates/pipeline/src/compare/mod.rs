@@ -1,18 +1,26 @@
-//! Comparison of runs with each other and with published results: the three tables of the KILT paper, and the
-//! costs of the runs. [`responses`]: comparison by people.
+//! Comparison of runs with each other and with published results: the headline tables of the KILT paper (2 to 4), its tables
+//! of single datasets (7 to 17), the sizes of the systems (5), and the costs of the runs; and the tables of the KoRC paper.
+//! [`responses`]: comparison by people.
 
+mod appendix;
 mod page;
 mod published;
+mod published_appendix;
+mod questions;
 pub mod responses;
+mod size;
 mod tables;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
-    Dataset, Metric, jsonl,
+    Dataset, Metric, Split, jsonl,
     scores::{
-        PerRecord, retrieval,
+        PerRecord, kilt, retrieval,
         significance::{Rounds, compare},
         whole,
     },
@@ -25,9 +33,14 @@ use crate::{
         files::{TaskFile, task_files},
         options::TasksOptions,
     },
-    workflows::answer::report::Report,
+    workflows::answer::report::{Report, Scores},
 };
 
+pub use appendix::{DatasetRow, DatasetTable};
+pub use questions::{
+    QuestionComparison, QuestionScores, QuestionSystem, are_question_runs, compare_questions,
+};
+pub use size::{PublishedSize, Size};
 pub use tables::Form;
 
 /// The depths of recall.
@@ -66,8 +79,12 @@ impl Table {
 pub struct Comparison {
     /// The runs, in the given order. Differences are relative to the first one.
     pub systems: Vec<System>,
-    /// The source of the published rows, which every table has.
+    /// The tables of single datasets.
+    pub appendix: Vec<DatasetTable>,
+    /// The source of the published rows.
     pub published: &'static str,
+    /// The published sizes.
+    pub published_sizes: &'static [PublishedSize],
 }
 
 /// A run.
@@ -81,6 +98,8 @@ pub struct System {
     pub tasks: Vec<Task>,
     /// The costs.
     pub cost: Cost,
+    /// The size.
+    pub size: Size,
 }
 
 /// A task file of a run.
@@ -90,6 +109,8 @@ pub struct Task {
     pub name: String,
     /// The dataset, by the file name.
     pub dataset: Option<Dataset>,
+    /// The split, by the file name.
+    pub split: Option<Split>,
     /// The number of records.
     pub records: usize,
     /// The headline score.
@@ -102,6 +123,9 @@ pub struct Task {
     pub r_precision: Option<Score>,
     /// Recall at the depths that the predictions reach; empty without gold evidence.
     pub recall: Vec<(usize, f64)>,
+    /// The scores of pages and answers from 0 to 1, under the names of `sporran evaluate kilt`; empty without gold. The headline
+    /// scores only, if the gold file is missing now.
+    pub scores: BTreeMap<String, f64>,
     /// The duration in seconds; `None` for predictions of an earlier process.
     pub seconds: Option<f64>,
     /// The number of records that were answered in that time.
@@ -161,6 +185,11 @@ impl Cost {
 /// The fields of `manifest.json` that are used.
 #[derive(Deserialize)]
 struct Manifest {
+    /// Manifests of older versions may lack inputs and parts.
+    #[serde(default)]
+    inputs: BTreeMap<PathBuf, String>,
+    #[serde(default)]
+    parts: Vec<size::Part>,
     tasks: Vec<ManifestTask>,
     seconds: Vec<Step>,
     peak_memory_bytes: u64,
@@ -186,6 +215,7 @@ struct Step {
 
 /// The scores of the records of a task file.
 struct Records {
+    report: kilt::Report,
     answers: PerRecord,
     recall: Vec<(usize, f64)>,
 }
@@ -245,6 +275,7 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
             tasks.push(Task {
                 name: task.dataset.map_or_else(|| task.file.clone(), |dataset| dataset.stem().to_owned()),
                 dataset: task.dataset,
+                split: Dataset::from_file_name(&task.file).map(|(_, split)| split),
                 records: task.records,
                 metric: task.metric,
                 answer: scores.and_then(|scores| scores.answer).map(|mean| of(key, mean)).transpose()?,
@@ -254,6 +285,9 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
                     .transpose()?,
                 r_precision: scores.map(|scores| of("Rprec", scores.r_precision)).transpose()?,
                 recall: records.as_ref().map(|records| records.recall.clone()).unwrap_or_default(),
+                scores: scores
+                    .map(|scores| all_scores(scores, key, records.as_ref().map(|records| &records.report)))
+                    .unwrap_or_default(),
                 seconds: step.filter(|_| answered.is_some()).map(|step| step.seconds),
                 answered: answered.map_or(0, |entry| entry.answered),
                 tokens: answered.map_or(0, |entry| entry.tokens),
@@ -262,7 +296,7 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
                 first.push((task.file.clone(), records));
             }
         }
-        let Manifest { peak_memory_bytes, threads, .. } = manifest;
+        let Manifest { inputs, parts, peak_memory_bytes, threads, .. } = manifest;
         let cost = Cost {
             seconds: tasks.iter().filter_map(|task| task.seconds).sum(),
             records: tasks.iter().map(|task| task.answered).sum(),
@@ -270,13 +304,40 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
             peak_memory_bytes,
             threads,
         };
-        systems.push(System { name: report.name, run: run.clone(), tasks, cost });
+        let size = Size::of(&inputs, &parts);
+        systems.push(System { name: report.name, run: run.clone(), tasks, cost, size });
     }
     if systems.is_empty() {
         let message = "expected at least one run to report on, found none".to_owned();
         return Err(Error::Kilt(sporran_kilt::Error::Argument(message)));
     }
-    Ok(Comparison { systems, published: published::SOURCE })
+    let appendix = appendix::dataset_tables(&systems);
+    Ok(Comparison { systems, appendix, published: published::SOURCE, published_sizes: size::PUBLISHED })
+}
+
+/// All scores of a task file: of its report in the run, and of its records where they were scored again. `key` is that of the
+/// headline score.
+fn all_scores(scores: Scores, key: &str, report: Option<&kilt::Report>) -> BTreeMap<String, f64> {
+    let mut all = BTreeMap::from([
+        ("Rprec".to_owned(), scores.r_precision),
+        ("recall@5".to_owned(), scores.recall_at_5),
+    ]);
+    all.extend(scores.answer.map(|answer| (key.to_owned(), answer)));
+    all.extend(scores.kilt.map(|kilt| (format!("KILT-{key}"), kilt)));
+    // A retrieval's predictions have no answers.
+    if let Some(kilt::Report { downstream, kilt, .. }) = report.filter(|_| scores.answer.is_some()) {
+        let figures = [
+            ("accuracy", downstream.accuracy, kilt.accuracy),
+            ("em", downstream.em, kilt.em),
+            ("f1", downstream.f1, kilt.f1),
+            ("rougel", downstream.rougel, kilt.rougel),
+        ];
+        for (name, answer, kilt) in figures {
+            all.insert(name.to_owned(), answer);
+            all.insert(format!("KILT-{name}"), kilt);
+        }
+    }
+    all
 }
 
 /// Scores a task file of a run again, if its gold answers are available.
@@ -303,7 +364,8 @@ fn records(run: &Path, file: &str, files: &[TaskFile]) -> Result<Option<Records>
         let at = |depth: &usize| Some((*depth, report.score(&format!("recall@{depth}"))?));
         DEPTHS.iter().filter(|&&depth| depth <= held).filter_map(at).collect()
     });
-    Ok(Some(Records { answers: found.answers.records, recall: recall.unwrap_or_default() }))
+    let (report, answers) = (found.answers.report, found.answers.records);
+    Ok(Some(Records { report, answers, recall: recall.unwrap_or_default() }))
 }
 
 impl Comparison {

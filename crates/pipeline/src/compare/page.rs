@@ -255,6 +255,12 @@ pub(super) fn page(comparison: &Comparison, note: &str) -> String {
     html::page("Comparison", html::COMPARISON, &content)
 }
 
+/// A page of tables without plots.
+pub(super) fn of_tables(grids: Vec<Grid>, note: &str) -> String {
+    let content = Content { note, grids, plots: Vec::new(), systems: Vec::new() };
+    html::page("Comparison", html::COMPARISON, &content)
+}
+
 #[cfg(test)]
 mod tests {
     use crate::compare::{Form, tables::tests::comparison};

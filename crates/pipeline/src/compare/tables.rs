@@ -4,7 +4,12 @@ use std::{fmt::Write, str::FromStr};
 
 use serde::Serialize;
 
-use super::{Comparison, Table, published};
+use super::{
+    Comparison, Table,
+    appendix::{DatasetRow, DatasetTable},
+    published,
+    size::Size,
+};
 
 /// The output format of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +56,18 @@ pub(super) struct Row {
 /// A table with its header.
 #[derive(Serialize)]
 pub(super) struct Grid {
-    pub(super) title: &'static str,
+    pub(super) title: String,
     pub(super) head: Vec<String>,
     pub(super) rows: Vec<Row>,
 }
 
-fn percent(score: Option<f64>) -> String {
+pub(super) fn percent(score: Option<f64>) -> String {
     score.map_or_else(|| "-".into(), |score| format!("{:.1}", 100.0 * score))
+}
+
+/// A score in percent, with the decimals of the paper's appendix.
+pub(super) fn hundredths(score: Option<f64>) -> String {
+    score.map_or_else(|| "-".into(), |score| format!("{:.2}", 100.0 * score))
 }
 
 impl Comparison {
@@ -86,7 +96,7 @@ impl Comparison {
         });
         let has_score = |row: &Row| row.cells.iter().any(|cell| cell != "-");
         let rows = own.chain(published.filter(has_score)).collect();
-        Grid { title: table.title(), head, rows }
+        Grid { title: table.title().to_owned(), head, rows }
     }
 
     /// The costs of the runs.
@@ -109,7 +119,34 @@ impl Comparison {
             ];
             Row { name: system.name.clone(), is_published: false, cells }
         });
-        Grid { title: "Cost", head: head.map(str::to_owned).to_vec(), rows: rows.collect() }
+        Grid { title: "Cost".to_owned(), head: head.map(str::to_owned).to_vec(), rows: rows.collect() }
+    }
+
+    /// The sizes of the systems, then the rows of table 5; `None` if no size of a run is known.
+    fn sizes(&self) -> Option<Grid> {
+        let cell = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        let text = |value: Option<&str>| cell(value.map(str::to_owned));
+        if self.systems.iter().all(|system| system.size == Size::default()) {
+            return None;
+        }
+        let head = ["system", "parameters", "not trained", "index values", "index MiB"];
+        let own = self.systems.iter().map(|system| {
+            let Size { parameters, index_bytes } = system.size;
+            let millions = parameters.map(|count| format!("{:.1}M", count as f64 / 1e6));
+            let mebibytes = index_bytes.map(|bytes| format!("{:.1}", bytes as f64 / f64::from(1 << 20)));
+            let cells = vec![cell(millions), cell(None), cell(None), cell(mebibytes)];
+            Row { name: system.name.clone(), is_published: false, cells }
+        });
+        let published = self.published_sizes.iter().map(|row| Row {
+            name: row.system.to_owned(),
+            is_published: true,
+            cells: vec![row.parameters.to_owned(), text(row.fixed), text(row.index), cell(None)],
+        });
+        Some(Grid {
+            title: "Table 5: parameters and indexes".to_owned(),
+            head: head.map(str::to_owned).to_vec(),
+            rows: own.chain(published).collect(),
+        })
     }
 
     pub(super) fn grids(&self) -> Vec<Grid> {
@@ -118,6 +155,8 @@ impl Comparison {
         grids.retain(|grid| {
             grid.rows.iter().any(|row| !row.is_published && row.cells.iter().any(|cell| cell != "-"))
         });
+        grids.extend(self.appendix.iter().map(DatasetTable::grid));
+        grids.extend(self.sizes());
         grids.push(self.costs());
         grids
     }
@@ -133,104 +172,17 @@ impl Comparison {
 
     /// Formats the comparison.
     pub fn write(&self, form: Form) -> String {
+        let note = self.note();
         match form {
-            Form::Text => self.text(),
-            Form::Markdown => self.markdown(),
-            Form::Latex => self.latex(),
+            Form::Text => text(&self.grids(), &note),
+            Form::Markdown => markdown(&self.grids(), &note),
+            Form::Latex => latex(&self.grids(), &note),
             Form::Csv => self.csv(),
-            Form::Html => super::page::page(self, &self.note()),
+            Form::Html => super::page::page(self, &note),
         }
-    }
-
-    fn text(&self) -> String {
-        let mut text = String::new();
-        for grid in self.grids() {
-            // Writing to a string cannot fail, here and below.
-            let _ = writeln!(text, "{}", grid.title);
-            let name = |row: &Row| {
-                if row.is_published { format!("{} [published]", row.name) } else { row.name.clone() }
-            };
-            let names = grid.rows.iter().map(|row| name(row).chars().count());
-            let first = names.chain([grid.head[0].chars().count()]).max().unwrap_or(0);
-            let widths: Vec<usize> = (0..grid.head.len() - 1)
-                .map(|column| {
-                    let cells = grid.rows.iter().map(|row| row.cells[column].chars().count());
-                    cells.chain([grid.head[column + 1].chars().count()]).max().unwrap_or(0)
-                })
-                .collect();
-            let line = |name: &str, cells: &[String]| {
-                let cells = cells.iter().zip(&widths).map(|(cell, width)| format!("  {cell:>width$}"));
-                format!("{name:<first$}{}\n", cells.collect::<String>())
-            };
-            let head = line(&grid.head[0], &grid.head[1..]);
-            let _ = writeln!(text, "{head}{}", "-".repeat(head.chars().count() - 1));
-            for row in &grid.rows {
-                text.push_str(&line(&name(row), &row.cells));
-            }
-            text.push('\n');
-        }
-        let _ = writeln!(text, "{}", self.note());
-        text
-    }
-
-    fn markdown(&self) -> String {
-        let mut text = String::new();
-        let escape = |cell: &str| cell.replace('|', "\\|");
-        for grid in self.grids() {
-            let _ = writeln!(text, "## {}\n\n| {} |", grid.title, grid.head.join(" | "));
-            let _ = writeln!(text, "|---|{}", "---:|".repeat(grid.head.len() - 1));
-            for row in &grid.rows {
-                let name = escape(&row.name);
-                let name = if row.is_published { format!("*{name} (published)*") } else { name };
-                let _ = writeln!(text, "| {name} | {} |", row.cells.join(" | "));
-            }
-            text.push('\n');
-        }
-        let _ = writeln!(text, "{}", self.note());
-        text
-    }
-
-    fn latex(&self) -> String {
-        let mut text = String::new();
-        for grid in self.grids() {
-            let columns = "r".repeat(grid.head.len() - 1);
-            let head: Vec<String> = grid.head.iter().map(|name| latex_escaped(name)).collect();
-            let _ = writeln!(
-                text,
-                "\\begin{{table}}\n\\centering\n\\begin{{tabular}}{{l{columns}}}\n\\toprule\n{} \\\\\n\\midrule",
-                head.join(" & ")
-            );
-            let mut before = false;
-            for row in &grid.rows {
-                if row.is_published && !before {
-                    text.push_str("\\midrule\n");
-                }
-                before = row.is_published;
-                let name = latex_escaped(&row.name);
-                let name = if row.is_published { format!("\\textit{{{name}}}") } else { name };
-                let cell = |cell: &String| match cell.strip_suffix(['+', '-']).filter(|rest| !rest.is_empty())
-                {
-                    Some(score) => format!("{score}$^{{{}}}$", &cell[score.len()..]),
-                    None => cell.clone(),
-                };
-                let cells: Vec<String> = row.cells.iter().map(cell).collect();
-                let _ = writeln!(text, "{name} & {} \\\\", cells.join(" & "));
-            }
-            let _ = writeln!(
-                text,
-                "\\bottomrule\n\\end{{tabular}}\n\\caption{{{}. {}}}\n\\end{{table}}\n",
-                latex_escaped(grid.title),
-                latex_escaped(&self.note())
-            );
-        }
-        text
     }
 
     fn csv(&self) -> String {
-        let quoted = |text: &str| match text.contains([',', '"', '\n']) {
-            true => format!("\"{}\"", text.replace('"', "\"\"")),
-            false => text.to_owned(),
-        };
         let mut text = "system,published,table,dataset,score,difference,p\n".to_owned();
         for table in Table::ALL {
             for system in &self.systems {
@@ -259,7 +211,114 @@ impl Comparison {
                 }
             }
         }
+        for table in &self.appendix {
+            for DatasetRow { system, is_published, scores } in &table.rows {
+                for (name, score) in table.columns.iter().zip(scores) {
+                    let Some(score) = score else { continue };
+                    let (system, label) = (quoted(system), table.label());
+                    let _ = writeln!(
+                        text,
+                        "{system},{is_published},{label} {name},{},{score:.6},,",
+                        table.dataset
+                    );
+                }
+            }
+        }
         text
+    }
+}
+
+/// Columns for a terminal.
+pub(super) fn text(grids: &[Grid], note: &str) -> String {
+    let mut text = String::new();
+    for grid in grids {
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(text, "{}", grid.title);
+        let name = |row: &Row| {
+            if row.is_published { format!("{} [published]", row.name) } else { row.name.clone() }
+        };
+        let names = grid.rows.iter().map(|row| name(row).chars().count());
+        let first = names.chain([grid.head[0].chars().count()]).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..grid.head.len() - 1)
+            .map(|column| {
+                let cells = grid.rows.iter().map(|row| row.cells[column].chars().count());
+                cells.chain([grid.head[column + 1].chars().count()]).max().unwrap_or(0)
+            })
+            .collect();
+        let line = |name: &str, cells: &[String]| {
+            let cells = cells.iter().zip(&widths).map(|(cell, width)| format!("  {cell:>width$}"));
+            format!("{name:<first$}{}\n", cells.collect::<String>())
+        };
+        let head = line(&grid.head[0], &grid.head[1..]);
+        let _ = writeln!(text, "{head}{}", "-".repeat(head.chars().count() - 1));
+        for row in &grid.rows {
+            text.push_str(&line(&name(row), &row.cells));
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(text, "{}", note);
+    text
+}
+
+/// Markdown.
+pub(super) fn markdown(grids: &[Grid], note: &str) -> String {
+    let mut text = String::new();
+    let escape = |cell: &str| cell.replace('|', "\\|");
+    for grid in grids {
+        let _ = writeln!(text, "## {}\n\n| {} |", grid.title, grid.head.join(" | "));
+        let _ = writeln!(text, "|---|{}", "---:|".repeat(grid.head.len() - 1));
+        for row in &grid.rows {
+            let name = escape(&row.name);
+            let name = if row.is_published { format!("*{name} (published)*") } else { name };
+            let _ = writeln!(text, "| {name} | {} |", row.cells.join(" | "));
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(text, "{}", note);
+    text
+}
+
+/// LaTeX.
+pub(super) fn latex(grids: &[Grid], note: &str) -> String {
+    let mut text = String::new();
+    for grid in grids {
+        let columns = "r".repeat(grid.head.len() - 1);
+        let head: Vec<String> = grid.head.iter().map(|name| latex_escaped(name)).collect();
+        let _ = writeln!(
+            text,
+            "\\begin{{table}}\n\\centering\n\\begin{{tabular}}{{l{columns}}}\n\\toprule\n{} \\\\\n\\midrule",
+            head.join(" & ")
+        );
+        let mut before = false;
+        for row in &grid.rows {
+            if row.is_published && !before {
+                text.push_str("\\midrule\n");
+            }
+            before = row.is_published;
+            let name = latex_escaped(&row.name);
+            let name = if row.is_published { format!("\\textit{{{name}}}") } else { name };
+            let cell = |cell: &String| match cell.strip_suffix(['+', '-']).filter(|rest| !rest.is_empty()) {
+                Some(score) => format!("{score}$^{{{}}}$", &cell[score.len()..]),
+                None => cell.clone(),
+            };
+            let cells: Vec<String> = row.cells.iter().map(cell).collect();
+            let _ = writeln!(text, "{name} & {} \\\\", cells.join(" & "));
+        }
+        let _ = writeln!(
+            text,
+            "\\bottomrule\n\\end{{tabular}}\n\\caption{{{}. {}}}\n\\end{{table}}\n",
+            latex_escaped(&grid.title),
+            latex_escaped(note)
+        );
+    }
+    text
+}
+
+/// A cell of CSV, in quotes where it needs them.
+pub(super) fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
     }
 }
 
@@ -280,22 +339,32 @@ fn latex_escaped(text: &str) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use sporran_kilt::Dataset;
+    use sporran_kilt::{Dataset, Split};
 
     use super::*;
-    use crate::compare::{Cost, Score, System, Task};
+    use crate::compare::{Cost, Score, System, Task, appendix::dataset_tables, size};
 
     /// Two runs over NQ, the second significantly better.
     pub(in crate::compare) fn comparison() -> Comparison {
         let task = |mean: f64, difference| Task {
             name: "nq".into(),
             dataset: Some(Dataset::Nq),
+            split: Some(Split::Dev),
             records: 10,
             metric: Dataset::Nq.metric(),
             answer: Some(Score { mean, difference }),
             kilt: Some(Score { mean: mean / 2.0, difference: None }),
             r_precision: Some(Score { mean: 0.5, difference: None }),
             recall: vec![(1, 0.5), (5, 0.75)],
+            scores: [
+                ("Rprec", 0.5),
+                ("recall@5", 0.75),
+                ("em", mean),
+                ("f1", mean + 0.125),
+                ("KILT-em", mean / 2.0),
+            ]
+            .map(|(name, score)| (name.to_owned(), score))
+            .into(),
             seconds: Some(2.0),
             answered: 10,
             tokens: 25,
@@ -304,10 +373,12 @@ pub(super) mod tests {
             name: name.into(),
             run: "runs/x".into(),
             tasks: vec![task(mean, difference)],
+            size: Size { parameters: Some(12_340_000), index_bytes: Some(3 << 19) },
             cost: Cost { seconds: 2.0, records: 10, tokens: 25, peak_memory_bytes: 3 << 20, threads: 2 },
         };
         let systems = vec![system("a_b", 0.25, None), system("c<d", 0.5, Some((0.25, 0.01)))];
-        Comparison { systems, published: published::SOURCE }
+        let appendix = dataset_tables(&systems);
+        Comparison { systems, appendix, published: published::SOURCE, published_sizes: size::PUBLISHED }
     }
 
     #[test]
@@ -339,6 +410,45 @@ pub(super) mod tests {
         let csv = found.write(Form::Csv);
         assert!(csv.contains("c<d,false,Downstream,nq,0.500000,0.250000,0.010000\n"));
         assert!(csv.contains("RAG,true,KILT scores,nq,0.326900,,\n"));
+        assert!(csv.contains("c<d,false,Table 13 dev f1,nq,0.625000,,\n"));
+        assert!(csv.contains("BERT + DPR,true,Table 13 dev KILT-f1,nq,0.398400,,\n"));
+    }
+
+    #[test]
+    fn tables_of_single_datasets_and_sizes_follow_the_headline_tables() {
+        let found = comparison();
+        let titles: Vec<String> = found.grids().into_iter().map(|grid| grid.title).collect();
+        let expected = [
+            "Downstream",
+            "Page-level R-precision",
+            "KILT scores",
+            "Table 13: Natural Questions, dev",
+            "Table 5: parameters and indexes",
+            "Cost",
+        ];
+        assert_eq!(titles, expected);
+        let text = found.write(Form::Text);
+        let rows = |part: &str| -> Vec<Vec<String>> {
+            let after = text.split_once(part).unwrap().1;
+            // After the header and its line.
+            let lines = after.lines().skip(3).take_while(|line| !line.is_empty());
+            lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+        };
+        let nq = rows("Table 13: Natural Questions, dev");
+        assert_eq!(nq.len(), 7);
+        assert_eq!(nq[1], ["c<d", "50.00", "75.00", "50.00", "62.50", "25.00", "-"]);
+        assert_eq!(nq[2][2..], ["0.00", "0.00", "26.15", "32.06", "0.00", "0.00"]);
+        let sizes = rows("Table 5: parameters and indexes");
+        assert_eq!(sizes.len(), 11);
+        assert_eq!(sizes[0], ["a_b", "12.3M", "-", "-", "1.5"]);
+        assert_eq!(sizes[9], ["RAG", "[published]", "626M", "-", "15B", "-"]);
+        let json = serde_json::to_value(&found).unwrap();
+        assert_eq!(json["appendix"][0]["table"], 13);
+        assert_eq!(json["appendix"][0]["rows"][6]["system"], "RAG");
+        assert_eq!(json["appendix"][0]["rows"][6]["scores"][5], 40.64 / 100.0);
+        assert_eq!(json["published_sizes"][2]["fixed"], "93M");
+        assert_eq!(json["systems"][0]["size"]["parameters"], 12_340_000);
+        assert!(found.write(Form::Html).contains("Table 13: Natural Questions, dev"));
     }
 
     #[test]

@@ -51,6 +51,11 @@ pub(super) fn parts(names: &[String]) -> Vec<String> {
     parts
 }
 
+/// Whether a text has a name as whole words. ASCII letters match in either case.
+pub fn names_in(text: &str, name: &str) -> bool {
+    !name.is_empty() && !places(text, name).is_empty()
+}
+
 /// The spans of a name in a text as whole words. Only ASCII letters match in either case, so offsets are
 /// stable.
 pub(super) fn places(text: &str, name: &str) -> Vec<(usize, usize)> {

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{Clause, Graph, Rule, Shape};
+use crate::rules::{Clause, Graph, Shape, Step};
 
 /// A triple of ids.
 pub type Numbers = (u32, u32, u32);
@@ -35,126 +35,209 @@ pub struct WrittenChain {
     pub knowledge: Vec<[String; 3]>,
 }
 
-/// Returns the best chain of each answer: the first chain of the best rule.
+/// A rule's body as the steps from a question's entity to its answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The index of the rule.
+    pub rule: usize,
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+impl Route {
+    /// The route of a rule for its relation in one direction. `None` for a rule with constants, and for a body of
+    /// one atom, whose end the document states.
+    pub fn of(rule: usize, clause: &Clause, backward: bool) -> Option<Self> {
+        let is_chain = clause.shape == Shape::Cyclic && clause.body.len() > 1;
+        let steps = match backward {
+            false => clause.body.clone(),
+            true => clause.body.iter().rev().map(|step| step.reversed()).collect(),
+        };
+        is_chain.then_some(Self { rule, steps })
+    }
+}
+
+/// The triples that chains walk along.
+#[derive(Clone, Copy, Debug)]
+pub struct Graphs<'a> {
+    /// The document's triples.
+    pub document: &'a Graph,
+    /// The knowledge base's triples.
+    pub knowledge: &'a Graph,
+    /// Triples of the knowledge base that no chain uses.
+    pub held: &'a FxHashSet<Numbers>,
+}
+
+/// The limits of a search for chains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The search ends at this number of answers.
+    pub answers: usize,
+    /// The number of edges after which the walk along a route ends.
+    pub edges: usize,
+}
+
+/// Returns the best chain of each answer: the first chain along the best route.
 ///
-/// `rules` are those of one relation, best first. The nodes of a chain are distinct. An answer is in `wanted`
-/// and not in `mentioned`. No triple of `held` is used.
+/// `routes` are those of one relation, best first. The nodes of a chain are distinct. Each chain starts with a
+/// triple of the document and ends with one that only the knowledge base has. `is_answer` decides which ends
+/// are answers.
 pub fn chains(
-    rules: &[(usize, &Rule)],
-    document: &Graph,
-    knowledge: &Graph,
+    routes: &[Route],
+    graphs: Graphs<'_>,
     entity: u32,
-    wanted: &[u32],
-    mentioned: &[u32],
-    held: &FxHashSet<Numbers>,
+    is_answer: &dyn Fn(u32) -> bool,
+    limits: Limits,
 ) -> Vec<Chain> {
     let mut found: Vec<Chain> = Vec::new();
     let mut answered: FxHashSet<u32> = FxHashSet::default();
-    for &(rule, Rule { clause, .. }) in rules {
-        if clause.shape != Shape::Cyclic || clause.body.len() < 2 || answered.len() == wanted.len() {
-            continue;
+    for Route { rule, steps } in routes {
+        if answered.len() >= limits.answers {
+            break;
         }
-        let mut take = |chain: Chain| {
-            let fits = wanted.contains(&chain.answer) && !mentioned.contains(&chain.answer);
-            if fits && answered.insert(chain.answer) {
-                found.push(chain);
+        let mut take = |nodes: &[u32], in_document: usize| {
+            let Some(&answer) = nodes.last() else { return true };
+            if is_answer(answer) && answered.insert(answer) {
+                let mut triples =
+                    steps.iter().zip(nodes.windows(2)).map(|(step, ends)| step.triple(ends[0], ends[1]));
+                let document = triples.by_ref().take(in_document).collect();
+                found.push(Chain { answer, rule: *rule, document, knowledge: triples.collect() });
             }
+            answered.len() < limits.answers
         };
-        let walk = Walk { clause, document, knowledge, held, rule };
-        walk.go(&mut vec![entity], 0, &mut take);
+        let mut walk = Walk { steps, graphs, edges: limits.edges, take: &mut take };
+        walk.go(&mut vec![entity], 0);
     }
     found.sort_unstable();
     found
 }
 
 struct Walk<'a> {
-    clause: &'a Clause,
-    document: &'a Graph,
-    knowledge: &'a Graph,
-    held: &'a FxHashSet<Numbers>,
-    rule: usize,
+    steps: &'a [Step],
+    graphs: Graphs<'a>,
+    /// The number of edges that may still be walked.
+    edges: usize,
+    /// Takes the nodes of a walk and the number of steps in the document. Returns whether the walk continues.
+    take: &'a mut dyn FnMut(&[u32], usize) -> bool,
 }
 
 impl Walk<'_> {
     /// Continues the walk from the last of `nodes`. The first `in_document` steps use the document's triples.
-    fn go(&self, nodes: &mut Vec<u32>, in_document: usize, take: &mut dyn FnMut(Chain)) {
+    /// Returns whether the walk continues.
+    fn go(&mut self, nodes: &mut Vec<u32>, in_document: usize) -> bool {
         let walked = nodes.len() - 1;
-        let body = &self.clause.body;
         let at = nodes[walked];
-        if walked == body.len() {
-            let mut triples =
-                body.iter().zip(nodes.windows(2)).map(|(step, ends)| step.triple(ends[0], ends[1]));
-            let document = triples.by_ref().take(in_document).collect();
-            take(Chain { answer: at, rule: self.rule, document, knowledge: triples.collect() });
-            return;
+        if walked == self.steps.len() {
+            return (self.take)(nodes, in_document);
         }
-        let step = body[walked];
+        let step = self.steps[walked];
+        let Graphs { document, knowledge, held } = self.graphs;
         // The document's steps come first. There is at least one, and the last step is not one of them.
-        if walked == in_document && walked + 1 < body.len() {
-            for edge in self.document.along(at, step) {
-                self.step(edge.to, nodes, in_document + 1, take);
-            }
-        }
-        if walked > 0 {
-            for edge in self.knowledge.along(at, step) {
-                if !self.document.has(at, step, edge.to) && !self.held.contains(&step.triple(at, edge.to)) {
-                    self.step(edge.to, nodes, in_document, take);
+        if walked == in_document && walked + 1 < self.steps.len() {
+            for edge in document.along(at, step) {
+                if !self.step(edge.to, nodes, in_document + 1) {
+                    return false;
                 }
             }
         }
+        if walked > 0 {
+            for edge in knowledge.along(at, step) {
+                let usable = !document.has(at, step, edge.to) && !held.contains(&step.triple(at, edge.to));
+                if usable && !self.step(edge.to, nodes, in_document) {
+                    return false;
+                }
+            }
+        }
+        true
     }
 
-    fn step(&self, to: u32, nodes: &mut Vec<u32>, in_document: usize, take: &mut dyn FnMut(Chain)) {
-        if !nodes.contains(&to) {
-            nodes.push(to);
-            self.go(nodes, in_document, take);
-            nodes.pop();
+    fn step(&mut self, to: u32, nodes: &mut Vec<u32>, in_document: usize) -> bool {
+        if self.edges == 0 {
+            return false;
         }
+        self.edges -= 1;
+        if nodes.contains(&to) {
+            return true;
+        }
+        nodes.push(to);
+        let continues = self.go(nodes, in_document);
+        nodes.pop();
+        continues
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::Step;
+
+    const BORN: u32 = 0;
+    const WITHIN: u32 = 1;
+    const SPEAKS: u32 = 2;
+    const ASKED: u32 = 3;
+    const ALL: Limits = Limits { answers: usize::MAX, edges: usize::MAX };
+
+    /// 0 born in 1, 1 in 2, 2 speaks 3 and 4, 1 speaks 5.
+    fn knowledge() -> Graph {
+        Graph::new([(0, BORN, 1), (1, WITHIN, 2), (2, SPEAKS, 3), (2, SPEAKS, 4), (1, SPEAKS, 5)])
+    }
+
+    fn routes(bodies: &[&[Step]], backward: bool) -> Vec<Route> {
+        let clause = |body: &[Step]| Clause { relation: ASKED, shape: Shape::Cyclic, body: body.to_vec() };
+        let route = |(at, body): (usize, &&[Step])| Route::of(at, &clause(body), backward);
+        bodies.iter().enumerate().filter_map(route).collect()
+    }
 
     #[test]
     fn chains_start_in_the_document_and_end_outside_of_it() {
-        // 0 born in 1, 1 in 2, 2 speaks 3 and 4. The document contains the first triple, or the first two.
-        let (born, within, speaks, asked) = (0, 1, 2, 3);
-        let knowledge =
-            Graph::new([(0, born, 1), (1, within, 2), (2, speaks, 3), (2, speaks, 4), (1, speaks, 5)]);
-        let rule = |body: &[Step], confidence| Rule {
-            clause: Clause { relation: asked, shape: Shape::Cyclic, body: body.to_vec() },
-            predicted: 1,
-            support: 1,
-            confidence,
-        };
+        let knowledge = knowledge();
         let f = Step::forward;
-        let rules = [
-            rule(&[f(born), f(within), f(speaks)], 0.9),
-            rule(&[f(born), f(speaks)], 0.5),
-            rule(&[f(born)], 0.4),
-        ];
-        let rules: Vec<(usize, &Rule)> = rules.iter().enumerate().collect();
-        let with = |said: &[Numbers], mentioned: &[u32], held: &[Numbers]| {
+        let routes = routes(&[&[f(BORN), f(WITHIN), f(SPEAKS)], &[f(BORN), f(SPEAKS)], &[f(BORN)]], false);
+        assert_eq!(routes.len(), 2);
+        let with = |said: &[Numbers], mentioned: &[u32], held: &[Numbers], limits: Limits| {
             let document = Graph::new(said.iter().copied());
             let held = held.iter().copied().collect();
-            chains(&rules, &document, &knowledge, 0, &[1, 3, 5], mentioned, &held)
+            let graphs = Graphs { document: &document, knowledge: &knowledge, held: &held };
+            chains(&routes, graphs, 0, &|answer| !mentioned.contains(&answer), limits)
         };
-        let found = |said: &[Numbers], mentioned: &[u32]| with(said, mentioned, &[]);
-        let short = found(&[(0, born, 1)], &[0, 1]);
-        assert_eq!(
-            short.iter().map(|chain| (chain.answer, chain.rule)).collect::<Vec<_>>(),
-            [(3, 0), (5, 1)]
-        );
-        assert_eq!(short[0].document, [(0, born, 1)]);
-        assert_eq!(short[0].knowledge, [(1, within, 2), (2, speaks, 3)]);
-        let long = found(&[(0, born, 1), (1, within, 2)], &[0, 1, 2]);
+        let found = |said: &[Numbers], mentioned: &[u32]| with(said, mentioned, &[], ALL);
+        let answers = |chains: &[Chain]| -> Vec<(u32, usize)> {
+            chains.iter().map(|chain| (chain.answer, chain.rule)).collect()
+        };
+        let short = found(&[(0, BORN, 1)], &[0, 1]);
+        assert_eq!(answers(&short), [(3, 0), (4, 0), (5, 1)]);
+        assert_eq!(short[0].document, [(0, BORN, 1)]);
+        assert_eq!(short[0].knowledge, [(1, WITHIN, 2), (2, SPEAKS, 3)]);
+        let long = found(&[(0, BORN, 1), (1, WITHIN, 2)], &[0, 1, 2]);
         assert_eq!((long[0].document.len(), long[0].knowledge.len()), (2, 1));
-        assert_eq!(with(&[(0, born, 1)], &[], &[(1, within, 2)]).len(), 1);
+        assert_eq!(answers(&with(&[(0, BORN, 1)], &[], &[(1, WITHIN, 2)], ALL)), [(5, 1)]);
         // A mentioned entity is no answer. No chain starts without a triple of the document.
-        assert_eq!(found(&[(0, born, 1)], &[3]).len(), 1);
-        assert_eq!(found(&[(1, within, 2)], &[]), []);
+        assert_eq!(answers(&found(&[(0, BORN, 1)], &[3, 4])), [(5, 1)]);
+        assert_eq!(found(&[(1, WITHIN, 2)], &[]), []);
+        // The search ends at a number of answers, or at a number of edges: the first route has four, to 1, 2, 3
+        // and 4, and the second has two.
+        let limited = |answers, edges| with(&[(0, BORN, 1)], &[], &[], Limits { answers, edges });
+        assert_eq!(answers(&limited(1, usize::MAX)), [(3, 0)]);
+        assert_eq!(answers(&limited(9, 3)), [(3, 0), (5, 1)]);
+    }
+
+    #[test]
+    fn an_inverse_relation_is_asked_along_the_reversed_body() {
+        // Who speaks 3, of people whose town is in a country with this language? The document states the last step.
+        let knowledge = knowledge();
+        let f = Step::forward;
+        let routes = routes(&[&[f(BORN), f(WITHIN), f(SPEAKS)]], true);
+        let back = Step::backward;
+        assert_eq!(routes[0].steps, [back(SPEAKS), back(WITHIN), back(BORN)]);
+        let document = Graph::new([(2, SPEAKS, 3)]);
+        let held = FxHashSet::default();
+        let graphs = Graphs { document: &document, knowledge: &knowledge, held: &held };
+        let found = chains(&routes, graphs, 3, &|_| true, ALL);
+        let expected = Chain {
+            answer: 0,
+            rule: 0,
+            document: vec![(2, SPEAKS, 3)],
+            knowledge: vec![(1, WITHIN, 2), (0, BORN, 1)],
+        };
+        assert_eq!(found, [expected]);
     }
 }

@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use serde::Deserialize;
+use rustc_hash::FxHashSet;
 use sporran_kilt::{
-    Error as FileError, Id, Page, ParagraphKind, Provenance, jsonl,
+    Id, Page, ParagraphKind, Provenance, docred as layout, jsonl,
     kb::{EntityId, KnowledgeBase, Part, Triple},
 };
 
-use super::{anonymise::places, names::Entities};
+use super::{
+    anonymise::places,
+    links::{Links, Vertex, only},
+    names::Entities,
+};
 use crate::Result;
 
 /// The mention of an entity in a text.
@@ -194,7 +197,7 @@ pub(super) fn sentence_spans(paragraph: &str) -> Vec<(usize, usize)> {
 }
 
 /// Decodes part of a URL to a title.
-fn decoded(href: &str) -> String {
+pub(super) fn decoded(href: &str) -> String {
     let bytes = href.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -230,65 +233,49 @@ pub(super) fn is_word(text: &str, start: usize, end: usize) -> bool {
         && !text[end..].chars().next().is_some_and(char::is_alphanumeric)
 }
 
-/// A document of DocRED or Re-DocRED.
-#[derive(Deserialize)]
-struct DocRed {
-    title: String,
-    sents: Vec<Vec<String>>,
-    #[serde(rename = "vertexSet")]
-    vertices: Vec<Vec<Vertex>>,
-    #[serde(default)]
-    labels: Vec<Label>,
-}
-
-#[derive(Deserialize)]
-struct Vertex {
-    name: String,
-    sent_id: usize,
-    pos: (usize, usize),
-}
-
-#[derive(Deserialize)]
-struct Label {
-    r: String,
-    h: usize,
-    t: usize,
-}
-
-/// Reads DocRED's layout. A vertex is linked to the entity that one of its mentions names uniquely. Vertices
-/// without a unique entity, and relations that the knowledge base lacks, are skipped.
+/// Reads DocRED's layout. A vertex is linked to the entity that its mentions link to, by the first source of `links`
+/// that knows one. Vertices without a link, and relations that the knowledge base lacks, are skipped.
 ///
 /// # Errors
 /// Read errors; an index of a sentence, token or vertex that is out of range.
-pub fn docred(path: &Path, kb: &KnowledgeBase, entities: &Entities) -> Result<Vec<Document>> {
-    let records: Vec<DocRed> = jsonl::read_json(path)?;
-    let mut documents = Vec::with_capacity(records.len());
-    for (number, record) in records.into_iter().enumerate() {
-        let wrong = |field: String, message: String| {
-            FileError::record(path, 1, format!("[{number}].{field}"), message)
+pub fn docred(path: &Path, kb: &KnowledgeBase, links: &Links<'_>) -> Result<Vec<Document>> {
+    let records = layout::load(path)?;
+    let documents = records.into_iter().enumerate().map(|(number, record)| {
+        let (text, tokens) = joined(&record.sentences);
+        let place = |mention: &layout::Mention| {
+            let (first, end) = mention.tokens;
+            let tokens = &tokens[mention.sentence];
+            (tokens[first].0, tokens[end - 1].1)
         };
-        let (text, tokens) = joined(&record.sents);
-        let mut linked: FxHashMap<usize, EntityId> = FxHashMap::default();
-        let mut mentions: Vec<Mention> = Vec::new();
-        for (at, vertex) in record.vertices.iter().enumerate() {
-            let mut named: Vec<EntityId> =
-                vertex.iter().filter_map(|mention| entities.by_name(&mention.name)).collect();
-            named.sort_unstable();
-            named.dedup();
-            let &[entity] = &named[..] else { continue };
-            linked.insert(at, entity);
-            for mention in vertex {
-                let (first, end) = mention.pos;
-                let tokens = tokens.get(mention.sent_id).filter(|tokens| first < end && end <= tokens.len());
-                let tokens = tokens.ok_or_else(|| {
-                    wrong(
-                        format!("vertexSet[{at}]"),
-                        format!("no tokens {first} to {end} in sentence {}", mention.sent_id),
-                    )
-                })?;
-                mentions.push(Mention { start: tokens[first].0, end: tokens[end - 1].1, entity });
-            }
-        }
+        let vertices: Vec<Vertex> = record
+            .entities
+            .iter()
+            .map(|vertex| Vertex {
+                mentions: vertex.iter().map(place).collect(),
+                is_value: vertex.iter().all(|mention| matches!(mention.kind.as_str(), "TIME" | "NUM")),
+            })
+            .collect();
+        let by_linker = links.linker.map(|linker| linker.link(&text, &vertices)).unwrap_or_default();
+        let linked: Vec<Option<EntityId>> = record
+            .entities
+            .iter()
+            .enumerate()
+            .map(|(at, vertex)| {
+                let names = || vertex.iter().map(|mention| mention.name.as_str());
+                let hyperlink = only(names().filter_map(|name| links.hyperlinks.of(&record.title, name)));
+                let by_linker = || kb.entity(by_linker.get(at)?.as_deref()?);
+                let by_name = || only(names().filter_map(|name| links.entities.by_name(name)));
+                hyperlink.or_else(by_linker).or_else(by_name)
+            })
+            .collect();
+        let mut mentions: Vec<Mention> = linked
+            .iter()
+            .zip(&vertices)
+            .filter_map(|(entity, vertex)| Some(((*entity)?, vertex)))
+            .flat_map(|(entity, vertex)| {
+                vertex.mentions.iter().map(move |&(start, end)| Mention { start, end, entity })
+            })
+            .collect();
         mentions
             .sort_unstable_by_key(|mention| (mention.start, std::cmp::Reverse(mention.end), mention.entity));
         let mut free = 0;
@@ -299,30 +286,23 @@ pub fn docred(path: &Path, kb: &KnowledgeBase, entities: &Entities) -> Result<Ve
             }
             keep
         });
-        let mut relations = Vec::new();
-        for (at, label) in record.labels.iter().enumerate() {
-            let most = record.vertices.len();
-            if label.h >= most || label.t >= most {
-                return Err(wrong(format!("labels[{at}]"), format!("expected vertices below {most}")).into());
-            }
-            if let (Some(&subject), Some(relation), Some(&object)) =
-                (linked.get(&label.h), kb.relation(&label.r), linked.get(&label.t))
-            {
-                relations.push(Triple { subject, relation, object });
-            }
-        }
+        let triple = |label: &layout::Relation| {
+            let (subject, object) = (linked[label.head]?, linked[label.tail]?);
+            Some(Triple { subject, relation: kb.relation(&label.property)?, object })
+        };
+        let mut relations: Vec<Triple> = record.relations.iter().filter_map(triple).collect();
         relations.sort_unstable();
         relations.dedup();
-        documents.push(Document {
+        Document {
             id: format!("docred-{number}"),
             title: record.title,
             text,
             mentions,
             relations,
             place: None,
-        });
-    }
-    Ok(documents)
+        }
+    });
+    Ok(documents.collect())
 }
 
 /// Joins sentences of tokens to running text, with the span of each token.
@@ -387,6 +367,72 @@ mod tests {
         mentions.sort_unstable();
         let found: Vec<&str> = mentions.iter().map(|mention| &text[mention.start..mention.end]).collect();
         assert_eq!(found, ["Ann Lee", "Leeds", "Lee"]);
+    }
+
+    /// Links "She" to Q3, and nothing else.
+    struct Linker;
+
+    impl crate::korc::MentionLinker for Linker {
+        fn link(&self, text: &str, vertices: &[Vertex]) -> Vec<Option<String>> {
+            let has_her =
+                |vertex: &Vertex| vertex.mentions.iter().any(|&(start, end)| &text[start..end] == "She");
+            vertices.iter().map(|vertex| has_her(vertex).then(|| "Q3".to_owned())).collect()
+        }
+    }
+
+    #[test]
+    fn vertices_are_linked_by_hyperlinks_then_by_the_linker_then_by_unique_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let mut kb = KnowledgeBase::default();
+        for id in ["Q0", "Q1", "Q2", "Q3", "Q4"] {
+            kb.add_entity(id).unwrap();
+        }
+        kb.add_relation("P1").unwrap();
+        // Two entities are called Ann, and one Rome.
+        let table = "id\tlabel\ttitle\nQ0\tAnn\tAnn (singer)\nQ1\tAnn\tAnn (town)\nQ2\tRome\tRome\nQ3\tBo\tBo\nQ4\tPaul\tPaul\n";
+        let tables = crate::korc::EntityTables { tables: vec![write("e.tsv", table)], ..Default::default() };
+        let entities = Entities::load(&tables, &kb).unwrap();
+        let documents = write(
+            "d.json",
+            r#"[{"title":"Bo","sents":[["Ann","saw","Rome","."],["She","saw","Paul","and","Nobody","."]],
+            "vertexSet":[[{"name":"Ann","pos":[0,1],"sent_id":0,"type":"PER"}],
+                [{"name":"Rome","pos":[2,3],"sent_id":0,"type":"LOC"}],
+                [{"name":"She","pos":[0,1],"sent_id":1,"type":"PER"}],
+                [{"name":"Paul","pos":[2,3],"sent_id":1,"type":"PER"}],
+                [{"name":"Nobody","pos":[4,5],"sent_id":1,"type":"PER"}]],
+            "labels":[{"h":0,"t":1,"r":"P1"},{"h":2,"t":3,"r":"P1"},{"h":4,"t":3,"r":"P1"},{"h":0,"t":3,"r":"P9"}]}]"#,
+        );
+        let source = write(
+            "pages.jsonl",
+            &serde_json::json!({ "wikipedia_id": "1", "wikipedia_title": "Bo", "text": ["Bo"], "anchors": [
+                { "text": "Ann", "href": "Ann%20%28town%29" }, { "text": "Paul", "href": "Paul" },
+                { "text": "Paul", "href": "Rome" }, { "text": "Nobody", "href": "No%20page" }] })
+            .to_string(),
+        );
+        let titles: FxHashSet<String> = ["Bo".to_owned()].into_iter().collect();
+        let hyperlinks = crate::korc::Hyperlinks::read(&source, &titles, &entities).unwrap();
+        assert_eq!(
+            (hyperlinks.of("Bo", "Ann"), hyperlinks.of("Bo", "Bo")),
+            (Some(EntityId(1)), Some(EntityId(3)))
+        );
+        assert_eq!((hyperlinks.of("Bo", "Paul"), hyperlinks.of("Ann", "Ann")), (None, None));
+        let links = Links { entities: &entities, hyperlinks, linker: Some(&Linker) };
+        let read = docred(&documents, &kb, &links).unwrap();
+        let found: Vec<(&str, u32)> = read[0]
+            .mentions
+            .iter()
+            .map(|mention| (&read[0].text[mention.start..mention.end], mention.entity.0))
+            .collect();
+        assert_eq!(found, [("Ann", 1), ("Rome", 2), ("She", 3), ("Paul", 4)]);
+        assert_eq!(read[0].relations, [Triple::new(1, 0, 2), Triple::new(3, 0, 4)]);
+        let read = docred(&documents, &kb, &Links::by_names(&entities)).unwrap();
+        let found: Vec<u32> = read[0].mentions.iter().map(|mention| mention.entity.0).collect();
+        assert_eq!(found, [2, 4]);
     }
 
     #[test]

@@ -8,9 +8,10 @@ use serde::Deserialize;
 use sporran_kilt::{
     Error as FileError, jsonl,
     kb::{KnowledgeBase, RelationId},
+    korc::INVERSE,
 };
 
-use crate::Result;
+use crate::{Result, rules::Step};
 
 /// The placeholder of the entity in a template.
 const PLACE: &str = "{}";
@@ -21,7 +22,8 @@ const PLACE: &str = "{}";
 pub struct Templates(BTreeMap<String, Vec<String>>);
 
 impl Templates {
-    /// Reads a JSON object from relations to one to four questions, each with one `{}` for the entity.
+    /// Reads a JSON object from relations to one to four questions, each with one `{}` for the entity. The key of an
+    /// inverse relation starts with [`INVERSE`].
     ///
     /// # Errors
     /// Read errors; a relation with another number of questions; a question without `{}`.
@@ -39,12 +41,24 @@ impl Templates {
         Ok(templates)
     }
 
-    /// The templates of a relation, the simplest first.
-    pub fn of(&self, relation: RelationId, kb: &KnowledgeBase) -> Vec<String> {
-        if let Some(written) = self.0.get(kb.relation_name(relation)) {
+    /// The templates of a relation in one direction.
+    pub fn of(&self, asked: Step, kb: &KnowledgeBase) -> Vec<String> {
+        let relation = RelationId(asked.relation());
+        let name = kb.relation_name(relation);
+        let written = match asked.is_backward() {
+            false => self.0.get(name),
+            true => self.0.get(&format!("{INVERSE}{name}")),
+        };
+        if let Some(written) = written {
             return written.clone();
         }
         let label = kb.relation_label(relation);
+        if asked.is_backward() {
+            return vec![
+                format!("What has {PLACE} as its {label}?"),
+                format!("Of what is {PLACE} the {label}?"),
+            ];
+        }
         let mut templates =
             vec![format!("What is the {label} of {PLACE}?"), format!("Which {label} does {PLACE} have?")];
         // An alias may equal the label.
@@ -53,17 +67,10 @@ impl Templates {
         templates
     }
 
-    /// A random question about `entity`, and the simplest one.
-    pub(super) fn ask(
-        &self,
-        relation: RelationId,
-        kb: &KnowledgeBase,
-        entity: &str,
-        rng: &mut ChaCha8Rng,
-    ) -> (String, String) {
-        let templates = self.of(relation, kb);
-        let fill = |template: &String| template.replacen(PLACE, entity, 1);
-        (fill(&templates[rng.random_range(0..templates.len())]), fill(&templates[0]))
+    /// A question about `entity` from a random template.
+    pub(super) fn ask(&self, asked: Step, kb: &KnowledgeBase, entity: &str, rng: &mut ChaCha8Rng) -> String {
+        let templates = self.of(asked, kb);
+        templates[rng.random_range(0..templates.len())].replacen(PLACE, entity, 1)
     }
 }
 
@@ -80,10 +87,15 @@ mod tests {
             kb.add_relation_alias(other, alias);
         }
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), r#"{"P19":["Where was {} born?"]}"#).unwrap();
+        std::fs::write(file.path(), r#"{"P19":["Where was {} born?"],"Inv: P19":["Who was born in {}?"]}"#)
+            .unwrap();
         let templates = Templates::load(file.path()).unwrap();
-        assert_eq!(templates.of(born, &kb), ["Where was {} born?"]);
-        assert_eq!(templates.of(other, &kb).len(), 4);
+        let (forward, backward) = (Step::forward, Step::backward);
+        assert_eq!(templates.of(forward(born.0), &kb), ["Where was {} born?"]);
+        assert_eq!(templates.of(backward(born.0), &kb), ["Who was born in {}?"]);
+        assert_eq!(templates.of(forward(other.0), &kb).len(), 4);
+        let expected = ["What has {} as its place of death?", "Of what is {} the place of death?"];
+        assert_eq!(templates.of(backward(other.0), &kb), expected);
         for (text, expected) in [
             (r#"{"P19":[]}"#, "`P19`: expected one to four questions, found 0"),
             (r#"{"P19":["Where?"]}"#, "expected `{}` once, found `Where?`"),

@@ -1,8 +1,8 @@
 //! EmbedKGQA (Saxena et al., ACL 2020): a question becomes a relation vector, and every entity is scored.
 //!
-//! KoRC's documents hide the question's entity. So its vector is computed from the text: a projection of the
-//! question's hidden states, plus an attention over the vectors of the entities that the document names.
-//! ComplEx scores its product with the question's vector against every entity.
+//! ComplEx scores the product of the topic entity's vector and the question's relation vector against every entity. KoRC's
+//! documents hide the name of the topic entity. Its vector is that of the given entity, or is computed from the text: a
+//! projection of the hidden states, perhaps with an attention over the vectors of the entities that the document names.
 
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
@@ -10,12 +10,14 @@ use candle_nn::{Init, VarBuilder};
 use super::{
     encoding::EncodedQuestion,
     layers::{Dense, Tokens, products, weighted},
+    options::Topic,
 };
 use crate::Result;
 
 /// The output of a head for a batch.
 pub(super) struct HeadOutput {
-    /// The probability of each entity as an answer, (inputs, entities); rows sum to at most 1.
+    /// The probability of each entity as an answer, (inputs, entities). Rows sum to at most 1, but not those of
+    /// [`Edges::Sum`](super::Edges::Sum).
     pub(super) likely: Tensor,
     /// The attention weight of each name in the document, (inputs, most).
     pub(super) bridges: Tensor,
@@ -26,39 +28,65 @@ pub(super) struct HeadOutput {
 /// The head.
 #[derive(Debug)]
 pub(super) struct EmbedHead {
-    head: Dense,
+    topic: Topic,
+    /// The vector of the topic entity, from the text; not with [`Topic::Given`].
+    head: Option<Dense>,
     relation: Dense,
+    /// The attention over names, with [`Topic::Names`].
+    names: Option<NamesAttention>,
+    /// (entities, 2k): real parts, then imaginary ones.
+    entities: Tensor,
+    /// A large negative logit (1, entities) for the entities without a vector.
+    absent: Option<Tensor>,
+}
+
+/// An attention over the names in the document.
+#[derive(Debug)]
+struct NamesAttention {
     named: Dense,
     query: Dense,
     kind: Dense,
-    /// (entities, 2k): real parts, then imaginary ones.
-    entities: Tensor,
 }
 
 impl EmbedHead {
     /// A head for hidden states of `width` and vectors of `rank` complex numbers. `vectors` are the fixed
-    /// entity vectors; without them, they are trained variables.
+    /// entity vectors; without them, they are trained variables. The entities `absent` are never answers.
     pub(super) fn new(
-        width: usize,
+        (width, topic): (usize, Topic),
         entities: usize,
         rank: usize,
         vectors: Option<Tensor>,
+        absent: &[u32],
         vb: &VarBuilder,
     ) -> Result<Self> {
+        let count = entities;
         let entities = match vectors {
             Some(vectors) => vectors,
             None => {
                 vb.get_with_hints((entities, 2 * rank), "entities", Init::Randn { mean: 0.0, stdev: 0.1 })?
             }
         };
-        Ok(Self {
-            head: Dense::new(width, 2 * rank, &vb.pp("head"))?,
-            relation: Dense::new(width, 2 * rank, &vb.pp("relation"))?,
-            named: Dense::new(width, width, &vb.pp("named"))?,
-            query: Dense::new(width, width, &vb.pp("asked"))?,
-            kind: Dense::new(width, 2 * rank, &vb.pp("kind"))?,
-            entities,
-        })
+        let head = match topic {
+            Topic::Given => None,
+            Topic::Text | Topic::Names => Some(Dense::new(width, 2 * rank, &vb.pp("head"))?),
+        };
+        let relation = Dense::new(width, 2 * rank, &vb.pp("relation"))?;
+        let names = match topic {
+            Topic::Given | Topic::Text => None,
+            Topic::Names => Some(NamesAttention {
+                named: Dense::new(width, width, &vb.pp("named"))?,
+                query: Dense::new(width, width, &vb.pp("asked"))?,
+                kind: Dense::new(width, 2 * rank, &vb.pp("kind"))?,
+            }),
+        };
+        let absent = if absent.is_empty() {
+            None
+        } else {
+            let mut logits = vec![0f32; count];
+            absent.iter().for_each(|&entity| logits[entity as usize] = -1e9);
+            Some(Tensor::from_vec(logits, (1, count), entities.device())?)
+        };
+        Ok(Self { topic, head, relation, names, entities, absent })
     }
 
     /// The entities' vectors, (entities, 2k).
@@ -68,30 +96,25 @@ impl EmbedHead {
 
     /// Applies the head to the hidden states (tokens, d) of inputs.
     pub(super) fn forward(&self, states: &Tensor, inputs: &[&EncodedQuestion]) -> Result<HeadOutput> {
-        let words = Tokens::new(inputs, states, |input| input.question.clone().collect())?;
-        let names = Tokens::new(inputs, states, |input| input.named.iter().map(|name| name.0).collect())?;
+        let words = Tokens::new(inputs, states, |input| match self.topic {
+            Topic::Given | Topic::Text => vec![0],
+            Topic::Names => input.question.clone().collect(),
+        })?;
         let query = words.mean(states)?;
-        let (size, most) = (inputs.len(), names.most());
-        let mut ids = vec![0u32; size * most];
-        for (row, input) in inputs.iter().enumerate() {
-            for (at, (_, name)) in input.named.iter().enumerate() {
-                ids[row * most + at] = name.entity;
-            }
-        }
         let rank = self.entities.dim(1)? / 2;
-        let vectors = self.entities.index_select(&Tensor::new(ids, states.device())?, 0)?.reshape((
-            size,
-            most,
-            2 * rank,
-        ))?;
-        let context = names.states(states)?;
-        let width = context.dim(2)?;
-        let context =
-            self.named.forward(&context.reshape((size * most, width))?)?.reshape((size, most, width))?;
-        let logits = (products(&context, &self.query.forward(&query)?)?
-            + products(&vectors, &self.kind.forward(&query)?)?)?;
-        let bridges = names.shares(&logits)?;
-        let head = (self.head.forward(&query)? + weighted(&vectors, &bridges)?)?;
+        let from_text = self.head.as_ref().map(|head| head.forward(&query)).transpose()?;
+        let (head, bridges) = match (from_text, &self.names) {
+            (Some(head), Some(names)) => {
+                let (vectors, bridges) = self.named(names, states, inputs, &query)?;
+                ((head + vectors)?, bridges)
+            }
+            (Some(head), None) => (head, unseen(inputs, states)?),
+            (None, _) => {
+                let topics: Vec<u32> = inputs.iter().map(|input| input.topic.unwrap_or(0)).collect();
+                let topics = Tensor::new(topics, states.device())?;
+                (self.entities.index_select(&topics, 0)?, unseen(inputs, states)?)
+            }
+        };
         let relation = self.relation.forward(&query)?;
         let half = |vectors: &Tensor, at: usize| vectors.narrow(1, at * rank, rank);
         let (hr, hi) = (half(&head, 0)?, half(&head, 1)?);
@@ -99,7 +122,46 @@ impl EmbedHead {
         let real = ((&hr * &rr)? - (&hi * &ri)?)?;
         let imaginary = ((&hr * &ri)? + (&hi * &rr)?)?;
         let product = Tensor::cat(&[&real, &imaginary], 1)?;
-        let likely = candle_nn::ops::softmax(&product.matmul(&self.entities.t()?)?, 1)?;
+        let mut logits = product.matmul(&self.entities.t()?)?;
+        if let Some(absent) = &self.absent {
+            logits = logits.broadcast_add(absent)?;
+        }
+        let likely = candle_nn::ops::softmax(&logits, 1)?;
         Ok(HeadOutput { likely, bridges, steps: Vec::new() })
     }
+
+    /// The sum (inputs, 2k) of the vectors of the named entities by their attention weights, and these (inputs, most).
+    fn named(
+        &self,
+        names: &NamesAttention,
+        states: &Tensor,
+        inputs: &[&EncodedQuestion],
+        query: &Tensor,
+    ) -> Result<(Tensor, Tensor)> {
+        let tokens = Tokens::new(inputs, states, |input| input.named.iter().map(|name| name.0).collect())?;
+        let (size, most) = (inputs.len(), tokens.most());
+        let mut ids = vec![0u32; size * most];
+        for (row, input) in inputs.iter().enumerate() {
+            for (at, (_, name)) in input.named.iter().enumerate() {
+                ids[row * most + at] = name.entity;
+            }
+        }
+        let width = self.entities.dim(1)?;
+        let vectors = self.entities.index_select(&Tensor::new(ids, states.device())?, 0)?;
+        let vectors = vectors.reshape((size, most, width))?;
+        let context = tokens.states(states)?;
+        let width = context.dim(2)?;
+        let context = names.named.forward(&context.reshape((size * most, width))?)?;
+        let context = context.reshape((size, most, width))?;
+        let logits = (products(&context, &names.query.forward(query)?)?
+            + products(&vectors, &names.kind.forward(query)?)?)?;
+        let bridges = tokens.shares(&logits)?;
+        Ok((weighted(&vectors, &bridges)?, bridges))
+    }
+}
+
+/// No attention (inputs, most) on names.
+pub(super) fn unseen(inputs: &[&EncodedQuestion], states: &Tensor) -> Result<Tensor> {
+    let most = inputs.iter().map(|input| input.named.len()).max().unwrap_or(0).max(1);
+    Ok(Tensor::zeros((inputs.len(), most), states.dtype(), states.device())?)
 }

@@ -95,6 +95,8 @@ pub struct EncodedQuestion {
     pub question: Range<usize>,
     /// The names in the document, each with its first token.
     pub named: Vec<(usize, LinkedName)>,
+    /// The question's entity, for models that it is given to.
+    pub topic: Option<u32>,
 }
 
 /// Encodes questions and documents.
@@ -155,7 +157,7 @@ impl QuestionReader {
         named.retain(|(token, _)| *token < ids.len());
         ids.extend(after);
         let types = (0..ids.len()).map(|at| u32::from(at >= first)).collect();
-        Ok(EncodedQuestion { row: EncoderRow { ids, types }, question: span, named })
+        Ok(EncodedQuestion { row: EncoderRow { ids, types }, question: span, named, topic: None })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sporran_config::Document;
-use sporran_kilt::{kb::KnowledgeBase, korc::Question, observe::Observer};
+use sporran_kilt::{Passage, kb::KnowledgeBase, korc::Question, observe::Observer};
 use sporran_training::{
     Variables,
     session::{Trained, model_card},
@@ -28,17 +28,48 @@ pub trait ReasonerKind {
     /// Errors of files, model or training, and an error for kinds that are not trained.
     fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained>;
 
-    /// Loads the model over a knowledge base.
+    /// Whether the kind reads retrieved passages, so that it needs [`Background::passages`].
+    fn reads_passages(&self) -> bool {
+        false
+    }
+
+    /// Loads the model over background knowledge.
     ///
     /// # Errors
     /// Errors of the model's files; [`Error::Kind`](crate::Error::Kind) for a model of another kind.
-    fn open<'a>(&self, kb: &'a KnowledgeBase) -> Result<Box<dyn Reasoner + 'a>>;
+    fn open<'a>(&self, background: Background<'a>) -> Result<Box<dyn Reasoner + 'a>>;
+}
+
+/// Finds passages for questions. The caller of a reasoner has it over a store and a retriever.
+pub trait PassageFinder: Send + Sync {
+    /// The best passages of each question with their scores, best first, at most `count`.
+    ///
+    /// # Errors
+    /// Errors of the retriever.
+    fn find(&self, questions: &[Question], count: usize) -> Result<Vec<Vec<(Passage, f32)>>>;
+}
+
+/// Reads a file of questions for demonstrations, in the form in which the tests are asked.
+pub type ReadQuestions<'a> = &'a (dyn Fn(&Path) -> Result<Vec<Question>> + Sync);
+
+/// What a reasoner knows besides its model.
+#[derive(Clone, Copy)]
+pub struct Background<'a> {
+    /// The knowledge base.
+    pub kb: &'a KnowledgeBase,
+    /// The passages of a text collection; `None` without one.
+    pub passages: Option<&'a dyn PassageFinder>,
+    /// Reads other questions.
+    pub read: ReadQuestions<'a>,
 }
 
 /// The inputs of a training.
+#[derive(Clone, Copy)]
 pub struct QuestionTraining<'a> {
     /// The knowledge base.
     pub kb: &'a KnowledgeBase,
+    /// The passages of a text collection; `None` without one.
+    pub passages: Option<&'a dyn PassageFinder>,
     /// The training questions.
     pub questions: &'a [Question],
     /// The validation questions, for the threshold and the best weights. May be empty.

@@ -8,10 +8,11 @@ use sporran_training::{TrainingOptions, session::Trained};
 
 use super::{
     Reasoner,
-    kind::{QuestionTraining, ReasonerKind},
+    kind::{Background, QuestionTraining, ReasonerKind},
     model::{QuestionKind, QuestionModel, Vectors},
-    options::{EmbedOptions, TransferOptions},
-    session::{self, Start, vectors},
+    options::{EmbedOptions, EmbedStarOptions, Topic, TransferOptions},
+    part::linked_part,
+    session::{self, Start, VectorSource, vectors},
 };
 use crate::{Error, Result};
 
@@ -22,23 +23,50 @@ impl ReasonerKind for EmbedOptions {
 
     fn check(&self, key: &str, document: &mut Document<'_>) {
         check_optimizer(&self.optimizer, key, document);
-        if self.rank.is_some() && self.embedding.is_some() {
-            let message = "expected it only without `embedding`, which has a rank";
-            document.report_key(&format!("{key}.rank"), message);
-        }
+        check_vectors(self.rank, self.embedding.as_deref(), key, document);
         if self.train_entities && self.embedding.is_none() {
             document.report_key(&format!("{key}.train-entities"), "expected it only with `embedding`");
         }
     }
 
     fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
-        let (kind, vectors) = vectors(self, training.kb)?;
+        let Self { rank, topic, train_entities, .. } = *self;
+        let embedding = self.embedding.as_deref();
+        let source = VectorSource { embedding, rank, are_trained: train_entities, topic };
+        let (kind, vectors) = vectors(source, training.kb)?;
         let start = Start { kind, vectors, shape: &self.encoder, folder: &self.model };
         session::train(start, &self.optimizer, training, observe)
     }
 
-    fn open<'a>(&self, kb: &'a KnowledgeBase) -> Result<Box<dyn Reasoner + 'a>> {
-        open(&self.model, "embed-kgqa", kb)
+    fn open<'a>(&self, background: Background<'a>) -> Result<Box<dyn Reasoner + 'a>> {
+        open(&self.model, "embed-kgqa", background.kb)
+    }
+}
+
+impl ReasonerKind for EmbedStarOptions {
+    fn model(&self) -> &Path {
+        &self.model
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        check_optimizer(&self.optimizer, key, document);
+        check_vectors(self.rank, self.embedding.as_deref(), key, document);
+    }
+
+    fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
+        let questions = training.questions.iter().chain(training.valid);
+        let kb = linked_part(training.kb, questions, self.topic == Topic::Given, self.reach)?;
+        tracing::info!("{} of {} entities are in reach", kb.entity_count(), training.kb.entity_count());
+        let Self { rank, topic, .. } = *self;
+        let embedding = self.embedding.as_deref();
+        let (kind, vectors) = vectors(VectorSource { embedding, rank, are_trained: true, topic }, &kb)?;
+        let start = Start { kind, vectors, shape: &self.encoder, folder: &self.model };
+        let training = QuestionTraining { kb: &kb, ..*training };
+        session::train(start, &self.optimizer, &training, observe)
+    }
+
+    fn open<'a>(&self, background: Background<'a>) -> Result<Box<dyn Reasoner + 'a>> {
+        open(&self.model, "embed-kgqa", background.kb)
     }
 }
 
@@ -49,16 +77,28 @@ impl ReasonerKind for TransferOptions {
 
     fn check(&self, key: &str, document: &mut Document<'_>) {
         check_optimizer(&self.optimizer, key, document);
+        if self.topic == Topic::Text {
+            document.report_key(&format!("{key}.topic"), "expected `given` or `names`, found `text`");
+        }
     }
 
     fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
-        let kind = QuestionKind::TransferNet { steps: self.steps };
+        let Self { steps, topic, edges, .. } = *self;
+        let kind = QuestionKind::TransferNet { steps, topic, edges };
         let start = Start { kind, vectors: Vectors::Drawn, shape: &self.encoder, folder: &self.model };
         session::train(start, &self.optimizer, training, observe)
     }
 
-    fn open<'a>(&self, kb: &'a KnowledgeBase) -> Result<Box<dyn Reasoner + 'a>> {
-        open(&self.model, "transfer-net", kb)
+    fn open<'a>(&self, background: Background<'a>) -> Result<Box<dyn Reasoner + 'a>> {
+        open(&self.model, "transfer-net", background.kb)
+    }
+}
+
+/// Reports a rank next to an embedding, which has one.
+fn check_vectors(rank: Option<usize>, embedding: Option<&Path>, key: &str, document: &mut Document<'_>) {
+    if rank.is_some() && embedding.is_some() {
+        let message = "expected it only without `embedding`, which has a rank";
+        document.report_key(&format!("{key}.rank"), message);
     }
 }
 

@@ -8,6 +8,7 @@ mod kinds;
 mod layers;
 mod model;
 mod options;
+mod part;
 mod path;
 mod registry;
 mod session;
@@ -15,14 +16,16 @@ mod train;
 mod transfer;
 
 use sporran_kilt::{
+    Passage,
     kb::{EntityId, Triple},
     korc::Question,
 };
 
 pub use encoding::{EncodedQuestion, LinkedName, Linker, QuestionReader};
-pub use kind::{QuestionTraining, ReasonerKind};
+pub use kind::{Background, PassageFinder, QuestionTraining, ReadQuestions, ReasonerKind};
 pub use model::{Parts, QuestionKind, QuestionModel, Vectors, chosen};
-pub use options::{EmbedOptions, EncoderShape, TransferOptions};
+pub use options::{Edges, EmbedOptions, EmbedStarOptions, EncoderShape, Topic, TransferOptions};
+pub use part::linked_part;
 pub use path::heaviest;
 pub use registry::ReasonerOptions;
 pub use train::{QuestionExample, QuestionObjective, tune};
@@ -36,6 +39,16 @@ pub struct QuestionInput<'a> {
     pub question: &'a str,
     /// The document.
     pub document: &'a str,
+    /// The ids of the question's entities, which the document hides. Only models with [`Topic::Given`] read them.
+    pub topics: &'a [String],
+}
+
+impl<'a> QuestionInput<'a> {
+    /// The input of a question.
+    #[must_use]
+    pub fn of(question: &'a Question) -> Self {
+        Self { question: &question.question, document: question.document(), topics: question.topics() }
+    }
 }
 
 /// An answer and its explanation.
@@ -71,6 +84,8 @@ pub struct TextAnswers {
     pub score: f32,
     /// The triples of the input.
     pub triples: Vec<Triple>,
+    /// The retrieved passages of the input, best first.
+    pub passages: Vec<Passage>,
 }
 
 /// The answers of a reasoner to a question.

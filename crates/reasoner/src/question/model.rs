@@ -3,6 +3,7 @@
 use std::{collections::HashMap, path::Path};
 
 use candle_core::{DType, Device, Tensor};
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_kilt::{
@@ -17,6 +18,7 @@ use super::{
     Answer, Answered, Answers, QuestionInput, Reasoner,
     embed::{EmbedHead, HeadOutput},
     encoding::{EncodedQuestion, LinkedName, Linker, QuestionReader},
+    options::{Edges, Topic},
     path::heaviest,
     transfer::{Sparse, TransferHead},
 };
@@ -40,12 +42,21 @@ pub enum QuestionKind {
     EmbedKgqa {
         /// Complex numbers of an entity's vector.
         rank: usize,
+        /// The entity where it starts. Folders of older versions lack it.
+        #[serde(default = "Topic::names", skip_serializing_if = "Topic::is_names")]
+        topic: Topic,
     },
-    /// Walks over the triples, from the entities that the document names.
+    /// Walks over the triples, from the question's entity or those that the document names.
     #[serde(rename = "transfer-net")]
     TransferNet {
-        /// The number of steps, 1 or 2.
+        /// The number of steps.
         steps: usize,
+        /// The entity where it starts. Folders of older versions lack it.
+        #[serde(default = "Topic::names", skip_serializing_if = "Topic::is_names")]
+        topic: Topic,
+        /// How weights move along edges. Folders of older versions lack it.
+        #[serde(default = "Edges::share", skip_serializing_if = "Edges::is_share")]
+        edges: Edges,
     },
 }
 
@@ -56,6 +67,14 @@ impl QuestionKind {
         match self {
             Self::EmbedKgqa { .. } => "embed-kgqa",
             Self::TransferNet { .. } => "transfer-net",
+        }
+    }
+
+    /// The entity where it starts.
+    #[must_use]
+    pub fn topic(self) -> Topic {
+        match self {
+            Self::EmbedKgqa { topic, .. } | Self::TransferNet { topic, .. } => topic,
         }
     }
 }
@@ -87,6 +106,8 @@ pub struct QuestionModel {
     head: Head,
     reader: QuestionReader,
     linker: Linker,
+    /// The ids of entities by name, for questions with a given topic entity.
+    ids: FxHashMap<String, u32>,
     graph: Graph,
     /// The model's id of each relation of the knowledge base.
     relations: Vec<Option<u32>>,
@@ -122,24 +143,36 @@ pub enum Vectors {
     Fixed(Tensor),
 }
 
+/// The ids of a model over a knowledge base.
+struct Numbering {
+    /// The model's id of each relation of the knowledge base.
+    relations: Vec<Option<u32>>,
+    /// The number of the model's relations.
+    count: usize,
+    /// The entities without a vector.
+    absent: Vec<u32>,
+}
+
 impl QuestionModel {
     /// A model over the training part of a knowledge base, with its ids.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the number of steps is neither 1 nor 2; errors of the encoder.
+    /// [`Error::Argument`] for no steps, and for a TransferNet with [`Topic::Text`]; errors of the encoder.
     pub fn new(parts: Parts, kb: &KnowledgeBase) -> Result<Self> {
         let relations = (0..kb.relation_count() as u32).map(Some).collect();
-        Self::over(parts, kb, relations, kb.relation_count())
+        let numbering = Numbering { relations, count: kb.relation_count(), absent: Vec::new() };
+        Self::over(parts, kb, numbering)
     }
 
-    fn over(parts: Parts, kb: &KnowledgeBase, relations: Vec<Option<u32>>, count: usize) -> Result<Self> {
+    fn over(parts: Parts, kb: &KnowledgeBase, numbering: Numbering) -> Result<Self> {
+        let Numbering { relations, count, absent } = numbering;
         let Parts { kind, encoder, tokenizer, max_tokens, variables, vectors } = parts;
         let graph = Graph::of(kb.triples(Part::Train));
         let (entities, width) = (kb.entity_count(), encoder.hidden_size);
         // The head's variables come first, because the encoder collects all variables.
         let vb = variables.builder(&Device::Cpu).pp("question");
         let head = match kind {
-            QuestionKind::EmbedKgqa { rank } => {
+            QuestionKind::EmbedKgqa { rank, topic } => {
                 let (fixed, start) = match vectors {
                     Vectors::Drawn => (None, None),
                     Vectors::From(start) => (None, Some(start)),
@@ -154,30 +187,40 @@ impl QuestionModel {
                     );
                     return Err(Error::Argument(message));
                 }
-                let head = EmbedHead::new(width, entities, rank, fixed, &vb)?;
+                let head = EmbedHead::new((width, topic), entities, rank, fixed, &absent, &vb)?;
                 if let (Some(start), Some(variable)) = (start, variables.named("question.entities")) {
                     variable.set(&start)?;
                 }
                 Head::Embed(head)
             }
-            QuestionKind::TransferNet { steps } => {
-                if !(1..=2).contains(&steps) {
-                    return Err(Error::Argument(format!("steps: expected 1 or 2, found {steps}")));
+            QuestionKind::TransferNet { steps, topic, edges } => {
+                if steps == 0 {
+                    return Err(Error::Argument("steps: expected at least 1, found 0".into()));
+                }
+                if topic == Topic::Text {
+                    let message = "topic: expected `given` or `names` for a TransferNet, found `text`";
+                    return Err(Error::Argument(message.into()));
                 }
                 let known =
                     graph.triples().iter().filter_map(|&(s, r, o)| Some((s, relations[r as usize]?, o)));
                 let sparse = Sparse::new(&Graph::new(known), entities, &Device::Cpu)?;
-                Head::Transfer(TransferHead::new(width, count, steps, sparse, &vb)?)
+                Head::Transfer(TransferHead::new((width, topic, edges), count, steps, sparse, &vb)?)
             }
         };
         let encoder = TunedEncoder::new(&encoder, variables, &Device::Cpu)?;
         let most = encoder.config().max_input_length().min(max_tokens);
+        let ids = if kind.topic() == Topic::Given {
+            (0..entities as u32).map(|at| (kb.entity_name(EntityId(at)).to_owned(), at)).collect()
+        } else {
+            FxHashMap::default()
+        };
         Ok(Self {
             kind,
             encoder,
             head,
             reader: QuestionReader::new(tokenizer, most)?,
             linker: Linker::new(kb),
+            ids,
             graph,
             relations,
             entities,
@@ -216,8 +259,9 @@ impl QuestionModel {
         for (name, tensor) in candle_core::safetensors::load(&path, &Device::Cpu)? {
             tensors.insert(name, tensor.to_dtype(DType::F32)?);
         }
+        let mut absent = Vec::new();
         let vectors = match (description.model, tensors.remove("question.entities")) {
-            (QuestionKind::EmbedKgqa { rank }, Some(rows)) => {
+            (QuestionKind::EmbedKgqa { rank, .. }, Some(rows)) => {
                 if rows.dims() != [description.entities.len(), 2 * rank] {
                     let message = format!(
                         "{}: `question.entities` does not have the shape given in reasoner.json",
@@ -228,11 +272,14 @@ impl QuestionModel {
                 let places: HashMap<&str, usize> =
                     description.entities.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
                 let rows: Vec<Vec<f32>> = rows.to_vec2()?;
-                let of = |entity: u32| match places.get(kb.entity_name(EntityId(entity))) {
+                let mut of = |entity: u32| match places.get(kb.entity_name(EntityId(entity))) {
                     Some(&at) => rows[at].clone(),
-                    None => vec![0.0; 2 * rank],
+                    None => {
+                        absent.push(entity);
+                        vec![0.0; 2 * rank]
+                    }
                 };
-                let all: Vec<f32> = (0..kb.entity_count() as u32).flat_map(of).collect();
+                let all: Vec<f32> = (0..kb.entity_count() as u32).flat_map(&mut of).collect();
                 Vectors::Fixed(Tensor::from_vec(all, (kb.entity_count(), 2 * rank), &Device::Cpu)?)
             }
             (QuestionKind::EmbedKgqa { .. }, None) => {
@@ -258,7 +305,8 @@ impl QuestionModel {
             variables: variables.clone(),
             vectors,
         };
-        let mut model = Self::over(parts, kb, relations, description.relations.len())?;
+        let numbering = Numbering { relations, count: description.relations.len(), absent };
+        let mut model = Self::over(parts, kb, numbering)?;
         if let Some((missing, _)) = variables.all().iter().find(|(name, _)| !names.contains(name)) {
             return Err(Error::Argument(format!("{}: expected a tensor `{missing}`", path.display())));
         }
@@ -345,7 +393,19 @@ impl QuestionModel {
     /// # Errors
     /// Errors of the tokenizer.
     pub fn read(&self, input: &QuestionInput<'_>) -> Result<EncodedQuestion> {
-        self.reader.read(input.question, input.document, &self.linker)
+        let read = self.reader.read(input.question, input.document, &self.linker)?;
+        let topic = input.topics.iter().find_map(|id| self.ids.get(id).copied());
+        Ok(EncodedQuestion { topic, ..read })
+    }
+
+    /// Whether the loss is the squared error, because the scores of entities are no distribution.
+    pub(super) fn is_squared(&self) -> bool {
+        matches!(self.kind, QuestionKind::TransferNet { edges: Edges::Sum, .. })
+    }
+
+    /// Whether a question has no topic entity that the model needs. Then it has no answer.
+    pub(super) fn lacks_topic(&self, input: &EncodedQuestion) -> bool {
+        self.kind.topic() == Topic::Given && input.topic.is_none()
     }
 
     pub(super) fn forward(&self, states: &Tensor, inputs: &[&EncodedQuestion]) -> Result<HeadOutput> {
@@ -356,7 +416,8 @@ impl QuestionModel {
     }
 
     /// The possible answers of each input with their probabilities, most probable first, at most 64.
-    /// Entities that the document names are excluded, because a chain ends outside of the document.
+    /// Entities that the document names are excluded, because a chain ends outside of the document, and so is a given topic
+    /// entity.
     ///
     /// # Errors
     /// A tensor error.
@@ -384,14 +445,19 @@ impl QuestionModel {
             for (row, (input, (likely, bridges))) in
                 batch.iter().zip(likely.into_iter().zip(bridges)).enumerate()
             {
-                let is_named = |entity: u32| input.named.iter().any(|(_, name)| name.entity == entity);
+                let is_named = |entity: u32| {
+                    input.topic == Some(entity) || input.named.iter().any(|(_, name)| name.entity == entity)
+                };
                 let mut ranked: Vec<(u32, f32)> =
                     (0..).zip(likely).filter(|&(entity, likely)| likely > 0.0 && !is_named(entity)).collect();
+                if self.lacks_topic(input) {
+                    ranked.clear();
+                }
                 ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
                 ranked.truncate(KEPT);
                 let named = input.named.iter().map(|(_, name)| *name).zip(bridges).collect();
                 let steps = steps.iter().map(|step| step[row].clone()).collect();
-                all.push(Explained { likely: ranked, named, steps });
+                all.push(Explained { likely: ranked, named, steps, topic: input.topic });
             }
             at = end;
         }
@@ -408,6 +474,18 @@ impl QuestionModel {
         place.and_then(|place| steps.get(at)?.get(place).copied()).unwrap_or_default()
     }
 
+    /// The number that step `at` of a walk, from a node along a relation, divides the relation's weight by.
+    fn parts(&self, steps: &[Vec<f32>], at: usize, node: u32, step: Step) -> f32 {
+        match self.kind {
+            QuestionKind::TransferNet { edges: Edges::Sum, .. } => 1.0,
+            QuestionKind::TransferNet { edges: Edges::Attention, .. } => {
+                let edges = self.graph.edges(node).iter();
+                edges.map(|edge| self.weight(steps, at, edge.step)).sum::<f32>().max(f32::MIN_POSITIVE)
+            }
+            _ => self.graph.along(node, step).len().max(1) as f32,
+        }
+    }
+
     /// The answers to questions, with the attention of the model.
     ///
     /// # Errors
@@ -417,16 +495,20 @@ impl QuestionModel {
             questions.iter().map(|question| self.read(question)).collect::<Result<_>>()?;
         let walked = match self.kind {
             QuestionKind::EmbedKgqa { .. } => 2,
-            QuestionKind::TransferNet { steps } => steps,
+            QuestionKind::TransferNet { steps, .. } => steps,
         };
         let answered = |found: Explained| {
+            // A given topic entity is not in the document.
+            let topic = found.topic.map(|entity| (LinkedName { start: 0, end: 0, entity }, 1.0));
+            let starts = topic.map_or_else(|| found.named.clone(), |topic| vec![topic]);
             let answers = chosen(&found.likely, self.threshold, most)
                 .iter()
                 .map(|&(entity, confidence)| {
                     let weight = |at: usize, step: Step| self.weight(&found.steps, at, step);
-                    let (bridge, triples) = match heaviest(&self.graph, &found.named, entity, walked, weight)
-                    {
-                        Some((bridge, triples)) => (Some(bridge), triples),
+                    let parts = |at: usize, node: u32, step: Step| self.parts(&found.steps, at, node, step);
+                    let walk = heaviest(&self.graph, &starts, entity, walked, weight, parts);
+                    let (bridge, triples) = match walk {
+                        Some((bridge, triples)) => (found.topic.is_none().then_some(bridge), triples),
                         None => (None, Vec::new()),
                     };
                     Answer { entity: EntityId(entity), confidence, bridge, triples }
@@ -460,6 +542,7 @@ struct Explained {
     likely: Vec<(u32, f32)>,
     named: Vec<(LinkedName, f32)>,
     steps: Vec<Vec<f32>>,
+    topic: Option<u32>,
 }
 
 /// The first of `likely`, and others with at least `threshold` times its probability; at most `most`.
@@ -471,10 +554,7 @@ pub fn chosen(likely: &[(u32, f32)], threshold: f32, most: usize) -> &[(u32, f32
 
 impl Reasoner for QuestionModel {
     fn answer(&self, questions: &[Question], most: usize) -> Result<Vec<Answers>> {
-        let inputs: Vec<QuestionInput<'_>> = questions
-            .iter()
-            .map(|question| QuestionInput { question: &question.question, document: question.document() })
-            .collect();
+        let inputs: Vec<QuestionInput<'_>> = questions.iter().map(QuestionInput::of).collect();
         Ok(self.answers(&inputs, most)?.into_iter().map(Answers::Entities).collect())
     }
 }

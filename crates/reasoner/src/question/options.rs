@@ -51,6 +51,61 @@ impl Default for EncoderShape {
     }
 }
 
+/// The entity where a model starts, which the document hides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Topic {
+    /// The question's `topic_entity`. The code of KoRC's authors gives it to EmbedKGQA and TransferNet. A question without one
+    /// has no answer.
+    #[default]
+    Given,
+    /// A vector that the model computes from document and question, without the hidden entity. Only EmbedKGQA.
+    Text,
+    /// Attention over the entities that the document names, without the hidden entity. The question's words alone make the
+    /// query. It is no part of the KoRC paper.
+    Names,
+}
+
+impl Topic {
+    /// The value in models of older versions.
+    pub(super) fn names() -> Self {
+        Self::Names
+    }
+
+    /// Whether it is that value.
+    pub(super) fn is_names(&self) -> bool {
+        *self == Self::Names
+    }
+}
+
+/// How an entity's weight moves along its edges at a step of a TransferNet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Edges {
+    /// Graph attention (Veličković et al., 2018): an entity divides its weight by the softmax of the relations' scores over
+    /// its edges.
+    #[default]
+    Attention,
+    /// The original TransferNet (Shi et al., 2021): a relation's weight is the sigmoid of its score. Weights that arrive at an
+    /// entity are added and cut at 1. The loss is the squared error, in which answers count a hundredfold.
+    Sum,
+    /// A relation's weight is the softmax of its score over all relations. An entity divides it evenly among its neighbours by
+    /// that relation. It is no part of the papers.
+    Share,
+}
+
+impl Edges {
+    /// The value in models of older versions.
+    pub(super) fn share() -> Self {
+        Self::Share
+    }
+
+    /// Whether it is that value.
+    pub(super) fn is_share(&self) -> bool {
+        *self == Self::Share
+    }
+}
+
 /// `kind = "embed-kgqa"`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -68,6 +123,9 @@ pub struct EmbedOptions {
     /// Whether the vectors of `embedding` are fine-tuned with the questions.
     #[serde(default)]
     pub train_entities: bool,
+    /// The entity where the model starts: `given`, `text` or `names`. A trained model keeps its own.
+    #[serde(default)]
+    pub topic: Topic,
     /// `[reasoner.encoder]`: the encoder of question and document.
     #[serde(default)]
     pub encoder: EncoderShape,
@@ -76,16 +134,55 @@ pub struct EmbedOptions {
     pub optimizer: TrainingOptions,
 }
 
+/// `kind = "embed-kgqa-star"`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct EmbedStarOptions {
+    /// The folder of the model, which training writes.
+    pub model: PathBuf,
+    /// The number of complex dimensions of an entity's vector. The default is 64. Only without `embedding`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub rank: Option<usize>,
+    /// The folder of a ComplEx for the initial vectors of entities. Without it, they are random at first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<PathBuf>,
+    /// The part of the knowledge base with vectors: the entities that the documents of training and validation name, and those
+    /// within this number of triples of them. Other entities are never answers.
+    #[serde(default = "reach")]
+    #[schemars(extend("x-unit" = "triples"))]
+    pub reach: usize,
+    /// The entity where the model starts: `given`, `text` or `names`. A given entity is in the part too.
+    #[serde(default)]
+    pub topic: Topic,
+    /// `[reasoner.encoder]`: the encoder of question and document.
+    #[serde(default)]
+    pub encoder: EncoderShape,
+    /// `[reasoner.optimizer]`: epochs, batches, learning rate.
+    #[serde(default)]
+    pub optimizer: TrainingOptions,
+}
+
+fn reach() -> usize {
+    2
+}
+
 /// `kind = "transfer-net"`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TransferOptions {
     /// The folder of the model, which training writes.
     pub model: PathBuf,
-    /// The number of steps over the triples: 1 or 2.
+    /// The number of steps over the triples.
     #[serde(default = "steps")]
-    #[schemars(range(min = 1, max = 2), extend("x-unit" = "steps"))]
+    #[schemars(range(min = 1, max = 8), extend("x-unit" = "steps"))]
     pub steps: usize,
+    /// The entity where the model starts: `given` or `names`. A trained model keeps its own.
+    #[serde(default)]
+    pub topic: Topic,
+    /// How weights move along edges: `attention`, `sum` or `share`. A trained model keeps its own.
+    #[serde(default)]
+    pub edges: Edges,
     /// `[reasoner.encoder]`: the encoder of question and document.
     #[serde(default)]
     pub encoder: EncoderShape,

@@ -4,7 +4,7 @@ use sporran_config::kinds;
 
 use super::{
     kind::ReasonerKind,
-    options::{EmbedOptions, TransferOptions},
+    options::{EmbedOptions, EmbedStarOptions, TransferOptions},
 };
 
 kinds! {
@@ -12,7 +12,9 @@ kinds! {
     pub enum ReasonerOptions<Other>: dyn ReasonerKind {
         /// `kind = "embed-kgqa"`: the question with its document as a vector among those of the entities, scored by ComplEx.
         "embed-kgqa" => EmbedKgqa(EmbedOptions),
-        /// `kind = "transfer-net"`: steps over the triples from the entities of the document.
+        /// `kind = "embed-kgqa-star"`: EmbedKGQA with trained vectors of the part of the knowledge base that the documents name.
+        "embed-kgqa-star" => EmbedStar(EmbedStarOptions),
+        /// `kind = "transfer-net"`: steps over the triples from the question's entity or the entities of the document.
         "transfer-net" => TransferNet(TransferOptions),
     }
 }

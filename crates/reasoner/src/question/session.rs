@@ -22,7 +22,7 @@ use super::{
     encoding::EncodedQuestion,
     kind::QuestionTraining,
     model::{Parts, QuestionKind, QuestionModel, Vectors},
-    options::{EmbedOptions, EncoderShape},
+    options::{EncoderShape, Topic},
     train::{QuestionExample, QuestionObjective, tune},
 };
 use crate::{
@@ -54,8 +54,8 @@ pub(super) fn train(
     let mut model = QuestionModel::new(parts(start, questions, training.seed)?, kb)?;
     let examples = |questions: &[Question]| -> Result<Vec<QuestionExample>> {
         let example = |question: &Question| {
-            let input = QuestionInput { question: &question.question, document: question.document() };
-            Ok(QuestionExample { input: model.read(&input)?, answers: gold(question, kb) })
+            let input = model.read(&QuestionInput::of(question))?;
+            Ok(QuestionExample { input, answers: gold(question, kb) })
         };
         questions.iter().map(example).collect()
     };
@@ -93,14 +93,27 @@ pub(super) fn train(
     Ok(Trained { model: folder.to_owned(), steps: outcome.step, best: outcome.best })
 }
 
+/// The source of EmbedKGQA's entity vectors in a config.
+#[derive(Clone, Copy)]
+pub(super) struct VectorSource<'a> {
+    /// The folder of a ComplEx.
+    pub(super) embedding: Option<&'a Path>,
+    /// The rank of random vectors.
+    pub(super) rank: Option<usize>,
+    /// Whether the vectors of the ComplEx are trained.
+    pub(super) are_trained: bool,
+    pub(super) topic: Topic,
+}
+
 /// The rank of EmbedKGQA and its entity vectors: those of a trained ComplEx, or random ones.
 ///
 /// # Errors
 /// Errors of the embedding's folder.
-pub(super) fn vectors(options: &EmbedOptions, kb: &KnowledgeBase) -> Result<(QuestionKind, Vectors)> {
+pub(super) fn vectors(source: VectorSource<'_>, kb: &KnowledgeBase) -> Result<(QuestionKind, Vectors)> {
     const RANK: usize = 64;
-    let Some(folder) = &options.embedding else {
-        return Ok((QuestionKind::EmbedKgqa { rank: options.rank.unwrap_or(RANK) }, Vectors::Drawn));
+    let topic = source.topic;
+    let Some(folder) = source.embedding else {
+        return Ok((QuestionKind::EmbedKgqa { rank: source.rank.unwrap_or(RANK), topic }, Vectors::Drawn));
     };
     let embedding = EmbeddingModel::open(folder)?;
     let wrong = |message: String| Error::Argument(format!("{}: {message}", folder.display()));
@@ -114,8 +127,8 @@ pub(super) fn vectors(options: &EmbedOptions, kb: &KnowledgeBase) -> Result<(Que
     tracing::info!("{}: vectors of {known} of {} entities", folder.display(), kb.entity_count());
     let shape = (kb.entity_count(), embedding.width());
     let rows = Tensor::from_vec(embedding.vectors_for(kb), shape, &Device::Cpu)?;
-    let vectors = if options.train_entities { Vectors::From(rows) } else { Vectors::Fixed(rows) };
-    Ok((QuestionKind::EmbedKgqa { rank: embedding.width() / 2 }, vectors))
+    let vectors = if source.are_trained { Vectors::From(rows) } else { Vectors::Fixed(rows) };
+    Ok((QuestionKind::EmbedKgqa { rank: embedding.width() / 2, topic }, vectors))
 }
 
 /// An encoder from a folder, or one with random weights and a vocabulary that is trained on the questions.

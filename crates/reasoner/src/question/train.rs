@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use sporran_checkpoint::Error as ModelError;
@@ -25,7 +25,8 @@ pub struct QuestionExample {
     pub answers: Vec<u32>,
 }
 
-/// The cross-entropy between a model's probabilities and a uniform distribution over the gold answers.
+/// The cross-entropy between a model's probabilities and a uniform distribution over the gold answers, or the squared error of a
+/// TransferNet with [`Edges::Sum`](super::Edges::Sum).
 pub struct QuestionObjective<'a> {
     model: &'a QuestionModel,
     examples: Arc<Vec<QuestionExample>>,
@@ -34,9 +35,11 @@ pub struct QuestionObjective<'a> {
 }
 
 impl<'a> QuestionObjective<'a> {
-    /// An objective over `examples`. Those without answers are dropped.
+    /// An objective over `examples`. Those without answers, or without the topic entity that the model needs, are dropped.
     pub fn new(model: &'a QuestionModel, examples: Vec<QuestionExample>, options: &TrainingOptions) -> Self {
-        let examples = examples.into_iter().filter(|example| !example.answers.is_empty()).collect();
+        let is_learned =
+            |example: &QuestionExample| !example.answers.is_empty() && !model.lacks_topic(&example.input);
+        let examples = examples.into_iter().filter(is_learned).collect();
         Self {
             model,
             examples: Arc::new(examples),
@@ -48,6 +51,10 @@ impl<'a> QuestionObjective<'a> {
     fn loss(&self, states: &Tensor, examples: &[usize], weight: f64) -> Result<Tensor> {
         let inputs: Vec<&EncodedQuestion> = examples.iter().map(|&at| &self.examples[at].input).collect();
         let found = self.model.forward(states, &inputs)?;
+        if self.model.is_squared() {
+            let answers: Vec<&[u32]> = examples.iter().map(|&at| &self.examples[at].answers[..]).collect();
+            return Ok((squared_error(&found.likely, &answers)?.sum_all()? / weight)?);
+        }
         let entities = self.model.entity_count();
         let mut places = Vec::new();
         let mut shares = Vec::new();
@@ -63,6 +70,33 @@ impl<'a> QuestionObjective<'a> {
         let shares = Tensor::from_vec(shares, count, states.device())?;
         Ok(((((gold + 1e-6)?.log()? * shares)?.sum_all()?.neg()?) / weight)?)
     }
+}
+
+/// The weight of an answer in the squared error; other entities count once.
+const ANSWER_WEIGHT: f32 = 100.0;
+
+/// The weighted mean (inputs) of the squared errors of scores (inputs, entities), which are 1 for answers and 0 for others. An
+/// answer counts a hundredfold. Entities of score 0, which no step reaches, count only if they are answers. This is the loss
+/// of the TransferNet of KoRC's authors.
+fn squared_error(scores: &Tensor, answers: &[&[u32]]) -> Result<Tensor> {
+    let (inputs, entities) = scores.dims2()?;
+    let device = scores.device();
+    let (mut places, mut rows) = (Vec::new(), Vec::new());
+    for (row, answers) in answers.iter().enumerate() {
+        for &answer in *answers {
+            places.push((row * entities) as u32 + answer);
+            rows.push(row as u32);
+        }
+    }
+    let gold = scores.flatten_all()?.index_select(&Tensor::new(places, device)?, 0)?;
+    let mut whole: Vec<f32> = scores.detach().gt(0f32)?.to_dtype(DType::F32)?.sum(1)?.to_vec1()?;
+    for (&row, score) in rows.iter().zip(gold.detach().to_vec1::<f32>()?) {
+        whole[row as usize] += ANSWER_WEIGHT - f32::from(u8::from(score > 0.0));
+    }
+    // All entities count as others first.
+    let more = (((&gold - 1.0)?.sqr()? * f64::from(ANSWER_WEIGHT))? - gold.sqr()?)?;
+    let errors = scores.sqr()?.sum(1)?.index_add(&Tensor::new(rows, device)?, &more, 0)?;
+    Ok((errors / Tensor::from_vec(whole, inputs, device)?)?)
 }
 
 impl Objective for QuestionObjective<'_> {
@@ -153,4 +187,22 @@ pub fn tune<'l>(
         }
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_a_hundredfold_and_an_unreached_entity_only_as_an_answer() {
+        let scores = Tensor::new(&[[0.5f32, 0.2, 0.0, 0.0], [0.0, 0.0, 0.9, 0.3]], &Device::Cpu).unwrap();
+        let found: Vec<f32> = squared_error(&scores, &[&[0], &[1, 2]]).unwrap().to_vec1().unwrap();
+        // Answer 0 of score 0.5, another of 0.2; then answers of 0 and 0.9, another of 0.3.
+        let expected = [(100.0 * 0.25 + 0.04) / 101.0, (100.0 + 100.0 * 0.01 + 0.09) / 201.0];
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected as f32).abs() < 1e-5, "{found} {expected}");
+        }
+    }
 }

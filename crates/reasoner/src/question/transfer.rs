@@ -1,18 +1,20 @@
 //! TransferNet (Shi et al., EMNLP 2021): entity weights move over the relations of a sparse knowledge base.
 //!
-//! An attention over the document's names gives the first weights. At each step an attention over the
-//! question's words weighs every relation in both directions, and entity weights move along all triples at
-//! once. An attention over the steps selects after which of them the answers are read. An entity splits its
-//! weight among its neighbours by a relation. The paper instead adds weights and cuts them at 1, so that all
-//! entities with many paths would have weight 1.
+//! The topic entity has the first weight, or an attention over the document's names gives the first weights. At each step an
+//! attention over words of document and question scores every relation in both directions, and entity weights move along all
+//! triples at once. [`Edges`] says how. An attention over the steps selects after which of them the answers are read.
 
 use candle_core::Tensor;
-use candle_nn::{VarBuilder, ops::softmax};
+use candle_nn::{
+    VarBuilder,
+    ops::{sigmoid, softmax},
+};
 
 use super::{
-    embed::HeadOutput,
+    embed::{HeadOutput, unseen},
     encoding::EncodedQuestion,
     layers::{Dense, Tokens, products, weighted},
+    options::{Edges, Topic},
 };
 use crate::{Result, rules::Graph};
 
@@ -50,21 +52,41 @@ impl Sparse {
         })
     }
 
-    /// The weights (inputs, entities) after a step over relations with weights (inputs, directed
-    /// relations).
-    fn step(&self, weights: &Tensor, relations: &Tensor) -> Result<Tensor> {
+    /// The weights (inputs, entities) after a step over relations with scores (inputs, directed relations), and the weights of
+    /// the relations.
+    fn step(&self, weights: &Tensor, scores: &Tensor, edges: Edges) -> Result<(Tensor, Tensor)> {
+        let relations = match edges {
+            Edges::Attention | Edges::Share => softmax(scores, 1)?,
+            Edges::Sum => sigmoid(scores)?,
+        };
         let moved = weights.index_select(&self.from, 1)?;
-        let moved = (moved * relations.index_select(&self.relation, 1)?)?.broadcast_mul(&self.share)?;
+        let along = relations.index_select(&self.relation, 1)?;
         let none = Tensor::zeros((weights.dim(0)?, self.entities), weights.dtype(), weights.device())?;
-        Ok(none.index_add(&self.to, &moved, 1)?)
+        let moved = match edges {
+            Edges::Share => (moved * along)?.broadcast_mul(&self.share)?,
+            Edges::Sum => (moved * along)?,
+            Edges::Attention => {
+                // The softmax over an entity's edges is that over all relations, divided by its sum over these edges.
+                let whole = none.index_add(&self.from, &along, 1)?.index_select(&self.from, 1)?;
+                (moved * (along / (whole + 1e-30)?)?)?
+            }
+        };
+        let after = none.index_add(&self.to, &moved, 1)?;
+        let after = match edges {
+            Edges::Attention | Edges::Share => after,
+            // The quotient is 1 where the sum is larger; the divisor has no gradient.
+            Edges::Sum => after.broadcast_div(&after.clamp(1f32, f32::INFINITY)?.detach())?,
+        };
+        Ok((after, relations))
     }
 }
 
 /// The head.
 #[derive(Debug)]
 pub(super) struct TransferHead {
-    named: Dense,
-    query: Dense,
+    edges: Edges,
+    /// The attention over names: their layer and the query's; not with [`Topic::Given`].
+    names: Option<[Dense; 2]>,
     words: Vec<Dense>,
     relations: Vec<Dense>,
     hops: Dense,
@@ -74,7 +96,7 @@ pub(super) struct TransferHead {
 impl TransferHead {
     /// A head for hidden states of `width`, with `steps` steps over `relations` relations.
     pub(super) fn new(
-        width: usize,
+        (width, topic, edges): (usize, Topic, Edges),
         relations: usize,
         steps: usize,
         sparse: Sparse,
@@ -83,9 +105,15 @@ impl TransferHead {
         let each = |name: &str, output: usize| -> Result<Vec<Dense>> {
             (0..steps).map(|step| Dense::new(width, output, &vb.pp(format!("{name}.{step}")))).collect()
         };
+        let names = match topic {
+            Topic::Given | Topic::Text => None,
+            Topic::Names => {
+                Some([Dense::new(width, width, &vb.pp("named"))?, Dense::new(width, width, &vb.pp("asked"))?])
+            }
+        };
         Ok(Self {
-            named: Dense::new(width, width, &vb.pp("named"))?,
-            query: Dense::new(width, width, &vb.pp("asked"))?,
+            edges,
+            names,
             words: each("words", width)?,
             relations: each("relations", 2 * relations)?,
             hops: Dense::new(width, steps, &vb.pp("hops"))?,
@@ -95,15 +123,74 @@ impl TransferHead {
 
     /// Applies the head to the hidden states (tokens, d) of inputs.
     pub(super) fn forward(&self, states: &Tensor, inputs: &[&EncodedQuestion]) -> Result<HeadOutput> {
-        let words = Tokens::new(inputs, states, |input| input.question.clone().collect())?;
+        let (words, query, start, bridges) = match &self.names {
+            Some(layers) => {
+                let words = Tokens::new(inputs, states, |input| input.question.clone().collect())?;
+                let query = words.mean(states)?;
+                let (start, bridges) = self.named(layers, states, inputs, &query)?;
+                (words, query, start, bridges)
+            }
+            None => {
+                // Document and question are the query: the first token's state, and attention over all tokens.
+                let words = Tokens::new(inputs, states, |input| (0..input.row.ids.len()).collect())?;
+                let query = Tokens::new(inputs, states, |_| vec![0])?.mean(states)?;
+                (words, query, self.topics(states, inputs)?, unseen(inputs, states)?)
+            }
+        };
+        let mut weights = start;
+        let hops = softmax(&self.hops.forward(&query)?, 1)?;
+        let tokens = words.states(states)?;
+        let mut steps = Vec::with_capacity(self.words.len());
+        let mut sum: Option<Tensor> = None;
+        for (step, (word, relation)) in self.words.iter().zip(&self.relations).enumerate() {
+            let attention = words.shares(&products(&tokens, &word.forward(&query)?)?)?;
+            let scores = relation.forward(&weighted(&tokens, &attention)?)?;
+            let (after, relations) = self.sparse.step(&weights, &scores, self.edges)?;
+            weights = after;
+            let counted = weights.broadcast_mul(&hops.narrow(1, step, 1)?)?;
+            sum = Some(match sum {
+                Some(sum) => (sum + counted)?,
+                None => counted,
+            });
+            steps.push(relations);
+        }
+        let likely = match sum {
+            Some(sum) if self.edges == Edges::Sum => sum,
+            Some(sum) => {
+                let whole = (sum.sum_keepdim(1)? + 1e-9)?;
+                sum.broadcast_div(&whole)?
+            }
+            None => weights,
+        };
+        Ok(HeadOutput { likely, bridges, steps })
+    }
+
+    /// The first weights (inputs, entities): 1 for the given topic entity.
+    fn topics(&self, states: &Tensor, inputs: &[&EncodedQuestion]) -> Result<Tensor> {
+        let entities = self.sparse.entities;
+        let mut start = vec![0f32; inputs.len() * entities];
+        for (row, input) in inputs.iter().enumerate() {
+            if let Some(topic) = input.topic {
+                start[row * entities + topic as usize] = 1.0;
+            }
+        }
+        Ok(Tensor::from_vec(start, (inputs.len(), entities), states.device())?)
+    }
+
+    /// The first weights (inputs, entities) by an attention over the names in the document, and these (inputs, most).
+    fn named(
+        &self,
+        [named, asked]: &[Dense; 2],
+        states: &Tensor,
+        inputs: &[&EncodedQuestion],
+        query: &Tensor,
+    ) -> Result<(Tensor, Tensor)> {
         let names = Tokens::new(inputs, states, |input| input.named.iter().map(|name| name.0).collect())?;
-        let query = words.mean(states)?;
         let (size, most) = (inputs.len(), names.most());
         let context = names.states(states)?;
         let width = context.dim(2)?;
-        let context =
-            self.named.forward(&context.reshape((size * most, width))?)?.reshape((size, most, width))?;
-        let bridges = names.shares(&products(&context, &self.query.forward(&query)?)?)?;
+        let context = named.forward(&context.reshape((size * most, width))?)?.reshape((size, most, width))?;
+        let bridges = names.shares(&products(&context, &asked.forward(query)?)?)?;
         let entities = self.sparse.entities;
         let mut places = vec![0u32; size * most];
         for (row, input) in inputs.iter().enumerate() {
@@ -113,30 +200,8 @@ impl TransferHead {
         }
         let places = Tensor::new(places, states.device())?;
         let none = Tensor::zeros(size * entities, bridges.dtype(), states.device())?;
-        let mut weights = none.index_add(&places, &bridges.flatten_all()?, 0)?.reshape((size, entities))?;
-        let hops = softmax(&self.hops.forward(&query)?, 1)?;
-        let tokens = words.states(states)?;
-        let mut steps = Vec::with_capacity(self.words.len());
-        let mut sum: Option<Tensor> = None;
-        for (step, (word, relation)) in self.words.iter().zip(&self.relations).enumerate() {
-            let attention = words.shares(&products(&tokens, &word.forward(&query)?)?)?;
-            let relations = softmax(&relation.forward(&weighted(&tokens, &attention)?)?, 1)?;
-            weights = self.sparse.step(&weights, &relations)?;
-            let counted = weights.broadcast_mul(&hops.narrow(1, step, 1)?)?;
-            sum = Some(match sum {
-                Some(sum) => (sum + counted)?,
-                None => counted,
-            });
-            steps.push(relations);
-        }
-        let likely = match sum {
-            Some(sum) => {
-                let whole = (sum.sum_keepdim(1)? + 1e-9)?;
-                sum.broadcast_div(&whole)?
-            }
-            None => weights,
-        };
-        Ok(HeadOutput { likely, bridges, steps })
+        let start = none.index_add(&places, &bridges.flatten_all()?, 0)?.reshape((size, entities))?;
+        Ok((start, bridges))
     }
 }
 
@@ -154,8 +219,58 @@ mod tests {
         let weights =
             Tensor::new(&[[1f32, 0.0, 0.0, 0.0, 0.0], [0.0, 0.5, 0.5, 0.0, 0.0]], &Device::Cpu).unwrap();
         // Relation 0 forward, backward, relation 1 forward, backward.
-        let relations = Tensor::new(&[[0.6f32, 0.0, 0.4, 0.0], [0.0, 1.0, 0.0, 0.0]], &Device::Cpu).unwrap();
-        let after: Vec<Vec<f32>> = sparse.step(&weights, &relations).unwrap().to_vec2().unwrap();
-        assert_eq!(after, [[0.0, 0.3, 0.3, 0.4, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0]]);
+        let scores = scores(&[[0.6, 0.0, 0.4, 0.0], [0.0, 1.0, 0.0, 0.0]]);
+        let (after, relations) = sparse.step(&weights, &scores, Edges::Share).unwrap();
+        assert_near(&relations, &[&[0.6, 0.0, 0.4, 0.0], &[0.0, 1.0, 0.0, 0.0]]);
+        assert_near(&after, &[&[0.0, 0.3, 0.3, 0.4, 0.0], &[1.0, 0.0, 0.0, 0.0, 0.0]]);
+    }
+
+    /// Scores whose softmax are these weights, which sum to 1.
+    fn scores<const N: usize, const M: usize>(weights: &[[f32; M]; N]) -> Tensor {
+        let logs: Vec<f32> = weights.iter().flatten().map(|weight| (weight + 1e-20f32).ln()).collect();
+        Tensor::from_vec(logs, (N, M), &Device::Cpu).unwrap()
+    }
+
+    fn assert_near(found: &Tensor, expected: &[&[f32]]) {
+        let found: Vec<Vec<f32>> = found.to_vec2().unwrap();
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().flatten().zip(expected.iter().flat_map(|row| row.iter())) {
+            assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+        }
+    }
+
+    /// Node 0 leads to 1 and 2 by relation 0, and to 3 by relation 1; 1 and 2 lead to 4 by relation 1.
+    fn two_steps(edges: Edges, first: [f32; 4], second: [f32; 4]) -> [Tensor; 2] {
+        let graph = Graph::new([(0, 0, 1), (0, 0, 2), (0, 1, 3), (1, 1, 4), (2, 1, 4)]);
+        let sparse = Sparse::new(&graph, 5, &Device::Cpu).unwrap();
+        let start = Tensor::new(&[[1f32, 0.0, 0.0, 0.0, 0.0]], &Device::Cpu).unwrap();
+        let scores = |of: [f32; 4]| Tensor::new(&[of], &Device::Cpu).unwrap();
+        let one = sparse.step(&start, &scores(first), edges).unwrap().0;
+        let two = sparse.step(&one, &scores(second), edges).unwrap().0;
+        [one, two]
+    }
+
+    #[test]
+    fn an_entity_attends_to_its_edges_at_each_step() {
+        // Scores of ln 2, 0, ln 4, 0 and then 0, ln 3, ln 5, 0. From 0: edges of 2, 2 and 4 of 8.
+        let (first, second) = ([2f32.ln(), 0.0, 4f32.ln(), 0.0], [0.0, 3f32.ln(), 5f32.ln(), 0.0]);
+        let [one, two] = two_steps(Edges::Attention, first, second);
+        assert_near(&one, &[&[0.0, 0.25, 0.25, 0.5, 0.0]]);
+        // From 1 and 2: back to 0 by 3 of 8, to 4 by 5 of 8. From 3: its only edge, back to 0.
+        assert_near(&two, &[&[0.25 * 0.375 * 2.0 + 0.5, 0.0, 0.0, 0.0, 0.25 * 0.625 * 2.0]]);
+    }
+
+    #[test]
+    fn sums_of_the_original_are_cut_at_one() {
+        // Sigmoids of 3/4, 1/2, 4/5, 1/2 and then 1/2, 1/2, 9/10, 1/2.
+        let (first, second) = ([3f32.ln(), 0.0, 4f32.ln(), 0.0], [0.0, 0.0, 9f32.ln(), 0.0]);
+        let [one, two] = two_steps(Edges::Sum, first, second);
+        assert_near(&one, &[&[0.0, 0.75, 0.75, 0.8, 0.0]]);
+        // 0: 0.75 / 2 twice and 0.8 / 2, more than 1. 4: 0.75 * 0.9 twice, more than 1.
+        assert_near(&two, &[&[1.0, 0.0, 0.0, 0.0, 1.0]]);
+        let [_, two] =
+            two_steps(Edges::Sum, first, [0.0, (1f32 / 3.0).ln(), (1f32 / 4.0).ln(), (1f32 / 3.0).ln()]);
+        // 0: 0.75 / 4 twice and 0.8 / 4. 4: 0.75 / 5 twice.
+        assert_near(&two, &[&[0.575, 0.0, 0.0, 0.0, 0.3]]);
     }
 }

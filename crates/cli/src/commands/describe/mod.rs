@@ -2,6 +2,7 @@
 
 mod kilt;
 mod knowledgenet;
+mod korc;
 mod mapping;
 mod wowpp;
 
@@ -34,7 +35,8 @@ struct Layout {
 }
 
 /// All layouts. The first one that detects a file's first value is that of the file.
-const LAYOUTS: &[Layout] = &[kilt::LAYOUT, mapping::LAYOUT, wowpp::LAYOUT, knowledgenet::LAYOUT];
+const LAYOUTS: &[Layout] =
+    &[kilt::LAYOUT, mapping::LAYOUT, wowpp::LAYOUT, knowledgenet::LAYOUT, korc::LAYOUT];
 
 /// `sporran describe`
 #[derive(Args)]

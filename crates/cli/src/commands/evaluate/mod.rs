@@ -6,6 +6,7 @@ mod facts;
 mod figures;
 mod kilt;
 mod links;
+mod mentions;
 mod ranking;
 mod relations;
 mod rounds;
@@ -22,6 +23,8 @@ pub(crate) enum Evaluate {
     Kilt(kilt::Kilt),
     /// Score ranked candidates, such as WOW++'s knowledge selection
     Ranking(ranking::Ranking),
+    /// List the mentions of each text with right and wrong predictions of entity linking
+    Mentions(mentions::Mentions),
     /// Score extracted facts in KnowledgeNet's layout
     Facts(facts::Facts),
     /// Score link prediction of an embedding or a network over a knowledge base
@@ -30,7 +33,7 @@ pub(crate) enum Evaluate {
     Relations(relations::Relations),
     /// Score answer sets, as KoRC does: P-ACC and P-F1
     AnswerSets(answer_sets::AnswerSets),
-    /// Measure the agreement of a WOW++ file's annotators (Fleiss' kappa)
+    /// Measure the agreement of annotators (Cohen's and Fleiss' kappa)
     Agreement(agreement::Agreement),
 }
 
@@ -39,6 +42,7 @@ impl Evaluate {
         match self {
             Self::Kilt(command) => command.run(),
             Self::Ranking(command) => command.run(),
+            Self::Mentions(command) => command.run(),
             Self::Facts(command) => command.run(),
             Self::Links(command) => command.run(),
             Self::Relations(command) => command.run(),

@@ -381,8 +381,12 @@ fn the_weights_with_the_least_validation_loss_are_kept() {
         checkpoints: &checkpoints,
         model: &model,
     };
-    let optimizer =
-        TrainingOptions { epochs: 6, learning_rate: 0.05, warmup_steps: Some(0), ..TrainingOptions::default() };
+    let optimizer = TrainingOptions {
+        epochs: 6,
+        learning_rate: 0.05,
+        warmup_steps: Some(0),
+        ..TrainingOptions::default()
+    };
     let shape = shape(Pooling::Mean, 0.0);
     let options = BilstmTraining { shape, pairs_per_batch: 8, optimizer, ..BilstmTraining::default() };
     options.train(&training, &mut |_| {}).unwrap();

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+pub(crate) use rankings::passage_id;
 pub use table::{Format, Noun};
 
 use crate::{Error, Result};

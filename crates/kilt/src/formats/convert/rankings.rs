@@ -145,7 +145,7 @@ impl Pages {
 }
 
 /// The passage that a run's document names.
-pub(super) fn passage_id(path: &Path, line: u64, document: &str, store: &PassageStore) -> Result<PassageId> {
+pub(crate) fn passage_id(path: &Path, line: u64, document: &str, store: &PassageStore) -> Result<PassageId> {
     match document.parse::<u32>() {
         Ok(number) if (number as usize) < store.len() => Ok(PassageId(number)),
         _ => {

@@ -146,6 +146,39 @@ pub(crate) fn without_generator(
     Ok(assembly)
 }
 
+/// A store with a retriever over it, for workflows that are not `answer`.
+pub(crate) struct Retrieval {
+    pub(crate) store: Arc<PassageStore>,
+    pub(crate) retriever: Box<dyn Retriever>,
+    /// The hashes of the parts that the passages depend on.
+    pub(crate) hashes: Vec<PartHash>,
+}
+
+/// Opens the store of a source and a retriever over it. Builds what is missing.
+///
+/// # Errors
+/// As [`assemble`].
+pub(crate) fn open_retrieval(
+    source: &SourceOptions,
+    retriever: &RetrieverOptions,
+    observe: &mut Observer<'_>,
+) -> Result<Retrieval> {
+    let (mut hashes, mut recalls, mut inputs) = (Vec::new(), Vec::new(), Inputs::default());
+    let store = store(source, observe, &mut hashes, &mut inputs)?;
+    let mut indexes = Indexes {
+        source,
+        store: &store,
+        aliases: None,
+        observe,
+        hashes: &mut hashes,
+        recalls: &mut recalls,
+        inputs: &mut inputs,
+    };
+    let retriever = retriever.open(&mut indexes)?;
+    inputs.verify()?;
+    Ok(Retrieval { store, retriever, hashes })
+}
+
 /// A store and several independent retrievers over it.
 pub(crate) struct Parts {
     pub(crate) store: Arc<PassageStore>,

@@ -22,10 +22,11 @@ const PORTION: usize = 64;
 
 /// Options that do not change an answer: output folders, the list of tests, and the training. The hash of the pages covers the
 /// content of the source.
-const WITHOUT: [&str; 17] = [
+const WITHOUT: [&str; 18] = [
     "name",
     "output",
     "data.train",
+    "data.train-share",
     "data.valid",
     "data.iid",
     "data.ood",
@@ -146,12 +147,14 @@ mod tests {
             "kind = 'embed-kgqa'\nrank = 8\nembedding = 'e'\nencoder = { from = 'f' }",
             "kind = 'transfer-net'\nencoder = { from = 'f' }",
             "kind = 'seq2seq'\nfrom = 'f'",
+            "kind = 'embed-kgqa-star'\nrank = 8\nreach = 1",
+            "kind = 'rag-sequence'\nfrom = 'f'",
             "kind = 'causal'\ndemonstrations = { files = ['d'], count = 2 }",
         ] {
             let text = format!(
                 "workflow = 'kbqa'\nname = 'r'\nkb = 'kb'\nentities = 'e.tsv'\nrelations = 'r.tsv'\n[source]\npath = 's'\nredirects = 'r'\n\
                  [populated]\nruns = ['runs/p']\n\
-                 [data]\ntrain = ['t']\nvalid = 'v'\niid = 'i'\nood = 'o'\nlimit = 3\n[reasoner]\nmodel = 'm'\n{reasoner}\n"
+                 [data]\ntrain = ['t']\nvalid = 'v'\niid = 'i'\nood = 'o'\nlimit = 3\nversion = 'llm'\ntrain-version = 'template'\ntrain-share = 0.5\n[reasoner]\nmodel = 'm'\n{reasoner}\n"
             );
             std::fs::write(&path, text).unwrap();
             let (options, mistakes) = inspect::<ReasonOptions>(&path, &[], |_, _| {}).unwrap();

@@ -1,6 +1,7 @@
 //! Builds a benchmark in KoRC's layout from documents, a knowledge base and rules.
 
 use std::{
+    collections::HashSet,
     ops::ControlFlow,
     path::{Path, PathBuf},
 };
@@ -8,17 +9,25 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::{Document, kinds};
+use sporran_extractor::NamedEntities;
 use sporran_kilt::{
-    jsonl,
+    docred as docred_layout, jsonl,
     kb::{EntityId, KnowledgeBase, Part, RelationId},
     korc as layout,
     observe::{Event, Observer, Unit, begin},
 };
 use sporran_reasoner::{
-    korc::{self, BuildOptions, Entities, EntityTables, SPLITS, Sources, Statistics, Templates},
-    rules::{self, Graph, MineOptions, Shape},
+    korc::{
+        self, BuildOptions, Entities, EntityTables, Hyperlinks, Links, MentionLinker, SPLITS, Sources,
+        Statistics, Templates,
+    },
+    rules::{self, Clause, Graph, MineOptions, Shape},
 };
 
+use super::{
+    linking::VertexLinker,
+    phrasing::{PhrasingOptions, phrase},
+};
 use crate::{
     Result,
     config::Config,
@@ -27,6 +36,7 @@ use crate::{
 
 /// A whole config of a benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub struct BuildConfig {
     /// `seed`: the seed of splits, marks and the choice of templates.
     #[schemars(default)]
@@ -46,12 +56,20 @@ pub struct BuildConfig {
     pub entities: EntityTables,
     /// `[documents]`: the texts, by `kind`.
     pub documents: DocumentsOptions,
-    /// `[rules]`: rules that are mined from the knowledge base to derive answers. Only cyclic rules are used.
+    /// `rule-files`: rules that people wrote or scored, as BIMR's: a line is `RULE` or `RULE TAB SCORE`, and a rule is
+    /// `relation(X,Y) <- relation(X,A), relation(A,Y)`. They come before mined rules.
+    #[schemars(default)]
+    pub rule_files: Vec<PathBuf>,
+    /// `[rules]`: rules that are mined from the knowledge base to derive answers; none with `batches = 0`. Only cyclic
+    /// rules are used.
     #[schemars(default)]
     pub rules: MineOptions,
     /// `[build]`: how questions are built.
     #[schemars(default)]
     pub build: BuildOptions,
+    /// `[phrasing]`: a language model that writes the questions of KoRC-L; none without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phrasing: Option<PhrasingOptions>,
 }
 
 #[derive(Deserialize)]
@@ -66,9 +84,12 @@ struct General {
     #[serde(default)]
     entities: EntityTables,
     #[serde(default)]
+    rule_files: Vec<PathBuf>,
+    #[serde(default)]
     rules: MineOptions,
     #[serde(default)]
     build: BuildOptions,
+    phrasing: Option<PhrasingOptions>,
 }
 
 /// What the documents of every kind have.
@@ -82,7 +103,7 @@ kinds! {
     pub enum DocumentsOptions: dyn DocumentsKind {
         /// `kind = "pages"`: a knowledge source. Anchors are mentions, and the knowledge base has their facts.
         "pages" => Pages(PagesOptions),
-        /// `kind = "docred"`: DocRED's layout. Names are looked up in the tables of entities.
+        /// `kind = "docred"`: DocRED's layout. Mentions are linked by hyperlinks, a linker, and unique names.
         "docred" => DocRed(DocRedOptions),
     }
 }
@@ -96,6 +117,16 @@ impl DocumentsKind for PagesOptions {
 impl DocumentsKind for DocRedOptions {
     fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl DocumentsOptions {
+    /// The files that mentions are linked with.
+    fn link_files(&self) -> Vec<&Path> {
+        let Self::DocRed(DocRedOptions { hyperlinks, linker, .. }) = self else { return Vec::new() };
+        let names = linker.iter().flat_map(|linker| linker.names.iter().map(|names| names.file.as_path()));
+        let facts = linker.iter().filter_map(|linker| linker.facts.as_deref());
+        names.chain(facts).chain(hyperlinks.as_deref()).collect()
     }
 }
 
@@ -117,6 +148,13 @@ pub struct PagesOptions {
 pub struct DocRedOptions {
     /// The file.
     pub path: PathBuf,
+    /// A knowledge source. The hyperlinks of the page with a document's title link mentions of the same text.
+    #[serde(default)]
+    pub hyperlinks: Option<PathBuf>,
+    /// `[documents.linker]`: an entity linker for mentions that no hyperlink links. Without both, and for other
+    /// mentions, a name of exactly one entity links.
+    #[serde(default)]
+    pub linker: Option<NamedEntities>,
 }
 
 impl Config for BuildConfig {
@@ -124,10 +162,22 @@ impl Config for BuildConfig {
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
         let documents = document.require_stage("documents");
-        let General { seed, output, kb, relations, templates, entities, rules, build } =
+        let General { seed, output, kb, relations, templates, entities, rule_files, rules, build, phrasing } =
             document.read_root(&["documents"])?;
         let documents = documents.ok()?;
-        Some(Self { seed, output, kb, relations, templates, entities, documents, rules, build })
+        Some(Self {
+            seed,
+            output,
+            kb,
+            relations,
+            templates,
+            entities,
+            documents,
+            rule_files,
+            rules,
+            build,
+            phrasing,
+        })
     }
 
     fn check(&self, document: &mut Document<'_>) {
@@ -140,10 +190,22 @@ impl Config for BuildConfig {
             ("entities.classes", self.entities.classes.as_deref()),
             ("entities.class-labels", self.entities.class_labels.as_deref()),
         ];
-        for (key, path) in files.into_iter().chain(tables) {
+        let rules = self.rule_files.iter().map(|path| ("rule-files", Some(path.as_path())));
+        for (key, path) in files.into_iter().chain(tables).chain(rules) {
             if let Some(path) = path.filter(|path| !path.exists()) {
                 document.report_key(key, format!("no file {}", path.display()));
             }
+        }
+        if let DocumentsOptions::DocRed(DocRedOptions { hyperlinks, linker, .. }) = &self.documents {
+            if let Some(path) = hyperlinks.as_ref().filter(|path| !path.exists()) {
+                document.report_key("documents.hyperlinks", format!("no file {}", path.display()));
+            }
+            if let Some(linker) = linker {
+                linker.check("documents.linker", document);
+            }
+        }
+        if let Some(phrasing) = &self.phrasing {
+            phrasing.check(document);
         }
         for (key, checked) in [("rules", self.rules.check()), ("build", self.build.check())] {
             if let Err(error) = checked {
@@ -164,8 +226,15 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     let mut inputs = Inputs::default();
     let tables =
         [&config.relations, &config.templates, &config.entities.classes, &config.entities.class_labels];
-    let tables = tables.into_iter().flatten().chain(&config.entities.tables);
-    for path in tables.map(PathBuf::as_path).chain([config.kb.as_path(), config.documents.path()]) {
+    let tables = tables.into_iter().flatten().chain(&config.entities.tables).chain(&config.rule_files);
+    let linked = config.documents.link_files();
+    let phrasing = config.phrasing.iter().flat_map(PhrasingOptions::files);
+    for path in tables
+        .map(PathBuf::as_path)
+        .chain([config.kb.as_path(), config.documents.path()])
+        .chain(linked)
+        .chain(phrasing)
+    {
         inputs.content(path)?;
     }
     let mut kb = KnowledgeBase::open(&config.kb)?;
@@ -176,22 +245,33 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     let templates = config.templates.as_deref().map(Templates::load).transpose()?.unwrap_or_default();
     let documents = match &config.documents {
         DocumentsOptions::Pages(options) => korc::pages(&options.path, options.sentences, &kb, &entities)?,
-        DocumentsOptions::DocRed(options) => korc::docred(&options.path, &kb, &entities)?,
+        DocumentsOptions::DocRed(options) => docred(options, &kb, &entities)?,
     };
+    let mut given = Vec::new();
+    for path in &config.rule_files {
+        given.extend(rules::load_human(path, &kb)?);
+    }
     begin(observe, "mine rules", config.rules.batches as u64, Unit::Steps);
     let graph = Graph::of(kb.triples(Part::Train));
-    let mut found = rules::mine(&graph, &config.rules, config.seed, &mut |progress| {
+    let found = rules::mine(&graph, &config.rules, config.seed, &mut |progress| {
         let note = format!("{} rules of {} candidates", progress.rules, progress.evaluated);
         observe(Event::Advance { done: progress.batches as u64, note: Some(note) });
         ControlFlow::Continue(())
     })?;
     observe(Event::End);
+    let known: HashSet<Clause> = given.iter().map(|rule| rule.clause.clone()).collect();
+    given.extend(found.into_iter().filter(|rule| !known.contains(&rule.clause)));
+    let mut found = given;
     found.retain(|rule| rule.clause.shape == Shape::Cyclic && rule.clause.body.len() > 1);
     let sources =
         Sources { kb: &kb, entities: &entities, documents: &documents, rules: &found, templates: &templates };
     begin(observe, "make questions", 0, Unit::Records);
-    let built = korc::build(&sources, &config.build, config.seed)?;
+    let mut built = korc::build(&sources, &config.build, config.seed)?;
     observe(Event::End);
+    let phrased = match &config.phrasing {
+        None => None,
+        Some(phrasing) => Some(phrase(phrasing, &mut built, &entities, observe)?),
+    };
     inputs.verify()?;
     let mark = folder.begin_answers("convert korc", Vec::new())?;
     folder.write_config(config)?;
@@ -200,12 +280,26 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     }
     rules::save(config.output.join("rules.tsv"), &found, &kb)?;
     left(&kb, &entities, &built.knowledge)?.save(&config.output.join("kb"))?;
-    let statistics = Statistics::of(&sources, &built);
+    let statistics = Statistics { phrased, ..Statistics::of(&sources, &built) };
     jsonl::write_json(config.output.join("statistics.json"), &statistics)?;
     account.took("build");
     account.read(&inputs);
     account.finish(&folder, mark)?;
     Ok(statistics)
+}
+
+/// Reads DocRED's documents, linked by the sources of their options.
+fn docred(options: &DocRedOptions, kb: &KnowledgeBase, entities: &Entities) -> Result<Vec<korc::Document>> {
+    let linker = options.linker.as_ref().map(NamedEntities::open).transpose()?.map(VertexLinker);
+    let hyperlinks = match &options.hyperlinks {
+        None => Hyperlinks::default(),
+        Some(pages) => {
+            let titles = docred_layout::load(&options.path)?.into_iter().map(|document| document.title);
+            Hyperlinks::read(pages, &titles.collect(), entities)?
+        }
+    };
+    let linker = linker.as_ref().map(|linker| linker as &dyn MentionLinker);
+    Ok(korc::docred(&options.path, kb, &Links { entities, hyperlinks, linker })?)
 }
 
 /// A knowledge base with the given triples and all names.

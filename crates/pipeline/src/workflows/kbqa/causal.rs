@@ -8,13 +8,10 @@ use sporran_config::{Diagnostic, Document};
 use sporran_generator::{
     CausalGenerator, CausalOptions, Demonstration, Demonstrations, Generation, Generator, Request,
 };
-use sporran_kilt::{
-    Query,
-    kb::KnowledgeBase,
-    korc::{Question, load},
-    observe::Observer,
+use sporran_kilt::{Query, korc::Question, observe::Observer};
+use sporran_reasoner::question::{
+    Answers, Background, QuestionTraining, ReadQuestions, Reasoner, ReasonerKind, TextAnswers,
 };
-use sporran_reasoner::question::{Answers, QuestionTraining, Reasoner, ReasonerKind, TextAnswers};
 use sporran_training::session::Trained;
 
 use super::texts::{answers, outside};
@@ -43,51 +40,52 @@ impl ReasonerKind for CausalQuestions {
         Err(outside(Error::Config(vec![Diagnostic::of_config("reasoner.kind", message)])))
     }
 
-    fn open<'a>(&self, _: &'a KnowledgeBase) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
-        Ok(Box::new(CausalReasoner::load(&self.0).map_err(outside)?))
+    fn open<'a>(&self, background: Background<'a>) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
+        Ok(Box::new(CausalReasoner(generator(&self.0, background.read)?)))
     }
 }
 
 /// The model with its demonstrations.
 struct CausalReasoner(CausalGenerator);
 
-impl CausalReasoner {
-    /// Loads the model, and the questions of `[reasoner.demonstrations]` that have answers.
-    fn load(options: &CausalOptions) -> Result<Self> {
-        Ok(Self(generator(options)?))
-    }
-}
-
 impl Reasoner for CausalReasoner {
     fn answer(&self, questions: &[Question], most: usize) -> sporran_reasoner::Result<Vec<Answers>> {
         let generated = generate(&self.0, questions).map_err(outside)?;
         let texts = |found: Generation| {
             let answers = answers(&found.text, most);
-            Answers::Texts(TextAnswers { answers, score: found.score, triples: Vec::new() })
+            Answers::Texts(TextAnswers {
+                answers,
+                score: found.score,
+                triples: Vec::new(),
+                passages: Vec::new(),
+            })
         };
         Ok(generated.into_iter().map(texts).collect())
     }
 }
 
-fn generator(options: &CausalOptions) -> Result<CausalGenerator> {
+/// Loads the model, and the questions of `[reasoner.demonstrations]` that have answers.
+fn generator(options: &CausalOptions, read: ReadQuestions<'_>) -> sporran_reasoner::Result<CausalGenerator> {
+    let failed = |error: sporran_generator::Error| outside(error.into());
     let Some(shown) = &options.demonstrations else {
-        return Ok(CausalGenerator::showing(options, None)?);
+        return CausalGenerator::showing(options, None).map_err(failed);
     };
     let mut examples = Vec::new();
     for path in &shown.files {
-        let questions = load(path)?.into_iter().filter(|question| !question.labels().is_empty());
+        let questions = read(path)?.into_iter().filter(|question| !question.labels().is_empty());
         examples.extend(questions.map(|question| Demonstration {
             // Files have the same ids. The prefix keeps a demonstration different from the question.
             query: Query { id: format!("shown {}", question.id.text()).into(), ..query(&question) },
             answer: question.labels().join(", "),
         }));
     }
-    let shown = Demonstrations::of_examples(examples, shown.count, shown.encoder.as_deref())?;
-    Ok(CausalGenerator::showing(options, Some(shown))?)
+    let shown =
+        Demonstrations::of_examples(examples, shown.count, shown.encoder.as_deref()).map_err(failed)?;
+    CausalGenerator::showing(options, Some(shown)).map_err(failed)
 }
 
 /// The document, then the question.
-fn query(question: &Question) -> Query {
+pub(super) fn query(question: &Question) -> Query {
     let text = format!("{}\nQuestion: {}", question.document(), question.question);
     Query::of_text(question.id.clone(), text)
 }

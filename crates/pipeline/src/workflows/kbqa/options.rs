@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
+use sporran_kilt::korc::Version;
 
 use super::registry::ReasonerOptions;
 use crate::{
     config::Config,
     source::{options::SourceOptions, pages},
+    workflows::answer::retrieval::{self, RetrieverOptions},
 };
 
 /// A whole config of a system for KoRC's questions.
@@ -34,6 +36,9 @@ pub struct ReasonOptions {
     /// document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceOptions>,
+    /// `[retriever]`: finds passages of `[source]` for a reasoner that reads them, by `kind`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retriever: Option<RetrieverOptions>,
     /// `[populated]`: extracted facts to add to the knowledge base, with their sentences.
     #[schemars(default)]
     pub populated: PopulatedFacts,
@@ -86,10 +91,34 @@ impl Default for PopulatedFacts {
     }
 }
 
+/// The question's entity in its document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EntityNames {
+    /// As in the files: without its name.
+    #[default]
+    Anonymous,
+    /// Its label in the knowledge base follows the document, as in the ablation without anonymisation.
+    Restored,
+}
+
 /// `[data]`: files in KoRC's layout.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct QuestionFiles {
+    /// The version of the questions: `human` (`question`), `template` (`template_question`) or `llm`
+    /// (`gpt_best_question`).
+    #[serde(skip_serializing_if = "Version::is_human")]
+    pub version: Version,
+    /// The version of the questions that a system learns from: those of training, validation and demonstrations. The
+    /// default is `version`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train_version: Option<Version>,
+    /// The share of the training questions to use, drawn with `seed`; all by default. A smaller share is a part of a
+    /// larger one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.000001, max = 1))]
+    pub train_share: Option<f64>,
     /// The training files.
     pub train: Vec<PathBuf>,
     /// The validation file, for the threshold and the best weights.
@@ -101,16 +130,45 @@ pub struct QuestionFiles {
     /// The largest number of questions of each test.
     #[schemars(range(min = 1))]
     pub limit: Option<usize>,
+    /// Whether questions have their document. Without it they are asked alone, as in the ablation of the KoRC paper.
+    pub document: bool,
+    /// The question's entity in the document: `anonymous` or `restored`.
+    pub names: EntityNames,
+}
+
+impl Default for QuestionFiles {
+    fn default() -> Self {
+        Self {
+            version: Version::default(),
+            train_version: None,
+            train_share: None,
+            train: Vec::new(),
+            valid: None,
+            iid: None,
+            ood: None,
+            limit: None,
+            document: true,
+            names: EntityNames::default(),
+        }
+    }
+}
+
+impl QuestionFiles {
+    /// The version of the questions that a system learns from.
+    pub fn learned_version(&self) -> Version {
+        self.train_version.unwrap_or(self.version)
+    }
 }
 
 impl Config for ReasonOptions {
     const WORKFLOWS: &'static [&'static str] = &["kbqa"];
 
     fn read(document: &mut Document<'_>) -> Option<Self> {
+        let retriever = retrieval::read(document);
         let reasoner = document.require_stage("reasoner");
         let General { name, seed, output, kb, entities, relations, source, populated, max_answers, data } =
-            document.read_root(&["reasoner"])?;
-        let reasoner = reasoner.ok()?;
+            document.read_root(&["retriever", "reranker", "reasoner"])?;
+        let (retriever, reasoner) = (retriever.ok()?, reasoner.ok()?);
         Some(Self {
             name,
             seed,
@@ -119,6 +177,7 @@ impl Config for ReasonOptions {
             entities,
             relations,
             source,
+            retriever,
             populated,
             max_answers,
             data,
@@ -141,10 +200,31 @@ impl Config for ReasonOptions {
                 document.report_key(key, format!("no file {}", path.display()));
             }
         }
+        if self.data.train_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+            document.report_key("data.train-share", "expected a share above 0, at most 1");
+        }
+        if !self.data.document && self.data.names == EntityNames::Restored {
+            document.report_key("data.names", "expected `anonymous` without documents, found `restored`");
+        }
         pages::check(self.source.as_ref(), ("source", None), document);
         for run in self.populated.runs.iter().filter(|run| !run.join("predictions").is_dir()) {
             let message = format!("{} has no predictions; run `sporran populate`", run.display());
             document.report_key("populated.runs", message);
+        }
+        match &self.retriever {
+            Some(retriever) => {
+                retrieval::check(retriever, false, document);
+                if self.source.is_none() {
+                    document.report_key("source", "is missing; the retriever searches its passages");
+                }
+                if !self.reasoner.reads_passages() {
+                    document.report_key("retriever", "expected it only with a reasoner that reads passages");
+                }
+            }
+            None if self.reasoner.reads_passages() => {
+                document.report_key("retriever", "is missing; the reasoner reads passages of `[source]`");
+            }
+            None => (),
         }
         self.reasoner.check("reasoner", document);
     }
@@ -166,18 +246,36 @@ mod tests {
     #[test]
     fn every_mistake_is_reported_with_its_key() {
         let text = "workflow = \"kbqa\"\nname = \"r\"\nkb = \"none\"\n[data]\niid = \"none.json\"\n[reasoner]\nkind = \"transfer-net\"\n\
-                    model = \"m\"\nsteps = 3\noptimizer.learning-rate = 0\n";
+                    model = \"m\"\nsteps = 9\noptimizer.learning-rate = 0\n";
         let found = |overrides: &[&str]| mistakes(text, overrides, ReasonOptions::load);
         for expected in [
             "`kb`: no file none",
             "`data.iid`: no file none.json",
-            "`reasoner.steps`: expected a whole number from 1 to 2, found 3",
+            "`reasoner.steps`: expected a whole number from 1 to 8, found 9",
             "learning-rate",
         ] {
             assert!(found(&[]).contains(expected), "{expected}: {}", found(&[]));
         }
         assert!(found(&["reasoner.kind=transfernet"]).contains("did you mean `transfer-net`?"));
+        let alone = found(&["data.document=false", "data.names=restored", "reasoner.steps=2"]);
+        assert!(alone.contains("`data.names`: expected `anonymous` without documents"), "{alone}");
         assert!(found(&["reasoner.step=1"]).contains("did you mean `steps`?"));
+    }
+
+    #[test]
+    fn a_retriever_needs_a_source_and_a_reasoner_that_reads_passages() {
+        let text = "workflow = \"kbqa\"\nname = \"r\"\nkb = \"none\"\n[data]\n[reasoner]\nkind = \"transfer-net\"\nmodel = \"m\"\n";
+        let found = |overrides: &[&str]| mistakes(text, overrides, ReasonOptions::load);
+        let walks = found(&["reasoner.topic=text", "retriever.kind=bm25"]);
+        for expected in [
+            "`reasoner.topic`: expected `given` or `names`",
+            "`source`: is missing; the retriever",
+            "`retriever`: expected it only with a reasoner that reads passages",
+        ] {
+            assert!(walks.contains(expected), "{expected}: {walks}");
+        }
+        let reads = found(&["reasoner.kind=rag-token"]);
+        assert!(reads.contains("`retriever`: is missing; the reasoner reads passages"), "{reads}");
     }
 
     #[test]

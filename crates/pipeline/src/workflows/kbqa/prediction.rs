@@ -3,11 +3,11 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sporran_kilt::{
-    Output, Provenance, Record,
+    Output, Passage, Provenance, Record,
     kb::{EntityId, KnowledgeBase, RelationId, Triple},
     korc::Question,
 };
-use sporran_reasoner::question::Answered;
+use sporran_reasoner::question::{Answered, TextAnswers};
 
 use super::populated::Evidence;
 use crate::source::pages::Pages;
@@ -93,22 +93,26 @@ impl Known<'_> {
         self.predicted(question, answers.collect(), (!steps.is_empty()).then(|| json!(steps)))
     }
 
-    /// The prediction of a model that generates answers. `score` is the mean log-probability of the text.
-    /// `read` are the triples of the input; those with an answer as subject or object support it.
-    pub(super) fn by_text(
-        self,
-        question: &Question,
-        answers: &[String],
-        score: f32,
-        read: &[Triple],
-    ) -> Record {
-        let answers = answers.iter().map(|answer| {
+    /// The prediction of a model that generates answers. Triples of the input with an answer as subject or object support it.
+    /// The provenance ends with the retrieved passages.
+    pub(super) fn by_text(self, question: &Question, texts: &TextAnswers) -> Record {
+        let answers = texts.answers.iter().map(|answer| {
             let names = |triple: &Triple| {
                 [triple.subject, triple.object].iter().any(|&id| self.kb.label(id) == answer)
             };
-            self.supported_by(answer, score.exp().min(1.0), read.iter().copied().filter(names))
+            let read = texts.triples.iter().copied().filter(names);
+            self.supported_by(answer, texts.score.exp().min(1.0), read)
         });
-        self.predicted(question, answers.collect(), None)
+        let mut record = self.predicted(question, answers.collect(), None);
+        let output = record.output.iter_mut().flatten().next();
+        if let Some(provenance) = output.and_then(|output| output.provenance.as_mut()) {
+            for item in texts.passages.iter().map(Passage::provenance) {
+                if !provenance.contains(&item) {
+                    provenance.push(item);
+                }
+            }
+        }
+        record
     }
 
     fn supported_by(self, answer: &str, confidence: f32, triples: impl Iterator<Item = Triple>) -> Answer {
@@ -192,7 +196,13 @@ mod tests {
             r#"{"id":"1","question":"Which?","title":"T","context":"C",
                 "provenance":[{"wikipedia_id":"7","start_paragraph_id":1},{"title":"no page"}]}"#,
         );
-        let made = known.by_text(&several, &["Rome".to_owned(), "Oslo".to_owned()], 0.0, &[]);
+        let texts = |answers: &[&str]| TextAnswers {
+            answers: answers.iter().map(ToString::to_string).collect(),
+            score: 0.0,
+            triples: Vec::new(),
+            passages: Vec::new(),
+        };
+        let made = known.by_text(&several, &texts(&["Rome", "Oslo"]));
         assert_eq!(answers_of(&made), ["Rome", "Oslo"]);
         let [output] = made.outputs() else { panic!("{made:?}") };
         assert_eq!(output.answer.as_deref(), Some("Rome, Oslo"));
@@ -204,7 +214,7 @@ mod tests {
             (&json!("Oslo"), &json!("T"))
         );
         let bare = question(r#"{"id":"1","question":"Which?"}"#);
-        let made = known.by_text(&bare, &[], 0.0, &[]);
+        let made = known.by_text(&bare, &texts(&[]));
         let [output] = made.outputs() else { panic!("{made:?}") };
         assert_eq!((output.answer.as_deref(), output.provenance.as_deref()), (Some(""), Some(&[][..])));
     }

@@ -1,6 +1,9 @@
 //! Answers questions. Writes answers with their evidence, as predictions in KILT's layout and as answer sets.
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 use sporran_config::Diagnostic;
@@ -11,7 +14,7 @@ use sporran_kilt::{
     observe::Observer,
     scores::answer_set::{self, Scores},
 };
-use sporran_reasoner::question::{Answers, QuestionTraining, Reasoner};
+use sporran_reasoner::question::{Answers, Background, PassageFinder, QuestionTraining, Reasoner};
 use sporran_training::session::Trained;
 
 use super::{
@@ -19,6 +22,8 @@ use super::{
     data,
     options::ReasonOptions,
     prediction::{Known, answers_of},
+    retrieval::Passages,
+    texts::outside,
 };
 use crate::{
     Error, Result,
@@ -30,7 +35,7 @@ use crate::{
         step::FileStep,
         training::TrainingFolder,
     },
-    source::pages::Pages,
+    source::{pages::Pages, store::PartHash},
 };
 
 /// The report of a run.
@@ -90,15 +95,18 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
     }
     let mut inputs = Inputs::default();
     let key = answers::with_runs(StepKey::training(options)?.without(&UNTRAINED), options, &mut inputs)?;
+    let passages = Passages::open(options, observe)?;
+    let key = with_passages(key, passages.as_ref());
     let mut underway = TrainingFolder::begin_with(RunDir::open(options.folder())?, inputs, key, options)?;
     let (kb, _) = data::knowledge(options)?;
     underway.verify()?;
-    let trained = learn(options, &kb, observe)?;
+    let trained = learn(options, &kb, passages.as_ref(), observe)?;
     let (steps, valid) = (trained.steps, trained.best.map(|(_, score)| score));
     underway.finish(TrainingEntry { steps, best: valid })?;
     let folder = RunDir::open(options.folder())?;
     drop(kb);
-    let Answered { tests, account, mark } = answer(options, &folder, observe, &mut |_| {})?;
+    let Answered { tests, account, mark } =
+        answer(options, &folder, passages.as_ref(), observe, &mut |_| {})?;
     let reasoned =
         ReasonReport { model: options.reasoner.model().to_owned(), steps: Some(steps), valid, tests };
     report(options, &reasoned)?;
@@ -107,10 +115,16 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
 }
 
 /// Trains the model of a config and saves it.
-fn learn(options: &ReasonOptions, kb: &KnowledgeBase, observe: &mut Observer<'_>) -> Result<Trained> {
-    let [questions, valid] = data::training(options)?;
+fn learn(
+    options: &ReasonOptions,
+    kb: &KnowledgeBase,
+    passages: Option<&Passages>,
+    observe: &mut Observer<'_>,
+) -> Result<Trained> {
+    let [questions, valid] = data::training(options, kb)?;
     let training = QuestionTraining {
         kb,
+        passages: passages.map(|passages| passages as &dyn PassageFinder),
         questions: &questions,
         valid: &valid,
         max_answers: options.max_answers,
@@ -119,6 +133,14 @@ fn learn(options: &ReasonOptions, kb: &KnowledgeBase, observe: &mut Observer<'_>
         folder: &options.folder().join("training"),
     };
     Ok(options.reasoner.train(&training, observe)?)
+}
+
+/// Adds the content of the passages that a reasoner reads.
+fn with_passages(key: StepKey, passages: Option<&Passages>) -> StepKey {
+    match passages {
+        Some(passages) => key.input("passages", passages.hash()),
+        None => key,
+    }
 }
 
 /// Options that do not change the training: the model's folder, and options of the tests.
@@ -136,7 +158,8 @@ pub fn reason(
     take: &mut dyn FnMut(&Record),
 ) -> Result<ReasonReport> {
     let folder = RunDir::open(options.folder())?;
-    let Answered { tests, account, mark } = answer(options, &folder, observe, take)?;
+    let passages = Passages::open(options, observe)?;
+    let Answered { tests, account, mark } = answer(options, &folder, passages.as_ref(), observe, take)?;
     let reasoned =
         ReasonReport { model: options.reasoner.model().to_owned(), steps: None, valid: None, tests };
     report(options, &reasoned)?;
@@ -167,6 +190,7 @@ struct Answered {
 fn answer(
     options: &ReasonOptions,
     folder: &RunDir,
+    passages: Option<&Passages>,
     observe: &mut Observer<'_>,
     take: &mut dyn FnMut(&Record),
 ) -> Result<Answered> {
@@ -178,18 +202,32 @@ fn answer(
     let contents = [hash(&options.data.iid, &mut inputs)?, hash(&options.data.ood, &mut inputs)?];
     let (kb, evidence) = data::knowledge(options)?;
     let pages = Pages::open(options.source.as_ref(), None, observe)?;
-    let key = key.input("pages", pages.hash());
+    let key = with_passages(key.input("pages", pages.hash()), passages);
     let known = Known { kb: &kb, evidence: &evidence, pages: &pages };
-    let tests = data::tests(options)?;
+    let tests = data::tests(options, &kb)?;
     inputs.verify()?;
     account.read(&inputs);
     account.parts(pages.parts());
+    if let Some(passages) = passages {
+        let is_new = |part: &&PartHash| !pages.parts().contains(part);
+        account.parts(&passages.parts().iter().filter(is_new).cloned().collect::<Vec<_>>());
+    }
     account.took("load");
     let files = tests.iter().map(|(_, path, _)| {
         let name = answers::stem(path);
         AnswerFile { paths: answers::paths_of(&name).into(), name }
     });
     let mut mark = folder.begin_answers("reason", files.collect())?;
+    // The comparison of runs reads it.
+    folder.write_config(options)?;
+    let read = |path: &Path| {
+        data::questions(&options.data, options.data.learned_version(), &kb, path).map_err(outside)
+    };
+    let background = Background {
+        kb: &kb,
+        passages: passages.map(|passages| passages as &dyn PassageFinder),
+        read: &read,
+    };
     let mut system: Option<Box<dyn Reasoner + '_>> = None;
     let mut tested = Vec::new();
     for ((test, path, questions), content) in tests.into_iter().zip(contents.into_iter().flatten()) {
@@ -199,7 +237,7 @@ fn answer(
             let system = match &mut system {
                 Some(system) => system,
                 None => {
-                    let opened = options.reasoner.open(&kb)?;
+                    let opened = options.reasoner.open(background)?;
                     inputs.verify()?;
                     system.insert(opened)
                 }
@@ -260,7 +298,7 @@ fn predictions_of(
 ) -> Result<Vec<Record>> {
     let record = |(question, found): (&Question, &Answers)| match found {
         Answers::Entities(answered) => known.by_model(question, answered),
-        Answers::Texts(texts) => known.by_text(question, &texts.answers, texts.score, &texts.triples),
+        Answers::Texts(texts) => known.by_text(question, texts),
     };
     Ok(questions.iter().zip(&reasoner.answer(questions, max_answers)?).map(record).collect())
 }

@@ -6,11 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use candle_core::{DType, Device};
+use candle_core::DType;
 use rayon::prelude::*;
 use rustc_hash::FxHashSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sporran_checkpoint::Tokenizer;
 use sporran_config::Document;
 use sporran_generator::{GeneratedText, ModelOptions, TextGenerator};
 use sporran_kilt::{
@@ -19,12 +20,14 @@ use sporran_kilt::{
     observe::Observer,
     scores::answer_set,
 };
-use sporran_reasoner::question::{Answers, Linker, QuestionTraining, Reasoner, ReasonerKind, TextAnswers};
+use sporran_reasoner::question::{
+    Answers, Background, Linker, QuestionTraining, Reasoner, ReasonerKind, TextAnswers,
+};
 use sporran_training::{
     Row, Seq2SeqObjective, TrainingOptions, Variables,
     session::{InitialModel, ShapeOptions, TrainableModel, Trained, TrainingSession},
 };
-use sporran_transformers::GenerationOptions;
+use sporran_transformers::{DeviceName, GenerationOptions, Precision};
 
 use super::texts::{answers, outside};
 use crate::Result;
@@ -41,7 +44,10 @@ pub struct Seq2SeqQuestions {
     /// `[reasoner.shape]`: the sizes of a T5 with random weights.
     #[serde(default)]
     pub shape: ShapeOptions,
-    /// The largest number of tokens of question and document.
+    /// The order of the input: `document-first`, as in the KoRC paper, or `question-first`.
+    #[serde(default)]
+    pub order: InputOrder,
+    /// The largest number of tokens of question and document. Only the document is cut, at its end.
     #[serde(default = "max_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub max_tokens: usize,
@@ -54,13 +60,38 @@ pub struct Seq2SeqQuestions {
     #[serde(default)]
     #[schemars(extend("x-unit" = "triples"))]
     pub retrieved: usize,
+    /// The number of beams of the search for answers.
+    #[serde(default = "beams")]
+    #[schemars(range(min = 1))]
+    pub beams: usize,
+    /// How the weights are kept when the model answers: `"f32"`, `"int8"` on a CPU, or `"f16"` or `"bf16"` on a GPU.
+    #[serde(default)]
+    pub precision: Precision,
+    /// Where the model computes: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
+    #[serde(default)]
+    pub device: DeviceName,
     /// `[reasoner.optimizer]`: steps, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
 }
 
+/// The order of an input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum InputOrder {
+    /// The document, the triples, the question.
+    #[default]
+    DocumentFirst,
+    /// The question, the triples, the document.
+    QuestionFirst,
+}
+
 fn max_tokens() -> usize {
-    256
+    1024
+}
+
+fn beams() -> usize {
+    1
 }
 
 fn answer_tokens() -> usize {
@@ -76,6 +107,9 @@ impl ReasonerKind for Seq2SeqQuestions {
         if let Err(error) = self.optimizer.check() {
             document.report_key(&format!("{key}.optimizer"), error.to_string());
         }
+        if let Err(error) = self.device.check(self.precision) {
+            document.report_key(&format!("{key}.device"), error.to_string());
+        }
     }
 
     fn train(
@@ -86,8 +120,8 @@ impl ReasonerKind for Seq2SeqQuestions {
         train(self, training, observe).map_err(outside)
     }
 
-    fn open<'a>(&self, kb: &'a KnowledgeBase) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
-        Ok(Box::new(Seq2SeqReasoner::load(self, kb).map_err(outside)?))
+    fn open<'a>(&self, background: Background<'a>) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
+        Ok(Box::new(Seq2SeqReasoner::load(self, background.kb).map_err(outside)?))
     }
 }
 
@@ -97,19 +131,37 @@ struct Prompts<'a> {
     linker: Linker,
     index: TripleIndex,
     retrieved: usize,
+    order: InputOrder,
 }
 
 impl<'a> Prompts<'a> {
-    fn new(kb: &'a KnowledgeBase, retrieved: usize) -> Self {
-        Self { kb, linker: Linker::new(kb), index: kb.index(&[Part::Train]), retrieved }
+    fn new(kb: &'a KnowledgeBase, retrieved: usize, order: InputOrder) -> Self {
+        Self { kb, linker: Linker::new(kb), index: kb.index(&[Part::Train]), retrieved, order }
     }
 
-    /// The question, the triples, the document.
+    /// The question, the triples and the document.
     fn text(&self, question: &Question) -> String {
+        self.with_document(question, question.document())
+    }
+
+    fn with_document(&self, question: &Question, document: &str) -> String {
         let triples: Vec<String> =
             self.triples(question).into_iter().map(|triple| self.triple_text(triple)).collect();
         let context = if triples.is_empty() { String::new() } else { format!(" | {}", triples.join("; ")) };
-        format!("{}{context} | {}", question.question, question.document())
+        match self.order {
+            InputOrder::DocumentFirst => format!("{document}{context} | {}", question.question),
+            InputOrder::QuestionFirst => format!("{}{context} | {document}", question.question),
+        }
+    }
+
+    /// The text, with a document that loses words at its end until the text has at most `max_tokens` tokens. Where the
+    /// document is last, the tokenizer cuts it.
+    fn fitted(&self, question: &Question, tokenizer: &Tokenizer, max_tokens: usize) -> Result<String> {
+        let document = question.document();
+        if self.order == InputOrder::QuestionFirst {
+            return Ok(self.text(question));
+        }
+        fit(document, tokenizer, max_tokens, |document| self.with_document(question, document))
     }
 
     fn triple_text(&self, triple: Triple) -> String {
@@ -151,6 +203,36 @@ impl<'a> Prompts<'a> {
     }
 }
 
+/// A text around a document, with as many of the document's first words as fit into `max_tokens` tokens.
+pub(super) fn fit(
+    document: &str,
+    tokenizer: &Tokenizer,
+    max_tokens: usize,
+    around: impl Fn(&str) -> String,
+) -> Result<String> {
+    // The end of each word.
+    let ends: Vec<usize> = document
+        .char_indices()
+        .filter(|(at, c)| {
+            !c.is_whitespace()
+                && !document[at + c.len_utf8()..].starts_with(|next: char| !next.is_whitespace())
+        })
+        .map(|(at, c)| at + c.len_utf8())
+        .collect();
+    let mut text = around(document);
+    let mut words = ends.len();
+    while words > 0 {
+        let tokens = tokenizer.encode(&text, None)?.len();
+        if tokens <= max_tokens {
+            break;
+        }
+        // Tokens are about proportional to words.
+        words = (words * max_tokens / tokens).min(words - 1);
+        text = around(&document[..words.checked_sub(1).map_or(0, |last| ends[last])]);
+    }
+    Ok(text)
+}
+
 /// The model with the inputs that it reads.
 struct Seq2SeqReasoner<'a> {
     generator: TextGenerator,
@@ -161,29 +243,44 @@ impl<'a> Seq2SeqReasoner<'a> {
     /// Loads the model over a knowledge base.
     fn load(options: &Seq2SeqQuestions, kb: &'a KnowledgeBase) -> Result<Self> {
         let generator = TextGenerator::load(&generator(options))?;
-        Ok(Self { generator, prompts: Prompts::new(kb, options.retrieved) })
+        Ok(Self { generator, prompts: Prompts::new(kb, options.retrieved, options.order) })
     }
 }
 
 impl Reasoner for Seq2SeqReasoner<'_> {
     fn answer(&self, questions: &[Question], most: usize) -> sporran_reasoner::Result<Vec<Answers>> {
-        let texts: Vec<String> = questions.iter().map(|question| self.prompts.text(question)).collect();
+        let (tokenizer, room) = (self.generator.tokenizer(), self.generator.max_tokens());
+        let text = |question: &Question| self.prompts.fitted(question, tokenizer, room);
+        let texts: Vec<String> = questions.par_iter().map(text).collect::<Result<_>>().map_err(outside)?;
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let generated = self.generator.generate(&texts).map_err(|error| outside(error.into()))?;
         let found = |(question, outputs): (&Question, Vec<GeneratedText>)| {
             let (text, score) = outputs.first().map_or(("", 0.0), |output| (&output.text, output.score));
             let (answers, triples) = (answers(text, most), self.prompts.triples(question));
-            Answers::Texts(TextAnswers { answers, score, triples })
+            Answers::Texts(TextAnswers { answers, score, triples, passages: Vec::new() })
         };
         Ok(questions.iter().zip(generated).map(found).collect())
     }
 }
 
+/// The search for answers of at most `answer_tokens` tokens. One beam leaves the choice to the model's folder.
+pub(super) fn generation(answer_tokens: usize, beams: usize) -> GenerationOptions {
+    GenerationOptions {
+        max_new_tokens: Some(answer_tokens),
+        num_beams: (beams > 1).then_some(beams),
+        ..GenerationOptions::default()
+    }
+}
+
 /// The generator of a model with these options.
 fn generator(options: &Seq2SeqQuestions) -> ModelOptions {
-    let generation =
-        GenerationOptions { max_new_tokens: Some(options.answer_tokens), ..GenerationOptions::default() };
-    ModelOptions { max_tokens: options.max_tokens, ..ModelOptions::new(options.model.clone(), generation) }
+    let generation = generation(options.answer_tokens, options.beams);
+    ModelOptions {
+        max_tokens: options.max_tokens,
+        precision: options.precision,
+        device: options.device,
+        ..ModelOptions::new(options.model.clone(), generation)
+    }
 }
 
 /// Trains a model and saves it. The score is the P-F1 on the validation questions.
@@ -193,7 +290,7 @@ fn train(
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
     let &QuestionTraining { kb, questions, valid, .. } = training;
-    let prompts = Prompts::new(kb, system.retrieved);
+    let prompts = Prompts::new(kb, system.retrieved, system.order);
     let pair = |question: &Question| (prompts.text(question), question.labels().join(", "));
     let pairs: Vec<(String, String)> = questions.par_iter().map(pair).collect();
     let start = match &system.from {
@@ -205,18 +302,22 @@ fn train(
         }
     };
     let card = |variables: &Variables| training.card(variables);
-    let TrainableModel { model, tokenizer, variables, extra_files } = start.build(&Device::Cpu, card)?;
-    let rows: Result<Vec<Row>> = pairs
+    let TrainableModel { model, tokenizer, variables, extra_files } =
+        start.build(&system.device.open()?, card)?;
+    let room = model.max_input_length().unwrap_or(usize::MAX).min(system.max_tokens);
+    let text = |question: &Question| prompts.fitted(question, &tokenizer, room);
+    let rows: Result<Vec<Row>> = questions
         .par_iter()
-        .map(|(source, target)| {
+        .zip(&pairs)
+        .map(|(question, (_, target))| {
             Ok(Row {
-                source: tokenizer.encode(source, Some(system.max_tokens))?,
+                source: tokenizer.encode(&text(question)?, Some(system.max_tokens))?,
                 target: tokenizer.encode(target, Some(system.answer_tokens))?,
             })
         })
         .collect();
     let rows = Arc::new(rows?);
-    let inputs: Vec<String> = valid.iter().map(|question| prompts.text(question)).collect();
+    let inputs: Vec<String> = valid.par_iter().map(text).collect::<Result<_>>()?;
     let generator = TextGenerator::new(model.clone(), tokenizer.clone(), generator(system))?;
     let evaluate = || {
         let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
@@ -243,6 +344,8 @@ fn train(
 
 #[cfg(test)]
 mod tests {
+    use sporran_training::{VocabularyOptions, train_vocabulary};
+
     use super::*;
 
     #[test]
@@ -262,14 +365,32 @@ mod tests {
             r#"{"id":1,"question":"Which languages does [x] speak?","context":"[x] is of Austria."}"#,
         )
         .unwrap();
-        let text = Prompts::new(&kb, 1).text(&question);
+        let of = |retrieved, order| Prompts::new(&kb, retrieved, order).text(&question);
+        let text = of(1, InputOrder::QuestionFirst);
         assert_eq!(
             text,
             "Which languages does [x] speak? | Austria official language German | [x] is of Austria."
         );
-        assert_eq!(
-            Prompts::new(&kb, 0).text(&question),
-            "Which languages does [x] speak? | [x] is of Austria."
-        );
+        assert_eq!(of(0, InputOrder::QuestionFirst), "Which languages does [x] speak? | [x] is of Austria.");
+        assert_eq!(of(0, InputOrder::DocumentFirst), "[x] is of Austria. | Which languages does [x] speak?");
+    }
+
+    #[test]
+    fn only_the_document_is_cut() {
+        let words = "one two three four five six seven eight";
+        let options = VocabularyOptions { size: 400, min_frequency: 1, marks: Vec::new() };
+        let json =
+            train_vocabulary([words, "Who? |"].into_iter(), &options).unwrap().to_string(false).unwrap();
+        let tokenizer = Tokenizer::from_json(Path::new("t"), json).unwrap();
+        let whole = |document: &str| format!("{document} | Who?");
+        let tokens = |document: &str| tokenizer.encode(&whole(document), None).unwrap().len();
+        let fitted = |room| fit(words, &tokenizer, room, whole).unwrap();
+        assert_eq!(fitted(tokens(words)), whole(words));
+        // The longest beginning that fits is not needed, but the text fits, and its end stays.
+        let room = tokens("one two three");
+        let text = fitted(room);
+        let kept = text.strip_suffix(" | Who?").unwrap();
+        assert!(words.starts_with(kept) && tokens(kept) <= room && !kept.is_empty(), "{text}");
+        assert_eq!(fitted(1), " | Who?");
     }
 }

@@ -134,7 +134,9 @@ impl Config for ResponseOptions {
         if let Some(reranker) = self.used_reranker() {
             reranker.check("reranker", document);
         }
-        self.check_generation(document);
+        // A run with a model does not need the files of its training.
+        let has_model = self.generator.models("generator").iter().all(|model| model.folder.exists());
+        self.check_generation(!has_model, document);
     }
 }
 
@@ -148,19 +150,19 @@ impl ResponseOptions {
             if options.train.is_none() {
                 train_generator::report_missing(document);
             }
-            options.check_generation(document);
+            options.check_generation(true, document);
         })
     }
 
-    /// Reports mistakes of the generator and of its training.
-    fn check_generation(&self, document: &mut Document<'_>) {
+    /// Reports mistakes of the generator and, if the model is to be trained, of its training.
+    fn check_generation(&self, is_to_train: bool, document: &mut Document<'_>) {
         // These kinds need a passage store, which dialogues do not have.
         if matches!(self.generator, GeneratorOptions::Verifier(_) | GeneratorOptions::MemNet(_)) {
             let message = "expected a kind that reads passages: `causal`, `seq2seq`, `fid`, `rag-sequence`, `rag-token`";
             document.report_key("generator.kind", message);
         }
         check_generator(&*self.generator, ("generator", self.train.is_none()), None, document);
-        if let Some(train) = &self.train {
+        if let Some(train) = self.train.as_ref().filter(|_| is_to_train) {
             train_generator::check(train, &self.generator, document);
         }
     }
