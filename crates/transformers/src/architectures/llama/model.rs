@@ -162,7 +162,7 @@ impl Llama {
 
 /// Turns each pair of `xs` (r, h, t, w), which lie half a part apart, by its angle; `cos` and `sin` are (r, 1, t, v). The
 /// values of a head after the first `v` stay.
-fn rotate(xs: &Tensor, (cos, sin): &(Tensor, Tensor)) -> Result<Tensor> {
+pub(crate) fn rotate(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
     let (width, turned) = (xs.dim(D::Minus1)?, cos.dim(D::Minus1)?);
     let half = turned / 2;
     let (first, second) = (xs.narrow(3, 0, half)?, xs.narrow(3, half, half)?);
@@ -326,7 +326,10 @@ impl Layer {
         };
         let xs = split_heads(&xs, heads)?;
         match self.rope {
-            Some(rope) => rotate(&xs, &turns[rope]),
+            Some(rope) => {
+                let (cos, sin) = &turns[rope];
+                rotate(&xs, cos, sin)
+            }
             None => Ok(xs),
         }
     }
