@@ -12,7 +12,7 @@ use crate::architectures::{ModelConfig, bert::BertTask};
 pub enum ModelType {
     /// T5 or BART.
     EncoderDecoder,
-    /// GPT-2, LLaMA or Qwen 2.
+    /// GPT-2, LLaMA or a decoder of its shape.
     DecoderOnly,
     /// An encoder without a head, with that of masked language modelling, or with DPR's of vectors.
     Encoder,
@@ -113,18 +113,16 @@ fn own_type(folder: &Path) -> Option<(ModelType, String)> {
     }
     let path = model.join("config.json");
     let config = ModelConfig::from_json(&path, &json::text(&path).ok()??).ok()?;
-    let own = match &config {
-        ModelConfig::T5(_) | ModelConfig::Bart(_) => ModelType::EncoderDecoder,
-        ModelConfig::Gpt2(_) | ModelConfig::Llama(_) => ModelType::DecoderOnly,
-        ModelConfig::Bert(config) => match config.task {
-            BertTask::SequenceClassification => ModelType::SequenceClassifier,
-            BertTask::TokenClassification => ModelType::TokenClassifier,
-            BertTask::Span => ModelType::SpanReader,
-            BertTask::Reader => ModelType::DprReader,
-            BertTask::States | BertTask::MaskedLm | BertTask::Question | BertTask::Context => {
-                ModelType::Encoder
-            }
-        },
+    let own = match config.encoder_task() {
+        None if config.is_causal() => ModelType::DecoderOnly,
+        None => ModelType::EncoderDecoder,
+        Some(BertTask::SequenceClassification) => ModelType::SequenceClassifier,
+        Some(BertTask::TokenClassification) => ModelType::TokenClassifier,
+        Some(BertTask::Span) => ModelType::SpanReader,
+        Some(BertTask::Reader) => ModelType::DprReader,
+        Some(BertTask::States | BertTask::MaskedLm | BertTask::Question | BertTask::Context) => {
+            ModelType::Encoder
+        }
     };
     Some((own, config.model_type().to_owned()))
 }
