@@ -171,7 +171,7 @@ fn stop_tokens(tokenizer: &Tokenizer, stops: &[String]) -> Result<Vec<u32>> {
 ///
 /// An input that is longer than it may be is cut where the folder's `truncation_side` says, and otherwise loses its end, or its
 /// beginning where a decoder-only model is to continue it. Models of learned positions (GPT-2, BART) end an answer at
-/// the last of them; rotary and relative positions (LLaMA, Qwen 2, T5) go on.
+/// the last of them; rotary and relative positions (LLaMA, T5) go on.
 pub struct TextGenerator {
     model: Model,
     tokenizer: Tokenizer,

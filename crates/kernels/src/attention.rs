@@ -8,7 +8,7 @@ use half::{
 use crate::{
     buffer::Lines,
     isa::{Isa, dispatch},
-    math::softmax_body,
+    math::{softmax_body, tanh},
     multiply::{View, panel},
     simd::{
         LANES, MOST_ROWS, Simd,
@@ -171,6 +171,35 @@ pub struct Queries<'a> {
     pub stride: usize,
 }
 
+/// How the scores are made of the products of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scores {
+    /// The factor of the products, above 0.
+    pub scale: f32,
+    /// The bound `c` of the scores, above 0: a score `s` becomes `c tanh(s / c)` before a bias is added (Gemma Team
+    /// 2024).
+    pub cap: Option<f32>,
+}
+
+impl From<f32> for Scores {
+    /// Scores without a bound.
+    fn from(scale: f32) -> Self {
+        Self { scale, cap: None }
+    }
+}
+
+impl Scores {
+    /// Bounds scores, which are then no more to be scaled.
+    #[inline(always)]
+    fn bound<S: Simd>(&mut self, scores: &mut [f32]) {
+        if let Some(cap) = self.cap {
+            let inner = self.scale / cap;
+            scores.iter_mut().for_each(|score| *score = cap * tanh::<S>(*score * inner));
+            *self = Self::from(1.0);
+        }
+    }
+}
+
 /// Biases added to the scores: `values[start + i * step..]` for query `i`, one a key.
 #[derive(Clone, Copy, Debug)]
 pub struct Distances<'a> {
@@ -190,8 +219,8 @@ impl Distances<'_> {
     }
 }
 
-/// Computes attention of every query over all keys of `head`. `scale` is above 0. Calls `store` with the
-/// index of each query and its output.
+/// Computes attention of every query over all keys of `head`. Calls `store` with the index of each query and its
+/// output.
 ///
 /// # Panics
 /// If `queries` or `distances` are too short.
@@ -199,7 +228,7 @@ pub fn attend(
     isa: Isa,
     head: PackedHead<'_>,
     queries: Queries<'_>,
-    scale: f32,
+    how: Scores,
     distances: Option<Distances<'_>>,
     store: &mut dyn FnMut(usize, &[f32]),
 ) {
@@ -207,7 +236,7 @@ pub fn attend(
     fn body<S: Simd>(
         head: PackedHead<'_>,
         queries: Queries<'_>,
-        scale: f32,
+        how: Scores,
         distances: Option<Distances<'_>>,
         store: &mut dyn FnMut(usize, &[f32]),
     ) {
@@ -232,17 +261,18 @@ pub fn attend(
                 }
             }
             for (row, scores) in scores.chunks_exact_mut(padded).take(height).enumerate() {
-                let scores = &mut scores[..count];
+                let (scores, mut how) = (&mut scores[..count], how);
+                how.bound::<S>(scores);
                 inverse[row] = match distances {
                     Some(distances) => {
                         let bias = &distances.of(start + row)[..count];
                         scores
                             .iter_mut()
                             .zip(bias)
-                            .for_each(|(score, bias)| *score = S::mul_add(*score, scale, *bias));
+                            .for_each(|(score, bias)| *score = S::mul_add(*score, how.scale, *bias));
                         softmax_body::<S>(scores, 1.0)
                     }
-                    None => softmax_body::<S>(scores, scale),
+                    None => softmax_body::<S>(scores, how.scale),
                 };
             }
             for at in 0..width.div_ceil(LANES) {
@@ -262,7 +292,7 @@ pub fn attend(
     dispatch!(isa, body(
         head: PackedHead<'_>,
         queries: Queries<'_>,
-        scale: f32,
+        how: Scores,
         distances: Option<Distances<'_>>,
         store: &mut dyn FnMut(usize, &[f32]),
     ));
@@ -279,7 +309,7 @@ pub fn attend_steps(
     queries: &[f32],
     steps: &[&[f32]],
     heads: usize,
-    scale: f32,
+    how: Scores,
     biases: Option<&[Vec<f32>]>,
     out: &mut [f32],
 ) {
@@ -288,7 +318,7 @@ pub fn attend_steps(
         queries: &[f32],
         steps: &[&[f32]],
         heads: usize,
-        scale: f32,
+        how: Scores,
         biases: Option<&[Vec<f32>]>,
         out: &mut [f32],
     ) {
@@ -297,9 +327,14 @@ pub fn attend_steps(
         for head in 0..heads {
             let own = head * width..(head + 1) * width;
             let bias = biases.map(|biases| &biases[head]);
-            for (at, (score, step)) in scores.iter_mut().zip(steps).enumerate() {
+            for (score, step) in scores.iter_mut().zip(steps) {
+                *score = dot::<S>(&queries[own.clone()], &step[own.clone()]);
+            }
+            let mut how = how;
+            how.bound::<S>(&mut scores);
+            for (at, score) in scores.iter_mut().enumerate() {
                 let bias = bias.map_or(0.0, |bias| bias[steps.len() - 1 - at]);
-                *score = S::mul_add(dot::<S>(&queries[own.clone()], &step[own.clone()]), scale, bias);
+                *score = S::mul_add(*score, how.scale, bias);
             }
             let inverse = softmax_body::<S>(&mut scores, 1.0);
             let out = &mut out[own];
@@ -315,7 +350,7 @@ pub fn attend_steps(
         queries: &[f32],
         steps: &[&[f32]],
         heads: usize,
-        scale: f32,
+        how: Scores,
         biases: Option<&[Vec<f32>]>,
         out: &mut [f32],
     ));
@@ -352,6 +387,7 @@ mod tests {
         keys: &[f32],
         values: &[f32],
         scale: f32,
+        cap: Option<f32>,
         bias: impl Fn(usize) -> f32,
     ) -> Vec<f64> {
         let width = query.len();
@@ -360,7 +396,9 @@ mod tests {
             .enumerate()
             .map(|(at, key)| {
                 let dot: f64 = query.iter().zip(key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
-                (dot * f64::from(scale) + f64::from(bias(at))).exp()
+                let score = dot * f64::from(scale);
+                let score = cap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh());
+                (score + f64::from(bias(at))).exp()
             })
             .collect();
         let sum: f64 = weights.iter().sum();
@@ -400,17 +438,20 @@ mod tests {
                     Some(Distances { values: &table, start: queries - 1, step: -1 }),
                     Some(Distances { values: &matrix, start: 3, step }),
                 ];
-                for (head, distances) in
-                    heads.iter().flat_map(|head| distances.map(|distances| (*head, distances)))
+                let caps =
+                    distances.iter().flat_map(|distances| [(*distances, None), (*distances, Some(0.7))]);
+                let caps: Vec<_> = caps.collect();
+                for (head, (distances, cap)) in
+                    heads.iter().flat_map(|head| caps.iter().map(|cap| (*head, *cap)))
                 {
                     let of = Queries { values: &q, count: queries, stride: width };
-                    attend(isa, head, of, 0.5, distances, &mut |at, mixed| {
+                    attend(isa, head, of, Scores { scale: 0.5, cap }, distances, &mut |at, mixed| {
                         let bias = |key: usize| {
                             distances.map_or(0.0, |d| {
                                 d.values[(d.start as isize + at as isize * d.step) as usize + key]
                             })
                         };
-                        let expected = expected(&q[at * width..][..width], &k, &v, 0.5, bias);
+                        let expected = expected(&q[at * width..][..width], &k, &v, 0.5, cap, bias);
                         for (found, expected) in mixed.iter().zip(&expected) {
                             assert!(
                                 (f64::from(*found) - expected).abs() < 1e-5,
@@ -430,9 +471,16 @@ mod tests {
         PackedHead::pack_halves(Isa::Portable, &from, view, View { offset: 1, ..view }, &mut halves);
         let queries = Queries { values: &[1.0], count: 1, stride: 1 };
         let mut mixed = 0.0;
-        attend(Isa::Portable, PackedHead::of_halves(&halves, 1, 1), queries, 1.0, None, &mut |_, values| {
-            mixed = values[0];
-        });
+        attend(
+            Isa::Portable,
+            PackedHead::of_halves(&halves, 1, 1),
+            queries,
+            1.0.into(),
+            None,
+            &mut |_, values| {
+                mixed = values[0];
+            },
+        );
         assert_eq!(mixed, -65_504.0);
     }
 
@@ -444,20 +492,22 @@ mod tests {
                 let (q, kv) = (random(all, 1), random(count * 2 * all, 2));
                 let steps: Vec<&[f32]> = kv.chunks_exact(2 * all).collect();
                 let biases: Vec<Vec<f32>> = (0..heads).map(|head| random(count, 5 + head as u64)).collect();
-                let mut out = vec![0.0; all];
-                attend_steps(isa, &q, &steps, heads, 0.3, Some(&biases), &mut out);
-                for (head, biases) in biases.iter().enumerate() {
-                    let part = |from: usize| -> Vec<f32> {
-                        steps.iter().flat_map(|step| &step[from..from + width]).copied().collect()
-                    };
-                    let (k, v) = (part(head * width), part(all + head * width));
-                    let own = head * width..(head + 1) * width;
-                    let bias = |key: usize| biases[count - 1 - key];
-                    let expected = expected(&q[own.clone()], &k, &v, 0.3, bias);
-                    assert!(
-                        out[own].iter().zip(&expected).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-5),
-                        "{isa:?}"
-                    );
+                for cap in [None, Some(0.4)] {
+                    let mut out = vec![0.0; all];
+                    attend_steps(isa, &q, &steps, heads, Scores { scale: 0.3, cap }, Some(&biases), &mut out);
+                    for (head, biases) in biases.iter().enumerate() {
+                        let part = |from: usize| -> Vec<f32> {
+                            steps.iter().flat_map(|step| &step[from..from + width]).copied().collect()
+                        };
+                        let (k, v) = (part(head * width), part(all + head * width));
+                        let own = head * width..(head + 1) * width;
+                        let bias = |key: usize| biases[count - 1 - key];
+                        let expected = expected(&q[own.clone()], &k, &v, 0.3, cap, bias);
+                        assert!(
+                            out[own].iter().zip(&expected).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-5),
+                            "{isa:?}"
+                        );
+                    }
                 }
             }
         }

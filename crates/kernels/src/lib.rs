@@ -40,7 +40,7 @@ mod vectors;
 pub use adagrad::AdagradStep;
 pub use adam::AdamStep;
 pub use approx_dot::RoughRows;
-pub use attention::{Distances, PackedHead, Queries, attend, attend_steps};
+pub use attention::{Distances, PackedHead, Queries, Scores, attend, attend_steps};
 pub use buffer::{Buffer, Lines};
 pub use codebook::Codebook;
 pub use compare::Comparison;

@@ -243,7 +243,11 @@ impl Norm {
         });
     }
 
-    fn one(&self, isa: Isa, values: &mut [f32]) {
+    /// Normalises one row in place.
+    ///
+    /// # Panics
+    /// If it is longer than the norm is wide.
+    pub fn one(&self, isa: Isa, values: &mut [f32]) {
         #[inline(always)]
         fn body<S: Simd>(norm: &Norm, values: &mut [f32]) {
             Norm::body::<S>(norm, values);

@@ -141,6 +141,8 @@ impl Embedding {
 #[derive(Debug, Clone)]
 pub struct RmsNorm {
     weight: Tensor,
+    /// Added to the weight.
+    offset: f64,
     eps: f64,
 }
 
@@ -150,7 +152,15 @@ impl RmsNorm {
     /// # Errors
     /// A tensor error where `vb` has another shape.
     pub fn new(width: usize, eps: f64, init: f64, vb: &VarBuilder) -> Result<Self> {
-        Ok(Self { weight: vb.get_with_hints(width, "weight", Init::Const(init))?, eps })
+        Ok(Self { weight: vb.get_with_hints(width, "weight", Init::Const(init))?, offset: 0.0, eps })
+    }
+
+    /// A scale of 1 plus a weight that starts at 0, as Gemma has it.
+    ///
+    /// # Errors
+    /// A tensor error where `vb` has another shape.
+    pub fn around_one(width: usize, eps: f64, vb: &VarBuilder) -> Result<Self> {
+        Ok(Self { offset: 1.0, ..Self::new(width, eps, 0.0, vb)? })
     }
 
     /// Vectors (.., width) to normalised ones of the same shape.
@@ -158,20 +168,27 @@ impl RmsNorm {
     /// # Errors
     /// A tensor error.
     pub fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        if self.offset == 0.0 {
+            return self.scaled(xs, &self.weight, mode);
+        }
+        self.scaled(xs, &(&self.weight + self.offset)?, mode)
+    }
+
+    fn scaled(&self, xs: &Tensor, weight: &Tensor, mode: &Mode) -> Result<Tensor> {
         #[cfg(feature = "cuda")]
         if mode.is_training() && crate::cuda::applies(xs) {
-            return Ok(crate::cuda::norm(xs, &self.weight, self.eps as f32, false)?);
+            return Ok(crate::cuda::norm(xs, weight, self.eps as f32, false)?);
         }
         if mode.is_training() && fused::applies(xs) {
-            Ok(fused::rms_norm(xs, &self.weight, self.eps as f32)?)
+            Ok(fused::rms_norm(xs, weight, self.eps as f32)?)
         } else if mode.is_training() {
-            Ok(candle_nn::ops::rms_norm_slow(xs, &self.weight, self.eps as f32)?)
+            Ok(candle_nn::ops::rms_norm_slow(xs, weight, self.eps as f32)?)
         } else if is_half(xs.dtype()) && xs.device().is_cpu() {
             // On the CPU candle rounds the mean before it divides by it.
-            let (wide, weight) = (xs.contiguous()?.to_dtype(DType::F32)?, self.weight.to_dtype(DType::F32)?);
+            let (wide, weight) = (xs.contiguous()?.to_dtype(DType::F32)?, weight.to_dtype(DType::F32)?);
             Ok(candle_nn::ops::rms_norm(&wide, &weight, self.eps as f32)?.to_dtype(xs.dtype())?)
         } else {
-            Ok(candle_nn::ops::rms_norm(&xs.contiguous()?, &self.weight, self.eps as f32)?)
+            Ok(candle_nn::ops::rms_norm(&xs.contiguous()?, weight, self.eps as f32)?)
         }
     }
 }
@@ -386,7 +403,7 @@ mod tests {
     fn inference_and_training_give_the_same_numbers() {
         let (infer, train) = (Mode::Inference, Mode::training(0));
         let weight = Tensor::new(&[1.0f32, 0.5, -2.0, 3.0], &Device::Cpu).unwrap();
-        let rms = RmsNorm { weight: weight.clone(), eps: 1e-6 };
+        let rms = RmsNorm { weight: weight.clone(), offset: 0.0, eps: 1e-6 };
         let layer = LayerNorm { weight: weight.clone(), bias: weight, eps: 1e-5 };
         let xs = values();
         assert!(difference(&rms.forward(&xs, &infer).unwrap(), &rms.forward(&xs, &train).unwrap()) < 1e-5);

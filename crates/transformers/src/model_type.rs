@@ -12,7 +12,7 @@ use crate::architectures::{ModelConfig, bert::BertTask};
 pub enum ModelType {
     /// T5 or BART.
     EncoderDecoder,
-    /// GPT-2, LLaMA or Qwen 2.
+    /// GPT-2, LLaMA or a decoder of its shape.
     DecoderOnly,
     /// An encoder without a head, with that of masked language modelling, or with DPR's of vectors.
     Encoder,

@@ -103,7 +103,8 @@ impl GgufFile {
         Ok(tensor.dequantize(device)?)
     }
 
-    /// The tokenizer that the file holds: byte-level BPE, split as GPT-2, SmolLM, LLaMA 3 or Qwen 2 split.
+    /// The tokenizer that the file holds: byte-level BPE, split as GPT-2, SmolLM, StarCoder, LLaMA 3, DBRX or Qwen 2
+    /// split, or pieces of SentencePiece that are merged by their scores.
     ///
     /// # Errors
     /// [`Error::Config`] for another kind of tokenizer, [`Error::Tokenizer`] where its parts do not fit.

@@ -33,7 +33,7 @@ pub enum Chat {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CausalOptions {
-    /// The model's folder in the Hugging Face layout (GPT-2, LLaMA, Qwen 2), or a GGUF file.
+    /// The model's folder in the Hugging Face layout (GPT-2, LLaMA or a decoder of its shape), or a GGUF file.
     pub model: PathBuf,
     /// `"f32"`, or `"int8"` for models of LLaMA's shape on a CPU; on a GPU `"f16"` or `"bf16"`.
     #[serde(default)]

@@ -39,7 +39,7 @@ pub enum ModelConfig {
     ModernBert(ModernBertConfig),
     /// GPT-2.
     Gpt2(Gpt2Config),
-    /// LLaMA and Qwen 2.
+    /// LLaMA and decoders of its shape.
     Llama(LlamaConfig),
 }
 
@@ -81,8 +81,6 @@ impl ModelConfig {
             Some("deberta-v2") => Self::Bert(BertConfig::from_json(BertFamily::Deberta, path, text)?),
             Some("modernbert") => Self::ModernBert(ModernBertConfig::from_json(path, text)?),
             Some("gpt2") => Self::Gpt2(parse(path, text)?),
-            Some("llama") => Self::Llama(LlamaConfig { kind: LlamaKind::Llama, ..parse(path, text)? }),
-            Some("qwen2") => Self::Llama(LlamaConfig { kind: LlamaKind::Qwen2, ..parse(path, text)? }),
             Some("rag") => {
                 return Err(Error::Config {
                     path: path.into(),
@@ -91,16 +89,23 @@ impl ModelConfig {
                     found: "`rag`, whose parts are opened one by one".into(),
                 });
             }
-            found => {
-                return Err(Error::Config {
-                    path: path.into(),
-                    field: "model_type".into(),
-                    expected: "`t5`, `mt5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `camembert`, `distilbert`, `dpr`, `mpnet`, \
-                               `electra`, `albert`, `deberta-v2`, `modernbert`, `gpt2`, `llama` or `qwen2`"
-                        .into(),
-                    found: found.map_or_else(|| "none".into(), |found| format!("`{found}`")),
-                });
-            }
+            // Gemma 3 with images.
+            Some("gemma3") => Self::Llama(LlamaConfig::of_text_part(path, text)?),
+            found => match found.and_then(LlamaKind::named) {
+                Some(kind) => Self::Llama(LlamaConfig::from_json(kind, path, text)?),
+                None => {
+                    return Err(Error::Config {
+                        path: path.into(),
+                        field: "model_type".into(),
+                        expected: "`t5`, `mt5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `camembert`, `distilbert`, `dpr`, \
+                                   `mpnet`, `electra`, `albert`, `deberta-v2`, `modernbert`, `gpt2`, `llama`, `qwen2`, \
+                                   `qwen3`, `mistral`, `gemma2`, `gemma3`, `gemma3_text`, `smollm3`, `phi3`, `olmo2` or \
+                                   `granite`"
+                            .into(),
+                        found: found.map_or_else(|| "none".into(), |found| format!("`{found}`")),
+                    });
+                }
+            },
         };
         let architecture = config.architecture();
         architecture.check_sizes().map_err(|error| error.within(path))?;

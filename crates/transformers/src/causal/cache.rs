@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result};
 
-use super::too_long;
+use super::{Biases, Shape, too_long};
 use crate::{cache::LayerCache, layers::hidden_score, packed::KvCache};
 
 /// The keys and values of sequences, one row a sequence, and which of them are tokens rather than padding.
@@ -78,21 +78,17 @@ impl CausalCache {
         }
     }
 
-    /// Appends new positions, of which `mask` (r, t) marks the tokens. Returns their positions (r, t) in their sequences
-    /// and the bias on the scores of keys: shape (r, 1, t, past + t), `None` if all keys are visible. A sequence has at
-    /// most `most` tokens if positions are learned.
-    pub(super) fn extend(
-        &mut self,
-        mask: &[Vec<f32>],
-        layers: usize,
-        most: Option<usize>,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<(Tensor, Option<Tensor>)> {
+    /// Appends new positions, of which `mask` (r, t) marks the tokens, to a cache of a model of this `shape`. Returns
+    /// their positions (r, t) in their sequences and the biases on the scores of keys. A sequence has at most as many
+    /// tokens as there are positions if these are learned.
+    pub(super) fn extend(&mut self, mask: &[Vec<f32>], shape: &Shape) -> Result<(Tensor, Biases)> {
+        let (dtype, device) = (shape.dtype, &shape.device);
+        let most = shape.has_learned_positions.then_some(shape.max_length);
         let (past, length) = (self.length(), mask.first().map_or(0, Vec::len));
         let mut kept = std::mem::take(&mut self.kept);
         kept.resize(mask.len(), Vec::new());
         let mut positions = Vec::with_capacity(mask.len() * length);
+        let mut longest = 0;
         for (row, mask) in kept.iter_mut().zip(mask) {
             let mut tokens = row.iter().filter(|is_token| **is_token).count();
             for is_token in mask.iter().map(|mask| *mask != 0.0) {
@@ -101,26 +97,49 @@ impl CausalCache {
                 positions.push(if is_token { tokens as u32 } else { 0 });
                 tokens += usize::from(is_token);
             }
+            longest = longest.max(tokens);
             if let Some(most) = most.filter(|most| tokens > *most) {
                 return Err(too_long("sequence", most, tokens));
             }
         }
-        self.layers.resize_with(layers, LayerCache::default);
+        self.layers.resize_with(shape.layers, LayerCache::default);
         let positions = Tensor::from_vec(positions, (mask.len(), length), device)?;
         let is_plain = length == 1 && kept.iter().flatten().all(|is_token| *is_token);
-        let bias = if is_plain { None } else { Some(bias(&kept, past, length, dtype, device)?) };
+        let bias = |window: Option<usize>| bias(&kept, past, length, window, dtype, device);
+        let all = if is_plain { None } else { Some(bias(None)?) };
+        let near = match shape.window.filter(|window| longest > *window) {
+            Some(window) => Some(bias(Some(window))?),
+            None => all.clone(),
+        };
         self.kept = kept;
-        Ok((positions, bias))
+        Ok((positions, Biases { all, near }))
     }
 }
 
-fn bias(kept: &[Vec<bool>], past: usize, length: usize, dtype: DType, device: &Device) -> Result<Tensor> {
+/// The bias on the scores of the keys of `kept`: (r, 1, t, past + t). A query sees no padding, no later token, and with
+/// a window that many tokens at most, itself among them.
+fn bias(
+    kept: &[Vec<bool>],
+    past: usize,
+    length: usize,
+    window: Option<usize>,
+    dtype: DType,
+    device: &Device,
+) -> Result<Tensor> {
     let hidden = hidden_score(dtype)? as f32;
     let mut bias = Vec::with_capacity(kept.len() * length * (past + length));
     for row in kept {
+        // The tokens before each position.
+        let before = |tokens: &mut usize, is_token: &bool| {
+            let own = *tokens;
+            *tokens += usize::from(*is_token);
+            Some(own)
+        };
+        let places: Vec<usize> = row.iter().scan(0, before).collect();
         for query in past..past + length {
-            let score =
-                |(key, is_token): (usize, &bool)| if *is_token && key <= query { 0.0 } else { hidden };
+            let is_near = |key: usize| window.is_none_or(|window| places[query] - places[key] < window);
+            let is_seen = |key: usize, is_token: &bool| *is_token && key <= query && is_near(key);
+            let score = |(key, is_token): (usize, &bool)| if is_seen(key, is_token) { 0.0 } else { hidden };
             bias.extend(row.iter().enumerate().map(score));
         }
     }
@@ -130,29 +149,48 @@ fn bias(kept: &[Vec<bool>], past: usize, length: usize, dtype: DType, device: &D
 #[cfg(test)]
 mod tests {
     use candle_core::{DType, Device};
+    use sporran_checkpoint::SpecialTokens;
 
-    use super::CausalCache;
+    use super::{CausalCache, Shape};
+    use crate::decode::GenerationOptions;
+
+    /// The shape of a model without layers.
+    fn shape(learned: Option<usize>, window: Option<usize>) -> Shape {
+        Shape {
+            tokens: SpecialTokens { pad: 0, eos: vec![0], bos: None, decoder_start: 0 },
+            generation: GenerationOptions::default(),
+            vocab_size: 8,
+            max_length: learned.unwrap_or(64),
+            has_learned_positions: learned.is_some(),
+            layers: 0,
+            window,
+            dtype: DType::F32,
+            device: Device::Cpu,
+        }
+    }
+
+    fn seen(bias: Option<candle_core::Tensor>) -> Vec<bool> {
+        let bias: Vec<f32> = bias.unwrap().flatten_all().unwrap().to_vec1().unwrap();
+        bias.iter().map(|bias| *bias == 0.0).collect()
+    }
 
     #[test]
     fn places_are_counted_by_tokens_and_padding_is_never_seen() {
         let mut cache = CausalCache::new();
         let mask = [vec![0.0, 1.0, 1.0], vec![1.0, 1.0, 0.0]];
-        let (positions, bias) = cache.extend(&mask, 0, None, DType::F32, &Device::Cpu).unwrap();
+        let shape = shape(None, None);
+        let (positions, biases) = cache.extend(&mask, &shape).unwrap();
         assert_eq!(positions.to_vec2::<u32>().unwrap(), [[0, 0, 1], [0, 1, 0]]);
-        let seen = |bias: candle_core::Tensor| -> Vec<bool> {
-            let bias: Vec<f32> = bias.flatten_all().unwrap().to_vec1().unwrap();
-            bias.iter().map(|bias| *bias == 0.0).collect()
-        };
         #[rustfmt::skip]
-        assert_eq!(seen(bias.unwrap()), [
+        assert_eq!(seen(biases.all), [
             false, false, false,  false, true, false,  false, true, true,
             true, false, false,   true, true, false,   true, true, false,
         ]);
         // One more token each: it comes after the tokens, and sees them and itself.
         let one = [vec![1.0], vec![1.0]];
-        let (positions, bias) = cache.extend(&one, 0, None, DType::F32, &Device::Cpu).unwrap();
+        let (positions, biases) = cache.extend(&one, &shape).unwrap();
         assert_eq!(positions.to_vec2::<u32>().unwrap(), [[2], [2]]);
-        assert_eq!(seen(bias.unwrap()), [false, true, true, true, true, true, false, true]);
+        assert_eq!(seen(biases.all), [false, true, true, true, true, true, false, true]);
         cache.select(&[1, 1, 0]).unwrap();
         assert_eq!((cache.rows(), cache.length()), (3, 4));
         assert!(cache.select(&[3]).is_err());
@@ -161,8 +199,27 @@ mod tests {
     #[test]
     fn a_sequence_that_is_too_long_is_refused_by_its_tokens() {
         let mask = [vec![0.0, 1.0, 1.0]];
-        assert!(CausalCache::new().extend(&mask, 0, Some(2), DType::F32, &Device::Cpu).is_ok());
-        let error = CausalCache::new().extend(&mask, 0, Some(1), DType::F32, &Device::Cpu).unwrap_err();
+        assert!(CausalCache::new().extend(&mask, &shape(Some(2), None)).is_ok());
+        let error = CausalCache::new().extend(&mask, &shape(Some(1), None)).unwrap_err();
         assert_eq!(error.to_string(), "batch: expected at most 1 sequence tokens, found 2");
+    }
+
+    #[test]
+    fn a_window_counts_tokens_and_not_padding() {
+        let mut cache = CausalCache::new();
+        let shape = shape(None, Some(2));
+        let mask = [vec![0.0, 1.0, 1.0], vec![1.0, 1.0, 0.0]];
+        // As long as no sequence is longer than the window, both biases are the same.
+        let (_, biases) = cache.extend(&mask, &shape).unwrap();
+        assert_eq!(seen(biases.all), seen(biases.near));
+        let (_, biases) = cache.extend(&[vec![1.0], vec![1.0]], &shape).unwrap();
+        assert_eq!(seen(biases.near), [false, false, true, true, false, true, false, true]);
+        let mut cache = CausalCache::new();
+        let (_, biases) = cache.extend(&[vec![1.0, 1.0, 1.0]], &shape).unwrap();
+        assert_eq!(seen(biases.near), [true, false, false, true, true, false, false, true, true]);
+        // A single token without padding needs a bias too.
+        let (_, biases) = cache.extend(&[vec![1.0]], &shape).unwrap();
+        assert!(biases.all.is_none());
+        assert_eq!(seen(biases.near), [false, false, true, true]);
     }
 }

@@ -98,8 +98,20 @@ pub(crate) struct Shape {
     pub(crate) max_length: usize,
     pub(crate) has_learned_positions: bool,
     pub(crate) layers: usize,
+    /// The tokens that layers with a sliding window attend to.
+    pub(crate) window: Option<usize>,
     pub(crate) dtype: DType,
     pub(crate) device: Device,
+}
+
+/// What is added to the scores of the keys that were kept and of the new ones: (r, 1, t, past + t), `None` if all keys
+/// are visible.
+#[derive(Debug)]
+pub(crate) struct Biases {
+    /// For layers that attend to everything before.
+    pub(crate) all: Option<Tensor>,
+    /// For layers with a sliding window.
+    pub(crate) near: Option<Tensor>,
 }
 
 /// The layers of a decoder-only model.
@@ -107,13 +119,12 @@ pub(crate) trait Body: Send + Sync {
     fn shape(&self) -> &Shape;
 
     /// The last hidden states (r, t, d) of `ids` (r, t), whose places in their sequences are `positions` (r, t).
-    /// `bias` is added to the scores of the keys that were kept and of the new ones, (r, 1, t, past + t). In training
-    /// nothing is kept.
+    /// In training nothing is kept.
     fn states(
         &self,
         ids: &Tensor,
         positions: &Tensor,
-        bias: Option<&Tensor>,
+        biases: &Biases,
         kept: &mut [LayerCache],
         mode: &mut Mode,
     ) -> Result<Tensor>;
@@ -126,9 +137,8 @@ pub(crate) trait Body: Send + Sync {
 fn advance(body: &dyn Body, input: &Batch, cache: &mut CausalCache, mode: &mut Mode) -> Result<Tensor> {
     let shape = body.shape();
     let mask: Vec<Vec<f32>> = input.mask.to_vec2()?;
-    let learned = shape.has_learned_positions.then_some(shape.max_length);
-    let (positions, bias) = cache.extend(&mask, shape.layers, learned, shape.dtype, &shape.device)?;
-    body.states(&input.ids, &positions, bias.as_ref(), &mut cache.layers, mode)
+    let (positions, biases) = cache.extend(&mask, shape)?;
+    body.states(&input.ids, &positions, &biases, &mut cache.layers, mode)
 }
 
 fn host(logits: &Tensor) -> Result<Vec<f32>> {
@@ -214,6 +224,8 @@ pub(crate) struct Attending<'a> {
     pub(crate) bias: Option<&'a Tensor>,
     /// The factor of the products of queries and keys.
     pub(crate) scale: f64,
+    /// The bound `c` of scores, which become `c tanh(score / c)`.
+    pub(crate) cap: Option<f64>,
     /// The dropout rate of the attention weights.
     pub(crate) dropout: f64,
 }
@@ -231,7 +243,7 @@ pub(crate) fn attend(
     if !mode.is_training() {
         return attend_composed(queries, kept.extend(new)?, with, mode);
     }
-    if !fused::applies(queries) {
+    if with.cap.is_some() || !fused::applies(queries) {
         return attend_composed(queries, &new, with, mode);
     }
     let (_, heads, length, _) = queries.dims4()?;
@@ -262,6 +274,7 @@ fn attend_composed(
     let (_, groups, keys, _) = source.keys.dims4()?;
     let grouped = queries.reshape((rows, groups, heads / groups * length, width))?;
     let scores = (grouped.matmul(&source.keys.t()?)? * with.scale)?.reshape((rows, heads, length, keys))?;
+    let scores = capped(scores, with.cap)?;
     let scores = match with.bias {
         Some(bias) => scores.broadcast_add(bias)?,
         None => scores,
@@ -269,6 +282,14 @@ fn attend_composed(
     let weights = mode.dropout(softmax(&scores, mode)?, with.dropout)?;
     let weights = weights.reshape((rows, groups, heads / groups * length, keys))?;
     merge_heads(&weights.matmul(&source.values)?.reshape((rows, heads, length, width))?)
+}
+
+/// Bounds values softly: `cap tanh(x / cap)`.
+pub(crate) fn capped(xs: Tensor, cap: Option<f64>) -> Result<Tensor> {
+    Ok(match cap {
+        Some(cap) => ((xs / cap)?.tanh()? * cap)?,
+        None => xs,
+    })
 }
 
 /// (r, groups, s, w) to (r, s, heads * w): a group for each of its heads.

@@ -65,7 +65,7 @@ pub enum FinishReason {
 /// The scores are the same bits, except in f32 on processors with AMX, where the sums of large batches have another order.
 /// A step reads the requests that have joined since the last step, and adds a token to every request.
 ///
-/// The model is a packed one on a CPU: T5, BART, LLaMA, Qwen 2.
+/// The model is a packed one on a CPU: T5, BART, LLaMA and decoders of its shape.
 ///
 /// ```no_run
 /// use sporran_transformers::{
@@ -301,7 +301,8 @@ fn check(joins: bool, is_on_cpu: bool) -> Result<()> {
     if joins {
         return Ok(());
     }
-    let expected = "a packed model on a CPU (T5, BART, LLaMA or Qwen 2) for a running batch".into();
+    let expected =
+        "a packed model on a CPU (T5, BART, or a decoder of LLaMA's shape) for a running batch".into();
     let found = if is_on_cpu { "another model" } else { "a model on a GPU" };
     Err(Error::Batch { expected, found: found.into() })
 }

@@ -2,7 +2,7 @@
 
 use candle_core::Device;
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
-use sporran_kernels::{Activation, Matrix, Norm, Precision, Rows};
+use sporran_kernels::{Activation, Matrix, Norm, Precision, Rows, Scores};
 
 use super::{
     causal::{CausalLayer, PackedLlama},
@@ -21,7 +21,7 @@ use crate::{
         bert::{
             BertConfig, BertFamily, BertNames, Disentangled, MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE,
         },
-        llama::{LlamaConfig, rotation_steps},
+        llama::{HeadNorms, LlamaConfig, PartNorms},
         modernbert::ModernBertConfig,
         t5::{T5Config, T5EncoderConfig},
     },
@@ -189,46 +189,91 @@ impl PackedLlama {
     ) -> Result<Self> {
         config.validate()?;
         let packer = &mut Packer { read, precision };
-        let (width, eps) = (config.hidden_size, config.rms_norm_eps);
+        let (width, kind) = (config.hidden_size, config.kind);
         let heads =
             Heads { heads: config.num_attention_heads, groups: config.groups(), width: config.head_width() };
-        let has_bias = config.projections_have_bias();
+        let norm = |packer: &mut Packer<'_>, name: &str| -> Result<Norm> {
+            let mut norm = packer.norm(name, false, config.rms_norm_eps)?;
+            norm.weight.iter_mut().for_each(|weight| *weight += kind.norm_offset());
+            Ok(norm)
+        };
+        let (has_bias, mlp_bias) = (config.projections_have_bias(), config.feed_forward_has_bias());
         let head = (!config.tie_word_embeddings).then_some("lm_head");
         let (head, embeddings) = packer.words("model.embed_tokens", head, width)?;
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for i in 0..config.num_hidden_layers {
             let at = format!("model.layers.{i}");
-            let attention = named(&format!("{at}.self_attn"), &["q_proj", "k_proj", "v_proj"]);
-            let own = SelfAttention {
-                inputs: packer.linear(&attention, width, has_bias)?,
-                output: packer.linear(
-                    &named(&at, &["self_attn.o_proj"]),
-                    heads.heads * heads.width,
-                    config.attention_bias,
-                )?,
-                norm: packer.norm(&format!("{at}.input_layernorm"), false, eps)?,
+            let first = |packer: &mut Packer<'_>, norms| match norms {
+                PartNorms::Before(name) | PartNorms::After(name) | PartNorms::Around(name, _) => {
+                    norm(packer, &format!("{at}.{name}"))
+                }
             };
+            let projections: &[&str] =
+                if kind.is_fused() { &["qkv_proj"] } else { &["q_proj", "k_proj", "v_proj"] };
+            let attention = format!("{at}.self_attn");
+            let inputs = packer.linear(&named(&attention, projections), width, has_bias)?;
+            let output = packer.linear(
+                &named(&attention, &["o_proj"]),
+                heads.heads * heads.width,
+                config.output_has_bias(),
+            )?;
+            let [gate, up] = if kind.is_fused() {
+                packer.halves(
+                    &format!("{at}.mlp.gate_up_proj"),
+                    (width, config.intermediate_size),
+                    mlp_bias,
+                )?
+            } else {
+                let gate = packer.linear(&named(&at, &["mlp.gate_proj"]), width, mlp_bias)?;
+                [gate, packer.linear(&named(&at, &["mlp.up_proj"]), width, mlp_bias)?]
+            };
+            let own = SelfAttention { inputs, output, norm: first(packer, kind.attention_norms())? };
             let feed_forward = FeedForward {
-                inner: packer.linear(&named(&at, &["mlp.gate_proj"]), width, config.mlp_bias)?,
-                gated: Some(packer.linear(&named(&at, &["mlp.up_proj"]), width, config.mlp_bias)?),
-                outer: packer.linear(
-                    &named(&at, &["mlp.down_proj"]),
-                    config.intermediate_size,
-                    config.mlp_bias,
-                )?,
+                inner: gate,
+                gated: Some(up),
+                outer: packer.linear(&named(&at, &["mlp.down_proj"]), config.intermediate_size, mlp_bias)?,
                 activation: activation(config.activation()?),
-                norm: packer.norm(&format!("{at}.post_attention_layernorm"), false, eps)?,
+                norm: first(packer, kind.feed_forward_norms())?,
             };
-            layers.push(CausalLayer { own, feed_forward });
+            let second = |packer: &mut Packer<'_>, norms| match norms {
+                PartNorms::Around(_, name) => norm(packer, &format!("{at}.{name}")).map(Some),
+                _ => Ok(None),
+            };
+            layers.push(CausalLayer {
+                result_norms: [
+                    second(packer, kind.attention_norms())?,
+                    second(packer, kind.feed_forward_norms())?,
+                ],
+                own,
+                feed_forward,
+                head_norms: match kind.head_norms() {
+                    HeadNorms::None => None,
+                    HeadNorms::Each | HeadNorms::All => Some([
+                        norm(packer, &format!("{attention}.q_norm"))?,
+                        norm(packer, &format!("{attention}.k_norm"))?,
+                    ]),
+                },
+                rope: config.rope_of(i),
+                window: config.window(i),
+            });
         }
         Ok(Self {
             embeddings,
+            embedding_scale: config.embedding_scale() as f32,
             head,
+            logit_scale: config.logit_scale() as f32,
+            logit_cap: config.logit_cap().map(|cap| cap as f32),
             layers,
-            norm: packer.norm("model.norm", false, eps)?,
+            norm: norm(packer, "model.norm")?,
             heads,
             width,
-            steps: rotation_steps(config),
+            ropes: config.ropes()?,
+            scores: Scores {
+                scale: config.score_scale() as f32,
+                cap: config.score_cap().map(|cap| cap as f32),
+            },
+            norm_first: kind.attention_norms().before().is_some(),
+            residual_scale: config.residual_scale() as f32,
             max_length: config.max_position_embeddings,
             tokens,
             generation,

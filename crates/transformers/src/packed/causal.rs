@@ -1,17 +1,20 @@
 //! The packed decoder-only model of LLaMA's shape: rotary positions, root mean square norms, gated feed-forward parts,
-//! and heads that share keys and values.
+//! and heads that share keys and values, with the variants of its kinds.
 
 use candle_core::{Device, Tensor};
 use sporran_checkpoint::{Error, Result, SpecialTokens};
-use sporran_kernels::{Distances, Norm, PackedHead, Queries, Rows, View, attend, attend_steps};
+use sporran_kernels::{
+    Activation, Distances, Norm, PackedHead, Queries, Rows, Scores, View, attend, attend_steps,
+};
 
 use super::{
     kv_cache::{Heads, KvCache, Prompt},
     layers::{Buffers, FeedForward, Linear, Machine, Machines, SelfAttention},
     ragged::{Ragged, Token},
-    rotary::Rotations,
+    rotary::turn,
 };
 use crate::{
+    architectures::llama::Rope,
     batch::Batch,
     causal::{CausalCache, CausalLm},
     decode::GenerationOptions,
@@ -20,30 +23,54 @@ use crate::{
 /// Added to the score of a key that a query does not see.
 pub(super) const HIDDEN: f32 = -1e30;
 
-/// One layer: self-attention and the feed-forward part, each over normalised states.
+/// One layer: self-attention and the feed-forward part.
 #[derive(Debug)]
 pub(super) struct CausalLayer {
     pub(super) own: SelfAttention,
     pub(super) feed_forward: FeedForward,
+    /// The norms of the results of attention and of the feed-forward part, besides those of their inputs.
+    pub(super) result_norms: [Option<Norm>; 2],
+    /// The norms of queries and of keys, as wide as a head or as all heads.
+    pub(super) head_norms: Option<[Norm; 2]>,
+    /// The place of the layer's angles among the model's; none where it turns nothing.
+    pub(super) rope: Option<usize>,
+    /// The tokens that the layer attends to, the own one included; none for all before.
+    pub(super) window: Option<usize>,
 }
 
-/// A LLaMA or Qwen 2 model for inference on a CPU. Its oracle is [`Llama`](crate::Llama).
+/// A model of LLaMA's shape for inference on a CPU. Its oracle is [`Llama`](crate::Llama).
 #[derive(Debug)]
 pub struct PackedLlama {
     /// The embedding table where the head does not share it: (vocabulary, width).
     pub(super) embeddings: Option<Vec<f32>>,
+    pub(super) embedding_scale: f32,
     pub(super) head: Linear,
+    pub(super) logit_scale: f32,
+    /// The bound of the logits.
+    pub(super) logit_cap: Option<f32>,
     pub(super) layers: Vec<CausalLayer>,
     pub(super) norm: Norm,
     pub(super) heads: Heads,
     pub(super) width: usize,
-    /// The factors from a position to its angles, half as many as a head is wide.
-    pub(super) steps: Vec<f32>,
+    pub(super) ropes: Vec<Rope>,
+    pub(super) scores: Scores,
+    /// Whether a part reads normalised states, or its result is normalised (OLMo 2).
+    pub(super) norm_first: bool,
+    /// The factor of what a part adds to the states.
+    pub(super) residual_scale: f32,
     pub(super) max_length: usize,
     pub(super) tokens: SpecialTokens,
     pub(super) generation: GenerationOptions,
     pub(super) device: Device,
     pub(super) machines: Machines,
+}
+
+/// The cosines and sines of rows' angles.
+struct Turns {
+    /// For each place, one value a pair.
+    values: (Vec<f32>, Vec<f32>),
+    /// The place of each row.
+    places: Vec<usize>,
 }
 
 impl PackedLlama {
@@ -61,12 +88,139 @@ impl PackedLlama {
                 Some(table) => out.copy_from_slice(&table[token * self.width..][..self.width]),
                 None => self.head.matrix.output(token, out),
             }
+            if self.embedding_scale != 1.0 {
+                out.iter_mut().for_each(|value| *value *= self.embedding_scale);
+            }
         });
         Ok(xs)
     }
 
-    fn scale(&self) -> f32 {
-        (self.heads.width as f32).powf(-0.5)
+    /// The cosines and sines of a row for each of `rows`, which are a position and the length of its sequence, by the
+    /// model's angles.
+    fn turns(&self, rows: &[(usize, usize)]) -> Vec<Turns> {
+        let of = |rope: &Rope| {
+            let mut values = (Vec::new(), Vec::new());
+            if rope.is_dynamic() {
+                rows.iter().for_each(|(position, length)| rope.turns(*position, *length, &mut values));
+                return Turns { values, places: (0..rows.len()).collect() };
+            }
+            // Rows at the same position share a place.
+            let mut positions: Vec<usize> = rows.iter().map(|(position, _)| *position).collect();
+            positions.sort_unstable();
+            positions.dedup();
+            positions.iter().for_each(|position| rope.turns(*position, 0, &mut values));
+            let place = |(position, _): &(usize, usize)| positions.partition_point(|other| other < position);
+            Turns { values, places: rows.iter().map(place).collect() }
+        };
+        self.ropes.iter().map(of).collect()
+    }
+
+    /// Normalises the queries and keys of each row where the layer does, and turns them by their angles.
+    fn prepare(&self, machine: &Machine, layer: &CausalLayer, inputs: &mut Rows, turns: &[Turns]) {
+        let turns = layer.rope.map(|rope| (&turns[rope], self.ropes[rope].pairs()));
+        if turns.is_none() && layer.head_norms.is_none() {
+            return;
+        }
+        let Heads { heads, groups, width } = self.heads;
+        let all = inputs.width();
+        let isa = machine.core.isa;
+        let blocks: Vec<_> = (0..inputs.count()).map(|row| row..row + 1).collect();
+        inputs.each_part(machine.core.pool, &blocks, all, &|row, _, mut part| {
+            let both = &mut part.row_mut(0)[..(heads + groups) * width];
+            if let Some(norms) = &layer.head_norms {
+                let (queries, keys) = both.split_at_mut(heads * width);
+                for (norm, values) in norms.iter().zip([queries, keys]) {
+                    values.chunks_exact_mut(norm.weight.len()).for_each(|values| norm.one(isa, values));
+                }
+            }
+            let Some((turns, pairs)) = turns else { return };
+            let [cos, sin] = [&turns.values.0, &turns.values.1]
+                .map(|values| &values[turns.places[row] * pairs..][..pairs]);
+            turn(both, width, cos, sin);
+        });
+    }
+
+    /// The inputs of a layer's attention: queries, keys and values side by side.
+    fn project(
+        &self,
+        machine: &mut Machine,
+        layer: &CausalLayer,
+        xs: &Rows,
+        normed: &mut Rows,
+        inputs: &mut Rows,
+    ) {
+        if !self.norm_first {
+            return layer.own.inputs.forward(machine, xs, inputs);
+        }
+        layer.own.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
+        layer.own.inputs.forward(machine, normed, inputs);
+    }
+
+    /// The norm of the result of a part, whose own norm is `own`.
+    fn result_norm<'a>(&self, own: &'a Norm, second: &'a Option<Norm>) -> Option<&'a Norm> {
+        if self.norm_first { second.as_ref() } else { Some(own) }
+    }
+
+    /// Whether the result of a part is added to the states as it is.
+    fn adds_plainly(&self, norm: Option<&Norm>) -> bool {
+        norm.is_none() && self.residual_scale == 1.0
+    }
+
+    /// Adds the result of a part to the states `xs`, normalised by `norm`.
+    fn add_result(&self, machine: &Machine, result: &mut Rows, norm: Option<&Norm>, xs: &mut Rows) {
+        if let Some(norm) = norm {
+            norm.forward(machine.core.isa, machine.core.pool, result);
+        }
+        let blocks: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
+        let (scale, result) = (self.residual_scale, &*result);
+        xs.each_part(machine.core.pool, &blocks, self.width, &|row, _, mut part| {
+            let values = part.row_mut(0).iter_mut().zip(result.row(row));
+            values.for_each(|(value, added)| *value += scale * added);
+        });
+    }
+
+    /// Adds the output of attention over `mixed` values to the states `xs`; `result` is overwritten.
+    fn attended(
+        &self,
+        machine: &mut Machine,
+        layer: &CausalLayer,
+        mixed: &Rows,
+        result: &mut Rows,
+        xs: &mut Rows,
+    ) {
+        let norm = self.result_norm(&layer.own.norm, &layer.result_norms[0]);
+        if self.adds_plainly(norm) {
+            return layer.own.output.add(machine, mixed, xs);
+        }
+        layer.own.output.forward(machine, mixed, result);
+        self.add_result(machine, result, norm, xs);
+    }
+
+    /// Bounds and scales logits.
+    fn finish(&self, machine: &Machine, logits: &mut [f32]) {
+        let scale = self.logit_scale / self.logit_cap.unwrap_or(1.0);
+        if scale != 1.0 {
+            logits.iter_mut().for_each(|logit| *logit *= scale);
+        }
+        if let Some(cap) = self.logit_cap {
+            Activation::Tanh.forward(machine.core.isa, logits);
+            logits.iter_mut().for_each(|logit| *logit *= cap);
+        }
+    }
+
+    /// The logits of all rows of `states`, row after row.
+    fn logits(&self, machine: &mut Machine, states: &Rows) -> Vec<f32> {
+        let mut logits = self.head.values(machine, states);
+        self.finish(machine, &mut logits);
+        logits
+    }
+
+    /// By the distance from query to key, from that of the last query to the first key on: what is added to scores.
+    fn order(longest: usize, window: Option<usize>) -> Vec<f32> {
+        let last = longest - 1;
+        // At `last` a key is its query's own.
+        let is_seen = |at: usize| at <= last && window.is_none_or(|window| last - at < window);
+        (0..2 * longest - 1).map(|at| if is_seen(at) { 0.0 } else { HIDDEN }).collect()
     }
 
     /// Runs the layers over whole prompts, which are contiguous and have `lengths`. Returns the hidden states after the last
@@ -79,14 +233,14 @@ impl PackedLlama {
     ) -> Result<(Rows, Vec<Prompt>)> {
         let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
         let mut xs = self.embeddings(machine, &ids)?;
-        let positions: Vec<usize> = lengths.iter().flat_map(|length| 0..*length).collect();
+        let places = |length: &usize| (0..*length).map(|position| (position, *length)).collect::<Vec<_>>();
+        let turns = self.turns(&lengths.iter().flat_map(places).collect::<Vec<_>>());
         let mut prompts: Vec<Prompt> =
             lengths.iter().map(|length| Prompt { length: *length, layers: Vec::new() }).collect();
         let longest = lengths.iter().copied().max().unwrap_or(1);
-        let rotations = Rotations::new(&self.steps, 0..longest);
-        // By the distance from query to key: later keys are masked.
-        let mut order = vec![0f32; longest];
-        order.resize(2 * longest - 1, HIDDEN);
+        let all = Self::order(longest, None);
+        let near = self.layers.iter().find_map(|layer| layer.window);
+        let near = near.map(|window| Self::order(longest, Some(window)));
         let mut blocks = Vec::with_capacity(lengths.len());
         let mut end = 0;
         for length in lengths {
@@ -98,9 +252,8 @@ impl PackedLlama {
         let mut buffers = std::mem::take(&mut machine.buffers);
         for layer in &self.layers {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
-            layer.own.norm.forward_to(machine.core.isa, machine.core.pool, &xs, normed);
-            layer.own.inputs.forward(machine, normed, inputs);
-            rotations.turn(machine, inputs, shape.turned(), &positions);
+            self.project(machine, layer, &xs, normed, inputs);
+            self.prepare(machine, layer, inputs, &turns);
             for (prompt, block) in prompts.iter_mut().zip(&blocks) {
                 let mut kept = vec![0.0; prompt.length * shape.kept()];
                 for (row, out) in block.clone().zip(kept.chunks_exact_mut(shape.kept())) {
@@ -109,7 +262,8 @@ impl PackedLlama {
                 prompt.layers.push(kept);
             }
             mixed.reshape(xs.count(), shape.heads * shape.width);
-            let (isa, scale, inputs) = (machine.core.isa, self.scale(), &*inputs);
+            let (isa, scores, inputs) = (machine.core.isa, self.scores, &*inputs);
+            let order = near.as_ref().filter(|_| layer.window.is_some()).unwrap_or(&all);
             let prompts = &prompts;
             mixed.each_part(machine.core.pool, &blocks, each * shape.width, &|block, group, mut part| {
                 let rows = blocks[block].clone();
@@ -125,38 +279,46 @@ impl PackedLlama {
                         count: rows.len(),
                         stride: inputs.stride(),
                     };
-                    let order = Distances { values: &order, start: longest - 1, step: -1 };
+                    let order = Distances { values: order, start: longest - 1, step: -1 };
                     let keys = PackedHead::new(&packed, rows.len(), shape.width);
-                    attend(isa, keys, queries, scale, Some(order), &mut |query, values| {
+                    attend(isa, keys, queries, scores, Some(order), &mut |query, values| {
                         part.row_mut(query)[head * shape.width..][..shape.width].copy_from_slice(values);
                     });
                 }
             });
-            layer.own.output.add(machine, mixed, &mut xs);
-            self.feed_forward(machine, layer, normed, inner, &mut xs);
+            self.attended(machine, layer, mixed, normed, &mut xs);
+            self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
         }
         machine.buffers = buffers;
         self.norm.forward(machine.core.isa, machine.core.pool, &mut xs);
         Ok((xs, prompts))
     }
 
+    /// Adds the feed-forward part of the states `xs` to them; the other rows are overwritten.
     fn feed_forward(
         &self,
         machine: &mut Machine,
         layer: &CausalLayer,
-        normed: &mut Rows,
+        [normed, result]: [&mut Rows; 2],
         inner: &mut Rows,
         xs: &mut Rows,
     ) {
         let part = &layer.feed_forward;
-        part.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
-        part.add(machine, Some(normed), inner, xs);
+        if self.norm_first {
+            part.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
+        }
+        let norm = self.result_norm(&part.norm, &layer.result_norms[1]);
+        if self.adds_plainly(norm) {
+            return part.add(machine, Some(normed), inner, xs);
+        }
+        *result = Rows::new(xs.count(), self.width);
+        part.add(machine, Some(if self.norm_first { normed } else { xs }), inner, result);
+        self.add_result(machine, result, norm, xs);
     }
 
     /// Continues every sequence by a token, and returns the states after the last norm.
     fn step(&self, machine: &mut Machine, tokens: &[u32], kept: &mut KvCache) -> Result<Rows> {
-        let rotations = Rotations::new(&self.steps, kept.lengths());
-        let places: Vec<usize> = (0..kept.rows()).collect();
+        let turns = self.turns(&kept.lengths().map(|length| (length, length + 1)).collect::<Vec<_>>());
         let mut xs = self.embeddings(machine, tokens)?;
         kept.steps.push(xs.count());
         let rows: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
@@ -165,27 +327,27 @@ impl PackedLlama {
         let mut buffers = std::mem::take(&mut machine.buffers);
         for (at, layer) in self.layers.iter().enumerate() {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
-            layer.own.norm.forward_to(machine.core.isa, machine.core.pool, &xs, normed);
-            layer.own.inputs.forward(machine, normed, inputs);
-            rotations.turn(machine, inputs, shape.turned(), &places);
+            self.project(machine, layer, &xs, normed, inputs);
+            self.prepare(machine, layer, inputs, &turns);
             let mut block = Rows::new(xs.count(), shape.kept());
             for row in 0..xs.count() {
                 shape.keep(inputs.row(row), block.row_mut(row));
             }
             kept.steps.extend(at, block);
             mixed.reshape(xs.count(), shape.heads * shape.width);
-            let (isa, scale, inputs, kept) = (machine.core.isa, self.scale(), &*inputs, &*kept);
+            let (isa, scores, inputs, kept) = (machine.core.isa, self.scores, &*inputs, &*kept);
             mixed.each_part(machine.core.pool, &rows, each * shape.width, &|row, group, mut part| {
                 let seen = kept.seen(at, row, group, shape);
+                let seen = &seen[seen.len() - layer.window.unwrap_or(seen.len()).min(seen.len())..];
                 let queries = &inputs.row(row)[group * each * shape.width..][..each * shape.width];
                 let out = part.row_mut(0);
                 for (queries, out) in queries.chunks_exact(shape.width).zip(out.chunks_exact_mut(shape.width))
                 {
-                    attend_steps(isa, queries, &seen, 1, scale, None, out);
+                    attend_steps(isa, queries, seen, 1, scores, None, out);
                 }
             });
-            layer.own.output.add(machine, mixed, &mut xs);
-            self.feed_forward(machine, layer, normed, inner, &mut xs);
+            self.attended(machine, layer, mixed, normed, &mut xs);
+            self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
         }
         machine.buffers = buffers;
         self.norm.forward(machine.core.isa, machine.core.pool, &mut xs);
@@ -209,7 +371,7 @@ impl CausalLm for PackedLlama {
                 last.row_mut(row).copy_from_slice(xs.row(end - 1));
             }
             cache.packed = Some(KvCache::new(prompts, self.layers.len()));
-            Ok(self.head.values(machine, &last))
+            Ok(self.logits(machine, &last))
         })
     }
 
@@ -237,7 +399,7 @@ impl CausalLm for PackedLlama {
                 let column: Vec<u32> = (0..rows).map(|row| tokens[row * each + at]).collect();
                 xs = self.step(machine, &column, kept)?;
             }
-            Ok(self.head.values(machine, &xs))
+            Ok(self.logits(machine, &xs))
         })
     }
 
@@ -247,6 +409,7 @@ impl CausalLm for PackedLlama {
             let (xs, _) = self.read(machine, &ragged.tokens, &ragged.lengths)?;
             let mut logits = Rows::default();
             self.head.forward(machine, &xs, &mut logits);
+            (0..logits.count()).for_each(|row| self.finish(machine, logits.row_mut(row)));
             ragged.padded(&logits, &self.device)
         })
     }

@@ -18,11 +18,6 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// The width of queries and keys side by side, which rotary positions turn.
-    pub(super) fn turned(self) -> usize {
-        (self.heads + self.groups) * self.width
-    }
-
     /// The width of a position's keys and values.
     pub(super) fn kept(self) -> usize {
         2 * self.groups * self.width

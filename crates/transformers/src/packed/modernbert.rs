@@ -79,7 +79,7 @@ impl Sequence<'_> {
         };
         let head = PackedHead::new(&packed, keys.len(), width);
         let scale = (width as f32).powf(-0.5);
-        attend(isa, head, queries, scale, distances, &mut |query, values| store(from + query, values));
+        attend(isa, head, queries, scale.into(), distances, &mut |query, values| store(from + query, values));
     }
 
     /// Attends to keys at most `window` away. `hidden` is that of [`hidden_beyond`].

@@ -26,15 +26,22 @@ impl Rotations {
         let blocks: Vec<_> = (0..inputs.count()).map(|row| row..row + 1).collect();
         let width = inputs.width();
         inputs.each_part(machine.core.pool, &blocks, width, &|row, _, mut part| {
-            let turned = &mut part.row_mut(0)[..columns];
-            let cos = &self.cos[places[row] * self.half..][..self.half];
-            let sin = &self.sin[places[row] * self.half..][..self.half];
-            for head in turned.chunks_exact_mut(2 * self.half) {
-                let (first, second) = head.split_at_mut(self.half);
-                for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
-                    (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-                }
-            }
+            let [cos, sin] =
+                [&self.cos, &self.sin].map(|values| &values[places[row] * self.half..][..self.half]);
+            turn(&mut part.row_mut(0)[..columns], 2 * self.half, cos, sin);
         });
+    }
+}
+
+/// Turns the pairs of each of `heads`, which are `width` wide, by angles of these cosines and sines. A head may have values
+/// after the pairs, which stay.
+#[inline(always)]
+pub(super) fn turn(heads: &mut [f32], width: usize, cos: &[f32], sin: &[f32]) {
+    let pairs = cos.len();
+    for head in heads.chunks_exact_mut(width) {
+        let (first, second) = head[..2 * pairs].split_at_mut(pairs);
+        for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
+            (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
+        }
     }
 }

@@ -148,7 +148,7 @@ impl Stack {
                     (None, None) => None,
                 };
                 let head = PackedHead::new(&packed, rows.len(), self.head_width);
-                attend(isa, head, queries, self.scale, distances, &mut |query, values| {
+                attend(isa, head, queries, self.scale.into(), distances, &mut |query, values| {
                     part.row_mut(query).copy_from_slice(values);
                 });
             });
@@ -195,7 +195,8 @@ impl Stack {
                 let steps = kept.steps(at, row);
                 let queries = &inputs.row(row)[..self.width()];
                 let out = part.row_mut(0);
-                attend_steps(isa, queries, &steps, self.heads, self.scale, distances.as_deref(), out);
+                let scores = self.scale.into();
+                attend_steps(isa, queries, &steps, self.heads, scores, distances.as_deref(), out);
             });
             own.output.add(machine, mixed, &mut xs);
             self.after(machine, &own.norm, &mut xs);
@@ -216,7 +217,7 @@ impl Stack {
                         stride: inputs.stride(),
                     };
                     let source = kept.source(at, input, head, self.heads, self.head_width);
-                    attend(isa, source, queries, self.scale, None, &mut |query, values| {
+                    attend(isa, source, queries, self.scale.into(), None, &mut |query, values| {
                         part.row_mut(query).copy_from_slice(values);
                     });
                 });

@@ -103,7 +103,7 @@ fn an_architecture_that_is_not_here_is_named() {
     edit_config(folder.path(), "\"model_type\": \"t5\"", "\"model_type\": \"mamba\"");
     assert_eq!(
         message(folder.path()),
-        "config.json: field `model_type`: expected `t5`, `mt5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `camembert`, `distilbert`, `dpr`, `mpnet`, `electra`, `albert`, `deberta-v2`, `modernbert`, `gpt2`, `llama` or `qwen2`, found `mamba`"
+        "config.json: field `model_type`: expected `t5`, `mt5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `camembert`, `distilbert`, `dpr`, `mpnet`, `electra`, `albert`, `deberta-v2`, `modernbert`, `gpt2`, `llama`, `qwen2`, `qwen3`, `mistral`, `gemma2`, `gemma3`, `gemma3_text`, `smollm3`, `phi3`, `olmo2` or `granite`, found `mamba`"
     );
 }
 
@@ -279,7 +279,7 @@ fn shards_give_the_same_model_as_one_file() {
     let expected = states(&Checkpoint::open(&data("t5-relu")).unwrap(), DType::F32);
     assert_eq!(states(&Checkpoint::open(folder.path()).unwrap(), DType::F32), expected);
     fs::remove_file(folder.path().join("model-00002-of-00002.safetensors")).unwrap();
-    assert!(matches!(Checkpoint::open(folder.path()), Err(Error::MissingFile { .. })));
+    assert!(matches!(Checkpoint::open(folder.path()), Err(Error::MissingShard { .. })));
 }
 
 #[test]

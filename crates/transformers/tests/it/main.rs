@@ -3,6 +3,7 @@
 mod causal;
 mod checkpoint;
 mod common;
+mod decoders;
 mod decoding;
 mod device;
 mod encoder_parity;

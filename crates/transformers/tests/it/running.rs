@@ -35,7 +35,8 @@ impl Model {
     fn all() -> Vec<(String, Self)> {
         let mut all = Vec::new();
         for precision in [Precision::F32, Precision::Int8] {
-            for name in ["llama", "qwen2"] {
+            // The last three have windows, norms of heads and results, and factors of parts and logits.
+            for name in ["llama", "qwen2", "decoders/gemma3_text", "decoders/qwen3", "decoders/granite"] {
                 all.push((format!("{name}, {precision:?}"), Self::Causal(causal(name, precision))));
             }
             for name in SEQ2SEQ {

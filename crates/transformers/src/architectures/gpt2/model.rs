@@ -7,7 +7,7 @@ use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 use super::config::Gpt2Config;
 use crate::{
     cache::{KeyValue, LayerCache},
-    causal::{Attending, Body, Shape, attend, split_heads},
+    causal::{Attending, Biases, Body, Shape, attend, split_heads},
     decode::GenerationOptions,
     layers::{Activation, Embedding, LayerNorm, Linear},
     mode::Mode,
@@ -73,6 +73,7 @@ impl Gpt2 {
             max_length: config.n_positions,
             has_learned_positions: true,
             layers: config.n_layer,
+            window: None,
             dtype: vb.dtype(),
             device: vb.device().clone(),
         };
@@ -95,7 +96,7 @@ impl Body for Gpt2 {
         &self,
         ids: &Tensor,
         positions: &Tensor,
-        bias: Option<&Tensor>,
+        biases: &Biases,
         kept: &mut [LayerCache],
         mode: &mut Mode,
     ) -> Result<Tensor> {
@@ -104,7 +105,7 @@ impl Body for Gpt2 {
         let xs = (self.tokens.forward(ids)? + places.reshape((rows, length, ()))?)?;
         let mut xs = mode.dropout(xs, self.dropout)?;
         for (layer, kept) in self.layers.iter().zip(kept) {
-            xs = layer.forward(&xs, bias, kept, mode)?;
+            xs = layer.forward(&xs, biases.all.as_ref(), kept, mode)?;
             if !mode.is_training() {
                 // Over trainable weights the graph would keep the states of every layer.
                 xs = xs.detach();
@@ -150,7 +151,7 @@ impl Layer {
         let width = xs.dim(2)?;
         let part = |at: usize| split_heads(&all.narrow(2, at * width, width)?.contiguous()?, self.heads);
         let new = KeyValue { keys: part(1)?, values: part(2)? };
-        let with = Attending { bias, scale: self.scale, dropout: self.weights_dropout };
+        let with = Attending { bias, scale: self.scale, cap: None, dropout: self.weights_dropout };
         let mixed = self.output.forward(&attend(&part(0)?, new, kept, &with, mode)?)?;
         let xs = (xs + mode.dropout(mixed, self.dropout)?)?;
         let inner = self.inner.forward(&self.feed_forward_norm.forward_fused(&xs, mode)?)?;

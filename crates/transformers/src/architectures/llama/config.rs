@@ -1,39 +1,28 @@
-//! The `config.json` of a model of LLaMA's shape: LLaMA itself, SmolLM, TinyLlama, and Qwen 2.
+//! The `config.json` of a model of LLaMA's shape.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sporran_checkpoint::{
     Architecture, Embedding, Error, Parameter, Result, SpecialTokens, TokenFields,
-    json::{deserialize_id, deserialize_ids, serialize_ids},
+    json::{deserialize_id, deserialize_ids, parse, serialize_ids},
     parameters,
 };
 
-use super::model::Llama;
+use super::{
+    kind::LlamaKind,
+    model::Llama,
+    rope::{Rope, RopeContext, RopeParameters},
+};
 use crate::layers::Activation;
 
-/// The kinds of models of this shape.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LlamaKind {
-    /// LLaMA and models with its `model_type`.
-    #[default]
-    Llama,
-    /// Qwen 2 and 2.5, whose queries, keys and values have a bias.
-    Qwen2,
-}
+/// The layer type of attention to a sliding window.
+const SLIDING: &str = "sliding_attention";
+/// The layer type of attention to everything before.
+const FULL: &str = "full_attention";
 
-/// How positions turn queries and keys.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RopeParameters {
-    /// The base of the angles.
-    pub rope_theta: Option<f64>,
-    /// The kind; only `default` is supported.
-    #[serde(alias = "type")]
-    pub rope_type: Option<String>,
-}
-
-/// The fields of the `config.json`, with the defaults of `transformers`.
+/// The fields of the `config.json`, with the defaults of `transformers` for LLaMA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LlamaConfig {
@@ -66,17 +55,78 @@ pub struct LlamaConfig {
     /// How positions turn queries and keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rope_parameters: Option<RopeParameters>,
-    /// How angles are stretched, in older files; not supported.
+    /// How angles are stretched, in older files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rope_scaling: Option<RopeParameters>,
-    /// Whether layers attend to a sliding window only; not supported.
+    /// The base of the angles of layers with a sliding window, in older files (Gemma 3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rope_local_base_freq: Option<f64>,
+    /// The part of a head that is turned, in older files (Phi 3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partial_rotary_factor: Option<f64>,
+    /// The longest sequence of the first training, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub original_max_position_embeddings: Option<usize>,
+    /// The divisors of the steps of the angles, which a GGUF file has for each pair.
+    #[serde(skip)]
+    pub rope_divisors: Option<Vec<f32>>,
+    /// For each layer, whether it turns queries and keys: 1 or 0 (SmolLM 3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_rope_layers: Option<Vec<u32>>,
+    /// Every layer at a multiple of this does not turn them, where `no_rope_layers` is not set; 4 where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_rope_layer_interval: Option<usize>,
+    /// Whether layers attend to a sliding window (Qwen, SmolLM 3).
     pub use_sliding_window: bool,
+    /// The tokens that a layer with a sliding window attends to, the own one included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sliding_window: Option<usize>,
+    /// The first layer with a sliding window (Qwen), where `layer_types` is not set; 28 where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_window_layers: Option<usize>,
+    /// Every layer at a multiple of this attends to everything (Gemma 3), where `layer_types` is not set; 6 where it is
+    /// not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sliding_window_pattern: Option<usize>,
+    /// For each layer, `full_attention` or `sliding_attention`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer_types: Option<Vec<String>>,
+    /// Whether tokens attend to later ones; not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_bidirectional_attention: Option<bool>,
+    /// The activation of the gate (Gemma); `gelu_pytorch_tanh` where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden_activation: Option<String>,
+    /// Scores are divided by its square root (Gemma); 256 where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query_pre_attn_scalar: Option<f64>,
+    /// The bound of the scores of attention (Gemma 2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attn_logit_softcapping: Option<f64>,
+    /// The bound of the logits (Gemma).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub final_logit_softcapping: Option<f64>,
+    /// The factor of embeddings (Granite).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding_multiplier: Option<f64>,
+    /// The factor of what a part adds to the states (Granite).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub residual_multiplier: Option<f64>,
+    /// The factor of the products of queries and keys (Granite).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_multiplier: Option<f64>,
+    /// Logits are divided by it (Granite).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logits_scaling: Option<f64>,
     /// Whether the projections of attention have a bias.
     pub attention_bias: bool,
     /// Whether those of the feed-forward part have one.
     pub mlp_bias: bool,
     /// The dropout rate of the attention weights in training.
     pub attention_dropout: f64,
+    /// The dropout rate of what a part adds to the states, in training (Phi 3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resid_pdrop: Option<f64>,
     /// The standard deviation of fresh weights.
     pub initializer_range: f64,
     /// Whether the head is the embedding table.
@@ -109,10 +159,30 @@ impl Default for LlamaConfig {
             rope_theta: None,
             rope_parameters: None,
             rope_scaling: None,
+            rope_local_base_freq: None,
+            partial_rotary_factor: None,
+            original_max_position_embeddings: None,
+            rope_divisors: None,
+            no_rope_layers: None,
+            no_rope_layer_interval: None,
             use_sliding_window: false,
+            sliding_window: None,
+            max_window_layers: None,
+            sliding_window_pattern: None,
+            layer_types: None,
+            use_bidirectional_attention: None,
+            hidden_activation: None,
+            query_pre_attn_scalar: None,
+            attn_logit_softcapping: None,
+            final_logit_softcapping: None,
+            embedding_multiplier: None,
+            residual_multiplier: None,
+            attention_multiplier: None,
+            logits_scaling: None,
             attention_bias: false,
             mlp_bias: false,
             attention_dropout: 0.0,
+            resid_pdrop: None,
             initializer_range: 0.02,
             tie_word_embeddings: false,
             bos_token_id: None,
@@ -144,34 +214,278 @@ impl LlamaConfig {
         self.head_dim.unwrap_or(self.hidden_size / self.num_attention_heads.max(1))
     }
 
-    pub(crate) fn theta(&self) -> f64 {
-        let own = self.rope_parameters.as_ref().and_then(|rope| rope.rope_theta);
-        own.or(self.rope_theta).unwrap_or(10_000.0)
+    /// Whether `layer` attends to a sliding window, where the model has one.
+    fn is_sliding(&self, layer: usize) -> bool {
+        if let Some(types) = &self.layer_types {
+            return types.get(layer).is_some_and(|kind| kind == SLIDING);
+        }
+        match self.kind {
+            LlamaKind::Qwen2 | LlamaKind::Qwen3 => layer >= self.max_window_layers.unwrap_or(28),
+            LlamaKind::Gemma2 => !(layer + 1).is_multiple_of(2),
+            LlamaKind::Gemma3 => !(layer + 1).is_multiple_of(self.sliding_window_pattern.unwrap_or(6)),
+            LlamaKind::SmolLm3 => self.use_sliding_window && !self.turns(layer),
+            _ => false,
+        }
+    }
+
+    /// Whether `layer` turns queries and keys by their positions.
+    fn turns(&self, layer: usize) -> bool {
+        if self.kind != LlamaKind::SmolLm3 {
+            return true;
+        }
+        match &self.no_rope_layers {
+            Some(turned) => turned.get(layer).is_some_and(|turned| *turned != 0),
+            None => !(layer + 1).is_multiple_of(self.no_rope_layer_interval.unwrap_or(4)),
+        }
+    }
+
+    /// The tokens that `layer` attends to, the own one included; none for all before.
+    pub(crate) fn window(&self, layer: usize) -> Option<usize> {
+        let is_windowed = match self.kind {
+            LlamaKind::Mistral | LlamaKind::Phi3 => true,
+            LlamaKind::Qwen2 | LlamaKind::Qwen3 => self.use_sliding_window && self.is_sliding(layer),
+            LlamaKind::Gemma2 | LlamaKind::Gemma3 | LlamaKind::SmolLm3 => self.is_sliding(layer),
+            LlamaKind::Llama | LlamaKind::Olmo2 | LlamaKind::Granite => false,
+        };
+        self.sliding_window.filter(|_| is_windowed)
+    }
+
+    /// The different angles of the layers; [`rope_of`](Self::rope_of) says which are a layer's.
+    pub(crate) fn ropes(&self) -> Result<Vec<Rope>> {
+        let old = self.rope_scaling.as_ref().map(|rope| ("rope_scaling", rope));
+        let new = self.rope_parameters.as_ref().map(|rope| ("rope_parameters", rope));
+        let none = RopeParameters::default();
+        let (field, own) = old.or(new).unwrap_or(("rope_parameters", &none));
+        let build = |field: &str, parameters: &RopeParameters, theta: Option<f64>| {
+            let theta = parameters.rope_theta.or(theta).unwrap_or(self.kind.theta());
+            if !(theta > 0.0 && theta.is_finite()) {
+                return Err(wrong("rope_theta", "a number above 0", &theta.to_string()));
+            }
+            let context = RopeContext {
+                theta,
+                width: self.turned_width(parameters)?,
+                longest: self.max_position_embeddings,
+                original: self.original_max_position_embeddings,
+            };
+            Rope::new(parameters, context).map_err(|(inner, expected, found)| {
+                let field = if inner == "head_dim" { inner.into() } else { format!("{field}.{inner}") };
+                wrong(&field, &expected, &found)
+            })
+        };
+        if self.kind != LlamaKind::Gemma3 {
+            if own.full_attention.is_some() || own.sliding_attention.is_some() {
+                return Err(wrong(field, "one set of angles for all layers", "angles by layer type"));
+            }
+            let theta = new.and_then(|(_, rope)| rope.rope_theta).or(self.rope_theta);
+            let rope = build(field, own, theta)?;
+            return Ok(vec![match &self.rope_divisors {
+                Some(divisors) => rope.divided(divisors),
+                None => rope,
+            }]);
+        }
+        let by_layer = self.rope_parameters.as_ref();
+        let full = by_layer.and_then(|rope| rope.full_attention.as_deref());
+        let (field, full) = match &self.rope_scaling {
+            Some(scaling) => ("rope_scaling", scaling),
+            None => ("rope_parameters.full_attention", full.unwrap_or(&none)),
+        };
+        let sliding = by_layer.and_then(|rope| rope.sliding_attention.as_deref()).unwrap_or(&none);
+        let local = self.rope_local_base_freq.or(Some(10_000.0));
+        Ok(vec![
+            build(field, full, self.rope_theta)?,
+            build("rope_parameters.sliding_attention", sliding, local)?,
+        ])
+    }
+
+    /// The place of the angles of `layer` in [`ropes`](Self::ropes); none where it turns nothing.
+    pub(crate) fn rope_of(&self, layer: usize) -> Option<usize> {
+        let own = usize::from(self.kind == LlamaKind::Gemma3 && self.is_sliding(layer));
+        self.turns(layer).then_some(own)
+    }
+
+    /// The width of the part of a head that is turned.
+    fn turned_width(&self, parameters: &RopeParameters) -> Result<usize> {
+        let part = parameters.partial_rotary_factor.or(self.partial_rotary_factor).unwrap_or(1.0);
+        if part == 1.0 {
+            return Ok(self.head_width());
+        }
+        if self.kind != LlamaKind::Phi3 {
+            return Err(wrong("partial_rotary_factor", "1", &part.to_string()));
+        }
+        let width = (self.head_width() as f64 * part) as usize;
+        if !(0.0..1.0).contains(&part) || width == 0 || !width.is_multiple_of(2) {
+            let expected = format!("an even part of a head of {}", self.head_width());
+            return Err(wrong("partial_rotary_factor", &expected, &part.to_string()));
+        }
+        Ok(width)
     }
 
     pub(crate) fn projections_have_bias(&self) -> bool {
-        self.kind == LlamaKind::Qwen2 || self.attention_bias
+        self.kind == LlamaKind::Qwen2 || self.output_has_bias()
+    }
+
+    pub(crate) fn output_has_bias(&self) -> bool {
+        self.attention_bias && !matches!(self.kind, LlamaKind::Mistral | LlamaKind::Phi3)
+    }
+
+    pub(crate) fn feed_forward_has_bias(&self) -> bool {
+        self.mlp_bias && matches!(self.kind, LlamaKind::Llama | LlamaKind::SmolLm3 | LlamaKind::Granite)
+    }
+
+    /// The factor of the products of queries and keys.
+    pub(crate) fn score_scale(&self) -> f64 {
+        match self.kind {
+            LlamaKind::Gemma2 | LlamaKind::Gemma3 => self.query_pre_attn_scalar.unwrap_or(256.0).powf(-0.5),
+            LlamaKind::Granite => self.attention_multiplier.unwrap_or(1.0),
+            _ => (self.head_width() as f64).powf(-0.5),
+        }
+    }
+
+    /// The bound of the scores of attention.
+    pub(crate) fn score_cap(&self) -> Option<f64> {
+        self.attn_logit_softcapping.filter(|_| self.kind == LlamaKind::Gemma2)
+    }
+
+    /// The factor of embeddings.
+    pub(crate) fn embedding_scale(&self) -> f64 {
+        match self.kind {
+            LlamaKind::Gemma2 | LlamaKind::Gemma3 => (self.hidden_size as f64).sqrt(),
+            LlamaKind::Granite => self.embedding_multiplier.unwrap_or(1.0),
+            _ => 1.0,
+        }
+    }
+
+    /// The factor of what a part adds to the states.
+    pub(crate) fn residual_scale(&self) -> f64 {
+        self.residual_multiplier.filter(|_| self.kind == LlamaKind::Granite).unwrap_or(1.0)
+    }
+
+    /// The factor of the logits.
+    pub(crate) fn logit_scale(&self) -> f64 {
+        1.0 / self.logits_scaling.filter(|_| self.kind == LlamaKind::Granite).unwrap_or(1.0)
+    }
+
+    /// The bound of the logits.
+    pub(crate) fn logit_cap(&self) -> Option<f64> {
+        self.final_logit_softcapping.filter(|_| self.kind.is_gemma())
+    }
+
+    /// The dropout rate of what a part adds to the states, in training.
+    pub(crate) fn part_dropout(&self) -> f64 {
+        self.resid_pdrop.filter(|_| self.kind == LlamaKind::Phi3).unwrap_or(0.0)
     }
 
     pub(crate) fn activation(&self) -> Result<Activation> {
-        Activation::named(&self.hidden_act)
-            .ok_or_else(|| wrong("hidden_act", "a known activation", &self.hidden_act))
+        let (field, name) = if self.kind.is_gemma() {
+            ("hidden_activation", self.hidden_activation.as_deref().unwrap_or("gelu_pytorch_tanh"))
+        } else {
+            ("hidden_act", self.hidden_act.as_str())
+        };
+        Activation::named(name).ok_or_else(|| wrong(field, "a known activation", name))
+    }
+
+    /// Reads the text of a `config.json` of this kind; `path` names it in errors.
+    ///
+    /// # Errors
+    /// [`Error::Json`] where a field has the wrong type.
+    pub fn from_json(kind: LlamaKind, path: &Path, text: &str) -> Result<Self> {
+        let own: Self = parse(path, text)?;
+        let defaults = kind.defaults();
+        if defaults == Self::default() {
+            return Ok(own);
+        }
+        // A field that is null is set.
+        let given: Map<String, Value> = parse(path, text)?;
+        let mut fields = json!(defaults);
+        if let Value::Object(fields) = &mut fields {
+            fields.extend(given);
+        }
+        Ok(Self { kind, ..parse(path, &fields.to_string())? })
+    }
+
+    /// Reads the text of the `config.json` of a Gemma 3 with images: its part for text alone.
+    ///
+    /// # Errors
+    /// As for [`from_json`](Self::from_json), and [`Error::Config`] where it has no such part.
+    pub fn of_text_part(path: &Path, text: &str) -> Result<Self> {
+        let whole: Map<String, Value> = parse(path, text)?;
+        let part = whole.get("text_config").filter(|part| part.is_object());
+        let part = part.ok_or_else(|| wrong("text_config", "an object", "none").within(path))?;
+        Self::from_json(LlamaKind::Gemma3, path, &part.to_string())
+    }
+
+    /// Checks the settings of layers with a sliding window.
+    fn check_windows(&self) -> Result<()> {
+        if self.sliding_window == Some(0) {
+            return Err(wrong("sliding_window", "at least 1", "0"));
+        }
+        if self.sliding_window_pattern == Some(0) {
+            return Err(wrong("sliding_window_pattern", "at least 1", "0"));
+        }
+        if self.use_bidirectional_attention == Some(true) {
+            return Err(wrong("use_bidirectional_attention", "false", "true"));
+        }
+        let layers = self.num_hidden_layers;
+        if let Some(types) = &self.layer_types {
+            if types.len() < layers {
+                let expected = format!("a type for each of {layers} layers");
+                return Err(wrong("layer_types", &expected, &types.len().to_string()));
+            }
+            if let Some(other) = types.iter().find(|kind| ![FULL, SLIDING].contains(&kind.as_str())) {
+                let expected = format!("`{FULL}` or `{SLIDING}`");
+                return Err(wrong("layer_types", &expected, &format!("`{other}`")));
+            }
+        }
+        let has_window = |kind| !matches!(kind, LlamaKind::Llama | LlamaKind::Olmo2 | LlamaKind::Granite);
+        if self.use_sliding_window && !has_window(self.kind) {
+            return Err(wrong("use_sliding_window", "false", "true"));
+        }
+        if let Some(turned) = self.no_rope_layers.as_ref().filter(|turned| turned.len() < layers) {
+            let expected = format!("a number for each of {layers} layers");
+            return Err(wrong("no_rope_layers", &expected, &turned.len().to_string()));
+        }
+        if self.no_rope_layer_interval == Some(0) {
+            return Err(wrong("no_rope_layer_interval", "at least 1", "0"));
+        }
+        Ok(())
+    }
+
+    /// Checks the factors and bounds of states, scores and logits.
+    fn check_factors(&self) -> Result<()> {
+        for (field, value) in [
+            ("query_pre_attn_scalar", self.query_pre_attn_scalar),
+            ("attn_logit_softcapping", self.attn_logit_softcapping),
+            ("final_logit_softcapping", self.final_logit_softcapping),
+            ("embedding_multiplier", self.embedding_multiplier),
+            ("residual_multiplier", self.residual_multiplier),
+            ("attention_multiplier", self.attention_multiplier),
+            ("logits_scaling", self.logits_scaling),
+        ] {
+            if let Some(value) = value.filter(|value| !(*value > 0.0 && value.is_finite())) {
+                return Err(wrong(field, "a number above 0", &value.to_string()));
+            }
+        }
+        if let Some(cap) = self.attn_logit_softcapping.filter(|_| self.kind == LlamaKind::Gemma3) {
+            return Err(wrong("attn_logit_softcapping", "null", &cap.to_string()));
+        }
+        for (field, rate) in
+            [("attention_dropout", self.attention_dropout), ("resid_pdrop", self.part_dropout())]
+        {
+            if !(0.0..1.0).contains(&rate) {
+                return Err(wrong(field, "at least 0 and below 1", &rate.to_string()));
+            }
+        }
+        Ok(())
     }
 }
 
 impl Architecture for LlamaConfig {
     fn model_type(&self) -> &'static str {
-        match self.kind {
-            LlamaKind::Llama => "llama",
-            LlamaKind::Qwen2 => "qwen2",
-        }
+        self.kind.model_type()
     }
 
     fn class(&self) -> &'static str {
-        match self.kind {
-            LlamaKind::Llama => "LlamaForCausalLM",
-            LlamaKind::Qwen2 => "Qwen2ForCausalLM",
-        }
+        self.kind.class()
     }
 
     fn validate(&self) -> Result<()> {
@@ -205,20 +519,14 @@ impl Architecture for LlamaConfig {
             let expected = format!("a divisor of num_attention_heads, {}", self.num_attention_heads);
             return Err(wrong("num_key_value_heads", &expected, &self.groups().to_string()));
         }
-        for (field, rope) in
-            [("rope_parameters", &self.rope_parameters), ("rope_scaling", &self.rope_scaling)]
+        self.check_windows()?;
+        self.check_factors()?;
+        let ropes = self.ropes()?;
+        if let (Some(divisors), Some(rope)) = (&self.rope_divisors, ropes.first())
+            && divisors.len() != rope.pairs()
         {
-            let kind = rope.as_ref().and_then(|rope| rope.rope_type.as_deref()).unwrap_or("default");
-            if kind != "default" {
-                return Err(wrong(field, "the rope type `default`", &format!("`{kind}`")));
-            }
-        }
-        if !(0.0..1.0).contains(&self.attention_dropout) {
-            let found = self.attention_dropout.to_string();
-            return Err(wrong("attention_dropout", "at least 0 and below 1", &found));
-        }
-        if self.use_sliding_window {
-            return Err(wrong("use_sliding_window", "false", "true"));
+            let expected = format!("a number for each of {} pairs", rope.pairs());
+            return Err(wrong("rope_divisors", &expected, &divisors.len().to_string()));
         }
         self.activation().map(|_| ())
     }
@@ -228,7 +536,14 @@ impl Architecture for LlamaConfig {
     }
 
     fn fields(&self) -> Value {
-        json!(self)
+        let mut fields = json!(self);
+        // A field that is null is written where the kind would set another value.
+        if let (Value::Object(fields), Value::Object(defaults)) = (&mut fields, json!(self.kind.defaults())) {
+            for (field, _) in defaults {
+                fields.entry(field).or_insert(Value::Null);
+            }
+        }
+        fields
     }
 
     fn parameters(&self) -> Result<Vec<Parameter>> {
@@ -244,15 +559,32 @@ impl Architecture for LlamaConfig {
         self.tie_word_embeddings = false;
     }
 
+    fn canonical(&self, stored: &str) -> String {
+        if self.kind != LlamaKind::Gemma3 {
+            return stored.into();
+        }
+        // A model with images has its decoder under one of these names.
+        match stored.strip_prefix("model.language_model.") {
+            Some(inner) => format!("model.{inner}"),
+            None => stored.strip_prefix("language_model.").unwrap_or(stored).into(),
+        }
+    }
+
     fn is_ignorable(&self, name: &str) -> bool {
+        const IMAGES: [&str; 2] = ["vision_tower.", "multi_modal_projector."];
+        let inner = name.strip_prefix("model.").unwrap_or(name);
+        let is_of_images = IMAGES.iter().any(|part| inner.starts_with(part));
         // The steps of the angles, which older versions stored.
-        name.ends_with(".rotary_emb.inv_freq")
+        name.ends_with(".rotary_emb.inv_freq") || (self.kind == LlamaKind::Gemma3 && is_of_images)
     }
 
     fn default_tokens(&self) -> Option<TokenFields> {
         let tokens = self.special_tokens();
-        // Those of LLaMA's own vocabulary; Qwen 2 has none.
-        let end = (self.kind == LlamaKind::Llama).then_some(2);
+        // LLaMA's config has none, and its vocabulary has this one.
+        let end = match self.kind {
+            LlamaKind::Llama => Some(2),
+            kind => kind.defaults().eos_token_id.first().copied(),
+        };
         Some(TokenFields::defaults(self.pad_token_id, end, tokens.bos, Some(tokens.decoder_start)))
     }
 }
@@ -268,16 +600,19 @@ fn wrong(field: &str, expected: &str, found: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{LlamaConfig, LlamaKind, RopeParameters};
+    use std::path::Path;
+
+    use super::{FULL, LlamaConfig, LlamaKind, RopeParameters, SLIDING};
     use sporran_checkpoint::Architecture;
 
     #[test]
     fn what_is_not_supported_is_refused() {
         assert!(LlamaConfig::default().validate().is_ok());
-        let scaled = RopeParameters { rope_theta: None, rope_type: Some("yarn".into()) };
+        let scaled = RopeParameters { rope_type: Some("longrope".into()), ..RopeParameters::default() };
         let error =
             LlamaConfig { rope_scaling: Some(scaled), ..LlamaConfig::default() }.validate().unwrap_err();
-        let expected = "config.json: field `rope_scaling`: expected the rope type `default`, found `yarn`";
+        let expected = "config.json: field `rope_scaling.rope_type`: expected the rope type `default`, `linear`, \
+                        `dynamic`, `yarn` or `llama3`, found `longrope`";
         assert_eq!(error.to_string(), expected);
         assert!(LlamaConfig { use_sliding_window: true, ..LlamaConfig::default() }.validate().is_err());
         assert!(LlamaConfig { num_key_value_heads: Some(5), ..LlamaConfig::default() }.validate().is_err());
@@ -304,11 +639,101 @@ mod tests {
 
     #[test]
     fn the_base_of_the_angles_is_found_in_new_files_and_in_old_ones() {
-        assert_eq!(LlamaConfig::default().theta(), 10_000.0);
-        let old = LlamaConfig { rope_theta: Some(5e5), ..LlamaConfig::default() };
-        assert_eq!(old.theta(), 5e5);
-        let rope = RopeParameters { rope_theta: Some(1e6), rope_type: None };
-        assert_eq!(LlamaConfig { rope_parameters: Some(rope), ..old }.theta(), 1e6);
+        // The angle of the second of two pairs is the base to the power of -1/2.
+        let base = |config: &LlamaConfig| {
+            let config = LlamaConfig { head_dim: Some(4), ..config.clone() };
+            config.ropes().unwrap()[0].steps(1)[1].powi(-2).round()
+        };
+        assert_eq!(base(&LlamaConfig::default()), 10_000.0);
+        let old = LlamaConfig { rope_theta: Some(250_000.0), ..LlamaConfig::default() };
+        assert_eq!(base(&old), 250_000.0);
+        let rope = RopeParameters { rope_theta: Some(1e6), ..RopeParameters::default() };
+        assert_eq!(base(&LlamaConfig { rope_parameters: Some(rope), ..old }), 1e6);
+    }
+
+    #[test]
+    fn a_kind_has_its_own_defaults_and_null_is_a_value() {
+        let read = |kind, text: &str| LlamaConfig::from_json(kind, Path::new("config.json"), text).unwrap();
+        let mistral = read(LlamaKind::Mistral, "{}");
+        assert_eq!((mistral.window(0), mistral.groups()), (Some(4096), 8));
+        let whole = read(LlamaKind::Mistral, r#"{"sliding_window": null}"#);
+        assert_eq!(whole.window(0), None);
+        // What is written is read again.
+        for config in [mistral, whole, read(LlamaKind::Gemma2, r#"{"final_logit_softcapping": null}"#)] {
+            let text = config.to_json().to_string();
+            assert_eq!(read(config.kind, &text), config, "{text}");
+        }
+        let gemma = read(LlamaKind::Gemma2, "{}");
+        assert_eq!(
+            (gemma.score_cap(), gemma.logit_cap(), gemma.score_scale()),
+            (Some(50.0), Some(30.0), 0.0625)
+        );
+        assert!(gemma.tie_word_embeddings && !read(LlamaKind::Llama, "{}").tie_word_embeddings);
+    }
+
+    #[test]
+    fn layers_have_windows_and_angles_by_their_places() {
+        let of = |kind: LlamaKind| LlamaConfig { num_hidden_layers: 6, ..kind.defaults() };
+        let windows = |config: &LlamaConfig| -> Vec<bool> {
+            (0..6).map(|layer| config.window(layer).is_some()).collect()
+        };
+        assert_eq!(windows(&of(LlamaKind::Gemma2)), [true, false, true, false, true, false]);
+        let gemma = of(LlamaKind::Gemma3);
+        assert_eq!(windows(&gemma), [true, true, true, true, true, false]);
+        assert_eq!([0, 5].map(|layer| gemma.rope_of(layer)), [Some(1), Some(0)]);
+        let types = (0..6).map(|layer| [FULL, SLIDING][layer % 2].into()).collect();
+        let gemma = LlamaConfig { layer_types: Some(types), ..gemma };
+        assert_eq!(windows(&gemma), [false, true, false, true, false, true]);
+        let qwen = LlamaConfig {
+            use_sliding_window: true,
+            sliding_window: Some(8),
+            max_window_layers: Some(4),
+            ..of(LlamaKind::Qwen3)
+        };
+        assert_eq!(windows(&qwen), [false, false, false, false, true, true]);
+        assert_eq!(windows(&LlamaConfig { use_sliding_window: false, ..qwen }), [false; 6]);
+        let smol = of(LlamaKind::SmolLm3);
+        let turned: Vec<bool> = (0..6).map(|layer| smol.rope_of(layer).is_some()).collect();
+        assert_eq!(turned, [true, true, true, false, true, true]);
+        let own = LlamaConfig { no_rope_layers: Some(vec![0, 1, 1, 1, 1, 0]), ..smol };
+        assert_eq!((own.rope_of(0), own.rope_of(3)), (None, Some(0)));
+    }
+
+    #[test]
+    fn settings_of_other_kinds_are_refused_by_name() {
+        let refused = |config: LlamaConfig, field: &str| {
+            let error = config.validate().unwrap_err().to_string();
+            assert!(error.contains(&format!("field `{field}`")), "{error}");
+        };
+        let types = Some(vec!["chunked_attention".into(); 32]);
+        refused(LlamaConfig { layer_types: types, ..LlamaKind::Qwen3.defaults() }, "layer_types");
+        let short = Some(vec!["full_attention".into()]);
+        refused(LlamaConfig { layer_types: short, ..LlamaKind::Qwen3.defaults() }, "layer_types");
+        let part = Some(0.5);
+        refused(
+            LlamaConfig { partial_rotary_factor: part, ..LlamaConfig::default() },
+            "partial_rotary_factor",
+        );
+        assert!(LlamaConfig { partial_rotary_factor: part, ..LlamaKind::Phi3.defaults() }.validate().is_ok());
+        let cap = Some(50.0);
+        refused(
+            LlamaConfig { attn_logit_softcapping: cap, ..LlamaKind::Gemma3.defaults() },
+            "attn_logit_softcapping",
+        );
+        let other = Some("mish".into());
+        refused(
+            LlamaConfig { hidden_activation: other, ..LlamaKind::Gemma2.defaults() },
+            "hidden_activation",
+        );
+        let both = Some(true);
+        refused(
+            LlamaConfig { use_bidirectional_attention: both, ..LlamaKind::Gemma3.defaults() },
+            "use_bidirectional_attention",
+        );
+        refused(
+            LlamaConfig { attention_multiplier: Some(0.0), ..LlamaKind::Granite.defaults() },
+            "attention_multiplier",
+        );
     }
 
     #[test]

@@ -1,10 +1,15 @@
-//! LLaMA (Touvron et al. 2023) and Qwen 2, from Hugging Face's folders and from GGUF files.
+//! LLaMA (Touvron et al. 2023) and decoders of its shape, from Hugging Face's folders and from GGUF files.
 
 mod config;
 mod gguf;
+mod kind;
 mod model;
+mod rope;
 
-pub use config::{LlamaConfig, LlamaKind};
+pub use config::LlamaConfig;
 pub use gguf::Gguf;
+pub use kind::LlamaKind;
+pub(crate) use kind::{HeadNorms, PartNorms};
 pub use model::Llama;
-pub(crate) use model::{rotate, rotation_steps};
+pub(crate) use model::rotate;
+pub(crate) use rope::Rope;

@@ -1,14 +1,18 @@
-//! LLaMA (Touvron et al. 2023) and Qwen 2: decoders with rotary positions (Su et al. 2021), gated feed-forward parts,
-//! root mean square normalisation before each part, and heads that share keys and values.
+//! LLaMA (Touvron et al. 2023) and its variants: decoders with rotary positions (Su et al. 2021), gated feed-forward
+//! parts, root mean square normalisation, and heads that share keys and values.
 
 use candle_core::{D, DType, Tensor};
 use candle_nn::VarBuilder;
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
-use super::config::LlamaConfig;
+use super::{
+    config::LlamaConfig,
+    kind::{HeadNorms, PartNorms},
+    rope::Rope,
+};
 use crate::{
     cache::{KeyValue, LayerCache},
-    causal::{Attending, Body, Shape, attend, split_heads},
+    causal::{Attending, Biases, Body, Shape, attend, capped, split_heads},
     decode::GenerationOptions,
     layers::{Activation, Embedding, Linear, RmsNorm},
     mode::Mode,
@@ -18,31 +22,62 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Llama {
     tokens: Embedding,
-    /// The factors from a position to its angles, (1, width of a head).
-    steps: Tensor,
+    /// The factor of embeddings.
+    token_scale: f64,
+    ropes: Vec<Rope>,
+    /// For each of these, the factors from a position to its angles, (1, w), with the two halves of `w` alike.
+    steps: Vec<Tensor>,
     layers: Vec<Layer>,
     norm: RmsNorm,
     head: Linear,
+    /// The factor of the logits.
+    logit_scale: f64,
+    /// The bound of the logits.
+    logit_cap: Option<f64>,
     shape: Shape,
 }
 
 #[derive(Debug, Clone)]
 struct Layer {
-    attention_norm: RmsNorm,
-    query: Linear,
-    key: Linear,
-    value: Linear,
+    attention_norms: [Option<RmsNorm>; 2],
+    inputs: Inputs,
+    /// The norms of queries and of keys.
+    head_norms: Option<[RmsNorm; 2]>,
+    /// Whether these normalise all heads as one vector.
+    norms_all_heads: bool,
     output: Linear,
     heads: usize,
     groups: usize,
+    /// The place of the layer's angles among the model's; none where it turns nothing.
+    rope: Option<usize>,
+    /// Whether the layer attends to a sliding window.
+    is_near: bool,
     scale: f64,
+    cap: Option<f64>,
     /// The dropout rate of the attention weights.
     dropout: f64,
-    feed_forward_norm: RmsNorm,
-    gate: Linear,
-    up: Linear,
+    feed_forward_norms: [Option<RmsNorm>; 2],
+    gates: Gates,
     down: Linear,
     activation: Activation,
+    /// The factor of what a part adds to the states.
+    residual_scale: f64,
+    /// The dropout rate of what a part adds to the states.
+    part_dropout: f64,
+}
+
+/// The projections to queries, keys and values.
+#[derive(Debug, Clone)]
+enum Inputs {
+    Apart { query: Linear, key: Linear, value: Linear },
+    Fused(Linear),
+}
+
+/// The inner projections of the feed-forward part.
+#[derive(Debug, Clone)]
+enum Gates {
+    Apart { gate: Linear, up: Linear },
+    Fused(Linear),
 }
 
 impl Llama {
@@ -56,17 +91,18 @@ impl Llama {
         let (width, std) = (config.hidden_size, config.initializer_range);
         let body = vb.pp("model");
         let tokens = Embedding::new(config.vocab_size, width, std, &body.pp("embed_tokens"))?;
-        let layer = |at: usize| Layer::new(config, &body.pp(format!("layers.{at}")));
-        let layers = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
-        let norm = RmsNorm::new(width, config.rms_norm_eps, 1.0, &body.pp("norm"))?;
+        let layer = |at: usize| Layer::new(config, at, &body.pp(format!("layers.{at}")));
+        let layers: Vec<Layer> = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
+        let norm = norm(config, width, &body.pp("norm"))?;
         let head = if config.tie_word_embeddings {
             Linear::shared(tokens.table().clone())
         } else {
             Linear::new(width, config.vocab_size, std, &vb.pp("lm_head"))?
         };
-        // The second half of a head repeats the angles of the first.
-        let steps = rotation_steps(config).repeat(2);
-        let steps = Tensor::from_vec(steps, (1, config.head_width()), vb.device())?;
+        let ropes = config.ropes()?;
+        let doubled =
+            |rope: &Rope| Tensor::from_vec(rope.steps(0).repeat(2), (1, 2 * rope.pairs()), vb.device());
+        let steps = ropes.iter().map(doubled).collect::<candle_core::Result<_>>()?;
         let shape = Shape {
             tokens: config.special_tokens(),
             generation: GenerationOptions::default(),
@@ -74,10 +110,22 @@ impl Llama {
             max_length: config.max_position_embeddings,
             has_learned_positions: false,
             layers: config.num_hidden_layers,
+            window: config.sliding_window.filter(|_| layers.iter().any(|layer| layer.is_near)),
             dtype: vb.dtype(),
             device: vb.device().clone(),
         };
-        Ok(Self { tokens, steps, layers, norm, head, shape })
+        Ok(Self {
+            tokens,
+            token_scale: config.embedding_scale(),
+            ropes,
+            steps,
+            layers,
+            norm,
+            head,
+            logit_scale: config.logit_scale(),
+            logit_cap: config.logit_cap(),
+            shape,
+        })
     }
 
     /// The same model with the tokens and generation defaults of its folder.
@@ -85,22 +133,59 @@ impl Llama {
     pub fn with_defaults(self, tokens: SpecialTokens, generation: GenerationOptions) -> Self {
         Self { shape: Shape { tokens, generation, ..self.shape }, ..self }
     }
+
+    /// The cosines and sines of the angles of `positions` (r, t), each (r, 1, t, w) with the two halves of `w` alike.
+    fn turns(&self, (rope, steps): (&Rope, &Tensor), positions: &Tensor) -> Result<(Tensor, Tensor)> {
+        let (rows, length) = positions.dims2()?;
+        let dtype = self.shape.dtype;
+        let angles = if rope.is_dynamic() {
+            let all: Vec<Vec<u32>> = positions.to_vec2()?;
+            let mut angles = Vec::with_capacity(2 * rows * length * rope.pairs());
+            for row in &all {
+                let steps = rope.steps(row.iter().max().map_or(0, |last| *last as usize + 1)).repeat(2);
+                for position in row {
+                    angles.extend(steps.iter().map(|step| *position as f32 * step));
+                }
+            }
+            Tensor::from_vec(angles, (rows * length, 2 * rope.pairs()), positions.device())?
+        } else {
+            positions.to_dtype(DType::F32)?.reshape((rows * length, 1))?.broadcast_mul(steps)?
+        };
+        let angles = angles.reshape((rows, 1, length, ()))?;
+        let scaled = |turns: Tensor| -> Result<Tensor> {
+            let turns = if rope.scale == 1.0 { turns } else { (turns * f64::from(rope.scale))? };
+            Ok(turns.to_dtype(dtype)?)
+        };
+        Ok((scaled(angles.cos()?)?, scaled(angles.sin()?)?))
+    }
 }
 
-/// The factor from a position to the angle of each pair of a head of width `w`: `theta^(-2 i / w)` for pair `i`.
-pub(crate) fn rotation_steps(config: &LlamaConfig) -> Vec<f32> {
-    let width = config.head_width();
-    // In f32 as `transformers` has it, so that far positions have the same angles.
-    let step = |pair: usize| 1.0 / (config.theta() as f32).powf((2 * pair) as f32 / width as f32);
-    (0..width / 2).map(step).collect()
-}
-
-/// Turns each pair of `xs` (r, h, t, w), which lie half a head apart, by its angle; `cos` and `sin` are (r, 1, t, w).
+/// Turns each pair of `xs` (r, h, t, w), which lie half a part apart, by its angle; `cos` and `sin` are (r, 1, t, v). The
+/// values of a head after the first `v` stay.
 pub(crate) fn rotate(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
-    let half = xs.dim(D::Minus1)? / 2;
+    let (width, turned) = (xs.dim(D::Minus1)?, cos.dim(D::Minus1)?);
+    let half = turned / 2;
     let (first, second) = (xs.narrow(3, 0, half)?, xs.narrow(3, half, half)?);
-    let turned = Tensor::cat(&[&second.neg()?, &first], D::Minus1)?;
-    Ok((xs.broadcast_mul(cos)? + turned.broadcast_mul(sin)?)?)
+    let across = Tensor::cat(&[&second.neg()?, &first], D::Minus1)?;
+    if turned == width {
+        return Ok((xs.broadcast_mul(cos)? + across.broadcast_mul(sin)?)?);
+    }
+    let part = xs.narrow(3, 0, turned)?;
+    let part = (part.broadcast_mul(cos)? + across.broadcast_mul(sin)?)?;
+    // candle joins the last dimension with another layout.
+    Ok(Tensor::cat(&[part, xs.narrow(3, turned, width - turned)?], D::Minus1)?.contiguous()?)
+}
+
+fn norm(config: &LlamaConfig, width: usize, vb: &VarBuilder) -> Result<RmsNorm> {
+    if config.kind.norm_offset() == 0.0 {
+        RmsNorm::new(width, config.rms_norm_eps, 1.0, vb)
+    } else {
+        RmsNorm::around_one(width, config.rms_norm_eps, vb)
+    }
+}
+
+fn scaled(xs: Tensor, scale: f64) -> Result<Tensor> {
+    if scale == 1.0 { Ok(xs) } else { Ok((xs * scale)?) }
 }
 
 impl Body for Llama {
@@ -112,18 +197,19 @@ impl Body for Llama {
         &self,
         ids: &Tensor,
         positions: &Tensor,
-        bias: Option<&Tensor>,
+        biases: &Biases,
         kept: &mut [LayerCache],
         mode: &mut Mode,
     ) -> Result<Tensor> {
-        let (rows, length) = ids.dims2()?;
-        let places = positions.to_dtype(DType::F32)?.reshape((rows * length, 1))?;
-        let angles = places.broadcast_mul(&self.steps)?.reshape((rows, 1, length, ()))?;
-        let dtype = self.shape.dtype;
-        let (cos, sin) = (angles.cos()?.to_dtype(dtype)?, angles.sin()?.to_dtype(dtype)?);
-        let mut xs = self.tokens.forward(ids)?;
+        let turns = self
+            .ropes
+            .iter()
+            .zip(&self.steps)
+            .map(|rope| self.turns(rope, positions))
+            .collect::<Result<Vec<_>>>()?;
+        let mut xs = scaled(self.tokens.forward(ids)?, self.token_scale)?;
         for (layer, kept) in self.layers.iter().zip(kept) {
-            xs = layer.forward(&xs, (&cos, &sin), bias, kept, mode)?;
+            xs = layer.forward(&xs, &turns, biases, kept, mode)?;
             if !mode.is_training() {
                 // Over trainable weights the graph would keep the states of every layer.
                 xs = xs.detach();
@@ -133,12 +219,12 @@ impl Body for Llama {
     }
 
     fn logits(&self, states: &Tensor) -> Result<Tensor> {
-        self.head.forward(states)
+        capped(scaled(self.head.forward(states)?, self.logit_scale)?, self.logit_cap)
     }
 }
 
 impl Layer {
-    fn new(config: &LlamaConfig, vb: &VarBuilder) -> Result<Self> {
+    fn new(config: &LlamaConfig, at: usize, vb: &VarBuilder) -> Result<Self> {
         let (width, inner, std) = (config.hidden_size, config.intermediate_size, config.initializer_range);
         let linear = |inputs: usize, outputs: usize, has_bias: bool, name: &str| {
             let vb = vb.pp(name);
@@ -148,45 +234,153 @@ impl Layer {
                 Linear::new(inputs, outputs, std, &vb)
             }
         };
-        let norm = |name: &str| RmsNorm::new(width, config.rms_norm_eps, 1.0, &vb.pp(name));
+        let part_norm = |name: Option<&str>| name.map(|name| norm(config, width, &vb.pp(name))).transpose();
+        let part_norms =
+            |norms: PartNorms| -> Result<_> { Ok([part_norm(norms.before())?, part_norm(norms.after())?]) };
         let (heads, groups, head) = (config.num_attention_heads, config.groups(), config.head_width());
-        let has_bias = config.projections_have_bias();
+        let (has_bias, mlp_bias) = (config.projections_have_bias(), config.feed_forward_has_bias());
+        let inputs = if config.kind.is_fused() {
+            Inputs::Fused(linear(width, (heads + 2 * groups) * head, has_bias, "self_attn.qkv_proj")?)
+        } else {
+            Inputs::Apart {
+                query: linear(width, heads * head, has_bias, "self_attn.q_proj")?,
+                key: linear(width, groups * head, has_bias, "self_attn.k_proj")?,
+                value: linear(width, groups * head, has_bias, "self_attn.v_proj")?,
+            }
+        };
+        let gates = if config.kind.is_fused() {
+            Gates::Fused(linear(width, 2 * inner, mlp_bias, "mlp.gate_up_proj")?)
+        } else {
+            Gates::Apart {
+                gate: linear(width, inner, mlp_bias, "mlp.gate_proj")?,
+                up: linear(width, inner, mlp_bias, "mlp.up_proj")?,
+            }
+        };
+        let head_norms = |each: [usize; 2]| -> Result<_> {
+            let [queries, keys] = each.map(|heads| heads * head);
+            Ok(Some([
+                norm(config, queries, &vb.pp("self_attn.q_norm"))?,
+                norm(config, keys, &vb.pp("self_attn.k_norm"))?,
+            ]))
+        };
+        let head_norms = match config.kind.head_norms() {
+            HeadNorms::None => None,
+            HeadNorms::Each => head_norms([1, 1])?,
+            HeadNorms::All => head_norms([heads, groups])?,
+        };
         Ok(Self {
-            attention_norm: norm("input_layernorm")?,
-            query: linear(width, heads * head, has_bias, "self_attn.q_proj")?,
-            key: linear(width, groups * head, has_bias, "self_attn.k_proj")?,
-            value: linear(width, groups * head, has_bias, "self_attn.v_proj")?,
-            output: linear(heads * head, width, config.attention_bias, "self_attn.o_proj")?,
+            attention_norms: part_norms(config.kind.attention_norms())?,
+            inputs,
+            head_norms,
+            norms_all_heads: config.kind.head_norms() == HeadNorms::All,
+            output: linear(heads * head, width, config.output_has_bias(), "self_attn.o_proj")?,
             heads,
             groups,
-            scale: (head as f64).powf(-0.5),
+            rope: config.rope_of(at),
+            is_near: config.window(at).is_some(),
+            scale: config.score_scale(),
+            cap: config.score_cap(),
             dropout: config.attention_dropout,
-            feed_forward_norm: norm("post_attention_layernorm")?,
-            gate: linear(width, inner, config.mlp_bias, "mlp.gate_proj")?,
-            up: linear(width, inner, config.mlp_bias, "mlp.up_proj")?,
-            down: linear(inner, width, config.mlp_bias, "mlp.down_proj")?,
+            feed_forward_norms: part_norms(config.kind.feed_forward_norms())?,
+            gates,
+            down: linear(inner, width, mlp_bias, "mlp.down_proj")?,
             activation: config.activation()?,
+            residual_scale: config.residual_scale(),
+            part_dropout: config.part_dropout(),
         })
+    }
+
+    /// The queries, keys and values of `xs` (r, t, d), row after row.
+    fn project(&self, xs: &Tensor) -> Result<[Tensor; 3]> {
+        Ok(match &self.inputs {
+            Inputs::Apart { query, key, value } => [query.forward(xs)?, key.forward(xs)?, value.forward(xs)?],
+            Inputs::Fused(all) => {
+                let all = all.forward(xs)?;
+                let head = all.dim(D::Minus1)? / (self.heads + 2 * self.groups);
+                let part = |from: usize, heads: usize| -> Result<Tensor> {
+                    Ok(all.narrow(2, from * head, heads * head)?.contiguous()?)
+                };
+                let values = self.heads + self.groups;
+                [part(0, self.heads)?, part(self.heads, self.groups)?, part(values, self.groups)?]
+            }
+        })
+    }
+
+    /// The heads of queries or keys `xs` (r, t, d), normalised and turned.
+    fn prepare(
+        &self,
+        xs: Tensor,
+        heads: usize,
+        norm: Option<&RmsNorm>,
+        turns: &[(Tensor, Tensor)],
+        mode: &Mode,
+    ) -> Result<Tensor> {
+        let xs = match norm {
+            None => xs,
+            Some(norm) if self.norms_all_heads => norm.forward(&xs, mode)?,
+            Some(norm) => {
+                let (rows, length, width) = xs.dims3()?;
+                let each = xs.reshape((rows, length, heads, width / heads))?;
+                norm.forward(&each, mode)?.reshape((rows, length, width))?
+            }
+        };
+        let xs = split_heads(&xs, heads)?;
+        match self.rope {
+            Some(rope) => {
+                let (cos, sin) = &turns[rope];
+                rotate(&xs, cos, sin)
+            }
+            None => Ok(xs),
+        }
+    }
+
+    /// Adds the result of a part to the states `xs`.
+    fn add(&self, xs: &Tensor, result: Tensor, norm: Option<&RmsNorm>, mode: &mut Mode) -> Result<Tensor> {
+        let result = match norm {
+            Some(norm) => norm.forward(&result, mode)?,
+            None => result,
+        };
+        let result = mode.dropout(result, self.part_dropout)?;
+        Ok((xs + scaled(result, self.residual_scale)?)?)
     }
 
     fn forward(
         &self,
         xs: &Tensor,
-        (cos, sin): (&Tensor, &Tensor),
-        bias: Option<&Tensor>,
+        turns: &[(Tensor, Tensor)],
+        biases: &Biases,
         kept: &mut LayerCache,
         mode: &mut Mode,
     ) -> Result<Tensor> {
-        let inner = self.attention_norm.forward(xs, mode)?;
-        let queries = rotate(&split_heads(&self.query.forward(&inner)?, self.heads)?, cos, sin)?;
-        let keys = rotate(&split_heads(&self.key.forward(&inner)?, self.groups)?, cos, sin)?;
-        let values = split_heads(&self.value.forward(&inner)?, self.groups)?;
-        let with = Attending { bias, scale: self.scale, dropout: self.dropout };
+        let [before, after] = &self.attention_norms;
+        let [queries, keys, values] = match before {
+            Some(norm) => self.project(&norm.forward(xs, mode)?)?,
+            None => self.project(xs)?,
+        };
+        let [query_norm, key_norm] = match &self.head_norms {
+            Some([queries, keys]) => [Some(queries), Some(keys)],
+            None => [None, None],
+        };
+        let queries = self.prepare(queries, self.heads, query_norm, turns, mode)?;
+        let keys = self.prepare(keys, self.groups, key_norm, turns, mode)?;
+        let values = split_heads(&values, self.groups)?;
+        let bias = if self.is_near { biases.near.as_ref() } else { biases.all.as_ref() };
+        let with = Attending { bias, scale: self.scale, cap: self.cap, dropout: self.dropout };
         let mixed = attend(&queries, KeyValue { keys, values }, kept, &with, mode)?;
-        let xs = (xs + self.output.forward(&mixed)?)?;
-        let inner = self.feed_forward_norm.forward(&xs, mode)?;
-        let gated =
-            (self.activation.forward_fused(&self.gate.forward(&inner)?, mode)? * self.up.forward(&inner)?)?;
-        Ok((xs + self.down.forward(&gated)?)?)
+        let xs = self.add(xs, self.output.forward(&mixed)?, after.as_ref(), mode)?;
+        let [before, after] = &self.feed_forward_norms;
+        let inner = match before {
+            Some(norm) => norm.forward(&xs, mode)?,
+            None => xs.clone(),
+        };
+        let (gate, up) = match &self.gates {
+            Gates::Apart { gate, up } => (gate.forward(&inner)?, up.forward(&inner)?),
+            Gates::Fused(both) => {
+                let both = both.forward(&inner)?.chunk(2, D::Minus1)?;
+                (both[0].contiguous()?, both[1].contiguous()?)
+            }
+        };
+        let gated = (self.activation.forward_fused(&gate, mode)? * up)?;
+        self.add(&xs, self.down.forward(&gated)?, after.as_ref(), mode)
     }
 }

@@ -1,0 +1,318 @@
+//! Rotary positions (Su et al. 2021) and the ways in which they are stretched for longer sequences.
+
+use std::{borrow::Cow, f64::consts::TAU};
+
+use serde::{Deserialize, Serialize};
+
+/// How positions turn queries and keys, as a `config.json` says it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RopeParameters {
+    /// The base of the angles.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rope_theta: Option<f64>,
+    /// The kind: `default`, `linear`, `dynamic`, `yarn` or `llama3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rope_type: Option<String>,
+    /// The kind, in older files.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub old_type: Option<String>,
+    /// How many times longer sequences may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub factor: Option<f64>,
+    /// The longest sequence of the first training, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub original_max_position_embeddings: Option<usize>,
+    /// The factor of cosines and sines (`yarn`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_factor: Option<f64>,
+    /// Pairs with more turns than this are not stretched (`yarn`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beta_fast: Option<f64>,
+    /// Pairs with fewer turns than this are stretched by the whole factor (`yarn`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beta_slow: Option<f64>,
+    /// A factor of the logarithm that makes `attention_factor` (`yarn`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mscale: Option<f64>,
+    /// The same below the fraction line (`yarn`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mscale_all_dim: Option<f64>,
+    /// Whether the bounds between stretched and other pairs are whole numbers (`yarn`); they are where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncate: Option<bool>,
+    /// The wavelength, as a part of the original length, from which on pairs are stretched (`llama3`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low_freq_factor: Option<f64>,
+    /// The wavelength, as a part of the original length, below which pairs are not stretched (`llama3`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high_freq_factor: Option<f64>,
+    /// The part of a head that is turned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partial_rotary_factor: Option<f64>,
+    /// The settings of layers that attend to everything, where layers differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_attention: Option<Box<RopeParameters>>,
+    /// The settings of layers that attend to a sliding window, where layers differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sliding_attention: Option<Box<RopeParameters>>,
+}
+
+/// What else decides the angles of a model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RopeContext {
+    /// The base of the angles.
+    pub(crate) theta: f64,
+    /// The width of the part of a head that is turned.
+    pub(crate) width: usize,
+    /// The longest sequence of the model, in tokens.
+    pub(crate) longest: usize,
+    /// That of its first training, where the config names one for the whole model.
+    pub(crate) original: Option<usize>,
+}
+
+/// A setting that cannot be used: its field, what is expected, and what was found.
+pub(crate) type Refusal = (&'static str, String, String);
+
+/// The angles by which positions turn the pairs of queries and keys.
+#[derive(Debug, Clone)]
+pub(crate) struct Rope {
+    /// The factor from a position to the angle of each pair.
+    steps: Vec<f32>,
+    /// The factor of cosines and sines.
+    pub(crate) scale: f32,
+    dynamic: Option<Dynamic>,
+}
+
+/// Angles that depend on the length of the sequence.
+#[derive(Debug, Clone, Copy)]
+struct Dynamic {
+    base: f32,
+    factor: f32,
+    /// The length from which on angles change.
+    longest: usize,
+    width: usize,
+}
+
+/// `base^(-2 i / width)` for pair `i`. In f32 as `transformers` has it, so that far positions have the same angles.
+fn steps(base: f32, width: usize) -> Vec<f32> {
+    (0..width / 2).map(|pair| 1.0 / base.powf((2 * pair) as f32 / width as f32)).collect()
+}
+
+impl Rope {
+    /// The angles that `parameters` ask for.
+    pub(crate) fn new(
+        parameters: &RopeParameters,
+        context: RopeContext,
+    ) -> std::result::Result<Self, Refusal> {
+        let RopeContext { theta, width, longest, original } = context;
+        let plain = steps(theta as f32, width);
+        let kind = parameters.rope_type.as_deref().or(parameters.old_type.as_deref()).unwrap_or("default");
+        let original = original.or(parameters.original_max_position_embeddings).unwrap_or(longest) as f64;
+        let rope = |steps, scale, dynamic| Ok(Self { steps, scale, dynamic });
+        match kind {
+            "default" => rope(plain, 1.0, None),
+            "linear" => {
+                let factor = above_zero("factor", parameters.factor)? as f32;
+                rope(plain.iter().map(|step| step / factor).collect(), 1.0, None)
+            }
+            "dynamic" => {
+                let factor = above_zero("factor", parameters.factor)? as f32;
+                if width < 4 {
+                    return Err(("head_dim", "at least 4 for `dynamic`".into(), width.to_string()));
+                }
+                rope(plain, 1.0, Some(Dynamic { base: theta as f32, factor, longest, width }))
+            }
+            "llama3" => {
+                let factor = above_zero("factor", parameters.factor)? as f32;
+                let low = above_zero("low_freq_factor", parameters.low_freq_factor)?;
+                let high = above_zero("high_freq_factor", parameters.high_freq_factor)?;
+                if high <= low {
+                    let expected = format!("more than low_freq_factor, {low}");
+                    return Err(("high_freq_factor", expected, high.to_string()));
+                }
+                let stretched = |step: &f32| {
+                    let wavelength = TAU as f32 / step;
+                    if f64::from(wavelength) < f64::from((original / high) as f32) {
+                        return *step;
+                    }
+                    if f64::from(wavelength) > f64::from((original / low) as f32) {
+                        return step / factor;
+                    }
+                    let smooth = (original as f32 / wavelength - low as f32) / (high - low) as f32;
+                    (1.0 - smooth) * step / factor + smooth * step
+                };
+                rope(plain.iter().map(stretched).collect(), 1.0, None)
+            }
+            "yarn" => Self::yarn(parameters, plain, context, original),
+            other => {
+                let expected = "the rope type `default`, `linear`, `dynamic`, `yarn` or `llama3`";
+                Err(("rope_type", expected.into(), format!("`{other}`")))
+            }
+        }
+    }
+
+    /// YaRN (Peng et al. 2023): pairs with many turns stay, those with few are stretched, and scores are scaled.
+    fn yarn(
+        parameters: &RopeParameters,
+        plain: Vec<f32>,
+        context: RopeContext,
+        original: f64,
+    ) -> std::result::Result<Self, Refusal> {
+        let RopeContext { theta, width, longest, .. } = context;
+        let factor = match parameters.factor {
+            None => longest as f64 / original,
+            given => above_zero("factor", given)?,
+        };
+        if theta <= 1.0 {
+            return Err(("rope_theta", "more than 1 for `yarn`".into(), theta.to_string()));
+        }
+        let grown = |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
+        let set = |scale: Option<f64>| scale.filter(|scale| *scale != 0.0);
+        let scale =
+            match (parameters.attention_factor, set(parameters.mscale), set(parameters.mscale_all_dim)) {
+                (Some(own), ..) => own,
+                (None, Some(above), Some(below)) => grown(above) / grown(below),
+                _ => grown(1.0),
+            };
+        // The pair that turns so often within the original length.
+        let pair = |turns: f64| width as f64 * (original / (turns * TAU)).ln() / (2.0 * theta.ln());
+        let low = pair(set(parameters.beta_fast).unwrap_or(32.0));
+        let high = pair(set(parameters.beta_slow).unwrap_or(1.0));
+        let (low, high) =
+            if parameters.truncate.unwrap_or(true) { (low.floor(), high.ceil()) } else { (low, high) };
+        let (low, mut high) = (low.max(0.0), high.min(width as f64 - 1.0));
+        if low == high {
+            high += 0.001;
+        }
+        let stretched = |(pair, step): (usize, f32)| {
+            let kept = 1.0 - ((pair as f32 - low as f32) / (high - low) as f32).clamp(0.0, 1.0);
+            step / factor as f32 * (1.0 - kept) + step * kept
+        };
+        let steps = plain.into_iter().enumerate().map(stretched).collect();
+        Ok(Self { steps, scale: scale as f32, dynamic: None })
+    }
+
+    /// The same with the step of each pair divided.
+    pub(crate) fn divided(mut self, divisors: &[f32]) -> Self {
+        self.steps.iter_mut().zip(divisors).for_each(|(step, divisor)| *step /= divisor);
+        self
+    }
+
+    /// The number of pairs that are turned.
+    pub(crate) fn pairs(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether angles depend on the length of the sequence.
+    pub(crate) fn is_dynamic(&self) -> bool {
+        self.dynamic.is_some()
+    }
+
+    /// The factor from a position to the angle of each pair, in a sequence of `length` tokens.
+    pub(crate) fn steps(&self, length: usize) -> Cow<'_, [f32]> {
+        match self.dynamic {
+            // The base grows with the length ("NTK-aware" scaling).
+            Some(Dynamic { base, factor, longest, width }) if length > longest => {
+                let grown = factor * length as f32 / longest as f32 - (factor - 1.0);
+                steps(base * grown.powf(width as f32 / (width - 2) as f32), width).into()
+            }
+            _ => self.steps.as_slice().into(),
+        }
+    }
+
+    /// The cosines and sines of `position` in a sequence of `length` tokens, for each pair, appended to `out`.
+    pub(crate) fn turns(&self, position: usize, length: usize, out: &mut (Vec<f32>, Vec<f32>)) {
+        for step in self.steps(length).iter() {
+            let angle = position as f32 * step;
+            out.0.push(angle.cos() * self.scale);
+            out.1.push(angle.sin() * self.scale);
+        }
+    }
+}
+
+fn above_zero(field: &'static str, value: Option<f64>) -> std::result::Result<f64, Refusal> {
+    match value {
+        Some(value) if value > 0.0 && value.is_finite() => Ok(value),
+        other => {
+            let found = other.map_or_else(|| "none".into(), |value| value.to_string());
+            Err((field, "a number above 0".into(), found))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rope, RopeContext, RopeParameters};
+
+    fn context(width: usize) -> RopeContext {
+        RopeContext { theta: 10_000.0, width, longest: 16, original: None }
+    }
+
+    fn of(kind: &str) -> RopeParameters {
+        RopeParameters { rope_type: Some(kind.into()), factor: Some(4.0), ..RopeParameters::default() }
+    }
+
+    #[test]
+    fn linear_scaling_divides_each_step() {
+        let rope = Rope::new(&of("linear"), context(4)).unwrap();
+        // 10000^0 / 4 and 10000^(-2/4) / 4.
+        assert_eq!(rope.steps(100).as_ref(), [0.25, 0.0025]);
+        let old = RopeParameters { rope_type: None, old_type: Some("linear".into()), ..of("linear") };
+        assert_eq!(Rope::new(&old, context(4)).unwrap().steps(1).as_ref(), [0.25, 0.0025]);
+    }
+
+    #[test]
+    fn dynamic_scaling_begins_beyond_the_longest_sequence() {
+        let rope = Rope::new(&of("dynamic"), context(4)).unwrap();
+        assert_eq!(rope.steps(16).as_ref(), [1.0, 0.01]);
+        // At 32 tokens the base grows by (4 * 2 - 3)^(4 / 2) = 25: 250000^(-1/2) = 1 / 500.
+        let steps = rope.steps(32);
+        assert_eq!(steps[0], 1.0);
+        assert!((steps[1] - 0.002).abs() < 1e-9, "{steps:?}");
+    }
+
+    #[test]
+    fn llama_3_keeps_fast_pairs_and_stretches_slow_ones() {
+        let parameters = RopeParameters {
+            low_freq_factor: Some(1.0),
+            high_freq_factor: Some(4.0),
+            original_max_position_embeddings: Some(1000),
+            ..of("llama3")
+        };
+        let rope = Rope::new(&parameters, context(8)).unwrap();
+        let steps = rope.steps(1);
+        // Wavelengths of 2 pi, 20 pi, 200 pi and 2000 pi tokens: below 250 none changes, above 1000 all do.
+        assert_eq!((steps[0], steps[3]), (1.0, 0.001 / 4.0));
+        assert!((steps[1] - 0.1).abs() < 1e-8);
+        // Between: s = (1000 / (200 pi) - 1) / 3 = 0.197183, and 0.01 ((1 - s) / 4 + s).
+        assert!((steps[2] - 0.003_978_87).abs() < 1e-8, "{steps:?}");
+        let wrong = RopeParameters { high_freq_factor: Some(1.0), ..parameters };
+        assert_eq!(Rope::new(&wrong, context(8)).unwrap_err().0, "high_freq_factor");
+    }
+
+    #[test]
+    fn yarn_stretches_slow_pairs_and_scales_cosines() {
+        let parameters = RopeParameters { original_max_position_embeddings: Some(1000), ..of("yarn") };
+        let rope = Rope::new(&parameters, context(8)).unwrap();
+        // 32 turns at pair 8 ln(1000 / 64 pi) / (2 ln 10000) = 0.697 -> 0; 1 turn at 2.202 -> 3. So the pairs keep
+        // 1, 2/3, 1/3 and 0 of their steps, and the rest is a quarter.
+        let steps = rope.steps(1);
+        for (step, expected) in steps.iter().zip([1.0, 0.1 * 0.75, 0.01 * 0.5, 0.001 * 0.25]) {
+            assert!((step / expected - 1.0).abs() < 1e-5, "{steps:?}");
+        }
+        // 0.1 ln 4 + 1
+        assert!((rope.scale - 1.138_629_4).abs() < 1e-6);
+        let own = RopeParameters { attention_factor: Some(2.0), ..parameters };
+        assert_eq!(Rope::new(&own, context(8)).unwrap().scale, 2.0);
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_by_name() {
+        let (field, _, found) = Rope::new(&of("longrope"), context(8)).unwrap_err();
+        assert_eq!((field, found.as_str()), ("rope_type", "`longrope`"));
+        for kind in ["linear", "dynamic", "llama3"] {
+            let none = RopeParameters { factor: None, ..of(kind) };
+            assert_eq!(Rope::new(&none, context(8)).unwrap_err().0, "factor", "{kind}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+"""Makes the fixtures of the kinds of LLaMA's shape, crates/transformers/tests/data/{decoders,ropes}.
+
+For each kind it writes a seeded tiny checkpoint in bf16, the same as a GGUF file, `expected.safetensors` (the logits of
+prompts one by one, in f64) and `expected.json` (generations by `transformers` in f32 on one CPU thread). For each way in
+which angles are stretched it writes a `config.json` for the weights of the fixture `llama`, and the same expectations.
+
+    python scripts/reference/decoder_parity.py                # torch 2.15, transformers 5.24, gguf; after causal_parity.py
+"""
+
+import copy
+import json
+import shutil
+
+import gguf
+import numpy
+import torch
+from causal_parity import DATA, END, generate
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+PROMPTS = [17, 3, 9, 1, 12]
+CASES = {
+    "greedy": {"max_new_tokens": 12},
+    "beam 3, all returned": {"max_new_tokens": 10, "num_beams": 3, "num_return_sequences": 3},
+}
+SIZES = {
+    "vocab_size": 96, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 64, "bos_token_id": END, "eos_token_id": END,
+    "pad_token_id": END,
+}
+KINDS = {
+    "qwen3": {
+        "head_dim": 8, "use_sliding_window": True, "sliding_window": 6, "max_window_layers": 2,
+        "tie_word_embeddings": True,
+    },
+    "mistral": {"sliding_window": 5, "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0}},
+    "gemma2": {"head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 5, "attn_logit_softcapping": 1.5,
+               "final_logit_softcapping": 3.0},
+    "gemma3_text": {
+        "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 5, "num_hidden_layers": 7,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        },
+    },
+    "phi3": {"sliding_window": 7, "num_attention_heads": 2, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}},
+    "smollm3": {"tie_word_embeddings": True, "mlp_bias": True},
+    "olmo2": {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+    "granite": {
+        "attention_bias": True, "mlp_bias": True, "embedding_multiplier": 3.0, "logits_scaling": 0.5,
+        "residual_multiplier": 0.4, "attention_multiplier": 0.3,
+    },
+}
+ROPES = {
+    "linear": {"factor": 4.0},
+    "dynamic": {"factor": 4.0},
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0},
+    "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
+}
+
+
+def prompts(vocabulary):
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randint(3, vocabulary, (length,), generator=generator).tolist() for length in PROMPTS]
+
+
+def expect(folder, rows):
+    """Each prompt alone with a fresh model, since angles of the kind `dynamic` follow the longest of a batch."""
+
+    def model():
+        return AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="eager"
+        ).eval()
+
+    tensors = {}
+    for at, row in enumerate(rows):
+        with torch.no_grad():
+            logits = model().double()(input_ids=torch.tensor([row])).logits[0]
+        tensors[f"logits.{at}"] = logits.float().contiguous()
+    cases = [
+        {"name": case, "options": {k.replace("_", "-"): v for k, v in options.items()},
+         "outputs": [generate(model(), [row], options)[0] for row in rows]}
+        for case, options in CASES.items()
+    ]
+    save_file(tensors, folder / "expected.safetensors")
+    (folder / "expected.json").write_text(json.dumps({"rows": rows, "cases": cases}, separators=(",", ":")) + "\n")
+    return [[len(h["tokens"]) for row in c["outputs"] for h in row] for c in cases]
+
+
+def kind(name, fields):
+    folder = DATA / "decoders" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    config = AutoConfig.for_model(name, **(SIZES | fields))
+    rows = prompts(config.vocab_size)
+    for seed in range(100):
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_config(copy.deepcopy(config), dtype=torch.float32)
+        with torch.no_grad():
+            for at, weight in model.named_parameters():
+                if "norm" in at or at.endswith("bias"):
+                    weight.add_(0.3 * torch.randn_like(weight))
+                else:
+                    weight.copy_((0.3 if "embed" in at else 0.5) * torch.randn_like(weight))
+            model.get_output_embeddings().weight[END].mul_(2.0)
+        model = model.to(torch.bfloat16)
+        found = generate(copy.deepcopy(model).float().eval(), rows, {"max_new_tokens": 12})
+        if sum(len(set(row[0]["tokens"])) >= 4 for row in found) >= 3:
+            break
+    else:
+        raise SystemExit(f"{name}: no seed gives varied outputs")
+    model.save_pretrained(folder)
+    print(name, "seed", seed, "lengths", expect(folder, rows))
+    write_gguf(folder, json.loads((folder / "config.json").read_text()))
+
+
+def rope(name, fields):
+    """The fixture `llama` with other angles: the test puts the weights beside this config."""
+    folder = DATA / "ropes" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    source = DATA / "llama"
+    config = json.loads((source / "config.json").read_text())
+    config["rope_parameters"] = {"rope_type": name, "rope_theta": 1e4} | fields
+    config["max_position_embeddings"] = 16 if name == "dynamic" else 64
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    shutil.copy(source / "model.safetensors", folder)
+    shutil.copy(source / "generation_config.json", folder)
+    print(name, "lengths", expect(folder, prompts(config["vocab_size"])))
+    if name == "llama3":
+        step = 1e4 ** -(numpy.arange(0, 4, 2, dtype=numpy.float32) / 4)
+        stretched = AutoModelForCausalLM.from_pretrained(folder).model.rotary_emb.inv_freq.numpy()
+        tensors = load_file(folder / "expected.safetensors")
+        save_file(tensors | {"divisors": torch.from_numpy(step / stretched)}, folder / "expected.safetensors")
+    for file in ("model.safetensors", "generation_config.json"):
+        (folder / file).unlink()
+
+
+def write_gguf(folder, config):
+    """The checkpoint as llama.cpp's converter writes it; names are from the table of the `gguf` package."""
+    kind = config["model_type"]
+    name = {"mistral": "llama", "gemma3_text": "gemma3"}.get(kind, kind)
+    arch = next(arch for arch, own in gguf.MODEL_ARCH_NAMES.items() if own == name)
+    heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
+    head = config.get("head_dim") or config["hidden_size"] // heads
+    ropes = config["rope_parameters"]
+    ropes = ropes.get("full_attention", ropes)
+    writer = gguf.GGUFWriter(str(folder / "model.gguf"), name)
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(groups)
+    writer.add_key_length(head)
+    writer.add_value_length(head)
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(ropes["rope_theta"])
+    writer.add_rope_dimension_count(int(head * ropes.get("partial_rotary_factor", 1.0)))
+    if ropes["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(ropes["factor"])
+    if kind in ("mistral", "gemma2", "gemma3_text", "phi3"):
+        writer.add_sliding_window(config["sliding_window"])
+    if kind == "gemma2":
+        writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if kind == "granite":
+        writer.add_attention_scale(config["attention_multiplier"])
+        writer.add_embedding_scale(config["embedding_multiplier"])
+        writer.add_residual_scale(config["residual_multiplier"])
+        writer.add_logit_scale(config["logits_scaling"])
+    tokens = [f"<{token}>" for token in range(config["vocab_size"])]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_merges([])
+    for add in (writer.add_bos_token_id, writer.add_eos_token_id, writer.add_pad_token_id):
+        add(END)
+    names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
+    for own, weight in load_file(folder / "model.safetensors").items():
+        stem, end = own.rsplit(".", 1)
+        weight = weight.float()
+        if kind.startswith("gemma") and stem.endswith("norm"):
+            weight = weight + 1
+        if name in ("llama", "smollm3", "granite") and stem.endswith(("q_proj", "k_proj")):
+            count = heads if stem.endswith("q_proj") else groups
+            weight = weight.reshape(count, 2, head // 2, -1).transpose(1, 2).reshape(weight.shape)
+        weight = weight.contiguous().numpy()
+        if weight.ndim == 1:
+            writer.add_tensor(f"{names.get_name(stem)}.{end}", weight)
+        else:
+            kept = gguf.GGMLQuantizationType.BF16
+            packed = gguf.quants.quantize(weight, kept)
+            writer.add_tensor(f"{names.get_name(stem)}.{end}", packed, raw_dtype=kept)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+if __name__ == "__main__":
+    for name, fields in KINDS.items():
+        kind(name, fields)
+    for name, fields in ROPES.items():
+        rope(name, fields)
