@@ -26,6 +26,7 @@ use crate::{
 /// The config of a model, by its architecture.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "a process has a few configs")]
 pub enum ModelConfig {
     /// T5, version 1.0 or 1.1.
     T5(T5Config),

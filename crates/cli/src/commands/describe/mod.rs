@@ -69,11 +69,11 @@ fn names() -> String {
     names.join(", ")
 }
 
-/// The layout that all files have.
+/// The layout that all files with records have.
 fn detected(files: &[PathBuf]) -> Result<&'static Layout> {
     let mut known: Option<(&Path, &'static Layout)> = None;
     for path in files {
-        let layout = layout_of(path)?;
+        let Some(layout) = layout_of(path)? else { continue };
         match known {
             Some((first, other)) if other.name != layout.name => {
                 return Err(Error::Input(format!(
@@ -88,10 +88,12 @@ fn detected(files: &[PathBuf]) -> Result<&'static Layout> {
         }
     }
     // clap requires a file.
-    known.map(|(_, layout)| layout).ok_or_else(|| Error::Usage("expected a file".to_owned()))
+    let empty = || sporran_kilt::Error::Empty { path: files[0].clone(), what: "record" }.into();
+    known.map(|(_, layout)| layout).ok_or_else(empty)
 }
 
-fn layout_of(path: &Path) -> Result<&'static Layout> {
+/// The layout of a file; `None` for a file without records, such as a split that a builder left empty.
+fn layout_of(path: &Path) -> Result<Option<&'static Layout>> {
     if path.as_os_str() == "-" {
         return Err(Error::Usage(format!(
             "standard input is read once; name its layout with --layout: {}",
@@ -103,9 +105,9 @@ fn layout_of(path: &Path) -> Result<&'static Layout> {
         // What is not JSON has no layout that is detected.
         Some(Err(sporran_kilt::Error::Record { .. })) => Value::Null,
         Some(Err(error)) => return Err(error.into()),
-        None => return Err(sporran_kilt::Error::Empty { path: path.to_owned(), what: "record" }.into()),
+        None => return Ok(None),
     };
-    LAYOUTS.iter().find(|layout| (layout.detects)(&first)).ok_or_else(|| {
+    LAYOUTS.iter().find(|layout| (layout.detects)(&first)).map(Some).ok_or_else(|| {
         Error::Input(format!(
             "{}: its first value has no layout that is known; name the layout with --layout: {}",
             path.display(),

@@ -135,7 +135,8 @@ impl Config for ResponseOptions {
             reranker.check("reranker", document);
         }
         // A run with a model does not need the files of its training.
-        let has_model = self.generator.models("generator").iter().all(|model| model.folder.exists());
+        let models = self.generator.models("generator");
+        let has_model = !models.is_empty() && models.iter().all(|model| model.folder.exists());
         self.check_generation(!has_model, document);
     }
 }

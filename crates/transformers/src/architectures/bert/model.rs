@@ -57,8 +57,10 @@ impl Bert {
         let positions = || table(config.max_position_embeddings, "position_embeddings");
         let types = || table(config.type_vocab_size, "token_type_embeddings");
         let types = config.has_types().then(types).transpose()?;
-        let layers: Result<Vec<Layer>> =
-            config.layer_prefixes().iter().map(|prefix| Layer::new(config, &vb.pp(prefix))).collect();
+        // Variables are created in a fixed order, because sums over all of them, such as the norm of gradients, follow it.
+        let layers = || -> Result<Vec<Layer>> {
+            config.layer_prefixes().iter().map(|prefix| Layer::new(config, &vb.pp(prefix))).collect()
+        };
         let projection = |name: &str| Linear::with_bias(width, config.hidden_size, std, &vb.pp(name));
         let biases = || {
             let init = Init::Randn { mean: 0.0, stdev: std };
@@ -72,7 +74,7 @@ impl Bert {
             types,
             embedding_norm: LayerNorm::new(width, config.layer_norm_eps, &embeddings.pp("LayerNorm"))?,
             projection: config.projection_name().map(projection).transpose()?,
-            layers: layers?,
+            layers: layers()?,
             order: config.order(),
             distance_biases: (config.family == BertFamily::Mpnet).then(biases).transpose()?,
             distances: distances
