@@ -82,7 +82,7 @@ impl fmt::Display for SheetAgreement {
     }
 }
 
-/// The agreement of the votes in sheets. Labels may be any words. `key` is that of the candidates; it tells the gold passages.
+/// The agreement of the votes in sheets. Labels may be any words. `key` is that of the candidates; it names the gold passages.
 ///
 /// # Errors
 /// Read errors; [`Error::Record`] for a second vote of an annotator on a passage; [`Error::Argument`] if no two annotators

@@ -103,7 +103,7 @@ struct KeyLine<'a> {
     overlap: f64,
 }
 
-/// The part of a line of the key that tells gold passages.
+/// The part of a line of the key that marks gold passages.
 #[derive(Deserialize)]
 struct KeyPlace {
     id: Id,

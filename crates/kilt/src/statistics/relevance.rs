@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use crate::{
-    Error, Result, jsonl,
+    Error, Result, csv,
     scores::Measure,
     wowpp::{Dialogue, Dialogues},
 };
@@ -288,25 +288,21 @@ fn gold(dialogues: &Dialogues, relevant: &[Relevant]) -> Option<GoldCounts> {
     (counts.dialogues > 0).then_some(counts)
 }
 
-/// Reads the kinds of last utterances from a CSV file with two columns: dialogue id and kind. A first line `id,kind` is skipped.
+/// Reads the kinds of last utterances from a CSV file with the columns `id` (of a dialogue) and `kind`.
 ///
 /// # Errors
-/// Read errors; [`Error::Record`] for a line without a comma or with an unknown kind, and for an id on two lines.
+/// Those of [`csv::Table::read`]; [`Error::Record`] for a missing column, an unknown kind, and an id on two lines.
 pub fn read_kinds(path: impl AsRef<Path>) -> Result<FxHashMap<String, UtteranceKind>> {
     let path = path.as_ref();
+    let table = csv::Table::read(path)?;
+    let (id, kind) = (table.column("id")?, table.column("kind")?);
     let mut kinds = FxHashMap::default();
-    for line in jsonl::open(path)?.lines() {
-        let (number, line) = line?;
-        let wrong = |message: String| Error::record(path, number, ".", message);
-        let Some((id, kind)) = line.trim().rsplit_once(',') else {
-            return Err(wrong("expected a dialogue id, a comma and a kind".into()));
-        };
-        let (id, kind) = (id.trim(), kind.trim());
-        if kinds.is_empty() && (id, kind) == ("id", "kind") {
-            continue;
-        }
-        if kinds.insert(id.to_owned(), kind.parse().map_err(wrong)?).is_some() {
-            return Err(wrong(format!("expected different dialogue ids, found `{id}` twice")));
+    for row in table.rows() {
+        let wrong = |field: &str, message: String| Error::record(path, row.line, field, message);
+        let (id, kind) = (row.cell(id).trim(), row.cell(kind).trim());
+        let kind = kind.parse().map_err(|message| wrong("kind", message))?;
+        if kinds.insert(id.to_owned(), kind).is_some() {
+            return Err(wrong("id", format!("expected different dialogue ids, found `{id}` twice")));
         }
     }
     Ok(kinds)
@@ -421,9 +417,12 @@ mod tests {
         let count = |topics| TopicCount { topics, dialogues: 1, sentences: 2 };
         assert_eq!((&found[0].topics[..], &found[1].topics[..]), (&[][..], &[count(1), count(2)][..]));
         for (text, part) in [
-            ("a,rude\n", "found `rude`"),
-            ("a;general\n", "a comma"),
-            ("a,general\na,factual\n", "`a` twice"),
+            ("id,kind\na,rude\n", "2: field `kind`: "),
+            ("a,general\n", "1: field `id`: expected a column"),
+            (
+                "id;kind\na;general\na;factual\n",
+                "3: field `id`: expected different dialogue ids, found `a` twice",
+            ),
         ] {
             std::fs::write(&path, text).unwrap();
             let message = read_kinds(&path).unwrap_err().to_string();

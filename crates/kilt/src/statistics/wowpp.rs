@@ -118,7 +118,7 @@ mod tests {
         std::fs::write(path("seen.json"), json!({ "a": dialogue(&[0.9, 0.6]) }).to_string()).unwrap();
         let two = json!({ "b": dialogue(&[0.9, 0.1]), "c": dialogue(&[0.5]) });
         std::fs::write(path("unseen.json"), two.to_string()).unwrap();
-        std::fs::write(path("kinds.csv"), "a,general\nb,factual\n").unwrap();
+        std::fs::write(path("kinds.csv"), "id,kind\na,general\nb,factual\n").unwrap();
         let report = of_files(&[path("seen.json"), path("unseen.json"), path("kinds.csv")]).unwrap();
         let counts: Vec<[usize; 4]> = report
             .parts
