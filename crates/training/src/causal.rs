@@ -7,7 +7,7 @@ use sporran_checkpoint::{Error, Result};
 use sporran_transformers::{Batch, Mode, TrainableCausal, length_batches};
 
 use crate::{
-    data::{Row, batches_of},
+    data::{Row, RowBatch},
     gradients::Gradients,
     loss::cross_entropy,
     objective::Objective,
@@ -22,22 +22,6 @@ pub struct CausalObjective<'a> {
     variables: Vec<Var>,
     options: &'a TrainingOptions,
     rows: &'a (dyn Fn(u64) -> Result<Arc<Vec<Row>>> + Sync),
-}
-
-/// Rows of an epoch.
-pub struct CausalBatch {
-    rows: Arc<Vec<Row>>,
-    members: Vec<usize>,
-}
-
-impl CausalBatch {
-    fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.members.iter().map(|&at| &self.rows[at])
-    }
-
-    fn targets(&self) -> usize {
-        self.rows().map(|row| row.target.len()).sum()
-    }
 }
 
 impl<'a> CausalObjective<'a> {
@@ -116,27 +100,25 @@ pub fn mean_loss(model: &dyn TrainableCausal, rows: &[Row]) -> Result<f64> {
 }
 
 impl Objective for CausalObjective<'_> {
-    type Batch = CausalBatch;
+    type Batch = RowBatch;
 
     fn check(&self, _: &TrainingOptions) -> Result<()> {
         Ok(())
     }
 
-    fn epoch(&self, number: u64) -> Result<Vec<CausalBatch>> {
-        let rows = (self.rows)(number)?;
-        let batches = batches_of(&rows, self.options.tokens_per_batch, self.options.seed, number);
-        Ok(batches.into_iter().map(|members| CausalBatch { rows: rows.clone(), members }).collect())
+    fn epoch(&self, number: u64) -> Result<Vec<RowBatch>> {
+        Ok(RowBatch::all(&(self.rows)(number)?, self.options, number))
     }
 
-    fn weight(&self, batch: &CausalBatch) -> f64 {
+    fn weight(&self, batch: &RowBatch) -> f64 {
         batch.targets() as f64
     }
 
-    fn tokens(&self, batch: &CausalBatch) -> usize {
-        batch.targets() + batch.rows().map(|row| row.source.len()).sum::<usize>()
+    fn tokens(&self, batch: &RowBatch) -> usize {
+        batch.tokens()
     }
 
-    fn learn(&self, batch: &CausalBatch, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64> {
+    fn learn(&self, batch: &RowBatch, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64> {
         let rows: Vec<&Row> = batch.rows().collect();
         let sum = summed_loss(self.model, &rows, self.options.label_smoothing, &mut Mode::training(seed))?;
         let loss = (sum / weight)?;
@@ -205,7 +187,7 @@ mod tests {
         let (options, given) =
             (TrainingOptions { label_smoothing: 0.1, ..Default::default() }, |_| Ok(rows.clone()));
         let objective = CausalObjective::new(model, variables, &options, &given);
-        let batch = CausalBatch { rows: rows.clone(), members: (0..6).collect() };
+        let batch = RowBatch { rows: rows.clone(), members: (0..6).collect() };
         // The same seed drops the same values in each evaluation of a difference.
         assert_gradients(variables, |gradients| objective.learn(&batch, 12.0, 3, gradients).unwrap());
     }

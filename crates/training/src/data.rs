@@ -1,5 +1,7 @@
 //! From pairs of texts to batches: token rows, a seeded order for every epoch, and length-bucketed batches.
 
+use std::sync::Arc;
+
 use candle_core::{Device, Tensor};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -8,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{Error, Result};
 use sporran_transformers::Batch;
 use tokenizers::Tokenizer;
+
+use crate::options::TrainingOptions;
 
 /// The label of a position that no loss is taken at.
 pub const IGNORED_LABEL: u32 = u32::MAX;
@@ -29,6 +33,34 @@ pub struct Row {
     pub source: Vec<u32>,
     /// Decoder tokens, without the start token. Only these have a loss.
     pub target: Vec<u32>,
+}
+
+/// A batch: some rows of an epoch.
+pub struct RowBatch {
+    pub(crate) rows: Arc<Vec<Row>>,
+    pub(crate) members: Vec<usize>,
+}
+
+impl RowBatch {
+    /// The batches of an epoch.
+    pub(crate) fn all(rows: &Arc<Vec<Row>>, options: &TrainingOptions, epoch: u64) -> Vec<Self> {
+        let batches = batches_of(rows, options.tokens_per_batch, options.seed, epoch);
+        batches.into_iter().map(|members| Self { rows: Arc::clone(rows), members }).collect()
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.members.iter().map(|&at| &self.rows[at])
+    }
+
+    /// The number of target tokens.
+    pub(crate) fn targets(&self) -> usize {
+        self.rows().map(|row| row.target.len()).sum()
+    }
+
+    /// The number of source and target tokens.
+    pub(crate) fn tokens(&self) -> usize {
+        self.targets() + self.rows().map(|row| row.source.len()).sum::<usize>()
+    }
 }
 
 /// Token rows of `pairs`, cut to at most `max_source` and `max_target` tokens; a cut row keeps its last token,

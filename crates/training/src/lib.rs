@@ -64,12 +64,14 @@ mod tuned;
 mod variables;
 mod vocabulary;
 
-pub use causal::{CausalBatch, CausalObjective, mean_loss};
+pub use causal::{CausalObjective, mean_loss};
 pub use checkpoint::{ExtraFiles, best_folder, export, export_part};
 pub use classification::{ClassificationObjective, LabelledRow};
 pub use copying::wire_copying;
 pub use crf::CrfVariables;
-pub use data::{IGNORED_LABEL, Row, TextPair, TrainingBatch, batches_of, rows_of, shuffled_batches};
+pub use data::{
+    IGNORED_LABEL, Row, RowBatch, TextPair, TrainingBatch, batches_of, rows_of, shuffled_batches,
+};
 pub use dpr_reader::{ReadQuestion, ReaderObjective, ReaderScores};
 pub use fid::{FidObjective, FidRow};
 pub use gradients::Gradients;
@@ -91,7 +93,7 @@ pub use ranking::{RankingBatch, RankingObjective, RankingQuery};
 pub use ranking_loss::RankingLoss;
 pub use reciprocal_rank::{ValidationList, mean_reciprocal_rank};
 pub use schedule::{Decay, Schedule};
-pub use seq2seq::{Seq2SeqBatch, Seq2SeqObjective};
+pub use seq2seq::Seq2SeqObjective;
 pub use tagging::{Emitter, EncoderEmitter, ScoreLoss, TaggedRow, TaggingObjective};
 pub use trainer::{EvaluationError, Outcome, Progress, Training, train};
 pub use tuned::{Pick, TunedEncoder};

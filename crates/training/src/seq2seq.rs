@@ -7,7 +7,7 @@ use sporran_checkpoint::Result;
 use sporran_transformers::{Mode, Trainable};
 
 use crate::{
-    data::{Row, TrainingBatch, batches_of},
+    data::{Row, RowBatch, TrainingBatch},
     gradients::Gradients,
     loss::cross_entropy,
     objective::Objective,
@@ -22,22 +22,6 @@ pub struct Seq2SeqObjective<'a> {
     variables: Vec<Var>,
     options: &'a TrainingOptions,
     rows: &'a (dyn Fn(u64) -> Result<Arc<Vec<Row>>> + Sync),
-}
-
-/// Rows of an epoch.
-pub struct Seq2SeqBatch {
-    rows: Arc<Vec<Row>>,
-    members: Vec<usize>,
-}
-
-impl Seq2SeqBatch {
-    fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.members.iter().map(|&at| &self.rows[at])
-    }
-
-    fn targets(&self) -> usize {
-        self.rows().map(|row| row.target.len()).sum()
-    }
 }
 
 impl<'a> Seq2SeqObjective<'a> {
@@ -55,27 +39,25 @@ impl<'a> Seq2SeqObjective<'a> {
 }
 
 impl Objective for Seq2SeqObjective<'_> {
-    type Batch = Seq2SeqBatch;
+    type Batch = RowBatch;
 
     fn check(&self, _: &TrainingOptions) -> Result<()> {
         Ok(())
     }
 
-    fn epoch(&self, number: u64) -> Result<Vec<Seq2SeqBatch>> {
-        let rows = (self.rows)(number)?;
-        let batches = batches_of(&rows, self.options.tokens_per_batch, self.options.seed, number);
-        Ok(batches.into_iter().map(|members| Seq2SeqBatch { rows: rows.clone(), members }).collect())
+    fn epoch(&self, number: u64) -> Result<Vec<RowBatch>> {
+        Ok(RowBatch::all(&(self.rows)(number)?, self.options, number))
     }
 
-    fn weight(&self, batch: &Seq2SeqBatch) -> f64 {
+    fn weight(&self, batch: &RowBatch) -> f64 {
         batch.targets() as f64
     }
 
-    fn tokens(&self, batch: &Seq2SeqBatch) -> usize {
-        batch.targets() + batch.rows().map(|row| row.source.len()).sum::<usize>()
+    fn tokens(&self, batch: &RowBatch) -> usize {
+        batch.tokens()
     }
 
-    fn learn(&self, batch: &Seq2SeqBatch, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64> {
+    fn learn(&self, batch: &RowBatch, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64> {
         let (model, special) = (self.model, self.model.special_tokens());
         let rows: Vec<&Row> = batch.rows().collect();
         let batch = TrainingBatch::new(&rows, special.pad, special.decoder_start, model.device())?;
@@ -158,7 +140,7 @@ pub(super) mod tests {
         let (options, given) =
             (TrainingOptions { label_smoothing: 0.1, ..Default::default() }, |_| Ok(rows.clone()));
         let objective = Seq2SeqObjective::new(&model, &variables, &options, &given);
-        let batch = Seq2SeqBatch { rows: rows.clone(), members: vec![0, 1, 2] };
+        let batch = RowBatch { rows: rows.clone(), members: vec![0, 1, 2] };
         assert_gradients(&variables, |gradients| objective.learn(&batch, 5.0, 0, gradients).unwrap());
     }
 
@@ -172,7 +154,7 @@ pub(super) mod tests {
         let loss = |members: Vec<usize>| {
             let mut zeros: Gradients =
                 variables.all().iter().map(|(_, var)| vec![0.0; var.elem_count()]).collect();
-            let batch = Seq2SeqBatch { rows: rows.clone(), members };
+            let batch = RowBatch { rows: rows.clone(), members };
             objective.learn(&batch, 1.0, 0, &mut zeros).unwrap()
         };
         let together = loss(vec![0, 1, 2]);
