@@ -109,57 +109,41 @@ pub struct RagSequenceQuestions(pub Box<RagQuestions>);
 #[serde(transparent)]
 pub struct RagTokenQuestions(pub Box<RagQuestions>);
 
-impl ReasonerKind for RagSequenceQuestions {
-    fn model(&self) -> &Path {
-        &self.0.model
-    }
+macro_rules! reasoner_kind {
+    ($kind:ty, $loss:expr) => {
+        impl ReasonerKind for $kind {
+            fn model(&self) -> &Path {
+                &self.0.model
+            }
 
-    fn check(&self, key: &str, document: &mut Document<'_>) {
-        self.0.check(key, document);
-    }
+            fn check(&self, key: &str, document: &mut Document<'_>) {
+                self.0.check(key, document);
+            }
 
-    fn train(
-        &self,
-        training: &QuestionTraining<'_>,
-        observe: &mut Observer<'_>,
-    ) -> sporran_reasoner::Result<Trained> {
-        train(&self.0, RagLoss::Sequence, training, observe).map_err(outside)
-    }
+            fn train(
+                &self,
+                training: &QuestionTraining<'_>,
+                observe: &mut Observer<'_>,
+            ) -> sporran_reasoner::Result<Trained> {
+                train(&self.0, $loss, training, observe).map_err(outside)
+            }
 
-    fn reads_passages(&self) -> bool {
-        true
-    }
+            fn reads_passages(&self) -> bool {
+                true
+            }
 
-    fn open<'a>(&self, background: Background<'a>) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
-        Ok(Box::new(RagReasoner::load(&self.0, RagLoss::Sequence, background.passages).map_err(outside)?))
-    }
+            fn open<'a>(
+                &self,
+                background: Background<'a>,
+            ) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
+                Ok(Box::new(RagReasoner::load(&self.0, $loss, background.passages).map_err(outside)?))
+            }
+        }
+    };
 }
 
-impl ReasonerKind for RagTokenQuestions {
-    fn model(&self) -> &Path {
-        &self.0.model
-    }
-
-    fn check(&self, key: &str, document: &mut Document<'_>) {
-        self.0.check(key, document);
-    }
-
-    fn train(
-        &self,
-        training: &QuestionTraining<'_>,
-        observe: &mut Observer<'_>,
-    ) -> sporran_reasoner::Result<Trained> {
-        train(&self.0, RagLoss::Token, training, observe).map_err(outside)
-    }
-
-    fn reads_passages(&self) -> bool {
-        true
-    }
-
-    fn open<'a>(&self, background: Background<'a>) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
-        Ok(Box::new(RagReasoner::load(&self.0, RagLoss::Token, background.passages).map_err(outside)?))
-    }
-}
+reasoner_kind!(RagSequenceQuestions, RagLoss::Sequence);
+reasoner_kind!(RagTokenQuestions, RagLoss::Token);
 
 impl RagQuestions {
     fn check(&self, key: &str, document: &mut Document<'_>) {
