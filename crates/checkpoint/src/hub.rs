@@ -20,33 +20,26 @@ use crate::{
     json::{self, parse},
     remote::{About, Cause, Remote, other_hash},
     sentence::{INPUT_FILES, MODULE_FILES, module_folders},
+    tokenizer,
 };
 
 /// The model whose files are where no revision is named.
 const MAIN: &str = "main";
 
-/// The files of a model folder besides its weights.
-const FILES: [&str; 19] = [
+/// The files of a model folder besides its weights and its tokenizer.
+const FILES: [&str; 6] = [
     "config.json",
     "adapter_config.json",
     "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tokenizer.model",
-    "tiktoken.model",
     "modules.json",
     "config_sentence_transformers.json",
     "README.md",
 ];
+
+/// The files of a model folder besides its weights.
+fn companions() -> impl Iterator<Item = &'static str> {
+    FILES.into_iter().chain(tokenizer::FILES).chain(INPUT_FILES)
+}
 
 /// A weights file and the index that may replace it, in the order of the search.
 const WEIGHTS: [[&str; 2]; 4] = [
@@ -266,7 +259,7 @@ impl Hub {
                 .and_then(|()| fs::write(&path, &info.sha))
                 .map_err(Error::io(&path, "write"))
         };
-        for file in FILES.into_iter().chain(INPUT_FILES).filter(|file| there.contains(file)) {
+        for file in companions().filter(|file| there.contains(file)) {
             files.get(file)?;
         }
         for module in module_folders(&snapshot)? {
@@ -327,7 +320,7 @@ fn damage(snapshot: &Path) -> Result<Option<Error>> {
     };
     // Files that name other files come before them.
     let indices = WEIGHTS.map(|[_, index]| index);
-    let named: Vec<String> = FILES.into_iter().chain(INPUT_FILES).chain(indices).map(str::to_owned).collect();
+    let named: Vec<String> = companions().chain(indices).map(str::to_owned).collect();
     if let Some(error) = first(named)? {
         return Ok(Some(error));
     }

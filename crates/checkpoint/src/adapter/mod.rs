@@ -22,30 +22,13 @@ use crate::{
     import::{Raw, appear, write_weights},
     json::{self, parse},
     save::tensor_bytes,
-    tokenizer::Tokenizer,
+    tokenizer::{self, Tokenizer},
     weights::{StoredTensor, WeightFile, open_weights},
 };
 use config::{AdapterConfig, ends_with};
 
 const CONFIG: &str = "adapter_config.json";
 const WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
-
-/// The files of a tokenizer.
-const TOKENIZER: [&str; 13] = [
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tokenizer.model",
-    "tiktoken.model",
-    "chat_template.jinja",
-    "chat_template.json",
-];
 
 /// The ends of the names of embedding tables and of heads with a row for each token.
 const TABLES: [&str; 5] =
@@ -209,8 +192,8 @@ impl Adapter {
     }
 
     fn copy_companions(&self, base: &Path, to: &Path) -> Result<()> {
-        let tokenizer = if Tokenizer::is_in(&self.folder) { self.folder.as_path() } else { base };
-        let tokenizer = TOKENIZER.map(|name| tokenizer.join(name));
+        let folder = if Tokenizer::is_in(&self.folder) { self.folder.as_path() } else { base };
+        let tokenizer = tokenizer::FILES.map(|name| folder.join(name));
         let others = [base.join("generation_config.json"), self.folder.join("README.md")];
         for from in tokenizer.into_iter().chain(others).filter(|path| path.is_file()) {
             let into = to.join(from.file_name().unwrap_or_default());

@@ -19,6 +19,23 @@ use crate::{
     json,
 };
 
+/// The files that a folder's tokenizer and its chat template may have.
+pub(crate) const FILES: [&str; 13] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+    "tiktoken.model",
+    "chat_template.jinja",
+    "chat_template.json",
+];
+
 /// A tokenizer and the file that it came from.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
