@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::ChatTemplate;
 use sporran_config::{Document, Override, Overrides};
 use sporran_kilt::Task;
-use sporran_transformers::{DeviceName, GenerationOptions, ModelType, Precision, TakesModel};
+use sporran_transformers::{
+    CandleLm, DeviceName, Engine, GenerationOptions, ModelType, Precision, TakesModel,
+};
 
 use crate::{
     ChatPrompt, Conversation, Demonstration, Demonstrations, DemonstrationsOptions, Error, Generation,
@@ -39,8 +41,14 @@ pub enum Chat {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CausalOptions {
-    /// The model's folder in the Hugging Face layout (GPT-2, LLaMA, Qwen 2), or a GGUF file.
+    /// The model's folder in the Hugging Face layout (GPT-2, LLaMA, Qwen 2, and the architectures of the engine `candle`),
+    /// or a GGUF file.
     pub model: PathBuf,
+    /// The engine: `auto`, `packed` or `candle`. `candle` is the crate candle-transformers. It reads one input at a time, by
+    /// greedy search or sampling, and a sequence ends at the model's positions or at the window of its attention. Beams are
+    /// an error. `auto` is `packed` for the architectures that it has.
+    #[serde(default, skip_serializing_if = "is_auto")]
+    pub engine: Engine,
     /// `"f32"`, or `"int8"` for models of LLaMA's shape on a CPU; on a GPU `"f16"` or `"bf16"`.
     #[serde(default)]
     pub precision: Precision,
@@ -108,6 +116,11 @@ struct GivenPrompt {
     max_tokens: usize,
 }
 
+/// The default is left out of the keys of runs.
+fn is_auto(engine: &Engine) -> bool {
+    *engine == Engine::Auto
+}
+
 fn answer() -> String {
     "Answer:".into()
 }
@@ -166,6 +179,7 @@ impl CausalGenerator {
             batch_size: options.batch_size,
             batch_tokens: options.batch_tokens,
             device: options.device,
+            engine: options.engine,
             stops: options.stops.clone(),
         })?;
         if !model.is_causal() {
@@ -350,6 +364,21 @@ impl GeneratorKind for CausalOptions {
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {
+        if self.model.exists() {
+            match self.engine.is_candle(&self.model) {
+                Ok(true) => {
+                    if let Err(error) = CandleLm::check_options(&self.generation) {
+                        document.report_key(&format!("{key}.generation"), error.to_string());
+                    }
+                    if self.precision == Precision::Int8 {
+                        let message = "expected `f32` with the engine `candle`, found `int8`".to_owned();
+                        document.report_key(&format!("{key}.precision"), message);
+                    }
+                }
+                Ok(false) => {}
+                Err(error) => document.report_key(&format!("{key}.model"), error.to_string()),
+            }
+        }
         for file in self.demonstrations.iter().flat_map(|shown| &shown.files).filter(|file| !file.is_file()) {
             let message = format!("no file {}", file.display());
             document.report_key(&format!("{key}.demonstrations.files"), message);
@@ -404,6 +433,7 @@ mod tests {
             model: data,
             precision: Precision::F32,
             device: DeviceName::Cpu,
+            engine: Engine::Auto,
             chat,
             instruction: "Be short.".into(),
             prompt: PromptOptions { max_tokens: 200, ..prompt() },
