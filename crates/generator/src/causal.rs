@@ -568,4 +568,69 @@ mod tests {
             assert!(!together.text.contains('\n'));
         }
     }
+
+    /// The folder of a tiny Phi, with a tokenizer of 40 words.
+    fn phi() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/candle/phi");
+        for name in ["config.json", "generation_config.json", "model.safetensors"] {
+            std::fs::copy(data.join(name), folder.path().join(name)).unwrap();
+        }
+        let words = ["[UNK]", "Question", ":", "who", "?", "where", "Answer"];
+        let word = |at: usize| words.get(at).map_or_else(|| format!("w{at}"), |word| (*word).to_owned());
+        let vocab: serde_json::Map<String, serde_json::Value> =
+            (0..40).map(|at| (word(at), at.into())).collect();
+        let tokenizer = serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+            "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"},
+        });
+        std::fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_model_of_candle_answers_one_request_after_another() {
+        let folder = phi();
+        let options = CausalOptions { model: folder.path().into(), ..options(Chat::None) };
+        let generator = CausalGenerator::load(&options).unwrap();
+        let queries = [Query::of_text(1i64, "who?"), Query::of_text(2i64, "where? who?")];
+        let requests: Vec<_> = queries.iter().map(|query| Request { query, passages: &[] }).collect();
+        let together = generator.generate(&requests).unwrap();
+        for (request, together) in requests.iter().zip(&together) {
+            let alone = generator.generate(std::slice::from_ref(request)).unwrap();
+            assert_eq!(alone[0].text, together.text);
+        }
+        let packed = CausalGenerator::load(&CausalOptions { engine: Engine::Packed, ..options.clone() });
+        let error = packed.err().unwrap().to_string();
+        assert!(error.contains("field `model_type`") && error.contains("`phi`"), "{error}");
+        let mut beams = options;
+        beams.generation.num_beams = Some(2);
+        let error = CausalGenerator::load(&beams).err().unwrap().to_string();
+        assert!(error.contains("`num-beams`: expected 1 with the engine `candle`"), "{error}");
+    }
+
+    #[test]
+    fn beams_and_int8_of_candle_and_unknown_architectures_are_reported() {
+        let folder = phi();
+        let check = |keys: &str| {
+            let model = folder.path();
+            let keys = format!("[generator]\nkind = \"causal\"\nmodel = {model:?}\n{keys}");
+            let text = sporran_config::Text::new(Path::new("c.toml"), keys, &[]);
+            let mut document = Document::parse(&text);
+            let written = document.clone();
+            let generator: crate::GeneratorOptions = document.read_stage("generator").ok().flatten().unwrap();
+            document.restore(written);
+            generator.check("generator", &mut document);
+            document.into_diagnostics().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(check("").is_empty());
+        let found = check("generation.num-beams = 4\n");
+        assert!(found.len() == 1 && found[0].contains("expected 1 with the engine `candle`"), "{found:?}");
+        let found = check("precision = \"int8\"\n");
+        assert!(found.len() == 1 && found[0].contains("`generator.precision`"), "{found:?}");
+        std::fs::write(folder.path().join("config.json"), r#"{"model_type": "rwkv9"}"#).unwrap();
+        let found = check("");
+        assert!(found.len() == 1 && found[0].contains("or, with the engine `candle`"), "{found:?}");
+    }
 }

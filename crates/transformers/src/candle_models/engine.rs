@@ -65,6 +65,10 @@ impl Engine {
         if known.contains(&found.as_str()) {
             return Ok(true);
         }
+        if named != "none" && named != format!("`{found}`") {
+            // Another error about it, such as that of a model of two parts.
+            return Ok(false);
+        }
         let known: Vec<String> = known.iter().map(|known| format!("`{known}`")).collect();
         let expected = format!("{expected}; or, with the engine `candle`, {}", known.join(", "));
         Err(Error::Config { path, field, expected, found: named })
