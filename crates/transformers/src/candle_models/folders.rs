@@ -1,6 +1,6 @@
 //! The architectures of model folders that candle has.
 
-use candle_core::Result as CandleResult;
+use candle_core::{Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::{
     falcon, gemma, gemma2, gemma3, glm4_new, granite, helium, llama, mistral, mixtral, olmo, olmo2, phi,
@@ -116,7 +116,20 @@ fn load_gemma3(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn Can
     let kinds: Vec<&str> = (1..=layers).map(kind).collect();
     must_be(settings, &[("layer_types", json!(kinds)), ("use_bidirectional_attention", json!(false))])?;
     settings.must_say("query_pre_attn_scalar", &json!(settings.needed("head_dim")?))?;
-    cloned(settings, weights, |config, vb| gemma3::Model::new(false, config, vb), gemma3::Model::forward)
+    // Its cache takes several tokens at once only where values have one head.
+    let read = match settings.size("num_key_value_heads") {
+        Some(1) => gemma3::Model::forward as Read<gemma3::Model>,
+        _ => read_one_by_one,
+    };
+    cloned(settings, weights, |config, vb| gemma3::Model::new(false, config, vb), read)
+}
+
+fn read_one_by_one(model: &mut gemma3::Model, ids: &Tensor, past: usize) -> CandleResult<Tensor> {
+    let mut logits = model.forward(&ids.narrow(1, 0, 1)?, past)?;
+    for at in 1..ids.dim(1)? {
+        logits = model.forward(&ids.narrow(1, at, 1)?, past + at)?;
+    }
+    Ok(logits)
 }
 
 /// Candle's model has none of Granite's multipliers, and divides the scores of attention as LLaMA does.

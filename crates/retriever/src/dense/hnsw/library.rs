@@ -94,10 +94,8 @@ pub(crate) fn write(
         // What is measured is what is opened later.
         graph = Some(load(&folder.path(""), dim, count)?);
     }
-    let lost = graph.as_ref().map_or(0, |graph| lost(graph, &points));
-    if f64::from(lost) > MOST_LOST * count as f64 {
-        return Err(Error::BrokenGraph { lost, vectors: count as u32 });
-    }
+    let lost = graph.as_ref().map_or(0, |graph| lost(graph, count, |id| points.of(id)));
+    check_lost(lost, count as u32)?;
     if lost > 0 {
         tracing::warn!(vectors = lost, "vectors that a search by themselves does not find");
     }
@@ -182,13 +180,20 @@ fn load(folder: &Path, dim: usize, count: usize) -> Result<Graph> {
 }
 
 /// The number of vectors that a search for themselves does not find. An equal vector counts as found.
-fn lost(graph: &Graph, points: &Points<'_>) -> u32 {
-    let count = points.rows.count();
+fn lost(graph: &Graph, count: usize, point: impl Fn(usize) -> Vec<f32> + Sync) -> u32 {
     let is_lost = |id: &usize| {
-        let found = graph.search(&points.of(*id), 1, AUDIT_WIDTH);
+        let found = graph.search(&point(*id), 1, AUDIT_WIDTH);
         found.first().is_none_or(|found| found.get_distance() > 0.0)
     };
     (0..count).into_par_iter().filter(is_lost).count() as u32
+}
+
+/// Refuses a graph in which many vectors are lost.
+fn check_lost(lost: u32, vectors: u32) -> Result<()> {
+    if f64::from(lost) > MOST_LOST * f64::from(vectors) {
+        return Err(Error::BrokenGraph { lost, vectors });
+    }
+    Ok(())
 }
 
 impl Library {
@@ -259,5 +264,24 @@ impl VectorIndex for Library {
 
     fn scores(&self, queries: &Embeddings, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
         Ok(scores_of(&self.vectors(), queries, lists))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_that_are_not_found_are_counted_and_many_are_refused() {
+        let graph = Graph::new(8, 100, LAYERS, 40, Euclidean);
+        let point = |id: usize| vec![id as f32, (id * id % 17) as f32];
+        (0..90).for_each(|id| graph.insert((&point(id), id)));
+        // The graph lacks the last 10.
+        assert_eq!(lost(&graph, 100, point), 10);
+        assert_eq!(lost(&graph, 90, point), 0);
+        assert!(check_lost(5, 100).is_ok() && check_lost(0, 0).is_ok());
+        let error = check_lost(6, 100).unwrap_err();
+        assert!(matches!(error, Error::BrokenGraph { lost: 6, vectors: 100 }));
+        assert!(error.to_string().contains("6 of 100 vectors are not found by themselves"), "{error}");
     }
 }

@@ -211,13 +211,11 @@ fn small_graphs_of_hnsw_rs_answer_and_damaged_and_broken_ones_are_refused() {
     // An index of one library does not open as one of the other.
     let other = open(&hnsw(8), similarity, &dir);
     assert!(matches!(other, Err(Error::OtherOptions { .. })));
-    // The crate links equal vectors to each other alone, so that a search that starts there finds no other.
-    let mut values = clustered(1200, 16, 13).values().to_vec();
-    let first = values[..16].to_vec();
-    values.chunks_mut(16).take(800).for_each(|row| row.copy_from_slice(&first));
-    let vectors = Embeddings::new(16, values).unwrap();
-    let broken = build(&hnsw_rs(8), similarity, &vectors, &dir);
-    assert!(matches!(broken, Err(Error::BrokenGraph { vectors: 1200, .. })), "{broken:?}");
+    // With few links many vectors cannot be reached. An existing index stays.
+    let IndexOptions::Hnsw(options) = hnsw_rs(8) else { unreachable!() };
+    let few = IndexOptions::Hnsw(HnswOptions { links: 2, construction_width: 2, ..options });
+    let broken = build(&few, similarity, &random(3000, 24, 20), &dir);
+    assert!(matches!(broken, Err(Error::BrokenGraph { vectors: 3000, .. })), "{broken:?}");
     assert!(open(&hnsw_rs(8), similarity, &dir).is_ok());
 }
 
