@@ -96,6 +96,17 @@ fn types_of(folder: &Path) -> (Vec<ModelType>, String) {
     (types, name.unwrap_or_default())
 }
 
+/// The type of an encoder with the head of a task.
+fn of_task(task: BertTask) -> ModelType {
+    match task {
+        BertTask::SequenceClassification => ModelType::SequenceClassifier,
+        BertTask::TokenClassification => ModelType::TokenClassifier,
+        BertTask::Span => ModelType::SpanReader,
+        BertTask::Reader => ModelType::DprReader,
+        BertTask::States | BertTask::MaskedLm | BertTask::Question | BertTask::Context => ModelType::Encoder,
+    }
+}
+
 /// The type of a model of another program.
 fn own_type(folder: &Path) -> Option<(ModelType, String)> {
     if let Some(file) = find_gguf(folder).ok()? {
@@ -124,16 +135,12 @@ fn own_type(folder: &Path) -> Option<(ModelType, String)> {
             return Some((ModelType::DecoderOnly, name));
         }
     };
-    let own = match config.encoder_task() {
-        None if config.is_causal() => ModelType::DecoderOnly,
-        None => ModelType::EncoderDecoder,
-        Some(BertTask::SequenceClassification) => ModelType::SequenceClassifier,
-        Some(BertTask::TokenClassification) => ModelType::TokenClassifier,
-        Some(BertTask::Span) => ModelType::SpanReader,
-        Some(BertTask::Reader) => ModelType::DprReader,
-        Some(BertTask::States | BertTask::MaskedLm | BertTask::Question | BertTask::Context) => {
-            ModelType::Encoder
-        }
+    let own = match &config {
+        ModelConfig::T5(_) | ModelConfig::Bart(_) => ModelType::EncoderDecoder,
+        ModelConfig::Gpt2(_) | ModelConfig::Llama(_) => ModelType::DecoderOnly,
+        ModelConfig::Bert(config) => of_task(config.task),
+        ModelConfig::ModernBert(config) => of_task(config.task),
+        ModelConfig::T5Encoder(_) => ModelType::Encoder,
     };
     Some((own, config.model_type().to_owned()))
 }

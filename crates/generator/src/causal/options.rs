@@ -206,7 +206,8 @@ impl GeneratorKind for CausalOptions {
 mod tests {
     use std::path::Path;
 
-    use super::{super::tests::phi, *};
+    use super::*;
+    use crate::causal::tests::phi;
 
     #[test]
     fn a_prompt_that_is_given_in_part_keeps_the_other_defaults_of_this_generator() {

@@ -122,9 +122,10 @@ impl PackedLlama {
             return;
         }
         let Heads { heads, groups, width } = self.heads;
+        let all = inputs.width();
         let isa = machine.core.isa;
         let blocks: Vec<_> = (0..inputs.count()).map(|row| row..row + 1).collect();
-        inputs.each_part(machine.core.pool, &blocks, self.heads.inputs(), &|row, _, mut part| {
+        inputs.each_part(machine.core.pool, &blocks, all, &|row, _, mut part| {
             let both = &mut part.row_mut(0)[..(heads + groups) * width];
             if let Some(norms) = &layer.head_norms {
                 let (queries, keys) = both.split_at_mut(heads * width);

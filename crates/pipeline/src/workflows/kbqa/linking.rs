@@ -32,7 +32,7 @@ impl MentionLinker for VertexLinker {
             let length = |at: &usize| mentions[*at].span.end - mentions[*at].span.start;
             if let Some(representative) = (first..mentions.len()).max_by_key(length) {
                 let mentions = (first..mentions.len()).map(|at| (at, 1.0)).collect();
-                chains.push(Chain { mentions, representative });
+                chains.push(Chain { mentions, representative, others: Vec::new() });
             }
             places.push(first..mentions.len());
         }
