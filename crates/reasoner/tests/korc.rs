@@ -516,8 +516,7 @@ fn embedding(kb: &KnowledgeBase) -> EmbeddingModel {
 }
 
 fn right(model: &QuestionModel, questions: &[Question], kb: &KnowledgeBase) -> f64 {
-    let inputs: Vec<QuestionInput<'_>> =
-        questions.iter().map(|question| QuestionInput::of(question)).collect();
+    let inputs: Vec<QuestionInput<'_>> = questions.iter().map(QuestionInput::of).collect();
     let answered = model.answers(&inputs, 1).unwrap();
     let hits = answered.iter().zip(questions).filter(|(answered, question)| {
         answered

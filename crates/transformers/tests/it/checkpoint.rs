@@ -279,7 +279,7 @@ fn shards_give_the_same_model_as_one_file() {
     let expected = states(&Checkpoint::open(&data("t5-relu")).unwrap(), DType::F32);
     assert_eq!(states(&Checkpoint::open(folder.path()).unwrap(), DType::F32), expected);
     fs::remove_file(folder.path().join("model-00002-of-00002.safetensors")).unwrap();
-    assert!(matches!(Checkpoint::open(folder.path()), Err(Error::MissingFile { .. })));
+    assert!(matches!(Checkpoint::open(folder.path()), Err(Error::MissingShard { .. })));
 }
 
 #[test]
