@@ -4,7 +4,7 @@
 //! random matrix, with a little noise and normalised. Queries are sampled the same way. The bench times one
 //! query at a time (mean of 100; for graphs of all) and all 1,000 together, 10 best each, on all threads.
 //! Recall is relative to the exact results. Graphs are compared at the smallest search width that reaches a
-//! recall. The peers run if `PYTHON` names an interpreter with `faiss-cpu`, `hnswlib` and `numpy`.
+//! recall. The graphs of the crate `hnsw_rs`, built on one thread, stand beside ours. The peers run if `PYTHON` names an interpreter with `faiss-cpu`, `hnswlib` and `numpy`.
 //!
 //! ```text
 //! PYTHON=python3 cargo bench --bench dense -- --rows 66000 --dim 384 --kinds flat,pq,hnsw
@@ -26,8 +26,8 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use serde::Deserialize;
 use sporran_retriever::dense::{
-    Embeddings, FlatOptions, HnswOptions, Index, IndexOptions, Origin, PqBits, PqOptions, Similarity,
-    Storage, VectorIndex, VectorStorage,
+    Embeddings, FlatOptions, HnswLibrary, HnswOptions, Index, IndexOptions, Origin, PqBits, PqOptions,
+    Similarity, Storage, VectorIndex, VectorStorage,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -283,9 +283,13 @@ impl Corpus {
 
     fn graph(&self, exact: &Found) -> Outcome<Vec<Figures>> {
         let mut all = Vec::new();
-        for (name, storage) in [("sporran f32", VectorStorage::F32), ("sporran f16", VectorStorage::F16)] {
+        for (name, library, storage) in [
+            ("sporran f32", HnswLibrary::Own, VectorStorage::F32),
+            ("sporran f16", HnswLibrary::Own, VectorStorage::F16),
+            ("hnsw_rs f32", HnswLibrary::HnswRs, VectorStorage::F32),
+        ] {
             let options = |search_width| {
-                IndexOptions::Hnsw(HnswOptions { storage, search_width, ..HnswOptions::default() })
+                IndexOptions::Hnsw(HnswOptions { library, storage, search_width, ..HnswOptions::default() })
             };
             let (index, seconds) = self.build(&options(64))?;
             println!("  {name}: {:?}", index.report());

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::find_gguf;
 use sporran_config::{Document, Override, Overrides};
 use sporran_kilt::PassageStore;
-use sporran_transformers::{Checkpoint, DeviceName, GenerationOptions, ModelType, Precision, TakesModel};
+use sporran_transformers::{
+    CandleLm, Checkpoint, DeviceName, Engine, GenerationOptions, ModelType, Precision, TakesModel,
+};
 
 use crate::{Generator, Result};
 
@@ -129,7 +131,11 @@ pub fn generation_overrides(
 ) -> Result<()> {
     // A GGUF file has no generation options.
     if find_gguf(folder)?.is_none() {
-        let replaced = options.replacing(Checkpoint::open(folder)?.generation_defaults());
+        let defaults = match Engine::Auto.is_candle(folder)? {
+            true => CandleLm::folder_defaults(folder)?,
+            false => Checkpoint::open(folder)?.generation_defaults().clone(),
+        };
+        let replaced = options.replacing(&defaults);
         found.extend(replaced.into_iter().map(|(option, folder, config)| {
             (format!("{key}.generation.{option}"), Override { folder, config })
         }));

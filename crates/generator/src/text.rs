@@ -11,8 +11,8 @@ use std::{
 use candle_core::Device;
 use sporran_checkpoint::{Tokenizer, TruncationSide, find_gguf};
 use sporran_transformers::{
-    Batch, CausalLm, Checkpoint, DeviceName, GenerationOptions, Gguf, Hypothesis, Precision, RunningBatch,
-    Seq2Seq,
+    Batch, CandleLm, CausalLm, Checkpoint, DeviceName, Engine, GenerationOptions, Gguf, Hypothesis,
+    Precision, RunningBatch, Seq2Seq,
     decode::{Inputs, RequestId, TokenSink},
     each_batch, generate_causal_until, generate_with, length_batches,
 };
@@ -39,6 +39,8 @@ pub struct ModelOptions {
     pub batch_tokens: usize,
     /// Where it computes.
     pub device: DeviceName,
+    /// The engine of a decoder-only model.
+    pub engine: Engine,
     /// A text ends before the first of these.
     pub stops: Vec<String>,
 }
@@ -54,6 +56,7 @@ impl ModelOptions {
             batch_size: 32,
             batch_tokens: 8192,
             device: DeviceName::Cpu,
+            engine: Engine::Auto,
             stops: Vec::new(),
         }
     }
@@ -189,6 +192,11 @@ impl TextGenerator {
     /// [`Error::Transformers`] for a folder that is not a generating model's and for a device that is not there,
     /// [`Error::Option`] for empty batches.
     pub fn load(options: &ModelOptions) -> Result<Self> {
+        if options.engine.is_candle(&options.folder)? {
+            let model = CandleLm::open(&options.folder, options.device, options.precision)?;
+            let tokenizer = CandleLm::tokenizer(&options.folder)?;
+            return Self::over(Model::Causal(Arc::new(model)), tokenizer, options.clone());
+        }
         if let Some(file) = find_gguf(&options.folder)? {
             let file = Gguf::open(&file)?;
             let model = Model::Causal(file.causal(options.device, options.precision)?.into());
@@ -218,6 +226,12 @@ impl TextGenerator {
             }
         }
         let generation = options.generation.or(model.generation_defaults());
+        if let Model::Causal(model) = &model
+            && let Some(rows) = model.most_rows()
+        {
+            CandleLm::check_options(&generation)?;
+            options.batch_size = options.batch_size.min(rows);
+        }
         let most = model.max_input_length(&generation);
         options.max_tokens = options.max_tokens.min(most.unwrap_or(usize::MAX));
         if matches!(model, Model::Causal(_)) {

@@ -186,6 +186,16 @@ pub enum Error {
         /// The actual value.
         found: String,
     },
+    /// A graph in which searches for its own vectors often miss them.
+    #[error(
+        "index.library: `hnsw-rs` built a graph in which {lost} of {vectors} vectors are not found by themselves; use the library `own`, more `links` or a greater `construction-width`"
+    )]
+    BrokenGraph {
+        /// The number of vectors that are not found.
+        lost: u32,
+        /// The number of all vectors.
+        vectors: u32,
+    },
     /// A number beyond the format's limit.
     #[error("the index would hold more than {most} {what}")]
     TooLarge {

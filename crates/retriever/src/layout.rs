@@ -81,6 +81,20 @@ impl Folder {
         Ok(SectionWriter { name, path, inner: BufWriter::with_capacity(1 << 18, hashing) })
     }
 
+    /// Takes a file of the index that other code wrote: waits until it is on disk, and hashes it.
+    pub(crate) fn written(&self, name: &'static str) -> Result<Section> {
+        let path = self.path(name);
+        let file = File::open(&path).map_err(Error::io(&path, "open"))?;
+        file.sync_all().map_err(Error::io(&path, "sync"))?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(file).map_err(Error::io(&path, "read"))?;
+        Ok(Section {
+            name: name.to_owned(),
+            bytes: hasher.count(),
+            blake3: hasher.finalize().to_hex().to_string(),
+        })
+    }
+
     /// Writes the header and moves the index to its path.
     pub(crate) fn finish<H: Header>(self, header: &H) -> Result<()> {
         let path = self.path(HEADER);
@@ -256,6 +270,11 @@ pub(crate) struct Files {
 }
 
 impl Files {
+    /// The folder of the index.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Takes a file by name.
     ///
     /// # Errors
@@ -473,6 +492,17 @@ mod tests {
     fn written_again(folder: &Path) {
         fs::remove_dir_all(folder).unwrap();
         written(folder);
+    }
+
+    #[test]
+    fn a_file_of_other_code_is_taken_as_one_of_ours() {
+        let place = tempfile::tempdir().unwrap();
+        let building = Folder::create(place.path().join("index").into()).unwrap();
+        let mut data = building.section("data").unwrap();
+        data.put(b"0123456789").unwrap();
+        let ours = data.finish().unwrap();
+        assert_eq!(building.written("data").unwrap(), ours);
+        assert!(matches!(building.written("none"), Err(Error::Io { action: "open", .. })));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::{
     seq2seq::{Seq2Seq, Trainable},
 };
 
-const CONFIG: &str = "config.json";
+pub(crate) const CONFIG: &str = "config.json";
 const GENERATION_CONFIG: &str = "generation_config.json";
 
 /// A model folder, with its JSON files read and its weights mapped and checked.
@@ -59,10 +59,10 @@ pub struct Checkpoint {
 }
 
 /// The special tokens and the generation options that a folder's JSON files set; `text` is that of its `config.json`.
-fn generation_files(
+pub(crate) fn generation_files(
     folder: &Path,
     (path, text): (&Path, &str),
-    config: &ModelConfig,
+    defaults: &GenerationOptions,
 ) -> Result<(TokenFields, GenerationOptions)> {
     let fields: TokenFields = parse(path, text)?;
     let generation_path = folder.join(GENERATION_CONFIG);
@@ -73,7 +73,7 @@ fn generation_files(
         ),
         None => {
             let own = GenerationOptions::from_folder(path, text)?;
-            (fields, own.or(&config.generation_defaults()))
+            (fields, own.or(defaults))
         }
     })
 }
@@ -129,7 +129,8 @@ impl Checkpoint {
         let (tokens, generation) = match config.architecture().default_tokens() {
             None => (None, GenerationOptions::default()),
             Some(defaults) => {
-                let (tokens, generation) = generation_files(folder, (&config_path, &text), &config)?;
+                let own = config.generation_defaults();
+                let (tokens, generation) = generation_files(folder, (&config_path, &text), &own)?;
                 (Some(tokens.or(defaults).resolve(config.vocab_size(), &config_path)?), generation)
             }
         };

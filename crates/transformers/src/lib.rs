@@ -10,6 +10,7 @@ mod architectures;
 mod attention;
 mod batch;
 mod cache;
+mod candle_models;
 mod causal;
 mod checkpoint;
 mod crf;
@@ -48,6 +49,7 @@ pub use architectures::{
 };
 pub use batch::{Batch, each_batch, length_batches};
 pub use cache::Cache;
+pub use candle_models::{CandleLm, Engine};
 pub use causal::{CausalCache, CausalLm, TrainableCausal, generate_causal, generate_causal_until};
 pub use checkpoint::{Checkpoint, import, import_parlai, import_part};
 pub use crf::{CRF_WEIGHTS, Crf, CrfGradients, CrfGrammar};

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use sporran_checkpoint::{CrossEncoderFolder, GgufFile, find_gguf, json};
+use sporran_checkpoint::{CrossEncoderFolder, GgufFile, ModelKind, find_gguf, json};
 
-use crate::architectures::{ModelConfig, bert::BertTask};
+use crate::{
+    architectures::{ModelConfig, bert::BertTask},
+    candle_models::is_folder_type,
+};
 
 /// The type of a model, which decides what can use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +15,7 @@ use crate::architectures::{ModelConfig, bert::BertTask};
 pub enum ModelType {
     /// T5 or BART.
     EncoderDecoder,
-    /// GPT-2, LLaMA or a decoder of its shape.
+    /// GPT-2, LLaMA or a decoder of its shape, or another model that continues its input.
     DecoderOnly,
     /// An encoder without a head, with that of masked language modelling, or with DPR's of vectors.
     Encoder,
@@ -123,7 +126,15 @@ fn own_type(folder: &Path) -> Option<(ModelType, String)> {
         None => {}
     }
     let path = model.join("config.json");
-    let config = ModelConfig::from_json(&path, &json::text(&path).ok()??).ok()?;
+    let text = json::text(&path).ok()??;
+    let config = match ModelConfig::from_json(&path, &text) {
+        Ok(config) => config,
+        Err(_) => {
+            let kind: ModelKind = json::parse(&path, &text).ok()?;
+            let name = kind.model_type.filter(|name| is_folder_type(name))?;
+            return Some((ModelType::DecoderOnly, name));
+        }
+    };
     let own = match &config {
         ModelConfig::T5(_) | ModelConfig::Bart(_) => ModelType::EncoderDecoder,
         ModelConfig::Gpt2(_) | ModelConfig::Llama(_) => ModelType::DecoderOnly,

@@ -11,7 +11,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use candle_core::{Device, Tensor, quantized::gguf_file::Content};
+use candle_core::{
+    Device, Tensor,
+    quantized::gguf_file::{Content, TensorInfo},
+};
 
 use crate::{
     error::{Error, Result},
@@ -83,13 +86,37 @@ impl GgufFile {
         if info.shape != expected {
             return Err(Error::TensorShape { path: path(), tensor, expected, found: info.shape.clone() });
         }
-        // Reading a tensor allocates all of it first.
-        let blocks = info.shape.elem_count() / info.ggml_dtype.block_size();
+        self.check_length(info)
+    }
+
+    /// Checks that the file is long enough for each of its tensors, because reading one allocates all of it first.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`].
+    pub fn check_lengths(&self) -> Result<()> {
+        self.content.tensor_infos.values().try_for_each(|info| self.check_length(info))
+    }
+
+    fn check_length(&self, info: &TensorInfo) -> Result<()> {
+        let elements = info.shape.dims().iter().try_fold(1usize, |all, size| all.checked_mul(*size));
+        let blocks = elements.unwrap_or(usize::MAX) / info.ggml_dtype.block_size();
         let expected = (blocks as u64).saturating_mul(info.ggml_dtype.type_size() as u64);
         if expected > self.length {
-            return Err(Error::Truncated { path: path(), expected, found: self.length });
+            return Err(Error::Truncated { path: self.path.clone(), expected, found: self.length });
         }
         Ok(())
+    }
+
+    /// The number of rows of the tensor `name`, where it is there.
+    #[must_use]
+    pub fn rows(&self, name: &str) -> Option<usize> {
+        self.content.tensor_infos.get(name)?.shape.dims().first().copied()
+    }
+
+    /// The path, the head, and the file to read tensors from.
+    #[must_use]
+    pub fn into_parts(self) -> (PathBuf, Content, BufReader<File>) {
+        (self.path, self.content, self.file.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The tensor that the file calls `stored`, made into the f32 numbers that it stands for, on `device`.

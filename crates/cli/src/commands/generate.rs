@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use serde_json::json;
 use sporran_generator::{ChatPrompt, Conversation, GeneratedText, ModelOptions, TextGenerator};
-use sporran_transformers::{DeviceName, EarlyStopping, GenerationOptions, Precision};
+use sporran_transformers::{DeviceName, EarlyStopping, Engine, GenerationOptions, Precision};
 
 use super::{
     input::{Lines, at_least_one},
@@ -29,6 +29,9 @@ pub(crate) struct Generate {
     /// Data type of the weights: f32, or int8, which is faster and less exact; on a GPU f32, f16 or bf16
     #[arg(long, default_value = "f32", value_name = "PRECISION")]
     precision: Precision,
+    /// Engine of a decoder-only model: auto, packed, or candle, which has more architectures and no beams
+    #[arg(long, default_value = "auto", value_name = "ENGINE")]
+    engine: Engine,
     /// Number of beams; 1 is greedy search
     #[arg(long, value_name = "N")]
     num_beams: Option<usize>,
@@ -101,6 +104,7 @@ impl Generate {
         self.max_input_tokens.map_or(Ok(()), |tokens| at_least_one("--max-input-tokens", tokens))?;
         self.model = models::resolve(&self.model, context.quiet)?;
         let options = ModelOptions {
+            engine: self.engine,
             precision: self.precision,
             batch_size: self.batch_size,
             max_tokens: self.max_input_tokens.unwrap_or(usize::MAX),

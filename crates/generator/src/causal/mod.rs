@@ -47,6 +47,7 @@ impl CausalGenerator {
             batch_size: options.batch_size,
             batch_tokens: options.batch_tokens,
             device: options.device,
+            engine: options.engine,
             stops: options.stops.clone(),
         })?;
         let Some((causal, generation)) = model.causal() else {
@@ -120,7 +121,7 @@ mod tests {
     use std::path::Path;
 
     use sporran_kilt::Query;
-    use sporran_transformers::{DeviceName, GenerationOptions, Precision};
+    use sporran_transformers::{DeviceName, Engine, GenerationOptions, Precision};
 
     use super::{
         options::{answer, prompt, stops},
@@ -134,6 +135,7 @@ mod tests {
             model: data,
             precision: Precision::F32,
             device: DeviceName::Cpu,
+            engine: Engine::Auto,
             chat,
             instruction: "Be short.".into(),
             prompt: PromptOptions { max_tokens: 200, ..prompt() },
@@ -256,5 +258,46 @@ mod tests {
             assert_eq!(alone[0].text, together.text);
             assert!(!together.text.contains('\n'));
         }
+    }
+
+    /// The folder of a tiny Phi, with a tokenizer of 40 words.
+    pub(super) fn phi() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/candle/phi");
+        for name in ["config.json", "generation_config.json", "model.safetensors"] {
+            std::fs::copy(data.join(name), folder.path().join(name)).unwrap();
+        }
+        let words = ["[UNK]", "Question", ":", "who", "?", "where", "Answer"];
+        let word = |at: usize| words.get(at).map_or_else(|| format!("w{at}"), |word| (*word).to_owned());
+        let vocab: serde_json::Map<String, serde_json::Value> =
+            (0..40).map(|at| (word(at), at.into())).collect();
+        let tokenizer = serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+            "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"},
+        });
+        std::fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_model_of_candle_answers_one_request_after_another() {
+        let folder = phi();
+        let options = CausalOptions { model: folder.path().into(), ..options(Chat::None) };
+        let generator = CausalGenerator::load(&options).unwrap();
+        let queries = [Query::of_text(1i64, "who?"), Query::of_text(2i64, "where? who?")];
+        let requests: Vec<_> = queries.iter().map(|query| Request { query, passages: &[] }).collect();
+        let together = generator.generate(&requests).unwrap();
+        for (request, together) in requests.iter().zip(&together) {
+            let alone = generator.generate(std::slice::from_ref(request)).unwrap();
+            assert_eq!(alone[0].text, together.text);
+        }
+        let packed = CausalGenerator::load(&CausalOptions { engine: Engine::Packed, ..options.clone() });
+        let error = packed.err().unwrap().to_string();
+        assert!(error.contains("field `model_type`") && error.contains("`phi`"), "{error}");
+        let mut beams = options;
+        beams.generation.num_beams = Some(2);
+        let error = CausalGenerator::load(&beams).err().unwrap().to_string();
+        assert!(error.contains("`num-beams`: expected 1 with the engine `candle`"), "{error}");
     }
 }

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::ChatTemplate;
 use sporran_config::{Document, Override, Overrides};
-use sporran_transformers::{DeviceName, GenerationOptions, ModelType, Precision, TakesModel};
+use sporran_transformers::{
+    CandleLm, DeviceName, Engine, GenerationOptions, ModelType, Precision, TakesModel,
+};
 
 use super::CausalGenerator;
 use crate::{
@@ -33,8 +35,14 @@ pub enum Chat {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CausalOptions {
-    /// The model's folder in the Hugging Face layout (GPT-2, LLaMA or a decoder of its shape), or a GGUF file.
+    /// The model's folder in the Hugging Face layout (GPT-2, LLaMA or a decoder of its shape, and the architectures of the
+    /// engine `candle`), or a GGUF file.
     pub model: PathBuf,
+    /// The engine: `auto`, `packed` or `candle`. `candle` is the crate candle-transformers. It reads one input at a time, by
+    /// greedy search or sampling, and a sequence ends at the model's positions or at the window of its attention. Beams are
+    /// an error. `auto` is `packed` for the architectures that it has. A training does not read it.
+    #[serde(default, skip_serializing_if = "is_auto")]
+    pub engine: Engine,
     /// `"f32"`, or `"int8"` for models of LLaMA's shape on a CPU; on a GPU `"f16"` or `"bf16"`.
     #[serde(default)]
     pub precision: Precision,
@@ -76,6 +84,11 @@ pub struct CausalOptions {
     #[serde(default = "batch_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub batch_tokens: usize,
+}
+
+/// The default is left out of the keys of runs.
+fn is_auto(engine: &Engine) -> bool {
+    *engine == Engine::Auto
 }
 
 pub(super) fn prompt() -> PromptOptions {
@@ -134,6 +147,21 @@ impl GeneratorKind for CausalOptions {
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {
+        if self.model.exists() {
+            match self.engine.is_candle(&self.model) {
+                Ok(true) => {
+                    if let Err(error) = CandleLm::check_options(&self.generation) {
+                        document.report_key(&format!("{key}.generation"), error.to_string());
+                    }
+                    if self.precision == Precision::Int8 {
+                        let message = "expected `f32` with the engine `candle`, found `int8`".to_owned();
+                        document.report_key(&format!("{key}.precision"), message);
+                    }
+                }
+                Ok(false) => {}
+                Err(error) => document.report_key(&format!("{key}.model"), error.to_string()),
+            }
+        }
         for file in self.demonstrations.iter().flat_map(|shown| &shown.files).filter(|file| !file.is_file()) {
             let message = format!("no file {}", file.display());
             document.report_key(&format!("{key}.demonstrations.files"), message);
@@ -176,7 +204,10 @@ impl GeneratorKind for CausalOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::causal::tests::phi;
 
     #[test]
     fn a_prompt_that_is_given_in_part_keeps_the_other_defaults_of_this_generator() {
@@ -187,5 +218,29 @@ mod tests {
         assert!(wrong.to_string().contains("unknown field `passage-count`"), "{wrong}");
         let wrong = read(serde_json::json!({ "model": "m", "prompt": { "passages": -1 } })).unwrap_err();
         assert!(wrong.to_string().contains("invalid value: integer `-1`"), "{wrong}");
+    }
+
+    #[test]
+    fn beams_and_int8_of_candle_and_unknown_architectures_are_reported() {
+        let folder = phi();
+        let check = |keys: &str| {
+            let model = folder.path();
+            let keys = format!("[generator]\nkind = \"causal\"\nmodel = {model:?}\n{keys}");
+            let text = sporran_config::Text::new(Path::new("c.toml"), keys, &[]);
+            let mut document = Document::parse(&text);
+            let written = document.clone();
+            let generator: crate::GeneratorOptions = document.read_stage("generator").ok().flatten().unwrap();
+            document.restore(written);
+            generator.check("generator", &mut document);
+            document.into_diagnostics().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(check("").is_empty());
+        let found = check("generation.num-beams = 4\n");
+        assert!(found.len() == 1 && found[0].contains("expected 1 with the engine `candle`"), "{found:?}");
+        let found = check("precision = \"int8\"\n");
+        assert!(found.len() == 1 && found[0].contains("`generator.precision`"), "{found:?}");
+        std::fs::write(folder.path().join("config.json"), r#"{"model_type": "rwkv9"}"#).unwrap();
+        let found = check("");
+        assert!(found.len() == 1 && found[0].contains("or, with the engine `candle`"), "{found:?}");
     }
 }

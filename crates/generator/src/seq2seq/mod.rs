@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_kilt::Task;
-use sporran_transformers::{DeviceName, GenerationOptions, ModelType, Precision, Seq2Seq, TakesModel};
+use sporran_transformers::{
+    DeviceName, Engine, GenerationOptions, ModelType, Precision, Seq2Seq, TakesModel,
+};
 
 use crate::{
     Error, Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, RunningBatch, Sink,
@@ -64,6 +66,7 @@ impl Seq2SeqOptions {
             batch_size: self.batch_size,
             batch_tokens: self.batch_tokens,
             device: self.device,
+            engine: Engine::Auto,
             stops: Vec::new(),
         }
     }

@@ -16,7 +16,7 @@ use super::{
     distance::{self, Distances},
     flat::{self, Flat},
     header::{Header, KIND},
-    hnsw::{self, Hnsw},
+    hnsw,
     pq::{self, Pq},
     rows::{collect, scale},
 };
@@ -169,7 +169,7 @@ impl Index {
             _ if similarity.is_distance() => Box::new(Distances::open(&mut files, &header)?),
             IndexOptions::Flat(options) => Box::new(Flat::open(options, &mut files, &header)?),
             IndexOptions::Pq(options) => Box::new(Pq::open(options, &mut files, &header)?),
-            IndexOptions::Hnsw(options) => Box::new(Hnsw::open(options, &mut files, &header)?),
+            IndexOptions::Hnsw(options) => hnsw::open(options, &mut files, &header)?,
         };
         Ok(Self { folder: dir.to_owned(), header, inner })
     }
@@ -263,7 +263,7 @@ impl VectorIndex for Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dense::{FlatOptions, HnswOptions, PqOptions, Storage};
+    use crate::dense::{FlatOptions, HnswLibrary, HnswOptions, PqOptions, Storage};
 
     #[test]
     fn damage_that_a_stamp_hides_is_no_panic() {
@@ -276,6 +276,11 @@ mod tests {
             IndexOptions::Flat(FlatOptions { storage: Storage::Int8, rescore: 2, ..FlatOptions::default() }),
             IndexOptions::Pq(PqOptions { parts: Some(4), rescore: 2, ..PqOptions::default() }),
             IndexOptions::Hnsw(HnswOptions { links: 4, ..HnswOptions::default() }),
+            IndexOptions::Hnsw(HnswOptions {
+                library: HnswLibrary::HnswRs,
+                search_width: 8,
+                ..HnswOptions::default()
+            }),
         ] {
             let place = tempfile::tempdir().unwrap();
             let dir = place.path().join("index");

@@ -30,8 +30,8 @@ pub use encoder::{Embeddings, Encoder};
 pub use header::Report;
 pub use index::{Index, Origin};
 pub use options::{
-    DenseOptions, FlatOptions, HnswOptions, IndexOptions, PqBits, PqOptions, Similarity, Storage,
-    VectorStorage,
+    DenseOptions, FlatOptions, HnswLibrary, HnswOptions, IndexOptions, PqBits, PqOptions, Similarity,
+    Storage, VectorStorage,
 };
 pub use progress::Progress;
 pub use recall::Recall;

@@ -343,15 +343,34 @@ impl From<PqBits> for u8 {
     }
 }
 
+/// The implementation of a graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HnswLibrary {
+    /// Sporran's: mapped from disk, and built on all threads with the same result.
+    #[default]
+    Own,
+    /// The crate `hnsw_rs`. Its graph and a copy of the vectors in 32 bits are loaded into memory.
+    HnswRs,
+}
+
 /// Graph search (HNSW): near vectors are linked, and a search follows the links. The search is approximate;
 /// its recall compared with an exact search is measured when the index is built.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HnswOptions {
-    /// The storage type of vectors.
+    /// The implementation: `own` or `hnsw-rs`. With `hnsw-rs`, a graph in which a search for a vector often
+    /// misses that vector is refused.
+    #[serde(skip_serializing_if = "is_default")]
+    pub library: HnswLibrary,
+    /// With `hnsw-rs`: whether vectors are inserted on all threads. That is faster, but each build gives
+    /// another graph.
+    #[serde(skip_serializing_if = "is_default")]
+    pub parallel_build: bool,
+    /// The storage type of vectors. With `hnsw-rs`, scores are computed from them.
     pub storage: VectorStorage,
     /// The largest number of links in the upper layers; the bottom layer has twice as many. More links
-    /// increase recall, memory (8 bytes each) and time. From 2 to 256.
+    /// increase recall, memory (8 bytes each) and time. From 2 to 256; with `hnsw-rs` to 255.
     #[schemars(range(min = 2, max = 256))]
     pub links: usize,
     /// The number of candidates for links. More candidates give better links and a slower build. At least
@@ -362,24 +381,44 @@ pub struct HnswOptions {
     /// increases recall and time; the index does not change.
     #[schemars(range(min = 1))]
     pub search_width: usize,
-    /// The seed for layers, insertion order and the recall sample.
+    /// The seed for layers, insertion order and the recall sample. The layers of `hnsw-rs` have a fixed seed.
     pub seed: u64,
+}
+
+/// The defaults of later options are left out of the keys of indexes and runs.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Default for HnswOptions {
     /// Up to 32 links at the bottom.
     fn default() -> Self {
-        Self { storage: VectorStorage::F32, links: 16, construction_width: 200, search_width: 64, seed: 17 }
+        Self {
+            library: HnswLibrary::Own,
+            parallel_build: false,
+            storage: VectorStorage::F32,
+            links: 16,
+            construction_width: 200,
+            search_width: 64,
+            seed: 17,
+        }
     }
 }
 
 impl HnswOptions {
     fn check(&self) -> Result<()> {
-        if !(2..=256).contains(&self.links) {
+        let own = self.library == HnswLibrary::Own;
+        // The crate stores the number in 8 bits, and ends the process for more than 256.
+        let (most, expected) =
+            if own { (256, "2 to 256") } else { (255, "2 to 255, with the library `hnsw-rs`") };
+        if !(2..=most).contains(&self.links) {
+            return Err(Error::Option { option: "index.links", expected, found: self.links.to_string() });
+        }
+        if own && self.parallel_build {
             return Err(Error::Option {
-                option: "index.links",
-                expected: "2 to 256",
-                found: self.links.to_string(),
+                option: "index.parallel-build",
+                expected: "false, unless the library is `hnsw-rs`",
+                found: "true".into(),
             });
         }
         if self.construction_width < self.links {
@@ -441,6 +480,10 @@ mod tests {
             (r#"{"model": "m", "index": {"kind": "flat", "rescores": 1}}"#, "unknown field `rescores`"),
             (r#"{"model": "m", "index": {"kind": "flatt"}}"#, "unknown variant `flatt`"),
             (r#"{"model": "m", "index": {"kind": "flat", "storage": "f64"}}"#, "unknown variant `f64`"),
+            (
+                r#"{"model": "m", "index": {"kind": "hnsw", "library": "faiss"}}"#,
+                "unknown variant `faiss`, expected `own` or `hnsw-rs`",
+            ),
             (r#"{"model": "m", "pooling": "median"}"#, "`weightedmean` or `lasttoken`, found `median`"),
         ] {
             let error = read(json).unwrap_err();
@@ -456,9 +499,21 @@ mod tests {
             (r#"{"kind": "hnsw", "links": 1}"#, "index.links"),
             (r#"{"kind": "hnsw", "construction-width": 15}"#, "index.construction-width"),
             (r#"{"kind": "hnsw", "search-width": 0}"#, "index.search-width"),
+            (r#"{"kind": "hnsw", "parallel-build": true}"#, "index.parallel-build"),
+            (
+                r#"{"kind": "hnsw", "library": "hnsw-rs", "links": 256, "construction-width": 256}"#,
+                "index.links",
+            ),
         ] {
             let options: IndexOptions = serde_json::from_str(json).unwrap();
             assert!(matches!(options.check(), Err(Error::Option { option, .. }) if option == at_fault));
         }
+        let own = IndexOptions::Hnsw(HnswOptions::default()).describe();
+        assert!(!own.contains("library") && !own.contains("parallel-build"), "{own}");
+        let theirs: IndexOptions =
+            serde_json::from_str(r#"{"kind": "hnsw", "library": "hnsw-rs", "parallel-build": true}"#)
+                .unwrap();
+        theirs.check().unwrap();
+        assert!(theirs.describe().contains(r#""library":"hnsw-rs","parallel-build":true"#));
     }
 }

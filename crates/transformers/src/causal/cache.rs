@@ -4,13 +4,15 @@ use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result};
 
 use super::{Biases, Shape, too_long};
-use crate::{cache::LayerCache, layers::hidden_score, packed::KvCache};
+use crate::{cache::LayerCache, candle_models::CandleSequence, layers::hidden_score, packed::KvCache};
 
 /// The keys and values of sequences, one row a sequence, and which of them are tokens rather than padding.
 #[derive(Debug, Clone, Default)]
 pub struct CausalCache {
     /// The cache of a packed model, which needs no other field.
     pub(crate) packed: Option<KvCache>,
+    /// The sequence of a model of candle's, which needs no other field.
+    pub(crate) candle: Option<CandleSequence>,
     pub(crate) layers: Vec<LayerCache>,
     /// For each row and each cached position, whether it has a token.
     kept: Vec<Vec<bool>>,
@@ -26,12 +28,18 @@ impl CausalCache {
     /// The number of sequences; 0 while the cache is empty.
     #[must_use]
     pub fn rows(&self) -> usize {
+        if self.candle.is_some() {
+            return 1;
+        }
         self.packed.as_ref().map_or(self.kept.len(), KvCache::rows)
     }
 
     /// The number of positions that are kept, padding included.
     #[must_use]
     pub fn length(&self) -> usize {
+        if let Some(sequence) = &self.candle {
+            return sequence.len();
+        }
         match &self.packed {
             Some(kept) => kept.length(),
             None => self.kept.first().map_or(0, Vec::len),
@@ -45,6 +53,17 @@ impl CausalCache {
     pub fn select(&mut self, rows: &[u32]) -> Result<()> {
         if let Some(kept) = &mut self.packed {
             return kept.select(rows);
+        }
+        if self.candle.is_some() {
+            match rows {
+                [] => self.candle = None,
+                [0] => {}
+                _ => {
+                    let (expected, found) = ("one sequence".into(), format!("the rows {rows:?}"));
+                    return Err(Error::Batch { expected, found });
+                }
+            }
+            return Ok(());
         }
         let kept = |row: &u32| {
             let kept = self.kept.get(*row as usize).cloned();

@@ -4,7 +4,7 @@ mod cache;
 mod prompts;
 
 pub use cache::CausalCache;
-pub(crate) use prompts::{ending_at, room};
+pub(crate) use prompts::{check_one_row, ending_at, room};
 pub use prompts::{generate_causal, generate_causal_until};
 
 use candle_core::{D, DType, Device, Tensor};
@@ -67,6 +67,11 @@ pub trait CausalLm: Send + Sync {
     /// packed models can.
     fn joins(&self) -> bool {
         false
+    }
+
+    /// The most sequences of a cache; none where there is no bound. [`CandleLm`](crate::CandleLm) reads one at a time.
+    fn most_rows(&self) -> Option<usize> {
+        None
     }
 
     /// The device of the weights.

@@ -1,6 +1,6 @@
 //! Prompts that a decoder-only model continues, as [`Sequences`] of a search.
 
-use sporran_checkpoint::{Result, SpecialTokens};
+use sporran_checkpoint::{Error, Result, SpecialTokens};
 
 use super::{CausalCache, CausalLm};
 use crate::{
@@ -68,6 +68,27 @@ pub(crate) fn ending_at(special: &SpecialTokens, stops: &[u32]) -> SpecialTokens
     ending
 }
 
+/// Checks that a search has one sequence for each prompt.
+///
+/// # Errors
+/// [`Error::Options`] with the option that asks for more.
+pub(crate) fn check_one_row(options: &GenerationOptions) -> Result<()> {
+    for (option, value) in [
+        ("num-beams", options.num_beams),
+        ("num-beam-groups", options.num_beam_groups),
+        ("num-return-sequences", options.num_return_sequences),
+    ] {
+        if let Some(found) = value.filter(|value| *value > 1) {
+            return Err(Error::Options {
+                option,
+                expected: "1 with the engine `candle`, whose models read one sequence at a time".into(),
+                found: found.to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Continues every prompt: answer `i` has `num-return-sequences` hypotheses for prompt `i`, best first, without the
 /// prompt. Prompts of different lengths do not influence each other.
 ///
@@ -97,6 +118,9 @@ pub fn generate_causal_until(
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let special = ending_at(model.special_tokens(), stops);
     let options = options.or(model.generation_defaults());
+    if model.most_rows() == Some(1) {
+        check_one_row(&options)?;
+    }
     let inputs = Inputs { sources: Some(prompts), sink, ..Inputs::default() };
     let cache = CausalCache::new();
     let mut sequences = Prompts { model, prompts, inputs: prompts.len(), cache };

@@ -1,5 +1,6 @@
 //! Integration tests of this crate, in one program so that it is linked once.
 
+mod candle_models;
 mod causal;
 mod checkpoint;
 mod common;

@@ -11,9 +11,9 @@ use std::{
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sporran_checkpoint::{Adapter, Hub, ModelId, Part, is_parlai, weight_types};
+use sporran_checkpoint::{Adapter, Hub, ModelId, Part, find_gguf, is_parlai, weight_types};
 use sporran_generator::{import_nsmn, is_released_nsmn};
-use sporran_transformers::{Checkpoint, import, import_parlai, import_part};
+use sporran_transformers::{Checkpoint, Engine, import, import_parlai, import_part};
 
 use crate::{
     error::{Error, Result},
@@ -400,11 +400,24 @@ fn take_in_checkpoint(folder: &Path, part: Option<PartName>, into: &Path) -> Res
             Checkpoint::open(into)?
         }
         None => {
+            check_engine(folder)?;
             let checkpoint = Checkpoint::open(folder)?;
             import(&checkpoint, into)?;
             checkpoint
         }
     })
+}
+
+/// Checks that a model is not one of the engine `candle` alone, which is used where it is.
+fn check_engine(folder: &Path) -> Result<()> {
+    if find_gguf(folder)?.is_some() || !Engine::Auto.is_candle(folder)? {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{}: expected an architecture of the packed engine, found one of the engine `candle` alone; use the model where \
+         it is: as a folder, or after `models pull --no-import ID` as hf:ID",
+        folder.display()
+    )))
 }
 
 /// The role of a model, by its architecture.

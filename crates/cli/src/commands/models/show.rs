@@ -14,7 +14,7 @@ use sporran_checkpoint::weight_types;
 use sporran_generator::{NSMN, RELEASED_NSMN};
 use sporran_transformers::Checkpoint;
 
-use super::{Card, missing, read};
+use super::{Card, check_engine, missing, read};
 use crate::{
     error::{Error, Result},
     outcome::Outcome,
@@ -179,6 +179,7 @@ fn show_own(folder: &Path, own: &Own) -> Result<Outcome> {
 }
 
 fn show_checkpoint(folder: &Path, own: &Own) -> Result<Outcome> {
+    check_engine(folder)?;
     let checkpoint = Checkpoint::open(folder)?;
     let card = Card::read(folder)?;
     let tokenizer = checkpoint.tokenizer()?;

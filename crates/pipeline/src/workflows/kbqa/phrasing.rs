@@ -18,7 +18,7 @@ use sporran_kilt::{
     observe::{Event, Observer, Unit, begin},
 };
 use sporran_reasoner::korc::{Built, Entities, names_in};
-use sporran_transformers::{DeviceName, GenerationOptions, Precision};
+use sporran_transformers::{DeviceName, Engine, GenerationOptions, Precision};
 
 use crate::Result;
 
@@ -98,6 +98,7 @@ impl PhrasingOptions {
     fn prompt(&self, instruction: &str, answer: &str) -> CausalOptions {
         CausalOptions {
             model: self.model.clone(),
+            engine: Engine::Auto,
             precision: self.precision,
             device: self.device,
             chat: self.chat,

@@ -2,15 +2,19 @@
 
 mod build;
 mod graph;
+mod library;
 
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 use sporran_kernels::{Filter, Isa, Top, Vectors};
 
-use self::graph::{Bottom, Exact, NONE, Point, Space, Upper, Walk};
+use self::{
+    graph::{Bottom, Exact, NONE, Point, Space, Upper, Walk},
+    library::Library,
+};
 use super::{
-    Embeddings, HnswOptions, Progress, Report, VectorIndex, VectorStorage,
+    Embeddings, HnswLibrary, HnswOptions, Progress, Report, VectorIndex, VectorStorage,
     flat::{VECTORS, scores_of, write_vectors},
     header::Header,
     recall::Sample,
@@ -48,6 +52,30 @@ struct Parts {
 
 /// Writes the files of an index.
 pub(crate) fn write(
+    options: &HnswOptions,
+    rows: &Rows,
+    folder: &Folder,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Vec<Section>, Report)> {
+    match options.library {
+        HnswLibrary::Own => write_own(options, rows, folder, progress),
+        HnswLibrary::HnswRs => library::write(options, rows, folder, progress),
+    }
+}
+
+/// Opens the files of an index.
+pub(crate) fn open(
+    options: &HnswOptions,
+    files: &mut Files,
+    header: &Header,
+) -> Result<Box<dyn VectorIndex>> {
+    Ok(match options.library {
+        HnswLibrary::Own => Box::new(Hnsw::open(options, files, header)?),
+        HnswLibrary::HnswRs => Box::new(Library::open(options, files, header)?),
+    })
+}
+
+fn write_own(
     options: &HnswOptions,
     rows: &Rows,
     folder: &Folder,
@@ -155,28 +183,28 @@ impl Hnsw {
             }
             width *= 2;
         }
-        self.all(query, k, filter)
+        all(self.space().vectors, query, k, filter)
     }
+}
 
-    /// Compares all vectors.
-    fn all(&self, query: &[f32], k: usize, filter: Option<Filter<'_>>) -> Vec<(u32, f32)> {
-        const AT_ONCE: usize = 1024;
-        let vectors = self.space().vectors;
-        let mut top = Top::new(k);
-        let (mut ids, mut scores) = (Vec::with_capacity(AT_ONCE), Vec::new());
-        for first in (0..self.count).step_by(AT_ONCE) {
-            ids.clear();
-            let some = first as u32..(first + AT_ONCE).min(self.count) as u32;
-            ids.extend(some.filter(|id| filter.is_none_or(|filter| filter(*id))));
-            vectors.scores(Isa::detected(), query, &ids, &mut scores);
-            for (&id, &score) in ids.iter().zip(&scores) {
-                if score > top.threshold() {
-                    top.offer(id, score);
-                }
+/// The `k` best of all vectors.
+fn all(vectors: Vectors<'_>, query: &[f32], k: usize, filter: Option<Filter<'_>>) -> Vec<(u32, f32)> {
+    const AT_ONCE: usize = 1024;
+    let count = vectors.count();
+    let mut top = Top::new(k);
+    let (mut ids, mut scores) = (Vec::with_capacity(AT_ONCE), Vec::new());
+    for first in (0..count).step_by(AT_ONCE) {
+        ids.clear();
+        let some = first as u32..(first + AT_ONCE).min(count) as u32;
+        ids.extend(some.filter(|id| filter.is_none_or(|filter| filter(*id))));
+        vectors.scores(Isa::detected(), query, &ids, &mut scores);
+        for (&id, &score) in ids.iter().zip(&scores) {
+            if score > top.threshold() {
+                top.offer(id, score);
             }
         }
-        Top::merged([top], k)
     }
+    Top::merged([top], k)
 }
 
 impl VectorIndex for Hnsw {

@@ -13,8 +13,8 @@ use rand_chacha::ChaCha8Rng;
 use sporran_retriever::{
     Error, Result,
     dense::{
-        Embeddings, FlatOptions, HnswOptions, Index, IndexOptions, Origin, PqBits, PqOptions, Similarity,
-        Storage, VectorIndex, VectorStorage,
+        Embeddings, FlatOptions, HnswLibrary, HnswOptions, Index, IndexOptions, Origin, PqBits, PqOptions,
+        Similarity, Storage, VectorIndex, VectorStorage,
     },
 };
 

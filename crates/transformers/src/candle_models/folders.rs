@@ -1,0 +1,227 @@
+//! The architectures of model folders that candle has.
+
+use candle_core::{Result as CandleResult, Tensor};
+use candle_nn::VarBuilder;
+use candle_transformers::models::{
+    falcon, gemma, gemma2, gemma3, glm4_new, granite, helium, llama, mistral, mixtral, olmo, olmo2, phi,
+    phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, stable_lm, starcoder2,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sporran_checkpoint::Result;
+
+use super::{
+    config::Settings,
+    sequence::{CandleModel, Cloned, Made, Read},
+    weights::Weights,
+};
+
+/// Makes a model from its settings, which it completes, and its weights.
+pub(super) type Load = fn(&mut Settings, &Weights) -> Result<Box<dyn CandleModel>>;
+
+/// The architectures by `model_type`, in alphabetical order.
+pub(super) const FOLDERS: &[(&str, Load)] = &[
+    ("falcon", load_falcon),
+    ("gemma", load_gemma),
+    ("gemma2", load_gemma2),
+    ("gemma3_text", load_gemma3),
+    ("glm4", |at, of| cloned(at, of, glm4_new::ModelForCausalLM::new, glm4_new::ModelForCausalLM::forward)),
+    ("granite", load_granite),
+    ("helium", |at, of| cloned(at, of, helium::Model::new, helium::Model::forward)),
+    ("llama", load_llama),
+    ("mistral", |at, of| cloned(at, of, mistral::Model::new, mistral::Model::forward)),
+    ("mixtral", load_mixtral),
+    ("olmo", |at, of| cloned(at, of, olmo::Model::new, olmo::Model::forward)),
+    ("olmo2", load_olmo2),
+    ("phi", |at, of| cloned(at, of, phi::Model::new, |model, ids, _| model.forward(ids))),
+    ("phi3", |at, of| cloned(at, of, phi3::Model::new, phi3::Model::forward)),
+    ("qwen2", load_qwen2),
+    ("qwen2_moe", load_qwen2_moe),
+    ("qwen3", |at, of| cloned(at, of, qwen3::ModelForCausalLM::new, qwen3::ModelForCausalLM::forward)),
+    ("qwen3_moe", load_qwen3_moe),
+    ("stablelm", load_stable_lm),
+    ("starcoder2", |at, of| cloned(at, of, starcoder2::Model::new, starcoder2::Model::forward)),
+];
+
+/// Whether candle has the architecture of folders with this `model_type`.
+pub(crate) fn is_folder_type(model_type: &str) -> bool {
+    FOLDERS.iter().any(|(name, _)| *name == model_type)
+}
+
+/// A model that is cloned for each sequence.
+fn cloned<C: DeserializeOwned, M: Clone + Send + Sync + 'static>(
+    settings: &Settings,
+    weights: &Weights,
+    new: impl FnOnce(&C, VarBuilder<'static>) -> CandleResult<M>,
+    read: Read<M>,
+) -> Result<Box<dyn CandleModel>> {
+    let config = settings.typed()?;
+    let model = new(&config, weights.vb.clone()).map_err(|error| weights.error(error))?;
+    Ok(Box::new(Cloned { model, read }))
+}
+
+/// Checks settings that a model does not read.
+fn must_be(settings: &Settings, fixed: &[(&str, Value)]) -> Result<()> {
+    fixed.iter().try_for_each(|(field, expected)| settings.must_be(field, expected))
+}
+
+/// Its GELU is the approximation by tanh, so its logits differ slightly from those of `transformers`.
+fn load_falcon(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    let width = settings.needed("hidden_size")?;
+    must_be(
+        settings,
+        &[
+            ("activation", json!("gelu")),
+            ("alibi", json!(false)),
+            ("new_decoder_architecture", json!(false)),
+            ("ffn_hidden_size", json!(4 * width)),
+            ("rope_theta", json!(10_000)),
+        ],
+    )?;
+    // It counts heads of keys by `multi_query` alone, and has this many positions.
+    settings.remove("num_kv_heads");
+    let positions = settings.size("max_position_embeddings").unwrap_or(2048);
+    settings.set("max_position_embeddings", positions.min(5000));
+    cloned(
+        settings,
+        weights,
+        |config: &falcon::Config, vb| falcon::Falcon::load(vb, config.clone()),
+        |model, ids, _| model.forward(ids),
+    )
+}
+
+fn load_gemma(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    // Older files have both, of which this one counts.
+    if settings.get("hidden_activation").is_some() {
+        settings.remove("hidden_act");
+    }
+    must_be(settings, &[("use_bidirectional_attention", json!(false))])?;
+    cloned(settings, weights, |config, vb| gemma::Model::new(false, config, vb), gemma::Model::forward)
+}
+
+fn load_gemma2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    must_be(settings, &[("use_bidirectional_attention", json!(false))])?;
+    settings.must_say("query_pre_attn_scalar", &json!(settings.needed("head_dim")?))?;
+    cloned(settings, weights, |config, vb| gemma2::Model::new(false, config, vb), gemma2::Model::forward)
+}
+
+fn load_gemma3(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    let pattern = settings.size("sliding_window_pattern").or(settings.size("_sliding_window_pattern"));
+    let pattern = pattern.unwrap_or(6).max(1);
+    settings.set("sliding_window_pattern", pattern);
+    let layers = settings.needed("num_hidden_layers")?;
+    let kind = |layer: usize| {
+        if layer.is_multiple_of(pattern) { "full_attention" } else { "sliding_attention" }
+    };
+    let kinds: Vec<&str> = (1..=layers).map(kind).collect();
+    must_be(settings, &[("layer_types", json!(kinds)), ("use_bidirectional_attention", json!(false))])?;
+    settings.must_say("query_pre_attn_scalar", &json!(settings.needed("head_dim")?))?;
+    // Its cache takes several tokens at once only where values have one head.
+    let read = match settings.size("num_key_value_heads") {
+        Some(1) => gemma3::Model::forward as Read<gemma3::Model>,
+        _ => read_one_by_one,
+    };
+    cloned(settings, weights, |config, vb| gemma3::Model::new(false, config, vb), read)
+}
+
+fn read_one_by_one(model: &mut gemma3::Model, ids: &Tensor, past: usize) -> CandleResult<Tensor> {
+    let mut logits = model.forward(&ids.narrow(1, 0, 1)?, past)?;
+    for at in 1..ids.dim(1)? {
+        logits = model.forward(&ids.narrow(1, at, 1)?, past + at)?;
+    }
+    Ok(logits)
+}
+
+/// Candle's model has none of Granite's multipliers, and divides the scores of attention as LLaMA does.
+fn load_granite(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    let ones = ["embedding_multiplier", "residual_multiplier", "logits_scaling"];
+    must_be(settings, &ones.map(|field| (field, json!(1))))?;
+    let width = settings.needed("hidden_size")? / settings.needed("num_attention_heads")?;
+    settings.must_say("attention_multiplier", &json!(1.0 / (width as f64).sqrt()))?;
+    let config = settings.typed::<granite::GraniteConfig>()?.into_config(false);
+    let vb = weights.vb.clone();
+    let cache = granite::Cache::new(true, vb.dtype(), &config, vb.device());
+    let model = cache.and_then(|cache| Ok((granite::Granite::load(vb, &config)?, cache)));
+    let model = model.map_err(|error| weights.error(error))?;
+    Ok(Box::new(Cloned { model, read: |(model, cache), ids, past| model.forward(ids, past, cache) }))
+}
+
+fn load_llama(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    must_be(settings, &[("hidden_act", json!("silu"))])?;
+    let config = settings.typed::<llama::LlamaConfig>()?.into_config(false);
+    let vb = weights.vb.clone();
+    let cache = llama::Cache::new(true, vb.dtype(), &config, vb.device());
+    let model = cache.and_then(|cache| Ok((llama::Llama::load(vb, &config)?, cache)));
+    let model = model.map_err(|error| weights.error(error))?;
+    Ok(Box::new(Cloned { model, read: |(model, cache), ids, past| model.forward(ids, past, cache) }))
+}
+
+fn load_mixtral(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    settings.set("use_flash_attn", false);
+    see_everything(settings)?;
+    cloned(settings, weights, mixtral::Model::new, mixtral::Model::forward)
+}
+
+fn load_olmo2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    settings.must_be("clip_qkv", &Value::Null)?;
+    cloned(settings, weights, olmo2::Model::new, olmo2::Model::forward)
+}
+
+fn load_qwen2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    must_be(settings, &[("use_sliding_window", json!(false))])?;
+    settings.set("use_sliding_window", false);
+    see_everything(settings)?;
+    settings.set("max_window_layers", 0);
+    cloned(settings, weights, qwen2::ModelForCausalLM::new, qwen2::ModelForCausalLM::forward)
+}
+
+fn load_qwen2_moe(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    let fixed =
+        [("use_sliding_window", json!(false)), ("mlp_only_layers", json!([])), ("qkv_bias", json!(true))];
+    must_be(settings, &fixed)?;
+    settings.set("use_sliding_window", false);
+    see_everything(settings)?;
+    cloned(settings, weights, qwen2_moe::Model::new, qwen2_moe::Model::forward)
+}
+
+fn load_qwen3_moe(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    must_be(settings, &[("mlp_only_layers", json!([]))])?;
+    if let Some(experts) = settings.size("num_local_experts") {
+        settings.set("num_experts", experts);
+    }
+    if settings.get("max_window_layers").is_none() {
+        settings.set("max_window_layers", 0);
+    }
+    cloned(settings, weights, qwen3_moe::ModelForCausalLM::new, qwen3_moe::ModelForCausalLM::forward)
+}
+
+fn load_stable_lm(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    must_be(settings, &[("use_parallel_residual", json!(false)), ("qk_layernorm", json!(false))])?;
+    settings.set("use_cache", true);
+    let config: stable_lm::Config = settings.typed()?;
+    let vb = weights.vb.clone();
+    let make = std::sync::Arc::new(move || stable_lm::Model::new(&config, vb.clone()));
+    let model = make().map_err(|error| weights.error(error))?;
+    Ok(Box::new(Made { make, model, read: stable_lm::Model::forward }))
+}
+
+/// Sets a window of attention that is missing to all positions, because the model always has one.
+fn see_everything(settings: &mut Settings) -> Result<()> {
+    if settings.size("sliding_window").is_none_or(|window| window == 0)
+        || settings.is_off("use_sliding_window")
+    {
+        settings.set("sliding_window", settings.needed("max_position_embeddings")?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_in_order_and_has_no_name_twice() {
+        assert!(FOLDERS.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(is_folder_type("phi") && !is_folder_type("t5"));
+    }
+}
