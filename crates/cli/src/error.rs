@@ -148,6 +148,13 @@ impl Error {
             .filter_map(|error| error.downcast_ref::<std::io::Error>())
     }
 
+    /// The error with its causes, on one line.
+    pub(crate) fn text(&self) -> String {
+        let first: &dyn std::error::Error = self;
+        let errors = std::iter::successors(Some(first), |&error| error.source());
+        errors.map(ToString::to_string).collect::<Vec<_>>().join("; because: ")
+    }
+
     /// Writes the error, its causes and a hint to standard error; in colour on a terminal, unless `NO_COLOR` is set.
     pub(crate) fn print(&self) {
         let label = |colour: AnsiColor, text: &str| {

@@ -16,7 +16,7 @@ mod index;
 mod init;
 mod input;
 mod man;
-mod models;
+pub(crate) mod models;
 mod populate;
 mod reason;
 mod report;

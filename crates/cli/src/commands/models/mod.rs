@@ -233,7 +233,7 @@ fn hub() -> Result<Hub> {
 ///
 /// # Errors
 /// Where there is no such model.
-pub(super) fn resolve(model: &Path, quiet: bool) -> Result<PathBuf> {
+pub(crate) fn resolve(model: &Path, quiet: bool) -> Result<PathBuf> {
     if let Some(id) = model.to_str().and_then(|model| model.strip_prefix("hf:")) {
         let id: ModelId = id.parse()?;
         let mut downloads = Downloads::new(quiet);

@@ -1,0 +1,144 @@
+//! The `sporran` program as a function: each verb calls the library and prints the result.
+//!
+//! Results go to standard output, progress and logs to standard error. Exit code 0: done; 1: the work failed; 2: the
+//! call, the config or an input was wrong; 130: Ctrl-C.
+
+mod commands;
+mod error;
+mod forms;
+mod help;
+mod interrupt;
+mod outcome;
+mod paths;
+mod progress;
+
+use std::{
+    env,
+    ffi::OsString,
+    io::IsTerminal,
+    path::{Path, PathBuf},
+};
+
+use clap::{CommandFactory, FromArgMatches, Parser};
+use sporran_kernels::Isa;
+
+use crate::{commands::Command, error::Error, outcome::Context};
+
+/// Heading of the options that every verb has.
+const GLOBAL: &str = "Global options";
+
+/// Retrieve, rerank, read, reason and extract for knowledge-intensive language tasks, with evidence.
+#[derive(Parser)]
+#[command(
+    name = "sporran",
+    bin_name = "sporran",
+    version,
+    max_term_width = 110,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Help on a command: sporran COMMAND --help\n\
+                  First run:         sporran run configs/quickstart.toml"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Print JSON instead of text: one object, or one object per line
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    json: bool,
+    /// Show more log messages; twice shows details
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL)]
+    verbose: u8,
+    /// Show errors only: no progress, no warnings
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
+    quiet: bool,
+    /// Number of threads; all cores by default
+    #[arg(long, global = true, value_name = "N", help_heading = GLOBAL)]
+    threads: Option<std::num::NonZeroUsize>,
+    /// Widest instruction set to use: portable, avx2, avx512, vnni or amx. Machines with the same one give equal results
+    #[arg(long, global = true, value_name = "NAME", help_heading = GLOBAL)]
+    isa: Option<Isa>,
+}
+
+/// Limits the kernels to an instruction set.
+fn limit(isa: Option<Isa>) -> error::Result<()> {
+    match isa {
+        Some(isa) if Isa::limit(isa) != isa => Err(Error::Usage(format!(
+            "--isa: expected an instruction set of this machine, found `{isa}`; the widest one here is `{}`",
+            Isa::detected()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a command line. The process ends here after `--help`, `--version` and wrong calls.
+fn parse(arguments: &[OsString]) -> Result<Cli, u8> {
+    let parsed = help::grouped(Cli::command())
+        .try_get_matches_from(arguments)
+        .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+    parsed.map_err(|error| {
+        let words: Vec<String> =
+            arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        match forms::old_form(&words) {
+            Some(old) if error.use_stderr() => {
+                old.print();
+                old.exit_code()
+            }
+            // clap prints help to standard output and errors to standard error.
+            _ => error.exit(),
+        }
+    })
+}
+
+/// Runs the program with a command line, whose first value is the program's name. Returns its exit code.
+///
+/// It sets the process up: logs, the number of threads, the handler of Ctrl-C. So it is called once in a process, before other
+/// threads start.
+#[must_use]
+pub fn run(arguments: &[OsString]) -> u8 {
+    let cli = match parse(arguments) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let level = match (cli.quiet, cli.verbose) {
+        (true, _) => tracing::Level::ERROR,
+        (_, 0) => tracing::Level::WARN,
+        (_, 1) => tracing::Level::INFO,
+        _ => tracing::Level::DEBUG,
+    };
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time();
+    // In colour unless NO_COLOR is set; never in a file.
+    if std::io::stderr().is_terminal() {
+        log.init()
+    } else {
+        log.with_ansi(false).init()
+    }
+    if let Some(threads) = cli.threads {
+        // candle starts its own threads and reads their number from this variable.
+        // SAFETY: no thread has been started yet, so nothing else reads the environment.
+        unsafe { env::set_var("RAYON_NUM_THREADS", threads.to_string()) };
+        if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build_global() {
+            tracing::warn!("--threads has no effect: {error}");
+        }
+    }
+    interrupt::install();
+    let context = Context { quiet: cli.quiet, json: cli.json };
+    let done =
+        limit(cli.isa).and_then(|()| cli.command.run(&context)).and_then(|outcome| context.print(outcome));
+    match done {
+        Ok(()) => 0,
+        // The reader closed the pipe, as `head` does in `sporran .. | head`.
+        Err(error) if error.is_broken_pipe() => 0,
+        Err(error) => {
+            error.print();
+            error.exit_code()
+        }
+    }
+}
+
+/// The folder of a model: its path, the name of an imported model under `models`, or `hf:ID[@REV]`, which is downloaded.
+///
+/// # Errors
+/// The message, where there is no such model.
+pub fn model_folder(model: &Path) -> Result<PathBuf, String> {
+    commands::models::resolve(model, true).map_err(|error| error.text())
+}
