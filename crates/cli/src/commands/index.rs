@@ -34,11 +34,16 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
-        let options = self.config.load()?;
+        let options = self.config.load_without_tasks()?;
         let Some(source) = &options.general.source else {
             return Err(Error::Input("the config has no `[source]` to index".into()));
         };
         if self.plan {
+            if source.format.is_some() {
+                return Err(Error::Input(
+                    "`--plan` reads pages in KILT's layout only; remove it or `source.format`".into(),
+                ));
+            }
             let mib = |count: u64| count.saturating_mul(1 << 20);
             let sample = PlanOptions { parsed: mib(self.sample.max(1)), decompressed: mib(self.decompress) };
             let plan = PassageStore::plan(&source.path, source.split, sample)?;

@@ -4,6 +4,7 @@ mod annotate;
 mod bad_input;
 mod baselines;
 mod causal_training;
+mod collections;
 mod common;
 mod configs;
 mod datasets;

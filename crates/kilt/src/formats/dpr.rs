@@ -184,6 +184,13 @@ open_record!(RetrievedContext,
     optional { id = "id", score = "score", has_answer = "has_answer" }
 );
 
+impl RetrievedExample {
+    /// The question's id. In a file without ids, as DPR writes it, it is the place of the question, from 0.
+    pub fn id_at(&self, place: usize) -> Id {
+        self.id.clone().unwrap_or_else(|| Id::Text(place.to_string()))
+    }
+}
+
 impl RetrievedContext {
     /// The passage as a document of its corpus; none without an id.
     pub fn document(&self) -> Option<Document> {

@@ -55,6 +55,9 @@ impl PassageStore {
     /// with equal [`normalize_title`]. Ties go to the first page of the source.
     pub fn page_by_title(&self, title: &str) -> Option<PageIndex> {
         let title = title.trim();
+        if title.is_empty() {
+            return None;
+        }
         let normal = normalize_title(title);
         let mut best: Option<(u8, PageIndex)> = None;
         for row in rows(&self.titles, TITLE_ROW, key(&normal)) {
@@ -85,19 +88,21 @@ impl PassageStore {
         rows(&self.titles, TITLE_ROW, key(&normalize_title(title)))
             .filter(|row| u64_at(row, 12) == OWN_TITLE)
             .map(|row| self.page_at(row, 8, "titles.bin"))
-            .filter(|&page| self.page_title(page).trim() == title)
+            .filter(|&page| !title.is_empty() && self.page_title(page).trim() == title)
             .min()
     }
 
-    /// Every title and redirect with its page, in unspecified order; `true` for redirects.
+    /// Every title and redirect with its page, in unspecified order; `true` for redirects. Pages without a title are left
+    /// out.
     pub fn names_of_pages(&self) -> impl Iterator<Item = (PageIndex, &str, bool)> {
-        self.titles.chunks_exact(TITLE_ROW).map(|row| {
+        let names = self.titles.chunks_exact(TITLE_ROW).map(|row| {
             let page = self.page_at(row, 8, "titles.bin");
             match u64_at(row, 12) {
                 OWN_TITLE => (page, self.page_title(page), false),
                 start => (page, self.name(start, u16_at(row, 20)), true),
             }
-        })
+        });
+        names.filter(|(_, name, _)| !name.trim().is_empty())
     }
 
     /// The page of an anchor's `href`: a title, percent-encoded as in KILT's files.

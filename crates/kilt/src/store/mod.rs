@@ -22,6 +22,7 @@
 //! Numbers are little-endian.
 
 mod build;
+mod collection;
 mod lookup;
 mod plan;
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::{
     Result,
     run_dir::inputs::Inputs,
     source::{
+        collection,
         options::SourceOptions,
         store::{PartHash, store},
     },
@@ -170,11 +171,9 @@ pub(crate) fn check(
 
 /// Reports mistakes of `[source]`: missing files, and a file instead of the folder of indexes.
 pub(crate) fn check_source(source: &SourceOptions, document: &mut Document<'_>) {
-    let files = [("source.path", Some(&source.path)), ("source.redirects", source.redirects.as_ref())];
-    for (key, path) in files {
-        if let Some(path) = path.filter(|path| !path.is_file()) {
-            document.report_key(key, format!("no file {}", path.display()));
-        }
+    collection::check(source, document);
+    if let Some(path) = source.redirects.as_ref().filter(|path| !path.is_file()) {
+        document.report_key("source.redirects", format!("no file {}", path.display()));
     }
     let there = source.indexes.ancestors().find(|path| path.exists());
     if let Some(file) = there.filter(|path| !path.is_dir()) {
@@ -198,6 +197,7 @@ mod tests {
         std::fs::write(&path, SOURCE).unwrap();
         let source = SourceOptions {
             path,
+            format: None,
             redirects: None,
             split: PassageSplit::Page,
             indexes: folder.join("indexes"),

@@ -1,7 +1,6 @@
 //! The passage store of a source, built once for its content and options.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -12,10 +11,14 @@ use sporran_kilt::{
     folder::Place,
     hash_json,
     observe::{Event, Observer, Unit, advance, begin},
-    store::BuildOptions,
+    store::{BuildOptions, Progress},
 };
 
-use crate::{Error, Result, run_dir::inputs::Inputs, source::options::SourceOptions};
+use crate::{
+    Result,
+    run_dir::inputs::Inputs,
+    source::{collection, options::SourceOptions},
+};
 
 /// The hash of the inputs of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,8 +48,9 @@ pub(crate) fn store(
     inputs: &mut Inputs,
 ) -> Result<Arc<PassageStore>> {
     // Destructuring makes a new option a compile error here.
-    let SourceOptions { path, redirects, split, indexes } = source;
-    let content = inputs.file(path)?;
+    let SourceOptions { path, format, redirects, split, indexes } = source;
+    // The hash of a collection has its format.
+    let content = collection::content(source, inputs)?;
     let redirects = redirects.as_deref().map(|path| inputs.file(path)).transpose()?;
     let key = hash_json(&(sporran_kilt::store::VERSION, &content, &redirects, split));
     hashes.push(PartHash { part: "source", path: path.clone(), blake3: content });
@@ -58,10 +62,13 @@ pub(crate) fn store(
             redirects: source.redirects.clone(),
             split: source.split,
         };
-        let size = fs::metadata(&source.path).map_err(Error::io(&source.path, "open"))?.len();
-        begin(observe, step, size, Unit::Bytes);
+        begin(observe, step, collection::size(source)?, Unit::Bytes);
         let place = unchanged(place, inputs);
-        let store = PassageStore::build(&build, place, &mut |progress| advance(observe, progress.read))?;
+        let mut report = |progress: Progress| advance(observe, progress.read);
+        let store = match format {
+            None => PassageStore::build(&build, place, &mut report)?,
+            Some(collection) => PassageStore::build_collection(*collection, &build, place, &mut report)?,
+        };
         observe(Event::End);
         store
     } else {

@@ -79,7 +79,12 @@ fn rankings(path: &Path, store: &PassageStore) -> Result<Rankings> {
         let hits: Result<_> = ranking
             .documents
             .iter()
-            .map(|document| Ok((passage_id(path, document.line, &document.id, store)?, document.score)))
+            .map(|document| {
+                Ok((
+                    passage_id(path, (document.line, ranking.of_pages), &document.id, store)?,
+                    document.score,
+                ))
+            })
             .collect();
         rankings.insert(ranking.query, hits?);
     }

@@ -19,6 +19,7 @@ use crate::{
     Error, Result,
     run_dir::{folder::check_finished, inputs::Inputs},
     source::{
+        collection::needs_pages,
         options::{PagesOptions, SourceOptions},
         store::{PartHash, store, unchanged, vacant},
     },
@@ -293,6 +294,9 @@ impl Indexes<'_, '_> {
 
     fn names(&mut self) -> Result<Arc<Aliases>> {
         // Names include the texts of links, which the store does not have. So the key has the source file.
+        if let Some(collection) = self.source.format {
+            return Err(needs_pages(collection, "the index of names"));
+        }
         let source = self.inputs.file(&self.source.path)?;
         let key = hash_json(&("names", source, self.store.hash()));
         let (store, path, inputs) = (Arc::clone(self.store), &self.source.path, self.inputs.clone());
