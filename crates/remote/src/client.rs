@@ -201,8 +201,7 @@ impl Client {
             .enumerate()
             .map(|(at, call)| *firsts.entry(hash(&self.url(call.route), &call.body)).or_insert(at))
             .collect();
-        let mut sent: Vec<usize> = own.clone();
-        sent.dedup_by(|a, b| a == b);
+        let mut sent = own.clone();
         sent.sort_unstable();
         sent.dedup();
         let found = self.each(sent.len(), |at, stop| self.ask(&calls[sent[at]], read, stop))?;
@@ -468,32 +467,49 @@ impl Client {
         Ok(Received::Whole(assembly.response()))
     }
 
-    /// The models that the endpoint lists, for the error that it does not know one. Empty if it lists none.
-    fn listed(&self) -> String {
-        let mut request = self.agent.get(self.base.join("models"));
+    /// The names of the models that the endpoint lists. Asks once, without a repetition or the cache.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] or [`Error::Refused`] if the endpoint has no list of models.
+    pub fn models(&self) -> Result<Vec<String>> {
+        let url = self.base.join("models");
+        let mut request = self.agent.get(&url);
         if let Some(secret) = &self.secret {
             request = request.header("Authorization", secret.header());
         }
-        let Ok(response) = request.call() else { return String::new() };
-        if !response.status().is_success() {
-            return String::new();
-        }
-        let body = self.body(response).unwrap_or_default();
-        let mut value: Value = serde_json::from_slice(&body).unwrap_or_default();
-        if let Some(secret) = &self.secret {
-            secret.hide_in(&mut value);
-        }
-        let names: Vec<String> = value["data"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|model| Some(format!("`{}`", model["id"].as_str()?)))
-            .collect();
-        match names.len() {
-            0 => String::new(),
-            count => {
-                let more = if count > LISTED { " and others" } else { "" };
-                format!("; the endpoint has {}{more}", names[..count.min(LISTED)].join(", "))
+        let listed = || -> Result<Value, Failure> {
+            let secret = self.secret.as_ref();
+            let response = request.call().map_err(|error| Failure::of_client(&error, secret))?;
+            let (status, headers) = (response.status(), response.headers().clone());
+            let body = self.body(response)?;
+            if !status.is_success() {
+                return Err(Failure::of_status(status, &headers, &body, secret));
+            }
+            let mut value: Value = serde_json::from_slice(&body).map_err(|error| {
+                Failure::passing(format!("expected JSON, found `{}` ({error})", message(&body, secret)))
+            })?;
+            if let Some(secret) = secret {
+                secret.hide_in(&mut value);
+            }
+            Ok(value)
+        };
+        let value = listed().map_err(|failure| match failure.refused {
+            Some(status) => Error::Refused { url: url.clone(), status, problem: failure.problem },
+            None => Error::Failed { url: url.clone(), attempts: 1, problem: failure.problem },
+        })?;
+        let models = value["data"].as_array().into_iter().flatten();
+        Ok(models.filter_map(|model| Some(model["id"].as_str()?.to_owned())).collect())
+    }
+
+    /// The models of the endpoint, for the error that it does not know one. Empty if it lists none.
+    fn listed(&self) -> String {
+        let names = self.models().unwrap_or_default();
+        let shown: Vec<String> = names.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
+        match shown.is_empty() {
+            true => String::new(),
+            false => {
+                let more = if names.len() > LISTED { " and others" } else { "" };
+                format!("; the endpoint has {}{more}", shown.join(", "))
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde_json::Value;
+use ureq::http::HeaderValue;
 
 use crate::{Error, Result};
 
@@ -65,9 +66,13 @@ impl Secret {
         Ok(Self(value.to_owned()))
     }
 
-    /// The value of the header `Authorization`.
-    pub(crate) fn header(&self) -> String {
-        format!("Bearer {}", self.0)
+    /// The value of the header `Authorization`, which no log shows.
+    pub(crate) fn header(&self) -> HeaderValue {
+        // `new` accepts only characters of headers.
+        let value = HeaderValue::from_str(&format!("Bearer {}", self.0));
+        let mut value = value.unwrap_or(HeaderValue::from_static("Bearer"));
+        value.set_sensitive(true);
+        value
     }
 
     /// A text with the key replaced, also in the form that it has in an address.
@@ -126,7 +131,8 @@ mod tests {
     #[test]
     fn a_key_is_hidden_wherever_it_stands() {
         let secret = Secret::new(&format!(" {KEY}\n")).unwrap();
-        assert_eq!(secret.header(), format!("Bearer {KEY}"));
+        assert_eq!(secret.header().to_str().unwrap(), format!("Bearer {KEY}"));
+        assert!(!format!("{:?}", secret.header()).contains(KEY));
         assert_eq!(format!("{secret:?}"), "[key]");
         assert_eq!(secret.hide(&format!("a {KEY}{KEY} b")), "a [key][key] b");
         assert_eq!(secret.hide("x=sk-test%2F1234567890"), "x=[key]");

@@ -156,7 +156,9 @@ fn an_unknown_model_is_named_with_those_that_exist() {
         "/v1/models" => Reply::Json(json!({ "data": [{ "id": "a" }, { "id": "b" }] })),
         _ => Reply::Status(404, "", r#"{"error": {"message": "no model `m`"}}"#.into()),
     });
-    let error = ask(&client(&server, &options(place.path())), 0).unwrap_err();
+    let client = client(&server, &options(place.path()));
+    assert_eq!(client.models().unwrap(), ["a", "b"]);
+    let error = ask(&client, 0).unwrap_err();
     assert!(error.is_input());
     let error = error.to_string();
     assert!(error.ends_with("with status 404: no model `m`; the endpoint has `a`, `b`"), "{error}");
