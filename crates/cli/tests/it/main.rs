@@ -21,6 +21,7 @@ mod models;
 mod populate;
 mod program;
 mod reason;
+mod remote;
 mod resume;
 mod retrieval;
 mod selection;

@@ -6,11 +6,11 @@ use sporran_config::{Document, Overrides};
 use sporran_kilt::{PassageId, hash_json};
 use sporran_transformers::{ModelType, Takers, TakesModel, wrong_model_type};
 
-use super::{Dense, DenseOptions, Progress, Recall, Report, distance};
+use super::{Dense, DenseOptions, Progress, distance};
 use crate::{
     PassageScorer, Result, Retriever,
     kind::RetrieverKind,
-    site::{IndexRecall, Items, NewIndex, Site, passages},
+    site::{Items, NewIndex, Site, passages},
 };
 
 impl TakesModel for DenseOptions {
@@ -82,11 +82,7 @@ impl DenseOptions {
             site.depends_on("queries", Some(&self.model), hash);
         }
         let dense = Dense::open(self, &folder, store.hash())?;
-        let Report { recall, lost, unrepaired } = dense.index().report();
-        if let Some(Recall { queries, k, recall }) = recall {
-            let repaired = lost - unrepaired;
-            site.record_recall(IndexRecall { index: folder, recall, k, queries, repaired, lost: unrepaired });
-        }
+        dense.report(folder, site);
         Ok(dense)
     }
 }

@@ -178,8 +178,12 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for RerankedOptions<R> 
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
         let base = self.base.open(site)?;
         let folder = self.reranker.model.folder();
-        let hash = hash_json(&(&self.reranker, site.files(folder)?));
-        site.depends_on("reranker", Some(folder), hash);
+        let files = folder.map(|folder| site.files(folder)).transpose()?;
+        let hash = match files {
+            Some(files) => hash_json(&(&self.reranker, files)),
+            None => hash_json(&self.reranker),
+        };
+        site.depends_on("reranker", folder, hash);
         let reranker = self.reranker.model.open().map_err(outside)?;
         let (store, options) = (site.store().clone(), self.reranker.rerank.clone());
         Ok(Box::new(Reranked::new(base, reranker, store, options)))
