@@ -139,20 +139,20 @@ pub(super) struct Prepared {
 }
 
 /// Parses and splits one line.
-pub(super) fn prepare(path: &Path, line: u64, bytes: &[u8], split: Split) -> Result<Prepared> {
+pub(super) fn prepare(path: &jsonl::InputFile, line: u64, bytes: &[u8], split: Split) -> Result<Prepared> {
     let page: SourcePage = jsonl::parse(path, line, bytes)?;
     let SourcePage { wikipedia_id, wikipedia_title: title, text: mut paragraphs, metadata } = page;
     let id = wikipedia_id.text().into_owned();
     let limit = |field: &str, value: &str| {
-        if value.trim().is_empty() {
-            return Err(Error::record(path, line, field, "expected a name, found an empty string"));
-        }
         if value.len() > usize::from(u16::MAX) {
             let message = format!("expected at most {} bytes, found {}", u16::MAX, value.len());
             return Err(Error::record(path, line, field, message));
         }
         Ok(())
     };
+    if id.trim().is_empty() {
+        return Err(Error::record(path, line, "wikipedia_id", "expected an id, found an empty string"));
+    }
     limit("wikipedia_id", &id)?;
     limit("wikipedia_title", &title)?;
     if paragraphs.is_empty() {
