@@ -151,7 +151,7 @@ pub(super) struct Prepared {
 }
 
 /// Parses and splits one line.
-pub(super) fn prepare(path: &Path, line: u64, bytes: &[u8], split: Split) -> Result<Prepared> {
+pub(super) fn prepare(path: &jsonl::InputFile, line: u64, bytes: &[u8], split: Split) -> Result<Prepared> {
     prepare_page(path, line, jsonl::parse(path, line, bytes)?, split)
 }
 
@@ -166,8 +166,8 @@ pub(super) fn prepare_page(path: &Path, line: u64, page: SourcePage, split: Spli
         }
         Ok(())
     };
-    if id.is_empty() {
-        return Err(Error::record(path, line, "wikipedia_id", "expected a name, found an empty string"));
+    if id.trim().is_empty() {
+        return Err(Error::record(path, line, "wikipedia_id", "expected an id, found an empty string"));
     }
     limit("wikipedia_id", &id)?;
     limit("wikipedia_title", &title)?;

@@ -52,7 +52,7 @@ impl PassageStore {
     }
 
     /// The page with that title: the exact title first, then an exact redirect, then titles and redirects
-    /// with equal [`normalize_title`]. Ties go to the first page of the source.
+    /// with equal [`normalize_title`]. Ties go to the first page of the source. No page is found by an empty title.
     pub fn page_by_title(&self, title: &str) -> Option<PageIndex> {
         let title = title.trim();
         if title.is_empty() {
@@ -68,6 +68,7 @@ impl PassageStore {
                 start => self.name(start, u16_at(row, 20)),
             };
             let rank = match (name.trim() == title, redirect == OWN_TITLE) {
+                _ if name.trim().is_empty() => continue,
                 (true, true) => 0,
                 (true, false) => 1,
                 (false, _) if normalize_title(name) != normal => continue,
@@ -82,13 +83,16 @@ impl PassageStore {
     }
 
     /// The page with exactly that title, ignoring outer white space. Redirects and other spellings do not
-    /// count. Ties go to the first page of the source.
+    /// count. Ties go to the first page of the source. No page is found by an empty title.
     pub fn page_of_title(&self, title: &str) -> Option<PageIndex> {
         let title = title.trim();
+        if title.is_empty() {
+            return None;
+        }
         rows(&self.titles, TITLE_ROW, key(&normalize_title(title)))
             .filter(|row| u64_at(row, 12) == OWN_TITLE)
             .map(|row| self.page_at(row, 8, "titles.bin"))
-            .filter(|&page| !title.is_empty() && self.page_title(page).trim() == title)
+            .filter(|&page| self.page_title(page).trim() == title)
             .min()
     }
 

@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 pub use build::{BuildOptions, Progress};
 pub use lookup::normalize_title;
 pub(crate) use lookup::percent_decoded;
-pub use plan::{Plan, PlanOptions, size_of_line};
+pub use plan::{Plan, PlanOptions, SampledPassage, size_of_line};
 
 use crate::{
     Error, FieldKind, Metadata, Passage, PassageId, Result,

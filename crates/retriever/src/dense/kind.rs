@@ -10,6 +10,7 @@ use super::{Dense, DenseOptions, Progress, distance};
 use crate::{
     PassageScorer, Result, Retriever,
     kind::RetrieverKind,
+    plan::{IndexPlan, PlannedPassages},
     site::{Items, NewIndex, Site, passages},
 };
 
@@ -59,6 +60,7 @@ impl DenseOptions {
             key: hash_json(&("dense", &key, store.hash())),
             items: Items::Passages,
         };
+        site.announce(&index, &|passages| self.plan_index(passages))?;
         let folder = site.index(index, &mut |place, advance| {
             // The model was hashed before it is loaded.
             let (options, before) = (self.clone(), key.clone());
@@ -96,6 +98,10 @@ impl RetrieverKind for DenseOptions {
         let overrides = DenseOptions::overrides(self)?.into_iter();
         found.extend(overrides.map(|(option, values)| (format!("{key}.{option}"), values)));
         Ok(())
+    }
+
+    fn plan(&self, passages: PlannedPassages<'_>) -> Result<Vec<IndexPlan>> {
+        Ok(vec![self.plan_index(passages)?])
     }
 
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {

@@ -16,6 +16,7 @@ mod hnsw;
 mod index;
 mod kind;
 mod options;
+mod plan;
 mod pq;
 mod progress;
 mod recall;

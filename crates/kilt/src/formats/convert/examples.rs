@@ -155,7 +155,7 @@ fn training(
     }
     Some(TrainingExample {
         question: example.query.text.clone(),
-        answers: example.answers().into_iter().map(str::to_owned).collect(),
+        answers: Some(example.answers().into_iter().map(str::to_owned).collect()),
         positive_ctxs: positives
             .into_iter()
             .map(|id| context(store.passage(id), scores.get(&id).copied()))

@@ -10,8 +10,8 @@ use sporran_generator::{EntityTitle, EntityTitleOptions, generation_overrides};
 use sporran_kilt::hash_json;
 use sporran_reranker::RerankerOptions;
 use sporran_retriever::{
-    Error, FilterOptions, FilteredOptions, Items, NewIndex, Result, Retriever, RetrieverKind, Site, Titles,
-    fusion::FusionOptions,
+    Error, FilterOptions, FilteredOptions, IndexPlan, Items, NewIndex, PlannedPassages, Result, Retriever,
+    RetrieverKind, Site, Titles, fusion::FusionOptions,
 };
 use sporran_transformers::{Takers, TakesModel, wrong_model_type};
 
@@ -173,6 +173,10 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for RerankedOptions<R> 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
         self.reranker.model.overrides(&format!("{key}.reranker"), found).map_err(outside)?;
         self.base.overrides(&format!("{key}.base"), found)
+    }
+
+    fn plan(&self, passages: PlannedPassages<'_>) -> Result<Vec<IndexPlan>> {
+        self.base.plan(passages)
     }
 
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
