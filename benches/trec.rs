@@ -105,7 +105,8 @@ fn measure(queries: usize) -> Result<(), Box<dyn std::error::Error>> {
     println!("pytrec_eval   {theirs:8.2} s   {:6.1} bytes of memory a line", memory / lines as f64);
     println!("ratio         {:8.1}", theirs / seconds);
     for ((name, mean), (_, other)) in found.means().into_iter().zip(MEASURES) {
-        let (ours, theirs) = (mean.value().ok_or("no mean")?, peer["means"][other].as_f64().ok_or("no mean")?);
+        let (ours, theirs) =
+            (mean.value().ok_or("no mean")?, peer["means"][other].as_f64().ok_or("no mean")?);
         if (ours - theirs).abs() > 1e-9 {
             return Err(format!("{name}: {ours} is not {theirs}").into());
         }
