@@ -1,4 +1,4 @@
-//! Runs whose models are behind an endpoint.
+//! Runs whose models are at an endpoint.
 
 #[path = "../../../remote/tests/it/server.rs"]
 mod server;
