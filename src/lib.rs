@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`kilt`] | records, pages, passages and their store; files of this field; every score; no machine learning |
 //! | [`checkpoint`] | a model's folder as data: weights, tokenizers, chat templates, the hub |
-//! | [`remote`] | models behind HTTP endpoints: requests, retries, limits, a cache of responses |
+//! | [`remote`] | models at HTTP endpoints: requests, retries, limits, a cache of responses |
 //! | [`transformers`] | T5, BART, decoder-only models and encoders over candle: greedy and beam search |
 //! | [`training`] | the loop over an objective, the optimiser, checkpoints, and the objectives that several stages share |
 //! | [`retriever`] | [`Retriever`](retriever::Retriever), with BM25 and tf-idf over indexes on disk; texts as vectors |

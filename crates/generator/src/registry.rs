@@ -29,7 +29,7 @@ kinds! {
         "extractive" => Extractive(ExtractiveOptions),
         /// `kind = "causal"`: a decoder-only model, with examples or a chat template.
         "causal" => Causal(CausalOptions),
-        /// `kind = "remote"`: a model behind an HTTP endpoint, with examples.
+        /// `kind = "remote"`: a model at an HTTP endpoint, with examples.
         "remote" => Remote(RemoteOptions),
         /// `kind = "title"`: the title of the best passage's page.
         "title" => Title(TitleOptions),

@@ -63,8 +63,8 @@ impl BaseUrl {
         format!("{}/{route}", self.url)
     }
 
-    /// The address of a route beside `/v1`.
-    pub(crate) fn beside(&self, route: &str) -> String {
+    /// The address of a route next to `/v1`.
+    pub(crate) fn at_root(&self, route: &str) -> String {
         format!("{}/{route}", self.url.strip_suffix("/v1").unwrap_or(&self.url))
     }
 }
@@ -83,7 +83,7 @@ mod tests {
         ] {
             assert_eq!(BaseUrl::parse(text).unwrap().join("x"), expected);
         }
-        assert_eq!(BaseUrl::parse("http://a:1").unwrap().beside("rerank"), "http://a:1/rerank");
+        assert_eq!(BaseUrl::parse("http://a:1").unwrap().at_root("rerank"), "http://a:1/rerank");
         assert!(BaseUrl::parse("http://[::1]:1").unwrap().is_local());
         assert!(!BaseUrl::parse("http://a.org").unwrap().is_local());
     }

@@ -47,7 +47,7 @@ pub struct Endpoint<'a> {
     pub seed: u64,
 }
 
-/// What is asked of an endpoint.
+/// The route of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// `chat/completions`
@@ -58,8 +58,8 @@ pub enum Route {
     Embeddings,
     /// `rerank`
     Rerank,
-    /// `rerank` beside `v1`, as TEI has it.
-    RerankBeside,
+    /// `rerank` next to `v1`, as TEI has it.
+    RerankAtRoot,
 }
 
 /// A request: a route and a body.
@@ -284,7 +284,7 @@ impl Client {
             Route::Completions => self.base.join("completions"),
             Route::Embeddings => self.base.join("embeddings"),
             Route::Rerank => self.base.join("rerank"),
-            Route::RerankBeside => self.base.beside("rerank"),
+            Route::RerankAtRoot => self.base.at_root("rerank"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Models behind an HTTP endpoint in the form of OpenAI's API, as vLLM, llama.cpp, Ollama, TGI and TEI offer it.
+//! Models at an HTTP endpoint in the form of OpenAI's API, as vLLM, llama.cpp, Ollama, TGI and TEI offer it.
 //!
 //! A [`Client`] sends JSON and reads JSON. It repeats requests that failed, keeps to limits, and stores responses on disk
 //! by the hash of their request. [`usage`] counts the tokens and the cost of this process.

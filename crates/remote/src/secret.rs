@@ -11,7 +11,7 @@ use crate::{Error, Result};
 #[derive(Clone)]
 pub(crate) struct Secret(String);
 
-/// What stands in place of a key.
+/// The replacement of a key.
 const HIDDEN: &str = "[key]";
 /// Shorter keys, such as `none`, are placeholders for servers that read none. They are not hidden, because they can be words.
 const SHORTEST: usize = 8;

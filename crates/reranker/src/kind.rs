@@ -14,7 +14,7 @@ use crate::{
 ///
 /// A new kind implements this trait for its options and gets a line in `registry.rs`.
 pub trait RerankerKind {
-    /// The folder of the model; none for a model behind an endpoint.
+    /// The folder of the model; none for a model at an endpoint.
     fn folder(&self) -> Option<&Path>;
 
     /// Reports wrong values and a missing folder, without loading the model. `key` is the path of the table.

@@ -18,7 +18,7 @@ kinds! {
         "tfidf" => TfIdf(TfIdfOptions),
         /// `kind = "combined"`: a weighted sum of several rerankers, as `sporran train` saves it.
         "combined" => Combined(CombinedOptions),
-        /// `kind = "remote"`: a reranker behind an HTTP endpoint.
+        /// `kind = "remote"`: a reranker at an HTTP endpoint.
         "remote" => Remote(RemoteRerankerOptions),
     }
 }

@@ -1,4 +1,4 @@
-//! A reranker behind an HTTP endpoint.
+//! A reranker at an HTTP endpoint.
 
 use std::path::Path;
 
@@ -18,11 +18,11 @@ pub enum RerankApi {
     /// `v1/rerank`, as Jina, Cohere, vLLM and llama.cpp have it: `query` and `documents`.
     #[default]
     Rerank,
-    /// `rerank` of TEI, which is beside `v1`: `query` and `texts`. Scores are logits.
+    /// `rerank` of TEI, which is next to `v1`: `query` and `texts`. Scores are logits.
     Tei,
 }
 
-/// `kind = "remote"`: a reranker behind an HTTP endpoint.
+/// `kind = "remote"`: a reranker at an HTTP endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RemoteRerankerOptions {
@@ -49,7 +49,7 @@ fn batch_size() -> usize {
     32
 }
 
-/// A reranker behind an endpoint.
+/// A reranker at an endpoint.
 pub struct RemoteReranker {
     client: Client,
     api: RerankApi,
@@ -85,7 +85,7 @@ impl RemoteReranker {
             }
             RerankApi::Tei => {
                 let body = json!({ "query": query, "texts": texts, "raw_scores": true, "truncate": true });
-                Call { route: Route::RerankBeside, body }
+                Call { route: Route::RerankAtRoot, body }
             }
         }
     }

@@ -21,7 +21,7 @@ kinds! {
         "tfidf" => TfIdf(TfIdfOptions),
         /// `kind = "dense"`
         "dense" => Dense(DenseOptions),
-        /// `kind = "remote"`: dense retrieval with an encoder behind an HTTP endpoint.
+        /// `kind = "remote"`: dense retrieval with an encoder at an HTTP endpoint.
         "remote" => Remote(RemoteDenseOptions),
         /// `kind = "entity"`: the pages that a query names.
         "entity" => Entity(EntityRetrieverOptions<RetrieverOptions<Other>>),

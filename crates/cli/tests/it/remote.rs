@@ -1,4 +1,4 @@
-//! Runs whose models are behind an endpoint.
+//! Runs whose models are at an endpoint.
 
 #[path = "../../../remote/tests/it/server.rs"]
 mod server;
@@ -165,7 +165,7 @@ fn questions_are_answered_in_context_and_dialogues_get_responses() {
     let place = tempfile::tempdir().unwrap();
     let server = Server::start(|_, asked| {
         let messages = asked.body["messages"].as_array().unwrap();
-        let text = if messages.len() > 2 { "Norway, \"Sweden\"" } else { "I like it." };
+        let text = if messages.len() > 2 { "Norway, \"Sweden\"" } else { "I like it" };
         Reply::Json(json!({ "choices": [{ "message": { "content": text } }] }))
     });
     let path = |name: &str| place.path().join(name).display().to_string();
@@ -198,6 +198,6 @@ fn questions_are_answered_in_context_and_dialogues_get_responses() {
     let report = json(&root(), &["--quiet", "run", &path("dialogue.toml"), "--json"]);
     assert_eq!(report["dialogues"], 3, "{report}");
     let predictions = fs::read_to_string(path("runs/d/predictions.jsonl")).unwrap();
-    assert_eq!(predictions.matches("\"I like it.\"").count(), 3, "{predictions}");
+    assert_eq!(predictions.matches("\"I like it\"").count(), 3, "{predictions}");
     assert_eq!(server.asked().len(), 7);
 }

@@ -1,4 +1,4 @@
-//! A model behind an HTTP endpoint, with the prompts of decoder-only models: an instruction, examples, passages, the input.
+//! A model at an HTTP endpoint, with the prompts of decoder-only models: an instruction, examples, passages, the input.
 
 mod options;
 mod response;
@@ -21,7 +21,7 @@ use crate::{
     text_stream::ready,
 };
 
-/// A model behind an endpoint. Opening it sends nothing.
+/// A model at an endpoint. Opening it sends nothing.
 pub struct RemoteGenerator {
     client: Client,
     prompt: Prompt,

@@ -27,7 +27,7 @@ pub enum Api {
     Completions,
 }
 
-/// `[generator]` with `kind = "remote"`: a model behind an HTTP endpoint in the form of OpenAI's API (vLLM, llama.cpp, Ollama,
+/// `[generator]` with `kind = "remote"`: a model at an HTTP endpoint in the form of OpenAI's API (vLLM, llama.cpp, Ollama,
 /// TGI).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -1,6 +1,6 @@
 //! Dense retrieval: texts as vectors, and vector search.
 //!
-//! An [`Encoder`] maps texts to vectors; [`BiEncoder`] is one, [`RemoteEncoder`] another behind an HTTP endpoint. A [`VectorIndex`] finds the nearest vectors;
+//! An [`Encoder`] maps texts to vectors; [`BiEncoder`] is one, [`RemoteEncoder`] another at an HTTP endpoint. A [`VectorIndex`] finds the nearest vectors;
 //! [`Index`] is one on disk. [`Dense`] is the retriever that combines both, and [`PassageEncoder`] encodes
 //! its passages. [`BiEncoderTraining`] trains a [`BiEncoder`]. [`LiveDense`] is searched while
 //! its question encoder is trained.

@@ -1,4 +1,4 @@
-//! Dense retrieval with an encoder behind an HTTP endpoint: `kind = "remote"`.
+//! Dense retrieval with an encoder at an HTTP endpoint: `kind = "remote"`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use crate::{
     site::{Items, NewIndex, Site, passages},
 };
 
-/// `kind = "remote"`: dense retrieval with an encoder behind an HTTP endpoint in the form of OpenAI's API (vLLM, llama.cpp,
+/// `kind = "remote"`: dense retrieval with an encoder at an HTTP endpoint in the form of OpenAI's API (vLLM, llama.cpp,
 /// Ollama, TEI). The vectors of passages are in an index on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -62,7 +62,7 @@ fn batch_size() -> usize {
     32
 }
 
-/// An encoder behind an endpoint.
+/// An encoder at an endpoint.
 pub struct RemoteEncoder {
     client: Client,
     dimensions: Option<usize>,

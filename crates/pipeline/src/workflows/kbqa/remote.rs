@@ -1,4 +1,4 @@
-//! A model behind an endpoint, with demonstrations of other questions in its prompt. It generates answers separated by
+//! A model at an endpoint, with demonstrations of other questions in its prompt. It generates answers separated by
 //! commas.
 
 use std::path::Path;
