@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use super::{Document, anserini, beir, elements, passages, psgs};
-use crate::{Error, Id, Result, jsonl};
+use crate::{
+    Error, Id, Result,
+    jsonl::{self, InputFile},
+};
 
 /// The format of a collection of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -79,7 +82,7 @@ impl Collection {
     ///
     /// # Errors
     /// [`Error::Record`] for a line of another form or without an id.
-    pub(crate) fn document(self, path: &Path, line: u64, bytes: &[u8]) -> Result<Document> {
+    pub(crate) fn document(self, path: &InputFile, line: u64, bytes: &[u8]) -> Result<Document> {
         let (field, document): (_, Document) = match self {
             Self::Beir => ("_id", jsonl::parse::<beir::Document>(path, line, bytes)?.into()),
             Self::Passages => ("id", jsonl::parse::<passages::Passage>(path, line, bytes)?.into()),
@@ -113,7 +116,7 @@ impl Collection {
             }))));
         }
         let mut reader = jsonl::open(path)?;
-        let path = path.to_owned();
+        let path = reader.file();
         Ok(Box::new(super::until_error(std::iter::from_fn(move || match reader.next_line() {
             Ok(None) => None,
             Ok(Some((line, bytes))) => {

@@ -12,7 +12,7 @@ use crate::{Error, Result, jsonl};
 /// or text.
 pub fn read(path: &Path) -> Result<impl Iterator<Item = Result<(u64, Topic)>> + use<>> {
     let reader = jsonl::open(path)?;
-    let path = reader.path().to_owned();
+    let path = reader.file();
     Ok(super::until_error(reader.lines().map(move |line| {
         let (number, line) = line?;
         let (topic, id) = if line.trim_start().starts_with('{') {

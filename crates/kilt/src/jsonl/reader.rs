@@ -40,6 +40,11 @@ impl Reader {
         &self.file
     }
 
+    /// The file, to parse its lines.
+    pub fn file(&self) -> Arc<InputFile> {
+        Arc::clone(&self.file)
+    }
+
     /// How far the file has been read.
     pub fn position(&self) -> Position {
         self.input.position.clone()

@@ -176,7 +176,7 @@ impl DataOptions {
         }
         let folder = run.join("kb");
         let staged = StagedFolder::create(&folder)?;
-        kb.save(staged.path())?;
+        kb.save(&staged.path())?;
         staged.commit()?;
         Ok(KnowledgeBase::open(&folder)?)
     }
