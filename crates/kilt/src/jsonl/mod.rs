@@ -66,10 +66,8 @@ pub fn read_json<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T> {
     let Some(strict) = python::Strict::of(&text) else {
         return Err(Error::record(&file, error.line() as u64, field, parse::plain(&error)));
     };
-    let value = strict.read().map_err(|wrong| {
-        let line = wrong.place.map_or(error.line(), |(line, _)| line) as u64;
-        Error::record(&file, line, wrong.field, wrong.message)
-    })?;
+    let value =
+        strict.read().map_err(|wrong| Error::record(&file, wrong.line as u64, wrong.field, wrong.message))?;
     file.replaced(strict.halves);
     Ok(value)
 }
@@ -169,7 +167,7 @@ mod tests {
         // Other text in UTF-8 says that a single byte is wrong.
         std::fs::write(&path, b"{\"id\":1,\"input\":\"caf\xc3\xa9 \xe9\"}").unwrap();
         let message = read(&path).unwrap_err().to_string();
-        assert!(message.ends_with("invalid UTF-8 at byte 24 of the line"), "{message}");
+        assert!(message.ends_with("invalid UTF-8 at byte 23 of the line"), "{message}");
     }
 
     #[test]

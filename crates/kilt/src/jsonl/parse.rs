@@ -27,7 +27,7 @@ pub fn parse<T: DeserializeOwned>(file: &InputFile, line: u64, bytes: &[u8]) -> 
         let text = utf8(file, line, bytes)?;
         if let Some(strict) = Strict::of(text) {
             let value = strict.read().map_err(|wrong| {
-                let column = wrong.place.map(|(_, column)| format!(" (column {column})")).unwrap_or_default();
+                let column = wrong.column.map(|column| format!(" (column {column})")).unwrap_or_default();
                 Error::record(file, line, wrong.field, wrong.message + &column)
             })?;
             file.replaced(strict.halves);

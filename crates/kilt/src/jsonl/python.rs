@@ -27,8 +27,10 @@ pub(crate) struct Wrong {
     pub(crate) field: String,
     /// What is wrong, without its place.
     pub(crate) message: String,
-    /// The line and the column from 1; none if the text was changed before its place.
-    pub(crate) place: Option<(usize, usize)>,
+    /// The line, from 1. A changed text has the lines of the original.
+    pub(crate) line: usize,
+    /// The column, from 1; none if the text was changed.
+    pub(crate) column: Option<usize>,
 }
 
 impl Strict {
@@ -88,18 +90,19 @@ impl Strict {
             for word in WORDS {
                 let in_quotes = format!("string \"{word}\"");
                 if message.contains(&in_quotes) {
-                    return Err(Wrong { field, message: message.replace(&in_quotes, word), place: None });
+                    let message = message.replace(&in_quotes, word);
+                    return Err(Wrong { field, message, line: error.line(), column: None });
                 }
             }
         }
-        value.map_err(|wrong| Wrong { place: None, ..Wrong::of(wrong) })
+        value.map_err(|wrong| Wrong { column: None, ..Wrong::of(wrong) })
     }
 }
 
 impl Wrong {
     /// The value that serde_json found wrong.
     pub(crate) fn of((field, error): (String, serde_json::Error)) -> Self {
-        Self { field, message: parse::bare(&error), place: Some((error.line(), error.column())) }
+        Self { field, message: parse::bare(&error), line: error.line(), column: Some(error.column()) }
     }
 }
 
