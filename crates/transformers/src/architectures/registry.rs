@@ -287,22 +287,26 @@ pub(crate) fn is_candle_type(model_type: &str) -> bool {
     entry(model_type).is_some_and(|entry| entry.candle.is_some())
 }
 
-/// The `model_type`s, each in backquotes, that `has` holds for.
-fn names(has: impl Fn(&ArchitectureEntry) -> bool) -> Vec<String> {
-    let entries = ARCHITECTURES.iter().filter(|entry| has(entry));
-    entries.map(|entry| format!("`{}`", entry.model_type)).collect()
+/// The `model_type`s that `has` holds for, in the order of the list.
+fn names(has: impl Fn(&ArchitectureEntry) -> bool) -> Vec<&'static str> {
+    ARCHITECTURES.iter().filter(|entry| has(entry)).map(|entry| entry.model_type).collect()
+}
+
+/// Names in backquotes, for errors.
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// The `model_type`s of the engine `candle`, for errors.
 pub(crate) fn candle_names() -> String {
     let mut names = names(|entry| entry.candle.is_some());
     names.sort_unstable();
-    names.join(", ")
+    quoted(&names)
 }
 
 /// The `model_type`s that this engine alone has, for errors.
 pub(crate) fn candle_only_names() -> String {
-    names(|entry| entry.own.is_none()).join(", ")
+    quoted(&names(|entry| entry.own.is_none()))
 }
 
 /// Reads the text of a `config.json` of an architecture that is defined here; `path` names it in errors. Values are not
@@ -321,7 +325,7 @@ pub(crate) fn read_config(path: &Path, text: &str) -> Result<ModelConfig> {
     let (expected, found) = match found {
         Some("rag") => ("a model of one part".into(), "`rag`, whose parts are opened one by one".into()),
         found => {
-            let known = names(|entry| entry.own.is_some()).join(", ");
+            let known = quoted(&names(|entry| entry.own.is_some()));
             (format!("one of {known}"), found.map_or_else(|| "none".into(), |found| format!("`{found}`")))
         }
     };
