@@ -6,8 +6,8 @@ use sporran_config::{Document, Overrides};
 use sporran_transformers::{DeviceName, ModelType, Precision, folder_max_tokens, wrong_model_type};
 
 use crate::{
-    Computing, Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, RERANKER, Reranker, Result, Saved,
-    combined::CombinedOptions, open, takers::TAKERS, tfidf::TfIdfOptions,
+    Computing, Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, LlmOptions, LlmReranker, RERANKER,
+    Reranker, Result, Saved, combined::CombinedOptions, open, takers::TAKERS, tfidf::TfIdfOptions,
 };
 
 /// The options of a kind of reranker.
@@ -109,6 +109,23 @@ impl RerankerKind for CrossEncoderOptions {
 
     fn open(&self) -> Result<Box<dyn Reranker>> {
         Ok(Box::new(CrossEncoder::load(self)?))
+    }
+}
+
+impl RerankerKind for LlmOptions {
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        if let Err(error) = LlmOptions::check(self) {
+            document.report_key(key, error.to_string());
+        }
+        check_folder((key, "llm"), &self.folder, document);
+    }
+
+    fn open(&self) -> Result<Box<dyn Reranker>> {
+        Ok(Box::new(LlmReranker::load(self)?))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rerankers score the passages of a query.
 //!
-//! All implement [`Reranker::score`]. [`CrossEncoder`] reads the query and a passage together. [`RemoteReranker`] asks
-//! an HTTP endpoint. [`TfIdf`] and [`Cosine`]
+//! All implement [`Reranker::score`]. [`CrossEncoder`] reads the query and a passage together, and so does [`LlmReranker`], a
+//! language model. [`RemoteReranker`] asks an HTTP endpoint. [`TfIdf`] and [`Cosine`]
 //! compare their vectors. [`TitleMatch`] and [`PositionPrior`] use only the title and the order. [`Combined`] is a weighted
 //! sum of rerankers, each with one or more [`QueryView`]s.
 //!
@@ -14,6 +14,7 @@ mod cross_encoder;
 mod error;
 mod features;
 mod kind;
+mod llm;
 mod open;
 mod pooled;
 mod registry;
@@ -30,6 +31,7 @@ pub use cross_encoder::{CrossEncoder, CrossEncoderOptions, CrossEncoderTraining}
 pub use error::{Error, Result};
 pub use features::{PositionPrior, TitleMatch};
 pub use kind::RerankerKind;
+pub use llm::{LlmOptions, LlmReranker, LlmScore};
 pub use open::open;
 pub use pooled::PagePool;
 pub use registry::RerankerOptions;

@@ -3,8 +3,8 @@
 use sporran_config::kinds;
 
 use crate::{
-    CosineOptions, CrossEncoderOptions, RemoteRerankerOptions, combined::CombinedOptions, kind::RerankerKind,
-    tfidf::TfIdfOptions,
+    CosineOptions, CrossEncoderOptions, LlmOptions, RemoteRerankerOptions, combined::CombinedOptions,
+    kind::RerankerKind, tfidf::TfIdfOptions,
 };
 
 kinds! {
@@ -12,6 +12,8 @@ kinds! {
     pub enum RerankerOptions: dyn RerankerKind {
         /// `kind = "cross-encoder"`: a transformer reads the query and a passage together.
         "cross-encoder" => CrossEncoder(CrossEncoderOptions),
+        /// `kind = "llm"`: a language model reads the query and a passage together, and answers yes or no.
+        "llm" => Llm(LlmOptions),
         /// `kind = "cosine"`: the cosine of the vectors of an encoder.
         "cosine" => Cosine(CosineOptions),
         /// `kind = "tfidf"`: the similarity of words, weighted by how rare they are.
