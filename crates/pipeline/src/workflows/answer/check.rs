@@ -10,7 +10,7 @@ use super::{
     retrieval::{self, RerankerTable, RetrieverOptions},
     train::encoder_options::EncoderTraining,
 };
-use crate::{config::Config, source::pages::check_source};
+use crate::config::Config;
 
 /// The retriever of a RAG training: `dense`, over all pages, with the similarity `inner-product`.
 ///
@@ -97,7 +97,7 @@ fn check(options: &Options, document: &mut Document<'_>) {
         }
     }
     if let Some(source) = &general.source {
-        check_source(source, document);
+        source.check(document);
     } else if options.retriever.is_some() {
         document.report_key("source", "is missing; a retriever needs passages");
     }
