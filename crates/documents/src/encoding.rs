@@ -28,7 +28,7 @@ pub(crate) fn wide(head: &[u8]) -> Option<&'static Encoding> {
     let zeros = |first: usize| head.iter().skip(first).step_by(2).filter(|&&byte| byte == 0).count();
     let (even, odd, pairs) = (zeros(0), zeros(1), head.len() / 2);
     // Text in Latin letters has a zero byte in nearly every pair.
-    let is = |many: usize, few: usize| pairs >= 2 && many * 10 > pairs * 7 && few * 50 <= pairs;
+    let is = |many: usize, few: usize| pairs >= 2 && many * 10 > pairs * 7 && few * 8 <= pairs;
     if is(odd, even) { Some(UTF_16LE) } else { is(even, odd).then_some(UTF_16BE) }
 }
 

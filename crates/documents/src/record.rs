@@ -222,11 +222,11 @@ mod tests {
         let expected = r#"{"wikipedia_id":"7","wikipedia_title":"Ann","text":["Ann","She sings.","a","b"],"metadata":{"Year":1990},"section":"","file":"data/people.csv","line":5,"source":"data/people.csv"}"#;
         assert_eq!((json(&found).as_str(), found.has_own_id), (expected, true));
         let found = of(row, None).unwrap().unwrap();
-        let text = ["people 3", "Id: 7\nName: Ann\nBio: She sings.\nNotes: a, b\nYear: 1990"];
+        let text = ["Ann", "Id: 7\nName: Ann\nBio: She sings.\nNotes: a, b\nYear: 1990"];
         assert_eq!((found.page.text[1].as_str(), found.has_own_id), (text[1], false));
         assert_eq!(
             (found.page.wikipedia_id.text().as_ref(), found.page.wikipedia_title.as_str()),
-            ("data/people.csv#3", "people 3")
+            ("data/people.csv#3", "Ann")
         );
         let missing = of(r#"{"Id":1,"Name":"x"}"#, Some(&columns)).err().unwrap();
         assert_eq!(missing, "expected a column `Bio`, found Id, Name");

@@ -569,7 +569,7 @@ mod tests {
         let pairs = |text: &str| (0..text.len() as u32 / 2).map(|at| (at * 2, at * 2 + 2)).collect();
         let tokens = Splitter { split: windows(Unit::Tokens, 3, 1), tokens: Some(Arc::new(pairs)) };
         let first = split(&paragraphs[..2], &tokens)[1];
-        assert_eq!(text(first, true, |number| &paragraphs[number as usize]), "one. L");
+        assert_eq!(text(first, true, |number| &paragraphs[number as usize]), "one.");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::Serialize;
-use sporran_checkpoint::tokenizer::{PlacedToken, Tokenizer};
+use sporran_checkpoint::{PlacedToken, Tokenizer};
 use sporran_kilt::{
     PassageStore,
     folder::Place,
@@ -106,7 +106,7 @@ pub(crate) fn store(
 
 /// The byte ranges of a text's tokens. A text that cannot be split has none.
 fn token_ranges(tokenizer: Tokenizer) -> Arc<TokenRanges> {
-    Arc::new(move |text| {
+    Arc::new(move |text: &str| {
         let bytes: Vec<u32> =
             text.char_indices().map(|(at, _)| at as u32).chain([text.len() as u32]).collect();
         let tokens = tokenizer.encode_places(text).unwrap_or_default();
