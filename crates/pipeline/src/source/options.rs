@@ -23,8 +23,9 @@ const TOKENS: u32 = 256;
 pub struct SourceOptions {
     /// The knowledge source: a file, a folder with its subfolders, or a list of both.
     ///
-    /// A file of JSON lines in KILT's layout is read as it is. Plain text, Markdown, HTML, tables (CSV, TSV) and other JSON
-    /// lines become pages: a page for each document, for each row and for each object. Files can be plain, gzip or zstd.
+    /// A file of JSON lines in KILT's layout is read as it is. Plain text, Markdown, HTML, PDF, docx, odt, epub, tables (CSV,
+    /// TSV, Parquet) and other JSON lines become pages: a page for each document, for each row and for each object. Text
+    /// files can be plain, gzip or zstd.
     pub path: OneOrMore<PathBuf>,
     /// Globs of the files of folders to read, in the syntax of `.gitignore`, such as `*.md`. Without any, all are read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
