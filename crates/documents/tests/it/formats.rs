@@ -1,5 +1,12 @@
-//! PDF, docx, odt and epub.
+//! PDF, docx, odt, epub and Parquet.
 
+use std::sync::Arc;
+
+use parquet::{
+    data_type::{ByteArray, ByteArrayType, Int32Type},
+    file::writer::SerializedFileWriter,
+    schema::parser::parse_message_type,
+};
 use sporran_kilt::{Field, PassageId, PassageSplit};
 
 use crate::{
@@ -90,4 +97,45 @@ fn damaged_files_of_these_formats_are_told() {
     for (problem, expected) in problems.iter().zip(expected) {
         assert!(problem.starts_with(expected), "{problem}");
     }
+}
+
+/// A Parquet file of two rows: a name, a year that can be missing, and a day.
+fn table() -> Vec<u8> {
+    let schema =
+        "message m { REQUIRED BYTE_ARRAY name (UTF8); OPTIONAL INT32 year; REQUIRED INT32 day (DATE); }";
+    let mut bytes = Vec::new();
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let names = ["Ann", "Bob"].map(ByteArray::from);
+    column.typed::<ByteArrayType>().write_batch(&names, None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int32Type>().write_batch(&[1990], Some(&[1, 0]), None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int32Type>().write_batch(&[19_874, 0], None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    bytes
+}
+
+#[test]
+fn rows_of_parquet_files_are_pages() {
+    let world = World::new();
+    let whole = table();
+    world.write("people.parquet", &whole);
+    let expected = [
+        "people.parquet, line 1, paragraphs 1 to 1: name: Ann\nyear: 1990\nday: 2024-05-31",
+        "people.parquet, line 2, paragraphs 1 to 1: name: Bob\nday: 1970-01-01",
+    ];
+    assert_eq!(world.passages(PassageSplit::Page), expected);
+    world.write("cut.parquet", &whole[..whole.len() / 2]);
+    let problems = world.problems();
+    assert!(
+        problems.len() == 1 && problems[0].starts_with("cut.parquet: the Parquet file is damaged"),
+        "{problems:?}"
+    );
 }
