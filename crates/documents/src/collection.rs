@@ -374,8 +374,8 @@ struct Part {
     lines: Vec<u8>,
     /// The end of each line.
     ends: Vec<usize>,
-    /// The hashes of the ids.
-    ids: Vec<u128>,
+    /// The hashes of the ids; none for ids of numbered records, which no other file has.
+    ids: Vec<Option<u128>>,
     frame: Vec<u8>,
     entry: Entry,
     is_old: bool,
@@ -389,7 +389,8 @@ impl Part {
                 .map_err(|error| failed(&file.path)(error.into()))?;
             lines.push(b'\n');
             ends.push(lines.len());
-            ids.push(id_hash(&page.page.wikipedia_id.text()));
+            let id = page.page.wikipedia_id.text();
+            ids.push((page.has_own_id || *id == file.id).then(|| id_hash(&id)));
             own_ids |= page.has_own_id;
             Ok(())
         })?;
@@ -417,7 +418,8 @@ impl Part {
     ) -> Result<(Entry, bool)> {
         let mut within = FxHashSet::default();
         let is_new = |id: &u128, within: &mut FxHashSet<u128>| !seen.contains(id) && within.insert(*id);
-        let kept: Vec<bool> = self.ids.iter().map(|id| is_new(id, &mut within)).collect();
+        let kept: Vec<bool> =
+            self.ids.iter().map(|id| id.as_ref().is_none_or(|id| is_new(id, &mut within))).collect();
         let doubled = kept.iter().filter(|&&kept| !kept).count();
         if doubled > 0 && self.is_old {
             return Self::read(file, options)?.write(file, options, out, seen);
@@ -460,7 +462,7 @@ fn large(file: &SourceFile, options: &Options, out: &mut Out, seen: &mut FxHashS
     let mut line = Vec::new();
     let Unread { mut problems, is_transient } = read(file, options, &mut |page| {
         own_ids |= page.has_own_id;
-        if !seen.insert(id_hash(&page.page.wikipedia_id.text())) {
+        if page.has_own_id && !seen.insert(id_hash(&page.page.wikipedia_id.text())) {
             doubled += 1;
             return Ok(());
         }
@@ -553,7 +555,7 @@ impl Earlier {
             let _ = pages;
             self.frame(entry)?.read_exact(&mut frame).map_err(failed)?;
         }
-        let ids = self.ids(entry, file, &frame[..])?;
+        let ids = self.ids(entry, file, &frame[..])?.into_iter().map(Some).collect();
         Ok(Some(Part { lines: Vec::new(), ends: Vec::new(), ids, frame, entry: entry.clone(), is_old: true }))
     }
 
