@@ -17,6 +17,9 @@ mod kills;
 mod learning;
 mod linking;
 mod links;
+#[path = "../../../documents/tests/it/make.rs"]
+#[expect(dead_code, reason = "another crate has further tests")]
+mod make;
 mod models;
 mod populate;
 mod program;
@@ -25,6 +28,7 @@ mod remote;
 mod resume;
 mod retrieval;
 mod selection;
+mod sources;
 mod submit;
 mod tagger;
 mod triplets;

@@ -293,7 +293,7 @@ fn read_otherwise<T: DeserializeOwned>(
         Some(strict) => strict.read(),
         None => parse::located(text).map_err(Wrong::of),
     };
-    let Wrong { field, message, place: at } = match read {
+    let Wrong { field, message, line, column } = match read {
         Ok(value) => {
             file.replaced(strict.map_or(0, |strict| strict.halves));
             return Ok(value);
@@ -305,11 +305,10 @@ fn read_otherwise<T: DeserializeOwned>(
         (".", _) => field,
         _ => format!("{place}.{field}"),
     };
-    let (line, column) = at.unwrap_or((1, 0));
     let line_of_file = start.0 + line.saturating_sub(1) as u64;
-    let message = match at {
+    let message = match column {
         None => message,
-        Some(_) => format!("{message} (column {})", if line <= 1 { start.1 } else { 0 } + column),
+        Some(column) => format!("{message} (column {})", if line <= 1 { start.1 } else { 0 } + column),
     };
     Err(Error::record(file, line_of_file, field, message))
 }

@@ -1,6 +1,6 @@
 //! Building a store from a collection of documents. A document becomes a page of two paragraphs, its title and its text.
 
-use std::fs;
+use std::{fs, sync::Arc};
 
 use rayon::prelude::*;
 
@@ -13,22 +13,25 @@ use crate::{
     folder::{Building, Place},
     formats::{Collection, Document},
     jsonl,
+    passage::{Splitter, TokenRanges},
 };
 
 /// The documents of a file without one a line that are split at once.
 const BATCH: usize = 4096;
 
 impl PassageStore {
-    /// As [`build`](Self::build), from the files of a collection instead of a knowledge source.
+    /// As [`build_with`](Self::build_with), from the files of a collection instead of a knowledge source.
     ///
     /// # Errors
     /// As [`build`](Self::build); [`Error::Empty`] for a folder without files of the collection.
     pub fn build_collection(
         collection: Collection,
         options: &BuildOptions,
+        tokens: Option<Arc<TokenRanges>>,
         place: impl Into<Place>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self> {
+        let splitter = Splitter { split: options.split, tokens };
         let building = Building::create(place.into(), is_store)?;
         let mut builder = Builder::create(building.folder())?;
         let mut sizes = Vec::new();
@@ -48,7 +51,7 @@ impl PassageStore {
                         .par_lines()
                         .map(|(line, bytes)| {
                             let page: SourcePage = collection.document(path, line, bytes)?.into();
-                            prepare_page(path, line, page, options.split)
+                            prepare_page(path, line, page, &splitter)
                         })
                         .collect();
                     pages.into_iter().try_for_each(|page| builder.push(page?, path))?;
@@ -65,7 +68,7 @@ impl PassageStore {
                     }
                     let pages: Vec<Result<Prepared>> = batch
                         .into_par_iter()
-                        .map(|(line, document)| prepare_page(file, line, document.into(), options.split))
+                        .map(|(line, document)| prepare_page(file, line, document.into(), &splitter))
                         .collect();
                     pages.into_iter().try_for_each(|page| builder.push(page?, file))?;
                     progress(builder.progress(before, size));
@@ -91,8 +94,13 @@ mod tests {
             fs::write(source.join(name), text).unwrap();
         }
         let options = BuildOptions { source, redirects: None, split: Split::Page };
-        let store =
-            PassageStore::build_collection(collection, &options, folder.path().join("store"), &mut |_| {})?;
+        let store = PassageStore::build_collection(
+            collection,
+            &options,
+            None,
+            folder.path().join("store"),
+            &mut |_| {},
+        )?;
         Ok((folder, store))
     }
 

@@ -5,45 +5,60 @@ use std::path::Path;
 use sporran_config::{Diagnostic, Document};
 use sporran_kilt::{formats::Collection, hash_json};
 
-use crate::{Error, Result, run_dir::inputs::Inputs, source::options::SourceOptions};
+use crate::{
+    Error, Result,
+    run_dir::inputs::Inputs,
+    source::{documents::SourcePages, options::SourceOptions},
+};
 
-/// The hash of the content of a source: of its file, or of the files of its collection.
-pub(crate) fn content(source: &SourceOptions, inputs: &mut Inputs) -> Result<String> {
-    let Some(collection) = source.format else { return inputs.file(&source.path) };
-    let hashes: Result<Vec<String>> =
-        collection.files(&source.path)?.iter().map(|file| inputs.file(file)).collect();
-    Ok(hash_json(&(collection, hashes?)))
+/// The files of a collection, and the hash of their content.
+pub(crate) fn pages(
+    source: &SourceOptions,
+    collection: Collection,
+    inputs: &mut Inputs,
+) -> Result<SourcePages> {
+    let path = source.first_path();
+    let hashes: Result<Vec<String>> = collection.files(path)?.iter().map(|file| inputs.file(file)).collect();
+    let content = hash_json(&(collection, hashes?));
+    Ok(SourcePages { path: path.to_owned(), content, summary: None })
 }
 
-/// The total size of a source in bytes.
-pub(crate) fn size(source: &SourceOptions) -> Result<u64> {
-    let files = match source.format {
-        None => vec![source.path.clone()],
-        Some(collection) => collection.files(&source.path)?,
+/// The total size in bytes of a file of pages, or of a collection.
+pub(crate) fn size(path: &Path, format: Option<Collection>) -> Result<u64> {
+    let files = match format {
+        None => vec![path.to_owned()],
+        Some(collection) => collection.files(path)?,
     };
     files.iter().map(|file| Ok(std::fs::metadata(file).map_err(Error::io(file, "open"))?.len())).sum()
 }
 
-/// Reports a missing source.
-pub(crate) fn check(source: &SourceOptions, document: &mut Document<'_>) {
-    let SourceOptions { path, format, .. } = source;
-    match format {
-        None if !path.is_file() => document.report_key("source.path", missing(path, path.is_dir())),
-        Some(_) if !path.exists() => {
+/// Reports a missing collection, and options of other documents.
+pub(crate) fn check(source: &SourceOptions, collection: Collection, document: &mut Document<'_>) {
+    let SourceOptions { path, include, exclude, columns, strict, .. } = source;
+    match path.single() {
+        None => {
+            let found = path.all().len();
+            let message = format!("expected one file or folder of the collection, found {found} paths");
+            document.report_key("source.path", message);
+        }
+        Some(path) if !path.exists() => {
             document.report_key("source.path", format!("no file or folder {}", path.display()));
         }
-        Some(collection) => {
+        Some(path) => {
             if let Err(error) = collection.files(path) {
                 document.report_key("source.path", error.to_string());
             }
         }
-        None => {}
     }
-}
-
-fn missing(path: &Path, is_folder: bool) -> String {
-    let hint = if is_folder { "; a folder needs `format`, such as `beir`" } else { "" };
-    format!("no file {}{hint}", path.display())
+    let set = [
+        ("include", !include.is_empty()),
+        ("exclude", !exclude.is_empty()),
+        ("columns", columns.is_some()),
+        ("strict", *strict),
+    ];
+    for (key, _) in set.into_iter().filter(|(_, is_set)| *is_set) {
+        document.report_key(&format!("source.{key}"), "has no effect; `format` is set".to_owned());
+    }
 }
 
 /// The error of a part that needs a knowledge source in KILT's layout.
@@ -67,14 +82,9 @@ mod tests {
         write("corpus.jsonl", "{\"_id\":\"1\",\"text\":\"x\"}\n");
         let hash = |format| {
             let path = folder.path().join(if format == Collection::Beir { "" } else { "corpus.jsonl" });
-            let source = SourceOptions {
-                path,
-                format: Some(format),
-                redirects: None,
-                split: Default::default(),
-                indexes: "indexes".into(),
-            };
-            (content(&source, &mut Inputs::default()).unwrap(), size(&source).unwrap())
+            let source = SourceOptions { format: Some(format), ..SourceOptions::new(path) };
+            let pages = pages(&source, format, &mut Inputs::default()).unwrap();
+            (pages.content, size(&pages.path, source.format).unwrap())
         };
         let first = hash(Collection::Beir);
         write("queries.jsonl", "{}");
@@ -97,8 +107,9 @@ mod tests {
             text.contains("source.path") && text.contains("expected at least one file of the collection"),
             "{text}"
         );
-        let text = found(&format!("path = '{path}'"));
-        assert!(text.contains("a folder needs `format`, such as `beir`"), "{text}");
+        let text = found(&format!("path = ['{path}', '{path}']\nformat = 'beir'\nstrict = true"));
+        assert!(text.contains("expected one file or folder of the collection, found 2 paths"), "{text}");
+        assert!(text.contains("source.strict") && text.contains("`format` is set"), "{text}");
         let text = found("path = 'nowhere'\nformat = 'bier'");
         assert!(text.contains("did you mean `beir`?") || text.contains("bier"), "{text}");
     }

@@ -6,18 +6,24 @@ use std::{
 };
 
 use serde::Serialize;
+use sporran_checkpoint::{PlacedToken, Tokenizer};
 use sporran_kilt::{
     PassageStore,
     folder::Place,
     hash_json,
     observe::{Event, Observer, Unit, advance, begin},
+    passage::TokenRanges,
     store::{BuildOptions, Progress},
 };
 
 use crate::{
-    Result,
+    Error, Result,
     run_dir::inputs::Inputs,
-    source::{collection, options::SourceOptions},
+    source::{
+        collection,
+        documents::{self, SourcePages},
+        options::SourceOptions,
+    },
 };
 
 /// The hash of the inputs of a part.
@@ -48,26 +54,50 @@ pub(crate) fn store(
     inputs: &mut Inputs,
 ) -> Result<Arc<PassageStore>> {
     // Destructuring makes a new option a compile error here.
-    let SourceOptions { path, format, redirects, split, indexes } = source;
-    // The hash of a collection has its format.
-    let content = collection::content(source, inputs)?;
+    // The hash of the content covers the other options.
+    let SourceOptions {
+        path: _,
+        format,
+        include: _,
+        exclude: _,
+        ignore_file: _,
+        columns: _,
+        strict: _,
+        redirects,
+        split: _,
+        size: _,
+        overlap: _,
+        tokenizer,
+        indexes,
+    } = source;
+    let pages = match format {
+        Some(collection) => collection::pages(source, *collection, inputs)?,
+        None => documents::pages(source, observe, inputs)?,
+    };
+    let SourcePages { path, content, .. } = pages;
     let redirects = redirects.as_deref().map(|path| inputs.file(path)).transpose()?;
-    let key = hash_json(&(sporran_kilt::store::VERSION, &content, &redirects, split));
-    hashes.push(PartHash { part: "source", path: path.clone(), blake3: content });
+    let split = source.splitting();
+    let key = (sporran_kilt::store::VERSION, &content, &redirects, split);
+    let (key, tokens) = match tokenizer {
+        Some(folder) => {
+            let tokenizer = Tokenizer::from_folder(folder)?;
+            (hash_json(&(key, hash_json(tokenizer.json()))), Some(token_ranges(tokenizer)))
+        }
+        None => (hash_json(&key), None),
+    };
+    hashes.push(PartHash { part: "source", path: source.first_path().to_owned(), blake3: content });
     let folder = indexes.join(format!("store-{}", &key[..12]));
     let step = "store passages";
     let store = if let Some(place) = vacant(&folder, step, observe)? {
-        let build = BuildOptions {
-            source: source.path.clone(),
-            redirects: source.redirects.clone(),
-            split: source.split,
-        };
-        begin(observe, step, collection::size(source)?, Unit::Bytes);
+        let build = BuildOptions { source: path.clone(), redirects: source.redirects.clone(), split };
+        begin(observe, step, collection::size(&path, *format)?, Unit::Bytes);
         let place = unchanged(place, inputs);
         let mut report = |progress: Progress| advance(observe, progress.read);
         let store = match format {
-            None => PassageStore::build(&build, place, &mut report)?,
-            Some(collection) => PassageStore::build_collection(*collection, &build, place, &mut report)?,
+            Some(collection) => {
+                PassageStore::build_collection(*collection, &build, tokens, place, &mut report)?
+            }
+            None => PassageStore::build_with(&build, tokens, place, &mut report)?,
         };
         observe(Event::End);
         store
@@ -80,6 +110,17 @@ pub(crate) fn store(
         hashes.push(PartHash { part: "places", path: folder, blake3: hash.to_owned() });
     }
     Ok(Arc::new(store))
+}
+
+/// The byte ranges of a text's tokens. A text that cannot be split has none.
+fn token_ranges(tokenizer: Tokenizer) -> Arc<TokenRanges> {
+    Arc::new(move |text: &str| {
+        let bytes: Vec<u32> =
+            text.char_indices().map(|(at, _)| at as u32).chain([text.len() as u32]).collect();
+        let tokens = tokenizer.encode_places(text).unwrap_or_default();
+        let place = |token: PlacedToken| token.place.map(|place| (bytes[place.start], bytes[place.end]));
+        tokens.into_iter().filter_map(place).collect()
+    })
 }
 
 /// A place whose folder gets its name only if no input has changed since its hash, because the name has that hash.

@@ -11,7 +11,7 @@ use super::{
     retrieval::{self, RerankerTable, RetrieverOptions},
     train::encoder_options::EncoderTraining,
 };
-use crate::{config::Config, source::pages::check_source};
+use crate::config::Config;
 
 /// The retriever of a RAG training: `dense`, over all pages, with the similarity `inner-product`.
 ///
@@ -106,7 +106,7 @@ pub(super) fn check_without_tasks(options: &Options, document: &mut Document<'_>
         document.report_key("evaluation.measures", error.to_string());
     }
     if let Some(source) = &general.source {
-        check_source(source, document);
+        source.check(document);
     } else if options.retriever.is_some() {
         document.report_key("source", "is missing; a retriever needs passages");
     }

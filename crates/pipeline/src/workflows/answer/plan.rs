@@ -3,12 +3,13 @@
 use serde::Serialize;
 use sporran_kilt::{
     PassageStore,
+    observe::Observer,
     resources::memory,
     store::{Plan, PlanOptions},
 };
 use sporran_retriever::{IndexPlan, PlannedPassages};
 
-use crate::{Error, Result, workflows::answer::options::Options};
+use crate::{Error, Result, source::documents::source_pages, workflows::answer::options::Options};
 
 /// Bytes of the program itself, where the system does not tell them.
 const PROGRAM: u64 = 96 << 20;
@@ -45,13 +46,13 @@ impl BuildPlan {
     ///
     /// # Errors
     /// Errors of the source, a model or the temporary folder; a config without `[source]`.
-    pub fn of(options: &Options, sample: PlanOptions) -> Result<Self> {
+    pub fn of(options: &Options, sample: PlanOptions, observe: &mut Observer<'_>) -> Result<Self> {
         let program = memory().map_or(PROGRAM, |memory| memory.now);
         let Some(source) = &options.general.source else {
             let message = "the config has no `[source]` to index".to_owned();
             return Err(Error::from(sporran_kilt::Error::Argument(message)));
         };
-        let mut store = PassageStore::plan(&source.path, source.split, sample)?;
+        let mut store = PassageStore::plan(&source_pages(source, observe)?, source.splitting(), sample)?;
         let passages = PlannedPassages { count: store.passages, sample: &store.sample };
         let indexes = match &options.retriever {
             None => Vec::new(),
