@@ -113,8 +113,8 @@ impl RerankerKind for CrossEncoderOptions {
 }
 
 impl RerankerKind for LlmOptions {
-    fn folder(&self) -> &Path {
-        &self.folder
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.folder)
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {

@@ -16,7 +16,6 @@ use crate::{
     Result,
     run_dir::inputs::Inputs,
     source::{
-        collection,
         options::SourceOptions,
         store::{PartHash, store},
     },

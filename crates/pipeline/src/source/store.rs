@@ -17,7 +17,7 @@ use sporran_kilt::{
 };
 
 use crate::{
-    Error, Result,
+    Result,
     run_dir::inputs::Inputs,
     source::{
         collection,
@@ -81,7 +81,7 @@ pub(crate) fn store(
     let (key, tokens) = match tokenizer {
         Some(folder) => {
             let tokenizer = Tokenizer::from_folder(folder)?;
-            (hash_json(&(key, hash_json(tokenizer.json()))), Some(token_ranges(tokenizer)))
+            (hash_json(&(key, hash_json(&tokenizer.json()))), Some(token_ranges(tokenizer)))
         }
         None => (hash_json(&key), None),
     };
