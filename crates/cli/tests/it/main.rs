@@ -14,6 +14,7 @@ mod golden;
 mod indexes;
 mod kills;
 mod learning;
+mod limits;
 mod linking;
 mod links;
 mod models;

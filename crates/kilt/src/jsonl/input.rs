@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use super::BUFFER;
+use super::{BUFFER, limits::Bounded};
 use crate::{Error, Result};
 
 /// The progress of reading a file in bytes on disk. It can be observed while the reader is running.
@@ -85,13 +85,15 @@ impl Input {
         };
         let raw = BufReader::with_capacity(BUFFER, raw);
         let mut raw = Counting { inner: raw, read: Arc::clone(&position.read) };
+        let read = Arc::clone(&position.read);
         let magic = raw.fill_buf().map_err(|source| Error::io(path, "read", source))?;
         let (compressed, bytes): (bool, Box<dyn BufRead + Send>) = if magic.starts_with(&[0x1f, 0x8b]) {
-            (true, Box::new(BufReader::with_capacity(BUFFER, flate2::bufread::MultiGzDecoder::new(raw))))
+            let decoder = Bounded::new(flate2::bufread::MultiGzDecoder::new(raw), read);
+            (true, Box::new(BufReader::with_capacity(BUFFER, decoder)))
         } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
             let decoder =
                 zstd::Decoder::with_buffer(raw).map_err(|source| Error::io(path, "read", source))?;
-            (true, Box::new(BufReader::with_capacity(BUFFER, decoder)))
+            (true, Box::new(BufReader::with_capacity(BUFFER, Bounded::new(decoder, read))))
         } else {
             (false, Box::new(raw))
         };
