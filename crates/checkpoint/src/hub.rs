@@ -19,6 +19,7 @@ use crate::{
     error::{Error, Result},
     json::{self, parse},
     remote::{About, Cause, Remote, other_hash},
+    save,
     sentence::{INPUT_FILES, MODULE_FILES, module_folders},
     tokenizer,
 };
@@ -444,6 +445,7 @@ impl Files<'_> {
             let part = name("part");
             self.remote.fetch(path, about, &part, tell)?;
             fs::rename(&part, blob)?;
+            save::sync(blob.parent().unwrap_or(blob)).map_err(|error| error.to_string())?;
         }
         Ok(())
     }

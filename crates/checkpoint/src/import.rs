@@ -12,6 +12,7 @@ use safetensors::{Dtype, tensor::View};
 use crate::{
     error::{Error, Result},
     json,
+    save::{sync, sync_all},
     sentence::{INPUT_FILES, MODULE_FILES, module_folders},
     weights::StoredModel,
 };
@@ -96,13 +97,14 @@ pub fn appear(to: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let scratch = scratch.map_err(Error::io(parent, "create"))?;
     let folder = scratch.path();
     fill(folder)?;
+    sync_all(folder)?;
     if to.exists() {
         fs::remove_dir(to).map_err(Error::io(to, "remove"))?;
     }
     fs::rename(folder, to).map_err(Error::io(to, "rename"))?;
     // The folder that would be removed is the one that has its name now.
     let _: PathBuf = scratch.keep();
-    Ok(())
+    sync(parent)
 }
 
 fn write(model: &StoredModel, companions: &[String], config: Option<String>, to: &Path) -> Result<()> {

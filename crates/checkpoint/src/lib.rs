@@ -33,7 +33,7 @@ pub use import::{appear, import};
 pub use parameters::{Parameter, initialise, parameters, stored_values};
 pub use parlai::{import_parlai, is_parlai};
 pub use part::{BLINK_MARKS, Part};
-pub use save::{save, tensor_bytes};
+pub use save::{save, sync, tensor_bytes};
 pub use sentence::{
     CrossEncoderFolder, LogitScore, Role, ScoreActivation, SentenceSettings, VectorSimilarity,
 };

@@ -87,5 +87,40 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes).map_err(Error::io(&path, "write"))?;
     file.as_file().sync_all().map_err(Error::io(&path, "write"))?;
     file.persist(&path).map_err(|error| Error::io(&path, "rename")(error.error))?;
-    Ok(())
+    sync(folder)
+}
+
+/// Waits until a file, or the names of a folder's files, are on disk. A rename outlasts a power failure only then.
+/// File systems that cannot sync folders are left as they are.
+///
+/// # Errors
+/// [`Error::Io`] if the system refuses.
+pub fn sync(path: &Path) -> Result<()> {
+    use std::io::ErrorKind;
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let is_folder = path.is_dir();
+    // Only there can a folder be opened as a file.
+    if is_folder && !cfg!(unix) {
+        return Ok(());
+    }
+    match std::fs::File::open(path).and_then(|file| file.sync_all()) {
+        Err(error)
+            if !is_folder || !matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) =>
+        {
+            Err(Error::io(path, "sync")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// As [`sync`], for a folder with all that is in it.
+///
+/// # Errors
+/// As for [`sync`].
+pub(crate) fn sync_all(folder: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(folder).map_err(Error::io(folder, "read"))? {
+        let path = entry.map_err(Error::io(folder, "read"))?.path();
+        if path.is_dir() { sync_all(&path)? } else { sync(&path)? }
+    }
+    sync(folder)
 }

@@ -21,6 +21,7 @@ use std::{
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 use sporran_kernels::Isa;
+use sporran_kilt::jsonl::Limits;
 
 use crate::{commands::Command, error::Error, outcome::Context};
 
@@ -57,6 +58,14 @@ struct Cli {
     /// Widest instruction set to use: portable, avx2, avx512, vnni or amx. Machines with the same one give equal results
     #[arg(long, global = true, value_name = "NAME", help_heading = GLOBAL)]
     isa: Option<Isa>,
+    /// MiB of the longest line of an input, and of the longest element of a JSON array
+    #[arg(long, global = true, value_name = "MIB", help_heading = GLOBAL, hide_short_help = true,
+          default_value_t = Limits::DEFAULT.line >> 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    max_line: u64,
+    /// A compressed input may unpack to N times its size. Inputs that unpack to at most 1 GiB have no such limit
+    #[arg(long, global = true, value_name = "N", help_heading = GLOBAL, hide_short_help = true,
+          default_value_t = Limits::DEFAULT.expansion, value_parser = clap::value_parser!(u64).range(1..))]
+    max_expansion: u64,
 }
 
 /// Limits the kernels to an instruction set.
@@ -120,6 +129,7 @@ pub fn run(arguments: &[OsString]) -> u8 {
             tracing::warn!("--threads has no effect: {error}");
         }
     }
+    Limits { line: cli.max_line << 20, expansion: cli.max_expansion }.set();
     interrupt::install();
     let context = Context { quiet: cli.quiet, json: cli.json };
     let done =

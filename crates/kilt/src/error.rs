@@ -31,6 +31,28 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A compressed file that unpacks to far more than its size.
+    #[error(
+        "{path}: expected at most {limit} times the bytes of the compressed file, found more; --max-expansion raises the limit"
+    )]
+    Expansion {
+        /// The file.
+        path: PathBuf,
+        /// The limit, as in [`Limits::expansion`](crate::jsonl::Limits::expansion).
+        limit: u64,
+    },
+    /// A line, or an element of a JSON array, that is longer than the limit.
+    #[error(
+        "{path}:{line}: expected at most {limit} bytes in a line, found more; --max-line raises the limit"
+    )]
+    Long {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+        /// The limit, as in [`Limits::line`](crate::jsonl::Limits::line).
+        limit: u64,
+    },
     /// A line that is not valid UTF-8.
     #[error("{path}:{line}: invalid UTF-8 at byte {byte} of the line{}", in_latin(.latin.as_deref()))]
     Utf8 {
@@ -190,6 +212,16 @@ impl Error {
     /// An [`Error::Io`] for `path`.
     pub fn io(path: &Path, action: &'static str, source: std::io::Error) -> Self {
         Self::Io { path: path.to_owned(), action, source }
+    }
+
+    /// The error of reading a compressed file after `line`: [`Error::Expansion`] where the reader reports it, or else
+    /// [`Error::Compressed`].
+    pub(crate) fn compressed(path: &Path, line: u64, source: std::io::Error) -> Self {
+        let path = path.to_owned();
+        match crate::jsonl::TooMuch::of(&source) {
+            Some(limit) => Self::Expansion { path, limit },
+            None => Self::Compressed { path, line, source },
+        }
     }
 
     /// An [`Error::Record`] at a line of `path`.

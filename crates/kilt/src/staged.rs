@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Error, Result,
-    folder::{Lock, make, put_back, replace},
+    folder::{self, Lock, make, put_back, replace},
     jsonl::TEMPORARY,
 };
 
@@ -78,12 +78,10 @@ impl StagedFolder {
     /// [`Error::Io`] if writing fails; then the previous folder is unchanged.
     pub fn commit(self) -> Result<()> {
         let Self { target, hidden, .. } = &self;
-        let failed = |source| Error::io(target, "write", source);
-        sync(&self.path()).map_err(failed)?;
+        sync(&self.path())?;
         replace(&self.path(), target, &hidden.join(OLD))
             .map_err(|error| Error::io(target, "rename", error))?;
-        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(failed)
+        folder::sync(target.parent().unwrap_or(Path::new("")))
     }
 }
 
@@ -102,12 +100,19 @@ impl Drop for StagedFolder {
 }
 
 /// Flushes all files of a folder to disk.
-fn sync(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() { sync(&path)? } else { File::open(&path)?.sync_all()? }
+fn sync(folder: &Path) -> Result<()> {
+    let failed = |source| Error::io(folder, "write", source);
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.is_dir() {
+            sync(&path)?;
+        } else {
+            File::open(&path)
+                .and_then(|file| file.sync_all())
+                .map_err(|error| Error::io(&path, "write", error))?;
+        }
     }
-    File::open(folder)?.sync_all()
+    folder::sync(folder)
 }
 
 /// Removes leftovers of killed processes in a folder and its visible subfolders: temporary files and

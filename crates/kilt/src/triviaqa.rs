@@ -66,7 +66,7 @@ impl Questions {
         let mut stream = Stream::open(path)?;
         let mut read = 0;
         // Without a line: the archive itself is damaged.
-        let fail = |source| Error::Compressed { path: path.to_owned(), line: 0, source };
+        let fail = |source| Error::compressed(path, 0, source);
         let mut archive = tar::Archive::new(stream.as_read());
         for entry in archive.entries().map_err(fail)? {
             let entry = entry.map_err(fail)?;

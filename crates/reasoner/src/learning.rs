@@ -188,6 +188,7 @@ pub(crate) fn run(
             fs::remove_dir_all(&model).map_err(|source| sporran_kilt::Error::io(&model, "remove", source))?;
         }
         fs::rename(&best, &model).map_err(|source| sporran_kilt::Error::io(&model, "rename", source))?;
+        sporran_kilt::folder::sync(model.parent().unwrap_or(&model))?;
     }
     Ok(Outcome { epochs: position.epoch, best: position.best, model })
 }

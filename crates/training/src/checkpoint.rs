@@ -91,6 +91,7 @@ fn write_folder(
         let mut file = fs::File::create(&path).map_err(Error::io(&path, "create"))?;
         file.write_all(bytes).and_then(|()| file.sync_all()).map_err(Error::io(&path, "write"))?;
     }
+    sporran_checkpoint::sync(temporary.path())?;
     // A folder cannot be renamed over another that has files, so an old one of the same name makes way first.
     let old = temporary.path().with_extension("old");
     if folder.exists() {
@@ -100,7 +101,7 @@ fn write_folder(
     if old.exists() {
         fs::remove_dir_all(&old).map_err(Error::io(&old, "remove"))?;
     }
-    sync(parent)
+    sporran_checkpoint::sync(parent)
 }
 
 /// Writes tensors of one type, F32 or F16, as a safetensors file that `transformers` can open too.

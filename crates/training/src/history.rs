@@ -48,7 +48,9 @@ impl History {
         let mut file =
             tempfile::NamedTempFile::new_in(folder).map_err(Error::io(folder, "create a file in"))?;
         file.write_all(kept.as_bytes()).map_err(Error::io(&path, "write"))?;
+        file.as_file().sync_all().map_err(Error::io(&path, "write"))?;
         let file = file.persist(&path).map_err(|error| Error::io(&path, "rename")(error.error))?;
+        sporran_checkpoint::sync(folder)?;
         Ok(Self { file, path })
     }
 

@@ -105,6 +105,7 @@ pub fn import_parlai<C: AsRef<dyn Architecture>>(
     options.check(&path)?;
     let vocabulary = Vocabulary::read(folder)?;
     let tensors = tensors_of(folder, WEIGHTS, DType::F32, &Device::Cpu)?;
+    options.check_layers(&path, tensors.len())?;
     let stored = Stored { path: folder.join(WEIGHTS), tensors };
     let rows = stored.rows("embeddings.weight", vocabulary.words(), options.embedding_size)?;
     let positions =
@@ -131,6 +132,25 @@ impl Options {
             return wrong("dict_tokenizer", "`bpe`", format!("`{}`", self.dict_tokenizer));
         }
         Ok(())
+    }
+
+    /// Checks that there are no more layers than tensors, before anything is made for each layer.
+    fn check_layers(&self, path: &Path, tensors: usize) -> Result<()> {
+        let own = |layers: i64| usize::try_from(layers).unwrap_or(self.n_layers);
+        let fields = [
+            ("n_encoder_layers", own(self.n_encoder_layers)),
+            ("n_decoder_layers", own(self.n_decoder_layers)),
+            ("n_layers", self.n_layers),
+        ];
+        match fields.into_iter().find(|(_, layers)| *layers > tensors) {
+            Some((field, layers)) => Err(Error::Config {
+                path: path.into(),
+                field: field.into(),
+                expected: format!("no more layers than the weights have tensors, {tensors}"),
+                found: layers.to_string(),
+            }),
+            None => Ok(()),
+        }
     }
 
     fn config(&self, vocab_size: usize, max_position_embeddings: usize) -> Value {

@@ -1,5 +1,6 @@
 //! Text to token ids and back, by a folder's tokenizer files.
 
+mod bounds;
 mod options;
 mod sentence_piece;
 mod tiktoken;
@@ -160,6 +161,7 @@ impl Tokenizer {
     /// [`Error::Tokenizer`] where the text is not a tokenizer.
     pub fn from_json(path: &Path, json: String) -> Result<Self> {
         let wrong = |source| Error::Tokenizer { path: path.into(), source };
+        bounds::check(&json).map_err(wrong)?;
         let mut inner: tokenizers::Tokenizer = json.parse().map_err(wrong)?;
         inner.with_truncation(None).map_err(wrong)?;
         inner.with_padding(None);
@@ -178,7 +180,7 @@ impl Tokenizer {
         }
         let tokens = marks.iter().map(|&mark| tokenizers::AddedToken::from(mark, true));
         self.inner.add_special_tokens(tokens).map_err(|source| self.wrong(source))?;
-        self.json = self.inner.to_string(false).map_err(|source| self.wrong(source))?;
+        self.json = bounds::text(&self.inner).map_err(|source| self.wrong(source))?;
         Ok(self)
     }
 
@@ -192,7 +194,7 @@ impl Tokenizer {
         }
         let tokens = tokens.iter().map(|token| tokenizers::AddedToken::from(token.as_ref(), true));
         self.inner.add_special_tokens(tokens).map_err(|source| self.wrong(source))?;
-        self.json = self.inner.to_string(false).map_err(|source| self.wrong(source))?;
+        self.json = bounds::text(&self.inner).map_err(|source| self.wrong(source))?;
         Ok(self)
     }
 

@@ -18,7 +18,7 @@ use tokenizers::{
 };
 
 use super::{
-    byte_pattern,
+    bounds, byte_pattern,
     options::{Options, class, other_class, token},
     sentence_piece, tiktoken,
 };
@@ -170,6 +170,7 @@ fn word_pieces(folder: &Path, options: &Options) -> Result<String> {
 fn byte_pairs(folder: &Path) -> std::result::Result<BPE, Failure> {
     let (pieces, merges) = (folder.join(PIECES), folder.join(MERGES));
     let (vocabulary, merges) = BPE::read_file(&pieces.to_string_lossy(), &merges.to_string_lossy())?;
+    bounds::check_ids(vocabulary.values().copied())?;
     let bpe = BPE::builder().vocab_and_merges(vocabulary, merges);
     bpe.continuing_subword_prefix(String::new()).end_of_word_suffix(String::new()).build()
 }

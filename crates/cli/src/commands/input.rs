@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, Read, StdinLock};
 
+use sporran_kilt::jsonl::Limits;
+
 use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
@@ -9,8 +11,6 @@ use crate::{
 
 /// A portion takes no further line once it has this many bytes, so that long lines do not fill the memory.
 const PORTION_BYTES: usize = 16 << 20;
-/// Bytes of the longest line that is read.
-const LINE_BYTES: u64 = 1 << 30;
 
 /// Checks that a count is at least 1.
 pub(super) fn at_least_one(option: &str, value: usize) -> Result<()> {
@@ -38,7 +38,7 @@ impl Lines<StdinLock<'static>> {
             line: 0,
             portion,
             portion_bytes: PORTION_BYTES,
-            line_bytes: LINE_BYTES,
+            line_bytes: Limits::current().line,
         }
     }
 }
@@ -86,7 +86,10 @@ impl<R: BufRead> Lines<R> {
         let line = self.line;
         let wrong = |message| Error::Line { line, message };
         if bytes.len() as u64 > self.line_bytes {
-            return Err(wrong(format!("expected at most {} bytes in a line, found more", self.line_bytes)));
+            return Err(wrong(format!(
+                "expected at most {} bytes in a line, found more; --max-line raises the limit",
+                self.line_bytes
+            )));
         }
         if bytes.ends_with(b"\n") {
             bytes.pop();
@@ -145,7 +148,10 @@ mod tests {
         assert_eq!(end, None);
         let (seen, end) = portions(b"a\n123456789\nb\n", 9);
         assert_eq!(seen, [["a"]]);
-        assert_eq!(end.unwrap(), "standard input:2: expected at most 8 bytes in a line, found more");
+        assert_eq!(
+            end.unwrap(),
+            "standard input:2: expected at most 8 bytes in a line, found more; --max-line raises the limit"
+        );
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Every workflow is killed at random points: the next call writes the same bytes as an undisturbed run.
 //!
-//! `SPORRAN_KILLS` is the number of kills for each workflow, `SPORRAN_KILL_SEED` the seed of their times. `scripts/check-more` sets
-//! both.
+//! `SPORRAN_KILLS` is the number of kills for each workflow, `SPORRAN_KILL_SEED` the seed of their points. With
+//! `SPORRAN_KILL_CALLS=1`, every second kill happens at a system call that changes files, chosen at random; this needs `strace`.
+//! `scripts/kill-test` sets all three.
 
 use std::{
     collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -28,6 +29,10 @@ impl Random {
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() * end as f64) as usize
     }
 }
 
@@ -82,6 +87,53 @@ fn unfinished(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// System calls that change files or wait for them to be on disk.
+const CALLS: [&str; 14] = [
+    "openat",
+    "write",
+    "pwrite64",
+    "ftruncate",
+    "rename",
+    "renameat",
+    "renameat2",
+    "unlink",
+    "unlinkat",
+    "rmdir",
+    "mkdir",
+    "fsync",
+    "fdatasync",
+    "flock",
+];
+
+/// The program under `strace` with further options. Two threads show all calls of interest, as each thread counts for itself.
+fn traced(options: &[String], arguments: &[&str]) -> Command {
+    let program = sporran(&root(), &[&["--threads", "2"], arguments].concat());
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq"]).args(options).arg("--").arg(program.get_program()).args(program.get_args());
+    command.current_dir(root());
+    command
+}
+
+/// The calls of a run, each with its number among those of the same name in its thread.
+fn calls(arguments: &[&str], log: &Path) -> BTreeMap<String, Vec<usize>> {
+    let options = ["-o".to_owned(), log.display().to_string(), format!("-etrace={}", CALLS.join(","))];
+    let ended = traced(&options, arguments).output().unwrap();
+    assert!(ended.status.success(), "{arguments:?}: {}", errors(&ended));
+    let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut found: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for line in fs::read_to_string(log).unwrap().lines() {
+        // `PID call(arguments) = result`; a line `<... call resumed>` is the rest of one.
+        let Some((thread, rest)) = line.split_once(' ') else { continue };
+        let Some((call, _)) = rest.trim_start().split_once('(') else { continue };
+        if CALLS.contains(&call) {
+            let count = counts.entry((thread.to_owned(), call.to_owned())).or_default();
+            *count += 1;
+            found.entry(call.to_owned()).or_default().push(*count);
+        }
+    }
+    found
+}
+
 /// A workflow and its outputs.
 struct Workflow<'a> {
     /// The command with its config, and overrides. `{run}` is the run's folder.
@@ -90,6 +142,7 @@ struct Workflow<'a> {
     name: &'a str,
     /// The outputs that must have the same bytes.
     parts: &'a [&'a str],
+    /// Its file; empty for a command without one.
     manifest: &'a str,
 }
 
@@ -111,6 +164,9 @@ impl Workflow<'_> {
         let run = output.join(self.name);
         let left = unfinished(&run);
         assert!(left.is_empty(), "{left:?}");
+        if self.manifest.is_empty() {
+            return results(&run, self.parts);
+        }
         let manifest = fs::read_to_string(run.join(self.manifest)).unwrap();
         let manifest: Value = serde_json::from_str(&manifest).unwrap();
         assert!(!manifest["inputs"].as_object().unwrap().is_empty(), "{manifest}");
@@ -128,6 +184,13 @@ impl Workflow<'_> {
         self.finish(&place.path().join("again"));
         let took = start.elapsed();
         let mut random = Random(setting("SPORRAN_KILL_SEED", 1));
+        let calls = if setting("SPORRAN_KILL_CALLS", 0) == 1 {
+            let arguments = self.arguments(&place.path().join("traced"));
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            calls(&arguments, &place.path().join("calls"))
+        } else {
+            BTreeMap::new()
+        };
         let (mut kills, wanted) = (0, setting("SPORRAN_KILLS", 2));
         for attempt in 0..4 * wanted {
             if kills >= wanted {
@@ -137,10 +200,23 @@ impl Workflow<'_> {
             for _ in 0..1 + attempt % 2 {
                 let arguments = self.arguments(&output);
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                // SIGKILL leaves the program no time to clean up.
+                if !calls.is_empty() && random.next() < 0.5 {
+                    let (call, numbers) = calls.iter().nth(random.below(calls.len())).unwrap();
+                    let number = numbers[random.below(numbers.len())];
+                    let options = [
+                        "-o/dev/null".to_owned(),
+                        format!("-etrace={call}"),
+                        format!("-einject={call}:signal=KILL:when={number}"),
+                    ];
+                    let mut traced = traced(&options, &arguments);
+                    traced.stdout(Stdio::null()).stderr(Stdio::null());
+                    kills += u64::from(!traced.status().unwrap().success());
+                    continue;
+                }
                 let mut child =
                     sporran(&root(), &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
                 sleep(Duration::from_secs_f64(took.as_secs_f64() * random.next()));
-                // SIGKILL leaves the program no time to clean up.
                 child.kill().unwrap();
                 kills += u64::from(!child.wait().unwrap().success());
             }
@@ -508,6 +584,140 @@ fn training_of_a_generator_survives_kills() {
             &indexes,
         ],
         name: "minikilt-reader",
+        parts: &["model"],
+        manifest: "training-manifest.json",
+    }
+    .survives_kills();
+}
+
+#[test]
+fn building_of_indexes_survives_kills() {
+    let encoder = root().join("crates/transformers/tests/data/encoders/sentence");
+    let model = format!("retriever.model={}", encoder.display());
+    let limits = ["source.indexes={run}/indexes", "tasks.datasets=[\"nq\"]", "then=[]"];
+    let kinds: [&[&str]; 4] = [
+        &["configs/quickstart.toml"],
+        &["configs/quickstart.toml", "retriever={kind=\"tfidf\"}"],
+        &["configs/retrieval/dense.toml", &model],
+        &["configs/retrieval/dense.toml", &model, "retriever.index={kind=\"hnsw\"}"],
+    ];
+    for kind in kinds {
+        let name = if kind[0].contains("dense") { "dense" } else { "quickstart" };
+        let limits = if name == "quickstart" { &limits[..] } else { &limits[..2] };
+        Workflow {
+            command: &[&["index"][..], kind, limits].concat(),
+            name,
+            parts: &["indexes"],
+            manifest: "",
+        }
+        .survives_kills();
+    }
+}
+
+#[test]
+fn training_of_document_relations_survives_kills() {
+    let place = tempfile::tempdir().unwrap();
+    let learned = documents(place.path(), 4);
+    let from = encoder(place.path(), "Ann was born in Rome and lives in Oslo");
+    Workflow {
+        command: &[
+            "train",
+            "configs/docred.toml",
+            &format!("document-relations.training.from={from}"),
+            &format!("document-relations.training.files={}", list(&learned)),
+            &format!("document-relations.files={}", list(&data("docred.json"))),
+            "document-relations.model={run}/model",
+            "document-relations.training.hidden-size=24",
+            "document-relations.training.group-size=4",
+            "document-relations.training.optimizer={epochs=2,warmup-steps=1,tokens-per-batch=160,checkpoint-every=2}",
+        ],
+        name: "redocred",
+        parts: &["model"],
+        manifest: "training-manifest.json",
+    }
+    .survives_kills();
+}
+
+#[test]
+fn training_of_slot_filling_survives_kills() {
+    let place = tempfile::tempdir().unwrap();
+    let rows = fs::read_to_string(data("zsre.tsv")).unwrap();
+    let from = encoder(place.path(), &rows);
+    Workflow {
+        command: &[
+            "train",
+            "configs/zsre.toml",
+            &format!("slot-filling.training.from={from}"),
+            &format!("slot-filling.training.files={}", list(&data("zsre.tsv"))),
+            &format!("slot-filling.files={}", list(&data("zsre.tsv"))),
+            "slot-filling.model={run}/model",
+            "slot-filling.training.validation-share=0.2",
+            "slot-filling.training.optimizer={epochs=2,warmup-steps=1,tokens-per-batch=400,checkpoint-every=1}",
+        ],
+        name: "zsre",
+        parts: &["model"],
+        manifest: "training-manifest.json",
+    }
+    .survives_kills();
+}
+
+#[test]
+fn training_of_relations_survives_kills() {
+    let files = list(&root().join("examples/minikilt/knowledgenet/train.json"));
+    Workflow {
+        command: &[
+            "train",
+            "configs/knowledgenet/linear.toml",
+            &format!("annotations.files={files}"),
+            "annotations.folds=[4]",
+            "annotations.validation-every=5",
+            "relations.model={run}/model",
+            "relations.linear.buckets=4096",
+            "relations.linear.epochs=2",
+        ],
+        name: "knowledgenet-linear",
+        parts: &["model"],
+        manifest: "training-manifest.json",
+    }
+    .survives_kills();
+}
+
+#[test]
+fn training_of_a_reranker_survives_kills() {
+    Workflow {
+        command: &["train", "configs/wowpp/tfidf.toml", "data.train=examples/minikilt/wowpp/train.json"],
+        name: "wowpp-tfidf",
+        parts: &["model"],
+        manifest: "training-manifest.json",
+    }
+    .survives_kills();
+}
+
+#[test]
+fn training_of_a_bi_encoder_survives_kills() {
+    let place = tempfile::tempdir().unwrap();
+    let indexes = format!("source.indexes={}", place.path().display());
+    let model = root().join("crates/transformers/tests/data/encoders/sentence");
+    let from = format!("encoder-training.from={}", model.display());
+    Workflow {
+        command: &[
+            "train",
+            "configs/retrieval/train-bi-encoder.toml",
+            "encoder-training.model={run}/model",
+            "encoder-training.examples.limit=40",
+            "encoder-training.examples.datasets=[\"nq\"]",
+            "encoder-training.optimizer.steps=4",
+            "encoder-training.optimizer.warmup-steps=1",
+            "encoder-training.optimizer.evaluate-every=2",
+            "encoder-training.optimizer.checkpoint-every=1",
+            "encoder-training.optimizer.tokens-per-batch=500",
+            "encoder-training.validation-records=10",
+            "encoder-training.max-tokens=32",
+            "tasks.datasets=[\"nq\"]",
+            &from,
+            &indexes,
+        ],
+        name: "minikilt-bi-encoder",
         parts: &["model"],
         manifest: "training-manifest.json",
     }

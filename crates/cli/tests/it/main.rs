@@ -15,6 +15,7 @@ mod golden;
 mod indexes;
 mod kills;
 mod learning;
+mod limits;
 mod linking;
 mod links;
 #[path = "../../../documents/tests/it/make.rs"]

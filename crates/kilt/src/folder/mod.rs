@@ -28,7 +28,7 @@ pub(crate) use exchange::{put_back, replace};
 pub use lock::Lock;
 pub use place::{Building, JOURNAL, Leftover, Place, leftovers, restore};
 
-use std::{fs, path::Path};
+use std::{fs, io, path::Path};
 
 use crate::{Error, Result};
 
@@ -43,9 +43,35 @@ pub fn make(folder: &Path) -> Result<()> {
     })
 }
 
+/// Waits until the names of a folder's files are on disk. A file that was renamed into the folder has its name after a power
+/// failure only then. File systems that cannot do this are left as they are.
+///
+/// # Errors
+/// [`Error::Io`] if the system refuses.
+pub fn sync(folder: &Path) -> Result<()> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    // Only there can a folder be opened as a file.
+    let synced = if cfg!(unix) { fs::File::open(folder).and_then(|file| file.sync_all()) } else { Ok(()) };
+    match synced {
+        Err(error) if !matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            Err(Error::io(folder, "sync", error))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_names_of_a_folder_are_synced() {
+        let place = tempfile::tempdir().unwrap();
+        sync(place.path()).unwrap();
+        sync(Path::new("")).unwrap();
+        let error = sync(&place.path().join("none")).unwrap_err();
+        assert!(matches!(error, Error::Io { action: "sync", .. }), "{error}");
+    }
 
     #[test]
     fn a_file_in_the_place_of_a_folder_is_named() {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Lock, make, put_back, replace};
+use super::{Lock, make, put_back, replace, sync};
 use crate::{Error, Result};
 
 /// An unfinished folder with a file of this name is resumed by the next build.
@@ -147,7 +147,8 @@ impl Building {
         self.folder.join(name)
     }
 
-    /// Moves the folder to its path, replaces an existing one, and returns the path.
+    /// Moves the folder to its path, replaces an existing one, and returns the path. The caller has flushed the files to disk; the
+    /// names are on disk afterwards.
     ///
     /// # Errors
     /// Errors of the place's check, which remove the folder; [`Error::Io`] if the system refuses.
@@ -157,9 +158,11 @@ impl Building {
         }
         let in_the_way = || Error::InTheWay { path: self.target.clone() };
         let spare = sibling(&self.target, REPLACED).ok_or_else(in_the_way)?;
+        sync(&self.folder)?;
         let has_replaced = replace(&self.folder, &self.target, &spare)
             .map_err(|error| Error::io(&self.target, "rename", error))?;
         self.stays = true;
+        sync(parent(&self.target))?;
         if has_replaced {
             remove(&self.folder)?;
         }

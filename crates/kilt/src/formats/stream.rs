@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     Error, Result,
-    jsonl::{BUFFER, Input, InputFile},
+    jsonl::{BUFFER, Input, InputFile, Limits, read_line},
 };
 
 /// A file's bytes with the current position.
@@ -62,8 +62,13 @@ impl<'a> Stream<'a> {
         self.input.fill_buf().map_err(|source| Error::io(&self.file, "read", source))
     }
 
-    /// Appends the first `count` bytes of [`fill`](Self::fill) to `to` and consumes them.
+    /// Appends the first `count` bytes of [`fill`](Self::fill) to `to` and consumes them. `to` holds at most as many bytes as a
+    /// line.
     pub(crate) fn take(&mut self, count: usize, to: &mut Vec<u8>) -> Result<()> {
+        let most = Limits::current().line;
+        if to.len() as u64 + count as u64 > most.max(BUFFER as u64) {
+            return Err(Error::Long { path: self.file.to_path_buf(), line: self.line, limit: most });
+        }
         let taken = &self.fill()?[..count];
         let lines = taken.iter().filter(|&&byte| byte == b'\n').count() as u64;
         let last = taken.iter().rposition(|&byte| byte == b'\n');
@@ -77,7 +82,10 @@ impl<'a> Stream<'a> {
     /// Appends the rest of the line with its line end; `false` at the end of the file.
     pub(crate) fn read_line(&mut self, to: &mut Vec<u8>) -> Result<bool> {
         let before = to.len();
-        let read = self.input.read_until(b'\n', to).map_err(|source| self.failure(source))?;
+        let most = Limits::current().line;
+        let read = read_line(&mut *self.input, to, most).map_err(|source| self.failure(source))?;
+        let long = || Error::Long { path: self.file.to_path_buf(), line: self.line, limit: most };
+        let read = read.ok_or_else(long)?;
         if to[before..].ends_with(b"\n") {
             (self.line, self.column) = (self.line + 1, 0);
         } else {
@@ -93,7 +101,7 @@ impl<'a> Stream<'a> {
 
     fn failure(&self, source: io::Error) -> Error {
         if self.compressed {
-            Error::Compressed { path: self.file.to_path_buf(), line: self.line - 1, source }
+            Error::compressed(&self.file, self.line - 1, source)
         } else {
             Error::io(&self.file, "read", source)
         }

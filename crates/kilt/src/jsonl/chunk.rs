@@ -8,7 +8,7 @@ use std::{
 use rayon::prelude::*;
 use serde::de::DeserializeOwned;
 
-use super::{InputFile, Reader, parse};
+use super::{InputFile, Limits, Reader, parse};
 use crate::Result;
 
 /// Bytes of lines that one parallel batch holds.
@@ -62,6 +62,11 @@ impl Reader {
         while matches!(outcome, Ok(true)) && (filled < bytes.len() || *whole == 0) {
             if filled == bytes.len() {
                 // One line is longer than the buffer.
+                let most = Limits::current().line;
+                if filled as u64 > most {
+                    outcome = Err(self.too_long(most));
+                    break;
+                }
                 bytes.resize(2 * filled, 0);
             }
             match self.input.bytes.read(&mut bytes[filled..]) {

@@ -17,7 +17,7 @@ use std::{
 
 use flate2::bufread::GzDecoder;
 
-use super::BUFFER;
+use super::{BUFFER, limits::Bounded};
 use crate::{Error, Result};
 
 /// The progress of reading a file in bytes on disk. It can be observed while the reader is running.
@@ -209,6 +209,7 @@ impl Input {
         };
         let raw = BufReader::with_capacity(BUFFER, raw);
         let mut raw = Counting { inner: raw, read: Arc::clone(&position.read) };
+        let read = Arc::clone(&position.read);
         let magic = raw.fill_buf().map_err(|source| Error::io(path, "read", source))?;
         let is_zstd = match magic {
             // A skippable frame, as parallel compressors write, may be the first.
@@ -216,14 +217,14 @@ impl Input {
             _ => magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]),
         };
         let (compressed, mut bytes): (bool, Box<dyn BufRead + Send>) = if magic.starts_with(&[0x1f, 0x8b]) {
-            (true, Box::new(BufReader::with_capacity(BUFFER, Members::new(raw))))
+            (true, Box::new(BufReader::with_capacity(BUFFER, Bounded::new(Members::new(raw), read))))
         } else if is_zstd {
             let decoder = zstd::Decoder::with_buffer(raw).and_then(|mut decoder| {
                 decoder.window_log_max(ZSTD_WINDOW)?;
                 Ok(decoder)
             });
             let decoder = decoder.map_err(|source| Error::io(path, "read", source))?;
-            (true, Box::new(BufReader::with_capacity(BUFFER, decoder)))
+            (true, Box::new(BufReader::with_capacity(BUFFER, Bounded::new(decoder, read))))
         } else {
             (false, Box::new(raw))
         };

@@ -6,6 +6,7 @@
 
 mod chunk;
 mod input;
+mod limits;
 pub(crate) mod parse;
 pub(crate) mod python;
 mod reader;
@@ -18,6 +19,8 @@ use serde::de::DeserializeOwned;
 pub use chunk::Chunk;
 pub(crate) use input::Input;
 pub use input::{InputFile, Position, open_bytes};
+pub use limits::{FREE, Limits};
+pub(crate) use limits::{TooMuch, read_line};
 pub use parse::{parse, utf8};
 pub use reader::{Reader, open};
 pub(crate) use writer::TEMPORARY;
@@ -30,7 +33,8 @@ pub(crate) const BUFFER: usize = 1 << 18;
 /// Reads a whole (possibly compressed) file.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::Compressed`] or [`Error::Utf8`].
+/// [`Error::Io`], [`Error::Compressed`], [`Error::Expansion`], [`Error::Utf8`]; [`Error::Long`] for standard input or a device
+/// without an end.
 pub fn read_to_string(path: impl AsRef<Path>) -> Result<String> {
     Ok(read_whole(path.as_ref())?.1)
 }
@@ -38,7 +42,14 @@ pub fn read_to_string(path: impl AsRef<Path>) -> Result<String> {
 fn read_whole(path: &Path) -> Result<(Arc<InputFile>, String)> {
     let mut reader = open(path)?;
     let mut bytes = Vec::new();
-    reader.input.bytes.read_to_end(&mut bytes).map_err(|source| reader.failure(source))?;
+    // A file on disk or unpacked from one ends; standard input and devices may not.
+    let most = if reader.position().size() > 0 { u64::MAX } else { Limits::current().line };
+    let read = reader.input.bytes.by_ref().take(most).read_to_end(&mut bytes);
+    read.map_err(|source| reader.failure(source))?;
+    if bytes.len() as u64 == most {
+        let path = reader.path().to_owned();
+        return Err(Error::Long { path, line: 1, limit: most });
+    }
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = &error.as_bytes()[..at];

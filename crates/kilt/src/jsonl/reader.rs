@@ -1,14 +1,10 @@
 //! Lines and records, one after the other.
 
-use std::{
-    io::{self, BufRead},
-    path::Path,
-    sync::Arc,
-};
+use std::{io, path::Path, sync::Arc};
 
 use serde::de::DeserializeOwned;
 
-use super::{Input, InputFile, Position, parse, utf8};
+use super::{Input, InputFile, Limits, Position, parse, read_line, utf8};
 use crate::{Error, Result};
 
 /// Lines of a file, counted from 1.
@@ -53,15 +49,17 @@ impl Reader {
     /// The next line that is not blank with its number, without its line end; `None` at the end.
     ///
     /// # Errors
-    /// [`Error::Io`], or [`Error::Compressed`] for a damaged or truncated stream.
+    /// [`Error::Io`]; [`Error::Compressed`] for a damaged or truncated stream, [`Error::Expansion`]; [`Error::Long`].
     pub fn next_line(&mut self) -> Result<Option<(u64, &[u8])>> {
         loop {
             self.buffer.clear();
-            let read = self.input.bytes.read_until(b'\n', &mut self.buffer);
-            if read.map_err(|source| self.failure(source))? == 0 {
-                return Ok(None);
+            let most = Limits::current().line;
+            let read = read_line(&mut *self.input.bytes, &mut self.buffer, most);
+            match read.map_err(|source| self.failure(source))? {
+                Some(0) => return Ok(None),
+                Some(_) => self.line += 1,
+                None => return Err(self.too_long(most)),
             }
-            self.line += 1;
             if !self.buffer.trim_ascii().is_empty() {
                 // Only the line end is removed: blanks before it may belong to a TSV field.
                 let end = self
@@ -77,10 +75,15 @@ impl Reader {
 
     pub(super) fn failure(&self, source: io::Error) -> Error {
         if self.input.compressed {
-            Error::Compressed { path: self.file.to_path_buf(), line: self.line, source }
+            Error::compressed(&self.file, self.line, source)
         } else {
             Error::io(&self.file, "read", source)
         }
+    }
+
+    /// The error for the next line, which has more than `most` bytes.
+    pub(super) fn too_long(&self, most: u64) -> Error {
+        Error::Long { path: self.file.to_path_buf(), line: self.line + 1, limit: most }
     }
 
     /// Every line as text, with its number.

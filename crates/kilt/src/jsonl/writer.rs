@@ -103,7 +103,7 @@ impl Writer {
         result.map_err(|source| Error::io(&self.path, "write", source))
     }
 
-    /// Completes the file and renames it to its path.
+    /// Completes the file and renames it to its path. Both are on disk afterwards.
     ///
     /// # Errors
     /// [`Error::Io`] if writing fails; then no file appears.
@@ -120,7 +120,7 @@ impl Writer {
             Target::File(file) => {
                 file.as_file().sync_data().map_err(fail)?;
                 file.persist(&path).map_err(|error| Error::io(&path, "rename", error.error))?;
-                Ok(())
+                crate::folder::sync(path.parent().unwrap_or(Path::new("")))
             }
         }
     }

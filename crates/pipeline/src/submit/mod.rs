@@ -160,8 +160,9 @@ pub fn pack(entries: &[Entry], archive: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(fail(folder))?;
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(fail(folder))?;
     std::io::Write::write_all(&mut file, &bytes).map_err(fail(archive))?;
+    file.as_file().sync_all().map_err(fail(archive))?;
     file.persist(archive).map_err(|error| fail(archive)(error.error))?;
-    Ok(())
+    Ok(sporran_kilt::folder::sync(folder)?)
 }
 
 #[cfg(test)]

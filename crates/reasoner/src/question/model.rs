@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::Path};
 use candle_core::{DType, Device, Tensor};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use sporran_checkpoint::Tokenizer;
+use sporran_checkpoint::{Architecture, Tokenizer};
 use sporran_kilt::{
     jsonl,
     kb::{EntityId, KnowledgeBase, Part, RelationId},
@@ -153,6 +153,34 @@ struct Numbering {
     absent: Vec<u32>,
 }
 
+/// Checks that an encoder has no more layers than tensors, and the shapes of these, before anything is made of its settings.
+fn fits(
+    encoder: &BertConfig,
+    tensors: &HashMap<String, Tensor>,
+    config: &Path,
+    weights: &Path,
+) -> Result<()> {
+    encoder.check_layers(tensors.len()).map_err(|error| error.within(config))?;
+    let most: usize = tensors.values().map(Tensor::elem_count).sum();
+    for parameter in encoder.parameters()? {
+        let fits = match tensors.get(&parameter.name) {
+            Some(tensor) => tensor.shape() == &parameter.shape,
+            None => parameter.shape.elem_count() <= most,
+        };
+        if !fits {
+            let found = tensors.get(&parameter.name).map(|tensor| tensor.shape().clone());
+            let message = format!(
+                "tensor `{}`: expected shape {:?} by config.json, found {}",
+                parameter.name,
+                parameter.shape,
+                found.map_or_else(|| "none".to_owned(), |shape| format!("{shape:?}"))
+            );
+            return Err(Error::model(weights, message));
+        }
+    }
+    Ok(())
+}
+
 impl QuestionModel {
     /// A model over the training part of a knowledge base, with its ids.
     ///
@@ -256,8 +284,17 @@ impl QuestionModel {
         if !path.is_file() {
             return Err(Error::Argument(format!("{}: no such file", path.display())));
         }
-        for (name, tensor) in candle_core::safetensors::load(&path, &Device::Cpu)? {
-            tensors.insert(name, tensor.to_dtype(DType::F32)?);
+        let stored = sporran_checkpoint::tensors_of(folder, WEIGHTS, DType::F32, &Device::Cpu)?;
+        tensors.extend(stored);
+        fits(&encoder, &tensors, &config_path, &path)?;
+        if let QuestionKind::TransferNet { steps, .. } = description.model
+            && steps > tensors.len()
+        {
+            let message = format!(
+                "`steps`: expected at most one for each of the {} tensors, found {steps}",
+                tensors.len()
+            );
+            return Err(Error::model(&folder.join(FILE), message));
         }
         let mut absent = Vec::new();
         let vectors = match (description.model, tensors.remove("question.entities")) {
@@ -306,7 +343,13 @@ impl QuestionModel {
             vectors,
         };
         let numbering = Numbering { relations, count: description.relations.len(), absent };
-        let mut model = Self::over(parts, kb, numbering)?;
+        // Only the stored tensors can have other shapes than the model here.
+        let mut model = Self::over(parts, kb, numbering).map_err(|error| match error {
+            Error::Tensor(source) | Error::Transformers(sporran_checkpoint::Error::Tensor(source)) => {
+                Error::model(&path, source.to_string())
+            }
+            other => other,
+        })?;
         if let Some((missing, _)) = variables.all().iter().find(|(name, _)| !names.contains(name)) {
             return Err(Error::Argument(format!("{}: expected a tensor `{missing}`", path.display())));
         }

@@ -165,6 +165,7 @@ impl TrieBuilder {
         file.write_all(&body).map_err(wrong())?;
         file.as_file().sync_all().map_err(wrong())?;
         file.persist(&self.path).map_err(|error| Error::io(&self.path, "write")(error.error))?;
+        sporran_checkpoint::sync(&self.folder)?;
         Ok(counts)
     }
 }

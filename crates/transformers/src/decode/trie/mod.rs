@@ -213,8 +213,11 @@ impl Trie {
         // The sampled 0 is the first that is counted from its place on.
         let mut left = (before % SAMPLE as u64) as u32;
         let mut at = sample / 64;
-        let mut zeros = !self.word(1, at) & (u64::MAX << (sample % 64));
         let words = (self.starts[2] - self.starts[1]) as u64 / 8;
+        if at >= words {
+            return None;
+        }
+        let mut zeros = !self.word(1, at) & (u64::MAX << (sample % 64));
         while left >= zeros.count_ones() {
             left -= zeros.count_ones();
             at += 1;
