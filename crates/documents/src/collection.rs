@@ -535,9 +535,10 @@ impl Earlier {
         }
         let failed = |error| FileError::io(&self.path, "read", error);
         let lines = io::BufReader::new(zstd::Decoder::new(frame).map_err(failed)?);
+        let file = jsonl::InputFile::new(&self.path);
         let ids = io::BufRead::lines(lines).enumerate().map(|(at, line)| {
             let line = line.map_err(failed)?;
-            let named: Named = jsonl::parse(&self.path, at as u64 + 1, line.as_bytes())?;
+            let named: Named = jsonl::parse(&file, at as u64 + 1, line.as_bytes())?;
             Ok(id_hash(&named.wikipedia_id.text()))
         });
         ids.collect()

@@ -14,8 +14,8 @@ use crate::{
 ///
 /// A new kind implements this trait for its options and gets a line in `registry.rs`.
 pub trait RerankerKind {
-    /// The folder of the model.
-    fn folder(&self) -> &Path;
+    /// The folder of the model; none for a model at an endpoint.
+    fn folder(&self) -> Option<&Path>;
 
     /// Reports wrong values and a missing folder, without loading the model. `key` is the path of the table.
     fn check(&self, key: &str, document: &mut Document<'_>);
@@ -92,8 +92,8 @@ fn max_tokens_override(
 }
 
 impl RerankerKind for CrossEncoderOptions {
-    fn folder(&self) -> &Path {
-        &self.folder
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.folder)
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {
@@ -113,8 +113,8 @@ impl RerankerKind for CrossEncoderOptions {
 }
 
 impl RerankerKind for CosineOptions {
-    fn folder(&self) -> &Path {
-        &self.folder
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.folder)
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {
@@ -133,8 +133,8 @@ impl RerankerKind for CosineOptions {
 }
 
 impl RerankerKind for TfIdfOptions {
-    fn folder(&self) -> &Path {
-        &self.folder
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.folder)
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {
@@ -149,8 +149,8 @@ impl RerankerKind for TfIdfOptions {
 }
 
 impl RerankerKind for CombinedOptions {
-    fn folder(&self) -> &Path {
-        &self.folder
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.folder)
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {

@@ -1,6 +1,7 @@
 //! Rerankers score the passages of a query.
 //!
-//! All implement [`Reranker::score`]. [`CrossEncoder`] reads the query and a passage together. [`TfIdf`] and [`Cosine`]
+//! All implement [`Reranker::score`]. [`CrossEncoder`] reads the query and a passage together. [`RemoteReranker`] asks
+//! an HTTP endpoint. [`TfIdf`] and [`Cosine`]
 //! compare their vectors. [`TitleMatch`] and [`PositionPrior`] use only the title and the order. [`Combined`] is a weighted
 //! sum of rerankers, each with one or more [`QueryView`]s.
 //!
@@ -16,6 +17,7 @@ mod kind;
 mod open;
 mod pooled;
 mod registry;
+mod remote;
 mod saved;
 mod takers;
 mod tfidf;
@@ -31,6 +33,7 @@ pub use kind::RerankerKind;
 pub use open::open;
 pub use pooled::PagePool;
 pub use registry::RerankerOptions;
+pub use remote::{RemoteReranker, RemoteRerankerOptions, RerankApi};
 pub use saved::{COUNTS, Computing, RERANKER, Saved, SavedPart};
 use sporran_kilt::{Passage, Query};
 pub use tfidf::{TfIdf, TfIdfOptions, TitleSimilarity};

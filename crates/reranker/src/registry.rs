@@ -3,7 +3,8 @@
 use sporran_config::kinds;
 
 use crate::{
-    CosineOptions, CrossEncoderOptions, combined::CombinedOptions, kind::RerankerKind, tfidf::TfIdfOptions,
+    CosineOptions, CrossEncoderOptions, RemoteRerankerOptions, combined::CombinedOptions, kind::RerankerKind,
+    tfidf::TfIdfOptions,
 };
 
 kinds! {
@@ -17,5 +18,7 @@ kinds! {
         "tfidf" => TfIdf(TfIdfOptions),
         /// `kind = "combined"`: a weighted sum of several rerankers, as `sporran train` saves it.
         "combined" => Combined(CombinedOptions),
+        /// `kind = "remote"`: a reranker at an HTTP endpoint.
+        "remote" => Remote(RemoteRerankerOptions),
     }
 }

@@ -155,19 +155,34 @@ impl ConfigArgs {
         Ok((&self.config, &self.overrides))
     }
 
-    /// Reads the config after all checks that need no model.
+    /// Reads the config after all checks that need no model. The workflow is `answer` or `retriever-training`.
     fn load(&self) -> Result<Options> {
+        let (config, overrides) = self.parts()?;
+        let options = || {
+            let mistakes = sporran_pipeline::check(config, overrides)?;
+            if !mistakes.is_empty() {
+                return Err(sporran_pipeline::Error::Config(mistakes).into());
+            }
+            Ok(Options::parse(config, overrides)?)
+        };
+        self.load_by(options)
+    }
+
+    /// As [`load`](Self::load), for a config whose task files are not used.
+    fn load_without_tasks(&self) -> Result<Options> {
+        let (config, overrides) = self.parts()?;
+        self.load_by(|| Ok(Options::load_without_tasks(config, overrides)?))
+    }
+
+    /// Checks the workflow, and reads the config with `options`.
+    fn load_by(&self, options: impl FnOnce() -> Result<Options>) -> Result<Options> {
         let (config, overrides) = self.parts()?;
         // A verb that does not apply comes before the config's mistakes.
         let workflow = workflow_of(config, overrides)?;
         if !Options::WORKFLOWS.contains(&workflow.name) {
             return Err(workflow.refusal(config).into());
         }
-        let mistakes = sporran_pipeline::check(config, overrides)?;
-        if !mistakes.is_empty() {
-            return Err(sporran_pipeline::Error::Config(mistakes).into());
-        }
-        let options = Options::parse(config, overrides)?;
+        let options = options()?;
         if let Some(source) = &options.general.source {
             // Every verb that searches builds the indexes that are missing.
             interrupt::keep(Kept::Folder(source.indexes.clone()));

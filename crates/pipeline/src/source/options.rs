@@ -8,8 +8,11 @@ use sporran_config::Document;
 use sporran_documents::{Columns, OneOrMore};
 use sporran_kilt::{
     PassageSplit,
+    formats::Collection,
     passage::{Unit, WORDS, Windows},
 };
+
+use crate::source::collection;
 
 /// The name of files with globs of files that are not read.
 const IGNORE_FILE: &str = ".sporranignore";
@@ -42,6 +45,11 @@ pub struct SourceOptions {
     /// Whether a file that cannot be read is an error. Otherwise the other files are read and the summary lists it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+    /// The format of another collection of documents, which is read without a conversion: `beir`, `anserini`, `msmarco`,
+    /// `psgs-tsv` or `passages`. `path` can then be its folder. Each document is a page. By default the endings and the
+    /// contents of the files decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<Collection>,
     /// The file of redirects, with lines of `title TAB target title`.
     pub redirects: Option<PathBuf>,
     /// The unit of passages: `words` (100 words, as in KILT's published passages), `paragraph`, `section`, `page` (the whole
@@ -106,6 +114,7 @@ impl SourceOptions {
             ignore_file: ignore_file(),
             columns: None,
             strict: false,
+            format: None,
             redirects: None,
             split: SplitBy::default(),
             size: None,
@@ -133,7 +142,7 @@ impl SourceOptions {
     }
 
     /// The path that messages name.
-    pub(crate) fn first_path(&self) -> &Path {
+    pub fn first_path(&self) -> &Path {
         self.path.all().first().map_or(Path::new(""), PathBuf::as_path)
     }
 
@@ -153,6 +162,9 @@ impl SourceOptions {
     pub(crate) fn check(&self, document: &mut Document<'_>) {
         for path in self.path.all().iter().filter(|path| !path.exists()) {
             document.report_key("source.path", format!("no file or folder {}", path.display()));
+        }
+        if let Some(collection) = self.format {
+            collection::check(self, collection, document);
         }
         if let Some(path) = self.redirects.as_ref().filter(|path| !path.is_file()) {
             document.report_key("source.redirects", format!("no file {}", path.display()));

@@ -1,7 +1,6 @@
 //! The passage store of a source, built once for its content and options.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,13 +13,14 @@ use sporran_kilt::{
     hash_json,
     observe::{Event, Observer, Unit, advance, begin},
     passage::TokenRanges,
-    store::BuildOptions,
+    store::{BuildOptions, Progress},
 };
 
 use crate::{
-    Error, Result,
+    Result,
     run_dir::inputs::Inputs,
     source::{
+        collection,
         documents::{self, SourcePages},
         options::SourceOptions,
     },
@@ -62,6 +62,7 @@ pub(crate) fn store(
         ignore_file: _,
         columns: _,
         strict: _,
+        format,
         redirects,
         split: _,
         size: _,
@@ -69,7 +70,17 @@ pub(crate) fn store(
         tokenizer,
         indexes,
     } = source;
-    let SourcePages { path, content, .. } = documents::pages(source, observe, inputs)?;
+    let (path, content) = match format {
+        Some(collection) => {
+            let path = source.first_path().to_owned();
+            let content = collection::content(*collection, &path, inputs)?;
+            (path, content)
+        }
+        None => {
+            let SourcePages { path, content, .. } = documents::pages(source, observe, inputs)?;
+            (path, content)
+        }
+    };
     let redirects = redirects.as_deref().map(|path| inputs.file(path)).transpose()?;
     let split = source.splitting();
     let key = (sporran_kilt::store::VERSION, &content, &redirects, split);
@@ -85,12 +96,15 @@ pub(crate) fn store(
     let step = "store passages";
     let store = if let Some(place) = vacant(&folder, step, observe)? {
         let build = BuildOptions { source: path.clone(), redirects: source.redirects.clone(), split };
-        let size = fs::metadata(&path).map_err(Error::io(&path, "open"))?.len();
-        begin(observe, step, size, Unit::Bytes);
+        begin(observe, step, collection::size(*format, &path)?, Unit::Bytes);
         let place = unchanged(place, inputs);
-        let store = PassageStore::build_with(&build, tokens, place, &mut |progress| {
-            advance(observe, progress.read);
-        })?;
+        let mut report = |progress: Progress| advance(observe, progress.read);
+        let store = match format {
+            None => PassageStore::build_with(&build, tokens, place, &mut report)?,
+            Some(collection) => {
+                PassageStore::build_collection(*collection, &build, tokens, place, &mut report)?
+            }
+        };
         observe(Event::End);
         store
     } else {

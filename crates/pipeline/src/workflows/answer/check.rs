@@ -3,6 +3,7 @@
 use schemars::Schema;
 use sporran_config::{Check, Document, FromTable, schema};
 use sporran_generator::{GeneratorOptions, GeneratorTrainer, Target, check_generator, untrained};
+use sporran_kilt::scores::trec::RankingMeasure;
 use sporran_retriever::dense::{DenseOptions, Similarity};
 
 use super::{
@@ -82,6 +83,16 @@ impl Config for Options {
 
 /// Reports missing files and inconsistent values.
 fn check(options: &Options, document: &mut Document<'_>) {
+    if let Err(faults) = options.general.tasks.resolve() {
+        for (key, message) in faults {
+            document.report_key(&format!("tasks.{key}"), message);
+        }
+    }
+    check_without_tasks(options, document);
+}
+
+/// [`check`] without the task files, for questions from elsewhere.
+pub(super) fn check_without_tasks(options: &Options, document: &mut Document<'_>) {
     let general = &options.general;
     let name_fits = |name: &str| {
         !name.is_empty()
@@ -91,10 +102,8 @@ fn check(options: &Options, document: &mut Document<'_>) {
     if !name_fits(&general.name) {
         document.report_key("name", "expected letters, digits, `-`, `_` and `.`: it is the name of a folder");
     }
-    if let Err(faults) = general.tasks.resolve() {
-        for (key, message) in faults {
-            document.report_key(&format!("tasks.{key}"), message);
-        }
+    if let Err(error) = RankingMeasure::list(&general.evaluation.measures.join(",")) {
+        document.report_key("evaluation.measures", error.to_string());
     }
     if let Some(source) = &general.source {
         source.check(document);

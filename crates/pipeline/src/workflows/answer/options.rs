@@ -2,20 +2,23 @@
 //!
 //! Paths are relative to the working directory, like arguments on the command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Diagnostic;
 use sporran_generator::{EvidenceSource, GeneratorOptions};
+use sporran_kilt::scores::trec::RankingMeasure;
 use sporran_retriever::{FilterOptions, FilteredOptions};
 
 use crate::{
     Error, Result,
-    config::to_toml,
+    config::{load, to_toml},
     source::options::{PagesOptions, SourceOptions},
     tasks::options::{QueryOptions, TasksOptions},
-    workflows::answer::{retrieval::RetrieverOptions, train::encoder_options::EncoderTraining},
+    workflows::answer::{
+        check::check_without_tasks, retrieval::RetrieverOptions, train::encoder_options::EncoderTraining,
+    },
 };
 
 /// The config of a run.
@@ -56,7 +59,8 @@ pub struct General {
     pub source: Option<SourceOptions>,
     /// `[pages]`: the pages to search. The default is all pages.
     pub pages: Option<PagesOptions>,
-    /// `[tasks]`: the task files.
+    /// `[tasks]`: the task files. `sporran ask` and free texts need none.
+    #[serde(default)]
     pub tasks: TasksOptions,
     /// `[query]`: the conversion of a record's input to the retriever's query.
     #[serde(default)]
@@ -96,6 +100,26 @@ pub struct EvidenceOptions {
     pub entity_linking: Option<EvidenceSource>,
     /// Whether items have the passage's text and score, for the `*_in_context` scores.
     pub with_text: bool,
+    /// The documents of the ranking in TREC's format: `page` or `passage`.
+    #[serde(skip_serializing_if = "RunDocuments::is_default")]
+    pub run_documents: RunDocuments,
+}
+
+/// The documents of a ranking in TREC's format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunDocuments {
+    /// The ids of pages, each at its best passage.
+    #[default]
+    Page,
+    /// `page#place`: the id of a page, and the place of the passage in it, from 0.
+    Passage,
+}
+
+impl RunDocuments {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Default for EvidenceOptions {
@@ -108,12 +132,13 @@ impl Default for EvidenceOptions {
             from: None,
             entity_linking: None,
             with_text: false,
+            run_documents: RunDocuments::default(),
         }
     }
 }
 
 /// `[evaluation]`: scores in addition to R-precision, recall@5 and the scores of answers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EvaluationOptions {
     /// More depths of recall in the report, each at least 2. The deepest one raises `evidence.limit` and
@@ -121,6 +146,26 @@ pub struct EvaluationOptions {
     /// for queries with too few pages.
     #[schemars(inner(range(min = 2)))]
     pub recall_at: Vec<usize>,
+    /// The measures of queries with `tasks.qrels`, by the names of `sporran evaluate trec`. The deepest cutoff raises
+    /// `evidence.limit` and `evidence.depth` as a depth of `recall-at` does.
+    #[serde(skip_serializing_if = "is_default_measures")]
+    pub measures: Vec<String>,
+    /// Whether `measures` leave out documents with the id of their query, as BEIR does for ArguAna and Quora.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub exclude_self: bool,
+}
+
+/// The measures that BEIR reports.
+const MEASURES: [&str; 2] = ["nDCG@10", "R@100"];
+
+fn is_default_measures(measures: &[String]) -> bool {
+    measures == MEASURES
+}
+
+impl Default for EvaluationOptions {
+    fn default() -> Self {
+        Self { recall_at: Vec::new(), measures: MEASURES.map(str::to_owned).into(), exclude_self: false }
+    }
 }
 
 impl EvaluationOptions {
@@ -130,9 +175,18 @@ impl EvaluationOptions {
 }
 
 impl General {
+    /// The deepest recall in the report, or cutoff of the measures of judged queries.
+    pub(super) fn deepest_score(&self) -> Option<usize> {
+        let judged = self.tasks.qrels.is_some();
+        let measures = self.evaluation.measures.iter().filter(|_| judged);
+        // The check reports wrong names.
+        let cutoffs = measures.filter_map(|name| name.parse::<RankingMeasure>().ok()?.cutoff());
+        self.evaluation.recall_at.iter().copied().chain(cutoffs).max()
+    }
+
     /// Raises `evidence.limit` and `evidence.depth` to the deepest recall in the report.
     pub(super) fn deepen_for_recall(&mut self) {
-        let deepest = self.evaluation.recall_at.iter().copied().max().unwrap_or_default();
+        let deepest = self.deepest_score().unwrap_or_default();
         self.evidence.limit = self.evidence.limit.max(deepest);
         self.evidence.depth = self.evidence.depth.max(deepest);
     }
@@ -166,6 +220,14 @@ impl Options {
         };
         let retriever = RetrieverOptions::Filtered(FilteredOptions { filter, base: Box::new(base) });
         Ok(Self { retriever: Some(retriever), ..self })
+    }
+
+    /// Reads and checks a config file with `key=value` overrides, except its task files: for questions from elsewhere.
+    ///
+    /// # Errors
+    /// As [`Config::load`](crate::Config::load).
+    pub fn load_without_tasks(path: &Path, overrides: &[String]) -> Result<Self> {
+        load(path, overrides, check_without_tasks)
     }
 
     /// The config with every default, as TOML.
