@@ -179,12 +179,13 @@ pub(crate) struct Input {
     pub(crate) position: Position,
 }
 
-/// The bytes of a file, plain, gzip or zstd, and how far it has been read; `-` is standard input.
+/// The bytes of a file of any encoding, plain, gzip or zstd, and how far it has been read; `-` is standard input. A byte
+/// order mark is not skipped.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be opened or its first bytes cannot be read.
 pub fn open_bytes(path: impl AsRef<Path>) -> Result<(Box<dyn BufRead + Send>, Position)> {
-    Input::open(path.as_ref()).map(|input| (input.bytes, input.position))
+    Input::raw(path.as_ref()).map(|input| (input.bytes, input.position))
 }
 
 impl Input {
@@ -194,6 +195,23 @@ impl Input {
     /// [`Error::Io`] if the file cannot be opened or its first bytes cannot be read; [`Error::Compressed`];
     /// [`Error::Encoding`] for text in UTF-16 or UTF-32.
     pub(crate) fn open(path: &Path) -> Result<Self> {
+        let mut input = Self::raw(path)?;
+        let compressed = input.compressed;
+        let first = input.bytes.fill_buf().map_err(|source| match compressed {
+            true => Error::Compressed { path: path.to_owned(), line: 0, source },
+            false => Error::io(path, "read", source),
+        })?;
+        if let Some(encoding) = other_encoding(first) {
+            return Err(Error::Encoding { path: path.to_owned(), encoding });
+        }
+        if first.starts_with("\u{feff}".as_bytes()) {
+            input.bytes.consume('\u{feff}'.len_utf8());
+        }
+        Ok(input)
+    }
+
+    /// Opens a file, whose text can have any encoding.
+    fn raw(path: &Path) -> Result<Self> {
         let mut position = Position::default();
         let raw: Box<dyn Read + Send> = if path.as_os_str() == "-" {
             Box::new(io::stdin())
@@ -216,7 +234,7 @@ impl Input {
             [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => true,
             _ => magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]),
         };
-        let (compressed, mut bytes): (bool, Box<dyn BufRead + Send>) = if magic.starts_with(&[0x1f, 0x8b]) {
+        let (compressed, bytes): (bool, Box<dyn BufRead + Send>) = if magic.starts_with(&[0x1f, 0x8b]) {
             (true, Box::new(BufReader::with_capacity(BUFFER, Bounded::new(Members::new(raw), read))))
         } else if is_zstd {
             let decoder = zstd::Decoder::with_buffer(raw).and_then(|mut decoder| {
@@ -228,16 +246,6 @@ impl Input {
         } else {
             (false, Box::new(raw))
         };
-        let first = bytes.fill_buf().map_err(|source| match compressed {
-            true => Error::Compressed { path: path.to_owned(), line: 0, source },
-            false => Error::io(path, "read", source),
-        })?;
-        if let Some(encoding) = other_encoding(first) {
-            return Err(Error::Encoding { path: path.to_owned(), encoding });
-        }
-        if first.starts_with("\u{feff}".as_bytes()) {
-            bytes.consume('\u{feff}'.len_utf8());
-        }
         Ok(Self { bytes, compressed, position })
     }
 }
