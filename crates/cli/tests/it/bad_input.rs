@@ -141,7 +141,7 @@ fn config_check_lists_every_mistake() {
     let output = sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap();
     let message = errors(&output);
     assert_eq!(output.status.code(), Some(2));
-    assert!(message.contains("c.toml:4: `source.path`: no file lost.jsonl"), "{message}");
+    assert!(message.contains("c.toml:4: `source.path`: no file or folder lost.jsonl"), "{message}");
     assert!(message.contains("c.toml:10: `evidence.depth`: expected at least 1, found 0"), "{message}");
     fs::write(folder.path().join("c.toml"), config.replace("kind", "knid").replace("depth", "dept")).unwrap();
     let message = errors(&sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap());

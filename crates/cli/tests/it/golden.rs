@@ -116,8 +116,11 @@ fn outcome(workspace: &Path, case: &Case) -> Vec<(String, String)> {
     named.collect()
 }
 
-/// The hashes of files by case, as machines with AVX-512 write them, and those that differ on machines without it.
+/// The hashes of files by case, as machines with AVX-512 write them, and those that differ on machines without it. A `-` in place
+/// of a hash: no machine with AVX-512 has recorded the file since its bytes changed, and it is not compared there.
 const EXPECTED: [&str; 2] = ["expected.tsv", "expected-avx2.tsv"];
+
+const UNKNOWN: &str = "-";
 
 /// The hashes that this machine should compute.
 fn expected() -> BTreeMap<(String, String), String> {
@@ -148,7 +151,7 @@ fn every_workflow_writes_the_recorded_bytes() {
     let cases: Cases = toml::from_str(&cases).unwrap();
     let only = env::var("SPORRAN_GOLDEN_ONLY").unwrap_or_default();
     let (mut recorded, mut rows) = (expected(), Vec::new());
-    let (workspace, mut wrong) = (workspace(), Vec::new());
+    let (workspace, mut wrong, mut unknown) = (workspace(), Vec::new(), 0);
     for case in &cases.case {
         let needed = only.is_empty() || case.name.starts_with(&only);
         if !needed {
@@ -159,6 +162,7 @@ fn every_workflow_writes_the_recorded_bytes() {
             rows.push(((case.name.clone(), file.clone()), found.clone()));
             match recorded.remove(&(case.name.clone(), file.clone())) {
                 Some(hash) if hash == found => {}
+                Some(hash) if hash == UNKNOWN => unknown += 1,
                 Some(_) => wrong.push(format!("{}: {file}: other bytes", case.name)),
                 None => wrong.push(format!("{}: {file}: not recorded", case.name)),
             }
@@ -178,6 +182,9 @@ fn every_workflow_writes_the_recorded_bytes() {
         }
         fs::write(folder().join(name), text).unwrap();
         return;
+    }
+    if unknown > 0 {
+        eprintln!("NOT COMPARED: {unknown} files have no recorded bytes for machines with AVX-512");
     }
     if only.is_empty() {
         wrong.extend(recorded.into_keys().map(|(case, file)| format!("{case}: {file}: no longer written")));

@@ -202,7 +202,7 @@ fn every_verb_names_a_missing_path_and_the_current_folder() {
     fs::write(folder.path().join("c.toml"), config).unwrap();
     let (code, errors) = call(folder.path(), &["index", "c.toml"]);
     assert!(
-        code == Some(2) && errors.contains("no file lost") && errors.contains("hint: you are in"),
+        code == Some(2) && errors.contains("no file or folder lost") && errors.contains("hint: you are in"),
         "{errors}"
     );
 }

@@ -101,7 +101,7 @@ fn a_killed_run_goes_on_without_repeating_a_request_and_a_second_run_sends_none(
     let read = |path: &str| fs::read_to_string(place.path().join(path)).unwrap();
     let report: Value = serde_json::from_str(&read("runs/r/report.json")).unwrap();
     let scores = &report["tasks"][0]["scores"];
-    assert_eq!((&scores["answer"], &scores["r_precision"]), (&json!(1.0), &json!(1.0)), "{report}");
+    assert_eq!((&scores["answer"], &scores["Rprec"]), (&json!(1.0), &json!(1.0)), "{report}");
 
     let before = server.asked().len();
     let output = sporran(place.path(), &["--quiet", "run", "c.toml", "name=again"]).output().unwrap();

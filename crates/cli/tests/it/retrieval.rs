@@ -339,7 +339,7 @@ fn errors_in_training_data_name_the_file_and_the_field() {
     assert!(message.contains("talk.json:1") && message.contains("annotated_sentences"), "{message}");
     fs::write(folder.path().join("more.json"), "[{\"question\": \"q\"}]").unwrap();
     let message = refused(&["train", "c.toml"]);
-    assert!(message.contains("more.json:1") && message.contains("answers"), "{message}");
+    assert!(message.contains("more.json:1") && message.contains("positive_ctxs"), "{message}");
     assert!(!folder.path().join("trained").exists());
 }
 

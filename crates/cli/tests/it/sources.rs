@@ -46,7 +46,7 @@ fn pages_of_documents_are_indexed_and_the_others_are_told() {
     assert!(text.contains("2 files, 2 pages; 2 not read\n  docs/c.pdf: "), "{text}");
     let output = sporran(folder.path(), &["-q", "retrieve", "c.toml"]).output().unwrap();
     assert!(output.status.success(), "{}", errors(&output));
-    let prediction = fs::read_to_string(folder.path().join("runs/r/predictions/q.jsonl")).unwrap();
+    let prediction = fs::read_to_string(folder.path().join("runs/r-retrieval/predictions/q.jsonl")).unwrap();
     let prediction: serde_json::Value = serde_json::from_str(&prediction).unwrap();
     let item = &prediction["output"][0]["provenance"][0];
     assert_eq!(

@@ -264,7 +264,7 @@ mod tests {
             ),
             ("path = '.'\nsplit = 'tokens'", "source.tokenizer: is missing"),
             ("path = '.'\ntokenizer = '.'", "source.tokenizer: has no effect"),
-            ("path = '.'\ninclude = ['a[']", "source.include: expected a glob, found `a[`"),
+            ("path = '.'\ninclude = ['a{']", "source.include: expected a glob, found `a{`"),
         ];
         for (text, expected) in cases {
             let found = mistakes(text);
