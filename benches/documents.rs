@@ -127,8 +127,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let peer = Command::new(&python).args(["-c", PEER]).arg(&source).output();
     let numbers = match &peer {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
-        Ok(output) => return Ok(println!("no peer: {}", String::from_utf8_lossy(&output.stderr).trim())),
-        Err(error) => return Ok(println!("no peer: {error}")),
+        Ok(output) => {
+            println!("no peer: {}", String::from_utf8_lossy(&output.stderr).trim());
+            return Ok(());
+        }
+        Err(error) => {
+            println!("no peer: {error}");
+            return Ok(());
+        }
     };
     let numbers: Vec<f64> = numbers.split_whitespace().filter_map(|number| number.parse().ok()).collect();
     let [documents, pieces, read, split, index] = numbers[..] else {

@@ -126,7 +126,11 @@ fn the_program_makes_the_committed_content_again() {
         let path = committed.remove(&file.name).unwrap_or_else(|| panic!("{} is not committed", file.name));
         let content = |bytes: &[u8]| unpacked(&file.name, bytes);
         let committed = fs::read(path).unwrap();
-        assert!(content(&committed) == content(&file.bytes), "{} differs from what the program makes", file.name);
+        assert!(
+            content(&committed) == content(&file.bytes),
+            "{} differs from what the program makes",
+            file.name
+        );
     }
     assert!(committed.is_empty(), "no program makes {:?}", committed.keys());
 }

@@ -191,14 +191,13 @@ impl State {
                 self.preformatted =
                     if opens { self.preformatted + 1 } else { self.preformatted.saturating_sub(1) };
             }
-            "td" | "th" => {
-                if opens {
-                    if std::mem::replace(&mut self.in_row, true) && !self.flow.is_empty() {
-                        self.flow.push(" | ", 0, 0);
-                    }
-                    self.flow.space();
+            "td" | "th" if opens => {
+                if std::mem::replace(&mut self.in_row, true) && !self.flow.is_empty() {
+                    self.flow.push(" | ", 0, 0);
                 }
+                self.flow.space();
             }
+            "td" | "th" => {}
             "br" | "img" | "input" | "textarea" | "wbr" => {
                 if name == "br" && self.preformatted > 0 {
                     self.flow.push_verbatim("\n", 0, 0);

@@ -551,7 +551,7 @@ mod tests {
         let section = "Tea Hot tea Boil it. Pour it. Drink it. Wait.";
         assert_eq!(texts(&paragraphs, Split::Section), [lead, section, "Milk"]);
         let all = format!("{lead} {section} Milk");
-        assert_eq!(texts(&paragraphs, Split::Page), [all.clone()]);
+        assert_eq!(texts(&paragraphs, Split::Page), std::slice::from_ref(&all));
         assert_eq!(texts(&paragraphs, Split::Words), [all]);
         let windows = |unit, size, overlap| Split::Windows(Windows { unit, size, overlap });
         assert_eq!(

@@ -116,9 +116,9 @@ impl Bm25 {
         let mut rows = found.into_iter().map(|hits| hits.into_iter().map(|hit| self.hit(hit)).collect());
         if is_one {
             let row: Vec<Hit> = rows.next().transpose()?.unwrap_or_default();
-            return Ok(row.into_pyobject(py)?);
+            return row.into_pyobject(py);
         }
-        Ok(rows.collect::<Result<Vec<Vec<Hit>>>>()?.into_pyobject(py)?)
+        rows.collect::<Result<Vec<Vec<Hit>>>>()?.into_pyobject(py)
     }
 
     fn __len__(&self) -> usize {

@@ -100,7 +100,7 @@ impl Generator {
         if prompts.is_one {
             return Ok(answers.into_iter().next().unwrap_or_default().into_pyobject(py)?.into_any());
         }
-        Ok(answers.into_pyobject(py)?)
+        answers.into_pyobject(py)
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, (&'static str, String))> {

@@ -152,7 +152,7 @@ fn config_check_lists_every_mistake() {
         "{message}"
     );
     // A misspelt key hides no other mistake and is reported once.
-    assert!(message.contains("c.toml:4: `source.path`: no file lost.jsonl"), "{message}");
+    assert!(message.contains("c.toml:4: `source.path`: no file or folder lost.jsonl"), "{message}");
     assert_eq!(message.matches("`evidence.").count(), 1, "{message}");
 }
 

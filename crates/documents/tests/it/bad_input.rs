@@ -85,7 +85,7 @@ fn files_without_permission_are_told() {
     world.write("a.txt", "Good.");
     world.write("secret.txt", "Hidden.");
     let path = world.path("docs/secret.txt");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();
     // The system's administrator reads everything.
     let is_readable = fs::read(&path).is_ok();
     let problems = world.problems();

@@ -15,6 +15,9 @@ use crate::{
     jsonl::{self, InputFile},
 };
 
+/// The documents of a file with their lines.
+pub(crate) type Documents = Box<dyn Iterator<Item = Result<(u64, Document)>>>;
+
 /// The format of a collection of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -99,7 +102,7 @@ impl Collection {
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be opened; an item is the error of a wrong document.
-    pub(crate) fn documents(self, path: &Path) -> Result<Box<dyn Iterator<Item = Result<(u64, Document)>>>> {
+    pub(crate) fn documents(self, path: &Path) -> Result<Documents> {
         if self == Self::PsgsTsv {
             return Ok(Box::new(psgs::read(path)?));
         }

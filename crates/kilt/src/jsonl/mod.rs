@@ -156,7 +156,12 @@ mod tests {
         let reader = open(&path).unwrap();
         let file = reader.file.clone();
         let mut seen = 0;
-        reader.batches::<Record>(|batch| Ok(seen += batch.len())).unwrap();
+        reader
+            .batches::<Record>(|batch| {
+                seen += batch.len();
+                Ok(())
+            })
+            .unwrap();
         assert_eq!((seen, file.halves()), (3, 4));
         std::fs::write(&path, format!("[\n{line},\n{{\"id\":NaN}}]")).unwrap();
         let message = read_json::<Vec<Record>>(&path).unwrap_err().to_string();

@@ -101,8 +101,11 @@ fn for_each(task: &TaskFile, mut each: impl FnMut(Record, Query)) -> Result<()> 
     Ok(())
 }
 
+/// Records with their lines.
+type Records = Box<dyn Iterator<Item = Result<(u64, Record), KiltError>>>;
+
 /// The records of a task file with their lines. The gold outputs of judged queries are their relevant documents.
-fn records(task: &TaskFile) -> Result<Box<dyn Iterator<Item = Result<(u64, Record), KiltError>>>> {
+fn records(task: &TaskFile) -> Result<Records> {
     if !task.has_queries {
         return Ok(Box::new(jsonl::open(&task.path)?.numbered::<Record>()));
     }

@@ -19,7 +19,7 @@ enum Form {
     /// The format of Qwen 3's rerankers, with its instruction.
     Qwen { before: Vec<u32>, instruction: String },
     /// The folder's chat template with the roles of a pair, after a turn of the system with the instruction.
-    Template { template: ChatTemplate, instruction: Option<String> },
+    Template { template: Box<ChatTemplate>, instruction: Option<String> },
 }
 
 /// The prompts of a model, as token rows.
@@ -47,7 +47,7 @@ impl Prompt {
         let (form, after) = match template.filter(has_pair_roles) {
             Some(template) => {
                 let after = ending(&template, instruction.as_deref())?;
-                (Form::Template { template, instruction }, after)
+                (Form::Template { template: Box::new(template), instruction }, after)
             }
             None => {
                 if let Some(mark) = MARKS.into_iter().find(|mark| tokenizer.token_id(mark).is_none()) {

@@ -294,6 +294,9 @@ impl<E: Encoder> PassageScorer for Dense<E> {
     }
 }
 
+/// Encodes passages, each a title and a text.
+pub(super) type EncodePassages<'a> = dyn Fn(&[(&str, &str)]) -> Result<Embeddings> + 'a;
+
 /// The vectors of passages, for a new index.
 pub(super) struct NewVectors<'a> {
     pub(super) index: &'a IndexOptions,
@@ -301,7 +304,7 @@ pub(super) struct NewVectors<'a> {
     pub(super) dim: usize,
     pub(super) origin: Origin<'a>,
     /// Encodes passages, each a title and a text.
-    pub(super) encode: &'a dyn Fn(&[(&str, &str)]) -> Result<Embeddings>,
+    pub(super) encode: &'a EncodePassages<'a>,
 }
 
 impl NewVectors<'_> {

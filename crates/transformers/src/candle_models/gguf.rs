@@ -23,11 +23,7 @@ pub(super) type Load = fn(Parts) -> CandleResult<Box<dyn CandleModel>>;
 /// The architectures by `general.architecture`, in alphabetical order, each with the most positions that candle has for it.
 pub(super) const FILES: &[(&str, usize, Load)] = &[
     ("gemma3", quantized_gemma3::MAX_SEQ_LEN, |parts| {
-        cloned(
-            parts,
-            |content, file, device| quantized_gemma3::ModelWeights::from_gguf(content, file, device),
-            quantized_gemma3::ModelWeights::forward,
-        )
+        cloned(parts, quantized_gemma3::ModelWeights::from_gguf, quantized_gemma3::ModelWeights::forward)
     }),
     ("glm4", MOST_POSITIONS, |parts| {
         cloned(
@@ -39,18 +35,10 @@ pub(super) const FILES: &[(&str, usize, Load)] = &[
         )
     }),
     ("llama", quantized_llama::MAX_SEQ_LEN, |parts| {
-        cloned(
-            parts,
-            |content, file, device| quantized_llama::ModelWeights::from_gguf(content, file, device),
-            quantized_llama::ModelWeights::forward,
-        )
+        cloned(parts, quantized_llama::ModelWeights::from_gguf, quantized_llama::ModelWeights::forward)
     }),
     ("phi2", quantized_phi::MAX_SEQ_LEN, |parts| {
-        cloned(
-            parts,
-            |content, file, device| quantized_phi::ModelWeights::from_gguf(content, file, device),
-            quantized_phi::ModelWeights::forward,
-        )
+        cloned(parts, quantized_phi::ModelWeights::from_gguf, quantized_phi::ModelWeights::forward)
     }),
     ("phi3", MOST_POSITIONS, |parts| {
         cloned(
@@ -60,18 +48,10 @@ pub(super) const FILES: &[(&str, usize, Load)] = &[
         )
     }),
     ("qwen2", MOST_POSITIONS, |parts| {
-        shared(
-            parts,
-            |content, file, device| quantized_qwen2::ModelWeights::from_gguf(content, file, device),
-            quantized_qwen2::ModelWeights::forward,
-        )
+        shared(parts, quantized_qwen2::ModelWeights::from_gguf, quantized_qwen2::ModelWeights::forward)
     }),
     ("qwen3", MOST_POSITIONS, |parts| {
-        cloned(
-            parts,
-            |content, file, device| quantized_qwen3::ModelWeights::from_gguf(content, file, device),
-            quantized_qwen3::ModelWeights::forward,
-        )
+        cloned(parts, quantized_qwen3::ModelWeights::from_gguf, quantized_qwen3::ModelWeights::forward)
     }),
 ];
 

@@ -299,7 +299,9 @@ fn parameters_out_of_range_are_errors() {
 
 #[test]
 fn text_in_any_script_is_found() {
-    let collections: [(Stemmer, &[&str], &[(&str, u32)]); 5] = [
+    /// A stemmer, texts, and queries each with the place of the text that it finds.
+    type Collection = (Stemmer, &'static [&'static str], &'static [(&'static str, u32)]);
+    let collections: [Collection; 5] = [
         (
             Stemmer::None,
             &["गंगा भारत की सबसे लंबी नदी है।", "दिल्ली भारत की राजधानी है।", "हिमालय में ऊँचे पर्वत हैं।"],
