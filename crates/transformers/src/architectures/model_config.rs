@@ -34,7 +34,7 @@ pub enum ModelConfig {
     T5Encoder(T5EncoderConfig),
     /// BART, mBART or Pegasus.
     Bart(BartConfig),
-    /// BERT or another [`BertFamily`].
+    /// BERT or another `BertFamily`.
     Bert(BertConfig),
     /// ModernBERT.
     ModernBert(ModernBertConfig),
