@@ -9,7 +9,7 @@ use std::{
 
 use sporran_documents::Summary;
 
-use crate::{Error, Result, source::documents::SourcePages};
+use crate::{Error, Result};
 
 /// Files up to this size are hashed twice, because the resolution of time stamps can hide a change.
 const SMALL: u64 = 1 << 20;
@@ -22,6 +22,17 @@ pub(crate) struct Inputs {
     files: BTreeMap<PathBuf, Seen>,
     /// The pages of sources, by the hash of their options. Their files never change.
     sources: BTreeMap<String, SourcePages>,
+}
+
+/// The pages of a source.
+#[derive(Clone, Debug)]
+pub(crate) struct SourcePages {
+    /// The knowledge source in KILT's layout.
+    pub(crate) path: PathBuf,
+    /// The hash of its content.
+    pub(crate) content: String,
+    /// What was read of documents; none for a file in KILT's layout.
+    pub(crate) summary: Option<Summary>,
 }
 
 #[derive(Clone, Debug)]

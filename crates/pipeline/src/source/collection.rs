@@ -7,8 +7,8 @@ use sporran_kilt::{formats::Collection, hash_json};
 
 use crate::{
     Error, Result,
-    run_dir::inputs::Inputs,
-    source::{documents::SourcePages, options::SourceOptions},
+    run_dir::inputs::{Inputs, SourcePages},
+    source::options::SourceOptions,
 };
 
 /// The files of a collection, and the hash of their content.

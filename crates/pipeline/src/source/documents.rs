@@ -2,24 +2,17 @@
 
 use std::path::PathBuf;
 
-use sporran_documents::{Collection, Summary, is_single_source, list};
+use sporran_documents::{Collection, is_single_source, list};
 use sporran_kilt::{
     hash_json,
     observe::{Event, Observer, Unit, advance, begin},
 };
 
-use crate::{Result, run_dir::inputs::Inputs, source::options::SourceOptions};
-
-/// The pages of a source.
-#[derive(Clone, Debug)]
-pub(crate) struct SourcePages {
-    /// The knowledge source in KILT's layout.
-    pub(crate) path: PathBuf,
-    /// The hash of its content.
-    pub(crate) content: String,
-    /// What was read of documents; none for a file in KILT's layout.
-    pub(crate) summary: Option<Summary>,
-}
+use crate::{
+    Result,
+    run_dir::inputs::{Inputs, SourcePages},
+    source::options::SourceOptions,
+};
 
 /// The pages of a source: a file in KILT's layout as it is, or the collection of its documents, which is built if files are
 /// new or have changed.

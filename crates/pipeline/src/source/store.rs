@@ -18,12 +18,8 @@ use sporran_kilt::{
 
 use crate::{
     Result,
-    run_dir::inputs::Inputs,
-    source::{
-        collection,
-        documents::{self, SourcePages},
-        options::SourceOptions,
-    },
+    run_dir::inputs::{Inputs, SourcePages},
+    source::{collection, documents, options::SourceOptions},
 };
 
 /// The hash of the inputs of a part.

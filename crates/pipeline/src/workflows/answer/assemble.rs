@@ -21,10 +21,13 @@ use sporran_training::session::Pace;
 
 use crate::{
     Error, Result,
-    run_dir::{folder::check_finished, inputs::Inputs},
+    run_dir::{
+        folder::check_finished,
+        inputs::{Inputs, SourcePages},
+    },
     source::{
         collection::needs_pages,
-        documents::{self, SourcePages},
+        documents,
         options::{PagesOptions, SourceOptions},
         store::{PartHash, store, unchanged, vacant},
     },
