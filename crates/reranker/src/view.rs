@@ -2,9 +2,24 @@
 //! the scores by page.
 
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{Passage, Query};
+use sporran_kilt::{Passage, Query, Template};
 
-use crate::{PagePool, Reranker, Result};
+use crate::{Error, PagePool, Reranker, Result};
+
+/// The template of `passage-template`, which joins a passage's title and text.
+///
+/// # Errors
+/// [`Error::Option`] for a text without either.
+pub(crate) fn passage_template(text: Option<&str>) -> Result<Option<Template>> {
+    let parse = |text: &str| {
+        Template::parse(text, &["title", "text"]).ok_or_else(|| Error::Option {
+            option: "passage-template",
+            expected: "a text with `{title}`, `{text}` or both",
+            found: format!("`{text}`"),
+        })
+    };
+    text.map(parse).transpose()
+}
 
 /// The source of the text that passages are scored against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

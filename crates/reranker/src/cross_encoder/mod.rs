@@ -15,7 +15,7 @@ use sporran_transformers::{
 
 pub use train::CrossEncoderTraining;
 
-use crate::{Error, Reranker, Result, Saved, passage_text};
+use crate::{Error, Reranker, Result, Saved, passage_text, view::passage_template};
 
 /// The options of a cross-encoder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -80,19 +80,8 @@ impl CrossEncoderOptions {
         if self.batch_tokens == 0 {
             return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
         }
-        self.template()?;
+        passage_template(self.passage_template.as_deref())?;
         Ok(self.device.check(self.precision)?)
-    }
-
-    fn template(&self) -> Result<Option<Template>> {
-        let parse = |text: &String| {
-            Template::parse(text, &["title", "text"]).ok_or_else(|| Error::Option {
-                option: "passage-template",
-                expected: "a text with `{title}`, `{text}` or both",
-                found: format!("`{text}`"),
-            })
-        };
-        self.passage_template.as_ref().map(parse).transpose()
     }
 }
 
@@ -138,7 +127,11 @@ impl CrossEncoder {
             return Err(Error::Head { folder: folder.clone(), found });
         }
         let classifier = PairClassifier::load(&checkpoint, &pairs)?;
-        Ok(Self { classifier, folder: place, template: options.template()? })
+        Ok(Self {
+            classifier,
+            folder: place,
+            template: passage_template(options.passage_template.as_deref())?,
+        })
     }
 
     /// The number of the model's labels, one or two.

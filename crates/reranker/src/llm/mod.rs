@@ -12,7 +12,7 @@ use sporran_transformers::{
     Batch, CausalCache, CausalLm, Checkpoint, DeviceName, Precision, each_batch, length_batches,
 };
 
-use crate::{Error, Reranker, Result, Saved, passage_text};
+use crate::{Error, Reranker, Result, Saved, passage_text, view::passage_template};
 use prompt::Prompt;
 
 /// The most tokens of a prompt, unless an option or the model's positions say otherwise, as in the model card of Qwen 3's
@@ -129,19 +129,8 @@ impl LlmOptions {
                 found,
             });
         }
-        self.template()?;
+        passage_template(self.passage_template.as_deref())?;
         Ok(self.device.check(self.precision)?)
-    }
-
-    fn template(&self) -> Result<Option<Template>> {
-        let parse = |text: &String| {
-            Template::parse(text, &["title", "text"]).ok_or_else(|| Error::Option {
-                option: "passage-template",
-                expected: "a text with `{title}`, `{text}` or both",
-                found: format!("`{text}`"),
-            })
-        };
-        self.passage_template.as_ref().map(parse).transpose()
     }
 }
 
@@ -210,7 +199,7 @@ impl LlmReranker {
             folder: place,
             tokens,
             score: options.score,
-            template: options.template()?,
+            template: passage_template(options.passage_template.as_deref())?,
             batch_tokens: options.batch_tokens,
         })
     }

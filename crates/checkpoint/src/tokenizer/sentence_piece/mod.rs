@@ -254,17 +254,23 @@ fn special(name: &str) -> (Option<String>, u32) {
     (Some(name.to_owned()), 0)
 }
 
+/// Refuses more sentinels than memory may hold.
+fn check_sentinels(folder: &Path, key: &str, count: u32) -> Result<()> {
+    if count <= MOST_SENTINELS {
+        return Ok(());
+    }
+    Err(Error::Config {
+        path: folder.join(super::options::CONFIG),
+        field: key.into(),
+        expected: format!("at most {MOST_SENTINELS}"),
+        found: count.to_string(),
+    })
+}
+
 /// T5 (Raffel et al. 2020): the pieces, and after them the sentinels, the last first.
 fn t5(folder: &Path, model: &Model, rules: Value, options: &Options) -> Result<Parts> {
     let count = options.extra_ids.unwrap_or(100);
-    if count > MOST_SENTINELS {
-        return Err(Error::Config {
-            path: folder.join(super::options::CONFIG),
-            field: "extra_ids".into(),
-            expected: format!("at most {MOST_SENTINELS}"),
-            found: count.to_string(),
-        });
-    }
+    check_sentinels(folder, "extra_ids", count)?;
     let sentinels: Vec<String> = (0..count).map(|number| format!("<extra_id_{number}>")).collect();
     let mut vocab = words(&model.pieces);
     vocab.extend(sentinels.iter().rev().map(|sentinel| (sentinel.clone(), 0.0)));
@@ -391,14 +397,7 @@ fn sequence(rules: Value, further: &[Value]) -> Value {
 /// which the first two are left out.
 fn pegasus(folder: &Path, model: &Model, rules: Value, options: &Options) -> Result<Parts> {
     let offset = options.offset.unwrap_or(103);
-    if offset > MOST_SENTINELS {
-        return Err(Error::Config {
-            path: folder.join(super::options::CONFIG),
-            field: "offset".into(),
-            expected: format!("at most {MOST_SENTINELS}"),
-            found: offset.to_string(),
-        });
-    }
+    check_sentinels(folder, "offset", offset)?;
     let roles = [
         token(&options.pad_token, "<pad>"),
         token(&options.eos_token, "</s>"),
