@@ -43,7 +43,18 @@ impl Settings {
         let mut settings = Self { path: path.into(), fields: parse(path, text)? };
         settings.check_sizes()?;
         settings.place_angles()?;
+        settings.check_rotated_part()?;
         Ok(settings)
+    }
+
+    /// Checks that the rotated part of a head is no longer than the head: its length sizes the table of angles.
+    fn check_rotated_part(&self) -> Result<()> {
+        const FIELD: &str = "partial_rotary_factor";
+        let is_part = |value: &Value| value.as_f64().is_some_and(|part| part > 0.0 && part <= 1.0);
+        match self.fields.get(FIELD).filter(|value| !value.is_null() && !is_part(value)) {
+            Some(found) => Err(self.wrong(FIELD, "a number above 0, at most 1", found)),
+            None => Ok(()),
+        }
     }
 
     fn check_sizes(&self) -> Result<()> {
@@ -234,6 +245,10 @@ mod tests {
             (
                 r#"{"head_dim": 64, "max_position_embeddings": 2000000000}"#,
                 "field `max_position_embeddings`: expected at most 4194304 with heads of 64 values",
+            ),
+            (
+                r#"{"rope_parameters": {"partial_rotary_factor": 2147483648}}"#,
+                "field `partial_rotary_factor`: expected a number above 0, at most 1, found `2147483648`",
             ),
             (
                 r#"{"rope_parameters": {"rope_type": "yarn"}}"#,
