@@ -101,7 +101,7 @@ pub fn is_single_source(path: &Path) -> bool {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head).trim_ascii_start();
     let has = |word: &[u8]| text.windows(word.len()).any(|found| found == word);
     if !text.starts_with(b"{") {
-        // A list of objects is read; what is no JSON is told by the reader of KILT's layout.
+        // A list of objects is read; the reader of KILT's layout reports what is no JSON.
         return is_json && !text.starts_with(b"[");
     }
     let mut line = Vec::new();
@@ -195,7 +195,7 @@ pub fn list(options: &Options, progress: &mut dyn FnMut(u64)) -> Result<Listing>
     if !is_single {
         found.retain(|file| seen.insert(file.path.canonicalize().unwrap_or_else(|_| file.path.clone())));
     }
-    // In parts, so that progress can be told.
+    // In parts, for the progress.
     for part in found.chunks(1024) {
         let hashed: Vec<Result<SourceFile, Problem>> = part.par_iter().map(hashed).collect();
         for file in hashed {

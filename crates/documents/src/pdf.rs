@@ -175,7 +175,7 @@ impl PageText {
                 let is_same_size = (last.size / line.size - 1.0).abs() < 0.1;
                 let is_indented = line.start.x - edge.min(last.start.x) > INDENT * size && down > 0.0;
                 let next_to = down.abs() < LINE;
-                // In the next column the text goes on.
+                // The text continues in the next column.
                 let goes_on = text.starts_with(char::is_lowercase);
                 is_same_size
                     && (next_to || goes_on && down < 0.0 || down > 0.0 && down < PARAGRAPH && !is_indented)

@@ -13,7 +13,7 @@ use crate::{
     outcome::Outcome,
 };
 
-/// The page of models, whose table of architectures is made anew.
+/// The page of models, with the table of architectures of this program.
 const MODELS: &str = include_str!("../../../../docs/models.md");
 /// The lines around that table.
 const TABLE: [&str; 2] =
