@@ -13,6 +13,7 @@ mod run_dir;
 mod source;
 pub mod submit;
 mod tasks;
+mod user;
 pub mod workflows;
 
 pub use compare::{
@@ -27,11 +28,12 @@ pub use run_dir::{
     integrity::{Checked, Unfinished, Verification, verify},
     manifest,
 };
-pub use source::store::PartHash;
+pub use source::{cache, store::PartHash};
 pub use sporran_config::Diagnostic;
 pub use sporran_kilt::observe::{self, Event, Observer, Unit};
 pub use sporran_training::session::Trained;
-pub use tasks::files::TaskFile;
+pub use tasks::{files::TaskFile, loader::Asked};
+pub use user::UserOptions;
 pub use workflows::{
     answer::{
         Answer, Assembly, Evidence, Explanation, Options, Report, Step, Trial, assemble, assemble_retrieval,

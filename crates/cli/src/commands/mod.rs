@@ -1,6 +1,7 @@
 //! One file per verb.
 
 mod annotate;
+mod ask;
 mod compare;
 mod completions;
 mod config;
@@ -9,10 +10,12 @@ mod describe;
 mod docs;
 mod doctor;
 mod embed;
+mod eval_set;
 mod evaluate;
 mod explain;
 mod generate;
 mod index;
+mod indexes;
 mod init;
 mod input;
 mod man;
@@ -44,15 +47,20 @@ use crate::{
 pub(crate) enum Command {
     /// Run the workflow of a config: write predictions with evidence, and score them
     Run(run::Run),
+    /// Answer questions out of files and folders, with evidence
+    Ask(ask::Ask),
     /// Extract facts from documents, with evidence and as triples
     Populate(populate::Populate),
     /// Answer questions over a document and a knowledge base, or complete triples
     Reason(reason::Reason),
     /// Build the passage store and the index of a config, or estimate their size
     Index(index::Index),
+    /// List, show and remove the cached indexes of `ask`
+    #[command(subcommand)]
+    Indexes(indexes::Indexes),
     /// Retrieve only: write rankings, and predictions with evidence but no answers
     Retrieve(run::Retrieve),
-    /// Show how one record is answered: query, hits, prompt, answers, evidence
+    /// Show how one record or text is answered: query, hits, prompt, answers, evidence
     Explain(explain::Explain),
     /// Embed lines of standard input
     Embed(embed::Embed),
@@ -64,6 +72,8 @@ pub(crate) enum Command {
     Train(train::Train),
     /// Choose the weights of a hybrid retriever on task files with gold
     Tune(tune::Tune),
+    /// Make a test set of synthetic questions out of files and folders
+    EvalSet(eval_set::MakeEvalSet),
     /// Score predictions, rankings and models
     #[command(subcommand)]
     Evaluate(evaluate::Evaluate),
@@ -108,9 +118,11 @@ impl Command {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         match self {
             Self::Run(command) => command.run(context),
+            Self::Ask(command) => command.run(context),
             Self::Populate(command) => command.run(context),
             Self::Reason(command) => command.run(context),
             Self::Index(command) => command.run(context),
+            Self::Indexes(command) => command.run(),
             Self::Retrieve(command) => command.run(context),
             Self::Explain(command) => command.run(context),
             Self::Embed(command) => command.run(context),
@@ -118,6 +130,7 @@ impl Command {
             Self::Generate(command) => command.run(context),
             Self::Train(command) => command.run(context),
             Self::Tune(command) => command.run(context),
+            Self::EvalSet(command) => command.run(context),
             Self::Evaluate(command) => command.run(),
             Self::Report(command) => command.run(context),
             Self::Compare(command) => command.run(),
@@ -155,19 +168,34 @@ impl ConfigArgs {
         Ok((&self.config, &self.overrides))
     }
 
-    /// Reads the config after all checks that need no model.
+    /// Reads the config after all checks that need no model. The workflow is `answer` or `retriever-training`.
     fn load(&self) -> Result<Options> {
+        let (config, overrides) = self.parts()?;
+        let options = || -> Result<Options> {
+            let mistakes = sporran_pipeline::check(config, overrides)?;
+            if !mistakes.is_empty() {
+                return Err(sporran_pipeline::Error::Config(mistakes).into());
+            }
+            Ok(Options::parse(config, overrides)?)
+        };
+        self.load_by(options)
+    }
+
+    /// As [`load`](Self::load), for a config whose task files are not used.
+    fn load_without_tasks(&self) -> Result<Options> {
+        let (config, overrides) = self.parts()?;
+        self.load_by(|| Ok(Options::load_without_tasks(config, overrides)?))
+    }
+
+    /// Checks the workflow, and reads the config with `options`.
+    fn load_by(&self, options: impl FnOnce() -> Result<Options>) -> Result<Options> {
         let (config, overrides) = self.parts()?;
         // A verb that does not apply comes before the config's mistakes.
         let workflow = workflow_of(config, overrides)?;
         if !Options::WORKFLOWS.contains(&workflow.name) {
             return Err(workflow.refusal(config).into());
         }
-        let mistakes = sporran_pipeline::check(config, overrides)?;
-        if !mistakes.is_empty() {
-            return Err(sporran_pipeline::Error::Config(mistakes).into());
-        }
-        let options = Options::parse(config, overrides)?;
+        let options = options()?;
         if let Some(source) = &options.general.source {
             // Every verb that searches builds the indexes that are missing.
             interrupt::keep(Kept::Folder(source.indexes.clone()));

@@ -82,6 +82,16 @@ impl Config for Options {
 
 /// Reports missing files and inconsistent values.
 fn check(options: &Options, document: &mut Document<'_>) {
+    if let Err(faults) = options.general.tasks.resolve() {
+        for (key, message) in faults {
+            document.report_key(&format!("tasks.{key}"), message);
+        }
+    }
+    check_without_tasks(options, document);
+}
+
+/// [`check`] without the task files, for questions from elsewhere.
+pub(super) fn check_without_tasks(options: &Options, document: &mut Document<'_>) {
     let general = &options.general;
     let name_fits = |name: &str| {
         !name.is_empty()
@@ -90,11 +100,6 @@ fn check(options: &Options, document: &mut Document<'_>) {
     };
     if !name_fits(&general.name) {
         document.report_key("name", "expected letters, digits, `-`, `_` and `.`: it is the name of a folder");
-    }
-    if let Err(faults) = general.tasks.resolve() {
-        for (key, message) in faults {
-            document.report_key(&format!("tasks.{key}"), message);
-        }
     }
     if let Some(source) = &general.source {
         check_source(source, document);

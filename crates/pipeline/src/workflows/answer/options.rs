@@ -2,7 +2,7 @@
 //!
 //! Paths are relative to the working directory, like arguments on the command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,10 +12,12 @@ use sporran_retriever::{FilterOptions, FilteredOptions};
 
 use crate::{
     Error, Result,
-    config::to_toml,
+    config::{load, to_toml},
     source::options::{PagesOptions, SourceOptions},
     tasks::options::{QueryOptions, TasksOptions},
-    workflows::answer::{retrieval::RetrieverOptions, train::encoder_options::EncoderTraining},
+    workflows::answer::{
+        check::check_without_tasks, retrieval::RetrieverOptions, train::encoder_options::EncoderTraining,
+    },
 };
 
 /// The config of a run.
@@ -56,7 +58,8 @@ pub struct General {
     pub source: Option<SourceOptions>,
     /// `[pages]`: the pages to search. The default is all pages.
     pub pages: Option<PagesOptions>,
-    /// `[tasks]`: the task files.
+    /// `[tasks]`: the task files. `sporran ask` and free texts need none.
+    #[serde(default)]
     pub tasks: TasksOptions,
     /// `[query]`: the conversion of a record's input to the retriever's query.
     #[serde(default)]
@@ -166,6 +169,14 @@ impl Options {
         };
         let retriever = RetrieverOptions::Filtered(FilteredOptions { filter, base: Box::new(base) });
         Ok(Self { retriever: Some(retriever), ..self })
+    }
+
+    /// Reads and checks a config file with `key=value` overrides, except its task files: for questions from elsewhere.
+    ///
+    /// # Errors
+    /// As [`Config::load`](crate::Config::load).
+    pub fn load_without_tasks(path: &Path, overrides: &[String]) -> Result<Self> {
+        load(path, overrides, check_without_tasks)
     }
 
     /// The config with every default, as TOML.
