@@ -5,6 +5,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`kilt`] | records, pages, passages and their store; files of this field; every score; no machine learning |
+//! | [`documents`] | files and folders of documents and tables as pages of a knowledge source |
 //! | [`checkpoint`] | a model's folder as data: weights, tokenizers, chat templates, the hub |
 //! | [`transformers`] | T5, BART, decoder-only models and encoders over candle: greedy and beam search |
 //! | [`training`] | the loop over an objective, the optimiser, checkpoints, and the objectives that several stages share |
@@ -38,6 +39,7 @@
 //! `score_predictions` scores a file, `populate_then_reason` reads facts from a page and answers questions over them.
 
 pub use sporran_checkpoint as checkpoint;
+pub use sporran_documents as documents;
 pub use sporran_extractor as extractor;
 pub use sporran_generator as generator;
 pub use sporran_kilt as kilt;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::{Id, open_record::open_record};
+use crate::{Id, open_record::open_record, passage::HEADING};
 
 /// One line of KILT's knowledge source.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +68,8 @@ pub enum ParagraphKind {
     Header,
     /// `BULLET::::- item`
     ListItem,
+    /// `Heading::::Name`: a header whose name is part of the passages, as in documents.
+    Heading,
 }
 
 impl ParagraphKind {
@@ -77,6 +79,8 @@ impl ParagraphKind {
             Self::Header
         } else if paragraph.starts_with("BULLET::::") {
             Self::ListItem
+        } else if paragraph.starts_with(HEADING) {
+            Self::Heading
         } else {
             Self::Text
         }

@@ -1,15 +1,20 @@
 //! Splitting pages into passages with their provenance.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use unicode_segmentation::UnicodeSegmentation;
 
 use crate::{Id, Metadata, PassageId, Provenance, page::ParagraphKind};
 
 /// The section of text before a page's first header, as in KILT's files.
 pub const ABSTRACT: &str = "Section::::Abstract.";
+
+/// The beginning of a paragraph that is a heading of a document. The path of the headings above it follows, joined by
+/// ` > `, then its own name.
+pub const HEADING: &str = "Heading::::";
 
 /// How pages are split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +30,87 @@ pub enum Split {
     Section,
     /// The whole page.
     Page,
+    /// Windows over the units of a section, which may overlap.
+    Windows(Windows),
+}
+
+/// A number of consecutive units of a section. The next window starts `size` minus `overlap` units later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Windows {
+    /// The unit.
+    pub unit: Unit,
+    /// The number of units of a window.
+    pub size: u32,
+    /// The number of units that a window shares with the one before it; less than `size`.
+    pub overlap: u32,
+}
+
+/// The unit of [`Windows`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// White-space words.
+    Words,
+    /// Sentences, by Unicode's rules (UAX #29).
+    Sentences,
+    /// Tokens of a model.
+    Tokens,
+}
+
+/// The byte ranges of a text's tokens, in order.
+pub type TokenRanges = dyn Fn(&str) -> Vec<(u32, u32)> + Send + Sync;
+
+/// A split with the tokenizer that [`Unit::Tokens`] needs.
+#[derive(Clone)]
+pub struct Splitter {
+    /// How pages are split.
+    pub split: Split,
+    /// The tokenizer; without one, words are taken for tokens.
+    pub tokens: Option<Arc<TokenRanges>>,
+}
+
+impl From<Split> for Splitter {
+    fn from(split: Split) -> Self {
+        Self { split, tokens: None }
+    }
+}
+
+impl fmt::Debug for Splitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Splitter").field("split", &self.split).finish_non_exhaustive()
+    }
+}
+
+/// A place in a paragraph from which its text is on a line and a page of its file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The byte in the paragraph.
+    pub at: u32,
+    /// The line, from 1; 0 if the file has none.
+    pub line: u32,
+    /// The number of the page, from 1; 0 if the file has none.
+    pub page: u32,
+}
+
+impl Mark {
+    /// As in the field `places` of a record: a list of the three numbers.
+    pub fn to_json(&self) -> Value {
+        Value::from(vec![self.at, self.line, self.page])
+    }
+}
+
+/// The name of a section as provenance shows it: the path of a document's headings; KILT's header as it is.
+pub fn section_name(header: &str) -> &str {
+    header.strip_prefix(HEADING).unwrap_or(header)
+}
+
+/// The first byte of a paragraph's visible text: after the path of a heading, else 0.
+fn visible(paragraph: &str) -> usize {
+    match paragraph.strip_prefix(HEADING) {
+        Some(path) => HEADING.len() + path.rfind(" > ").map_or(0, |at| at + 3),
+        None => 0,
+    }
 }
 
 /// Words a passage of [`Split::Words`] holds.
@@ -145,7 +231,10 @@ impl fmt::Display for Place<'_> {
                 (section, start.0, end.0)
             }
         };
-        write!(f, ", {section}, paragraphs {from} to {to}")
+        if !section.is_empty() {
+            write!(f, ", {section}")?;
+        }
+        write!(f, ", paragraphs {from} to {to}")
     }
 }
 
@@ -228,34 +317,69 @@ fn trimmed(paragraph: &str) -> (u32, u32) {
 }
 
 /// Splits a page. A page without text gives one passage, its title, so that every page can be retrieved.
-pub(crate) fn split(paragraphs: &[String], split: Split) -> Vec<Span> {
+pub(crate) fn split(paragraphs: &[String], splitter: &Splitter) -> Vec<Span> {
+    let split = splitter.split;
     let mut spans: Vec<Span> = Vec::new();
     let mut section = Span::NO_SECTION;
     let mut words = 0;
     let mut open: Option<Span> = None;
+    // The units of a section, and the headings above the next text.
+    let mut units: Vec<Span> = Vec::new();
+    let mut headings: Option<Span> = None;
     for (at, paragraph) in paragraphs.iter().enumerate().skip(1) {
         let number = at as u32;
         let kind = ParagraphKind::of(paragraph);
         if kind == ParagraphKind::Header {
             section = number;
-            if split == Split::Section {
-                spans.extend(open.take());
+            match split {
+                Split::Section => spans.extend(open.take()),
+                Split::Windows(windows) => spans.append(&mut windowed(&mut units, windows)),
+                Split::Words | Split::Paragraph | Split::Page => {}
             }
             continue;
         }
+        if kind == ParagraphKind::Heading {
+            section = number;
+            let (start, end) = (visible(paragraph) as u32, paragraph.trim_end().len() as u32);
+            let whole = Span { start_paragraph: number, start, end_paragraph: number, end, section };
+            match split {
+                Split::Section => spans.extend(open.take()),
+                Split::Windows(windows) => spans.append(&mut windowed(&mut units, windows)),
+                Split::Words | Split::Paragraph | Split::Page => {}
+            }
+            match split {
+                Split::Words | Split::Page => {}
+                Split::Paragraph | Split::Section | Split::Windows(_) => {
+                    let span = headings.get_or_insert(whole);
+                    (span.end_paragraph, span.end, span.section) = (number, end, section);
+                    continue;
+                }
+            }
+        }
         let (start, end) = trimmed(paragraph);
+        let start = start.max(visible(paragraph) as u32);
         if start == end || (kind == ParagraphKind::ListItem && !split.list_items()) {
             continue;
         }
         let whole = Span { start_paragraph: number, start, end_paragraph: number, end, section };
         match split {
-            Split::Paragraph => spans.push(whole),
+            Split::Paragraph => spans.push(from_headings(&mut headings, whole)),
             Split::Section | Split::Page => {
-                let span = open.get_or_insert(whole);
+                let span = open.get_or_insert_with(|| from_headings(&mut headings, whole));
                 (span.end_paragraph, span.end) = (number, end);
             }
+            Split::Windows(windows) => {
+                let first = units.len();
+                let ranges = splitter.ranges(windows.unit, &paragraph[start as usize..end as usize]);
+                let unit = |(from, to)| Span { start: start + from, end: start + to, ..whole };
+                units.extend(ranges.into_iter().map(unit));
+                if let Some(first) = units.get_mut(first) {
+                    *first = from_headings(&mut headings, *first);
+                }
+            }
             Split::Words => {
-                for (start, end) in word_ranges(paragraph) {
+                for (from, to) in word_ranges(&paragraph[start as usize..end as usize]) {
+                    let (start, end) = (start + from, start + to);
                     let word = Span { start_paragraph: number, start, end_paragraph: number, end, section };
                     let span = open.get_or_insert(word);
                     (span.end_paragraph, span.end) = (number, end);
@@ -269,11 +393,65 @@ pub(crate) fn split(paragraphs: &[String], split: Split) -> Vec<Span> {
         }
     }
     spans.extend(open);
+    if let Split::Windows(windows) = split {
+        spans.append(&mut windowed(&mut units, windows));
+    }
+    // Headings without a text below them.
+    spans.extend(headings);
     if spans.is_empty() {
         let end = paragraphs.first().map_or(0, |title| title.trim_end().len() as u32);
         spans.push(Span { start_paragraph: 0, start: 0, end_paragraph: 0, end, section: Span::NO_SECTION });
     }
     spans
+}
+
+/// The span with the headings above it.
+fn from_headings(headings: &mut Option<Span>, span: Span) -> Span {
+    match headings.take() {
+        Some(above) => Span { start_paragraph: above.start_paragraph, start: above.start, ..span },
+        None => span,
+    }
+}
+
+/// The windows over the units of a section, which is empty afterwards.
+fn windowed(units: &mut Vec<Span>, windows: Windows) -> Vec<Span> {
+    let size = (windows.size as usize).max(1);
+    let step = size.saturating_sub(windows.overlap as usize).max(1);
+    let mut spans = Vec::new();
+    let mut first = 0;
+    while first < units.len() {
+        let end = (first + size).min(units.len());
+        let last = units[end - 1];
+        spans.push(Span { end_paragraph: last.end_paragraph, end: last.end, ..units[first] });
+        if end == units.len() {
+            break;
+        }
+        first += step;
+    }
+    units.clear();
+    spans
+}
+
+impl Splitter {
+    /// The byte ranges of the units of a text, without the blanks around them.
+    fn ranges(&self, unit: Unit, text: &str) -> Vec<(u32, u32)> {
+        match (unit, &self.tokens) {
+            (Unit::Tokens, Some(tokens)) => {
+                let inside = |&(from, to): &(u32, u32)| {
+                    from < to && text.is_char_boundary(from as usize) && text.is_char_boundary(to as usize)
+                };
+                tokens(text).into_iter().filter(inside).collect()
+            }
+            (Unit::Words | Unit::Tokens, _) => word_ranges(text).collect(),
+            (Unit::Sentences, _) => {
+                let sentences = text.split_sentence_bound_indices().map(|(at, sentence)| {
+                    let (from, to) = trimmed(sentence);
+                    (at as u32 + from, at as u32 + to)
+                });
+                sentences.filter(|(from, to)| from < to).collect()
+            }
+        }
+    }
 }
 
 /// Byte ranges of the white-space separated words of a text.
@@ -296,7 +474,7 @@ pub(crate) fn text<'a>(span: Span, list_items: bool, paragraph: impl Fn(u32) -> 
             ParagraphKind::ListItem if !list_items => continue,
             _ => {}
         }
-        let start = if number == span.start_paragraph { span.start as usize } else { 0 };
+        let start = if number == span.start_paragraph { span.start as usize } else { visible(whole) };
         let end = if number == span.end_paragraph { span.end as usize } else { whole.len() };
         let piece = whole[start..end].trim();
         let piece =
@@ -320,7 +498,7 @@ mod tests {
     }
 
     fn texts(paragraphs: &[String], how: Split) -> Vec<String> {
-        split(paragraphs, how)
+        split(paragraphs, &how.into())
             .into_iter()
             .map(|span| text(span, how.list_items(), |number| &paragraphs[number as usize]))
             .collect()
@@ -336,7 +514,7 @@ mod tests {
             "BULLET::::- an item\n",
             &format!("{}\n", words[60..].join("  ")),
         ]);
-        let spans = split(&paragraphs, Split::Words);
+        let spans = split(&paragraphs, &Split::Words.into());
         let found = texts(&paragraphs, Split::Words);
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].split_whitespace().collect::<Vec<_>>(), words[..100]);
@@ -352,6 +530,46 @@ mod tests {
         assert_eq!(texts(&paragraphs, Split::Paragraph), ["One.", "Two.", "Three"]);
         assert_eq!(texts(&paragraphs, Split::Section), ["One.", "Two. Three"]);
         assert_eq!(texts(&paragraphs, Split::Page), ["One. Two. Three"]);
+    }
+
+    #[test]
+    fn headings_of_documents_are_part_of_the_text_below_them() {
+        let paragraphs = page(&[
+            "T\n",
+            "Lead one. Lead two.",
+            "Heading::::Tea",
+            "Heading::::Tea > Hot tea",
+            "Boil it. Pour it. Drink it.",
+            "Wait.",
+            "Heading::::Milk",
+        ]);
+        let lead = "Lead one. Lead two.";
+        assert_eq!(
+            texts(&paragraphs, Split::Paragraph),
+            [lead, "Tea Hot tea Boil it. Pour it. Drink it.", "Wait.", "Milk"]
+        );
+        let section = "Tea Hot tea Boil it. Pour it. Drink it. Wait.";
+        assert_eq!(texts(&paragraphs, Split::Section), [lead, section, "Milk"]);
+        let all = format!("{lead} {section} Milk");
+        assert_eq!(texts(&paragraphs, Split::Page), [all.clone()]);
+        assert_eq!(texts(&paragraphs, Split::Words), [all]);
+        let windows = |unit, size, overlap| Split::Windows(Windows { unit, size, overlap });
+        assert_eq!(
+            texts(&paragraphs, windows(Unit::Sentences, 2, 1)),
+            [lead, "Tea Hot tea Boil it. Pour it.", "Pour it. Drink it.", "Drink it. Wait.", "Milk"]
+        );
+        assert_eq!(
+            texts(&paragraphs, windows(Unit::Words, 4, 0)),
+            [lead, "Tea Hot tea Boil it. Pour it.", "Drink it. Wait.", "Milk"]
+        );
+        let spans = split(&paragraphs, &windows(Unit::Sentences, 2, 1).into());
+        let sections: Vec<u32> = spans.iter().map(|span| span.section).collect();
+        assert_eq!(sections, [Span::NO_SECTION, 3, 3, 3, 6]);
+        // The tokens are pairs of characters.
+        let pairs = |text: &str| (0..text.len() as u32 / 2).map(|at| (at * 2, at * 2 + 2)).collect();
+        let tokens = Splitter { split: windows(Unit::Tokens, 3, 1), tokens: Some(Arc::new(pairs)) };
+        let first = split(&paragraphs[..2], &tokens)[1];
+        assert_eq!(text(first, true, |number| &paragraphs[number as usize]), "one.");
     }
 
     #[test]
@@ -373,7 +591,7 @@ mod tests {
     fn a_page_without_text_is_its_title() {
         for how in [Split::Words, Split::Paragraph, Split::Section, Split::Page] {
             assert_eq!(texts(&page(&["Title\n", "Section::::See also.\n"]), how), ["Title"]);
-            assert_eq!(split(&[], how).len(), 1);
+            assert_eq!(split(&[], &how.into()).len(), 1);
         }
     }
 }

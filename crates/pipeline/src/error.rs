@@ -17,6 +17,9 @@ pub enum Error {
     /// A file of records or a store.
     #[error(transparent)]
     Kilt(#[from] sporran_kilt::Error),
+    /// The files of a source.
+    #[error(transparent)]
+    Documents(sporran_documents::Error),
     /// An index or a search.
     #[error(transparent)]
     Retriever(sporran_retriever::Error),
@@ -118,6 +121,16 @@ impl From<sporran_retriever::Error> for Error {
     }
 }
 
+impl From<sporran_documents::Error> for Error {
+    /// An error of files is that of the crate `kilt`.
+    fn from(error: sporran_documents::Error) -> Self {
+        match error {
+            sporran_documents::Error::Kilt(error) => Self::Kilt(error),
+            other => Self::Documents(other),
+        }
+    }
+}
+
 impl From<sporran_generator::Error> for Error {
     /// Takes an error of the retriever out again, which the training of a generator passed through.
     fn from(error: sporran_generator::Error) -> Self {
@@ -174,6 +187,7 @@ impl Error {
             | Self::OtherTraining { .. }
             | Self::OtherModel { .. } => true,
             Self::Kilt(error) => error.is_input(),
+            Self::Documents(error) => error.is_input(),
             Self::Reasoner(error) => error.is_input(),
             Self::Retriever(Retriever::Io { source, .. }) => is_wrong_path(source),
             Self::Retriever(Retriever::Kilt(error)) => error.is_input(),

@@ -28,8 +28,14 @@ pub use run_dir::{
     integrity::{Checked, Unfinished, Verification, verify},
     manifest,
 };
-pub use source::{cache, store::PartHash};
+pub use source::{
+    cache,
+    documents::source_pages,
+    options::{SourceOptions, SplitBy},
+    store::PartHash,
+};
 pub use sporran_config::Diagnostic;
+pub use sporran_documents::Summary as DocumentsSummary;
 pub use sporran_kilt::observe::{self, Event, Observer, Unit};
 pub use sporran_training::session::Trained;
 pub use tasks::{files::TaskFile, loader::Asked};

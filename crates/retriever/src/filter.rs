@@ -1,6 +1,7 @@
 //! Retrieval among some of the passages.
 
 mod expression;
+mod glob;
 mod options;
 
 use std::ops::Deref;

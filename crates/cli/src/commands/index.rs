@@ -41,8 +41,9 @@ impl Index {
         if self.plan {
             let mib = |count: u64| count.saturating_mul(1 << 20);
             let sample = PlanOptions { parsed: mib(self.sample.max(1)), decompressed: mib(self.decompress) };
-            let plan = PassageStore::plan(&source.path, source.split, sample)?;
-            return Outcome::new(table(&plan, &source.path), &plan);
+            let pages = sporran_pipeline::source_pages(source, &mut context.observer())?;
+            let plan = PassageStore::plan(&pages, source.splitting(), sample)?;
+            return Outcome::new(table(&plan, &pages), &plan);
         }
         let assembly = sporran_pipeline::assemble_retrieval(&options, &mut context.observer())?;
         let Some(store) = &assembly.store else { return Ok(Outcome::default()) };
@@ -54,7 +55,11 @@ impl Index {
         for recall in &assembly.recalls {
             text.push_str(&format!("{recall}\n"));
         }
-        let report = json!({
+        if let Some(documents) = assembly.documents() {
+            text.push_str(&format!("{documents}\n"));
+            documents.lines().iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+        }
+        let mut report = json!({
             "pages": store.pages(),
             "passages": store.len(),
             "bytes": store.bytes(),
@@ -62,6 +67,9 @@ impl Index {
             "parts": assembly.hashes,
             "recalls": assembly.recalls,
         });
+        if let Some(documents) = assembly.documents() {
+            report["documents"] = json!(documents);
+        }
         Outcome::new(text, &report)
     }
 }

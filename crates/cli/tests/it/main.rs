@@ -17,6 +17,9 @@ mod kills;
 mod learning;
 mod linking;
 mod links;
+#[path = "../../../documents/tests/it/make.rs"]
+#[expect(dead_code, reason = "another crate has further tests")]
+mod make;
 mod models;
 mod populate;
 mod program;
@@ -24,6 +27,7 @@ mod reason;
 mod resume;
 mod retrieval;
 mod selection;
+mod sources;
 mod submit;
 mod tagger;
 mod triplets;

@@ -71,7 +71,7 @@ pub(super) fn passage_of(
     let is_text = match kind {
         ParagraphKind::Header => false,
         ParagraphKind::ListItem => store.split().list_items(),
-        ParagraphKind::Text => true,
+        ParagraphKind::Text | ParagraphKind::Heading => true,
     };
     let start = (first, character);
     let holds = |passage: &Passage| {

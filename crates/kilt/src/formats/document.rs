@@ -66,7 +66,7 @@ impl From<&Page> for Document {
     /// The page's text as in a store with [`Split::Page`]: paragraphs and list items joined by a blank,
     /// without headers. If it is empty, the title. The metadata are the fields that KILT does not define.
     fn from(page: &Page) -> Self {
-        let text = passage::split(&page.text, Split::Page)
+        let text = passage::split(&page.text, &Split::Page.into())
             .first()
             .filter(|_| !page.text.is_empty())
             .map_or_else(String::new, |&span| {
@@ -91,8 +91,8 @@ impl From<Passage> for Document {
         let mut metadata = Map::from(passage.metadata);
         metadata.extend(passage.file.fields());
         // A page's own headers are parts of its text.
-        let is_named =
-            passage.section != ABSTRACT && ParagraphKind::of(&passage.section) != ParagraphKind::Header;
+        let is_named = ![ABSTRACT, ""].contains(&passage.section.as_str())
+            && ParagraphKind::of(&passage.section) != ParagraphKind::Header;
         metadata.extend(is_named.then(|| ("section".to_owned(), passage.section.into())));
         let (id, title) = (passage.id.to_string(), passage.title.trim().to_owned());
         Self { id, title, text: passage.text, metadata }

@@ -64,6 +64,14 @@ pub(crate) struct Input {
     pub(crate) position: Position,
 }
 
+/// The bytes of a file, plain, gzip or zstd, and how far it has been read; `-` is standard input.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be opened or its first bytes cannot be read.
+pub fn open_bytes(path: impl AsRef<Path>) -> Result<(Box<dyn BufRead + Send>, Position)> {
+    Input::open(path.as_ref()).map(|input| (input.bytes, input.position))
+}
+
 impl Input {
     /// Opens a file, plain, gzip or zstd, detected by its first bytes; `-` is standard input.
     ///

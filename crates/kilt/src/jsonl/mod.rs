@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 pub use chunk::Chunk;
 pub(crate) use input::Input;
-pub use input::Position;
+pub use input::{Position, open_bytes};
 pub use parse::{parse, utf8};
 pub use reader::{Reader, open};
 pub(crate) use writer::TEMPORARY;

@@ -8,6 +8,7 @@ use std::{
     fs::File,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use rayon::prelude::*;
@@ -18,8 +19,8 @@ use serde::{
 use serde_json::Value;
 
 use super::{
-    Content, FIELD_ENDS, FIELDS, FORMAT, Keys, MANIFEST, Manifest, OWN_TITLE, PageIndex, PassageStore,
-    StoredMetadata, VERSION,
+    Content, FIELD_ENDS, FIELDS, FORMAT, Keys, MANIFEST, MARK_ENDS, MARKS, Manifest, OWN_TITLE, PageIndex,
+    PassageStore, StoredMetadata, VERSION,
     lookup::{key, normalize_title},
 };
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
     folder::{Building, Place},
     jsonl,
     metadata::{Field, Metadata, Readable},
-    passage::{self, Span, Split},
+    passage::{self, Mark, Span, Split, Splitter, TokenRanges},
 };
 
 /// The largest total length of the names of a source's fields, so that the manifest stays small.
@@ -57,6 +58,9 @@ pub struct Progress {
     pub size: u64,
 }
 
+/// The marks of a page's paragraphs, as in the field `places` of its record.
+type Places = Vec<Vec<[u32; 3]>>;
+
 /// The part of a page that the store keeps; the rest is skipped while parsing.
 pub(super) struct SourcePage {
     wikipedia_id: Id,
@@ -64,6 +68,8 @@ pub(super) struct SourcePage {
     text: Vec<String>,
     /// The fields that KILT does not define, those of the object `metadata`, and `categories`.
     metadata: Metadata,
+    /// The lines and pages of the paragraphs of a document.
+    places: Places,
 }
 
 impl<'de> Deserialize<'de> for SourcePage {
@@ -89,6 +95,7 @@ impl SourcePage {
         }
         let (mut id, mut title, mut text) = (None, None, None);
         let (mut metadata, mut inner) = (Metadata::default(), Metadata::default());
+        let mut places = Places::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "wikipedia_id" => once::<_, A::Error>(&mut id, "wikipedia_id", map.next_value()?)?,
@@ -96,6 +103,16 @@ impl SourcePage {
                 "text" => once::<_, A::Error>(&mut text, "text", map.next_value()?)?,
                 "_id" | "anchors" | "history" | "wikidata_info" => {
                     map.next_value::<IgnoredAny>()?;
+                }
+                "places" => {
+                    let value = map.next_value::<Value>()?;
+                    match Places::deserialize(&value) {
+                        Ok(found) => places = found,
+                        // A field of the user's with this name.
+                        Err(_) => {
+                            Field::of(value).into_iter().for_each(|field| metadata.insert("places", field));
+                        }
+                    }
                 }
                 "metadata" => match map.next_value::<Value>()? {
                     Value::Object(object) => inner = Metadata::of(object),
@@ -119,6 +136,7 @@ impl SourcePage {
             wikipedia_title: title.ok_or_else(|| A::Error::missing_field("wikipedia_title"))?,
             text: text.ok_or_else(|| A::Error::missing_field("text"))?,
             metadata,
+            places,
         })
     }
 }
@@ -134,14 +152,16 @@ pub(super) struct Prepared {
     metadata: Metadata,
     /// The metadata as JSON; empty if there is none.
     pub(super) fields: String,
+    /// The marks of each paragraph; empty if the record has none.
+    marks: Vec<Vec<Mark>>,
     id_key: u64,
     title_key: u64,
 }
 
 /// Parses and splits one line.
-pub(super) fn prepare(path: &Path, line: u64, bytes: &[u8], split: Split) -> Result<Prepared> {
+pub(super) fn prepare(path: &Path, line: u64, bytes: &[u8], splitter: &Splitter) -> Result<Prepared> {
     let page: SourcePage = jsonl::parse(path, line, bytes)?;
-    let SourcePage { wikipedia_id, wikipedia_title: title, text: mut paragraphs, metadata } = page;
+    let SourcePage { wikipedia_id, wikipedia_title: title, text: mut paragraphs, metadata, places } = page;
     let id = wikipedia_id.text().into_owned();
     let limit = |field: &str, value: &str| {
         if value.trim().is_empty() {
@@ -158,7 +178,16 @@ pub(super) fn prepare(path: &Path, line: u64, bytes: &[u8], split: Split) -> Res
     if paragraphs.is_empty() {
         paragraphs.push(title.clone());
     }
-    let spans = passage::split(&paragraphs, split);
+    let marks: Vec<Vec<Mark>> = places
+        .into_iter()
+        .map(|marks| marks.into_iter().map(|[at, line, page]| Mark { at, line, page }).collect())
+        .collect();
+    if !marks.is_empty() && marks.len() != paragraphs.len() {
+        let message =
+            format!("expected a list for each of {} paragraphs, found {}", paragraphs.len(), marks.len());
+        return Err(Error::record(path, line, "places", message));
+    }
+    let spans = passage::split(&paragraphs, splitter);
     let bytes = paragraphs.iter().map(String::len).sum();
     if u32::try_from(bytes).is_err() {
         let message = format!("expected at most {} bytes of text, found {bytes}", u32::MAX);
@@ -178,7 +207,7 @@ pub(super) fn prepare(path: &Path, line: u64, bytes: &[u8], split: Split) -> Res
         false => serde_json::to_string(&metadata)
             .map_err(|error| Error::record(path, line, ".", error.to_string()))?,
     };
-    Ok(Prepared { line, id, title, text, ends, spans, metadata, fields, id_key, title_key })
+    Ok(Prepared { line, id, title, text, ends, spans, metadata, fields, marks, id_key, title_key })
 }
 
 /// A file that is hashed and counted as it is written.
@@ -218,6 +247,8 @@ impl Out {
 
 /// The files of the metadata. They exist if a page has metadata.
 struct Fields {
+    folder: PathBuf,
+    places: Option<PlaceFiles>,
     values: Out,
     ends: Out,
     keys: BTreeMap<String, BTreeSet<crate::FieldKind>>,
@@ -230,10 +261,17 @@ impl Fields {
     fn create(folder: &Path, pages: u32) -> Result<Self> {
         let (values, mut ends) = (Out::create(folder, FIELDS)?, Out::create(folder, FIELD_ENDS)?);
         (0..pages).try_for_each(|_| ends.put(&0u64.to_le_bytes()))?;
-        Ok(Self { values, ends, keys: BTreeMap::new(), names: 0 })
+        Ok(Self { folder: folder.to_owned(), places: None, values, ends, keys: BTreeMap::new(), names: 0 })
     }
 
-    fn push(&mut self, page: &Prepared, source: &Path) -> Result<()> {
+    /// Adds a page, before which the store has `paragraphs` paragraphs.
+    fn push(&mut self, page: &Prepared, paragraphs: u64, source: &Path) -> Result<()> {
+        if self.places.is_none() && !page.marks.is_empty() {
+            self.places = Some(PlaceFiles::create(&self.folder, paragraphs)?);
+        }
+        if let Some(places) = &mut self.places {
+            places.push(page)?;
+        }
         self.values.put(page.fields.as_bytes())?;
         self.ends.put(&self.values.bytes.to_le_bytes())?;
         for (key, field) in page.metadata.iter() {
@@ -255,12 +293,44 @@ impl Fields {
     }
 
     fn finish(self) -> Result<StoredMetadata> {
-        let files = BTreeMap::from([self.values.finish()?, self.ends.finish()?]);
+        let mut files = BTreeMap::from([self.values.finish()?, self.ends.finish()?]);
+        if let Some(places) = self.places {
+            files.extend([places.marks.finish()?, places.ends.finish()?]);
+        }
         let keys: Keys =
             self.keys.into_iter().map(|(key, kinds)| (key, kinds.into_iter().collect())).collect();
         let mut metadata = StoredMetadata { hash: String::new(), keys, files };
         metadata.hash = metadata.content_hash();
         Ok(metadata)
+    }
+}
+
+/// The files of the lines and pages of paragraphs. They exist if a page has them.
+struct PlaceFiles {
+    marks: Out,
+    ends: Out,
+    count: u64,
+}
+
+impl PlaceFiles {
+    /// Starts the files after `paragraphs` paragraphs without marks.
+    fn create(folder: &Path, paragraphs: u64) -> Result<Self> {
+        let (marks, mut ends) = (Out::create(folder, MARKS)?, Out::create(folder, MARK_ENDS)?);
+        (0..paragraphs).try_for_each(|_| ends.put(&0u64.to_le_bytes()))?;
+        Ok(Self { marks, ends, count: 0 })
+    }
+
+    fn push(&mut self, page: &Prepared) -> Result<()> {
+        for at in 0..page.ends.len() {
+            for mark in page.marks.get(at).into_iter().flatten() {
+                for number in [mark.at, mark.line, mark.page] {
+                    self.marks.put(&number.to_le_bytes())?;
+                }
+                self.count += 1;
+            }
+            self.ends.put(&self.count.to_le_bytes())?;
+        }
+        Ok(())
     }
 }
 
@@ -301,12 +371,13 @@ impl Builder {
         for end in &page.ends {
             self.paragraphs.put(&end.to_le_bytes())?;
         }
+        let paragraphs = self.paragraph_count;
         self.paragraph_count += page.ends.len() as u64;
-        if self.fields.is_none() && !page.fields.is_empty() {
+        if self.fields.is_none() && !(page.fields.is_empty() && page.marks.is_empty()) {
             self.fields = Some(Fields::create(&self.folder, index)?);
         }
         if let Some(fields) = &mut self.fields {
-            fields.push(&page, source)?;
+            fields.push(&page, paragraphs, source)?;
         }
         for span in &page.spans {
             for field in [index, span.start_paragraph, span.start, span.end_paragraph, span.end, span.section]
@@ -351,6 +422,20 @@ impl PassageStore {
         place: impl Into<Place>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self> {
+        Self::build_with(options, None, place, progress)
+    }
+
+    /// As [`build`](Self::build), with the tokenizer of a split by tokens. Without one, words are taken for tokens.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_with(
+        options: &BuildOptions,
+        tokens: Option<Arc<TokenRanges>>,
+        place: impl Into<Place>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self> {
+        let splitter = Splitter { split: options.split, tokens };
         let building = Building::create(place.into(), is_store)?;
         let out = |name: &str| Out::create(building.folder(), name);
         let mut builder = Builder {
@@ -372,7 +457,7 @@ impl PassageStore {
         let position = reader.position();
         reader.chunks(|path, chunk| {
             let pages: Vec<Result<Prepared>> =
-                chunk.par_lines().map(|(line, bytes)| prepare(path, line, bytes, options.split)).collect();
+                chunk.par_lines().map(|(line, bytes)| prepare(path, line, bytes, &splitter)).collect();
             for page in pages {
                 builder.push(page?, path)?;
             }

@@ -15,9 +15,11 @@
 //! | `titles.bin` | hash of the normalised title u64, page u32, start of the redirect's title u64 (all ones: the page's own title), its length u16; sorted |
 //! | `fields.bin` | each page's metadata, a JSON object; nothing for a page without metadata |
 //! | `field-ends.bin` | end of each page's metadata, u64 |
+//! | `marks.bin` | byte of a paragraph from which its text is on a line and a page of its file: u32 each |
+//! | `mark-ends.bin` | end of each paragraph's marks, u64 |
 //!
-//! A store has the last two files if a page has metadata. The store's hash does not cover them, so an index depends on
-//! the texts alone. They have their own hash.
+//! A store has the two files of metadata if a page has metadata, and the last two if a page has the places of its
+//! paragraphs. The store's hash does not cover them, so an index depends on the texts alone. They have their own hash.
 //!
 //! Numbers are little-endian.
 
@@ -43,7 +45,7 @@ pub(crate) use lookup::percent_decoded;
 pub use plan::{Plan, PlanOptions, size_of_line};
 
 use crate::{
-    Error, FieldKind, Metadata, Passage, PassageId, Result,
+    Error, FieldKind, FilePlace, Metadata, Passage, PassageId, Result,
     folder::{self, Contents},
     passage::{self, ABSTRACT, Span, Split},
 };
@@ -54,12 +56,16 @@ const FORMAT: &str = "sporran-passages";
 const MANIFEST: &str = "store.json";
 const FIELDS: &str = "fields.bin";
 const FIELD_ENDS: &str = "field-ends.bin";
+const MARKS: &str = "marks.bin";
+const MARK_ENDS: &str = "mark-ends.bin";
 
 const PAGE_ROW: usize = 32;
 const PASSAGE_ROW: usize = 24;
 const ID_ROW: usize = 12;
 const TITLE_ROW: usize = 22;
 const FIELD_END_ROW: usize = 8;
+const MARK_ROW: usize = 12;
+const MARK_END_ROW: usize = 8;
 /// The redirect field of a row for the page's title.
 const OWN_TITLE: u64 = u64::MAX;
 
@@ -168,6 +174,8 @@ pub struct PassageStore {
     titles: Mmap,
     /// The metadata and their ends, if pages have metadata.
     fields: Option<(Mmap, Mmap)>,
+    /// The marks and their ends, if paragraphs have lines or pages.
+    marks: Option<(Mmap, Mmap)>,
     /// The first impossible content that an accessor found.
     damage: OnceLock<(&'static str, String)>,
 }
@@ -282,6 +290,10 @@ impl PassageStore {
                 None => None,
                 Some(_) => Some((map(FIELDS)?, map(FIELD_ENDS)?)),
             },
+            marks: match &manifest.metadata {
+                Some(metadata) if metadata.files.contains_key(MARKS) => Some((map(MARKS)?, map(MARK_ENDS)?)),
+                _ => None,
+            },
             folder: folder.to_owned(),
             manifest,
             damage: OnceLock::new(),
@@ -297,7 +309,8 @@ impl PassageStore {
             ("titles.bin", &store.titles, of(pages + redirects, TITLE_ROW)),
         ];
         let ends = store.fields.iter().map(|(_, ends)| (FIELD_ENDS, ends, of(pages, FIELD_END_ROW)));
-        for (name, map, expected) in rows.into_iter().chain(ends) {
+        let mark_ends = store.marks.iter().map(|(_, ends)| (MARK_ENDS, ends, of(paragraphs, MARK_END_ROW)));
+        for (name, map, expected) in rows.into_iter().chain(ends).chain(mark_ends) {
             if map.len() as u64 != expected {
                 let found = map.len();
                 let message =
@@ -384,6 +397,37 @@ impl PassageStore {
         let has = |key, kind| self.keys().get(key).is_some_and(|kinds| kinds.contains(&kind));
         ["file", "section"].into_iter().any(|key| has(key, FieldKind::Text))
             || ["line", "page"].into_iter().any(|key| has(key, FieldKind::Number))
+            || self.marks.is_some()
+    }
+
+    /// The place in a file of a byte of a paragraph: that which the page's record names, with the line and the page of
+    /// the paragraph.
+    pub fn file_place(&self, page: PageIndex, paragraph: u32, byte: u32) -> FilePlace {
+        let mut file = self.metadata(page).file();
+        self.locate(&mut file, page, paragraph, byte);
+        file
+    }
+
+    /// Sets the line and the page of a byte of a paragraph, if the store has them.
+    fn locate(&self, file: &mut FilePlace, page: PageIndex, paragraph: u32, byte: u32) {
+        let Some((marks, ends)) = &self.marks else { return };
+        let at = self.page_row(page).paragraph.saturating_add(paragraph.into());
+        let end_of = |at: u64| {
+            let end = usize::try_from(at).ok().and_then(|at| ends.as_chunks::<MARK_END_ROW>().0.get(at));
+            end.and_then(|end| usize::try_from(u64::from_le_bytes(*end)).ok())
+        };
+        let start = if at == 0 { Some(0) } else { end_of(at - 1) };
+        let rows =
+            start.zip(end_of(at)).and_then(|(start, end)| marks.as_chunks::<MARK_ROW>().0.get(start..end));
+        let Some(rows) = rows else {
+            self.damaged(MARK_ENDS, || format!("paragraph {paragraph} of page {}: no marks", page.0));
+            return;
+        };
+        let after = rows.partition_point(|row| u32_at(row, 0) <= byte);
+        let Some(row) = rows.get(after.saturating_sub(1)) else { return };
+        let number = |at: usize| Some(u64::from(u32_at(row, at))).filter(|&number| number > 0);
+        file.line = number(4).or(file.line);
+        file.page = number(8).or(file.page);
     }
 
     /// Bytes of its files.
@@ -569,7 +613,8 @@ impl PassageStore {
     }
 
     fn header_of(&self, span: Span, page: PageIndex) -> Option<&str> {
-        (span.section != Span::NO_SECTION).then(|| self.paragraph(page, span.section).trim())
+        let header = (span.section != Span::NO_SECTION).then(|| self.paragraph(page, span.section).trim());
+        header.map(passage::section_name)
     }
 
     /// A passage with its provenance.
@@ -580,7 +625,8 @@ impl PassageStore {
         let page = self.page_of(id);
         let span = self.span(id, page);
         let mut metadata = self.metadata(page);
-        let (file, section) = metadata.take_place();
+        let (mut file, section) = metadata.take_place();
+        self.locate(&mut file, page, span.start_paragraph, span.start);
         let header = self.header_of(span, page).map(str::to_owned);
         let characters =
             |number: u32, bytes: u32| self.paragraph(page, number)[..bytes as usize].chars().count() as u32;

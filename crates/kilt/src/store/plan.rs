@@ -287,7 +287,7 @@ struct LineSize {
 }
 
 fn line_size(path: &Path, line: u64, bytes: &[u8], split: Split) -> Result<LineSize> {
-    let page = prepare(path, line, bytes, split)?;
+    let page = prepare(path, line, bytes, &split.into())?;
     let rows = PAGE_ROW + ID_ROW + TITLE_ROW + page.spans.len() * PASSAGE_ROW + page.ends.len() * 4;
     let texts = page.text.len() + page.id.len() + page.title.len() + page.fields.len();
     Ok(LineSize {

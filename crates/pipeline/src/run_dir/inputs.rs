@@ -7,7 +7,9 @@ use std::{
     time::SystemTime,
 };
 
-use crate::{Error, Result};
+use sporran_documents::Summary;
+
+use crate::{Error, Result, source::documents::SourcePages};
 
 /// Files up to this size are hashed twice, because the resolution of time stamps can hide a change.
 const SMALL: u64 = 1 << 20;
@@ -18,6 +20,8 @@ const SMALL: u64 = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inputs {
     files: BTreeMap<PathBuf, Seen>,
+    /// The pages of sources, by the hash of their options. Their files never change.
+    sources: BTreeMap<String, SourcePages>,
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +98,21 @@ impl Inputs {
             }
         }
         Ok(hashes)
+    }
+
+    /// The pages of a source that [`keep_source`](Self::keep_source) got.
+    pub(crate) fn source(&self, key: &str) -> Option<SourcePages> {
+        self.sources.get(key).cloned()
+    }
+
+    /// Keeps the pages of a source, so that its files are listed once.
+    pub(crate) fn keep_source(&mut self, key: String, pages: SourcePages) {
+        self.sources.insert(key, pages);
+    }
+
+    /// What was read of documents.
+    pub(crate) fn documents(&self) -> Option<&Summary> {
+        self.sources.values().find_map(|pages| pages.summary.as_ref())
     }
 
     /// All hashed files with their hashes.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde::Serialize;
+use sporran_documents::Collection;
 use sporran_kilt::{
     PassageStore,
     folder::{Leftover, leftovers},
@@ -16,14 +17,14 @@ use sporran_retriever::{is_index, verify_index};
 use crate::{Error, Result};
 
 /// Prefixes of the folder names in `indexes`; 12 hexadecimal digits follow.
-const KINDS: [&str; 6] = ["store", "bm25", "tfidf", "dense", "names", "titles"];
+const KINDS: [&str; 7] = ["store", "documents", "bm25", "tfidf", "dense", "names", "titles"];
 
 /// A verified store or index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Checked {
     /// The folder.
     pub path: PathBuf,
-    /// `store`, or the kind of the index: `bm25`, `tfidf`, `dense`, `aliases`, `titles`. From the folder's name if the
+    /// `store`, `documents`, or the kind of the index: `bm25`, `tfidf`, `dense`, `aliases`, `titles`. From the folder's name if the
     /// header cannot be read.
     pub kind: String,
     /// The number of verified bytes; 0 if the verification failed.
@@ -105,6 +106,9 @@ fn check(folder: &Path) -> Option<Checked> {
             "store".to_owned(),
             PassageStore::open_verified(folder).map(|store| store.bytes()).map_err(Error::from),
         )
+    } else if folder.join("documents.json").is_file() || named == Some("documents") {
+        let verified = Collection::open(folder).and_then(|collection| collection.verify());
+        ("documents".to_owned(), verified.map_err(Error::from))
     } else if is_index(folder) || named.is_some() {
         match verify_index(folder) {
             Ok(index) => (index.kind, Ok(index.bytes)),

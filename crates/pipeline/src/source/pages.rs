@@ -6,8 +6,10 @@ use std::{path::Path, sync::Arc};
 use rustc_hash::FxHashMap;
 use sporran_config::Document;
 use sporran_kilt::{
-    Error as FileError, Id, ParagraphKind, PassageStore, Provenance, hash_json, jsonl, observe::Observer,
-    passage::ABSTRACT, store::PageIndex,
+    Error as FileError, Id, ParagraphKind, PassageStore, Provenance, hash_json, jsonl,
+    observe::Observer,
+    passage::{ABSTRACT, section_name},
+    store::PageIndex,
 };
 
 use crate::{
@@ -133,9 +135,11 @@ impl Pages {
         let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return item };
         let mut section = metadata.section().unwrap_or(ABSTRACT);
         for (number, paragraph) in store.paragraphs(page).enumerate() {
-            if ParagraphKind::of(paragraph) == ParagraphKind::Header {
-                section = paragraph.trim();
+            let kind = ParagraphKind::of(paragraph);
+            if matches!(kind, ParagraphKind::Header | ParagraphKind::Heading) {
+                section = section_name(paragraph.trim());
             } else if let Some(byte) = paragraph.find(text) {
+                item.extra = store.file_place(page, number as u32, byte as u32).fields();
                 let start = paragraph[..byte].chars().count();
                 let paragraph = Some(Id::from(number as i64));
                 item.section = Some(section.to_owned());
@@ -161,33 +165,17 @@ pub(crate) fn check(
     document: &mut Document<'_>,
 ) {
     if let Some(source) = source {
-        check_source(source, document);
+        source.check(document);
     }
     if let Some(path) = table.filter(|path| !path.is_file()) {
         document.report_key(key, format!("no file {}", path.display()));
     }
 }
 
-/// Reports mistakes of `[source]`: missing files, and a file instead of the folder of indexes.
-pub(crate) fn check_source(source: &SourceOptions, document: &mut Document<'_>) {
-    let files = [("source.path", Some(&source.path)), ("source.redirects", source.redirects.as_ref())];
-    for (key, path) in files {
-        if let Some(path) = path.filter(|path| !path.is_file()) {
-            document.report_key(key, format!("no file {}", path.display()));
-        }
-    }
-    let there = source.indexes.ancestors().find(|path| path.exists());
-    if let Some(file) = there.filter(|path| !path.is_dir()) {
-        document
-            .report_key("source.indexes", format!("expected a folder, found the file {}", file.display()));
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use sporran_kilt::PassageSplit;
-
     use super::*;
+    use crate::source::options::SplitBy;
 
     const SOURCE: &str = r#"{"wikipedia_id":"7","wikipedia_title":"Zoë","text":["Zoë\n","Born here. Zoë sang 😀 once.\n","Section::::Life.\n","BULLET::::- a dog\n"]}
 {"wikipedia_id":"9","wikipedia_title":"Ann","text":["Ann\n"]}
@@ -197,10 +185,9 @@ mod tests {
         let path = folder.join("pages.jsonl");
         std::fs::write(&path, SOURCE).unwrap();
         let source = SourceOptions {
-            path,
-            redirects: None,
-            split: PassageSplit::Page,
+            split: SplitBy::Page,
             indexes: folder.join("indexes"),
+            ..SourceOptions::new(path)
         };
         let listed = folder.join("pages.tsv");
         table.iter().for_each(|table| std::fs::write(&listed, table).unwrap());

@@ -7,15 +7,24 @@ use std::{
 };
 
 use serde::Serialize;
+use sporran_checkpoint::{PlacedToken, Tokenizer};
 use sporran_kilt::{
     PassageStore,
     folder::Place,
     hash_json,
     observe::{Event, Observer, Unit, advance, begin},
+    passage::TokenRanges,
     store::BuildOptions,
 };
 
-use crate::{Error, Result, run_dir::inputs::Inputs, source::options::SourceOptions};
+use crate::{
+    Error, Result,
+    run_dir::inputs::Inputs,
+    source::{
+        documents::{self, SourcePages},
+        options::SourceOptions,
+    },
+};
 
 /// The hash of the inputs of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,23 +54,43 @@ pub(crate) fn store(
     inputs: &mut Inputs,
 ) -> Result<Arc<PassageStore>> {
     // Destructuring makes a new option a compile error here.
-    let SourceOptions { path, redirects, split, indexes } = source;
-    let content = inputs.file(path)?;
+    // The hash of the content covers the other options.
+    let SourceOptions {
+        path: _,
+        include: _,
+        exclude: _,
+        ignore_file: _,
+        columns: _,
+        strict: _,
+        redirects,
+        split: _,
+        size: _,
+        overlap: _,
+        tokenizer,
+        indexes,
+    } = source;
+    let SourcePages { path, content, .. } = documents::pages(source, observe, inputs)?;
     let redirects = redirects.as_deref().map(|path| inputs.file(path)).transpose()?;
-    let key = hash_json(&(sporran_kilt::store::VERSION, &content, &redirects, split));
-    hashes.push(PartHash { part: "source", path: path.clone(), blake3: content });
+    let split = source.splitting();
+    let key = (sporran_kilt::store::VERSION, &content, &redirects, split);
+    let (key, tokens) = match tokenizer {
+        Some(folder) => {
+            let tokenizer = Tokenizer::from_folder(folder)?;
+            (hash_json(&(key, hash_json(tokenizer.json()))), Some(token_ranges(tokenizer)))
+        }
+        None => (hash_json(&key), None),
+    };
+    hashes.push(PartHash { part: "source", path: source.first_path().to_owned(), blake3: content });
     let folder = indexes.join(format!("store-{}", &key[..12]));
     let step = "store passages";
     let store = if let Some(place) = vacant(&folder, step, observe)? {
-        let build = BuildOptions {
-            source: source.path.clone(),
-            redirects: source.redirects.clone(),
-            split: source.split,
-        };
-        let size = fs::metadata(&source.path).map_err(Error::io(&source.path, "open"))?.len();
+        let build = BuildOptions { source: path.clone(), redirects: source.redirects.clone(), split };
+        let size = fs::metadata(&path).map_err(Error::io(&path, "open"))?.len();
         begin(observe, step, size, Unit::Bytes);
         let place = unchanged(place, inputs);
-        let store = PassageStore::build(&build, place, &mut |progress| advance(observe, progress.read))?;
+        let store = PassageStore::build_with(&build, tokens, place, &mut |progress| {
+            advance(observe, progress.read);
+        })?;
         observe(Event::End);
         store
     } else {
@@ -73,6 +102,17 @@ pub(crate) fn store(
         hashes.push(PartHash { part: "places", path: folder, blake3: hash.to_owned() });
     }
     Ok(Arc::new(store))
+}
+
+/// The byte ranges of a text's tokens. A text that cannot be split has none.
+fn token_ranges(tokenizer: Tokenizer) -> Arc<TokenRanges> {
+    Arc::new(move |text: &str| {
+        let bytes: Vec<u32> =
+            text.char_indices().map(|(at, _)| at as u32).chain([text.len() as u32]).collect();
+        let tokens = tokenizer.encode_places(text).unwrap_or_default();
+        let place = |token: PlacedToken| token.place.map(|place| (bytes[place.start], bytes[place.end]));
+        tokens.into_iter().filter_map(place).collect()
+    })
 }
 
 /// A place whose folder gets its name only if no input has changed since its hash, because the name has that hash.

@@ -8,13 +8,20 @@ use sporran_kilt::{
     Field, FieldKind, Metadata, PassageId, PassageStore, passage::ABSTRACT, store::PageIndex,
 };
 
-use super::options::{FilterOptions, Scalar};
+use super::{
+    glob::Glob,
+    options::{FilterOptions, Scalar, is_date},
+};
 use crate::{Error, Result};
 
 /// The key of the page's title.
 const TITLE: &str = "title";
 /// The key of the passage's section.
 const SECTION: &str = "section";
+/// The key of a file's path in the folder of its source.
+const SOURCE: &str = "source";
+/// The key of a file's whole path.
+const FILE: &str = "file";
 
 /// Conditions on the metadata of a store's passages, with the keys and types of the store.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +44,8 @@ enum Condition {
 enum Test {
     AnyOf(Vec<Scalar>),
     Prefix(String),
+    Globs(Vec<Glob>),
+    Dates { since: Option<String>, until: Option<String> },
     Range { least: Option<f64>, most: Option<f64> },
     Exists,
 }
@@ -115,9 +124,33 @@ impl Selection {
 
 /// The condition of a table.
 fn condition(options: &FilterOptions, store: &PassageStore) -> Result<Condition> {
-    let FilterOptions { key, equals, any_of, prefix, at_least, at_most, exists, all, any, not } = options;
+    let FilterOptions {
+        key,
+        equals,
+        any_of,
+        prefix,
+        glob,
+        source,
+        at_least,
+        at_most,
+        since,
+        until,
+        exists,
+        all,
+        any,
+        not,
+    } = options;
     let mut conditions = Vec::new();
+    let globs = |patterns: &[&str]| {
+        let wrong = |message| Error::Filter { message };
+        patterns.iter().map(|pattern| Glob::new(pattern).map_err(wrong)).collect::<Result<Vec<_>>>()
+    };
+    if let Some(pattern) = source {
+        kinds(SOURCE, store)?;
+        conditions.push(Condition::Field(stored(SOURCE, store).to_owned(), Test::Globs(globs(&[pattern])?)));
+    }
     if let Some(key) = key {
+        let key = &stored(key, store).to_owned();
         let kinds = kinds(key, store)?;
         let of = |test| Condition::Field(key.clone(), test);
         let needs = |kind: &[FieldKind], found: &str| {
@@ -128,6 +161,16 @@ fn condition(options: &FilterOptions, store: &PassageStore) -> Result<Condition>
             }
         };
         let values = |values: &[Scalar]| {
+            let texts: Vec<&str> = values
+                .iter()
+                .filter_map(|value| match value {
+                    Scalar::Text(text) => Some(text.as_str()),
+                    Scalar::Number(_) | Scalar::Boolean(_) => None,
+                })
+                .collect();
+            if [SOURCE, FILE].contains(&key.as_str()) && texts.iter().any(|text| Glob::is_glob(text)) {
+                return Ok(of(Test::Globs(globs(&texts)?)));
+            }
             let values: Result<Vec<Vec<Scalar>>> =
                 values.iter().map(|value| typed(key, value, &kinds)).collect();
             values.map(|values| of(Test::AnyOf(values.concat())))
@@ -141,6 +184,14 @@ fn condition(options: &FilterOptions, store: &PassageStore) -> Result<Condition>
         if let Some(prefix) = prefix {
             needs(&[FieldKind::Text, FieldKind::List], &format!("the prefix `{prefix}`"))?;
             conditions.push(of(Test::Prefix(prefix.clone())));
+        }
+        if let Some(pattern) = glob {
+            needs(&[FieldKind::Text, FieldKind::List], &format!("the glob `{pattern}`"))?;
+            conditions.push(of(Test::Globs(globs(&[pattern])?)));
+        }
+        if since.is_some() || until.is_some() {
+            needs(&[FieldKind::Text, FieldKind::List], "a range of dates")?;
+            conditions.push(of(Test::Dates { since: since.clone(), until: until.clone() }));
         }
         if at_least.is_some() || at_most.is_some() {
             needs(&[FieldKind::Number], "a range of numbers")?;
@@ -166,8 +217,15 @@ fn condition(options: &FilterOptions, store: &PassageStore) -> Result<Condition>
     Ok(Condition::All(conditions))
 }
 
+/// The field of a key: records that only name a `file` have it as their source.
+fn stored<'k>(key: &'k str, store: &PassageStore) -> &'k str {
+    let is_named = |key: &str| store.keys().contains_key(key);
+    if key == SOURCE && !is_named(SOURCE) && is_named(FILE) { FILE } else { key }
+}
+
 /// The types of a field's values.
 fn kinds(key: &str, store: &PassageStore) -> Result<Vec<FieldKind>> {
+    let key = stored(key, store);
     if [TITLE, SECTION].contains(&key) {
         return Ok(vec![FieldKind::Text]);
     }
@@ -250,6 +308,21 @@ impl Test {
                 values.iter().any(|value| matches!(value, Scalar::Text(other) if other == text))
             }
             Self::Prefix(prefix) => text.starts_with(prefix),
+            Self::Globs(globs) => globs.iter().any(|glob| glob.matches(text)),
+            Self::Dates { since, until } => {
+                // A date is compared with the part of it that the bound has.
+                let text = text.trim();
+                let part = |bound: &String| {
+                    let length = bound.len().min(text.len());
+                    text.get(..length)
+                        .map(|text| (text.replacen(' ', "T", 1), bound[..length].replacen(' ', "T", 1)))
+                };
+                let is_after = |bound: &String| part(bound).is_some_and(|(text, bound)| text >= bound);
+                let is_before = |bound: &String| part(bound).is_some_and(|(text, bound)| text <= bound);
+                text.get(..text.len().min(10)).is_some_and(is_date)
+                    && since.as_ref().is_none_or(is_after)
+                    && until.as_ref().is_none_or(is_before)
+            }
             Self::Range { .. } => false,
             Self::Exists => true,
         }
@@ -267,7 +340,7 @@ impl Test {
                 least.is_none_or(|least| least <= number) && most.is_none_or(|most| number <= most)
             }),
             (Field::Boolean(field), Self::AnyOf(values)) => values.contains(&Scalar::Boolean(*field)),
-            (Field::Number(_) | Field::Boolean(_), Self::Prefix(_))
+            (Field::Number(_) | Field::Boolean(_), Self::Prefix(_) | Self::Globs(_) | Self::Dates { .. })
             | (Field::Boolean(_), Self::Range { .. }) => false,
         }
     }
@@ -347,6 +420,39 @@ mod tests {
         for (json, expected) in cases {
             assert_eq!(accepted(&store, &of(json)).unwrap(), expected, "{json}");
         }
+    }
+
+    #[test]
+    fn globs_match_files_and_dates_are_compared_as_far_as_they_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(
+            folder.path(),
+            &[
+                r#"{"wikipedia_id":"1","wikipedia_title":"A","text":["A","a"],"file":"d/handbook/a.md","source":"handbook/a.md","date":"2024-05-31"}"#,
+                r#"{"wikipedia_id":"2","wikipedia_title":"B","text":["B","b"],"file":"d/handbook/x/b.md","source":"handbook/x/b.md","date":"2024-06-01T10:00:00Z"}"#,
+                r#"{"wikipedia_id":"3","wikipedia_title":"C","text":["C","c"],"file":"d/news/c[1].md","source":"news/c[1].md","date":"2023"}"#,
+                r#"{"wikipedia_id":"4","wikipedia_title":"D","text":["D","d"],"date":"soon"}"#,
+            ],
+        );
+        let cases: [(&str, &[u32]); 10] = [
+            ("source=handbook/*", &[0, 1]),
+            ("source!=handbook/*", &[2, 3]),
+            ("source=*.md", &[0, 1, 2]),
+            ("source=news/c[1].md", &[2]),
+            ("file=d/news/*", &[2]),
+            ("title=?", &[]),
+            ("date>=2024-05-31", &[0, 1]),
+            ("date>=2024-06", &[1]),
+            ("date<=2024-05-31", &[0, 2]),
+            ("date<=2024-06-01 AND date>=2024-05", &[0, 1]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(accepted(&store, &FilterOptions::parse(text).unwrap()).unwrap(), expected, "{text}");
+        }
+        let of = |json: &str| serde_json::from_str::<FilterOptions>(json).unwrap();
+        assert_eq!(accepted(&store, &of(r#"{"source":"handbook/?.md"}"#)).unwrap(), [0]);
+        assert_eq!(accepted(&store, &of(r#"{"key":"title","glob":"[AB]"}"#)).unwrap(), [0, 1]);
+        assert_eq!(accepted(&store, &of(r#"{"key":"date","since":"2023","until":"2023"}"#)).unwrap(), [2]);
     }
 
     #[test]

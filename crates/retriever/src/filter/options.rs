@@ -7,17 +7,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Number;
 use sporran_config::Document;
 
+use super::glob::Glob;
 use crate::{Error, Result};
 
 /// `[retriever.filter]`: conditions on the metadata of passages. A passage must meet all conditions of the table.
 ///
 /// The fields are those of the passage's record that KILT does not define, and `categories`. Two more are `title` (of
-/// the page) and `section` (of the passage). A key that no passage has is an error.
+/// the page) and `section` (of the passage). `source` is the path of the file in the folder of its source, and `file` the
+/// whole path. A key that no passage has is an error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FilterOptions {
-    /// The field of the conditions `equals`, `any-of`, `prefix`, `at-least`, `at-most` and `exists`. A passage without the
-    /// field meets none of them, except `exists = false`.
+    /// The field of the conditions `equals`, `any-of`, `prefix`, `glob`, `at-least`, `at-most`, `since`, `until` and
+    /// `exists`. A passage without the field meets none of them, except `exists = false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The value of the field: a string, a number or a boolean. For a list, one of its strings. A string is also compared
@@ -30,12 +32,24 @@ pub struct FilterOptions {
     /// The first characters of the string, or of one string of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
+    /// A glob that matches the whole string, or one string of a list: `*` is any characters, `?` is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub glob: Option<String>,
+    /// A glob that matches the field `source`, such as `handbook/*`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// The smallest number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
     /// The largest number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
+    /// The first day, month or year, as `2024-05-31`, `2024-05` or `2024`. The field is a string that starts so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// The last day, month or year, as for `since`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
     /// Whether the passage has the field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exists: Option<bool>,
@@ -125,7 +139,22 @@ impl JsonSchema for Scalar {
 }
 
 /// The condition of a table without a key, in messages.
-const CONDITIONS: &str = "`equals`, `any-of`, `prefix`, `at-least`, `at-most` or `exists`";
+const CONDITIONS: &str =
+    "`equals`, `any-of`, `prefix`, `glob`, `at-least`, `at-most`, `since`, `until` or `exists`";
+
+/// Whether a text is a year, a month, a day or a time, as ISO 8601 writes them.
+pub(super) fn is_date(text: &str) -> bool {
+    let form = b"dddd-dd-ddTdd:dd:dd";
+    let fits = |(at, byte): (usize, u8)| match form.get(at) {
+        Some(b'd') => byte.is_ascii_digit(),
+        Some(b'T') => matches!(byte, b'T' | b' '),
+        Some(&sign) => byte == sign,
+        // Fractions of seconds and zones.
+        None => matches!(byte, b'0'..=b'9' | b'.' | b'Z' | b'+' | b'-' | b':'),
+    };
+    let is_whole = matches!(text.len(), 4 | 7 | 10 | 16) || text.len() >= 19;
+    is_whole && text.bytes().enumerate().all(fits)
+}
 
 impl FilterOptions {
     /// Reports mistakes that need no store. `key` is the path of the table.
@@ -137,7 +166,22 @@ impl FilterOptions {
 
     /// The mistakes of this table and its tables, each with the path of its key.
     pub(super) fn mistakes(&self, path: &str) -> Vec<(String, String)> {
-        let Self { key, equals, any_of, prefix, at_least, at_most, exists, all, any, not } = self;
+        let Self {
+            key,
+            equals,
+            any_of,
+            prefix,
+            glob,
+            source,
+            at_least,
+            at_most,
+            since,
+            until,
+            exists,
+            all,
+            any,
+            not,
+        } = self;
         let mut found = Vec::new();
         let mut report = |at: &str, message: String| {
             let separator = if at.is_empty() { "" } else { "." };
@@ -146,6 +190,9 @@ impl FilterOptions {
         let has_condition = equals.is_some()
             || any_of.is_some()
             || prefix.is_some()
+            || glob.is_some()
+            || since.is_some()
+            || until.is_some()
             || at_least.is_some()
             || at_most.is_some()
             || exists.is_some();
@@ -157,7 +204,7 @@ impl FilterOptions {
             None if has_condition => {
                 report("key", "is missing; the conditions of a table are about a field".to_owned());
             }
-            None if all.is_none() && any.is_none() && not.is_none() => {
+            None if source.is_none() && all.is_none() && any.is_none() && not.is_none() => {
                 report("", "expected a condition: a `key`, `all`, `any` or `not`".to_owned());
             }
             _ => {}
@@ -168,6 +215,21 @@ impl FilterOptions {
         for (name, bound) in [("at-least", at_least), ("at-most", at_most)] {
             if let Some(bound) = bound.filter(|bound| !bound.is_finite()) {
                 report(name, format!("expected a finite number, found {bound}"));
+            }
+        }
+        for (name, pattern) in [("glob", glob), ("source", source)] {
+            if let Some(pattern) = pattern
+                && let Err(error) = Glob::new(pattern)
+            {
+                report(name, format!("expected a glob, found `{pattern}`: {error}"));
+            }
+        }
+        for (name, date) in [("since", since), ("until", until)] {
+            if let Some(date) = date.as_ref().filter(|date| !is_date(date)) {
+                report(
+                    name,
+                    format!("expected a date such as `2024-05-31`, `2024-05` or `2024`, found `{date}`"),
+                );
             }
         }
         if let (Some(least), Some(most)) = (at_least, at_most)
@@ -193,8 +255,8 @@ impl FilterOptions {
 
     /// Reads an expression: conditions joined by ` AND `.
     ///
-    /// A condition is `key=value`, `key!=value`, `key>=number` or `key<=number`. `key!=value` also accepts passages
-    /// without the field. A value in double quotes can have ` AND ` and outer spaces in it. A value is compared with
+    /// A condition is `key=value`, `key!=value`, `key>=number`, `key<=number`, `key>=date` or `key<=date`. `key!=value` also
+    /// accepts passages without the field. The value of `source` and `file` can be a glob. A value in double quotes can have ` AND ` and outer spaces in it. A value is compared with
     /// strings, lists of strings, numbers and booleans, as [`equals`](Self::equals) does.
     ///
     /// ```
@@ -265,6 +327,11 @@ fn condition(text: &str) -> Result<(FilterOptions, Option<&str>)> {
     let mut options = FilterOptions { key: Some(key.to_owned()), ..FilterOptions::default() };
     match operator {
         ">=" | "<=" => {
+            if is_date(value) && value.contains('-') {
+                let bound = if operator == ">=" { &mut options.since } else { &mut options.until };
+                *bound = Some(value.to_owned());
+                return Ok((options, rest));
+            }
             let Some(number) = value.parse::<f64>().ok().filter(|number| number.is_finite()) else {
                 return wrong(&format!("a number after `{key}{operator}`"), value);
             };
@@ -326,6 +393,9 @@ mod tests {
             ("lang!=en", not(equals("lang", "en"))),
             ("year>=2000", FilterOptions { at_least: Some(2000.0), ..of("year") }),
             ("year <= -1.5", FilterOptions { at_most: Some(-1.5), ..of("year") }),
+            ("date>=2024-05", FilterOptions { since: Some("2024-05".into()), ..of("date") }),
+            ("date<=2024-05-31", FilterOptions { until: Some("2024-05-31".into()), ..of("date") }),
+            ("source=a/*.md", equals("source", "a/*.md")),
             (
                 "a=1 AND b!=\"2\" AND c=3",
                 all(vec![equals("a", "1"), not(equals("b", "2")), equals("c", "3")]),
@@ -381,6 +451,8 @@ mod tests {
                 "key = \"a\"\nat-least = 2\nat-most = 1",
                 "filter.at-least: expected at most the 1 of `at-most`, found 2",
             ),
+            ("key = \"a\"\nsince = \"May\"", "filter.since: expected a date such as"),
+            ("source = \"a[\"", "filter.source: expected a glob, found `a[`"),
             ("all = []", "filter.all: expected at least one table"),
             ("[[any]]\nkey = \"a\"\nexists = true\n[[any]]\n", "filter.any[1]: expected a condition"),
             ("[not]\nprefix = \"a\"", "filter.not.key: is missing"),

@@ -6,6 +6,7 @@ use std::{
 };
 
 use sporran_config::Diagnostic;
+use sporran_documents::Summary;
 use sporran_generator::{Generator, GeneratorContext, GeneratorOptions};
 use sporran_kilt::{
     PassageStore, hash_json,
@@ -19,6 +20,7 @@ use crate::{
     Error, Result,
     run_dir::{folder::check_finished, inputs::Inputs},
     source::{
+        documents::{self, SourcePages},
         options::{PagesOptions, SourceOptions},
         store::{PartHash, store, unchanged, vacant},
     },
@@ -46,6 +48,11 @@ pub struct Assembly {
 }
 
 impl Assembly {
+    /// What was read of the documents of the source; none for a source in KILT's layout.
+    pub fn documents(&self) -> Option<&Summary> {
+        self.inputs.documents()
+    }
+
     /// Checks that all content read from the store so far was valid.
     ///
     /// # Errors
@@ -293,12 +300,12 @@ impl Indexes<'_, '_> {
 
     fn names(&mut self) -> Result<Arc<Aliases>> {
         // Names include the texts of links, which the store does not have. So the key has the source file.
-        let source = self.inputs.file(&self.source.path)?;
-        let key = hash_json(&("names", source, self.store.hash()));
-        let (store, path, inputs) = (Arc::clone(self.store), &self.source.path, self.inputs.clone());
+        let SourcePages { path, content, .. } = documents::pages(self.source, self.observe, self.inputs)?;
+        let key = hash_json(&("names", content, self.store.hash()));
+        let (store, inputs) = (Arc::clone(self.store), self.inputs.clone());
         let folder = self
             .folder(NewIndex { kind: "names", key, items: Items::Pages }, &mut |place, advance| {
-                Aliases::build(path, &store, unchanged(place, &inputs), advance)
+                Aliases::build(&path, &store, unchanged(place, &inputs), advance)
             })?;
         Ok(Arc::new(Aliases::open(&folder, self.store.hash())?))
     }
@@ -323,7 +330,7 @@ impl Site for Indexes<'_, '_> {
     }
 
     fn depends_on(&mut self, part: &'static str, path: Option<&Path>, blake3: String) {
-        let path = path.unwrap_or(&self.source.path).to_owned();
+        let path = path.unwrap_or(self.source.first_path()).to_owned();
         self.hashes.push(PartHash { part, path, blake3 });
     }
 

@@ -10,7 +10,7 @@ use super::{
     retrieval::{self, RerankerTable, RetrieverOptions},
     train::encoder_options::EncoderTraining,
 };
-use crate::{config::Config, source::pages::check_source};
+use crate::config::Config;
 
 /// The retriever of a RAG training: `dense`, over all pages, with the similarity `inner-product`.
 ///
@@ -102,7 +102,7 @@ pub(super) fn check_without_tasks(options: &Options, document: &mut Document<'_>
         document.report_key("name", "expected letters, digits, `-`, `_` and `.`: it is the name of a folder");
     }
     if let Some(source) = &general.source {
-        check_source(source, document);
+        source.check(document);
     } else if options.retriever.is_some() {
         document.report_key("source", "is missing; a retriever needs passages");
     }

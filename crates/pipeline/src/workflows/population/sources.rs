@@ -5,7 +5,10 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_extractor::{Document, Span};
-use sporran_kilt::{Id, Page, ParagraphKind, Provenance, jsonl, knowledgenet, passage::ABSTRACT};
+use sporran_kilt::{
+    Id, Page, ParagraphKind, Provenance, jsonl, knowledgenet,
+    passage::{ABSTRACT, section_name},
+};
 
 use crate::{Result, source::pages::Pages};
 
@@ -65,8 +68,8 @@ impl Source {
         let (mut text, mut paragraphs, mut at) = (String::new(), Vec::new(), 0);
         let mut section = ABSTRACT;
         for paragraph in &page.text {
-            if ParagraphKind::of(paragraph) == ParagraphKind::Header {
-                section = paragraph.trim();
+            if matches!(ParagraphKind::of(paragraph), ParagraphKind::Header | ParagraphKind::Heading) {
+                section = section_name(paragraph.trim());
             }
             paragraphs.push((at, section.to_owned()));
             text.push_str(paragraph);

@@ -6,7 +6,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sporran_config::{Diagnostic, Document, Text};
 use sporran_generator::{CausalOptions, ExtractiveOptions, GeneratorOptions, check_generator};
-use sporran_kilt::PassageSplit;
 use sporran_reranker::{
     CombinedOptions, CosineOptions, CrossEncoderOptions, RerankerOptions, Saved, TfIdfOptions,
 };
@@ -30,6 +29,9 @@ use crate::{
 /// The instruction to a decoder-only model.
 const INSTRUCTION: &str = "Answer the question with the numbered passages only. After each sentence, cite the passages \
                            that support it, such as [1] or [2][3]. If the passages do not answer the question, say so.";
+/// The number of words of a passage, and of those that it shares with the one before it.
+const WINDOW: u32 = 120;
+const OVERLAP: u32 = 30;
 /// The number of passages that a reranker scores.
 const RERANKED: usize = 30;
 /// The number of words of a passage that a generator reads.
@@ -165,16 +167,20 @@ impl AskOptions {
         Ok(Options { general, encoder_training: None, retriever: Some(retriever), generator })
     }
 
+    /// Windows of words that cross no heading. They overlap, so that a sentence at an edge is whole in one of them.
     fn source(&self) -> Result<SourceOptions> {
-        let [path] = &self.sources[..] else {
-            let message = format!("expected one file, found {} sources", self.sources.len());
-            return Err(Error::Config(vec![mistake("SOURCE", message)]));
-        };
-        if !path.is_file() {
-            return Err(Error::Config(vec![mistake("SOURCE", format!("no file {}", path.display()))]));
+        let missing: Vec<Diagnostic> = self
+            .sources
+            .iter()
+            .filter(|path| !path.exists())
+            .map(|path| mistake("SOURCE", format!("no file or folder {}", path.display())))
+            .collect();
+        if !missing.is_empty() {
+            return Err(Error::Config(missing));
         }
         let indexes = cache::folder_of(&self.cache, &self.sources)?;
-        Ok(SourceOptions { path: path.clone(), redirects: None, split: PassageSplit::default(), indexes })
+        let (size, overlap) = (Some(WINDOW), Some(OVERLAP));
+        Ok(SourceOptions { size, overlap, indexes, ..SourceOptions::new(self.sources.clone()) })
     }
 
     fn retriever(&self) -> Result<RetrieverOptions> {
@@ -374,7 +380,7 @@ mod tests {
         let wrong = AskOptions { reranker: Some(model("encoders/sentence")), ..options.clone() };
         assert!(message(&wrong).starts_with("ask: `--rerank`: expected"), "{}", message(&wrong));
         let wrong = AskOptions { sources: vec![folder.path().join("none")], ..options };
-        assert!(message(&wrong).starts_with("ask: `SOURCE`: no file"), "{}", message(&wrong));
+        assert!(message(&wrong).starts_with("ask: `SOURCE`: no file or folder"), "{}", message(&wrong));
     }
 
     #[test]

@@ -1,0 +1,268 @@
+//! Rows of tables and JSON objects as pages.
+
+use serde_json::{Map, Value};
+use sporran_kilt::{
+    Page,
+    formats::{Document as Passage, anserini, beir, passages},
+};
+
+use crate::{
+    Columns, SourceFile,
+    document::{page, shortened},
+};
+
+/// The longest value that is metadata of a row without `[source.columns]`, in bytes.
+const LONGEST_VALUE: usize = 256;
+
+/// A row of a table, or an object of JSON lines.
+pub(crate) struct Row {
+    /// Its number, from 1.
+    pub(crate) number: u64,
+    /// The line on which it starts, from 1.
+    pub(crate) line: u64,
+    pub(crate) fields: Map<String, Value>,
+}
+
+/// A page of a record.
+pub(crate) struct RecordPage {
+    pub(crate) page: Page,
+    /// Whether its id is from the record and could be that of another one.
+    pub(crate) has_own_id: bool,
+}
+
+/// A cell as a value: a number if it is written as JSON would write it, else a string.
+pub(crate) fn value_of(text: &str) -> Value {
+    let is_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+    let number = is_number.then(|| serde_json::from_str::<serde_json::Number>(text).ok()).flatten();
+    number.filter(|number| number.to_string() == text).map_or_else(|| text.into(), Value::Number)
+}
+
+/// A value as text.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(text_of).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+/// The paragraphs of a value.
+fn paragraphs(value: &Value) -> Vec<String> {
+    let texts = match value {
+        Value::Array(items) if items.iter().all(Value::is_string) => items.iter().map(text_of).collect(),
+        other => vec![text_of(other)],
+    };
+    texts.into_iter().filter(|text| !text.trim().is_empty()).collect()
+}
+
+impl Row {
+    /// The page of a row; `None` if it has no text.
+    ///
+    /// # Errors
+    /// A message if the row lacks a column of `columns`, or if it is not what its layout expects.
+    pub(crate) fn into_page(
+        self,
+        columns: Option<&Columns>,
+        file: &SourceFile,
+    ) -> Result<Option<RecordPage>, String> {
+        match columns {
+            Some(columns) => self.mapped(columns, file),
+            None => self.known(file),
+        }
+    }
+
+    /// The page of a row with `[source.columns]`.
+    fn mapped(self, columns: &Columns, file: &SourceFile) -> Result<Option<RecordPage>, String> {
+        let Columns { id, title, text, metadata } = columns;
+        let value = |name: &String| {
+            self.fields.get(name).ok_or_else(|| {
+                let found: Vec<&str> = self.fields.keys().map(String::as_str).collect();
+                format!("expected a column `{name}`, found {}", found.join(", "))
+            })
+        };
+        let one = |name: &Option<String>| {
+            let text = name.as_ref().map(|name| value(name).map(text_of)).transpose()?;
+            Ok::<_, String>(text.filter(|text| !text.trim().is_empty()))
+        };
+        let (id, title) = (one(id)?, one(title)?);
+        let texts = match text {
+            None => self.name_values(|key| {
+                columns.id.as_deref() != Some(key) && columns.title.as_deref() != Some(key)
+            }),
+            Some(names) => {
+                let found: Result<Vec<_>, _> =
+                    names.all().iter().map(|name| value(name).map(paragraphs)).collect();
+                found?.concat()
+            }
+        };
+        let mut fields = Map::new();
+        for name in metadata.iter().flat_map(|names| names.all()) {
+            fields.insert(name.clone(), value(name)?.clone());
+        }
+        Ok(self.build(id, title, texts, fields, file))
+    }
+
+    /// Every column as `name: value`, as one paragraph.
+    fn name_values(&self, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+        let fields = self.fields.iter().filter(|(key, _)| wanted(key));
+        let lines =
+            fields.map(|(key, value)| (key, text_of(value))).filter(|(_, text)| !text.trim().is_empty());
+        let lines: Vec<String> = lines.map(|(key, text)| format!("{key}: {text}")).collect();
+        if lines.is_empty() { lines } else { vec![lines.join("\n")] }
+    }
+
+    fn build(
+        self,
+        id: Option<String>,
+        title: Option<String>,
+        texts: Vec<String>,
+        metadata: Map<String, Value>,
+        file: &SourceFile,
+    ) -> Option<RecordPage> {
+        if texts.is_empty() {
+            return None;
+        }
+        let has_own_id = id.is_some();
+        let id = id.map_or_else(|| format!("{}#{}", file.id, self.number), |id| id.trim().to_owned());
+        let title =
+            title.map_or_else(|| format!("{} {}", file.stem(), self.number), |title| shortened(title.trim()));
+        let mut text = vec![title.clone()];
+        text.extend(texts);
+        let mut found = page(id, title, text, Map::new());
+        if !metadata.is_empty() {
+            found.extra.insert("metadata".to_owned(), metadata.into());
+        }
+        Some(RecordPage { page: placed(found, self.line, file), has_own_id })
+    }
+
+    /// The page of a row in one of the layouts that `convert files` reads, or else of all columns.
+    fn known(self, file: &SourceFile) -> Result<Option<RecordPage>, String> {
+        let is = |key: &str, kind: fn(&Value) -> bool| self.fields.get(key).is_some_and(kind);
+        let is_id = |value: &Value| value.is_string() || value.is_number();
+        let (line, wrong) = (self.line, |error: serde_json::Error| error.to_string());
+        let passage: Passage =
+            if is("wikipedia_id", |_| true) && is("wikipedia_title", |_| true) && is("text", Value::is_array)
+            {
+                let mut page: Page = serde_json::from_value(self.fields.into()).map_err(wrong)?;
+                page.extra.insert("source".to_owned(), file.source.as_str().into());
+                return Ok(Some(RecordPage { page, has_own_id: true }));
+            } else if is("_id", is_id) && is("text", Value::is_string) {
+                serde_json::from_value::<beir::Document>(self.fields.into()).map_err(wrong)?.into()
+            } else if is("id", is_id) && is("text", Value::is_string) {
+                serde_json::from_value::<passages::Passage>(self.fields.into()).map_err(wrong)?.into()
+            } else if is("id", is_id) && is("contents", Value::is_string) {
+                serde_json::from_value::<anserini::Document>(self.fields.into()).map_err(wrong)?.into()
+            } else {
+                let texts = self.name_values(|_| true);
+                let short = |value: &Value| match value {
+                    Value::String(text) => !text.trim().is_empty() && text.len() <= LONGEST_VALUE,
+                    Value::Object(_) | Value::Null => false,
+                    _ => true,
+                };
+                let metadata = self.fields.iter().filter(|(_, value)| short(value));
+                let metadata = metadata.map(|(key, value)| (key.clone(), value.clone())).collect();
+                let title =
+                    ["title", "Title", "name", "Name"].iter().find_map(|key| self.fields.get(*key)?.as_str());
+                let title = title.filter(|title| !title.trim().is_empty()).map(str::to_owned);
+                return Ok(self.build(None, title, texts, metadata, file));
+            };
+        if passage.text.trim().is_empty() {
+            return Ok(None);
+        }
+        let mut page = passage.into_page();
+        if page.wikipedia_title.trim().is_empty() {
+            page.wikipedia_title = page.wikipedia_id.text().into_owned();
+            page.text[0].clone_from(&page.wikipedia_title);
+        }
+        Ok(Some(RecordPage { page: placed(page, line, file), has_own_id: true }))
+    }
+}
+
+/// The page with its place. A record that names a file has the place that it names.
+fn placed(mut page: Page, line: u64, file: &SourceFile) -> Page {
+    let metadata = page.extra.get("metadata");
+    let names = |key: &str| metadata.and_then(|fields| fields.get(key)).is_some_and(Value::is_string);
+    let (names_file, names_section) = (names("file"), names("section"));
+    if !names_file && !names_section {
+        page.extra.insert("section".to_owned(), "".into());
+    }
+    if !names_file {
+        page.extra.insert("file".to_owned(), file.file.as_str().into());
+        page.extra.insert("line".to_owned(), line.into());
+    }
+    page.extra.insert("source".to_owned(), file.source.as_str().into());
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OneOrMore;
+
+    fn of(fields: &str, columns: Option<&Columns>) -> Result<Option<RecordPage>, String> {
+        let fields = serde_json::from_str(fields).unwrap();
+        Row { number: 3, line: 5, fields }.into_page(columns, &SourceFile::named("data/people.csv"))
+    }
+
+    fn json(found: &RecordPage) -> String {
+        serde_json::to_string(&found.page).unwrap()
+    }
+
+    #[test]
+    fn columns_are_mapped_or_written_with_their_names() {
+        let row = r#"{"Id":7,"Name":"Ann","Bio":"She sings.","Notes":["a","b"],"Year":1990}"#;
+        let columns = Columns {
+            id: Some("Id".into()),
+            title: Some("Name".into()),
+            text: Some(OneOrMore::from(vec!["Bio".to_owned(), "Notes".to_owned()])),
+            metadata: Some("Year".into()),
+        };
+        let found = of(row, Some(&columns)).unwrap().unwrap();
+        let expected = r#"{"wikipedia_id":"7","wikipedia_title":"Ann","text":["Ann","She sings.","a","b"],"metadata":{"Year":1990},"section":"","file":"data/people.csv","line":5,"source":"data/people.csv"}"#;
+        assert_eq!((json(&found).as_str(), found.has_own_id), (expected, true));
+        let found = of(row, None).unwrap().unwrap();
+        let text = ["Ann", "Id: 7\nName: Ann\nBio: She sings.\nNotes: a, b\nYear: 1990"];
+        assert_eq!((found.page.text[1].as_str(), found.has_own_id), (text[1], false));
+        assert_eq!(
+            (found.page.wikipedia_id.text().as_ref(), found.page.wikipedia_title.as_str()),
+            ("data/people.csv#3", "Ann")
+        );
+        let missing = of(r#"{"Id":1,"Name":"x"}"#, Some(&columns)).err().unwrap();
+        assert_eq!(missing, "expected a column `Bio`, found Id, Name");
+        assert!(
+            of(r#"{"Id":1,"Name":"x","Bio":" ","Notes":null,"Year":1}"#, Some(&columns)).unwrap().is_none()
+        );
+    }
+
+    #[test]
+    fn known_layouts_keep_their_ids_and_places() {
+        let found = of(
+            r#"{"id":"a:1","text":"It is hot.","title":"Tea","file":"tea.md","line":12,"lang":"en"}"#,
+            None,
+        );
+        let page = found.unwrap().unwrap().page;
+        assert_eq!((page.wikipedia_id.text().as_ref(), page.text.len()), ("a:1", 2));
+        assert!(page.extra.get("file").is_none() && page.extra["metadata"]["line"] == 12);
+        for (row, title) in [
+            (r#"{"_id":"1","title":"Tea","text":"x"}"#, "Tea"),
+            (r#"{"_id":"1","text":"x"}"#, "1"),
+            (r#"{"id":"1","contents":"Tea\nx"}"#, "Tea"),
+            (r#"{"wikipedia_id":"1","wikipedia_title":"Tea","text":["Tea\n","x"]}"#, "Tea"),
+        ] {
+            let found = of(row, None).unwrap().unwrap();
+            assert_eq!((found.page.wikipedia_title.as_str(), found.has_own_id), (title, true), "{row}");
+            assert_eq!(found.page.text[1], "x");
+        }
+    }
+
+    #[test]
+    fn cells_are_numbers_if_they_are_written_like_numbers() {
+        for text in ["7", "-2", "1.5"] {
+            assert!(value_of(text).is_number(), "{text}");
+        }
+        for text in ["007", "1.50", "+1", "1e3x", "", "-", "2024-05-01"] {
+            assert!(value_of(text).is_string(), "{text}");
+        }
+    }
+}

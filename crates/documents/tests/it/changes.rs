@@ -1,0 +1,87 @@
+//! A collection of a source that has changed equals one that is built anew.
+
+use std::fs;
+
+use sporran_kilt::PassageSplit;
+
+use crate::{World, read};
+
+/// The collection in the folder of indexes, and the same one built anew. Gives the numbers of unchanged and removed files.
+fn same(world: &World) -> (u64, u64) {
+    let updated = world.collect().unwrap();
+    let fresh = world.path("fresh");
+    if fresh.exists() {
+        fs::remove_dir_all(&fresh).unwrap();
+    }
+    let anew = world.collect_in("fresh").unwrap();
+    assert_eq!(updated.content(), anew.content());
+    let lines = |path: &std::path::Path| zstd::decode_all(&read(path)[..]).unwrap();
+    assert_eq!(
+        String::from_utf8(lines(&updated.pages())).unwrap(),
+        String::from_utf8(lines(&anew.pages())).unwrap()
+    );
+    let hash = |collection| {
+        let store = world.store(collection, PassageSplit::Words);
+        (store.hash().to_owned(), store.metadata_hash().map(str::to_owned))
+    };
+    assert_eq!(hash(&updated), hash(&anew));
+    updated.verify().unwrap();
+    let problems = |collection: &sporran_documents::Collection| collection.summary().problems.clone();
+    assert_eq!(problems(&updated), problems(&anew));
+    (updated.summary().unchanged, updated.summary().removed)
+}
+
+#[test]
+fn changed_files_are_read_again_and_deleted_ones_leave() {
+    let world = World::new();
+    for at in 0..20 {
+        world.write(&format!("d{at}.md"), format!("# T{at}\n\nText {at}.\n"));
+    }
+    world.write("bad.bin", [0, 1, 2, 3, 0]);
+    let rows = |from: u64, to: u64| {
+        (from..to).map(|id| format!("{{\"id\":{id},\"text\":\"row {id}\"}}\n")).collect::<String>()
+    };
+    world.write("rows.jsonl", rows(0, 50));
+    assert_eq!(same(&world), (0, 0));
+    world.write("d3.md", "# New\n\nOther text.\n");
+    world.remove("d7.md");
+    world.write("new/e.txt", "More.");
+    assert_eq!(same(&world), (20, 1));
+    // Nothing has changed: the same folder.
+    let before = world.collect().unwrap();
+    assert_eq!(world.collect().unwrap().folder(), before.folder());
+    // Records of a second file have ids of the first one.
+    world.write("rows0.jsonl", rows(49, 60));
+    assert_eq!(same(&world), (22, 0));
+    assert!(world.problems().contains(
+        &"rows0.jsonl: 1 records have an id that an earlier record has; they were not read".to_owned()
+    ));
+    world.write("d1.md", "x");
+    assert_eq!(same(&world), (21, 0));
+    world.write("a/rows.jsonl", rows(10, 12));
+    assert_eq!(same(&world), (21, 0));
+    world.remove("rows.jsonl");
+    world.remove("a/rows.jsonl");
+    assert_eq!(same(&world), (21, 2));
+    // Other options are another source.
+    let collections = || {
+        fs::read_dir(world.path("indexes"))
+            .unwrap()
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("documents-"))
+            .count()
+    };
+    assert_eq!(collections(), 1);
+}
+
+#[test]
+fn a_large_file_is_copied_as_a_whole() {
+    let world = World::new();
+    let row = |id: u64| format!("{id},{}\n", format!("w{id} ").repeat(100));
+    world.write("big.csv", "n,text\n".to_owned() + &(0..30_000).map(row).collect::<String>());
+    assert!(fs::metadata(world.path("docs/big.csv")).unwrap().len() > 8 << 20);
+    world.write("z.txt", "one");
+    assert_eq!(same(&world), (0, 0));
+    world.write("z.txt", "two");
+    assert_eq!(same(&world), (1, 0));
+}

@@ -1,0 +1,141 @@
+//! PDF, docx, odt, epub and Parquet.
+
+use std::sync::Arc;
+
+use parquet::{
+    data_type::{ByteArray, ByteArrayType, Int32Type},
+    file::writer::SerializedFileWriter,
+    schema::parser::parse_message_type,
+};
+use sporran_kilt::{Field, PassageId, PassageSplit};
+
+use crate::{
+    World,
+    make::{docx, epub, odt, pdf, zip},
+};
+
+#[test]
+fn pdf_files_have_pages_headings_and_paragraphs() {
+    let world = World::new();
+    let first: &[(u32, &str)] = &[
+        (18, "Tea (hot)"),
+        (11, "It is a drink that peo-"),
+        (11, "ple boil in water."),
+        (11, ""),
+        (11, "A second paragraph."),
+    ];
+    let second: &[(u32, &str)] = &[(18, "Milk"), (11, "It is white."), (11, "Caf\u{e9}.")];
+    let latin: Vec<u8> = String::from_utf8(pdf(&[first, second])).unwrap().chars().map(|c| c as u8).collect();
+    world.write("drinks.pdf", latin);
+    let expected = [
+        "drinks.pdf, page 1, Tea (hot), paragraphs 1 to 2: Tea (hot) It is a drink that people boil in water.",
+        "drinks.pdf, page 1, Tea (hot), paragraphs 3 to 3: A second paragraph.",
+        "drinks.pdf, page 2, Milk, paragraphs 4 to 5: Milk It is white. Caf\u{e9}.",
+    ];
+    assert_eq!(world.passages(PassageSplit::Paragraph), expected);
+    let store = world.store(&world.collect().unwrap(), PassageSplit::Page);
+    let passage = store.passage(PassageId(0));
+    assert_eq!(passage.title, "A (short) title");
+    assert_eq!(passage.metadata.get("author"), Some(&Field::Text("Ann".into())));
+    assert_eq!(passage.metadata.get("date"), Some(&Field::Text("2024-05-31".into())));
+}
+
+#[test]
+fn office_documents_and_books_have_their_sections() {
+    let world = World::new();
+    let blocks = [(1, "Tea"), (0, "It is  hot &amp; wet."), (2, "Brew"), (0, "\u{c}Boil it.")];
+    world.write("a.docx", docx(&blocks));
+    world.write("b.odt", odt(&blocks));
+    world.write(
+        "c.epub",
+        epub(&["<h1>Tea</h1><p>It is <i>hot</i> &amp; wet.</p>", "<h1>Milk</h1><p>White.</p>"]),
+    );
+    let expected = [
+        "a.docx, page 1, Tea, paragraphs 1 to 2: Tea It is hot & wet.",
+        "a.docx, page 1, Tea > Brew, paragraphs 3 to 4: Brew Boil it.",
+        "b.odt, page 1, Tea, paragraphs 1 to 2: Tea It is hot & wet.",
+        "b.odt, page 1, Tea > Brew, paragraphs 3 to 4: Brew Boil it.",
+        "c.epub, Tea, paragraphs 1 to 2: Tea It is hot & wet.",
+        "c.epub, Milk, paragraphs 3 to 4: Milk White.",
+    ];
+    assert_eq!(world.passages(PassageSplit::Section), expected);
+    let store = world.store(&world.collect().unwrap(), PassageSplit::Page);
+    let titles: Vec<String> = (0..3).map(|id| store.passage(PassageId(id)).title).collect();
+    assert_eq!(titles, ["A docx", "An odt", "An epub"]);
+    assert_eq!(
+        store.passage(PassageId(0)).metadata.get("date"),
+        Some(&Field::Text("2024-05-31T12:00:00Z".into()))
+    );
+    assert_eq!(store.passage(PassageId(2)).metadata.get("language"), Some(&Field::Text("en".into())));
+}
+
+#[test]
+fn damaged_files_of_these_formats_are_told() {
+    let world = World::new();
+    world.write("a.txt", "Good.");
+    let whole = pdf(&[&[(11, "x")]]);
+    world.write("cut.pdf", &whole[..40]);
+    world.write("cut.docx", &docx(&[(0, "x")])[..80]);
+    world.write("other.zip", zip(&[("a.txt", "x")]));
+    world.write("scan.pdf", pdf(&[&[], &[]]));
+    world.write("xml.docx", zip(&[("word/document.xml", "<a><b></a>")]));
+    let locked = String::from_utf8(whole).unwrap().replace(
+        "/Info 4 0 R",
+        "/ID [(0123456789abcdef) (0123456789abcdef)] /Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O (0123456789abcdef0123456789abcdef) /U (0123456789abcdef0123456789abcdef) >>",
+    );
+    world.write("locked.pdf", locked);
+    let problems = world.problems();
+    let expected = [
+        "cut.docx: the zip archive is damaged",
+        "cut.pdf: expected a PDF file, found a damaged one",
+        "locked.pdf: is encrypted, and a password is needed to read it",
+        "other.zip: expected docx, odt or epub, found another zip archive",
+        "scan.pdf: has no text layer on any of its 2 pages",
+        "xml.docx: word/document.xml in the archive is damaged",
+    ];
+    assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+    for (problem, expected) in problems.iter().zip(expected) {
+        assert!(problem.starts_with(expected), "{problem}");
+    }
+}
+
+/// A Parquet file of two rows: a name, a year that can be missing, and a day.
+fn table() -> Vec<u8> {
+    let schema =
+        "message m { REQUIRED BYTE_ARRAY name (UTF8); OPTIONAL INT32 year; REQUIRED INT32 day (DATE); }";
+    let mut bytes = Vec::new();
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let names = ["Ann", "Bob"].map(ByteArray::from);
+    column.typed::<ByteArrayType>().write_batch(&names, None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int32Type>().write_batch(&[1990], Some(&[1, 0]), None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int32Type>().write_batch(&[19_874, 0], None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    bytes
+}
+
+#[test]
+fn rows_of_parquet_files_are_pages() {
+    let world = World::new();
+    let whole = table();
+    world.write("people.parquet", &whole);
+    let expected = [
+        "people.parquet, line 1, paragraphs 1 to 1: name: Ann\nyear: 1990\nday: 2024-05-31",
+        "people.parquet, line 2, paragraphs 1 to 1: name: Bob\nday: 1970-01-01",
+    ];
+    assert_eq!(world.passages(PassageSplit::Page), expected);
+    world.write("cut.parquet", &whole[..whole.len() / 2]);
+    let problems = world.problems();
+    assert!(
+        problems.len() == 1 && problems[0].starts_with("cut.parquet: the Parquet file is damaged"),
+        "{problems:?}"
+    );
+}

@@ -1,0 +1,214 @@
+"""The compiled module. Its classes are public as `sporran.NAME`."""
+
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Path = str | PathLike[str]
+_Progress = Callable[[dict[str, Any]], None]
+
+class Passage:
+    """A passage with its place."""
+
+    id: int
+    """The number of the passage, from 0."""
+    page_id: str
+    """The id of its page; empty for a text of `BM25.from_texts`."""
+    title: str
+    section: str
+    text: str
+    provenance_json: str
+    """The provenance as JSON, as in KILT's predictions; empty for a text of `BM25.from_texts`."""
+
+class Hit:
+    """A found passage."""
+
+    id: int
+    """The number of the passage, from 0: the place of a text in the list of `BM25.from_texts`."""
+    score: float
+    """Greater is better."""
+    passage: Passage | None
+
+class PassageStore:
+    """The passages of pages, on disk and memory-mapped. It is pickled as its path."""
+
+    @staticmethod
+    def build(
+        source: _Path,
+        path: _Path,
+        split: Literal["words", "paragraph", "section", "page"] = "words",
+        progress: _Progress | None = None,
+    ) -> PassageStore:
+        """Builds a store of a knowledge source (JSON lines in KILT's layout) in the folder `path`, and opens it."""
+
+    @staticmethod
+    def open(path: _Path) -> PassageStore:
+        """Opens the store in a folder."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def pages(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, number: int) -> Passage: ...
+    def passages_of(self, page_id: str) -> list[Passage]:
+        """The passages of the page with this id."""
+
+class BM25:
+    """An index of words, scored by BM25. The options of an index are keyword arguments: `k1` (0.9), `b` (0.4), `title_weight`
+    (1), and `analyzer`, a dict as the table `[retriever.analyzer]` of a config."""
+
+    @staticmethod
+    def from_texts(
+        texts: Sequence[str],
+        titles: Sequence[str] | None = None,
+        *,
+        k1: float = 0.9,
+        b: float = 0.4,
+        title_weight: int = 1,
+        analyzer: dict[str, Any] = ...,
+    ) -> BM25:
+        """Indexes texts in a temporary folder. It is pickled as its texts."""
+
+    @staticmethod
+    def build(
+        store: PassageStore,
+        path: _Path,
+        *,
+        k1: float = 0.9,
+        b: float = 0.4,
+        title_weight: int = 1,
+        analyzer: dict[str, Any] = ...,
+    ) -> BM25:
+        """Indexes the passages of a store in the folder `path`. It is pickled as its path."""
+
+    @staticmethod
+    def open(store: PassageStore, path: _Path) -> BM25:
+        """Opens the index of a store."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def search(self, queries: str, k: int = 10) -> list[Hit]: ...
+    @overload
+    def search(self, queries: list[str] | tuple[str, ...], k: int = 10) -> list[list[Hit]]:
+        """The k best passages of each query, best first; ties by number."""
+
+class Encoder:
+    """A bi-encoder: texts as vectors. `model` is a folder, the name of an imported model, or `hf:ID[@REV]`."""
+
+    def __init__(
+        self,
+        model: _Path,
+        *,
+        pooling: str | None = None,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        dimensions: int | None = None,
+        max_tokens: int | None = None,
+        precision: str = "f32",
+        device: str = "cpu",
+        batch_tokens: int = 4096,
+    ) -> None: ...
+    @property
+    def dimensions(self) -> int:
+        """The length of a vector."""
+
+    def encode(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
+        """The vectors of texts, with the shape (texts, dimensions); of one text, (dimensions,)."""
+
+class DenseIndex:
+    """An index over vectors. The options of a kind are keyword arguments, as in the table `[retriever.index]` of a config."""
+
+    @staticmethod
+    def build(
+        vectors: NDArray[np.float32],
+        kind: Literal["flat", "pq", "hnsw"] = "flat",
+        similarity: Literal["inner-product", "cosine", "euclidean", "manhattan"] = "inner-product",
+        path: _Path | None = None,
+        **options: Any,
+    ) -> DenseIndex:
+        """Indexes vectors with the shape (vectors, values), in the folder `path` or in a temporary one."""
+
+    @staticmethod
+    def open(
+        path: _Path,
+        kind: Literal["flat", "pq", "hnsw"] = "flat",
+        similarity: Literal["inner-product", "cosine", "euclidean", "manhattan"] = "inner-product",
+        **options: Any,
+    ) -> DenseIndex:
+        """Opens an index that `build` wrote, with the same kind and options."""
+
+    @property
+    def dimensions(self) -> int: ...
+    def __len__(self) -> int: ...
+    def search(
+        self, queries: NDArray[np.float32], k: int = 10
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The k nearest vectors of each query: scores and numbers, both with the shape (queries, k), best first. Where the index
+        has fewer vectors, the score is -inf and the number -1."""
+
+class Reranker:
+    """Scores of passages for a query: the folder of a cross-encoder, or of a reranker of `sporran train`."""
+
+    def __init__(
+        self,
+        model: _Path,
+        *,
+        raw_scores: bool = False,
+        max_tokens: int | None = None,
+        precision: str = "f32",
+        device: str = "cpu",
+        batch_tokens: int = 4096,
+    ) -> None: ...
+    def score(self, query: str, passages: str | Sequence[str]) -> NDArray[np.float32]:
+        """The score of each passage, with the shape (passages,). Greater is better. A cross-encoder's scores pass through the
+        activation of its folder, unless `raw_scores` is set."""
+
+class Generator:
+    """A sequence-to-sequence or decoder-only model: a folder, a GGUF file, the name of an imported model, or `hf:ID[@REV]`.
+    Options of generation are keyword arguments, as in the table `[generator.generation]` of a config: `max_new_tokens`,
+    `num_beams`, `do_sample`, `temperature`, `seed` .."""
+
+    def __init__(
+        self,
+        model: _Path,
+        *,
+        chat: bool = False,
+        system: str = "",
+        precision: str = "f32",
+        device: str = "cpu",
+        engine: Literal["auto", "packed", "candle"] = "auto",
+        max_input_tokens: int | None = None,
+        batch_size: int = 16,
+        stops: Sequence[str] = ...,
+        **generation: Any,
+    ) -> None: ...
+    @overload
+    def generate(self, prompts: str) -> str: ...
+    @overload
+    def generate(self, prompts: list[str] | tuple[str, ...]) -> list[str]:
+        """The text for each prompt. With `chat`, a prompt is a user's turn in the model's chat template."""
+
+class TripleScorer:
+    def __init__(self, kb: _Path, model: _Path | None = None, rules: _Path | None = None) -> None: ...
+    def complete_json(
+        self,
+        subject: str | None,
+        relation: str | None,
+        object: str | None,
+        k: int,
+        chains: int,
+        known: bool,
+    ) -> str: ...
+
+def evaluate_kilt(gold: _Path, guess: _Path) -> str: ...
+def run(config: _Path, overrides: Sequence[str], progress: _Progress | None = None) -> list[tuple[str, str]]: ...
+def train(
+    config: _Path, overrides: Sequence[str], progress: _Progress | None = None
+) -> tuple[str, str, list[str]]: ...
+def check(config: _Path, overrides: Sequence[str]) -> list[str]: ...
+def program(arguments: Sequence[str]) -> int: ...
+def version() -> str: ...

@@ -1,0 +1,17 @@
+"""The exceptions of the package."""
+
+
+class SporranError(Exception):
+    """The base of all exceptions of the package."""
+
+
+class InputError(SporranError, ValueError):
+    """An argument, an option, a file or a model is wrong. The message names it."""
+
+
+class ConfigError(InputError):
+    """A config is wrong. The message has every mistake with its file and line."""
+
+
+class WorkError(SporranError):
+    """The work failed, though the input was right: for example, the disk is full."""

@@ -1,0 +1,111 @@
+//! Keyword arguments as the options of a config: `batch_tokens=64` is the key `batch-tokens`.
+
+use numpy::{PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::{prelude::*, types::PyDict};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::{Result, argument};
+
+/// The keyword arguments as a table of a config.
+pub(crate) fn table(arguments: Option<&Bound<'_, PyDict>>) -> Result<Value> {
+    let Some(arguments) = arguments else { return Ok(Value::Object(serde_json::Map::new())) };
+    let text: String = arguments.py().import("json")?.call_method1("dumps", (arguments,))?.extract()?;
+    let value: Value =
+        serde_json::from_str(&text).map_err(|error| argument("keyword arguments", "plain values", error))?;
+    Ok(hyphens(value))
+}
+
+/// The keys of Python in the spelling of a config.
+fn hyphens(value: Value) -> Value {
+    match value {
+        Value::Object(entries) => {
+            entries.into_iter().map(|(key, value)| (key.replace('_', "-"), hyphens(value))).collect()
+        }
+        other => other,
+    }
+}
+
+/// The options that keyword arguments describe.
+pub(crate) fn options<T: DeserializeOwned>(arguments: Value) -> Result<T> {
+    serde_path_to_error::deserialize(arguments).map_err(|error| {
+        let name = error.path().to_string().replace('-', "_");
+        let name = if name == "." { "keyword arguments" } else { &name };
+        argument(name, "an option of this kind", error.inner())
+    })
+}
+
+/// A text, or a list of texts.
+pub(crate) struct Texts {
+    /// The texts.
+    pub(crate) texts: Vec<String>,
+    /// Whether it was one text.
+    pub(crate) is_one: bool,
+}
+
+impl Texts {
+    /// Reads an argument.
+    pub(crate) fn of(name: &str, value: &Bound<'_, PyAny>) -> Result<Self> {
+        if let Ok(text) = value.extract::<String>() {
+            return Ok(Self { texts: vec![text], is_one: true });
+        }
+        let mut texts = Vec::new();
+        let items = value.try_iter().map_err(|_| kind(name, "a text or a list of texts", value))?;
+        for (at, item) in items.enumerate() {
+            let item = item?;
+            let text = item.extract().map_err(|_| kind(&format!("{name}[{at}]"), "a text", &item))?;
+            texts.push(text);
+        }
+        Ok(Self { texts, is_one: false })
+    }
+
+    /// The texts as slices.
+    pub(crate) fn slices(&self) -> Vec<&str> {
+        self.texts.iter().map(String::as_str).collect()
+    }
+}
+
+/// The exception for an argument of a wrong type.
+fn kind(name: &str, expected: &str, found: &Bound<'_, PyAny>) -> PyErr {
+    let found = found.get_type().name().map_or_else(|_| "another type".to_owned(), |name| name.to_string());
+    argument(name, expected, format!("a value of type {found}"))
+}
+
+/// The rows of a matrix of f32: (n, d). A C-contiguous array is borrowed, and one of another layout is copied. Other types of
+/// values, other shapes and values that are not finite are errors.
+pub(crate) struct Matrix {
+    /// The number of rows.
+    pub(crate) rows: usize,
+    /// The length of a row.
+    pub(crate) width: usize,
+    /// All values, row by row.
+    pub(crate) values: Vec<f32>,
+}
+
+impl Matrix {
+    /// Reads an argument.
+    pub(crate) fn of(name: &str, value: &Bound<'_, PyAny>) -> Result<Self> {
+        let shape = |found: &dyn std::fmt::Display| {
+            argument(name, "an array of float32 with the shape (vectors, values)", found)
+        };
+        let array = value.cast::<PyUntypedArray>().map_err(|_| kind(name, "an array of float32", value))?;
+        let matrix: PyReadonlyArray2<'_, f32> = value.extract().map_err(|_| {
+            let dtype = array.dtype();
+            shape(&format!("{dtype} with the shape {:?}", array.shape()))
+        })?;
+        let view = matrix.as_array();
+        let (rows, width) = view.dim();
+        if rows == 0 || width == 0 {
+            return Err(shape(&format!("the shape ({rows}, {width})")));
+        }
+        let values: Vec<f32> = match view.as_slice() {
+            Some(values) => values.to_vec(),
+            None => view.iter().copied().collect(),
+        };
+        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+            let found = format!("{} in row {}, column {}", values[at], at / width, at % width);
+            return Err(argument(name, "finite values", found));
+        }
+        Ok(Self { rows, width, values })
+    }
+}

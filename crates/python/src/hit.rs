@@ -1,0 +1,74 @@
+//! Passages and hits.
+
+use pyo3::prelude::*;
+use sporran_kilt::{Hit as Found, Passage as Stored};
+
+use crate::error::{Result, argument};
+
+/// A passage with its place.
+#[pyclass(frozen, get_all, module = "sporran")]
+#[derive(Clone)]
+pub(crate) struct Passage {
+    /// Its number, from 0.
+    id: u32,
+    /// The id of its page; empty for a text.
+    page_id: String,
+    /// The title of its page.
+    title: String,
+    /// The header above it.
+    section: String,
+    /// The text.
+    text: String,
+    /// Its provenance as JSON, as in KILT's predictions.
+    provenance_json: String,
+}
+
+impl Passage {
+    /// A text without a page.
+    pub(crate) fn of_text(id: u32, title: String, text: String) -> Self {
+        let (page_id, section, provenance_json) = Default::default();
+        Self { id, page_id, title, section, text, provenance_json }
+    }
+
+    /// A passage of a store.
+    pub(crate) fn of(passage: Stored) -> Result<Self> {
+        let provenance_json = serde_json::to_string(&passage.provenance())
+            .map_err(|error| argument("provenance", "plain values", error))?;
+        let Stored { id, page_id, title, section, text, .. } = passage;
+        Ok(Self { id: id.0, page_id, title, section, text, provenance_json })
+    }
+}
+
+#[pymethods]
+impl Passage {
+    fn __repr__(&self) -> String {
+        let start: String = self.text.chars().take(60).collect();
+        format!("Passage(id={}, title={:?}, text={start:?})", self.id, self.title)
+    }
+}
+
+/// A found passage.
+#[pyclass(frozen, get_all, module = "sporran")]
+#[derive(Clone)]
+pub(crate) struct Hit {
+    /// The number of the passage, from 0.
+    id: u32,
+    /// Its score; greater is better.
+    score: f32,
+    /// The passage, where the index knows its texts.
+    passage: Option<Passage>,
+}
+
+impl Hit {
+    /// A hit with its passage.
+    pub(crate) fn of(hit: Found, passage: Option<Passage>) -> Self {
+        Self { id: hit.passage.0, score: hit.score, passage }
+    }
+}
+
+#[pymethods]
+impl Hit {
+    fn __repr__(&self) -> String {
+        format!("Hit(id={}, score={})", self.id, self.score)
+    }
+}

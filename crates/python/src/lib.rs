@@ -1,0 +1,38 @@
+//! The Python package's compiled module: classes and functions over the libraries. The package's Python files are in
+//! `python/sporran`; `__init__.pyi` there is their manual.
+//!
+//! A call releases the interpreter's lock while it computes. Long calls look for Ctrl-C between portions of their work.
+
+mod arguments;
+mod bm25;
+mod calls;
+mod dense;
+mod encoder;
+mod error;
+mod evaluate;
+mod generator;
+mod hit;
+mod links;
+mod program;
+mod reranker;
+mod store;
+mod workflows;
+
+/// The module `sporran._sporran`.
+#[pyo3::pymodule]
+mod _sporran {
+    #[pymodule_export]
+    use crate::{
+        bm25::Bm25,
+        dense::DenseIndex,
+        encoder::Encoder,
+        evaluate::evaluate_kilt,
+        generator::Generator,
+        hit::{Hit, Passage},
+        links::TripleScorer,
+        program::{program, version},
+        reranker::Reranker,
+        store::PassageStore,
+        workflows::{check, run, train},
+    };
+}

@@ -1,0 +1,57 @@
+//! Missing triples of a knowledge base.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use sporran_pipeline::link_prediction::{AskOptions, LinkPredictor, LinkQuestion};
+
+use crate::{
+    calls::compute,
+    error::{InputError, Result, argument},
+};
+
+/// The folders of the knowledge base and the model, and the file of rules.
+type Parts = (PathBuf, Option<PathBuf>, Option<PathBuf>);
+
+/// Scores of triples by an embedding, a network or rules.
+#[pyclass(frozen, subclass, module = "sporran")]
+pub(crate) struct TripleScorer {
+    predictor: LinkPredictor,
+    parts: Parts,
+}
+
+#[pymethods]
+impl TripleScorer {
+    #[new]
+    #[pyo3(signature = (kb, model = None, rules = None))]
+    fn new(py: Python<'_>, kb: PathBuf, model: Option<PathBuf>, rules: Option<PathBuf>) -> Result<Self> {
+        let predictor = compute(py, || LinkPredictor::open(&kb, model.as_deref(), rules.as_deref()))?;
+        Ok(Self { predictor, parts: (kb, model, rules) })
+    }
+
+    /// The objects of a subject and a relation, best first: dicts as JSON.
+    #[pyo3(signature = (subject = None, relation = None, object = None, k = 10, chains = 3, known = false))]
+    #[allow(clippy::too_many_arguments, reason = "Python's keyword arguments")]
+    fn complete_json(
+        &self,
+        py: Python<'_>,
+        subject: Option<String>,
+        relation: Option<String>,
+        object: Option<String>,
+        k: usize,
+        chains: usize,
+        known: bool,
+    ) -> Result<String> {
+        let relation = relation.ok_or_else(|| argument("relation", "a relation", "none"))?;
+        let question = LinkQuestion { subject, relation, object };
+        let resolved = self.predictor.resolve(&question).map_err(InputError::new_err)?;
+        let options = AskOptions { answers: k, chains, known };
+        let answers = compute(py, || self.predictor.ask(&[resolved], options))?;
+        let row = answers.into_iter().next().unwrap_or_default();
+        serde_json::to_string(&row).map_err(|error| argument("answers", "plain values", error))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyAny>, Parts) {
+        (slf.get_type().into_any(), slf.get().parts.clone())
+    }
+}
