@@ -20,7 +20,7 @@ use rand_chacha::ChaCha8Rng;
 use sporran::{
     documents::{Collection, Options, list},
     kilt::{PassageId, PassageSplit, PassageStore, store::BuildOptions},
-    retriever::{Bm25, Bm25Options, Build},
+    retriever::sparse::{Bm25, Bm25Options, Build},
 };
 
 const PEER: &str = "

@@ -7,6 +7,7 @@
 //! | [`kilt`] | records, pages, passages and their store; files of this field; every score; no machine learning |
 //! | [`documents`] | files and folders of documents and tables as pages of a knowledge source |
 //! | [`checkpoint`] | a model's folder as data: weights, tokenizers, chat templates, the hub |
+//! | [`remote`] | models at HTTP endpoints: requests, retries, limits, a cache of responses |
 //! | [`transformers`] | T5, BART, decoder-only models and encoders over candle: greedy and beam search |
 //! | [`training`] | the loop over an objective, the optimiser, checkpoints, and the objectives that several stages share |
 //! | [`retriever`] | [`Retriever`](retriever::Retriever), with BM25 and tf-idf over indexes on disk; texts as vectors |
@@ -45,6 +46,7 @@ pub use sporran_generator as generator;
 pub use sporran_kilt as kilt;
 pub use sporran_pipeline as pipeline;
 pub use sporran_reasoner as reasoner;
+pub use sporran_remote as remote;
 pub use sporran_reranker as reranker;
 pub use sporran_retriever as retriever;
 pub use sporran_training as training;

@@ -1,6 +1,6 @@
 """Makes the fixtures of SentencePiece's and tiktoken's files, crates/checkpoint/tests/data/sentence-piece.
 
-Tiny vocabularies in the layouts of T5, XLM-RoBERTa, LLaMA and Qwen 2, of folders whose tokenizer has no class of its own,
+Tiny vocabularies in the layouts of T5, mT5, XLM-RoBERTa, mBART, Pegasus, LLaMA and Qwen 2, of folders whose tokenizer has no class of its own,
 and of tiktoken, and the tokens by `transformers` of the sentences of `checkpoint_parity.py`.
 
     python scripts/reference/sentence_piece.py      # transformers 5.24, sentencepiece 0.2, tiktoken 0.14, protobuf
@@ -66,6 +66,12 @@ CONFIGS = {
     "t5": ("spiece.model", "t5", {"tokenizer_class": "T5Tokenizer"}),
     "t5-few": ("spiece.model", "t5", {"extra_ids": 3, "additional_special_tokens": ["<extra_id_0>", "<extra_id_1>", "<extra_id_2>"]}),
     "xlm-roberta": ("sentencepiece.bpe.model", "xlm-roberta", {"tokenizer_class": "XLMRobertaTokenizer", "mask_token": {"__type": "AddedToken"} | token("<mask>", lstrip=True)}),
+    "mt5": ("spiece.model", "mt5", {"tokenizer_class": "T5Tokenizer", "extra_ids": 0}),
+    "mbart": ("sentencepiece.bpe.model", "mbart", {"tokenizer_class": "MBartTokenizer", "src_lang": "ro_RO"}),
+    "mbart-bare": ("sentencepiece.bpe.model", "mbart", {}),
+    "mbart50": ("sentencepiece.bpe.model", "mbart", {"tokenizer_class": "MBart50Tokenizer", "src_lang": "de_DE", "tgt_lang": None}),
+    "pegasus": ("spiece.model", "pegasus", {"tokenizer_class": "PegasusTokenizer", "mask_token": "<mask_2>", "mask_token_sent": "<mask_1>"}),
+    "pegasus-few": ("spiece.model", "pegasus", {"offset": 5}),
     "llama": ("tokenizer.model", "llama", {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False, "legacy": False, "pad_token": "[PAD]"}),
     "llama-legacy": ("tokenizer.model", "llama", {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True, "add_eos_token": True, "legacy": True}),
     "llama-bare": ("tokenizer.model", "llama", {"tokenizer_class": "LlamaTokenizer"}),
@@ -84,7 +90,11 @@ def main():
             folder.mkdir(parents=True)
         if name.startswith("t5"):
             train(folder / file, "unigram", 120, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, user_defined_symbols=["<sep>"])
-        elif name == "xlm-roberta":
+        elif name == "mt5":
+            train(folder / file, "unigram", 400, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, byte_fallback=True)
+        elif name.startswith("pegasus"):
+            train(folder / file, "unigram", 120, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+        elif name == "xlm-roberta" or name.startswith("mbart"):
             train(folder / file, "unigram", 120)
         elif name.startswith("llama"):
             train(folder / file, "bpe", 400, byte_fallback=True, normalization_rule_name="identity",

@@ -215,19 +215,21 @@ def varied(model, ids, mask):
     return 2 <= ended < len(rows) and sum(len(set(row)) >= 4 for row in rows) >= 4
 
 
-def encode(tokenizer, pad):
-    rows = [tokenizer.encode(text).ids for text in texts()]
+def encode(tokenizer, pad, inputs):
+    rows = [tokenizer.encode(text).ids for text in inputs]
     longest = max(map(len, rows))
     ids = torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
     return rows, ids, mask
 
 
-def write(name, tokenizer, build, load):
+def write(name, tokenizer, build, load, inputs=None, names=None):
+    """Writes the fixture `name`: of all inputs and cases, or of these."""
+    inputs = inputs or texts()
     folder = DATA / name
     shutil.rmtree(folder, ignore_errors=True)
     pad = tokenizer.token_to_id("<pad>")
-    rows, ids, mask = encode(tokenizer, pad)
+    rows, ids, mask = encode(tokenizer, pad, inputs)
     for seed in range(2000):
         model = build(seed).eval()
         if varied(model, ids, mask):
@@ -265,6 +267,8 @@ def write(name, tokenizer, build, load):
 
     cases = []
     for case, options in CASES.items():
+        if names and case not in names:
+            continue
         options = {key: generation.eos_token_id if value == "eos" else value for key, value in options.items()}
         ends = None
         if options.pop("several_ends", False):
@@ -277,7 +281,7 @@ def write(name, tokenizer, build, load):
         kebab = {key.replace("_", "-"): value for key, value in options.items()}
         cases.append({"name": case, "ends": ends, "options": kebab, "outputs": outputs})
     decoded = [tokenizer.decode(row[0]["tokens"], skip_special_tokens=True) for row in cases[0]["outputs"]]
-    expected = {"texts": texts(), "rows": rows, "decoded": decoded, "seed": seed, "cases": cases}
+    expected = {"texts": inputs, "rows": rows, "decoded": decoded, "seed": seed, "cases": cases}
     with open(folder / "expected.json", "w") as file:
         json.dump(expected, file, indent=None, separators=(",", ":"))
         file.write("\n")

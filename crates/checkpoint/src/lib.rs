@@ -34,7 +34,9 @@ pub use parameters::{Parameter, initialise, parameters, stored_values};
 pub use parlai::{import_parlai, is_parlai};
 pub use part::{BLINK_MARKS, Part};
 pub use save::{save, tensor_bytes};
-pub use sentence::{CrossEncoderFolder, Role, ScoreActivation, SentenceSettings, VectorSimilarity};
+pub use sentence::{
+    CrossEncoderFolder, LogitScore, Role, ScoreActivation, SentenceSettings, VectorSimilarity,
+};
 pub use tokenizer::{PlacedToken, Tokenizer, TruncationSide};
 pub use tokens::{SpecialTokens, TokenFields};
 pub use weights::{StoredModel, tensors, tensors_of, tensors_under, weight_types};

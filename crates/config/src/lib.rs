@@ -11,6 +11,7 @@ mod read;
 pub mod schema;
 
 use std::{
+    borrow::Cow,
     fmt,
     path::{Path, PathBuf},
 };
@@ -97,6 +98,16 @@ impl Text {
     }
 }
 
+/// Options whose values can have a secret by mistake. Messages do not repeat them.
+const PRIVATE: [&str; 2] = ["api-key-env", "base-url"];
+
+/// An override as messages show it.
+fn shown(written: &str) -> Cow<'_, str> {
+    let key = written.split_once('=').map_or(written, |(key, _)| key).trim();
+    let name = key.rsplit('.').next().unwrap_or_default();
+    if PRIVATE.contains(&name) { format!("{key}=..").into() } else { written.into() }
+}
+
 /// A table with its position in the text.
 pub type Table<'t> = Spanned<DeTable<'t>>;
 
@@ -162,7 +173,7 @@ impl<'t> Document<'t> {
     fn report(&mut self, at: usize, key: String, message: impl Into<String>) {
         let Text { path, file, overrides } = self.text;
         let (origin, line) = match overrides.iter().rev().find(|over| at >= over.start) {
-            Some(over) => (format!("override `{}`", over.written), 0),
+            Some(over) => (format!("override `{}`", shown(&over.written)), 0),
             None => {
                 let before = &file.as_bytes()[..at.min(file.len())];
                 (path.display().to_string(), before.iter().filter(|&&byte| byte == b'\n').count() + 1)

@@ -28,6 +28,14 @@ fn read(text: &str, overrides: &[&str]) -> (Option<Fields>, Vec<String>) {
 }
 
 #[test]
+fn an_override_that_can_hold_a_secret_is_not_repeated() {
+    let (_, found) = read("name = \"x\"", &["inner.api-key-env=sk-secret", "base-url=http://me:sk-secret@a"]);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().any(|text| text.starts_with("override `inner.api-key-env=..`: ")), "{found:?}");
+    assert!(found.iter().all(|text| !text.contains("sk-secret")), "{found:?}");
+}
+
+#[test]
 fn every_mistake_is_found_with_line_and_nearest_key() {
     let text = "name = 3\ndepht = 1\n\n[inner]\nbeam-sise = 2\nratio = \"x\"\n[retreiver]\n";
     let (fields, found) = read(text, &[]);

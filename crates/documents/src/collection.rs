@@ -533,11 +533,12 @@ impl Earlier {
         struct Named {
             wikipedia_id: sporran_kilt::Id,
         }
+        let input = jsonl::InputFile::new(&self.path);
         let failed = |error| FileError::io(&self.path, "read", error);
         let lines = io::BufReader::new(zstd::Decoder::new(frame).map_err(failed)?);
         let ids = io::BufRead::lines(lines).enumerate().map(|(at, line)| {
             let line = line.map_err(failed)?;
-            let named: Named = jsonl::parse(&self.path, at as u64 + 1, line.as_bytes())?;
+            let named: Named = jsonl::parse(&input, at as u64 + 1, line.as_bytes())?;
             Ok(id_hash(&named.wikipedia_id.text()))
         });
         ids.collect()

@@ -86,6 +86,10 @@ impl<G: Deref<Target = dyn GeneratorKind>> GeneratorKind for ByDatasetOptions<G>
         self.tables(key).flat_map(|(key, generator)| generator.models(&key)).collect()
     }
 
+    fn read_passages(&self, key: &str) -> Vec<(String, usize)> {
+        self.tables(key).flat_map(|(key, generator)| generator.read_passages(&key)).collect()
+    }
+
     fn check(&self, key: &str, document: &mut Document<'_>) {
         self.tables(key).for_each(|(key, generator)| generator.check(&key, document));
     }

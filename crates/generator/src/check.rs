@@ -19,7 +19,7 @@ pub fn check_generator(
     document: &mut Document<'_>,
 ) {
     options.check(key, document);
-    for GeneratorModel { key, folder, device, precision, passages, takes } in options.models(key) {
+    for GeneratorModel { key, folder, device, precision, passages: _, takes } in options.models(key) {
         // A GGUF file contains its config and its tokenizer.
         let is_gguf = find_gguf(folder).is_ok_and(|found| found.is_some_and(|file| file.is_file()));
         if is_trained && !is_gguf {
@@ -37,6 +37,8 @@ pub fn check_generator(
         if let Err(error) = device.check(precision) {
             document.report_key(&format!("{key}.device"), error.to_string());
         }
+    }
+    for (key, passages) in options.read_passages(key) {
         if let Some(depth) = depth.filter(|depth| passages > *depth) {
             let message = format!("expected at most `evidence.depth` ({depth}), found {passages}");
             document.report_key(&format!("{key}.prompt.passages"), message);

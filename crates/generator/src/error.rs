@@ -13,6 +13,9 @@ pub enum Error {
     /// A file of examples.
     #[error(transparent)]
     Kilt(#[from] sporran_kilt::Error),
+    /// An endpoint.
+    #[error(transparent)]
+    Remote(#[from] sporran_remote::Error),
     /// The index that a training searches, or the encoder of its questions.
     #[error(transparent)]
     Index(Box<dyn std::error::Error + Send + Sync>),

@@ -20,6 +20,11 @@ pub trait GeneratorKind {
     /// The models that it loads. `key` is the path of the table.
     fn models(&self, key: &str) -> Vec<GeneratorModel<'_>>;
 
+    /// The numbers of passages that it reads at most, each with the path of the table of its prompt.
+    fn read_passages(&self, key: &str) -> Vec<(String, usize)> {
+        self.models(key).into_iter().map(|model| (model.key, model.passages)).collect()
+    }
+
     /// Reports wrong values and missing files besides the models.
     fn check(&self, key: &str, document: &mut Document<'_>) {
         let _ = (key, document);

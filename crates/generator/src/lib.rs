@@ -7,7 +7,8 @@
 //! - [`FidGenerator`] encodes passages separately and decodes from all of them; [`RagGenerator`] answers with each passage
 //!   and marginalises over them; [`MemNet`] attends to one part of them.
 //! - [`Verifier`] labels evidence to check claims. [`Extractive`] returns a span of the most relevant passage.
-//! - [`CausalGenerator`] prompts a decoder-only model, with examples or a chat template.
+//! - [`CausalGenerator`] prompts a decoder-only model, with examples or a chat template. [`RemoteGenerator`] sends such
+//!   prompts to an HTTP endpoint.
 //! - [`TitleGenerator`] returns the title of the best page. [`EntityTitle`] generates titles only, for retrieval.
 //! - [`ByDataset`] selects a generator by the query's dataset.
 //!
@@ -22,6 +23,7 @@ mod entity_title;
 mod error;
 mod extractive;
 mod fid;
+mod in_context;
 mod kind;
 mod memnet;
 mod one_model;
@@ -29,6 +31,7 @@ mod passages;
 mod prompt;
 mod rag;
 mod registry;
+mod remote;
 mod running_batch;
 mod seq2seq;
 mod short_answer;
@@ -53,9 +56,10 @@ pub use extractive::{
 pub use fid::{FidEvidence, FidGenerator, FidOptions};
 pub use kind::{EvidenceSource, GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides};
 pub use memnet::{DialoguePart, MemNet, MemNetOptions, MemoryInput};
-pub use prompt::{Order, Prompt, PromptOptions};
+pub use prompt::{EstimatedTokens, Order, Prompt, PromptOptions, TokenCounter};
 pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
 pub use registry::GeneratorOptions;
+pub use remote::{Api, RemoteGenerationOptions, RemoteGenerator, RemoteOptions};
 pub use running_batch::RunningBatch;
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 pub use sink::Sink;

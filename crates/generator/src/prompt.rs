@@ -7,8 +7,65 @@ use sporran_kilt::{Query, Task};
 
 use crate::{Candidate, Error, Request, Result};
 
-const START: &str = "[START_ENT]";
+pub(crate) const START: &str = "[START_ENT]";
 const END: &str = "[END_ENT]";
+
+/// Counts the tokens of texts.
+pub trait TokenCounter: Send + Sync {
+    /// The number of tokens of a model's input.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    fn count(&self, text: &str) -> Result<usize>;
+
+    /// The last `most` tokens of a text; the whole text if it has no more.
+    ///
+    /// # Errors
+    /// Where the tokenizer fails.
+    fn last(&self, text: &str, most: usize) -> Result<String>;
+}
+
+impl TokenCounter for Tokenizer {
+    fn count(&self, text: &str) -> Result<usize> {
+        Ok(self.encode(text, None)?.len())
+    }
+
+    fn last(&self, text: &str, most: usize) -> Result<String> {
+        let tokens = self.encode_plain(text)?;
+        if tokens.len() <= most {
+            return Ok(text.to_owned());
+        }
+        let kept = self.decode(&tokens[tokens.len() - most..])?;
+        // A character may have been cut.
+        Ok(kept.trim_start_matches(char::REPLACEMENT_CHARACTER).trim_start().to_owned())
+    }
+}
+
+/// Tokens where there is no tokenizer: one for each four bytes of a word, rounded up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EstimatedTokens;
+
+impl TokenCounter for EstimatedTokens {
+    fn count(&self, text: &str) -> Result<usize> {
+        Ok(text.split_whitespace().map(|word| word.len().div_ceil(4)).sum())
+    }
+
+    /// Whole words.
+    fn last(&self, text: &str, most: usize) -> Result<String> {
+        let mut left = most;
+        let mut start = text.len();
+        for word in text.split_whitespace().rev() {
+            let tokens = word.len().div_ceil(4);
+            if tokens > left {
+                return Ok(text[start..].to_owned());
+            }
+            left -= tokens;
+            // A word is a part of the text.
+            start = word.as_ptr() as usize - text.as_ptr() as usize;
+        }
+        Ok(text.to_owned())
+    }
+}
 
 /// The position of the passages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -110,36 +167,41 @@ impl Prompt {
     ///
     /// # Errors
     /// Where the tokenizer fails.
-    pub fn text(&self, request: &Request<'_>, tokenizer: &Tokenizer) -> Result<String> {
-        self.text_from(1, request, tokenizer)
+    pub fn text(&self, request: &Request<'_>, tokens: &dyn TokenCounter) -> Result<String> {
+        self.text_from(1, request, tokens)
     }
 
     /// That text where the request's first passage has the rank `first`.
     ///
     /// # Errors
     /// Where the tokenizer fails.
-    pub fn text_from(&self, first: usize, request: &Request<'_>, tokenizer: &Tokenizer) -> Result<String> {
-        let input = self.input(request.query, tokenizer)?;
+    pub fn text_from(
+        &self,
+        first: usize,
+        request: &Request<'_>,
+        tokens: &dyn TokenCounter,
+    ) -> Result<String> {
+        let input = self.input(request.query, tokens)?;
         let mut words = self.options.passage_words;
         loop {
             let text = self.join(&input, (first, request.passages), words);
-            let tokens = tokenizer.encode(&text, None)?.len();
-            if tokens <= self.options.max_tokens || words == 0 {
+            let count = tokens.count(&text)?;
+            if count <= self.options.max_tokens || words == 0 {
                 return Ok(text);
             }
             // All passages are shortened equally. A few rounds reach the budget, since tokens are about proportional to words.
-            let fitting = words * self.options.max_tokens / tokens;
+            let fitting = words * self.options.max_tokens / count;
             words = fitting.min(words - 1);
         }
     }
 
-    fn input(&self, query: &Query, tokenizer: &Tokenizer) -> Result<String> {
+    fn input(&self, query: &Query, tokens: &dyn TokenCounter) -> Result<String> {
         let mut text = match query.text.contains(START) && query.text.contains(END) {
             true => self.around_mention(&query.text),
             false => query.text.clone(),
         };
         if let Some(most) = self.options.max_input_tokens {
-            text = last_tokens(&text, most, tokenizer)?;
+            text = tokens.last(&text, most)?;
         }
         let text = marked(&text, &self.options.speakers);
         Ok(self.options.input.replace("{task}", task_word(query)).replace("{input}", &text))
@@ -185,17 +247,6 @@ fn marked(text: &str, speakers: &[String]) -> String {
     let mark =
         |(at, line): (usize, &&str)| format!("{}{line}", speakers[(lines.len() - 1 - at) % speakers.len()]);
     lines.iter().enumerate().map(mark).collect()
-}
-
-/// The last `most` tokens of a text.
-fn last_tokens(text: &str, most: usize, tokenizer: &Tokenizer) -> Result<String> {
-    let tokens = tokenizer.encode_plain(text)?;
-    if tokens.len() <= most {
-        return Ok(text.to_owned());
-    }
-    let kept = tokenizer.decode(&tokens[tokens.len() - most..])?;
-    // A character may have been cut.
-    Ok(kept.trim_start_matches(char::REPLACEMENT_CHARACTER).trim_start().to_owned())
 }
 
 /// The `{task}` word: the kind of answer that the task expects.
@@ -279,6 +330,26 @@ mod tests {
         assert!(cut.starts_with("q1 q2 q3 // A / 1 2"), "{cut}");
         assert!(cut.split_whitespace().count() <= 17, "{cut}");
         assert_eq!(text(options(2), Dataset::Nq, "q1 q2 q3", &passages), "q1 q2 q3");
+    }
+
+    #[test]
+    fn tokens_are_estimated_by_words_without_a_tokenizer() {
+        let text = "a  four fives ééé x";
+        assert_eq!(EstimatedTokens.count(text).unwrap(), 1 + 1 + 2 + 2 + 1);
+        assert_eq!(EstimatedTokens.last(text, 7).unwrap(), text);
+        assert_eq!(EstimatedTokens.last(text, 6).unwrap(), "four fives ééé x");
+        assert_eq!(EstimatedTokens.last(text, 4).unwrap(), "ééé x");
+        assert_eq!(EstimatedTokens.last(text, 0).unwrap(), "");
+        let passages = [passage("A", "1 2 3 4 5 6 7 8"), passage("B", "1 2 3 4 5 6 7 8")];
+        let query = Query::of_text(1i64, "q1 q2 q3");
+        let candidates: Vec<_> = passages.iter().map(|passage| Candidate { passage, score: 1.0 }).collect();
+        let request = Request { query: &query, passages: &candidates };
+        let options = PromptOptions { max_tokens: 17, ..PromptOptions::default() };
+        let cut = Prompt::new(options).unwrap().text(&request, &EstimatedTokens).unwrap();
+        assert!(
+            cut.starts_with("q1 q2 q3 // A / 1 2") && EstimatedTokens.count(&cut).unwrap() <= 17,
+            "{cut}"
+        );
     }
 
     #[test]

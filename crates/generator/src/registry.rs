@@ -6,7 +6,8 @@ use sporran_transformers::{Takers, TakesModel};
 
 use crate::{
     CausalOptions, ExtractiveOptions, FidOptions, MemNetOptions, RagSequenceOptions, RagTokenOptions,
-    Seq2SeqOptions, TitleOptions, VerifierOptions, by_dataset::ByDatasetOptions, kind::GeneratorKind,
+    RemoteOptions, Seq2SeqOptions, TitleOptions, VerifierOptions, by_dataset::ByDatasetOptions,
+    kind::GeneratorKind,
 };
 
 kinds! {
@@ -28,6 +29,8 @@ kinds! {
         "extractive" => Extractive(ExtractiveOptions),
         /// `kind = "causal"`: a decoder-only model, with examples or a chat template.
         "causal" => Causal(CausalOptions),
+        /// `kind = "remote"`: a model at an HTTP endpoint, with examples.
+        "remote" => Remote(RemoteOptions),
         /// `kind = "title"`: the title of the best passage's page.
         "title" => Title(TitleOptions),
         /// `kind = "by-dataset"`: some datasets have their own generator.

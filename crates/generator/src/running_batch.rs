@@ -63,7 +63,8 @@ impl<'a> RunningBatch<'a> {
         };
         let number = self.added;
         self.added += 1;
-        let (asked, read, text) = (Asked::of(request), row.len(), TextStream::default());
+        let (asked, read, text) =
+            (Asked::of(request, self.kind.passages()), row.len(), TextStream::default());
         self.open.push(Open { number, id, asked, read, sink, text, is_ended: false });
         Ok(number)
     }

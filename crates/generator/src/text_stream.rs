@@ -65,7 +65,7 @@ fn is_byte(tokenizer: &Tokenizer, token: u32) -> bool {
 }
 
 /// The length of the text that does not belong to a stop and cannot become one, and whether a whole stop follows it.
-fn ready(text: &str, stops: &[String]) -> (usize, bool) {
+pub(crate) fn ready(text: &str, stops: &[String]) -> (usize, bool) {
     let stop = stops.iter().filter_map(|stop| text.find(stop)).min();
     let may_become = |start: usize| stops.iter().any(|stop| stop.starts_with(&text[start..]));
     let open = text.char_indices().map(|(start, _)| start).find(|&start| may_become(start));

@@ -32,7 +32,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A line that is not valid UTF-8.
-    #[error("{path}:{line}: invalid UTF-8 at byte {byte} of the line")]
+    #[error("{path}:{line}: invalid UTF-8 at byte {byte} of the line{}", in_latin(.latin.as_deref()))]
     Utf8 {
         /// The file.
         path: PathBuf,
@@ -40,6 +40,18 @@ pub enum Error {
         line: u64,
         /// The first wrong byte in the line, counted from 0.
         byte: usize,
+        /// The word with this byte in Windows-1252, if the line has no character of UTF-8 beyond ASCII.
+        latin: Option<String>,
+    },
+    /// Text in another encoding than UTF-8.
+    #[error(
+        "{path}: expected text in UTF-8, found {encoding}; convert it, such as by `iconv -f {encoding} -t UTF-8`"
+    )]
+    Encoding {
+        /// The file.
+        path: PathBuf,
+        /// The encoding, as `iconv` names it.
+        encoding: &'static str,
     },
     /// A line that is not the expected record.
     #[error("{path}:{line}: field `{field}`: {message}")]
@@ -130,7 +142,51 @@ pub enum Error {
     Argument(String),
 }
 
+/// The part of a message that names Windows-1252.
+fn in_latin(word: Option<&str>) -> String {
+    word.map_or_else(String::new, |word| {
+        format!(
+            "; in Windows-1252 (Latin-1) it is `{word}`; if that is right, convert the file by `iconv -f WINDOWS-1252 -t UTF-8`"
+        )
+    })
+}
+
+/// The characters of the bytes from 0x80 to 0x9F in Windows-1252; U+FFFD for those without one. The bytes after them are
+/// those of Latin-1.
+const WINDOWS_1252: [char; 32] = [
+    '€', '\u{FFFD}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{FFFD}', 'Ž', '\u{FFFD}',
+    '\u{FFFD}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{FFFD}', 'ž', 'Ÿ',
+];
+
+/// The word around a byte of a line, in Windows-1252; none for text that has other characters of UTF-8.
+fn latin(bytes: &[u8], at: usize) -> Option<String> {
+    const MOST: usize = 20;
+    if !bytes[..at].is_ascii() || bytes.utf8_chunks().any(|chunk| !chunk.valid().is_ascii()) {
+        return None;
+    }
+    let is_end = |byte: &u8| byte.is_ascii() && !byte.is_ascii_alphanumeric();
+    let start = bytes[..at].iter().rposition(is_end).map_or(0, |end| end + 1).max(at.saturating_sub(MOST));
+    let end = bytes[at..].iter().position(is_end).map_or(bytes.len(), |end| at + end).min(at + MOST);
+    let of = |&byte: &u8| match byte {
+        0x80..=0x9F => WINDOWS_1252[usize::from(byte - 0x80)],
+        _ => char::from(byte),
+    };
+    Some(bytes[start..end].iter().map(of).collect())
+}
+
 impl Error {
+    /// An [`Error::Utf8`] for bytes of a line that begin at a column.
+    pub(crate) fn utf8(
+        path: &Path,
+        line: u64,
+        (column, bytes): (usize, &[u8]),
+        error: std::str::Utf8Error,
+    ) -> Self {
+        let at = error.valid_up_to();
+        let latin = bytes.get(at).and_then(|_| latin(bytes, at));
+        Self::Utf8 { path: path.to_owned(), line, byte: column + at, latin }
+    }
+
     /// An [`Error::Io`] for `path`.
     pub fn io(path: &Path, action: &'static str, source: std::io::Error) -> Self {
         Self::Io { path: path.to_owned(), action, source }

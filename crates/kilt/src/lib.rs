@@ -27,6 +27,7 @@ pub mod page;
 pub mod passage;
 mod query;
 mod record;
+pub mod resources;
 pub mod scores;
 mod staged;
 pub mod statistics;

@@ -203,8 +203,18 @@ impl Error {
                 _ => true,
             },
             Self::Retriever(Retriever::Passages { source, .. }) => {
-                source.downcast_ref::<sporran_kilt::Error>().is_some_and(sporran_kilt::Error::is_input)
+                let reranker = source.downcast_ref::<sporran_reranker::Error>();
+                let remote = reranker.and_then(|error| match error {
+                    sporran_reranker::Error::Remote(error) => Some(error.is_input()),
+                    _ => None,
+                });
+                remote.unwrap_or_else(|| {
+                    source.downcast_ref::<sporran_kilt::Error>().is_some_and(sporran_kilt::Error::is_input)
+                })
             }
+            Self::Retriever(Retriever::Remote(error))
+            | Self::Reranker(sporran_reranker::Error::Remote(error))
+            | Self::Generator(sporran_generator::Error::Remote(error)) => error.is_input(),
             Self::Retriever(error) => !matches!(error, Retriever::Embeddings { .. }),
             Self::Extractor(sporran_extractor::Error::Kilt(error))
             | Self::Reranker(sporran_reranker::Error::Kilt(error)) => error.is_input(),

@@ -42,8 +42,9 @@ pub use tasks::{files::TaskFile, loader::Asked};
 pub use user::UserOptions;
 pub use workflows::{
     answer::{
-        Answer, Assembly, Evidence, Explanation, Options, Report, Step, Trial, assemble, assemble_retrieval,
-        explain, options, report, retrieval, retrieve, run, trace, train, train::encoder_options, tune,
+        Answer, Assembly, BuildPlan, Evidence, Explanation, Options, Report, Step, Total, Trial, assemble,
+        assemble_retrieval, explain, options, report, retrieval, retrieve, run, trace, train,
+        train::encoder_options, tune,
     },
     document_relations, entity_linking, kbqa, knowledge_selection, link_prediction, population,
     registry::{self, check, show, workflow_named, workflow_of},

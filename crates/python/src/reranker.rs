@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use sporran_checkpoint::ScoreActivation;
 use sporran_kilt::{Passage, Query};
 use sporran_pipeline::Error;
-use sporran_reranker::{Computing, CrossEncoder, CrossEncoderOptions, Saved};
+use sporran_reranker::{Computing, CrossEncoder, CrossEncoderOptions, LlmOptions, LlmReranker, Saved};
 
 use crate::{
     arguments::Texts,
@@ -22,6 +22,8 @@ const PORTION: usize = 128;
 /// The reranker of a folder.
 enum Model {
     CrossEncoder(Box<CrossEncoder>, ScoreActivation),
+    /// A language model that answers yes or no.
+    Llm(Box<LlmReranker>, ScoreActivation),
     Other(Box<dyn sporran_reranker::Reranker>),
 }
 
@@ -35,10 +37,12 @@ pub(crate) struct Reranker {
 #[pymethods]
 impl Reranker {
     #[new]
-    #[pyo3(signature = (model, *, raw_scores = false, max_tokens = None, precision = "f32", device = "cpu", batch_tokens = 4096))]
+    #[pyo3(signature = (model, *, instruction = None, raw_scores = false, max_tokens = None, precision = "f32", device = "cpu", batch_tokens = 4096))]
+    #[allow(clippy::too_many_arguments, reason = "Python's keyword arguments")]
     fn new(
         py: Python<'_>,
         model: PathBuf,
+        instruction: Option<String>,
         raw_scores: bool,
         max_tokens: Option<usize>,
         precision: &str,
@@ -46,7 +50,7 @@ impl Reranker {
         batch_tokens: usize,
     ) -> Result<Self> {
         let arguments = serde_json::json!({
-            "model": model, "raw_scores": raw_scores, "max_tokens": max_tokens, "precision": precision,
+            "model": model, "instruction": instruction, "raw_scores": raw_scores, "max_tokens": max_tokens, "precision": precision,
             "device": device, "batch_tokens": batch_tokens,
         });
         let computing = Computing {
@@ -54,10 +58,27 @@ impl Reranker {
             device: parsed("device", device)?,
             batch_tokens,
         };
+        let has_instruction = instruction.is_some();
         let folder = model_folder(py, &model)?;
         let model = compute(py, || {
             let Computing { precision, device, batch_tokens } = computing;
-            if let Saved::CrossEncoder { .. } = Saved::read(&folder)? {
+            let saved = Saved::read(&folder)?;
+            let activation =
+                |folders: ScoreActivation| if raw_scores { ScoreActivation::Identity } else { folders };
+            if let Saved::Llm { .. } = saved {
+                let options = LlmOptions {
+                    precision,
+                    device,
+                    max_tokens,
+                    batch_tokens,
+                    instruction,
+                    ..LlmOptions::new(folder)
+                };
+                let model = LlmReranker::load(&options)?;
+                let activation = activation(model.activation()?);
+                return Ok::<_, Error>(Model::Llm(Box::new(model), activation));
+            }
+            if let Saved::CrossEncoder { .. } = saved {
                 let options = CrossEncoderOptions {
                     precision,
                     device,
@@ -66,11 +87,17 @@ impl Reranker {
                     ..CrossEncoderOptions::new(folder)
                 };
                 let model = CrossEncoder::load(&options)?;
-                let activation = if raw_scores { ScoreActivation::Identity } else { model.activation()? };
-                return Ok::<_, Error>(Model::CrossEncoder(Box::new(model), activation));
+                let activation = activation(model.activation()?);
+                return Ok(Model::CrossEncoder(Box::new(model), activation));
             }
             Ok(Model::Other(sporran_reranker::open(&folder, computing)?))
         })?;
+        if has_instruction && !matches!(model, Model::Llm(..)) {
+            return Err(argument("instruction", "none for this kind of reranker", "an instruction"));
+        }
+        if raw_scores && matches!(model, Model::Other(_)) {
+            return Err(argument("raw_scores", "False for this kind of reranker", "True"));
+        }
         if let Model::CrossEncoder(model, _) = &model
             && model.labels() != 1
         {
@@ -92,6 +119,11 @@ impl Reranker {
                 let pairs: Vec<(&str, &str)> = texts.iter().map(|text| (query, *text)).collect();
                 let logits = model.logits(&pairs)?;
                 Ok::<_, Error>(logits.iter().map(|row| activation.scores(row)[0]).collect())
+            }
+            Model::Llm(model, activation) => {
+                let pairs: Vec<(&str, &str)> = texts.iter().map(|text| (query, *text)).collect();
+                let odds = model.log_odds(&pairs)?;
+                Ok(odds.iter().map(|odds| activation.scores(&[*odds])[0]).collect())
             }
             Model::Other(model) => {
                 let passages: Vec<Passage> = texts.iter().map(|text| Passage::of_text(*text)).collect();

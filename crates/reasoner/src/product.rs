@@ -72,4 +72,20 @@ mod tests {
             assert_eq!(whole, shared);
         }
     }
+    #[test]
+    fn equal_rows_have_equal_products() {
+        // Entities with equal vectors tie wherever they are: in a whole tile, after it, or in another thread's part.
+        for (inner, columns) in [(1, 3), (7, 31), (32, 33), (100, 515), (33, 4099)] {
+            let value = |i: usize| ((i * 37 % 23) as f32 - 11.0) / 7.0;
+            let b: Vec<f32> = (0..inner).map(value).collect::<Vec<_>>().repeat(columns);
+            let a: Vec<f32> = (0..3 * inner).map(|i| value(i + 5)).collect();
+            let (left, right) = (View::packed(3, inner), View::packed(columns, inner).transposed());
+            let (mut one, mut shared) = (vec![0.0; 3 * columns], vec![0.0; 3 * columns]);
+            product((&mut one, View::packed(3, columns)), (&a, left), (&b, right), false);
+            shared_product(TrainingPrecision::F32, &mut shared, (&a, left), (&b, right), false);
+            for row in one.chunks(columns).chain(shared.chunks(columns)) {
+                assert!(row.iter().all(|score| score.to_bits() == row[0].to_bits()), "{inner} x {columns}");
+            }
+        }
+    }
 }

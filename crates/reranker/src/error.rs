@@ -15,6 +15,9 @@ pub enum Error {
     /// An error of a file in the reranker's folder.
     #[error(transparent)]
     Kilt(#[from] sporran_kilt::Error),
+    /// An endpoint.
+    #[error(transparent)]
+    Remote(#[from] sporran_remote::Error),
     /// A value cannot be written as JSON.
     #[error("{path}: writing JSON failed")]
     Json {

@@ -6,16 +6,16 @@ use sporran_config::{Document, Overrides};
 use sporran_transformers::{DeviceName, ModelType, Precision, folder_max_tokens, wrong_model_type};
 
 use crate::{
-    Computing, Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, RERANKER, Reranker, Result, Saved,
-    combined::CombinedOptions, open, takers::TAKERS, tfidf::TfIdfOptions,
+    Computing, Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, LlmOptions, LlmReranker, RERANKER,
+    Reranker, Result, Saved, combined::CombinedOptions, open, takers::TAKERS, tfidf::TfIdfOptions,
 };
 
 /// The options of a kind of reranker.
 ///
 /// A new kind implements this trait for its options and gets a line in `registry.rs`.
 pub trait RerankerKind {
-    /// The folder of the model.
-    fn folder(&self) -> &Path;
+    /// The folder of the model; none for a model at an endpoint.
+    fn folder(&self) -> Option<&Path>;
 
     /// Reports wrong values and a missing folder, without loading the model. `key` is the path of the table.
     fn check(&self, key: &str, document: &mut Document<'_>);
@@ -92,8 +92,8 @@ fn max_tokens_override(
 }
 
 impl RerankerKind for CrossEncoderOptions {
-    fn folder(&self) -> &Path {
-        &self.folder
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.folder)
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {
@@ -112,9 +112,26 @@ impl RerankerKind for CrossEncoderOptions {
     }
 }
 
+impl RerankerKind for LlmOptions {
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.folder)
+    }
+
+    fn check(&self, key: &str, document: &mut Document<'_>) {
+        if let Err(error) = LlmOptions::check(self) {
+            document.report_key(key, error.to_string());
+        }
+        check_folder((key, "llm"), &self.folder, document);
+    }
+
+    fn open(&self) -> Result<Box<dyn Reranker>> {
+        Ok(Box::new(LlmReranker::load(self)?))
+    }
+}
+
 impl RerankerKind for CosineOptions {
-    fn folder(&self) -> &Path {
-        &self.folder
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.folder)
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {
@@ -133,8 +150,8 @@ impl RerankerKind for CosineOptions {
 }
 
 impl RerankerKind for TfIdfOptions {
-    fn folder(&self) -> &Path {
-        &self.folder
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.folder)
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {
@@ -149,8 +166,8 @@ impl RerankerKind for TfIdfOptions {
 }
 
 impl RerankerKind for CombinedOptions {
-    fn folder(&self) -> &Path {
-        &self.folder
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.folder)
     }
 
     fn check(&self, key: &str, document: &mut Document<'_>) {

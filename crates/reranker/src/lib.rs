@@ -1,6 +1,7 @@
 //! Rerankers score the passages of a query.
 //!
-//! All implement [`Reranker::score`]. [`CrossEncoder`] reads the query and a passage together. [`TfIdf`] and [`Cosine`]
+//! All implement [`Reranker::score`]. [`CrossEncoder`] reads the query and a passage together, and so does [`LlmReranker`], a
+//! language model. [`RemoteReranker`] asks an HTTP endpoint. [`TfIdf`] and [`Cosine`]
 //! compare their vectors. [`TitleMatch`] and [`PositionPrior`] use only the title and the order. [`Combined`] is a weighted
 //! sum of rerankers, each with one or more [`QueryView`]s.
 //!
@@ -13,9 +14,11 @@ mod cross_encoder;
 mod error;
 mod features;
 mod kind;
+mod llm;
 mod open;
 mod pooled;
 mod registry;
+mod remote;
 mod saved;
 mod takers;
 mod tfidf;
@@ -28,9 +31,11 @@ pub use cross_encoder::{CrossEncoder, CrossEncoderOptions, CrossEncoderTraining}
 pub use error::{Error, Result};
 pub use features::{PositionPrior, TitleMatch};
 pub use kind::RerankerKind;
+pub use llm::{LlmOptions, LlmReranker, LlmScore};
 pub use open::open;
 pub use pooled::PagePool;
 pub use registry::RerankerOptions;
+pub use remote::{RemoteReranker, RemoteRerankerOptions, RerankApi};
 pub use saved::{COUNTS, Computing, RERANKER, Saved, SavedPart};
 use sporran_kilt::{Passage, Query};
 pub use tfidf::{TfIdf, TfIdfOptions, TitleSimilarity};

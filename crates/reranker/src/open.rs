@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::{
-    COUNTS, Combined, Computing, Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, PositionPrior,
-    Reranker, Result, Saved, SavedPart, Term, TfIdf, TitleMatch, TitleSimilarity,
+    COUNTS, Combined, Computing, Cosine, CosineOptions, CrossEncoder, CrossEncoderOptions, LlmOptions,
+    LlmReranker, PositionPrior, Reranker, Result, Saved, SavedPart, Term, TfIdf, TitleMatch, TitleSimilarity,
 };
 
 /// Loads the reranker of a folder.
@@ -35,6 +35,12 @@ pub fn open(folder: &Path, computing: Computing) -> Result<Box<dyn Reranker>> {
                 ..CrossEncoderOptions::new(folder.into())
             })?)
         }
+        Saved::Llm { .. } => Box::new(LlmReranker::load(&LlmOptions {
+            precision,
+            device,
+            batch_tokens,
+            ..LlmOptions::new(folder.into())
+        })?),
         Saved::TitleMatch => Box::new(TitleMatch),
         Saved::PositionPrior => Box::new(PositionPrior),
         Saved::Combined { parts } => {

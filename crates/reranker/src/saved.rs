@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::jsonl;
-use sporran_transformers::{DeviceName, Precision, Truncation};
+use sporran_transformers::{DeviceName, ModelType, Precision, Truncation, has_model_type};
 
 use crate::{Error, QueryView, Result};
 
@@ -37,6 +37,16 @@ pub enum Saved {
         max_tokens: Option<usize>,
         /// The truncation of longer pairs.
         truncation: Truncation,
+    },
+    /// A language model that answers yes or no.
+    #[serde(rename_all = "kebab-case")]
+    Llm {
+        /// What makes a passage relevant.
+        #[serde(default)]
+        instruction: Option<String>,
+        /// The largest number of tokens of a prompt.
+        #[serde(default)]
+        max_tokens: Option<usize>,
     },
     /// Whether the query contains a passage's title.
     #[serde(rename = "named")]
@@ -78,7 +88,8 @@ pub struct Computing {
 }
 
 impl Saved {
-    /// Reads `reranker.json` in `folder`. A folder without this file is a cross-encoder in the Hugging Face layout.
+    /// Reads `reranker.json` in `folder`. A folder without this file is a model in the Hugging Face layout: a language model, or
+    /// else a cross-encoder.
     ///
     /// # Errors
     /// Errors of reading the file, with line and field.
@@ -86,6 +97,9 @@ impl Saved {
         let path = folder.join(RERANKER);
         if path.is_file() {
             return Ok(jsonl::read_json(path)?);
+        }
+        if has_model_type(folder, ModelType::DecoderOnly) {
+            return Ok(Self::Llm { instruction: None, max_tokens: None });
         }
         Ok(Self::CrossEncoder { max_tokens: None, truncation: Truncation::LongestFirst })
     }
@@ -97,6 +111,7 @@ impl Saved {
             Self::TfIdf { .. } => "tfidf",
             Self::Cosine { .. } => "cosine",
             Self::CrossEncoder { .. } => "cross-encoder",
+            Self::Llm { .. } => "llm",
             Self::TitleMatch => "named",
             Self::PositionPrior => "place",
             Self::Combined { .. } => "combined",

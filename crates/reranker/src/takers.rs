@@ -2,10 +2,14 @@
 
 use sporran_transformers::{ModelType, Takers, TakesModel};
 
-use crate::{CosineOptions, CrossEncoderOptions, combined::CombinedOptions, tfidf::TfIdfOptions};
+use crate::{CosineOptions, CrossEncoderOptions, LlmOptions, combined::CombinedOptions, tfidf::TfIdfOptions};
 
 impl TakesModel for CrossEncoderOptions {
     const TAKES: &'static [ModelType] = &[ModelType::SequenceClassifier];
+}
+
+impl TakesModel for LlmOptions {
+    const TAKES: &'static [ModelType] = &[ModelType::DecoderOnly];
 }
 
 impl TakesModel for CosineOptions {
@@ -23,6 +27,7 @@ impl TakesModel for CombinedOptions {
 /// The kinds, each with the types of its models. A folder with `reranker.json` names its kind itself.
 pub(crate) const TAKERS: Takers = &[
     ("cross-encoder", CrossEncoderOptions::TAKES),
+    ("llm", LlmOptions::TAKES),
     ("cosine", CosineOptions::TAKES),
     ("tfidf", TfIdfOptions::TAKES),
     ("combined", CombinedOptions::TAKES),
@@ -57,6 +62,13 @@ mod tests {
         assert!(found.contains("expected an encoder, found an encoder-decoder (`t5`)"), "{found}");
         assert_eq!(check("cross-encoder", "encoders/bert-sequence"), "");
         assert_eq!(check("cosine", "encoders/sentence"), "");
-        assert_eq!(RerankerOptions::kinds(), super::TAKERS.iter().map(|(kind, _)| *kind).collect::<Vec<_>>());
+        assert_eq!(check("cross-encoder", "encoders/qwen3-sequence"), "");
+        assert_eq!(check("llm", "encoders/qwen3-reranker"), "");
+        let found = check("cross-encoder", "encoders/qwen3-reranker");
+        assert!(found.contains("found a decoder-only model (`qwen3`)"), "{found}");
+        assert!(found.ends_with("kinds that take it: `llm`"), "{found}");
+        let takers = super::TAKERS.iter().map(|(kind, _)| *kind);
+        // The model of the last kind is at an endpoint.
+        assert_eq!(RerankerOptions::kinds(), takers.chain(["remote"]).collect::<Vec<_>>());
     }
 }

@@ -20,6 +20,9 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// An endpoint.
+    #[error(transparent)]
+    Remote(#[from] sporran_remote::Error),
     /// A folder without an index.
     #[error(
         "{path}: expected an index's header that starts with {expected:?}, found {found:?}; delete the folder if it was an index, and the next run builds it again"

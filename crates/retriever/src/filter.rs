@@ -13,7 +13,12 @@ use serde::{Deserialize, Serialize};
 use sporran_config::{Document, FromTable, Invalid, Kinds, Overrides, Table};
 use sporran_kilt::{Hit, PassageId, Query, hash_json};
 
-use crate::{PassageScorer, Result, Retriever, kind::RetrieverKind, site::Site};
+use crate::{
+    PassageScorer, Result, Retriever,
+    kind::RetrieverKind,
+    plan::{IndexPlan, PlannedPassages},
+    site::Site,
+};
 
 /// The version of the meaning of filters, a part of the keys of results.
 const VERSION: u32 = 1;
@@ -53,6 +58,10 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for FilteredOptions<R> 
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
         self.base.overrides(&format!("{key}.base"), found)
+    }
+
+    fn plan(&self, passages: PlannedPassages<'_>) -> Result<Vec<IndexPlan>> {
+        self.base.plan(passages)
     }
 
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {

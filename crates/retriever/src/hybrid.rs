@@ -8,7 +8,11 @@ use sporran_config::{Document, FromTable, Invalid, Kinds, Overrides, Table};
 use sporran_kilt::{Hit, Query, hash_json};
 
 use crate::{
-    Error, PassageFilter, Result, Retriever, Trace, fusion::FusionOptions, kind::RetrieverKind, site::Site,
+    Error, PassageFilter, Result, Retriever, Trace,
+    fusion::FusionOptions,
+    kind::RetrieverKind,
+    plan::{IndexPlan, PlannedPassages},
+    site::Site,
 };
 
 /// `kind = "hybrid"`
@@ -59,6 +63,11 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for HybridOptions<R> {
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
         let mut parts = self.parts.iter().enumerate();
         parts.try_for_each(|(at, part)| part.overrides(&format!("{key}.parts[{at}]"), found))
+    }
+
+    fn plan(&self, passages: PlannedPassages<'_>) -> Result<Vec<IndexPlan>> {
+        let parts: Result<Vec<_>> = self.parts.iter().map(|part| part.plan(passages)).collect();
+        Ok(parts?.concat())
     }
 
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {

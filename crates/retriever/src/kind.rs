@@ -3,7 +3,11 @@
 use serde::Serialize;
 use sporran_config::{Document, Overrides};
 
-use crate::{PassageScorer, Result, Retriever, site::Site};
+use crate::{
+    PassageScorer, Result, Retriever,
+    plan::{IndexPlan, PlannedPassages},
+    site::Site,
+};
 
 /// The options of a kind of retriever.
 ///
@@ -26,6 +30,16 @@ pub trait RetrieverKind {
     /// # Errors
     /// Errors of an index or a model, each with its file.
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>>;
+
+    /// The estimated resources of its indexes, and of those of its parts, in the order of their builds. Indexes of names and
+    /// titles have no estimate.
+    ///
+    /// # Errors
+    /// Errors of a model, and of the files of an index over the sample.
+    fn plan(&self, passages: PlannedPassages<'_>) -> Result<Vec<IndexPlan>> {
+        let _ = passages;
+        Ok(Vec::new())
+    }
 
     /// Opens it as a scorer of given passages; `None` for kinds that cannot score.
     ///

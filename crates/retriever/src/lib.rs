@@ -17,6 +17,7 @@ pub mod hybrid;
 pub mod iterative;
 mod kind;
 mod layout;
+mod plan;
 mod registry;
 mod site;
 pub mod sparse;
@@ -27,8 +28,9 @@ pub use error::{Error, Result};
 pub use filter::{Filter, FilterOptions, Filtered, FilteredOptions, PassageFilter, Scalar, Selection};
 pub use kind::RetrieverKind;
 pub use layout::{VerifiedIndex, is_index, verify_index};
+pub use plan::{IndexPlan, PlannedPassages};
 pub use registry::RetrieverOptions;
-pub use site::{BuildIndex, IndexRecall, Items, NewIndex, Site};
+pub use site::{BuildIndex, IndexRecall, Items, NewIndex, PlanIndex, Site};
 use sporran_kilt::{Hit, PassageId, Query};
 pub use titles::Titles;
 

@@ -3,7 +3,7 @@
 use sporran_config::kinds;
 
 use crate::{
-    dense::DenseOptions,
+    dense::{DenseOptions, RemoteDenseOptions},
     entity::EntityRetrieverOptions,
     filter::FilteredOptions,
     hybrid::HybridOptions,
@@ -21,6 +21,8 @@ kinds! {
         "tfidf" => TfIdf(TfIdfOptions),
         /// `kind = "dense"`
         "dense" => Dense(DenseOptions),
+        /// `kind = "remote"`: dense retrieval with an encoder at an HTTP endpoint.
+        "remote" => Remote(RemoteDenseOptions),
         /// `kind = "entity"`: the pages that a query names.
         "entity" => Entity(EntityRetrieverOptions<RetrieverOptions<Other>>),
         /// `kind = "filtered"`: the passages of a retriever whose metadata meet conditions.

@@ -8,7 +8,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{PassageId, PassageStore, folder::Place};
 
-use crate::{Result, entity::aliases::Aliases};
+use crate::{
+    Result,
+    entity::aliases::Aliases,
+    plan::{IndexPlan, PlannedPassages},
+};
 
 /// The passages that retrievers are opened over, and the folder of their indexes.
 ///
@@ -30,6 +34,16 @@ pub trait Site {
     /// Errors of `build`, and [`crate::Error::Io`].
     fn index(&mut self, index: NewIndex, build: &mut BuildIndex<'_>) -> Result<PathBuf>;
 
+    /// Reports the estimated resources of an index that [`index`](Self::index) is going to build. The caller decides whether
+    /// an estimate is worth its time.
+    ///
+    /// # Errors
+    /// Errors of `plan`.
+    fn announce(&mut self, index: &NewIndex, plan: &PlanIndex<'_>) -> Result<()> {
+        let _ = (index, plan);
+        Ok(())
+    }
+
     /// Records a hash that rankings depend on besides the indexes. Without a path it is that of options alone.
     fn depends_on(&mut self, part: &'static str, path: Option<&Path>, hash: String);
 
@@ -45,6 +59,9 @@ pub trait Site {
 
 /// Writes an index to a place and reports how many items are done.
 pub type BuildIndex<'a> = dyn FnMut(Place, &mut dyn FnMut(u64)) -> Result<()> + 'a;
+
+/// Estimates the resources of an index from a sample of its passages.
+pub type PlanIndex<'a> = dyn Fn(PlannedPassages<'_>) -> Result<IndexPlan> + 'a;
 
 /// An index to open or build.
 #[derive(Clone, Debug)]

@@ -13,13 +13,16 @@ use crate::{
     architectures::{
         ModelConfig,
         bert::{BertModel, EncoderModel, Head},
+        decoder::{DecoderEncoder, DecoderHead},
+        gpt2::Gpt2,
+        llama::Llama,
         modernbert::{self, ModernBert},
         t5::T5Encoder,
     },
     causal::{CausalLm, TrainableCausal},
     decode::GenerationOptions,
     device::{DeviceName, Precision},
-    packed::{PackedEncoder, PackedLlama, PackedModernBert, PackedSeq2Seq, PackedT5Encoder},
+    packed::{PackedDecoder, PackedEncoder, PackedLlama, PackedModernBert, PackedSeq2Seq, PackedT5Encoder},
     seq2seq::{Seq2Seq, Trainable},
 };
 
@@ -289,6 +292,13 @@ impl Checkpoint {
                 let body = PackedT5Encoder::new(config, precision.packed()?, read)?;
                 EncoderModel { body: Box::new(body), head: Head::States }
             }
+            ModelConfig::Llama(config) => {
+                let head = config.encoder_head(&vb)?;
+                let body = PackedDecoder::new(config, precision.packed()?, read)?;
+                EncoderModel { body: Box::new(body), head }
+            }
+            // It has no packed form.
+            ModelConfig::Gpt2(_) => return self.encoder(precision.dtype()?, &Device::Cpu),
             _ => return Err(self.other_kind("an encoder")),
         })
     }
@@ -312,6 +322,16 @@ impl Checkpoint {
                 let body = T5Encoder::new(config, &self.var_builder(dtype, device)?)?;
                 Ok(EncoderModel { body: Box::new(body), head: Head::States })
             }
+            ModelConfig::Llama(config) => {
+                let vb = self.var_builder(dtype, device)?;
+                let (body, head) = (Box::new(Llama::new(config, &vb)?), config.encoder_head(&vb)?);
+                Ok(EncoderModel { body: Box::new(DecoderEncoder::new(body, config.hidden_size)), head })
+            }
+            ModelConfig::Gpt2(config) => {
+                let vb = self.var_builder(dtype, device)?;
+                let (body, head) = (Box::new(Gpt2::new(config, &vb)?), config.encoder_head(&vb)?);
+                Ok(EncoderModel { body: Box::new(DecoderEncoder::new(body, config.n_embd)), head })
+            }
             _ => Err(self.other_kind("an encoder")),
         }
     }
@@ -321,9 +341,7 @@ impl Checkpoint {
     /// # Errors
     /// As for [`model`](Self::model).
     pub fn causal_model(&self, dtype: DType, device: &Device) -> Result<Box<dyn TrainableCausal>> {
-        if !self.config.is_causal() {
-            return Err(self.other_kind("a decoder-only model"));
-        }
+        self.check_words()?;
         let tokens = self.special_tokens()?.clone();
         self.config.build_causal(&self.var_builder(dtype, device)?, tokens, self.generation.clone())
     }
@@ -335,6 +353,7 @@ impl Checkpoint {
     /// for `int8` where the model is not packed.
     pub fn causal(&self, device: DeviceName, precision: Precision) -> Result<Box<dyn CausalLm>> {
         device.check(precision)?;
+        self.check_words()?;
         match (&self.config, device) {
             (ModelConfig::Llama(config), DeviceName::Cpu) => {
                 let (tokens, generation) = (self.special_tokens()?.clone(), self.generation.clone());
@@ -361,8 +380,21 @@ impl Checkpoint {
         &self.stored
     }
 
+    /// Checks that the model continues texts.
+    fn check_words(&self) -> Result<()> {
+        match self.config.decoder_head() {
+            Some(DecoderHead::LanguageModel) => Ok(()),
+            _ => Err(self.other_kind("a decoder-only model")),
+        }
+    }
+
     fn other_kind(&self, expected: &'static str) -> Error {
-        let found = format!("`{}`", self.config.architecture().model_type());
+        let what = match self.config.decoder_head() {
+            Some(DecoderHead::None) => ", whose weights lack the head `lm_head.weight`",
+            Some(DecoderHead::Labels(_)) => " with a head for sequence classification",
+            _ => "",
+        };
+        let found = format!("`{}`{what}", self.config.architecture().model_type());
         Error::Architecture { path: self.stored.folder().join(CONFIG), expected, found }
     }
 }

@@ -36,16 +36,18 @@ mod word_input;
 
 pub use architectures::{
     ModelConfig,
-    bart::{Bart, BartConfig},
+    bart::{Bart, BartConfig, BartFamily},
     bert::{
         BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask, DISTIL_NAMES, Disentangled,
         EncoderModel, Head, LayerSharing, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead,
         SpanLogits, TokenHead, VectorHead,
     },
+    decoder::DecoderHead,
     gpt2::{Gpt2, Gpt2Config},
     llama::{Gguf, Llama, LlamaConfig, LlamaKind},
     modernbert::{ModernBert, ModernBertConfig},
-    t5::{T5, T5Config, T5Encoder, T5EncoderConfig},
+    registry::{ARCHITECTURES, ArchitectureEntry, ModelTask},
+    t5::{T5, T5Config, T5Encoder, T5EncoderConfig, T5Family},
 };
 pub use batch::{Batch, each_batch, length_batches};
 pub use cache::Cache;
@@ -64,8 +66,10 @@ pub use fid::{EncodedTexts, encode_separately, fuse};
 pub use lstm::{LstmGradients, LstmOptions, LstmPass, PackedBiLstm};
 pub use memnet::{attend_to_pieces, piece_attention};
 pub use mode::{Dropout, Mode};
-pub use model_type::{ModelType, Takers, TakesModel, wrong_model_type};
-pub use packed::{PackedEncoder, PackedLlama, PackedModernBert, PackedSeq2Seq, PackedT5Encoder};
+pub use model_type::{ModelType, Takers, TakesModel, has_model_type, wrong_model_type};
+pub use packed::{
+    PackedDecoder, PackedEncoder, PackedLlama, PackedModernBert, PackedSeq2Seq, PackedT5Encoder,
+};
 pub use pair_head::{PAIR_HEAD, PairHead, PairHeadConfig, StatePair};
 pub use pairs::{PairClassifier, PairOptions};
 pub use sentence::{Pooling, Sentences, TextEncoder, TextEncoderOptions};

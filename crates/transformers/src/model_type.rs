@@ -4,22 +4,19 @@ use std::path::Path;
 
 use sporran_checkpoint::{CrossEncoderFolder, GgufFile, ModelKind, find_gguf, json};
 
-use crate::{
-    architectures::{ModelConfig, bert::BertTask},
-    candle_models::is_folder_type,
-};
+use crate::architectures::{ModelConfig, bert::BertTask, registry::is_candle_type};
 
 /// The type of a model, which decides what can use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModelType {
-    /// T5 or BART.
+    /// T5, BART or a model of their shape.
     EncoderDecoder,
     /// GPT-2, LLaMA or a decoder of its shape, or another model that continues its input.
     DecoderOnly,
     /// An encoder without a head, with that of masked language modelling, or with DPR's of vectors.
     Encoder,
-    /// An encoder that labels its whole input, such as a cross-encoder.
+    /// An encoder or a decoder-only model that labels its whole input, such as a cross-encoder.
     SequenceClassifier,
     /// An encoder that labels tokens.
     TokenClassifier,
@@ -131,18 +128,26 @@ fn own_type(folder: &Path) -> Option<(ModelType, String)> {
         Ok(config) => config,
         Err(_) => {
             let kind: ModelKind = json::parse(&path, &text).ok()?;
-            let name = kind.model_type.filter(|name| is_folder_type(name))?;
+            let name = kind.model_type.filter(|name| is_candle_type(name))?;
             return Some((ModelType::DecoderOnly, name));
         }
     };
     let own = match &config {
         ModelConfig::T5(_) | ModelConfig::Bart(_) => ModelType::EncoderDecoder,
-        ModelConfig::Gpt2(_) | ModelConfig::Llama(_) => ModelType::DecoderOnly,
+        ModelConfig::Gpt2(_) | ModelConfig::Llama(_) => {
+            config.encoder_task().map_or(ModelType::DecoderOnly, of_task)
+        }
         ModelConfig::Bert(config) => of_task(config.task),
         ModelConfig::ModernBert(config) => of_task(config.task),
         ModelConfig::T5Encoder(_) => ModelType::Encoder,
     };
     Some((own, config.model_type().to_owned()))
+}
+
+/// Whether the model of a folder or a GGUF file is of a type. Reads no weights.
+#[must_use]
+pub fn has_model_type(folder: &Path, of: ModelType) -> bool {
+    types_of(folder).0.contains(&of)
 }
 
 /// The message for a folder whose model `takes` does not list; `None` if the type fits or is unknown. It names the type and
@@ -195,6 +200,12 @@ mod tests {
             ("encoders/dpr-question", ModelType::Encoder),
             ("encoders/dpr-reader", ModelType::DprReader),
             ("encoders/sentence", ModelType::SentenceEncoder),
+            ("encoders/qwen3-embedding", ModelType::SentenceEncoder),
+            ("encoders/qwen3-reranker", ModelType::DecoderOnly),
+            ("encoders/gpt2-sequence", ModelType::SequenceClassifier),
+            ("encoders/llama-sequence", ModelType::SequenceClassifier),
+            ("mt5", ModelType::EncoderDecoder),
+            ("pegasus", ModelType::EncoderDecoder),
         ] {
             assert_eq!(types_of(&folder(name)).0, [expected], "{name}");
         }

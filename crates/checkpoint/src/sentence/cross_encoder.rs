@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     SentenceSettings,
-    modules::{CONFIG, encoder_folder, modules, unexpected},
+    modules::{CONFIG, encoder_folder, module_config, modules, unexpected},
 };
 use crate::{
     error::{Error, Result},
@@ -64,7 +64,19 @@ pub struct CrossEncoderFolder {
     pub model: PathBuf,
     /// The prompt before the first text of every pair.
     pub prompt: String,
+    /// The tokens whose logits make the score, for a language model.
+    pub logit_score: Option<LogitScore>,
     activation: Option<Named>,
+}
+
+/// The module `LogitScore`: the score is the logit of a token, less that of another if there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct LogitScore {
+    /// The token for the passage.
+    pub true_token_id: u32,
+    /// The token against it.
+    #[serde(default)]
+    pub false_token_id: Option<u32>,
 }
 
 /// The fields of a `config.json` that name an activation.
@@ -98,14 +110,26 @@ impl CrossEncoderFolder {
     /// # Errors
     /// [`Error::Json`], and [`Error::Config`] for modules other than the model.
     pub fn open(folder: &Path) -> Result<Self> {
-        let mut found = Self { model: folder.into(), prompt: String::new(), activation: None };
+        let mut found =
+            Self { model: folder.into(), prompt: String::new(), logit_score: None, activation: None };
         if let Some((path, modules)) = modules(folder)? {
             let settings = SentenceSettings::open(folder)?;
             // In the folder of another kind of model the settings are not a cross-encoder's.
             if settings.model_type.as_deref() == Some("CrossEncoder") {
                 found.model = encoder_folder(folder, &path, &modules)?;
-                if let Some(module) = modules.get(1) {
-                    return Err(unexpected(&path, 1, "a `Transformer` alone", &module.r#type));
+                match modules.get(1) {
+                    Some(module) if module.kind() == "LogitScore" => {
+                        let (path, text) = module_config(&folder.join(&module.path))?;
+                        found.logit_score = Some(parse(&path, &text)?);
+                    }
+                    Some(module) => {
+                        let expected = "a `Transformer` alone, or with a `LogitScore`";
+                        return Err(unexpected(&path, 1, expected, &module.r#type));
+                    }
+                    None => {}
+                }
+                if let Some(module) = modules.get(2) {
+                    return Err(unexpected(&path, 2, "no further module", &module.r#type));
                 }
                 settings.default_prompt().clone_into(&mut found.prompt);
                 let path = folder.join(SentenceSettings::FILE);
@@ -210,6 +234,17 @@ mod tests {
         assert_eq!(found.activation(1).unwrap(), ScoreActivation::Relu);
         let found = of(modules, r#"{"model_type": "CrossEncoder"}"#).unwrap();
         assert_eq!(found.activation(1).unwrap(), ScoreActivation::Tanh);
+        let scored = modules.replace("}]", r#"}, {"path": "1", "type": "sentence_transformers.cross_encoder.modules.logit_score.LogitScore"}]"#);
+        let scored = read(&[
+            ("modules.json", &scored),
+            ("config_sentence_transformers.json", r#"{"model_type": "CrossEncoder"}"#),
+            (
+                "1/config.json",
+                r#"{"true_token_id": 7, "false_token_id": null, "module_input_name": "causal_logits"}"#,
+            ),
+        ]);
+        let expected = LogitScore { true_token_id: 7, false_token_id: None };
+        assert_eq!(scored.unwrap().logit_score, Some(expected));
         // The settings of a bi-encoder are not for a cross-encoder.
         let found = of(modules, &settings.replace("CrossEncoder", "SentenceTransformer")).unwrap();
         assert_eq!((found.model.to_str(), found.prompt.as_str()), (Some(""), ""));

@@ -6,7 +6,7 @@ mod input;
 mod modules;
 mod settings;
 
-pub use cross_encoder::{CrossEncoderFolder, ScoreActivation};
+pub use cross_encoder::{CrossEncoderFolder, LogitScore, ScoreActivation};
 pub use input::{INPUT_FILES, InputSettings};
 pub use modules::{
     MODULE_FILES, Module, encoder_folder, encoder_of, module_config, module_folders, modules, unexpected,

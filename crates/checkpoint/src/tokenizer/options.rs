@@ -78,6 +78,12 @@ pub(super) struct Options {
     pub(super) legacy: Option<bool>,
     /// T5: the number of sentinels.
     pub(super) extra_ids: Option<u32>,
+    /// Pegasus: the number of tokens before the vocabulary's own, besides two.
+    pub(super) offset: Option<u32>,
+    /// Pegasus: the mask of a sentence.
+    pub(super) mask_token_sent: Option<Token>,
+    /// mBART: the code of the language of inputs.
+    pub(super) src_lang: Option<String>,
     pub(super) bos_token: Option<Token>,
     pub(super) eos_token: Option<Token>,
     pub(super) unk_token: Option<Token>,
@@ -186,8 +192,10 @@ pub(super) fn class(folder: &Path, options: &Options) -> Result<String> {
         Some("roberta") => "Roberta".into(),
         Some("bart") => "Bart".into(),
         Some("qwen2") => "Qwen2".into(),
-        Some("t5" | "mt5") => "T5".into(),
+        Some("t5" | "mt5" | "umt5") => "T5".into(),
         Some("xlm-roberta") => "XLMRoberta".into(),
+        Some("mbart") => "MBart".into(),
+        Some("pegasus") => "Pegasus".into(),
         other => other.unwrap_or("none").to_owned(),
     })
 }

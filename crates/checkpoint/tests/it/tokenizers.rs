@@ -47,10 +47,16 @@ fn sentences_in_many_languages_have_the_ids_of_transformers() {
 }
 
 /// The folders of `scripts/reference/sentence_piece.py`.
-const SENTENCE_PIECE: [&str; 10] = [
+const SENTENCE_PIECE: [&str; 16] = [
     "t5",
     "t5-few",
     "xlm-roberta",
+    "mt5",
+    "mbart",
+    "mbart-bare",
+    "mbart50",
+    "pegasus",
+    "pegasus-few",
     "llama",
     "llama-legacy",
     "llama-bare",
@@ -154,4 +160,19 @@ fn a_vocabulary_without_its_special_tokens_gets_them_at_the_end() {
     // In the order of transformers: [SEP] 3, [PAD] 4, [CLS] 5, [MASK] 6.
     assert_eq!(tokenizer.encode("ab c", None).unwrap(), [5, 1, 2, 0, 3]);
     assert_eq!((tokenizer.token_id("[PAD]"), tokenizer.token_id("[MASK]")), (Some(4), Some(6)));
+}
+
+#[test]
+fn a_language_that_an_mbart_lacks_is_named() {
+    let folder = TempDir::new().unwrap();
+    fs::copy(
+        data("../sentence-piece/mbart/sentencepiece.bpe.model"),
+        folder.path().join("sentencepiece.bpe.model"),
+    )
+    .unwrap();
+    let config = r#"{"tokenizer_class": "MBartTokenizer", "src_lang": "xx_XX"}"#;
+    fs::write(folder.path().join("tokenizer_config.json"), config).unwrap();
+    let error = Tokenizer::from_folder(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("field `src_lang`: expected one of the codes ar_AR, "), "{error}");
+    assert!(error.ends_with("found `xx_XX`"), "{error}");
 }

@@ -4,10 +4,8 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::json;
-use sporran_kilt::{
-    PassageStore,
-    store::{Plan, PlanOptions},
-};
+use sporran_kilt::store::PlanOptions;
+use sporran_pipeline::BuildPlan;
 
 use super::ConfigArgs;
 use crate::{
@@ -21,7 +19,7 @@ use crate::{
 pub(crate) struct Index {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Only estimate disk, memory and time, from a sample of the source's pages
+    /// Only estimate disk, memory and time of the store and the indexes, from a sample of the source's pages
     #[arg(long)]
     plan: bool,
     /// MiB of the source that the estimate parses
@@ -34,16 +32,20 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
-        let options = self.config.load()?;
+        let options = self.config.load_without_tasks()?;
         let Some(source) = &options.general.source else {
             return Err(Error::Input("the config has no `[source]` to index".into()));
         };
         if self.plan {
+            if source.format.is_some() {
+                return Err(Error::Input(
+                    "`--plan` reads pages in KILT's layout only; remove it or `source.format`".into(),
+                ));
+            }
             let mib = |count: u64| count.saturating_mul(1 << 20);
             let sample = PlanOptions { parsed: mib(self.sample.max(1)), decompressed: mib(self.decompress) };
-            let pages = sporran_pipeline::source_pages(source, &mut context.observer())?;
-            let plan = PassageStore::plan(&pages, source.splitting(), sample)?;
-            return Outcome::new(table(&plan, &pages), &plan);
+            let plan = BuildPlan::of(&options, sample, &mut context.observer())?;
+            return Outcome::new(table(&plan, source.first_path()), &plan);
         }
         let assembly = sporran_pipeline::assemble_retrieval(&options, &mut context.observer())?;
         let Some(store) = &assembly.store else { return Ok(Outcome::default()) };
@@ -75,31 +77,47 @@ impl Index {
 }
 
 /// The estimate, with its precision.
-fn table(plan: &Plan, source: &Path) -> String {
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    let basis = if plan.complete {
-        format!("every page of {} was parsed: pages, passages and disk are exact", source.display())
-    } else if plan.read == 1.0 {
+fn table(plan: &BuildPlan, source: &Path) -> String {
+    let BuildPlan { store, indexes, total } = plan;
+    let basis = if store.complete {
         format!(
-            "every page of {} was counted and {} were parsed: pages are exact, passages and disk estimated",
+            "every page of {} was parsed: pages, passages and the store's disk are exact",
+            source.display()
+        )
+    } else if store.read == 1.0 {
+        format!(
+            "every page of {} was counted and {} were parsed: pages are exact, the rest is estimated",
             source.display(),
-            plan.sampled_pages
+            store.sampled_pages
         )
     } else {
         format!(
             "estimated from {} pages in {:.1} % of {}, ±{:.1} % (two standard errors) if the remaining pages are similar",
-            plan.counted_pages,
-            100.0 * plan.read,
+            store.counted_pages,
+            100.0 * store.read,
             source.display(),
-            200.0 * plan.pages_error
+            200.0 * store.pages_error
         )
     };
-    format!(
-        "{basis}\npages     {}\npassages  {}\ndisk      {:.1} MiB\nmemory    {:.1} MiB\ntime      {:.1} s\n",
-        plan.pages,
-        plan.passages,
-        mib(plan.disk_bytes),
-        mib(plan.memory_bytes),
-        plan.seconds,
-    )
+    let mut text = format!("{basis}\npages     {}\npassages  {}\n", store.pages, store.passages);
+    text.push_str("           disk MiB  building   memory    mapped      time s\n");
+    let mut row = |name: &str, bytes: [u64; 4], seconds: f64| {
+        let [disk, building, memory, mapped] = bytes.map(|bytes| bytes as f64 / f64::from(1 << 20));
+        text.push_str(&format!(
+            "{name:9}{disk:>10.1}{building:>10.1}{memory:>9.1}{mapped:>10.1}{seconds:>12.1}\n"
+        ));
+    };
+    row("store", [store.disk_bytes, store.disk_bytes, store.memory_bytes, 0], store.seconds);
+    for index in indexes {
+        let bytes = [index.disk_bytes, index.build_disk_bytes, index.memory_bytes, index.mapped_bytes];
+        row(index.kind, bytes, index.seconds);
+    }
+    let mapped = total.resident_bytes.saturating_sub(total.memory_bytes);
+    row("all", [total.disk_bytes, total.build_disk_bytes, total.memory_bytes, mapped], total.seconds);
+    text.push_str(&format!(
+        "The process needs {:.0} MiB of memory, and has up to {:.0} MiB with the pages of mapped files, which the system can drop.\n",
+        total.memory_bytes as f64 / f64::from(1 << 20),
+        total.resident_bytes as f64 / f64::from(1 << 20),
+    ));
+    text
 }

@@ -94,6 +94,12 @@ impl<R: BufRead> Lines<R> {
                 bytes.pop();
             }
         }
+        if line == 1 && bytes.starts_with("\u{feff}".as_bytes()) {
+            bytes.drain(..'\u{feff}'.len_utf8());
+        }
+        if line == 1 && matches!(bytes[..], [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..]) {
+            return Err(wrong("expected text in UTF-8, found UTF-16".to_owned()));
+        }
         let text = String::from_utf8(bytes).map_err(|error| {
             wrong(format!("invalid UTF-8 at byte {}", error.utf8_error().valid_up_to() + 1))
         })?;
@@ -122,6 +128,14 @@ mod tests {
         assert_eq!(seen, [vec!["a", ""], vec!["b"]]);
         assert_eq!(end, None);
         assert!(portions(b"", 2).0.is_empty());
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line() {
+        let (seen, end) = portions("\u{feff}a\n\u{feff}b\n".as_bytes(), 2);
+        assert_eq!((seen, end), (vec![vec!["a".to_owned(), "\u{feff}b".to_owned()]], None));
+        let (_, end) = portions(b"\xff\xfea\0\n\0", 2);
+        assert_eq!(end.unwrap(), "standard input:1: expected text in UTF-8, found UTF-16");
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl ConfigArgs {
     /// Reads the config after all checks that need no model. The workflow is `answer` or `retriever-training`.
     fn load(&self) -> Result<Options> {
         let (config, overrides) = self.parts()?;
-        let options = || -> Result<Options> {
+        let options = || {
             let mistakes = sporran_pipeline::check(config, overrides)?;
             if !mistakes.is_empty() {
                 return Err(sporran_pipeline::Error::Config(mistakes).into());

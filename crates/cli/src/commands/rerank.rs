@@ -14,7 +14,9 @@ use sporran_kilt::{
     wowpp,
 };
 use sporran_pipeline::knowledge_selection;
-use sporran_reranker::{Computing, CrossEncoder, CrossEncoderOptions, Reranker, Saved};
+use sporran_reranker::{
+    Computing, CrossEncoder, CrossEncoderOptions, LlmOptions, LlmReranker, Reranker, Saved,
+};
 use sporran_transformers::{DeviceName, Precision};
 
 use super::{
@@ -38,12 +40,13 @@ use crate::{
         A score is a number, or a list of two for a model with two labels; null if query and passage are empty.\n\
         \n\
         The scores of a cross-encoder are those of CrossEncoder.predict in sentence-transformers. They pass through the activation\n\
-        of the folder; by default the sigmoid for one label, and none for two.\n\
+        of the folder; by default the sigmoid for one label, and none for two. Of a language model, they are the probability of\n\
+        yes against no.\n\
         \n\
         Output lines have the order of the input lines.")]
 pub(crate) struct Rerank {
-    /// The model: a folder of a reranker that `sporran train` wrote, or of a cross-encoder in the Hugging Face layout; an
-    /// imported model's name, or hf:ID[@REV]
+    /// The model: a folder of a reranker that `sporran train` wrote, or of a cross-encoder or a decoder-only language model in
+    /// the Hugging Face layout; an imported model's name, or hf:ID[@REV]
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     model: PathBuf,
     /// Rank the annotated sentences of dialogues in WOW++'s layout, instead of passages from standard input
@@ -79,9 +82,18 @@ pub(crate) struct Rerank {
     /// Maximum tokens of a batch, padding included
     #[arg(long, default_value_t = 4096, value_name = "N")]
     batch_tokens: usize,
-    /// Print the model's logits, without an activation
+    /// Print the model's logits, without an activation; of a language model, the logit of yes less that of no
     #[arg(long)]
     raw_scores: bool,
+    /// What makes a passage relevant, for a language model. The folder's by default, else that of Qwen 3's rerankers
+    #[arg(long, value_name = "TEXT")]
+    instruction: Option<String>,
+    /// Token for a passage, for a language model
+    #[arg(long, default_value = "yes", value_name = "TOKEN")]
+    yes_token: String,
+    /// Token against a passage, for a language model
+    #[arg(long, default_value = "no", value_name = "TOKEN")]
+    no_token: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -124,7 +136,17 @@ impl Score {
 enum Model {
     /// Its logits pass through an activation, and a pair without tokens has none.
     CrossEncoder(Box<CrossEncoder>, ScoreActivation),
+    /// Its log odds pass through an activation.
+    Llm(Box<LlmReranker>, ScoreActivation),
     Other(Box<dyn Reranker>),
+}
+
+/// The pairs of the requests, one request after the other.
+fn pairs_of(requests: &[Request]) -> Vec<(&str, &str)> {
+    let passages = requests.iter().flat_map(|request| {
+        request.passages.iter().map(|passage| (request.query.as_str(), passage.as_str()))
+    });
+    passages.collect()
 }
 
 impl Model {
@@ -132,16 +154,17 @@ impl Model {
     fn scores(&self, requests: &[Request]) -> Result<Vec<Vec<Option<Score>>>> {
         match self {
             Self::CrossEncoder(model, activation) => {
-                let pairs: Vec<(&str, &str)> = requests
-                    .iter()
-                    .flat_map(|request| {
-                        request.passages.iter().map(|passage| (request.query.as_str(), passage.as_str()))
-                    })
-                    .collect();
-                let mut logits = model.logits_where_read(&pairs)?.into_iter();
+                let mut logits = model.logits_where_read(&pairs_of(requests))?.into_iter();
                 let score = |row: Option<Vec<f32>>| row.map(|row| Score::of(activation.scores(&row)));
                 let scores =
                     |request: &Request| logits.by_ref().take(request.passages.len()).map(score).collect();
+                Ok(requests.iter().map(scores).collect())
+            }
+            Self::Llm(model, activation) => {
+                let mut odds = model.log_odds(&pairs_of(requests))?.into_iter();
+                let score = |odds: f32| Some(Score::of(activation.scores(&[odds])));
+                let scores =
+                    |request: &Request| odds.by_ref().take(request.passages.len()).map(score).collect();
                 Ok(requests.iter().map(scores).collect())
             }
             Self::Other(model) => {
@@ -203,6 +226,10 @@ impl Rerank {
     fn open(&self, folder: PathBuf) -> Result<Model> {
         let Self { precision, device, batch_tokens, .. } = *self;
         let saved = Saved::read(&folder)?;
+        if self.instruction.is_some() && !matches!(saved, Saved::Llm { .. }) {
+            let message = format!("--instruction is for a language model, and {} has", folder.display());
+            return Err(Error::Usage(format!("{message} a reranker of kind `{}`", saved.kind())));
+        }
         if let Saved::CrossEncoder { .. } = saved {
             let model = CrossEncoder::load(&CrossEncoderOptions {
                 precision,
@@ -213,6 +240,20 @@ impl Rerank {
             })?;
             let activation = if self.raw_scores { ScoreActivation::Identity } else { model.activation()? };
             return Ok(Model::CrossEncoder(Box::new(model), activation));
+        }
+        if let Saved::Llm { .. } = saved {
+            let model = LlmReranker::load(&LlmOptions {
+                precision,
+                device,
+                max_tokens: self.max_tokens,
+                batch_tokens,
+                instruction: self.instruction.clone(),
+                yes_token: self.yes_token.clone(),
+                no_token: self.no_token.clone(),
+                ..LlmOptions::new(folder)
+            })?;
+            let activation = if self.raw_scores { ScoreActivation::Identity } else { model.activation()? };
+            return Ok(Model::Llm(Box::new(model), activation));
         }
         for (flag, is_given) in
             [("--max-tokens", self.max_tokens.is_some()), ("--raw-scores", self.raw_scores)]

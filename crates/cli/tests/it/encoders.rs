@@ -248,3 +248,47 @@ fn a_model_of_another_kind_is_an_error() {
         assert!(errors(&output).contains("expected an encoder"), "{}", errors(&output));
     }
 }
+
+#[test]
+fn rerank_takes_a_language_model_that_answers_yes_or_no() {
+    let model = folder("qwen3-reranker");
+    let text = std::fs::read_to_string(PathBuf::from(&model).join("expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&text).unwrap();
+    let line = |pair: &Value| serde_json::json!({ "query": pair[0], "passages": [pair[1]] }).to_string();
+    let input: Vec<String> = expected["pairs"].as_array().unwrap().iter().map(line).collect();
+    let scores = |further: &[&str]| {
+        let arguments = [&["rerank", "--json", "--model", model.as_str()], further].concat();
+        let output = over(&arguments, (input.join("\n") + "\n").as_bytes());
+        assert!(output.status.success(), "{}", errors(&output));
+        lines(&output).iter().map(|line| numbers(&line["scores"])[0]).collect::<Vec<f64>>()
+    };
+    for (case, further) in [(0, &[][..]), (1, &["--instruction", "Find the capital"])] {
+        let (probabilities, odds) = (scores(further), scores(&[further, &["--raw-scores"]].concat()));
+        for (at, expected) in expected["cases"][case]["scores"].as_array().unwrap().iter().enumerate() {
+            let expected = numbers(expected);
+            assert!((odds[at] - expected[0]).abs() < 2e-5, "{} for {}", odds[at], expected[0]);
+            assert!((probabilities[at] - expected[1]).abs() < 2e-5);
+        }
+    }
+    let output = over(&["rerank", "--model", &folder("bert-sequence"), "--instruction", "x"], b"");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("--instruction is for a language model"), "{}", errors(&output));
+}
+
+#[test]
+fn embed_takes_a_decoder_that_pools_the_last_token() {
+    let text =
+        std::fs::read_to_string(PathBuf::from(folder("qwen3-embedding")).join("expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&text).unwrap();
+    let texts: Vec<&str> =
+        expected["texts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    // Without a default prompt the vectors are those of documents, whose prompt is empty.
+    let case = expected["cases"].as_array().unwrap().iter().find(|case| case["prompt"] == "").unwrap();
+    let output =
+        over(&["embed", "--model", &folder("qwen3-embedding"), "--json"], texts.join("\n").as_bytes());
+    assert!(output.status.success(), "{}", errors(&output));
+    for (found, expected) in lines(&output).iter().zip(case["vectors"].as_array().unwrap()) {
+        let pairs = numbers(&found["vector"]).into_iter().zip(numbers(expected));
+        assert!(pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) < 2e-5);
+    }
+}

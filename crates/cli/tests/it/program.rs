@@ -62,6 +62,16 @@ fn the_generated_manual_is_up_to_date() {
 }
 
 #[test]
+fn the_generated_page_of_models_is_up_to_date() {
+    let committed = fs::read_to_string(root().join("docs/models.md")).unwrap();
+    assert!(
+        committed == printed(&["docs", "models"]),
+        "docs/models.md is stale; run `cargo run -p sporran-cli -- docs models > models.md`, and put it into docs"
+    );
+    assert!(committed.contains("| Pegasus | `pegasus` | generation | `packed` | `f32`, `int8` |"));
+}
+
+#[test]
 fn the_generated_manual_of_configs_is_up_to_date() {
     let folder = tempfile::tempdir().unwrap();
     printed(&["docs", "config", folder.path().to_str().unwrap()]);

@@ -7,13 +7,11 @@ mod train;
 
 pub use options::{CausalOptions, Chat};
 
-use sporran_kilt::Task;
-
 use self::prompt::CausalPrompt;
 use crate::{
     Demonstration, Demonstrations, Error, Generation, Generator, ModelOptions, Request, Result, RunningBatch,
     Sink, TextGenerator,
-    one_model::{OneModel, answers},
+    one_model::{Asked, OneModel, answers},
     short_answer::cleaned,
 };
 
@@ -81,8 +79,9 @@ impl OneModel for CausalGenerator {
         requests.iter().zip(&shown).map(row).collect()
     }
 
-    fn answer(&self, task: Option<Task>, text: &str) -> String {
-        cleaned(text, &self.options.answer, task)
+    fn answer(&self, asked: &Asked, text: &str) -> (String, Vec<usize>) {
+        let text = cleaned(text, &self.options.answer, asked.task());
+        if self.options.choose { asked.chosen(text) } else { asked.free(text) }
     }
 }
 
@@ -123,11 +122,11 @@ mod tests {
     use sporran_kilt::Query;
     use sporran_transformers::{DeviceName, Engine, GenerationOptions, Precision};
 
-    use super::{
-        options::{answer, prompt, stops},
-        *,
+    use super::{options::stops, *};
+    use crate::{
+        PromptOptions,
+        in_context::{answer, prompt},
     };
-    use crate::PromptOptions;
 
     pub(super) fn options(chat: Chat) -> CausalOptions {
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/llama");
@@ -141,6 +140,7 @@ mod tests {
             prompt: PromptOptions { max_tokens: 200, ..prompt() },
             answer: answer(),
             demonstrations: None,
+            choose: false,
             generation: GenerationOptions { max_new_tokens: Some(4), ..GenerationOptions::default() },
             stops: stops(),
             max_tokens: 400,

@@ -12,7 +12,8 @@ use sporran_transformers::{
 
 use super::CausalGenerator;
 use crate::{
-    DemonstrationsOptions, Generator, Order, PromptOptions, Result,
+    DemonstrationsOptions, Generator, PromptOptions, Result,
+    in_context::{GivenPrompt, answer, check_files, is_off, prompt},
     kind::{GeneratorContext, GeneratorKind, GeneratorModel, generation_overrides},
 };
 
@@ -64,6 +65,11 @@ pub struct CausalOptions {
     /// `[generator.demonstrations]`: examples; none without it.
     #[serde(default)]
     pub demonstrations: Option<DemonstrationsOptions>,
+    /// Claims and mentions have a choice: the answer to a claim is the one of `SUPPORTS` and `REFUTES` that the text names
+    /// first, the answer to a tagged mention the title of one of the passages in the prompt. A text that names no title, by its
+    /// words or its rank, chooses that of the best passage.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub choose: bool,
     /// `[generator.generation]`: how the answer is searched for.
     #[serde(default)]
     pub generation: GenerationOptions,
@@ -89,36 +95,6 @@ pub struct CausalOptions {
 /// The default is left out of the keys of runs.
 fn is_auto(engine: &Engine) -> bool {
     *engine == Engine::Auto
-}
-
-pub(super) fn prompt() -> PromptOptions {
-    PromptOptions {
-        order: Order::PassagesFirst,
-        passage: "{title}: {text}".into(),
-        separator: "\n".into(),
-        input: "Question: {input}".into(),
-        ..PromptOptions::default()
-    }
-}
-
-/// A prompt with optional fields. Missing fields have this generator's defaults, not those of the type.
-#[derive(Deserialize)]
-#[serde(remote = "PromptOptions", default = "prompt", deny_unknown_fields, rename_all = "kebab-case")]
-struct GivenPrompt {
-    passages: usize,
-    passage_words: usize,
-    passage: String,
-    separator: String,
-    input: String,
-    order: Order,
-    mention_context_words: usize,
-    max_input_tokens: Option<usize>,
-    speakers: Vec<String>,
-    max_tokens: usize,
-}
-
-pub(super) fn answer() -> String {
-    "Answer:".into()
 }
 
 pub(super) fn stops() -> Vec<String> {
@@ -162,10 +138,7 @@ impl GeneratorKind for CausalOptions {
                 Err(error) => document.report_key(&format!("{key}.model"), error.to_string()),
             }
         }
-        for file in self.demonstrations.iter().flat_map(|shown| &shown.files).filter(|file| !file.is_file()) {
-            let message = format!("no file {}", file.display());
-            document.report_key(&format!("{key}.demonstrations.files"), message);
-        }
+        check_files(key, self.demonstrations.as_ref(), document);
         if self.chat == Chat::Template && self.model.exists() {
             let message = match ChatTemplate::open(&self.model) {
                 Ok(Some(_)) => return,

@@ -8,6 +8,7 @@ use sporran_transformers::{CausalLm, GenerationOptions};
 use super::options::{CausalOptions, Chat};
 use crate::{
     ChatPrompt, Conversation, Demonstration, Error, Prompt, Request, Result,
+    in_context::{Turn, lines, quoted, turns},
     text::{NEW_TOKENS, prompt_room},
 };
 
@@ -66,37 +67,20 @@ impl CausalPrompt {
     }
 
     /// The turns of a request: the examples that there is room for, and the question.
-    fn turns(
-        &self,
-        request: &Request<'_>,
-        shown: &[&Demonstration],
-    ) -> Result<(Vec<(String, String)>, String)> {
-        let tokenizer = &self.tokenizer;
-        let turn = |request: &Request<'_>| self.prompt.text(request, tokenizer);
-        let asked = turn(request)?;
-        let examples: Result<Vec<(String, String)>> = shown
-            .iter()
-            .map(|shown| {
-                let output = match (&self.template, self.options.answer.trim_end()) {
-                    (Some(_), label) if !label.is_empty() => format!("{label} {}", shown.answer),
-                    _ => shown.answer.clone(),
-                };
-                Ok((turn(&Request { query: &shown.query, passages: &[] })?, output))
-            })
-            .collect();
-        let mut examples = examples?;
-        while !examples.is_empty() {
-            let text = self.join(&examples, &asked)?;
+    fn turns(&self, request: &Request<'_>, shown: &[&Demonstration]) -> Result<(Vec<Turn>, String)> {
+        let output = |shown: &Demonstration| match (&self.template, self.options.answer.trim_end()) {
+            (Some(_), label) if !label.is_empty() => format!("{label} {}", shown.answer),
+            _ => shown.answer.clone(),
+        };
+        let fits = |examples: &[Turn], asked: &str| -> Result<bool> {
+            let text = self.join(examples, asked)?;
             let tokens = match self.template {
-                Some(_) => tokenizer.encode_plain(&text)?,
-                None => tokenizer.encode(&text, None)?,
+                Some(_) => self.tokenizer.encode_plain(&text)?,
+                None => self.tokenizer.encode(&text, None)?,
             };
-            if tokens.len() <= self.room {
-                break;
-            }
-            examples.remove(0);
-        }
-        Ok((examples, asked))
+            Ok(tokens.len() <= self.room)
+        };
+        turns((request, shown), |request| self.prompt.text(request, &self.tokenizer), output, fits)
     }
 
     /// The text that the model reads for a request.
@@ -136,50 +120,33 @@ impl CausalPrompt {
         }
     }
 
-    fn conversation<'a>(&'a self, turns: &'a [(String, String)], asked: &'a str) -> Conversation<'a> {
+    fn conversation<'a>(&'a self, turns: &'a [Turn], asked: &'a str) -> Conversation<'a> {
         let CausalOptions { instruction, answer, .. } = &self.options;
         Conversation { system: instruction, turns, asked, answer: answer.trim_end() }
     }
 
-    pub(super) fn join(&self, examples: &[(String, String)], asked: &str) -> Result<String> {
+    pub(super) fn join(&self, examples: &[Turn], asked: &str) -> Result<String> {
         let CausalOptions { chat, instruction, answer, .. } = &self.options;
         if let Some(template) = &self.template {
             return template.text(&self.conversation(examples, asked));
         }
-        let asked = quoted(asked);
-        let examples = examples.iter().map(|(input, output)| (quoted(input), quoted(output)));
-        let mut text = String::new();
-        match chat {
-            Chat::Auto | Chat::Template | Chat::None => {
-                if !instruction.is_empty() {
-                    text.push_str(&format!("{instruction}\n\n"));
-                }
-                for (input, output) in examples {
-                    text.push_str(&format!("{input}\n{answer} {output}\n\n"));
-                }
-                text.push_str(&format!("{asked}\n{answer}"));
-            }
-            Chat::Chatml => {
-                let mut turn = |role: &str, content: &str| {
-                    text.push_str(&format!("<|im_start|>{role}\n{content}<|im_end|>\n"));
-                };
-                if !instruction.is_empty() {
-                    turn("system", instruction);
-                }
-                let answer = if answer.is_empty() { String::new() } else { format!("{answer} ") };
-                for (input, output) in examples {
-                    turn("user", &input);
-                    turn("assistant", &format!("{answer}{output}"));
-                }
-                turn("user", &asked);
-                text.push_str(&format!("<|im_start|>assistant\n{}", answer.trim_end()));
-            }
+        if *chat != Chat::Chatml {
+            return Ok(lines((instruction, answer), examples, asked));
         }
+        let mut text = String::new();
+        let mut turn = |role: &str, content: &str| {
+            text.push_str(&format!("<|im_start|>{role}\n{content}<|im_end|>\n"));
+        };
+        if !instruction.is_empty() {
+            turn("system", instruction);
+        }
+        let answer = if answer.is_empty() { String::new() } else { format!("{answer} ") };
+        for (input, output) in examples {
+            turn("user", &quoted(input));
+            turn("assistant", &format!("{answer}{}", quoted(output)));
+        }
+        turn("user", &quoted(asked));
+        text.push_str(&format!("<|im_start|>assistant\n{}", answer.trim_end()));
         Ok(text)
     }
-}
-
-/// Text that cannot end a turn: the marks of turns are split.
-fn quoted(text: &str) -> String {
-    text.replace("<|", "< |")
 }

@@ -7,7 +7,6 @@ use std::{path::PathBuf, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
-use sporran_kilt::Task;
 use sporran_transformers::{
     DeviceName, Engine, GenerationOptions, ModelType, Precision, Seq2Seq, TakesModel,
 };
@@ -16,7 +15,7 @@ use crate::{
     Error, Generation, Generator, ModelOptions, Prompt, PromptOptions, Request, Result, RunningBatch, Sink,
     TextGenerator,
     kind::{GeneratorContext, GeneratorKind, prompted_model},
-    one_model::{OneModel, answers},
+    one_model::{Asked, OneModel, answers},
 };
 
 /// `[generator]` with `kind = "seq2seq"`.
@@ -117,8 +116,8 @@ impl OneModel for Seq2SeqGenerator {
         self.model.rows(&texts.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    fn answer(&self, _: Option<Task>, text: &str) -> String {
-        text.trim().to_owned()
+    fn answer(&self, asked: &Asked, text: &str) -> (String, Vec<usize>) {
+        asked.free(text.trim().to_owned())
     }
 }
 

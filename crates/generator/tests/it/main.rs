@@ -5,6 +5,7 @@ mod first_sentence;
 mod new_kind;
 mod nsmn;
 mod passages;
+mod remote;
 mod running_batch;
 mod seq2seq;
 mod sink;

@@ -346,10 +346,15 @@ impl Ranked {
             }
             Self::Documents(documents) => {
                 let RankedDocument { id, line, .. } = &documents[rank];
-                Ok(store.passage(passage_id(path, *line, id, store)?))
+                Ok(store.passage(passage_id(path, (*line, false), id, store)?))
             }
         }
     }
+}
+
+/// A whole page as an item of evidence.
+fn page(document: RankedDocument) -> Provenance {
+    Provenance { wikipedia_id: Some(Id::Text(document.id)), ..Provenance::default() }
 }
 
 /// The rankings of a system, read as far as they were asked for.
@@ -371,7 +376,15 @@ impl Rankings {
             Box::new(predictions(path)?)
         } else {
             Box::new(read_rankings(path)?.map(|ranking| {
-                ranking.map(|ranking| (ranking.query.trim().to_owned(), Ranked::Documents(ranking.documents)))
+                ranking.map(|ranking| {
+                    let ranked = match ranking.of_pages {
+                        true => {
+                            Ranked::Predicted(ranking.line, ranking.documents.into_iter().map(page).collect())
+                        }
+                        false => Ranked::Documents(ranking.documents),
+                    };
+                    (ranking.query.trim().to_owned(), ranked)
+                })
             }))
         };
         Ok(Self { path: path.to_owned(), rest, waiting: FxHashMap::default(), is_used: false })

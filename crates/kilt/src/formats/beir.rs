@@ -89,7 +89,8 @@ pub fn read_qrels(path: &Path) -> Result<impl Iterator<Item = Result<(u64, Qrel)
     })))
 }
 
-fn qrel(path: &Path, line: u64, text: &str) -> Result<Qrel> {
+/// A judgement in a line.
+pub(super) fn qrel(path: &Path, line: u64, text: &str) -> Result<Qrel> {
     let columns: Vec<&str> = text.split('\t').map(str::trim).collect();
     let &[query, document, score] = &columns[..] else {
         let message = format!("expected the 3 columns query-id, corpus-id, score, found {}", columns.len());

@@ -82,8 +82,8 @@ impl<'de> Deserialize<'de> for Score {
 pub struct TrainingExample {
     /// The text of the query.
     pub question: String,
-    /// All right answers.
-    pub answers: Vec<String>,
+    /// All right answers, if known: trainings of a retriever do not read them.
+    pub answers: Option<Vec<String>>,
     /// Passages that hold the answer.
     pub positive_ctxs: Vec<TrainingContext>,
     /// Passages of other questions.
@@ -95,7 +95,9 @@ pub struct TrainingExample {
 }
 
 open_record!(TrainingExample,
-    required { question = "question", answers = "answers", positive_ctxs = "positive_ctxs" },
+    required { question = "question" },
+    optional { answers = "answers" },
+    required { positive_ctxs = "positive_ctxs" },
     optional { negative_ctxs = "negative_ctxs", hard_negative_ctxs = "hard_negative_ctxs" }
 );
 
@@ -184,6 +186,13 @@ open_record!(RetrievedContext,
     optional { id = "id", score = "score", has_answer = "has_answer" }
 );
 
+impl RetrievedExample {
+    /// The question's id. In a file without ids, as DPR writes it, it is the place of the question, from 0.
+    pub fn id_at(&self, place: usize) -> Id {
+        self.id.clone().unwrap_or_else(|| Id::Text(place.to_string()))
+    }
+}
+
 impl RetrievedContext {
     /// The passage as a document of its corpus; none without an id.
     pub fn document(&self) -> Option<Document> {
@@ -244,6 +253,8 @@ mod tests {
             };
             error.expect("an error").to_string()
         };
+        // Trainings of retrievers have no answers.
+        survives::<TrainingExample>(r#"{"question":"q","positive_ctxs":[{"title":"T","text":"x"}]}"#);
         let cases = [
             (r#""score":1000"#, r#""score":"high""#, "train.json:2: field `[0].positive_ctxs[0].score`: "),
             (r#""score":0.5"#, r#""score":"inf""#, "train.json:3: field `[0].negative_ctxs[0].score`: "),
@@ -253,7 +264,6 @@ mod tests {
                 "train.json:4: field `[0].hard_negative_ctxs[0].psg_id`: ",
             ),
             (r#""title":"T","#, "", "field `[0].positive_ctxs[0]`: missing field `title`"),
-            (r#""answers":["seven"],"#, "", "missing field `answers`"),
             (r#""answers":["seven"]"#, r#""answers":"seven""#, "field `[0].answers`: "),
         ];
         for (good, bad, expected) in cases {

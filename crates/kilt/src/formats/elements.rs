@@ -7,7 +7,13 @@ use std::path::{Path, PathBuf};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::stream::Stream;
-use crate::{Error, Result, jsonl::Writer};
+use crate::{
+    Error, Result,
+    jsonl::{
+        InputFile, Writer, parse,
+        python::{Strict, Wrong},
+    },
+};
 
 /// The elements of a JSON array, or the values of a file of JSON lines, in the file's order.
 pub struct Elements<'a> {
@@ -108,7 +114,7 @@ impl<'a> Elements<'a> {
         let bytes = &self.buffer;
         // The fast path first; only a failure pays for tracking the field's path.
         let record = serde_json::from_slice(bytes)
-            .map_err(|_| explain::<T>(self.stream.path(), start, &place, bytes))?;
+            .or_else(|_| read_otherwise::<T>(self.stream.file(), start, &place, bytes))?;
         Ok(Some((start.0, record)))
     }
 
@@ -145,7 +151,7 @@ impl<'a> Elements<'a> {
             let start = self.stream.place();
             self.value(".")?;
             let name: String = serde_json::from_slice(&self.buffer)
-                .map_err(|_| explain::<String>(self.stream.path(), start, ".", &self.buffer))?;
+                .or_else(|_| read_otherwise::<String>(self.stream.file(), start, ".", &self.buffer))?;
             self.expect(b':', &name, "`:`")?;
             self.peek()?;
             if name == key {
@@ -274,33 +280,37 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// Explains why an element is not the expected record.
-fn explain<T: DeserializeOwned>(path: &Path, start: (u64, usize), place: &str, bytes: &[u8]) -> Error {
-    let text = match Stream::text(path, start, bytes) {
-        Ok(text) => text,
-        Err(error) => return error,
+/// Reads an element with what Python's `json` module adds to JSON, or explains why it is not the expected record.
+fn read_otherwise<T: DeserializeOwned>(
+    file: &InputFile,
+    start: (u64, usize),
+    place: &str,
+    bytes: &[u8],
+) -> Result<T> {
+    let text = Stream::text(file, start, bytes)?;
+    let strict = Strict::of(text);
+    let read = match &strict {
+        Some(strict) => strict.read(),
+        None => parse::located(text).map_err(Wrong::of),
     };
-    let mut json = serde_json::Deserializer::from_str(text);
-    let (field, error) = match serde_path_to_error::deserialize::<_, T>(&mut json) {
-        Err(error) => (error.path().to_string(), error.into_inner()),
-        Ok(_) => match json.end() {
-            Err(error) => (".".to_owned(), error),
-            // The same bytes failed before, so this arm is unreachable with a deterministic parser.
-            Ok(()) => return Error::record(path, start.0, place, "expected a record"),
-        },
+    let Wrong { field, message, line, column } = match read {
+        Ok(value) => {
+            file.replaced(strict.map_or(0, |strict| strict.halves));
+            return Ok(value);
+        }
+        Err(wrong) => wrong,
     };
-    // If the JSON ends inside an object, the path ends in `?`.
-    let field = field.trim_end_matches('?').trim_end_matches('.');
-    let field = match (place, field.is_empty()) {
-        (_, true) => place.to_owned(),
-        (".", false) => field.to_owned(),
-        (_, false) => format!("{place}.{field}"),
+    let field = match (place, field.as_str()) {
+        (_, ".") => place.to_owned(),
+        (".", _) => field,
+        _ => format!("{place}.{field}"),
     };
-    let message = error.to_string();
-    let message = message.rfind(" at line ").map_or(message.as_str(), |at| &message[..at]);
-    let column = if error.line() <= 1 { start.1 } else { 0 } + error.column();
-    let line = start.0 + error.line().saturating_sub(1) as u64;
-    Error::record(path, line, field, format!("{message} (column {column})"))
+    let line_of_file = start.0 + line.saturating_sub(1) as u64;
+    let message = match column {
+        None => message,
+        Some(column) => format!("{message} (column {})", if line <= 1 { start.1 } else { 0 } + column),
+    };
+    Err(Error::record(file, line_of_file, field, message))
 }
 
 /// Writes a JSON array, an element a line, or JSON lines where the file's name says so.
@@ -386,6 +396,18 @@ mod tests {
         }
         assert!(read::<Value>(b" [ ] ", None).unwrap().is_empty());
         assert!(read::<Value>(b"", None).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_python_adds_to_json_is_read() {
+        let text = br#"[{"id": 1, "input": "\ud83d"}, {"id": 2, "x": NaN}, {"id": 3}]"#;
+        let records: Vec<(u64, Record)> = read(text, None).unwrap();
+        assert_eq!((records.len(), records[0].1.input.as_deref()), (3, Some("\u{FFFD}")));
+        assert_eq!(records[1].1.extra["x"], Value::Null);
+        let score = br#"[{"id": 1},
+            {"id": 2, "output": [{"meta": {"score": NaN}, "provenance": 7}]}]"#;
+        let message = read::<Record>(score, None).unwrap_err().to_string();
+        assert!(message.contains("a.json:2: field `[1].output[0].provenance`"), "{message}");
     }
 
     #[test]

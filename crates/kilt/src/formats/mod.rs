@@ -5,17 +5,21 @@
 
 pub mod anserini;
 pub mod beir;
+mod collection;
 pub mod convert;
 mod document;
 pub mod dpr;
 pub mod elements;
 pub mod gold;
+pub mod judgements;
 mod mapping;
 pub mod passages;
 pub mod psgs;
+pub mod queries;
 pub(crate) mod stream;
 pub mod trec;
 
+pub use collection::Collection;
 pub use document::Document;
 pub use mapping::PageMapping;
 pub use trec::Qrel;

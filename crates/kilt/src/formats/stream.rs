@@ -7,12 +7,12 @@ use std::{
 
 use crate::{
     Error, Result,
-    jsonl::{BUFFER, Input},
+    jsonl::{BUFFER, Input, InputFile},
 };
 
 /// A file's bytes with the current position.
 pub(crate) struct Stream<'a> {
-    path: PathBuf,
+    file: InputFile,
     input: Box<dyn BufRead + 'a>,
     compressed: bool,
     /// The line that the next byte belongs to, counted from 1.
@@ -28,7 +28,7 @@ impl Stream<'static> {
     /// [`Error::Io`] if the file cannot be opened or its first bytes cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let Input { bytes, compressed, .. } = Input::open(path)?;
-        Ok(Self { path: path.to_owned(), input: bytes, compressed, line: 1, column: 0 })
+        Ok(Self { file: InputFile::new(path), input: bytes, compressed, line: 1, column: 0 })
     }
 }
 
@@ -36,11 +36,16 @@ impl<'a> Stream<'a> {
     /// The bytes of an archive member; `path` names it in errors.
     pub(crate) fn member(path: PathBuf, input: impl Read + 'a) -> Self {
         let input = Box::new(BufReader::with_capacity(BUFFER, input));
-        Self { path, input, compressed: true, line: 1, column: 0 }
+        Self { file: InputFile::new(path), input, compressed: true, line: 1, column: 0 }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        &self.file
+    }
+
+    /// The file, which counts half surrogate pairs.
+    pub(crate) fn file(&self) -> &InputFile {
+        &self.file
     }
 
     /// The line and the column of the next byte.
@@ -54,7 +59,7 @@ impl<'a> Stream<'a> {
         if let Err(source) = self.input.fill_buf() {
             return Err(self.failure(source));
         }
-        self.input.fill_buf().map_err(|source| Error::io(&self.path, "read", source))
+        self.input.fill_buf().map_err(|source| Error::io(&self.file, "read", source))
     }
 
     /// Appends the first `count` bytes of [`fill`](Self::fill) to `to` and consumes them.
@@ -88,9 +93,9 @@ impl<'a> Stream<'a> {
 
     fn failure(&self, source: io::Error) -> Error {
         if self.compressed {
-            Error::Compressed { path: self.path.clone(), line: self.line - 1, source }
+            Error::Compressed { path: self.file.to_path_buf(), line: self.line - 1, source }
         } else {
-            Error::io(&self.path, "read", source)
+            Error::io(&self.file, "read", source)
         }
     }
 
@@ -99,11 +104,13 @@ impl<'a> Stream<'a> {
         std::str::from_utf8(bytes).map_err(|error| {
             let before = &bytes[..error.valid_up_to()];
             let lines = before.iter().filter(|&&byte| byte == b'\n').count() as u64;
-            let byte = match before.iter().rposition(|&byte| byte == b'\n') {
-                Some(at) => before.len() - at - 1,
-                None => column + before.len(),
+            let (start, column) = match before.iter().rposition(|&byte| byte == b'\n') {
+                Some(at) => (at + 1, 0),
+                None => (0, column),
             };
-            Error::Utf8 { path: path.to_owned(), line: line + lines, byte }
+            let rest = bytes[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();
+            let elsewhere = |error| Error::utf8(path, line + lines, (column, rest), error);
+            std::str::from_utf8(rest).err().map_or_else(|| elsewhere(error), elsewhere)
         })
     }
 }

@@ -2,14 +2,13 @@
 
 use std::{
     io::{ErrorKind, Read},
-    path::Path,
-    sync::mpsc,
+    sync::{Arc, mpsc},
 };
 
 use rayon::prelude::*;
 use serde::de::DeserializeOwned;
 
-use super::{Reader, parse};
+use super::{InputFile, Reader, parse};
 use crate::Result;
 
 /// Bytes of lines that one parallel batch holds.
@@ -97,10 +96,10 @@ impl Reader {
         self,
         mut each: impl FnMut(Vec<(u64, T)>) -> Result<()>,
     ) -> Result<()> {
-        self.chunks(|path, chunk| {
+        self.chunks(|file, chunk| {
             // Collected in order, so that the first error in the file's order is returned.
             let parsed: Vec<Result<(u64, T)>> =
-                chunk.par_lines().map(|(line, bytes)| Ok((line, parse(path, line, bytes)?))).collect();
+                chunk.par_lines().map(|(line, bytes)| Ok((line, parse(file, line, bytes)?))).collect();
             each(parsed.into_iter().collect::<Result<_>>()?)
         })
     }
@@ -109,8 +108,8 @@ impl Reader {
     ///
     /// # Errors
     /// The first error, whether from reading or from `each`.
-    pub fn chunks(mut self, mut each: impl FnMut(&Path, &Chunk) -> Result<()>) -> Result<()> {
-        let path = self.path.clone();
+    pub fn chunks(mut self, mut each: impl FnMut(&InputFile, &Chunk) -> Result<()>) -> Result<()> {
+        let file = Arc::clone(&self.file);
         let (sender, receiver) = mpsc::sync_channel::<(Chunk, Result<()>)>(1);
         // Processed chunks return to the reader, which reuses their memory.
         let (give_back, spare) = mpsc::channel::<Chunk>();
@@ -128,7 +127,7 @@ impl Reader {
             });
             for (chunk, outcome) in receiver {
                 if !chunk.lines.is_empty() {
-                    each(&path, &chunk)?;
+                    each(&file, &chunk)?;
                 }
                 outcome?;
                 // The reader may have finished.
@@ -141,13 +140,15 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::jsonl::open;
 
     /// Line numbers and lines as `chunks` gives them.
     fn chunked(path: &Path) -> Vec<(u64, Vec<u8>)> {
         let mut found = Vec::new();
-        let each = |_: &Path, chunk: &Chunk| {
+        let each = |_: &InputFile, chunk: &Chunk| {
             found.extend(chunk.par_lines().map(|(line, bytes)| (line, bytes.to_vec())).collect::<Vec<_>>());
             Ok(())
         };
@@ -197,7 +198,7 @@ mod tests {
         let path = folder.path().join("lines");
         let line = "x".repeat(BATCH / 10) + "\n";
         std::fs::write(&path, line.repeat(100)).unwrap();
-        let stop = |path: &Path, _: &Chunk| Err(crate::Error::record(path, 1, "x", "stop"));
+        let stop = |file: &InputFile, _: &Chunk| Err(crate::Error::record(file, 1, "x", "stop"));
         let message = open(&path).unwrap().chunks(stop).unwrap_err().to_string();
         assert!(message.contains("stop"), "{message}");
     }

@@ -1,21 +1,23 @@
 //! JSON lines and text lines, streamed from plain, gzip and zstd files; atomic writers.
 //!
 //! Readers detect compression by a file's first bytes, writers by the ending of its name. `-` is standard
-//! input or output.
+//! input or output. Text is UTF-8, with or without a byte order mark; lines end in LF or CRLF. JSON may have what Python's
+//! `json` module adds to it (see [`parse()`]).
 
 mod chunk;
 mod input;
 pub(crate) mod parse;
+pub(crate) mod python;
 mod reader;
 mod writer;
 
-use std::{io::Read, path::Path};
+use std::{io::Read, path::Path, sync::Arc};
 
 use serde::de::DeserializeOwned;
 
 pub use chunk::Chunk;
 pub(crate) use input::Input;
-pub use input::{Position, open_bytes};
+pub use input::{InputFile, Position, open_bytes};
 pub use parse::{parse, utf8};
 pub use reader::{Reader, open};
 pub(crate) use writer::TEMPORARY;
@@ -30,32 +32,43 @@ pub(crate) const BUFFER: usize = 1 << 18;
 /// # Errors
 /// [`Error::Io`], [`Error::Compressed`] or [`Error::Utf8`].
 pub fn read_to_string(path: impl AsRef<Path>) -> Result<String> {
+    Ok(read_whole(path.as_ref())?.1)
+}
+
+fn read_whole(path: &Path) -> Result<(Arc<InputFile>, String)> {
     let mut reader = open(path)?;
     let mut bytes = Vec::new();
     reader.input.bytes.read_to_end(&mut bytes).map_err(|source| reader.failure(source))?;
-    String::from_utf8(bytes).map_err(|error| {
+    let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = &error.as_bytes()[..at];
         let line = before.iter().filter(|&&byte| byte == b'\n').count() as u64 + 1;
         let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-        Error::Utf8 { path: reader.path.clone(), line, byte: at - start }
-    })
+        let rest = error.as_bytes()[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let file = &reader.file;
+        // The line has the wrong byte, so that the second case does not occur.
+        let elsewhere = || Error::Utf8 { path: file.to_path_buf(), line, byte: at - start, latin: None };
+        utf8(file, line, rest).err().unwrap_or_else(elsewhere)
+    })?;
+    Ok((reader.file.clone(), text))
 }
 
-/// Reads a whole (possibly compressed) file as one JSON value.
+/// Reads a whole (possibly compressed) file as one JSON value, as [`parse()`] reads a line.
 ///
 /// # Errors
 /// As [`read_to_string`], and [`Error::Record`] with line and field.
 pub fn read_json<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T> {
-    let path = path.as_ref();
-    let text = read_to_string(path)?;
-    let mut json = serde_json::Deserializer::from_str(&text);
-    let fail = |field, error: &serde_json::Error| {
-        Error::record(path, error.line() as u64, field, parse::plain(error))
+    let (file, text) = read_whole(path.as_ref())?;
+    let (field, error) = match parse::located(&text) {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
     };
-    let value = serde_path_to_error::deserialize(&mut json)
-        .map_err(|error| fail(parse::field(error.path()), error.inner()))?;
-    json.end().map_err(|error| fail(".".into(), &error))?;
+    let Some(strict) = python::Strict::of(&text) else {
+        return Err(Error::record(&file, error.line() as u64, field, parse::plain(&error)));
+    };
+    let value =
+        strict.read().map_err(|wrong| Error::record(&file, wrong.line as u64, wrong.field, wrong.message))?;
+    file.replaced(strict.halves);
     Ok(value)
 }
 
@@ -118,6 +131,43 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert!(matches!(open(&path).unwrap().batches::<Record>(|_| Ok(())), Err(Error::Compressed { .. })));
+    }
+
+    #[test]
+    fn json_of_python_is_read_and_half_pairs_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let line = r#"{"id":1,"input":"a\ud83d \udc00","x":NaN,"y":[-Infinity]}"#;
+        std::fs::write(&path, format!("{line}\n{{\"id\":2}}\n{line}\n")).unwrap();
+        let records = read(&path).unwrap();
+        assert_eq!(records[0].input.as_deref(), Some("a\u{FFFD} \u{FFFD}"));
+        assert_eq!((records[2].extra["x"].clone(), records.len()), (serde_json::Value::Null, 3));
+        let reader = open(&path).unwrap();
+        let file = reader.file.clone();
+        let mut seen = 0;
+        reader.batches::<Record>(|batch| Ok(seen += batch.len())).unwrap();
+        assert_eq!((seen, file.halves()), (3, 4));
+        std::fs::write(&path, format!("[\n{line},\n{{\"id\":NaN}}]")).unwrap();
+        let message = read_json::<Vec<Record>>(&path).unwrap_err().to_string();
+        assert!(message.contains("a.jsonl:3: field `[1].id`: "), "{message}");
+        std::fs::write(&path, format!("[\n{line}]")).unwrap();
+        assert_eq!(read_json::<Vec<Record>>(&path).unwrap()[0].id.number(), Some(1));
+    }
+
+    #[test]
+    fn text_in_latin_1_is_told_as_such() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        std::fs::write(&path, b"{\"id\":1}\n{\"id\":2,\"input\":\"a caf\xe9 \x80 3\"}\n").unwrap();
+        let expected =
+            "a.jsonl:2: invalid UTF-8 at byte 22 of the line; in Windows-1252 (Latin-1) it is `caf\u{e9}`";
+        let whole = read_to_string(&path).unwrap_err().to_string();
+        let message = read(&path).unwrap_err().to_string();
+        assert!(message.contains(expected) && whole.contains(expected), "{message} {whole}");
+        // Other text in UTF-8 says that a single byte is wrong.
+        std::fs::write(&path, b"{\"id\":1,\"input\":\"caf\xc3\xa9 \xe9\"}").unwrap();
+        let message = read(&path).unwrap_err().to_string();
+        assert!(message.ends_with("invalid UTF-8 at byte 23 of the line"), "{message}");
     }
 
     #[test]

@@ -2,17 +2,18 @@
 
 use std::{
     io::{self, BufRead},
-    path::{Path, PathBuf},
+    path::Path,
+    sync::Arc,
 };
 
 use serde::de::DeserializeOwned;
 
-use super::{Input, Position, parse, utf8};
+use super::{Input, InputFile, Position, parse, utf8};
 use crate::{Error, Result};
 
 /// Lines of a file, counted from 1.
 pub struct Reader {
-    pub(super) path: PathBuf,
+    pub(super) file: Arc<InputFile>,
     pub(super) input: Input,
     /// The last complete line.
     pub(super) line: u64,
@@ -24,17 +25,24 @@ pub struct Reader {
 /// Opens a file, plain, gzip or zstd; `-` is standard input.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be opened or its first bytes cannot be read.
+/// [`Error::Io`] if the file cannot be opened or its first bytes cannot be read; [`Error::Compressed`];
+/// [`Error::Encoding`] for text in UTF-16 or UTF-32.
 pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
     let path = path.as_ref();
     let input = Input::open(path)?;
-    Ok(Reader { path: path.to_owned(), input, line: 0, buffer: Vec::new(), rest: Vec::new() })
+    let file = Arc::new(InputFile::new(path));
+    Ok(Reader { file, input, line: 0, buffer: Vec::new(), rest: Vec::new() })
 }
 
 impl Reader {
     /// The file's path, for errors.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.file
+    }
+
+    /// The file, to parse its lines.
+    pub fn file(&self) -> Arc<InputFile> {
+        Arc::clone(&self.file)
     }
 
     /// How far the file has been read.
@@ -69,18 +77,18 @@ impl Reader {
 
     pub(super) fn failure(&self, source: io::Error) -> Error {
         if self.input.compressed {
-            Error::Compressed { path: self.path.clone(), line: self.line, source }
+            Error::Compressed { path: self.file.to_path_buf(), line: self.line, source }
         } else {
-            Error::io(&self.path, "read", source)
+            Error::io(&self.file, "read", source)
         }
     }
 
     /// Every line as text, with its number.
     pub fn lines(mut self) -> impl Iterator<Item = Result<(u64, String)>> {
-        let path = self.path.clone();
+        let file = Arc::clone(&self.file);
         std::iter::from_fn(move || match self.next_line() {
             Ok(None) => None,
-            Ok(Some((line, bytes))) => Some(utf8(&path, line, bytes).map(|text| (line, text.to_owned()))),
+            Ok(Some((line, bytes))) => Some(utf8(&file, line, bytes).map(|text| (line, text.to_owned()))),
             Err(error) => Some(Err(error)),
         })
         .scan(false, stop_after_error)
@@ -93,10 +101,10 @@ impl Reader {
 
     /// Every line as a record, with its number.
     pub fn numbered<T: DeserializeOwned>(mut self) -> impl Iterator<Item = Result<(u64, T)>> {
-        let path = self.path.clone();
+        let file = Arc::clone(&self.file);
         std::iter::from_fn(move || match self.next_line() {
             Ok(None) => None,
-            Ok(Some((line, bytes))) => Some(parse(&path, line, bytes).map(|record| (line, record))),
+            Ok(Some((line, bytes))) => Some(parse(&file, line, bytes).map(|record| (line, record))),
             Err(error) => Some(Err(error)),
         })
         .scan(false, stop_after_error)

@@ -56,7 +56,8 @@ impl KnowledgeBase {
     /// are possible too, each also compressed with `.gz` or `.zst`. Only the first file is required, and may
     /// be named `triples.tsv`. Hard negatives are in `valid_negatives.txt` and `test_negatives.txt`.
     /// Alternatively, the folder contains Wikidata5M's files (`wikidata5m_transductive_train.txt` and so on).
-    /// Each line of a `.txt` or `.tsv` file has a subject, a relation and an object, separated by tabs. Names
+    /// Each line of a `.txt` or `.tsv` file has a subject, a relation and an object, separated by tabs; see
+    /// [`load_file`](Self::load_file). Names
     /// of ids are in `entities.tsv` and `relations.tsv`, Wikidata5M's `wikidata5m_entity.txt` and
     /// `wikidata5m_relation.txt`, or CoDEx's `entity_text.tsv`; see [`read_names`](super::read_names).
     ///
@@ -158,6 +159,11 @@ impl KnowledgeBase {
     #[must_use]
     pub fn triples(&self, part: Part) -> &[Triple] {
         &self.triples[part as usize]
+    }
+
+    /// The triples of a part, to change.
+    pub(super) fn triples_mut(&mut self, part: Part) -> &mut Vec<Triple> {
+        &mut self.triples[part as usize]
     }
 
     /// The hard negatives of a part: plausible triples known to be wrong.

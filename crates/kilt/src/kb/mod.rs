@@ -5,6 +5,7 @@
 //! relation, and the subjects of a relation and an object.
 
 mod base;
+mod hold_out;
 mod index;
 mod labels;
 mod names;

@@ -17,6 +17,42 @@ fn find(folder: &Path, name: &str, kinds: &[&str]) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
+/// The words by which a first line names the columns of subjects, relations and objects.
+const NAMED: [&[&str]; 3] = [
+    &["subject", "head", "source", "h", "s", "from", "node1", "subject_id", "head_id", "entity1"],
+    &["relation", "predicate", "r", "p", "rel", "edge", "relationship", "property", "label", "relation_id"],
+    &["object", "tail", "target", "t", "o", "to", "node2", "object_id", "tail_id", "entity2"],
+];
+
+/// The columns of a file of triples.
+struct Columns {
+    /// Those of the subject, the relation and the object.
+    places: [usize; 3],
+    count: usize,
+    /// Whether the fourth of four columns may be a label.
+    labels: bool,
+}
+
+impl Columns {
+    /// The columns of a file with this first line.
+    fn of(first: &[&str]) -> Self {
+        let named = Self::named(first);
+        Self {
+            places: named.unwrap_or([0, 1, 2]),
+            count: first.len(),
+            labels: first.len() == 4 && named.is_none(),
+        }
+    }
+
+    /// The places of the three columns in a line that names them.
+    fn named(cells: &[&str]) -> Option<[usize; 3]> {
+        let place = |names: &[&str]| {
+            cells.iter().position(|cell| names.iter().any(|name| cell.eq_ignore_ascii_case(name)))
+        };
+        Some([place(NAMED[0])?, place(NAMED[1])?, place(NAMED[2])?])
+    }
+}
+
 impl KnowledgeBase {
     pub(super) fn load_folder(&mut self, folder: &Path) -> Result<()> {
         for part in Part::ALL {
@@ -39,7 +75,8 @@ impl KnowledgeBase {
                 return Err(Error::Empty { path: folder.join("train"), what: "triple" });
             }
             if let Some(file) = find(folder, &format!("{name}_negatives"), &["txt", "tsv"]) {
-                self.triples_of(&file, |kb, triple| kb.add_negative(part, triple))?;
+                let labelled = self.triples_of(&file, |kb, triple| kb.add_negative(part, triple))?;
+                labelled.into_iter().try_for_each(|(triple, _)| self.add_negative(part, triple))?;
             }
         }
         let entities = find(folder, "entities", &["tsv"])
@@ -56,7 +93,10 @@ impl KnowledgeBase {
     }
 
     /// Reads a file of triples into a part: N-Triples if its name ends in `.nt` (before `.gz` or `.zst`),
-    /// otherwise tab-separated columns.
+    /// otherwise tab-separated columns: a subject, a relation and an object. Further columns are not read, unless there
+    /// is one and it has nothing but `1` and `-1`: then triples with `-1` are hard negatives of the part. A first line
+    /// that names the three columns, such as `head relation tail`, gives their places. All lines have as many columns as
+    /// the first.
     ///
     /// # Errors
     /// [`Error::Io`] and other read errors; [`Error::Record`] for a line that is no triple.
@@ -66,28 +106,44 @@ impl KnowledgeBase {
         if plain.ends_with(".nt") {
             self.load_ntriples(path, part)
         } else {
-            self.triples_of(path, |kb, triple| kb.add(part, triple))
+            for (triple, holds) in self.triples_of(path, |kb, triple| kb.add(part, triple))? {
+                if holds { self.add(part, triple)? } else { self.add_negative(part, triple)? }
+            }
+            Ok(())
         }
     }
 
+    /// Reads columns. Returns the triples of a file with labels, each with whether it holds; the others go to `take`.
     fn triples_of(
         &mut self,
         path: &Path,
         mut take: impl FnMut(&mut Self, Triple) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Vec<(Triple, bool)>> {
         let mut reader = jsonl::open(path)?;
+        let mut columns = None;
+        // The triples of a file whose fourth column is not known yet to be a label or not.
+        let mut labelled: Vec<(Triple, bool)> = Vec::new();
         while let Some((line, bytes)) = reader.next_line()? {
             let text = jsonl::utf8(path, line, bytes)?;
-            let mut columns = text.split('\t').map(str::trim);
-            let (Some(subject), Some(relation), Some(object), None) =
-                (columns.next(), columns.next(), columns.next(), columns.next())
-            else {
-                let count = text.split('\t').count();
+            let cells: Vec<&str> = text.split('\t').map(str::trim).collect();
+            let is_first = columns.is_none();
+            let Columns { places, count, labels } = columns.get_or_insert_with(|| Columns::of(&cells));
+            if is_first && Columns::named(&cells).is_some() {
+                continue;
+            }
+            if cells.len() < 3 || cells.len() != *count {
+                let expected = if *count > 3 {
+                    format!(" ({count} columns, as on the first line)")
+                } else {
+                    String::new()
+                };
                 let message = format!(
-                    "expected a subject, a relation and an object between tabs, found {count} columns"
+                    "expected a subject, a relation and an object between tabs{expected}, found {} columns",
+                    cells.len()
                 );
                 return Err(Error::record(path, line, ".", message));
-            };
+            }
+            let [subject, relation, object] = places.map(|at| cells[at]);
             for (field, value) in [("subject", subject), ("relation", relation), ("object", object)] {
                 if value.is_empty() {
                     return Err(Error::record(path, line, field, "expected a name, found nothing"));
@@ -98,9 +154,22 @@ impl KnowledgeBase {
                 relation: self.add_relation(relation)?,
                 object: self.add_entity(object)?,
             };
-            take(self, triple)?;
+            match cells[*count - 1] {
+                "1" if *labels => labelled.push((triple, true)),
+                "-1" if *labels => labelled.push((triple, false)),
+                _ => {
+                    // A column of other values has no labels, so all triples so far are triples.
+                    *labels = false;
+                    labelled.drain(..).try_for_each(|(triple, _)| take(self, triple))?;
+                    take(self, triple)?;
+                }
+            }
         }
-        Ok(())
+        if let Some(Columns { count: count @ 4.., .. }) = columns {
+            let read = if labelled.is_empty() { "three columns are read" } else { "the fourth is a label" };
+            tracing::info!(file = %path.display(), columns = count, "{read}");
+        }
+        Ok(labelled)
     }
 
     /// Reads entity names with [`read_names`]. Entities without triples are skipped.
@@ -232,6 +301,39 @@ mod tests {
     }
 
     #[test]
+    fn further_columns_and_a_first_line_with_names_are_no_triples() {
+        let names = |kb: &KnowledgeBase, triple: &Triple| {
+            let [subject, object] = [triple.subject, triple.object].map(|id| kb.entity_name(id).to_owned());
+            [subject, kb.relation_name(triple.relation).to_owned(), object].join(" ")
+        };
+        for (text, expected) in [
+            ("a\tr\tb\t0.5\nb\tr\tc\t1\n", ["a r b", "b r c"]),
+            ("a\tr\tb\t1\nb\tr\tc\t-1\nb\tr\ta\t7", ["a r b", "b r c"]),
+            ("\u{feff}head\trelation\ttail\r\na\tr\tb\r\nb\tr\tc\r\n", ["a r b", "b r c"]),
+            ("id\tObject\tSubject\tPredicate\n1\tb\ta\tr\n2\tc\tb\tr\n", ["a r b", "b r c"]),
+            // A relation with such a name is a triple.
+            ("a\trelation\tb\nb\tr\tc\n", ["a relation b", "b r c"]),
+        ] {
+            let folder = folder(&[("train.txt", text)]);
+            let kb = KnowledgeBase::open(folder.path()).unwrap();
+            let found: Vec<String> =
+                kb.triples(Part::Train).iter().map(|triple| names(&kb, triple)).collect();
+            assert_eq!(found[..2], expected, "{text}");
+            assert!(kb.negatives(Part::Train).is_empty());
+        }
+        // WN11 and FB13 label the triples of a part.
+        let folder = folder(&[
+            ("train.txt", "a\tr\tb\n"),
+            ("valid.txt", "a\tr\tb\t1\na\tr\ta\t-1\n"),
+            ("test_negatives.txt", "b\tr\tb\t-1\n"),
+        ]);
+        let kb = KnowledgeBase::open(folder.path()).unwrap();
+        assert_eq!(kb.triples(Part::Valid), [Triple::new(0, 0, 1)]);
+        assert_eq!(kb.negatives(Part::Valid), [Triple::new(0, 0, 0)]);
+        assert_eq!(kb.negatives(Part::Test), [Triple::new(1, 0, 1)]);
+    }
+
+    #[test]
     fn a_folder_without_parts_is_there_to_learn_from() {
         let folder = folder(&[
             ("triples.tsv", "Q2\tP1\tQ1\n"),
@@ -261,7 +363,11 @@ mod tests {
 
     #[test]
     fn errors_name_file_and_line() {
-        let cases: [(&[(&str, &str)], &str); 5] = [
+        let cases: [(&[(&str, &str)], &str); 6] = [
+            (
+                &[("train.txt", "a\tr\tb\tx\na\tr\tb\n")],
+                "train.txt:2: field `.`: expected a subject, a relation and an object between tabs (4 columns",
+            ),
             (&[("train.txt", "Q1\tP1\tQ2\n\nQ1\tP1\n")], "train.txt:3: field `.`: expected a subject"),
             (&[("train.txt", "Q1\t\tQ2\n")], "train.txt:1: field `relation`: expected a name"),
             (&[("train.txt", "\n")], "expected at least one triple"),

@@ -152,7 +152,7 @@ pub(super) fn score<S: Scoring>(
             })
             .collect();
         let duplicate = |id: &str, line, first| Error::DuplicateId {
-            path: path.to_owned(),
+            path: path.to_path_buf(),
             line,
             first,
             id: id.to_owned(),

@@ -8,6 +8,7 @@
 //! - [`mentions`]: entity linking, listed by texts;
 //! - [`retrieval`]: evidence alone, at page level or finer;
 //! - [`whole`]: both in one pass;
+//! - [`trec`]: TREC's runs against judgements;
 //! - [`ranking`]: mean reciprocal rank, average precision and gain of ranked candidates;
 //! - [`extraction`]: KnowledgeNet's facts;
 //! - [`document_relations`]: DocRED's relations between a document's entities;
@@ -36,6 +37,7 @@ pub mod ranking;
 pub mod retrieval;
 mod rouge;
 pub mod significance;
+pub mod trec;
 pub mod whole;
 
 pub use aligned::PerRecord;

@@ -26,6 +26,7 @@ use super::{
 use crate::{
     Error, Id, Result,
     folder::{Building, Place},
+    formats::Document,
     jsonl,
     metadata::{Field, Metadata, Readable},
     passage::{self, Mark, Span, Split, Splitter, TokenRanges},
@@ -141,6 +142,18 @@ impl SourcePage {
     }
 }
 
+impl From<Document> for SourcePage {
+    fn from(document: Document) -> Self {
+        Self {
+            wikipedia_id: Id::Text(document.id),
+            wikipedia_title: document.title.clone(),
+            text: vec![document.title, document.text],
+            metadata: Metadata::of(document.metadata),
+            places: Places::default(),
+        }
+    }
+}
+
 /// A page prepared by a worker thread.
 pub(super) struct Prepared {
     line: u64,
@@ -159,20 +172,34 @@ pub(super) struct Prepared {
 }
 
 /// Parses and splits one line.
-pub(super) fn prepare(path: &Path, line: u64, bytes: &[u8], splitter: &Splitter) -> Result<Prepared> {
-    let page: SourcePage = jsonl::parse(path, line, bytes)?;
+pub(super) fn prepare(
+    path: &jsonl::InputFile,
+    line: u64,
+    bytes: &[u8],
+    splitter: &Splitter,
+) -> Result<Prepared> {
+    prepare_page(path, line, jsonl::parse(path, line, bytes)?, splitter)
+}
+
+/// Splits one page.
+pub(super) fn prepare_page(
+    path: &Path,
+    line: u64,
+    page: SourcePage,
+    splitter: &Splitter,
+) -> Result<Prepared> {
     let SourcePage { wikipedia_id, wikipedia_title: title, text: mut paragraphs, metadata, places } = page;
     let id = wikipedia_id.text().into_owned();
     let limit = |field: &str, value: &str| {
-        if value.trim().is_empty() {
-            return Err(Error::record(path, line, field, "expected a name, found an empty string"));
-        }
         if value.len() > usize::from(u16::MAX) {
             let message = format!("expected at most {} bytes, found {}", u16::MAX, value.len());
             return Err(Error::record(path, line, field, message));
         }
         Ok(())
     };
+    if id.trim().is_empty() {
+        return Err(Error::record(path, line, "wikipedia_id", "expected an id, found an empty string"));
+    }
     limit("wikipedia_id", &id)?;
     limit("wikipedia_title", &title)?;
     if paragraphs.is_empty() {
@@ -334,8 +361,10 @@ impl PlaceFiles {
     }
 }
 
-struct Builder {
+pub(super) struct Builder {
     folder: PathBuf,
+    /// The files that were read, each with its first page.
+    files: Vec<(u32, PathBuf)>,
     fields: Option<Fields>,
     text: Out,
     names: Out,
@@ -354,7 +383,47 @@ struct Builder {
 }
 
 impl Builder {
-    fn push(&mut self, page: Prepared, source: &Path) -> Result<()> {
+    /// Starts the files of a store in a folder.
+    pub(super) fn create(folder: &Path) -> Result<Self> {
+        let out = |name: &str| Out::create(folder, name);
+        Ok(Self {
+            folder: folder.to_owned(),
+            files: Vec::new(),
+            fields: None,
+            text: out("text.bin")?,
+            names: out("names.bin")?,
+            paragraphs: out("paragraphs.bin")?,
+            pages: out("pages.bin")?,
+            passages: out("passages.bin")?,
+            page_count: 0,
+            passage_count: 0,
+            paragraph_count: 0,
+            ids: Vec::new(),
+            lines: Vec::new(),
+            titles: Vec::new(),
+        })
+    }
+
+    /// The next pages are those of this file.
+    pub(super) fn begin(&mut self, file: &Path) {
+        self.files.push((self.page_count, file.to_owned()));
+    }
+
+    pub(super) fn progress(&self, read: u64, size: u64) -> Progress {
+        Progress { pages: self.page_count.into(), passages: self.passage_count.into(), read, size }
+    }
+
+    /// Completes the store and opens it.
+    pub(super) fn complete(mut self, options: &BuildOptions, building: Building) -> Result<PassageStore> {
+        if self.page_count == 0 {
+            return Err(Error::Empty { path: options.source.clone(), what: "page" });
+        }
+        self.page_row(0, 0)?;
+        finish(self, options, building.folder())?;
+        PassageStore::open(building.finish()?)
+    }
+
+    pub(super) fn push(&mut self, page: Prepared, source: &Path) -> Result<()> {
         let full = |what: &str| {
             Error::record(
                 source,
@@ -437,22 +506,8 @@ impl PassageStore {
     ) -> Result<Self> {
         let splitter = Splitter { split: options.split, tokens };
         let building = Building::create(place.into(), is_store)?;
-        let out = |name: &str| Out::create(building.folder(), name);
-        let mut builder = Builder {
-            folder: building.folder().to_owned(),
-            fields: None,
-            text: out("text.bin")?,
-            names: out("names.bin")?,
-            paragraphs: out("paragraphs.bin")?,
-            pages: out("pages.bin")?,
-            passages: out("passages.bin")?,
-            page_count: 0,
-            passage_count: 0,
-            paragraph_count: 0,
-            ids: Vec::new(),
-            lines: Vec::new(),
-            titles: Vec::new(),
-        };
+        let mut builder = Builder::create(building.folder())?;
+        builder.begin(&options.source);
         let reader = jsonl::open(&options.source)?;
         let position = reader.position();
         reader.chunks(|path, chunk| {
@@ -461,33 +516,34 @@ impl PassageStore {
             for page in pages {
                 builder.push(page?, path)?;
             }
-            progress(Progress {
-                pages: builder.page_count.into(),
-                passages: builder.passage_count.into(),
-                read: position.read(),
-                size: position.size(),
-            });
+            progress(builder.progress(position.read(), position.size()));
             Ok(())
         })?;
-        if builder.page_count == 0 {
-            return Err(Error::Empty { path: options.source.clone(), what: "page" });
-        }
-        builder.page_row(0, 0)?;
-        finish(builder, options, building.folder())?;
-        Self::open(building.finish()?)
+        builder.complete(options, building)
     }
 }
 
 /// Whether a folder is a store of any version, which may be replaced.
-fn is_store(folder: &Path) -> bool {
+pub(super) fn is_store(folder: &Path) -> bool {
     let manifest = jsonl::read_json::<serde_json::Value>(&folder.join(MANIFEST));
     manifest.is_ok_and(|manifest| manifest.get("format").is_some_and(|format| format == FORMAT))
 }
 
 /// Sorts and writes the look-up rows, then the manifest.
 fn finish(builder: Builder, options: &BuildOptions, scratch: &Path) -> Result<()> {
-    let Builder { fields, text, mut names, paragraphs, pages, passages, mut ids, lines, mut titles, .. } =
-        builder;
+    let Builder {
+        files: sources,
+        fields,
+        text,
+        mut names,
+        paragraphs,
+        pages,
+        passages,
+        mut ids,
+        lines,
+        mut titles,
+        ..
+    } = builder;
     let metadata = fields.map(Fields::finish).transpose()?;
     ids.par_sort_unstable();
     let mut ids_out = Out::create(scratch, "ids.bin")?;
@@ -529,12 +585,16 @@ fn finish(builder: Builder, options: &BuildOptions, scratch: &Path) -> Result<()
     for pair in ids.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
         let (first, second) = (PageIndex(pair[0].1), PageIndex(pair[1].1));
         if store.page_id(first) == store.page_id(second) {
-            return Err(Error::DuplicateId {
-                path: options.source.clone(),
-                line: lines[second.0 as usize].into(),
-                first: lines[first.0 as usize].into(),
-                id: store.page_id(first).to_owned(),
-            });
+            let place = |page: PageIndex| {
+                let file = sources.iter().rev().find(|(start, _)| *start <= page.0);
+                (file.map_or(&options.source, |(_, path)| path), u64::from(lines[page.0 as usize]))
+            };
+            let (id, (path, line), (earlier, first)) = (store.page_id(first), place(second), place(first));
+            if path != earlier {
+                let message = format!("`{id}` stands on line {first} of {} already", earlier.display());
+                return Err(Error::record(path, line, "id", message));
+            }
+            return Err(Error::DuplicateId { path: path.clone(), line, first, id: id.to_owned() });
         }
     }
     if let Some(path) = &options.redirects {

@@ -52,9 +52,12 @@ impl PassageStore {
     }
 
     /// The page with that title: the exact title first, then an exact redirect, then titles and redirects
-    /// with equal [`normalize_title`]. Ties go to the first page of the source.
+    /// with equal [`normalize_title`]. Ties go to the first page of the source. No page is found by an empty title.
     pub fn page_by_title(&self, title: &str) -> Option<PageIndex> {
         let title = title.trim();
+        if title.is_empty() {
+            return None;
+        }
         let normal = normalize_title(title);
         let mut best: Option<(u8, PageIndex)> = None;
         for row in rows(&self.titles, TITLE_ROW, key(&normal)) {
@@ -65,6 +68,7 @@ impl PassageStore {
                 start => self.name(start, u16_at(row, 20)),
             };
             let rank = match (name.trim() == title, redirect == OWN_TITLE) {
+                _ if name.trim().is_empty() => continue,
                 (true, true) => 0,
                 (true, false) => 1,
                 (false, _) if normalize_title(name) != normal => continue,
@@ -79,9 +83,12 @@ impl PassageStore {
     }
 
     /// The page with exactly that title, ignoring outer white space. Redirects and other spellings do not
-    /// count. Ties go to the first page of the source.
+    /// count. Ties go to the first page of the source. No page is found by an empty title.
     pub fn page_of_title(&self, title: &str) -> Option<PageIndex> {
         let title = title.trim();
+        if title.is_empty() {
+            return None;
+        }
         rows(&self.titles, TITLE_ROW, key(&normalize_title(title)))
             .filter(|row| u64_at(row, 12) == OWN_TITLE)
             .map(|row| self.page_at(row, 8, "titles.bin"))
@@ -89,15 +96,17 @@ impl PassageStore {
             .min()
     }
 
-    /// Every title and redirect with its page, in unspecified order; `true` for redirects.
+    /// Every title and redirect with its page, in unspecified order; `true` for redirects. Pages without a title are left
+    /// out.
     pub fn names_of_pages(&self) -> impl Iterator<Item = (PageIndex, &str, bool)> {
-        self.titles.chunks_exact(TITLE_ROW).map(|row| {
+        let names = self.titles.chunks_exact(TITLE_ROW).map(|row| {
             let page = self.page_at(row, 8, "titles.bin");
             match u64_at(row, 12) {
                 OWN_TITLE => (page, self.page_title(page), false),
                 start => (page, self.name(start, u16_at(row, 20)), true),
             }
-        })
+        });
+        names.filter(|(_, name, _)| !name.trim().is_empty())
     }
 
     /// The page of an anchor's `href`: a title, percent-encoded as in KILT's files.

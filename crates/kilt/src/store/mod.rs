@@ -24,6 +24,7 @@
 //! Numbers are little-endian.
 
 mod build;
+mod collection;
 mod lookup;
 mod plan;
 #[cfg(test)]
@@ -42,7 +43,7 @@ use serde::{Deserialize, Serialize};
 pub use build::{BuildOptions, Progress};
 pub use lookup::normalize_title;
 pub(crate) use lookup::percent_decoded;
-pub use plan::{Plan, PlanOptions, size_of_line};
+pub use plan::{Plan, PlanOptions, SampledPassage, size_of_line};
 
 use crate::{
     Error, FieldKind, FilePlace, Metadata, Passage, PassageId, Result,

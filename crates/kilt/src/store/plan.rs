@@ -18,8 +18,8 @@ use serde::Serialize;
 use super::{FIELD_END_ROW, ID_ROW, PAGE_ROW, PASSAGE_ROW, TITLE_ROW, build::prepare};
 use crate::{
     Error, PassageStore, Result,
-    jsonl::{self, Chunk, Input},
-    passage::Split,
+    jsonl::{self, Chunk, Input, InputFile},
+    passage::{self, Span, Split},
 };
 
 /// The size of the sample for [`PassageStore::plan`].
@@ -37,6 +37,9 @@ impl Default for PlanOptions {
         Self { parsed: 64 << 20, decompressed: 1 << 30 }
     }
 }
+
+/// A title and a text.
+pub type SampledPassage = (String, String);
 
 /// The estimated resources of a store.
 #[derive(Clone, Debug, Serialize)]
@@ -58,14 +61,21 @@ pub struct Plan {
     pub passages: u64,
     /// Bytes of the store.
     pub disk_bytes: u64,
-    /// Bytes of memory for its build.
+    /// Bytes of memory for its build, without the program itself.
     pub memory_bytes: u64,
     /// Seconds for reading, parsing and splitting on one thread, at the sample's speed.
     pub seconds: f64,
+    /// Passages from all parts of the source that were read, from which the sizes of indexes can be estimated.
+    #[serde(skip)]
+    pub sample: Vec<SampledPassage>,
 }
 
 /// The memory of any build: batches of lines that are read, parsed and written.
 const FIXED_MEMORY: u64 = 96 << 20;
+/// The number of pages of a part whose passages are in the sample.
+const SAMPLED_PAGES: usize = 8;
+/// The most passages of such a page.
+const SAMPLED_PASSAGES: usize = 8;
 /// The memory for each page: rows of ids and titles, and the line number.
 const MEMORY_A_PAGE: u64 = 16 + 32 + 4;
 /// The number of parts in which a plain source is sampled.
@@ -91,6 +101,7 @@ struct Part {
 #[derive(Default)]
 struct Sample {
     parts: Vec<Part>,
+    passages: Vec<SampledPassage>,
     read_seconds: f64,
     parse_seconds: f64,
 }
@@ -101,11 +112,12 @@ impl PassageStore {
     /// # Errors
     /// As [`PassageStore::build`] for the part that it reads.
     pub fn plan(source: &Path, split: Split, options: PlanOptions) -> Result<Plan> {
+        let file = &InputFile::new(source);
         let input = Input::open(source)?;
         let (size, seekable) = (input.position.size(), !input.compressed && input.position.size() > 0);
         drop(input);
         let sample =
-            if seekable { plain(source, split, options, size)? } else { streamed(source, split, options)? };
+            if seekable { plain(file, split, options, size)? } else { streamed(file, split, options)? };
         let sum = |of: fn(&Part) -> f64| sample.parts.iter().map(of).sum::<f64>();
         let (disk, counted, parsed) =
             (sum(|part| part.disk as f64), sum(|part| part.pages as f64), sum(|part| part.parsed as f64));
@@ -128,6 +140,7 @@ impl PassageStore {
             disk_bytes: (sum(|part| part.bytes * part.scale()) + rows).round() as u64,
             memory_bytes: FIXED_MEMORY + pages as u64 * MEMORY_A_PAGE,
             seconds: sample.read_seconds / read + sample.parse_seconds / parsed * pages,
+            sample: sample.passages,
         })
     }
 }
@@ -153,8 +166,8 @@ fn error(parts: &[Part], pages: f64) -> f64 {
 }
 
 /// Reads a source from its beginning; of a compressed one as much as the options request.
-fn streamed(source: &Path, split: Split, options: PlanOptions) -> Result<Sample> {
-    let mut reader = jsonl::open(source)?;
+fn streamed(source: &InputFile, split: Split, options: PlanOptions) -> Result<Sample> {
+    let mut reader = jsonl::open(&**source)?;
     let mut sample = Sample::default();
     let mut chunk = Chunk::default();
     let (mut text, mut disk) = (0, 0);
@@ -168,7 +181,7 @@ fn streamed(source: &Path, split: Split, options: PlanOptions) -> Result<Sample>
         let stride = if text < options.parsed { 1 } else { STRIDE };
         let start = Instant::now();
         let size = |line, bytes: &[u8]| line_size(source, line, bytes, split);
-        let mut part = measure(chunk.par_lines(), stride, size)?;
+        let mut part = measure(chunk.par_lines(), stride, size, &mut sample.passages)?;
         sample.parse_seconds += start.elapsed().as_secs_f64();
         // At the end the whole file counts as read, including bytes after its last line.
         let position = reader.position();
@@ -187,10 +200,10 @@ fn streamed(source: &Path, split: Split, options: PlanOptions) -> Result<Sample>
 
 /// Reads a plain source in evenly spaced windows: the lines that start in them, so that a line's length does
 /// not affect its probability.
-fn plain(source: &Path, split: Split, options: PlanOptions, size: u64) -> Result<Sample> {
+fn plain(source: &InputFile, split: Split, options: PlanOptions, size: u64) -> Result<Sample> {
     let failed = |error| Error::io(source, "read", error);
     let mut sample = Sample::default();
-    let mut file = BufReader::new(File::open(source).map_err(|error| Error::io(source, "open", error))?);
+    let mut file = BufReader::new(File::open(&**source).map_err(|error| Error::io(source, "open", error))?);
     let mut line = Vec::new();
     for at in 0..PARTS {
         let edge = |at: u64| (u128::from(size) * u128::from(at) / u128::from(PARTS)) as u64;
@@ -213,18 +226,25 @@ fn plain(source: &Path, split: Split, options: PlanOptions, size: u64) -> Result
                 break;
             }
             (offset, number) = (offset + read as u64, number + 1);
-            if !line.trim_ascii().is_empty() {
-                lines.push((number, line.clone()));
+            // A byte order mark is no part of the first line.
+            let mark = if offset == read as u64 { "\u{feff}".as_bytes() } else { b"" };
+            let text = line.strip_prefix(mark).unwrap_or(&line);
+            if !text.trim_ascii().is_empty() {
+                lines.push((number, text.to_owned()));
             }
         }
         sample.read_seconds += start.elapsed().as_secs_f64();
         let start = Instant::now();
-        let measured = |before: u64| {
+        let passages = &mut sample.passages;
+        let mut measured = |before: u64| {
             let lines = lines.par_iter().map(|(number, bytes)| (before + number, bytes.as_slice()));
-            measure(lines, 1, |line, bytes| line_size(source, line, bytes, split))
+            measure(lines, 1, |line, bytes| line_size(source, line, bytes, split), passages)
         };
         // Only a failure pays for counting the lines before it.
-        let mut part = measured(0).or_else(|_| measured(lines_before(source, from)?))?;
+        let mut part = match measured(0) {
+            Ok(part) => part,
+            Err(_) => measured(lines_before(source, from)?)?,
+        };
         sample.parse_seconds += start.elapsed().as_secs_f64();
         (part.disk, part.share) = (end - first, (next - first) as f64);
         sample.parts.push(part);
@@ -232,17 +252,28 @@ fn plain(source: &Path, split: Split, options: PlanOptions, size: u64) -> Result
     Ok(sample)
 }
 
-/// Measures every `stride`-th of some lines and assumes the others to be like them.
+/// Measures every `stride`-th of some lines and assumes the others to be like them. Adds the passages of a few pages to
+/// `sample`.
 fn measure<'a>(
     lines: impl IndexedParallelIterator<Item = (u64, &'a [u8])>,
     stride: usize,
     size: impl Fn(u64, &[u8]) -> Result<LineSize> + Sync + Send,
+    sample: &mut Vec<SampledPassage>,
 ) -> Result<Part> {
     let pages = lines.len() as u64;
-    let sizes: Vec<Result<LineSize>> = lines.step_by(stride).map(|(line, bytes)| size(line, bytes)).collect();
+    let every = lines.len().div_ceil(stride).div_ceil(SAMPLED_PAGES).max(1);
+    let measured = lines.step_by(stride).enumerate().map(|(at, (line, bytes))| {
+        let mut found = size(line, bytes)?;
+        if !at.is_multiple_of(every) {
+            found.sample = Vec::new();
+        }
+        Ok(found)
+    });
+    let sizes: Vec<Result<LineSize>> = measured.collect();
     let mut part = Part { pages, ..Part::default() };
     for size in sizes {
-        let LineSize { passages, bytes, is_described } = size?;
+        let LineSize { passages, bytes, is_described, sample: mut found } = size?;
+        sample.append(&mut found);
         part.parsed += 1;
         part.passages += passages as f64;
         part.bytes += bytes as f64;
@@ -275,7 +306,7 @@ fn lines_before(source: &Path, offset: u64) -> Result<u64> {
 /// # Errors
 /// [`Error::Utf8`] and [`Error::Record`], with `path` and `line`.
 pub fn size_of_line(path: &Path, line: u64, bytes: &[u8], split: Split) -> Result<(u64, u64)> {
-    line_size(path, line, bytes, split).map(|size| (size.passages, size.bytes))
+    line_size(&InputFile::new(path), line, bytes, split).map(|size| (size.passages, size.bytes))
 }
 
 /// The size of one line of a source in a store.
@@ -284,16 +315,27 @@ struct LineSize {
     bytes: u64,
     /// Whether the page has metadata.
     is_described: bool,
+    /// Some of its passages.
+    sample: Vec<SampledPassage>,
 }
 
-fn line_size(path: &Path, line: u64, bytes: &[u8], split: Split) -> Result<LineSize> {
+fn line_size(path: &InputFile, line: u64, bytes: &[u8], split: Split) -> Result<LineSize> {
     let page = prepare(path, line, bytes, &split.into())?;
     let rows = PAGE_ROW + ID_ROW + TITLE_ROW + page.spans.len() * PASSAGE_ROW + page.ends.len() * 4;
     let texts = page.text.len() + page.id.len() + page.title.len() + page.fields.len();
+    let paragraph = |number: u32| {
+        let at = number as usize;
+        let start = if at == 0 { 0 } else { page.ends[at - 1] };
+        &page.text[start as usize..page.ends[at] as usize]
+    };
+    let some = page.spans.iter().step_by(page.spans.len().div_ceil(SAMPLED_PASSAGES).max(1));
+    let text = |span: &Span| passage::text(*span, split.list_items(), paragraph);
+    let sample = some.map(|span| (page.title.clone(), text(span))).collect();
     Ok(LineSize {
         passages: page.spans.len() as u64,
         bytes: (texts + rows) as u64,
         is_described: !page.fields.is_empty(),
+        sample,
     })
 }
 
@@ -330,6 +372,11 @@ mod tests {
         assert!(plan.pages.abs_diff(6_000) as f64 <= 2.0 * plan.pages_error * 6_000.0, "{plan:?}");
         let exact = PassageStore::plan(&path, Split::Words, PlanOptions { parsed: size, ..options }).unwrap();
         assert!(exact.complete && exact.pages == 6_000 && exact.pages_error == 0.0, "{exact:?}");
+        // The sample has passages of all parts.
+        let titles: std::collections::BTreeSet<&str> =
+            plan.sample.iter().map(|(title, _)| title.as_str()).collect();
+        assert!(titles.len() > 500 && titles.contains("Page 0"), "{}", titles.len());
+        assert!(plan.sample.iter().all(|(_, text)| text.starts_with('w')));
         assert!(plan.passages.abs_diff(exact.passages) < exact.passages / 10, "{plan:?} {exact:?}");
     }
 
@@ -352,6 +399,16 @@ mod tests {
             PassageStore::plan(&path, Split::Words, PlanOptions { parsed: 1 << 20, decompressed: 8 << 20 })
                 .unwrap();
         assert!(plan.read < 1.0 && plan.pages > plan.counted_pages && plan.pages_error > 0.0, "{plan:?}");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = source(folder.path(), "pages.jsonl", 3);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("\u{feff}{text}")).unwrap();
+        let plan = PassageStore::plan(&path, Split::Words, PlanOptions::default()).unwrap();
+        assert_eq!((plan.pages, plan.passages), (3, 3));
     }
 
     #[test]

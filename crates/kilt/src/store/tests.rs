@@ -50,6 +50,35 @@ fn passages_have_exact_positions() {
 }
 
 #[test]
+fn pages_without_a_title_have_passages_and_are_not_found_by_title() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = write(
+        folder.path(),
+        "pages.jsonl",
+        &[
+            r#"{"wikipedia_id":"1","wikipedia_title":"","text":["","Whales sing."]}"#,
+            r#"{"wikipedia_id":"2","wikipedia_title":" ","text":["","Coins are heavy."]}"#,
+            r#"{"wikipedia_id":"3","wikipedia_title":"T","text":["T\n"]}"#,
+        ],
+    );
+    let store = build(folder.path(), source, None, PassageSplit::Words).unwrap();
+    assert_eq!((store.pages(), store.len()), (3, 3));
+    assert_eq!(
+        (store.text(PassageId(0)), store.text(PassageId(1))),
+        ("Whales sing.".into(), "Coins are heavy.".into())
+    );
+    assert_eq!(
+        (store.page_by_title(""), store.page_of_title(" "), store.page_by_title("_")),
+        (None, None, None)
+    );
+    assert_eq!(store.names_of_pages().map(|(_, name, _)| name).collect::<Vec<_>>(), ["T"]);
+    let source =
+        write(folder.path(), "wrong.jsonl", &[r#"{"wikipedia_id":" ","wikipedia_title":"","text":[]}"#]);
+    let message = build(folder.path(), source, None, PassageSplit::Words).err().unwrap().to_string();
+    assert!(message.contains("wrong.jsonl:1: field `wikipedia_id`: expected an id"), "{message}");
+}
+
+#[test]
 fn pages_are_found_by_id_title_and_redirect() {
     let folder = tempfile::tempdir().unwrap();
     let source = write(folder.path(), "pages.jsonl", &PAGES);

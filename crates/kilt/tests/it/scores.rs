@@ -8,7 +8,7 @@ use sporran_kilt::scores::{
     extraction::{self, Method},
     kilt,
     ranking::{self, RELEVANT},
-    retrieval,
+    retrieval, trec,
 };
 
 fn data(name: &str) -> PathBuf {
@@ -113,4 +113,25 @@ fn answer_sets_agree_with_scipys_matching() {
     }
     assert!((evaluation.report.p_acc - expected["p_acc"].as_f64().unwrap()).abs() < 1e-9);
     assert!((evaluation.report.p_f1 - expected["p_f1"].as_f64().unwrap()).abs() < 1e-9);
+}
+
+#[test]
+fn runs_are_scored_as_by_trec_eval() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/trec");
+    let expected: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.join("expected.json")).unwrap()).unwrap();
+    for (level, queries) in expected.as_object().unwrap() {
+        let queries = queries.as_object().unwrap();
+        let names: Vec<&String> = queries.values().next().unwrap().as_object().unwrap().keys().collect();
+        let measures = names.iter().map(|name| name.parse().unwrap()).collect();
+        let options = trec::Options { measures, complete: false, exclude_self: false };
+        let found = trec::evaluate(folder.join("qrels.txt"), folder.join("run.trec"), &options).unwrap();
+        assert_eq!(found.queries.len(), queries.len(), "level {level}");
+        for query in &found.queries {
+            for (name, value) in names.iter().zip(&query.values) {
+                let theirs = queries[&query.query][name.as_str()].as_f64().unwrap();
+                assert!((value - theirs).abs() < 1e-9, "{}: {name}: {value} is not {theirs}", query.query);
+            }
+        }
+    }
 }

@@ -9,6 +9,7 @@ use std::{
 use serde::Serialize;
 use sporran_config::Override;
 use sporran_kilt::jsonl;
+use sporran_remote::{Usage, usage, usage_since};
 use sporran_training::session::Trained;
 
 use crate::{
@@ -45,6 +46,9 @@ pub struct Manifest {
     pub tasks: Vec<TaskEntry>,
     /// The result of the training; `None` for a run.
     pub training: Option<TrainingEntry>,
+    /// The requests to endpoints in this process, with their tokens and cost; empty without endpoints.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub endpoints: Vec<Usage>,
     /// The durations of the steps in this process, in seconds.
     pub seconds: Vec<StepTime>,
     /// The peak memory of the process in bytes; 0 if the system does not report it.
@@ -117,6 +121,8 @@ impl From<&Trained> for TrainingEntry {
 #[derive(Clone)]
 pub(crate) struct Account {
     manifest: Manifest,
+    /// The requests to endpoints before the work.
+    before: Vec<Usage>,
     since: Instant,
 }
 
@@ -139,12 +145,13 @@ impl Account {
             overrides: BTreeMap::new(),
             tasks: Vec::new(),
             training: None,
+            endpoints: Vec::new(),
             seconds: Vec::new(),
             peak_memory_bytes: 0,
             threads: rayon::current_num_threads(),
             finished: 0,
         };
-        Ok(Self { manifest, since: Instant::now() })
+        Ok(Self { manifest, before: usage(), since: Instant::now() })
     }
 
     /// Records the duration of a step: the time since the previous one.
@@ -199,6 +206,7 @@ impl Account {
     }
 
     fn write(mut self, path: &Path) -> Result<()> {
+        self.manifest.endpoints = usage_since(&self.before);
         self.manifest.peak_memory_bytes = peak_memory_bytes();
         self.manifest.finished = now();
         Ok(jsonl::write_json(path, &self.manifest)?)

@@ -8,8 +8,11 @@ use sporran_config::Document;
 use sporran_documents::{Columns, OneOrMore};
 use sporran_kilt::{
     PassageSplit,
+    formats::Collection,
     passage::{Unit, WORDS, Windows},
 };
+
+use super::collection;
 
 /// The name of files with globs of files that are not read.
 const IGNORE_FILE: &str = ".sporranignore";
@@ -27,6 +30,10 @@ pub struct SourceOptions {
     /// TSV, Parquet) and other JSON lines become pages: a page for each document, for each row and for each object. Text
     /// files can be plain, gzip or zstd.
     pub path: OneOrMore<PathBuf>,
+    /// The format of another collection of documents, which is read without a conversion: `beir`, `anserini`, `msmarco`,
+    /// `psgs-tsv` or `passages`. `path` can then be its folder. Each document is a page. The default is KILT's layout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<Collection>,
     /// Globs of the files of folders to read, in the syntax of `.gitignore`, such as `*.md`. Without any, all are read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
@@ -101,6 +108,7 @@ impl SourceOptions {
     pub fn new(path: impl Into<OneOrMore<PathBuf>>) -> Self {
         Self {
             path: path.into(),
+            format: None,
             include: Vec::new(),
             exclude: Vec::new(),
             ignore_file: ignore_file(),
@@ -132,8 +140,8 @@ impl SourceOptions {
         }
     }
 
-    /// The path that messages name.
-    pub(crate) fn first_path(&self) -> &Path {
+    /// The first path, which messages name.
+    pub fn first_path(&self) -> &Path {
         self.path.all().first().map_or(Path::new(""), PathBuf::as_path)
     }
 
@@ -151,8 +159,13 @@ impl SourceOptions {
 
     /// Reports missing files, wrong globs and impossible sizes.
     pub(crate) fn check(&self, document: &mut Document<'_>) {
-        for path in self.path.all().iter().filter(|path| !path.exists()) {
-            document.report_key("source.path", format!("no file or folder {}", path.display()));
+        match self.format {
+            Some(collection) => collection::check(self, collection, document),
+            None => {
+                for path in self.path.all().iter().filter(|path| !path.exists()) {
+                    document.report_key("source.path", format!("no file or folder {}", path.display()));
+                }
+            }
         }
         if let Some(path) = self.redirects.as_ref().filter(|path| !path.is_file()) {
             document.report_key("source.redirects", format!("no file {}", path.display()));

@@ -1,7 +1,6 @@
 //! The passage store of a source, built once for its content and options.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,13 +13,14 @@ use sporran_kilt::{
     hash_json,
     observe::{Event, Observer, Unit, advance, begin},
     passage::TokenRanges,
-    store::BuildOptions,
+    store::{BuildOptions, Progress},
 };
 
 use crate::{
-    Error, Result,
+    Result,
     run_dir::inputs::Inputs,
     source::{
+        collection,
         documents::{self, SourcePages},
         options::SourceOptions,
     },
@@ -57,6 +57,7 @@ pub(crate) fn store(
     // The hash of the content covers the other options.
     let SourceOptions {
         path: _,
+        format,
         include: _,
         exclude: _,
         ignore_file: _,
@@ -69,14 +70,18 @@ pub(crate) fn store(
         tokenizer,
         indexes,
     } = source;
-    let SourcePages { path, content, .. } = documents::pages(source, observe, inputs)?;
+    let pages = match format {
+        Some(collection) => collection::pages(source, *collection, inputs)?,
+        None => documents::pages(source, observe, inputs)?,
+    };
+    let SourcePages { path, content, .. } = pages;
     let redirects = redirects.as_deref().map(|path| inputs.file(path)).transpose()?;
     let split = source.splitting();
     let key = (sporran_kilt::store::VERSION, &content, &redirects, split);
     let (key, tokens) = match tokenizer {
         Some(folder) => {
             let tokenizer = Tokenizer::from_folder(folder)?;
-            (hash_json(&(key, hash_json(tokenizer.json()))), Some(token_ranges(tokenizer)))
+            (hash_json(&(key, hash_json(&tokenizer.json()))), Some(token_ranges(tokenizer)))
         }
         None => (hash_json(&key), None),
     };
@@ -85,12 +90,15 @@ pub(crate) fn store(
     let step = "store passages";
     let store = if let Some(place) = vacant(&folder, step, observe)? {
         let build = BuildOptions { source: path.clone(), redirects: source.redirects.clone(), split };
-        let size = fs::metadata(&path).map_err(Error::io(&path, "open"))?.len();
-        begin(observe, step, size, Unit::Bytes);
+        begin(observe, step, collection::size(&path, *format)?, Unit::Bytes);
         let place = unchanged(place, inputs);
-        let store = PassageStore::build_with(&build, tokens, place, &mut |progress| {
-            advance(observe, progress.read);
-        })?;
+        let mut report = |progress: Progress| advance(observe, progress.read);
+        let store = match format {
+            Some(collection) => {
+                PassageStore::build_collection(*collection, &build, tokens, place, &mut report)?
+            }
+            None => PassageStore::build_with(&build, tokens, place, &mut report)?,
+        };
         observe(Event::End);
         store
     } else {

@@ -89,9 +89,11 @@ fn faults(
     let path = predictions.display();
     let mut faults = Vec::new();
     let mut seen: FxHashMap<Id, u64> = FxHashMap::default();
-    for line in jsonl::open(predictions)?.lines() {
+    let reader = jsonl::open(predictions)?;
+    let file = reader.file();
+    for line in reader.lines() {
         let (line, text) = line?;
-        let record: Record = match jsonl::parse(predictions, line, text.as_bytes()) {
+        let record: Record = match jsonl::parse(&file, line, text.as_bytes()) {
             Ok(record) => record,
             Err(error) => {
                 faults.push(error.to_string());

@@ -20,6 +20,10 @@ pub struct TaskFile {
     pub gold: Option<PathBuf>,
     /// TriviaQA's question files, for a file without inputs.
     pub questions: Vec<PathBuf>,
+    /// Whether the file has queries in BEIR's or MS MARCO's layout instead of records.
+    pub has_queries: bool,
+    /// The judgements of the queries.
+    pub qrels: Option<PathBuf>,
     /// The largest number of records.
     pub limit: Option<usize>,
 }
@@ -65,10 +69,11 @@ impl TasksOptions {
         for path in self.triviaqa.iter().filter(|path| !path.is_file()) {
             faults.push(("triviaqa", format!("no file {}", path.display())));
         }
-        if paths.is_empty() && faults.is_empty() {
-            faults.push(("folder", "is missing; expected `folder` and `split`, or `files`".to_owned()));
+        let mut files: Vec<TaskFile> = self.of_queries(&mut faults).into_iter().collect();
+        if paths.is_empty() && files.is_empty() && faults.is_empty() {
+            let message = "is missing; expected `folder` and `split`, `files`, or `queries`";
+            faults.push(("folder", message.to_owned()));
         }
-        let mut files: Vec<TaskFile> = Vec::new();
         for path in paths {
             let name = plain_name(&path);
             if files.iter().any(|file| file.name == name) {
@@ -92,9 +97,46 @@ impl TasksOptions {
                     found
                 }
             };
-            files.push(TaskFile { path, name, dataset, gold, questions, limit: self.limit });
+            let (has_queries, qrels) = (false, None);
+            files.push(TaskFile {
+                path,
+                name,
+                dataset,
+                gold,
+                questions,
+                has_queries,
+                qrels,
+                limit: self.limit,
+            });
         }
         if faults.is_empty() { Ok(files) } else { Err(faults) }
+    }
+
+    /// The file of queries.
+    fn of_queries(&self, faults: &mut Vec<Fault>) -> Option<TaskFile> {
+        for (key, path) in [("queries", &self.queries), ("qrels", &self.qrels)] {
+            if let Some(path) = path.as_ref().filter(|path| !path.is_file()) {
+                faults.push((key, format!("no file {}", path.display())));
+            }
+        }
+        let Some(path) = self.queries.clone() else {
+            if self.qrels.is_some() {
+                faults.push(("queries", "is missing; `qrels` needs it".to_owned()));
+            }
+            return None;
+        };
+        let name = plain_name(self.qrels.as_ref().unwrap_or(&path));
+        let stem = [".jsonl", ".tsv", ".txt"].iter().find_map(|ending| name.strip_suffix(ending));
+        Some(TaskFile {
+            name: format!("{}.jsonl", stem.unwrap_or(&name)),
+            path,
+            dataset: None,
+            gold: None,
+            questions: Vec::new(),
+            has_queries: true,
+            qrels: self.qrels.clone(),
+            limit: self.limit,
+        })
     }
 
     fn in_folder(&self, folder: &Path, split: Split, faults: &mut Vec<Fault>) -> Vec<PathBuf> {
@@ -135,4 +177,28 @@ pub(crate) fn task_files(tasks: &TasksOptions, table: &str) -> Result<Vec<TaskFi
         let diagnostic = |(key, message): Fault| Diagnostic::of_config(&format!("{table}.{key}"), message);
         Error::Config(faults.into_iter().map(diagnostic).collect())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_a_task_file_with_the_name_of_their_judgements() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["queries.jsonl", "test.tsv.gz"] {
+            std::fs::write(path(name), "").unwrap();
+        }
+        let queries = Some(path("queries.jsonl"));
+        let options = TasksOptions { queries, qrels: Some(path("test.tsv.gz")), ..TasksOptions::default() };
+        let files = options.resolve().unwrap();
+        assert_eq!((files.len(), files[0].name.as_str(), files[0].has_queries), (1, "test.jsonl", true));
+        let without = TasksOptions { qrels: None, ..options.clone() };
+        assert_eq!(without.resolve().unwrap()[0].name, "queries.jsonl");
+        let faults = TasksOptions { queries: None, ..options.clone() }.resolve().unwrap_err();
+        assert_eq!(faults, [("queries", "is missing; `qrels` needs it".to_owned())]);
+        let faults = TasksOptions { qrels: Some(path("none.tsv")), ..options }.resolve().unwrap_err();
+        assert!(faults[0].0 == "qrels" && faults[0].1.contains("no file"), "{faults:?}");
+    }
 }

@@ -1,7 +1,14 @@
 //! Loads task files as queries or as training examples.
 
+use std::path::Path;
+
 use rustc_hash::FxHashMap;
-use sporran_kilt::{Error as KiltError, Example, Id, Query, Record, jsonl, triviaqa::Questions};
+use sporran_kilt::{
+    Error as KiltError, Example, Id, Output, Provenance, Query, Record,
+    formats::{anserini::Topic, judgements, queries as queries_of},
+    jsonl,
+    triviaqa::Questions,
+};
 
 use crate::{
     Error, Result,
@@ -95,7 +102,7 @@ fn find(tasks: &TasksOptions, id: &str) -> Result<Query> {
 fn for_each(task: &TaskFile, mut each: impl FnMut(Record, Query)) -> Result<()> {
     let questions = if task.questions.is_empty() { None } else { Some(Questions::open(&task.questions)?) };
     let mut lines: FxHashMap<Id, u64> = FxHashMap::default();
-    for record in jsonl::open(&task.path)?.numbered::<Record>().take(task.limit.unwrap_or(usize::MAX)) {
+    for record in records(task)?.take(task.limit.unwrap_or(usize::MAX)) {
         let (line, mut record) = record?;
         if let Some(first) = lines.insert(record.id.clone(), line) {
             let id = record.id.to_string();
@@ -108,8 +115,89 @@ fn for_each(task: &TaskFile, mut each: impl FnMut(Record, Query)) -> Result<()> 
             .map_err(|(field, message)| KiltError::record(&task.path, line, field, message))?;
         each(record, query);
     }
+    if let (true, Some(qrels)) = (lines.is_empty(), &task.qrels) {
+        let message = format!(
+            "{}: expected a query with judgements in {}, found none",
+            task.path.display(),
+            qrels.display()
+        );
+        return Err(KiltError::Argument(message).into());
+    }
     if lines.is_empty() {
         return Err(KiltError::Empty { path: task.path.clone(), what: "record" }.into());
     }
     Ok(())
+}
+
+/// The records of a task file with their lines. The gold outputs of judged queries are their relevant documents.
+fn records(task: &TaskFile) -> Result<Box<dyn Iterator<Item = Result<(u64, Record), KiltError>>>> {
+    if !task.has_queries {
+        return Ok(Box::new(jsonl::open(&task.path)?.numbered::<Record>()));
+    }
+    let judged = task.qrels.as_deref().map(relevant).transpose()?;
+    let record = move |(line, topic): (u64, Topic)| {
+        let output = match &judged {
+            None => None,
+            // Queries without judgements belong to other splits.
+            Some(judged) => Some(judged.get(topic.id.trim())?.iter().map(|id| evidence(id)).collect()),
+        };
+        let (id, input) = (Id::Text(topic.id), Some(topic.text));
+        Some((line, Record { id, input, output, meta: None, extra: Default::default() }))
+    };
+    let topics = queries_of::read(&task.path)?;
+    Ok(Box::new(topics.filter_map(move |topic| topic.map(&record).transpose())))
+}
+
+/// The relevant documents of each judged query.
+fn relevant(path: &Path) -> Result<FxHashMap<String, Vec<String>>> {
+    let mut judged: FxHashMap<String, Vec<String>> = FxHashMap::default();
+    for row in judgements::read(path)? {
+        let (_, qrel) = row?;
+        let documents = judged.entry(qrel.query).or_default();
+        if qrel.relevance > 0 {
+            documents.push(qrel.document);
+        }
+    }
+    Ok(judged)
+}
+
+/// A document as a gold output.
+fn evidence(document: &str) -> Output {
+    let item = Provenance { wikipedia_id: Some(Id::from(document)), ..Provenance::default() };
+    Output { provenance: Some(vec![item]), ..Output::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn judged_queries_are_loaded_with_their_relevant_documents() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let lines = "{\"_id\":\"q 1\",\"text\":\"who?\"}\n{\"_id\":\"q2\",\"text\":\"where?\"}\n";
+        std::fs::write(path("queries.jsonl"), lines).unwrap();
+        let header = "query-id\tcorpus-id\tscore\n";
+        std::fs::write(path("test.tsv"), format!("{header}q 1\td 2\t1\nq 1\td3\t0\nq3\td3\t1\n")).unwrap();
+        let tasks = TasksOptions {
+            queries: Some(path("queries.jsonl")),
+            qrels: Some(path("test.tsv")),
+            ..TasksOptions::default()
+        };
+        let file = &task_files(&tasks, "tasks").unwrap()[0];
+        let found = examples(file).unwrap();
+        assert_eq!((found.len(), found[0].query.text.as_str()), (1, "who?"));
+        let pages: Vec<_> =
+            found[0].gold.iter().map(|it| it.evidence()[0].wikipedia_id.clone().unwrap()).collect();
+        assert_eq!(pages, [Id::from("d 2")]);
+        assert!(queries(file).unwrap().has_gold);
+        let all = TaskFile { qrels: None, ..file.clone() };
+        assert_eq!((queries(&all).unwrap().queries.len(), queries(&all).unwrap().has_gold), (2, false));
+        std::fs::write(path("test.tsv"), format!("{header}other\td\t1\n")).unwrap();
+        let message = queries(file).err().unwrap().to_string();
+        assert!(message.contains("expected a query with judgements in"), "{message}");
+        std::fs::write(path("queries.jsonl"), "1\ta\n1\tb\n").unwrap();
+        let message = queries(&all).err().unwrap().to_string();
+        assert!(message.contains("queries.jsonl:2: field `id`: `1` stands on line 1 already"), "{message}");
+    }
 }

@@ -18,6 +18,14 @@ pub struct TasksOptions {
     pub datasets: Vec<Dataset>,
     /// Single task files, in addition to a folder or instead of it.
     pub files: Vec<PathBuf>,
+    /// A file of queries, in addition to task files or instead of them: BEIR's `queries.jsonl`, or lines of `id TAB query`, as
+    /// MS MARCO and Anserini have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queries: Option<PathBuf>,
+    /// The judgements of `queries`: BEIR's `qrels/test.tsv`, or TREC's `query 0 document grade`. Then only judged queries are
+    /// used, and `evaluation.measures` score the ranking. The predictions have the name of this file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qrels: Option<PathBuf>,
     /// TriviaQA's original question files, because KILT's files have only ids.
     pub triviaqa: Vec<PathBuf>,
     /// A folder with gold files of the same names, for files without gold answers, such as test files.

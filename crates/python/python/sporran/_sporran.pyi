@@ -151,12 +151,14 @@ class DenseIndex:
         has fewer vectors, the score is -inf and the number -1."""
 
 class Reranker:
-    """Scores of passages for a query: the folder of a cross-encoder, or of a reranker of `sporran train`."""
+    """Scores of passages for a query: the folder of a cross-encoder, of a reranker of `sporran train`, or of a language model
+    that answers yes or no, which takes an `instruction`."""
 
     def __init__(
         self,
         model: _Path,
         *,
+        instruction: str | None = None,
         raw_scores: bool = False,
         max_tokens: int | None = None,
         precision: str = "f32",

@@ -2,3 +2,4 @@
 
 mod cross_encoder;
 mod folder_settings;
+mod llm;

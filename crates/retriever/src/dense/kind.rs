@@ -6,11 +6,12 @@ use sporran_config::{Document, Overrides};
 use sporran_kilt::{PassageId, hash_json};
 use sporran_transformers::{ModelType, Takers, TakesModel, wrong_model_type};
 
-use super::{Dense, DenseOptions, Progress, Recall, Report, distance};
+use super::{Dense, DenseOptions, Progress, distance};
 use crate::{
     PassageScorer, Result, Retriever,
     kind::RetrieverKind,
-    site::{IndexRecall, Items, NewIndex, Site, passages},
+    plan::{IndexPlan, PlannedPassages},
+    site::{Items, NewIndex, Site, passages},
 };
 
 impl TakesModel for DenseOptions {
@@ -59,6 +60,7 @@ impl DenseOptions {
             key: hash_json(&("dense", &key, store.hash())),
             items: Items::Passages,
         };
+        site.announce(&index, &|passages| self.plan_index(passages))?;
         let folder = site.index(index, &mut |place, advance| {
             // The model was hashed before it is loaded.
             let (options, before) = (self.clone(), key.clone());
@@ -82,11 +84,7 @@ impl DenseOptions {
             site.depends_on("queries", Some(&self.model), hash);
         }
         let dense = Dense::open(self, &folder, store.hash())?;
-        let Report { recall, lost, unrepaired } = dense.index().report();
-        if let Some(Recall { queries, k, recall }) = recall {
-            let repaired = lost - unrepaired;
-            site.record_recall(IndexRecall { index: folder, recall, k, queries, repaired, lost: unrepaired });
-        }
+        dense.report(folder, site);
         Ok(dense)
     }
 }
@@ -100,6 +98,10 @@ impl RetrieverKind for DenseOptions {
         let overrides = DenseOptions::overrides(self)?.into_iter();
         found.extend(overrides.map(|(option, values)| (format!("{key}.{option}"), values)));
         Ok(())
+    }
+
+    fn plan(&self, passages: PlannedPassages<'_>) -> Result<Vec<IndexPlan>> {
+        Ok(vec![self.plan_index(passages)?])
     }
 
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {

@@ -1,6 +1,6 @@
 //! Dense retrieval: texts as vectors, and vector search.
 //!
-//! An [`Encoder`] maps texts to vectors; [`BiEncoder`] is one. A [`VectorIndex`] finds the nearest vectors;
+//! An [`Encoder`] maps texts to vectors; [`BiEncoder`] is one, [`RemoteEncoder`] another at an HTTP endpoint. A [`VectorIndex`] finds the nearest vectors;
 //! [`Index`] is one on disk. [`Dense`] is the retriever that combines both, and [`PassageEncoder`] encodes
 //! its passages. [`BiEncoderTraining`] trains a [`BiEncoder`]. [`LiveDense`] is searched while
 //! its question encoder is trained.
@@ -16,9 +16,11 @@ mod hnsw;
 mod index;
 mod kind;
 mod options;
+mod plan;
 mod pq;
 mod progress;
 mod recall;
+mod remote;
 mod retriever;
 mod rows;
 mod sentence_layout;
@@ -35,6 +37,7 @@ pub use options::{
 };
 pub use progress::Progress;
 pub use recall::Recall;
+pub use remote::{RemoteDenseOptions, RemoteEncoder};
 pub use retriever::{Dense, PassageEncoder};
 pub use sentence_layout::{SentenceLayout, SentencePrompts};
 pub use sporran_kernels::Filter;

@@ -68,7 +68,7 @@ impl From<PqBits> for CodeBits {
 }
 
 /// The number of parts of a vector.
-fn parts_of(options: &PqOptions, dim: usize) -> Result<usize> {
+pub(super) fn parts_of(options: &PqOptions, dim: usize) -> Result<usize> {
     let bits = CodeBits::from(options.bits);
     // The default is one byte for 8 values.
     let parts = options.parts.unwrap_or(match bits {

@@ -1,22 +1,25 @@
 //! Dense retrieval over passages.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sporran_checkpoint::Role;
 use sporran_kilt::{Hit, PassageId, Query, Template, folder::Place};
 use sporran_transformers::EncoderRow;
 
 use super::{
-    BiEncoder, BiEncoderOptions, DenseOptions, Embeddings, Encoder, Index, Origin, Progress, Prompt,
-    VectorIndex, fingerprint::encoder_hash,
+    BiEncoder, BiEncoderOptions, DenseOptions, Embeddings, Encoder, Index, IndexOptions, Origin, Progress,
+    Prompt, Recall, Report, Similarity, VectorIndex, fingerprint::encoder_hash,
 };
-use crate::{Error, PassageFilter, PassageScorer, Result, Retriever};
+use crate::{
+    Error, PassageFilter, PassageScorer, Result, Retriever,
+    site::{IndexRecall, Site},
+};
 
 /// A dense retriever of passages.
 ///
 /// The index's files must not be changed while it is open; building a new one at the same path is fine.
-pub struct Dense {
-    encoder: BiEncoder,
+pub struct Dense<E = BiEncoder> {
+    encoder: E,
     template: Option<Template>,
     index: Index,
 }
@@ -40,8 +43,9 @@ fn load(
     })
 }
 
-fn query_template(options: &DenseOptions) -> Result<Option<Template>> {
-    template("query-template", "a text with `{text}`", options.query_template.as_deref(), &["text"])
+/// The template of a query's text.
+pub(super) fn query_template(text: Option<&str>) -> Result<Option<Template>> {
+    template("query-template", "a text with `{text}`", text, &["text"])
 }
 
 /// Parses an option as a template with at least one of the fields `names` and no other.
@@ -55,9 +59,10 @@ fn template(
     text.map(|text| Template::parse(text, names).ok_or_else(|| wrong(text))).transpose()
 }
 
-fn passage_template(options: &DenseOptions) -> Result<Option<Template>> {
+/// The template of a passage's text.
+pub(super) fn passage_template(text: Option<&str>) -> Result<Option<Template>> {
     let expected = "a text with `{title}`, `{text}` or both";
-    template("passage-template", expected, options.passage_template.as_deref(), &["title", "text"])
+    template("passage-template", expected, text, &["title", "text"])
 }
 
 /// Encodes passages for an index.
@@ -72,7 +77,7 @@ impl PassageEncoder {
     /// # Errors
     /// Those of [`BiEncoder::load`], and [`Error::Option`] for a wrong template.
     pub fn load(options: &DenseOptions) -> Result<Self> {
-        let template = passage_template(options)?;
+        let template = passage_template(options.passage_template.as_deref())?;
         let folder = options.passage_model.as_ref().unwrap_or(&options.model);
         let encoder = load(options, (folder, Role::Passage), (template.as_ref(), options.max_tokens))?;
         Ok(Self { encoder, template })
@@ -100,8 +105,8 @@ impl DenseOptions {
     /// # Errors
     /// [`Error::Option`]; [`Error::Transformers`] for a device that this build lacks, or an unsupported precision.
     pub fn check(&self) -> Result<()> {
-        query_template(self)?;
-        passage_template(self)?;
+        query_template(self.query_template.as_deref())?;
+        passage_template(self.passage_template.as_deref())?;
         self.device.check(self.precision)?;
         for (option, value) in [("batch-tokens", Some(self.batch_tokens)), ("dimensions", self.dimensions)] {
             if value == Some(0) {
@@ -150,24 +155,14 @@ impl Dense {
         let encoder = PassageEncoder::load(options)?;
         let encoder_hash = encoder_hash(options)?;
         let origin = Origin { encoder_hash: &encoder_hash, passages_hash };
-        let vectors = |from: u32| Portions {
-            passages: passages(PassageId(from)).into_iter(),
-            next: from,
-            encode: |passages: &[(T, U)]| {
-                let pairs: Vec<_> =
-                    passages.iter().map(|(title, text)| (title.as_ref(), text.as_ref())).collect();
-                encoder.encode(&pairs)
-            },
-        };
-        Index::build(
-            &options.index,
-            options.similarity()?,
-            encoder.encoder.dim(),
+        let vectors = NewVectors {
+            index: &options.index,
+            similarity: options.similarity()?,
+            dim: encoder.encoder.dim(),
             origin,
-            vectors,
-            place,
-            progress,
-        )
+            encode: &|passages| encoder.encode(passages),
+        };
+        vectors.build(passages, place, progress)
     }
 
     /// Opens the index in a folder. It must be over passages with this hash, with these options and models
@@ -181,10 +176,29 @@ impl Dense {
         let encoder_hash = encoder_hash(options)?;
         let origin = Origin { encoder_hash: &encoder_hash, passages_hash };
         let index = Index::open(&options.index, options.similarity()?, origin, dir.as_ref())?;
-        let template = query_template(options)?;
+        let template = query_template(options.query_template.as_deref())?;
         let most = options.query_max_tokens.or(options.max_tokens);
         let encoder = load(options, (&options.model, Role::Query), (template.as_ref(), most))?
             .with_truncation(options.query_truncation);
+        Self::over(encoder, template, index)
+    }
+
+    /// The input tokens of queries.
+    ///
+    /// # Errors
+    /// Errors of the tokenizer.
+    pub fn rows(&self, queries: &[&str]) -> Result<Vec<EncoderRow>> {
+        let texts = self.texts(queries);
+        self.encoder.rows(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+}
+
+impl<E: Encoder> Dense<E> {
+    /// A retriever of an encoder and an index over vectors of the same length. `template` makes the text of a query.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if the encoder's vectors have another length than the index's.
+    pub(super) fn over(encoder: E, template: Option<Template>, index: Index) -> Result<Self> {
         if encoder.dim() != index.dim() {
             return Err(Error::Option {
                 option: "model",
@@ -198,6 +212,15 @@ impl Dense {
     /// The index.
     pub fn index(&self) -> &Index {
         &self.index
+    }
+
+    /// Records the recall of an approximate index in `folder`.
+    pub(super) fn report(&self, folder: PathBuf, site: &mut dyn Site) {
+        let Report { recall, lost, unrepaired } = self.index.report();
+        if let Some(Recall { queries, k, recall }) = recall {
+            let repaired = lost - unrepaired;
+            site.record_recall(IndexRecall { index: folder, recall, k, queries, repaired, lost: unrepaired });
+        }
     }
 
     /// The encoder's input texts of queries.
@@ -218,17 +241,6 @@ impl Dense {
         self.encoder.encode(&texts.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// The input tokens of queries.
-    ///
-    /// # Errors
-    /// Errors of the tokenizer.
-    pub fn rows(&self, queries: &[&str]) -> Result<Vec<EncoderRow>> {
-        let texts = self.texts(queries);
-        self.encoder.rows(&texts.iter().map(String::as_str).collect::<Vec<_>>())
-    }
-}
-
-impl Dense {
     fn search(
         &self,
         queries: &[Query],
@@ -249,7 +261,7 @@ impl Dense {
     }
 }
 
-impl Retriever for Dense {
+impl<E: Encoder> Retriever for Dense<E> {
     fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
         self.search(queries, k, None)
     }
@@ -264,7 +276,7 @@ impl Retriever for Dense {
     }
 }
 
-impl PassageScorer for Dense {
+impl<E: Encoder> PassageScorer for Dense<E> {
     /// The similarity of query and passage vectors; `1 / (1 + d)` for a distance `d`, which has no bound.
     fn score(&self, queries: &[Query], passages: &[Vec<PassageId>]) -> Result<Vec<Vec<f32>>> {
         if queries.is_empty() {
@@ -279,6 +291,45 @@ impl PassageScorer for Dense {
             scores.iter_mut().flatten().for_each(|score| *score = 1.0 / (1.0 - *score));
         }
         Ok(scores)
+    }
+}
+
+/// The vectors of passages, for a new index.
+pub(super) struct NewVectors<'a> {
+    pub(super) index: &'a IndexOptions,
+    pub(super) similarity: Similarity,
+    pub(super) dim: usize,
+    pub(super) origin: Origin<'a>,
+    /// Encodes passages, each a title and a text.
+    pub(super) encode: &'a dyn Fn(&[(&str, &str)]) -> Result<Embeddings>,
+}
+
+impl NewVectors<'_> {
+    /// Encodes and indexes passages, as [`Dense::build`] does.
+    pub(super) fn build<F, P, T, U, E>(
+        &self,
+        passages: F,
+        place: impl Into<Place>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()>
+    where
+        F: FnOnce(PassageId) -> P,
+        P: IntoIterator<Item = Result<(PassageId, T, U), E>>,
+        T: AsRef<str>,
+        U: AsRef<str>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Self { index, similarity, dim, origin, encode } = *self;
+        let vectors = |from: u32| Portions {
+            passages: passages(PassageId(from)).into_iter(),
+            next: from,
+            encode: |passages: &[(T, U)]| {
+                let pairs: Vec<_> =
+                    passages.iter().map(|(title, text)| (title.as_ref(), text.as_ref())).collect();
+                encode(&pairs)
+            },
+        };
+        Index::build(index, similarity, dim, origin, vectors, place, progress)
     }
 }
 

@@ -8,7 +8,12 @@ use sporran_config::{Document, FromTable, Invalid, Kinds, Overrides, Table};
 use sporran_kilt::hash_json;
 
 use super::retriever::{EntityOptions, EntityRetriever};
-use crate::{PassageScorer, Result, Retriever, kind::RetrieverKind, site::Site};
+use crate::{
+    PassageScorer, Result, Retriever,
+    kind::RetrieverKind,
+    plan::{IndexPlan, PlannedPassages},
+    site::Site,
+};
 
 /// The kinds that score given passages.
 const SCORERS: [&str; 2] = ["bm25", "dense"];
@@ -58,6 +63,10 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for EntityRetrieverOpti
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
         self.context.as_ref().map_or(Ok(()), |context| context.overrides(&format!("{key}.context"), found))
+    }
+
+    fn plan(&self, passages: PlannedPassages<'_>) -> Result<Vec<IndexPlan>> {
+        self.context.as_ref().map_or(Ok(Vec::new()), |context| context.plan(passages))
     }
 
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {

@@ -8,7 +8,13 @@ use sporran_config::{Document, FromTable, Invalid, Kinds, Overrides, Table};
 use sporran_kilt::hash_json;
 
 use super::{Iterative, IterativeOptions};
-use crate::{Result, Retriever, kind::RetrieverKind, site::Site, sparse::Bm25Options};
+use crate::{
+    Result, Retriever,
+    kind::RetrieverKind,
+    plan::{IndexPlan, PlannedPassages},
+    site::Site,
+    sparse::Bm25Options,
+};
 
 /// `kind = "iterative"`
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -54,6 +60,12 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for IterativeRetrieverO
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
         self.base.overrides(&format!("{key}.base"), found)
+    }
+
+    fn plan(&self, passages: PlannedPassages<'_>) -> Result<Vec<IndexPlan>> {
+        let mut plans = self.base.plan(passages)?;
+        plans.extend(self.coverage.plan(passages)?);
+        Ok(plans)
     }
 
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {

@@ -1,6 +1,7 @@
-//! English text analysis: from text to index terms.
+//! Text analysis: from text to index terms.
 //!
-//! Four optional steps: split into words, lower-case, drop stop words, stem. The default is the analysis of
+//! Optional steps: fold accents, lower-case, split into words, drop stop words, stem. The default is for English, the
+//! analysis of
 //! the `bm25s` package with `stopwords="en"` and PyStemmer's English stemmer. Lucene's `EnglishAnalyzer` is
 //! `standard`, lower-case, `english`, `porter`. On short Wikipedia pages both rank equally well for
 //! questions. The default ranks better for dialogue, of which Lucene keeps words such as *i*. Without a
@@ -12,26 +13,41 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::{char_set::CharSet, porter, snowball};
+use super::{char_set::CharSet, porter, scripts, snowball};
 
 /// The analysis of text. Queries are analysed like the passages: the index stores these options.
+///
+/// The default is for English. For other languages set `tokenizer = "unicode"`, and for those with a stemmer
+/// `stemmer = "german"` and so on with `stop-words = "none"`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AnalyzerOptions {
-    /// The tokenizer: `word2` or `standard`.
+    /// The tokenizer: `word2`, `standard` or `unicode`. The last is for text in any script.
     pub tokenizer: Tokenizer,
+    /// Whether accents are dropped, before the stemmer: `Élan` is `elan`, `Straße` is `strasse`, and Arabic and Hebrew lose
+    /// their points. Vowel signs of other scripts, such as Hindi, stay.
+    #[serde(skip_serializing_if = "is_false")]
+    pub fold_accents: bool,
     /// Whether words are lower-cased (Unicode's full mapping). Stop words and stemmers require lower case.
     pub lowercase: bool,
     /// The stop words: `english` or `none`.
     pub stop_words: StopWords,
-    /// The stemmer: `english`, `porter` or `none`.
+    /// The stemmer: `english`, `porter`, that of another language (`arabic`, `danish`, `dutch`, `finnish`, `french`,
+    /// `german`, `greek`, `hungarian`, `italian`, `norwegian`, `portuguese`, `romanian`, `russian`, `spanish`, `swedish`,
+    /// `tamil`, `turkish`) or `none`.
     pub stemmer: Stemmer,
+}
+
+/// The default is left out of the keys of indexes and runs.
+pub(super) fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl Default for AnalyzerOptions {
     fn default() -> Self {
         Self {
             tokenizer: Tokenizer::Word2,
+            fold_accents: false,
             lowercase: true,
             stop_words: StopWords::English,
             stemmer: Stemmer::English,
@@ -49,6 +65,9 @@ pub enum Tokenizer {
     /// Unicode's word boundaries (UAX #29) as in Lucene's `StandardTokenizer`, without a possessive `'s` at
     /// the end, truncated after 255 characters. Unlike in Lucene, emoji are no words.
     Standard,
+    /// Words of any script: runs of letters, digits, underscores and the marks on them, in normal form C. Chinese, Japanese,
+    /// Korean, Thai, Lao, Khmer and Burmese give pairs of neighbouring characters, as in Lucene's `CJKAnalyzer`.
+    Unicode,
 }
 
 /// The stop words.
@@ -69,8 +88,70 @@ pub enum Stemmer {
     English,
     /// Porter's stemmer of 1980 as in Lucene.
     Porter,
+    /// The Snowball project's, version 2, for Arabic.
+    Arabic,
+    /// For Danish.
+    Danish,
+    /// For Dutch.
+    Dutch,
+    /// For Finnish.
+    Finnish,
+    /// For French.
+    French,
+    /// For German.
+    German,
+    /// For Greek.
+    Greek,
+    /// For Hungarian.
+    Hungarian,
+    /// For Italian.
+    Italian,
+    /// For Norwegian.
+    Norwegian,
+    /// For Portuguese.
+    Portuguese,
+    /// For Romanian.
+    Romanian,
+    /// For Russian.
+    Russian,
+    /// For Spanish.
+    Spanish,
+    /// For Swedish.
+    Swedish,
+    /// For Tamil.
+    Tamil,
+    /// For Turkish.
+    Turkish,
     /// None.
     None,
+}
+
+impl Stemmer {
+    /// The stemmer of a language besides English.
+    fn of_language(self) -> Option<rust_stemmers::Stemmer> {
+        use rust_stemmers::Algorithm;
+        let algorithm = match self {
+            Self::English | Self::Porter | Self::None => return None,
+            Self::Arabic => Algorithm::Arabic,
+            Self::Danish => Algorithm::Danish,
+            Self::Dutch => Algorithm::Dutch,
+            Self::Finnish => Algorithm::Finnish,
+            Self::French => Algorithm::French,
+            Self::German => Algorithm::German,
+            Self::Greek => Algorithm::Greek,
+            Self::Hungarian => Algorithm::Hungarian,
+            Self::Italian => Algorithm::Italian,
+            Self::Norwegian => Algorithm::Norwegian,
+            Self::Portuguese => Algorithm::Portuguese,
+            Self::Romanian => Algorithm::Romanian,
+            Self::Russian => Algorithm::Russian,
+            Self::Spanish => Algorithm::Spanish,
+            Self::Swedish => Algorithm::Swedish,
+            Self::Tamil => Algorithm::Tamil,
+            Self::Turkish => Algorithm::Turkish,
+        };
+        Some(rust_stemmers::Stemmer::create(algorithm))
+    }
 }
 
 /// Lucene's default English stop words, sorted.
@@ -88,12 +169,13 @@ static WORD: LazyLock<CharSet> = LazyLock::new(|| CharSet::of_class(r"[\p{L}\p{N
 /// Splits text into terms; see the module's documentation.
 pub struct Analyzer {
     options: AnalyzerOptions,
+    stemmer: Option<rust_stemmers::Stemmer>,
 }
 
 impl Analyzer {
     /// An analyzer with these options.
     pub fn new(options: AnalyzerOptions) -> Self {
-        Self { options }
+        Self { stemmer: options.stemmer.of_language(), options }
     }
 
     /// The options.
@@ -111,11 +193,31 @@ impl Analyzer {
     /// Calls `each` with every word of a text, lower-cased, before stop words and stemming. `buffer` is
     /// reused. Few words are new, so callers with much text cache the results of [`Analyzer::term`].
     pub(crate) fn words(&self, text: &str, buffer: &mut String, each: impl FnMut(&str)) {
-        let text = if self.options.lowercase { lowercase(text, buffer) } else { text };
+        let normal = self.normal(text);
+        let text = if self.options.lowercase { lowercase(&normal, buffer) } else { &*normal };
         match self.options.tokenizer {
             Tokenizer::Word2 => word2(text, each),
             Tokenizer::Standard => standard(text, each),
+            Tokenizer::Unicode => scripts::words(text, each),
         }
+    }
+
+    /// The text in the form that is split.
+    fn normal<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let AnalyzerOptions { tokenizer, fold_accents, .. } = self.options;
+        let mut normal = String::new();
+        match (tokenizer, fold_accents) {
+            _ if text.is_ascii() => return Cow::Borrowed(text),
+            (Tokenizer::Unicode, false) => scripts::normalise(text, &mut normal),
+            (Tokenizer::Unicode, true) => {
+                let mut shown = String::new();
+                scripts::normalise(text, &mut shown);
+                scripts::fold(&shown, &mut normal);
+            }
+            (_, true) => scripts::fold(text, &mut normal),
+            (_, false) => return Cow::Borrowed(text),
+        }
+        Cow::Owned(normal)
     }
 
     /// The term of a word; none for a stop word.
@@ -127,11 +229,33 @@ impl Analyzer {
             Stemmer::None => return Some(Cow::Borrowed(word)),
             Stemmer::English => snowball::stem,
             Stemmer::Porter => porter::stem,
+            _ => {
+                return Some(self.stemmer.as_ref().map_or(Cow::Borrowed(word), |stemmer| stemmer.stem(word)));
+            }
         };
         let mut bytes = word.as_bytes().to_vec();
         stem(&mut bytes);
         // Stemmers remove whole characters and add ASCII, so this is UTF-8.
         Some(String::from_utf8(bytes).map_or(Cow::Borrowed(word), Cow::Owned))
+    }
+
+    /// The letters, digits and marks of a text, and how many of them are in no word, or with [`Tokenizer::Word2`] in a run
+    /// of a script without blanks between words, which is no word.
+    pub(crate) fn lost(&self, text: &str) -> (u64, u64) {
+        let letters = text.chars().filter(|&c| scripts::is_letter(c)).count() as u64;
+        let is_found = |&c: &char| match self.options.tokenizer {
+            Tokenizer::Word2 => scripts::is_letter(c) && !scripts::is_unspaced(c),
+            Tokenizer::Standard | Tokenizer::Unicode => scripts::is_letter(c),
+        };
+        let mut found = 0;
+        match self.options.tokenizer {
+            // Its pairs overlap, and nothing is lost.
+            Tokenizer::Unicode => return (letters, 0),
+            _ => self.words(text, &mut String::new(), |word| {
+                found += word.chars().filter(is_found).count() as u64
+            }),
+        }
+        (letters, letters.saturating_sub(found))
     }
 }
 
@@ -226,7 +350,7 @@ mod tests {
     use super::*;
 
     fn options(tokenizer: Tokenizer, stop_words: StopWords, stemmer: Stemmer) -> AnalyzerOptions {
-        AnalyzerOptions { tokenizer, lowercase: true, stop_words, stemmer }
+        AnalyzerOptions { tokenizer, fold_accents: false, lowercase: true, stop_words, stemmer }
     }
 
     fn terms(options: AnalyzerOptions, text: &str) -> Vec<String> {
@@ -279,6 +403,51 @@ mod tests {
     }
 
     #[test]
+    fn new_options_leave_the_keys_of_indexes_as_they_were() {
+        let json = serde_json::to_string(&AnalyzerOptions::default()).unwrap();
+        let before = r#"{"tokenizer":"word2","lowercase":true,"stop-words":"english","stemmer":"english"}"#;
+        assert_eq!(json, before);
+    }
+
+    #[test]
+    fn other_languages_have_stemmers() {
+        // `snowballstemmer.stemmer(language).stemWord` of snowballstemmer 2.2.0, of the same version of Snowball.
+        for (stemmer, text, expected) in [
+            (Stemmer::German, "Häuser Bücher laufenden", vec!["haus", "buch", "laufend"]),
+            (Stemmer::French, "continuellement chevaux", vec!["continuel", "cheval"]),
+            (Stemmer::Russian, "красивая книгами", vec!["красив", "книг"]),
+            (Stemmer::Spanish, "canciones", vec!["cancion"]),
+            (Stemmer::Finnish, "taloissa", vec!["talo"]),
+            (Stemmer::Arabic, "الكتاب", vec!["كتاب"]),
+        ] {
+            let options = options(Tokenizer::Unicode, StopWords::None, stemmer);
+            assert_eq!(terms(options, text), expected, "{stemmer:?}");
+        }
+    }
+
+    #[test]
+    fn composed_and_decomposed_text_has_the_same_terms() {
+        let plain = options(Tokenizer::Unicode, StopWords::None, Stemmer::None);
+        assert_eq!(terms(plain.clone(), "E\u{301}te\u{301} が"), terms(plain.clone(), "Été か\u{3099}"));
+        let folding = AnalyzerOptions { fold_accents: true, ..plain };
+        assert_eq!(terms(folding.clone(), "Été Straße"), ["ete", "strasse"]);
+        let word2 = AnalyzerOptions { tokenizer: Tokenizer::Word2, ..folding };
+        assert_eq!(terms(word2, "e\u{301}te\u{301} déjà"), ["ete", "deja"]);
+    }
+
+    #[test]
+    fn letters_without_a_term_are_counted() {
+        let lost = |tokenizer, text: &str| {
+            Analyzer::new(options(tokenizer, StopWords::English, Stemmer::English)).lost(text)
+        };
+        assert_eq!(lost(Tokenizer::Word2, "It is a mill."), (9, 1));
+        // Hindi's vowels are marks; a run of Chinese is no word.
+        assert_eq!(lost(Tokenizer::Word2, "में 北京大学"), (7, 7));
+        assert_eq!(lost(Tokenizer::Standard, "में 北京大学"), (7, 0));
+        assert_eq!(lost(Tokenizer::Unicode, "में 北京大学"), (7, 0));
+    }
+
+    #[test]
     fn the_stop_words_are_sorted() {
         assert!(ENGLISH_STOP_WORDS.is_sorted());
     }
@@ -290,6 +459,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn folded_text_has_the_terms_of_its_text(text in "[a-zéÉßøñё \u{301}中हिم]{0,20}") {
+            let folding = AnalyzerOptions {
+                fold_accents: true,
+                ..options(Tokenizer::Unicode, StopWords::None, Stemmer::German)
+            };
+            let mut folded = String::new();
+            scripts::fold(&text, &mut folded);
+            prop_assert_eq!(terms(folding.clone(), &text), terms(folding, &folded));
+        }
+
         #[test]
         fn lower_casing_is_the_standard_librarys(text in "\\PC*") {
             let mut buffer = String::new();

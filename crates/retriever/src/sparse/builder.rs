@@ -16,7 +16,7 @@ use std::{
 };
 
 use serde::Serialize;
-use sporran_kilt::{PassageId, folder::Place};
+use sporran_kilt::{PassageId, folder::Place, store::SampledPassage};
 
 use super::{
     dictionary::DictionaryWriter,
@@ -37,6 +37,9 @@ pub(crate) trait Model: Sync {
 
     /// Counts a passage's terms.
     fn count(&self, title: &str, text: &str, cache: &mut Self::Cache, segment: &mut SegmentBuilder);
+
+    /// The letters of a text, and how many of them no term has.
+    fn lost(&self, text: &str) -> (u64, u64);
 
     /// A number for each passage, computed from its length, for impacts; empty if they need none.
     fn norms(&self, lengths: &[u32]) -> Vec<[u8; 4]>;
@@ -69,10 +72,13 @@ pub struct Build<'a> {
     pub progress: &'a mut dyn FnMut(Progress),
 }
 
+/// Bytes of memory for runs, by default.
+pub(super) const MEMORY: usize = 512 << 20;
+
 impl<'a> Build<'a> {
     /// A build with 512 MiB for runs.
     pub fn new(progress: &'a mut dyn FnMut(Progress)) -> Self {
-        Self { memory: 512 << 20, progress }
+        Self { memory: MEMORY, progress }
     }
 }
 
@@ -84,7 +90,18 @@ const SPILL: &str = "runs";
 const CHUNK: usize = 4 << 20;
 
 /// The largest vocabulary of a worker; a larger one is cleared, so that it does not grow with the corpus.
-const MOST_TERMS: usize = 1 << 20;
+pub(super) const MOST_TERMS: usize = 1 << 20;
+
+/// The text of a chunk, in bytes. A chunk's words, postings and run take about four times its text, and every thread
+/// processes one.
+pub(super) fn chunk_bytes(memory: usize) -> usize {
+    (memory / (8 * (rayon::current_num_threads() + 2))).clamp(1 << 16, CHUNK)
+}
+
+/// The bytes that are read at once of each of some runs on disk.
+pub(super) fn run_buffer(memory: usize, runs: usize) -> usize {
+    (memory / 2 / runs.max(1)).clamp(1 << 12, 1 << 17)
+}
 
 /// Consecutive passages, in one string.
 struct Chunk {
@@ -116,6 +133,8 @@ struct Runs {
     in_memory: usize,
     on_disk: u64,
     finished: Vec<Finished>,
+    /// Letters of some passages, and how many of them no term has.
+    lost: (u64, u64),
     error: Option<Error>,
 }
 
@@ -186,6 +205,30 @@ fn analyse<M: Model>(model: &M, chunk: &Chunk, (cache, segment): &mut (M::Cache,
     segment.finish_run()
 }
 
+/// The letters of some of a chunk's passages, and how many of them no term has.
+fn lost<M: Model>(model: &M, chunk: &Chunk) -> (u64, u64) {
+    // All of a few passages, and one of many.
+    const ALL: usize = 64;
+    let starts = std::iter::once(0).chain(chunk.ends.iter().map(|&(_, end)| end));
+    let passages = starts.zip(&chunk.ends).enumerate();
+    let some = passages.filter(|(at, _)| *at < ALL || at.is_multiple_of(ALL));
+    some.fold((0, 0), |(letters, lost), (_, (start, &(_, end)))| {
+        let (more, without) = model.lost(&chunk.text[start..end]);
+        (letters + more, lost + without)
+    })
+}
+
+/// Warns if most letters of the passages are in no term.
+fn warn_of_lost(kind: &'static str, (letters, lost): (u64, u64)) {
+    if 2 * lost > letters {
+        let percent = 100 * lost / letters.max(1);
+        tracing::warn!(
+            index = kind,
+            "{percent} % of the letters in the passages are in no term, and are not found; `tokenizer = \"unicode\"` finds text in any script"
+        );
+    }
+}
+
 /// Reads all passages and converts them to runs.
 fn collect<M, P, T, U, E>(model: &M, passages: P, spill: &Path, build: &mut Build<'_>) -> Result<Runs>
 where
@@ -196,8 +239,7 @@ where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let threads = rayon::current_num_threads();
-    // A chunk's words, postings and run take about four times its text, and every thread processes one.
-    let chunk_bytes = (build.memory / (8 * (threads + 2))).clamp(1 << 16, CHUNK);
+    let chunk_bytes = chunk_bytes(build.memory);
     let runs = Mutex::new(Runs {
         limit: build.memory / 2,
         path: spill.to_owned(),
@@ -205,6 +247,7 @@ where
         in_memory: 0,
         on_disk: 0,
         finished: Vec::new(),
+        lost: (0, 0),
         error: None,
     });
     let lock = || runs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,7 +256,11 @@ where
         let idle = workers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut worker = idle.unwrap_or_default();
         let run = analyse(model, chunk, &mut worker);
-        lock().add(run);
+        let (letters, lost) = lost(model, chunk);
+        let mut runs = lock();
+        runs.lost = (runs.lost.0 + letters, runs.lost.1 + lost);
+        runs.add(run);
+        drop(runs);
         if worker.1.vocabulary_len() <= MOST_TERMS {
             workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
         }
@@ -269,15 +316,51 @@ where
     }
 }
 
+/// The bytes of the runs of some passages, given that they fit into memory.
+pub(super) fn run_bytes<M: Model>(model: &M, passages: &[SampledPassage]) -> Result<u64> {
+    let numbered = (0..).zip(passages);
+    let passages =
+        numbered.map(|(id, (title, text))| Ok::<_, std::convert::Infallible>((PassageId(id), title, text)));
+    let mut build = Build { memory: usize::MAX, progress: &mut |_| {} };
+    let runs = collect(model, passages, Path::new(SPILL), &mut build)?;
+    let bytes = |run: &Finished| match &run.place {
+        RunPlace::Memory(bytes) => bytes.len() as u64,
+        RunPlace::Disk { bytes, .. } => *bytes,
+    };
+    Ok(runs.finished.iter().map(bytes).sum())
+}
+
 /// Builds an index of `passages`, whose ids count from 0, in a folder that is there only when it is whole.
+/// Warns if most of the text makes no term.
 pub(crate) fn build<M, P, T, U, E>(
     model: &M,
     options: &impl Serialize,
     passages: P,
     passages_hash: &str,
     place: Place,
-    mut build: Build<'_>,
+    build: Build<'_>,
 ) -> Result<()>
+where
+    M: Model,
+    P: IntoIterator<Item = Result<(PassageId, T, U), E>>,
+    T: AsRef<str>,
+    U: AsRef<str>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let lost = build_quietly(model, options, passages, passages_hash, place, build)?;
+    warn_of_lost(M::KIND, lost);
+    Ok(())
+}
+
+/// As [`build`], without the warning. Returns the letters of some passages, and how many of them are in no term.
+pub(super) fn build_quietly<M, P, T, U, E>(
+    model: &M,
+    options: &impl Serialize,
+    passages: P,
+    passages_hash: &str,
+    place: Place,
+    mut build: Build<'_>,
+) -> Result<(u64, u64)>
 where
     M: Model,
     P: IntoIterator<Item = Result<(PassageId, T, U), E>>,
@@ -288,7 +371,8 @@ where
     let folder = Folder::create(place)?;
     let options = serde_json::to_value(options)
         .map_err(|error| Error::Header { path: folder.path(""), message: error.to_string() })?;
-    let Runs { path, spill, mut finished, .. } = collect(model, passages, &folder.path(SPILL), &mut build)?;
+    let Runs { path, spill, mut finished, lost, .. } =
+        collect(model, passages, &folder.path(SPILL), &mut build)?;
     finished.sort_unstable_by_key(|run| run.first);
     let lengths: Vec<u32> = finished.iter().flat_map(|run| &run.lengths).copied().collect();
     let total = finished.iter().map(|run| run.postings).sum();
@@ -298,7 +382,7 @@ where
     norms_file.put(norms.as_flattened())?;
     let scorer = model.scorer(&norms);
 
-    let buffer = (build.memory / 2 / finished.len().max(1)).clamp(1 << 12, 1 << 17);
+    let buffer = run_buffer(build.memory, finished.len());
     let spill = spill.map(Mutex::new);
     let sources = finished.into_iter().map(|run| -> Box<dyn Read + '_> {
         match (run.place, &spill) {
@@ -338,5 +422,6 @@ where
         postings: done,
         tokens: lengths.iter().map(|&length| u64::from(length)).sum(),
         sections: vec![entries, names, slots, packed, blocks, norms_file.finish()?],
-    })
+    })?;
+    Ok(lost)
 }

@@ -12,7 +12,8 @@ use super::{
 use crate::{
     PassageScorer, Result, Retriever,
     kind::{RetrieverKind, Tagged},
-    site::{Items, NewIndex, Passages, Site, passages},
+    plan::{IndexPlan, PlannedPassages},
+    site::{Items, NewIndex, Passages, PlanIndex, Site, passages},
 };
 
 /// The folder of a sparse index and the hash of its passages.
@@ -20,11 +21,14 @@ fn index(
     kind: &'static str,
     options: &impl Serialize,
     site: &mut dyn Site,
+    plan: &PlanIndex<'_>,
     build: impl Fn(Passages<'_>, &str, Place, Build<'_>) -> Result<()>,
 ) -> Result<(std::path::PathBuf, String)> {
     let store = site.store().clone();
     let key = hash_json(&(Tagged { kind, options }, store.hash()));
-    let folder = site.index(NewIndex { kind, key, items: Items::Passages }, &mut |place, advance| {
+    let new = NewIndex { kind, key, items: Items::Passages };
+    site.announce(&new, plan)?;
+    let folder = site.index(new, &mut |place, advance| {
         let mut progress = |progress| {
             if let Progress::Passages(done) = progress {
                 advance(done);
@@ -41,9 +45,13 @@ impl Bm25Options {
     /// # Errors
     /// As [`RetrieverKind::open`].
     pub fn open_index(&self, site: &mut dyn Site) -> Result<Bm25> {
-        let (folder, hash) = index("bm25", self, site, |passages, hash, place, build| {
-            Bm25::build(self, passages, hash, place, build)
-        })?;
+        let (folder, hash) = index(
+            "bm25",
+            self,
+            site,
+            &|passages| Bm25::plan(self, passages),
+            |passages, hash, place, build| Bm25::build(self, passages, hash, place, build),
+        )?;
         Bm25::open(&folder, &hash)
     }
 }
@@ -51,6 +59,10 @@ impl Bm25Options {
 impl RetrieverKind for Bm25Options {
     // The schema has the ranges of all options.
     fn check(&self, _: &str, _: &mut Document<'_>) {}
+
+    fn plan(&self, passages: PlannedPassages<'_>) -> Result<Vec<IndexPlan>> {
+        Ok(vec![Bm25::plan(self, passages)?])
+    }
 
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
         Ok(Box::new(self.open_index(site)?))
@@ -65,10 +77,18 @@ impl RetrieverKind for TfIdfOptions {
     // The schema has the ranges of all options.
     fn check(&self, _: &str, _: &mut Document<'_>) {}
 
+    fn plan(&self, passages: PlannedPassages<'_>) -> Result<Vec<IndexPlan>> {
+        Ok(vec![TfIdf::plan(self, passages)?])
+    }
+
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
-        let (folder, hash) = index("tfidf", self, site, |passages, hash, place, build| {
-            TfIdf::build(self, passages, hash, place, build)
-        })?;
+        let (folder, hash) = index(
+            "tfidf",
+            self,
+            site,
+            &|passages| TfIdf::plan(self, passages),
+            |passages, hash, place, build| TfIdf::build(self, passages, hash, place, build),
+        )?;
         Ok(Box::new(TfIdf::open(&folder, &hash)?))
     }
 }

@@ -4,13 +4,20 @@
 //! marks, and single other visible characters. An n-gram is one to `n` neighbouring lower-case tokens, joined
 //! by spaces. It is dropped if any of its tokens is a stop word or punctuation. The others are hashed with
 //! MurmurHash3 into buckets.
+//!
+//! Text in any script is split into [`units`](super::scripts::units) instead. A character of a script without blanks between
+//! words is a token, so that pairs of characters are n-grams.
 
 use std::sync::LazyLock;
 
 use rustc_hash::FxHashSet;
 use unicode_normalization::UnicodeNormalization;
 
-use super::{char_set::CharSet, murmur::murmur3_32};
+use super::{
+    char_set::CharSet,
+    murmur::murmur3_32,
+    scripts::{self, Unit},
+};
 
 static ALPHANUMERIC: LazyLock<CharSet> = LazyLock::new(|| CharSet::of_class(r"[\p{L}\p{N}\p{M}]"));
 static INVISIBLE: LazyLock<CharSet> = LazyLock::new(|| CharSet::of_class(r"[\p{Z}\p{C}]"));
@@ -55,6 +62,20 @@ impl Tokens {
         normal.extend(text.nfd());
         self.push_normal(&normal);
         self.normal = normal;
+    }
+
+    /// Appends the units of a text in any script, without accents if they are folded.
+    pub(crate) fn push_units(&mut self, text: &str, fold_accents: bool) {
+        let mut normal = String::new();
+        scripts::normalise(text, &mut normal);
+        if fold_accents {
+            let shown = std::mem::take(&mut normal);
+            scripts::fold(&shown, &mut normal);
+        }
+        scripts::units(&normal, |unit| match unit {
+            Unit::Word(word) => self.push(word, false),
+            Unit::Character(character, _) => self.push(character, false),
+        });
     }
 
     fn push_normal(&mut self, text: &str) {
@@ -143,6 +164,15 @@ mod tests {
         assert_eq!(ngrams("Élan\u{200B}vital", 1), ["e\u{301}lan", "vital"]);
         // The dollar is a symbol, no punctuation; the apostrophe is.
         assert_eq!(ngrams("don't", 2), Vec::<String>::new());
+    }
+
+    #[test]
+    fn characters_of_scripts_without_blanks_are_tokens() {
+        let mut tokens = Tokens::default();
+        tokens.push_units("Das Café in 北京. में", true);
+        let mut found = Vec::new();
+        tokens.ngrams(2, |ngram| found.push(ngram.to_owned()));
+        assert_eq!(found, ["das", "das cafe", "cafe", "北", "北 京", "京", "京 में", "में"]);
     }
 
     #[test]

@@ -12,14 +12,17 @@ use serde::{Deserialize, Serialize};
 use sporran_kilt::{Hit, PassageId, Query, folder::Place};
 
 use super::{
+    analyzer::is_false,
     builder::{self, Build, Model},
     index::{Index, Statistics},
     ngrams::{Tokens, bucket},
+    plan::plan,
     postings::{Cursor, Scorer},
+    scripts,
     search::Pruning,
     segment::SegmentBuilder,
 };
-use crate::{Error, PassageFilter, Result, Retriever};
+use crate::{Error, IndexPlan, PassageFilter, PlannedPassages, Result, Retriever};
 
 /// Options of indexing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -31,11 +34,34 @@ pub struct TfIdfOptions {
     /// The number of buckets for n-grams, from 1; 16,777,216 in DrQA's model.
     #[schemars(range(min = 1))]
     pub buckets: u32,
+    /// The tokenizer: `drqa` or `unicode`. The last is for text in any script.
+    #[serde(skip_serializing_if = "is_drqa")]
+    pub tokenizer: NgramTokenizer,
+    /// With the tokenizer `unicode`: whether accents are dropped, as in the analyzer of `bm25`.
+    #[serde(skip_serializing_if = "is_false")]
+    pub fold_accents: bool,
+}
+
+/// The tokens of n-grams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NgramTokenizer {
+    /// DrQA's: runs of letters, numbers and marks in normal form D, and single other visible characters.
+    #[default]
+    Drqa,
+    /// Words of any script, in normal form C: runs of letters, digits, underscores and the marks on them. Chinese, Japanese,
+    /// Korean, Thai, Lao, Khmer and Burmese give single characters, so that n-grams of two are pairs of them.
+    Unicode,
+}
+
+/// The default is left out of the keys of indexes and runs.
+fn is_drqa(tokenizer: &NgramTokenizer) -> bool {
+    *tokenizer == NgramTokenizer::Drqa
 }
 
 impl Default for TfIdfOptions {
     fn default() -> Self {
-        Self { ngrams: 2, buckets: 1 << 24 }
+        Self { ngrams: 2, buckets: 1 << 24, tokenizer: NgramTokenizer::Drqa, fold_accents: false }
     }
 }
 
@@ -45,6 +71,10 @@ impl TfIdfOptions {
             if value == 0 {
                 return Err(Error::Option { option, expected: "a number from 1", found: "0".into() });
             }
+        }
+        if self.fold_accents && self.tokenizer == NgramTokenizer::Drqa {
+            let expected = "false, unless the tokenizer is `unicode`";
+            return Err(Error::Option { option: "fold-accents", expected, found: "true".into() });
         }
         Ok(())
     }
@@ -73,6 +103,13 @@ impl Scorer for LogCount {
 struct TfIdfModel(TfIdfOptions);
 
 impl TfIdfModel {
+    fn push(&self, text: &str, tokens: &mut Tokens) {
+        match self.0.tokenizer {
+            NgramTokenizer::Drqa => tokens.push_text(text),
+            NgramTokenizer::Unicode => tokens.push_units(text, self.0.fold_accents),
+        }
+    }
+
     fn buckets(&self, tokens: &Tokens, mut each: impl FnMut(u32)) {
         tokens.ngrams(self.0.ngrams as usize, |ngram| each(bucket(ngram, self.0.buckets)));
     }
@@ -91,8 +128,8 @@ impl Model for TfIdfModel {
         segment: &mut SegmentBuilder,
     ) {
         tokens.clear();
-        tokens.push_text(title);
-        tokens.push_text(text);
+        self.push(title, tokens);
+        self.push(text, tokens);
         self.buckets(tokens, |bucket| {
             // Big-endian, so that the byte order is the order of buckets.
             let term = *known.entry(bucket).or_insert_with(|| segment.intern(&bucket.to_be_bytes()));
@@ -102,6 +139,13 @@ impl Model for TfIdfModel {
 
     fn norms(&self, _: &[u32]) -> Vec<[u8; 4]> {
         Vec::new()
+    }
+
+    fn lost(&self, text: &str) -> (u64, u64) {
+        let letters = || text.chars().filter(|&c| scripts::is_letter(c));
+        // DrQA's token is the whole run of a script without blanks between words.
+        let is_lost = |&c: &char| self.0.tokenizer == NgramTokenizer::Drqa && scripts::is_unspaced(c);
+        (letters().count() as u64, letters().filter(is_lost).count() as u64)
     }
 
     fn scorer(&self, _: &[[u8; 4]]) -> LogCount {
@@ -141,6 +185,15 @@ impl TfIdf {
         builder::build(&TfIdfModel(options.clone()), options, passages, passages_hash, place.into(), build)
     }
 
+    /// Estimates the resources of [`build`](Self::build) from a sample of the passages.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), for an index over the sample in a temporary folder.
+    pub fn plan(options: &TfIdfOptions, passages: PlannedPassages<'_>) -> Result<IndexPlan> {
+        options.check()?;
+        plan(&TfIdfModel(options.clone()), options, passages)
+    }
+
     /// Opens the index in a folder, which must be over the passages with this hash. Verifies the files'
     /// checksums: at each opening, or once for a large index (see [`sporran_kilt::folder::Contents`]).
     ///
@@ -176,7 +229,7 @@ impl TfIdf {
 
     fn cursors(&self, query: &str) -> Result<Vec<Cursor<'_>>> {
         let mut tokens = Tokens::default();
-        tokens.push_text(query);
+        self.model.push(query, &mut tokens);
         let mut terms = Vec::new();
         self.model.buckets(&tokens, |bucket| terms.push(bucket.to_be_bytes()));
         let passages = f64::from(self.index.header().passages);
@@ -280,7 +333,8 @@ mod tests {
             small in any::<bool>(),
         ) {
             // Few buckets make n-grams collide.
-            let options = TfIdfOptions { ngrams: 2, buckets: if small { 7 } else { 1 << 24 } };
+            let buckets = if small { 7 } else { 1 << 24 };
+            let options = TfIdfOptions { buckets, ..TfIdfOptions::default() };
             let (_place, index) = built(&options, &pages);
             let expected = naive(&options, &pages, &asked);
             let found = index.retrieve(&[query(&asked)], k).unwrap().remove(0);
@@ -318,6 +372,25 @@ mod tests {
         assert_eq!(hits.len(), 1);
         assert_eq!(hits[0].passage, PassageId(1));
         assert!((f64::from(hits[0].score) - expected).abs() < 1e-6 * expected);
+    }
+
+    #[test]
+    fn text_in_any_script_is_found() {
+        let pages = ["北京大学是大学。", "清华大学", "中国的长城", "हिन्दी भाषा", "été à Zürich"]
+            .map(|text| (String::new(), text.to_owned()));
+        let options = TfIdfOptions {
+            tokenizer: NgramTokenizer::Unicode,
+            fold_accents: true,
+            ..TfIdfOptions::default()
+        };
+        let (_place, index) = built(&options, &pages);
+        for (asked, page) in [("北京", 0), ("清华", 1), ("长城", 2), ("भाषा", 3), ("zurich", 4)]
+        {
+            let found = index.retrieve(&[query(asked)], 5).unwrap().remove(0);
+            assert_eq!(found.first().map(|hit| hit.passage), Some(PassageId(page)), "{asked}");
+        }
+        let before = r#"{"ngrams":2,"buckets":16777216}"#;
+        assert_eq!(serde_json::to_string(&TfIdfOptions::default()).unwrap(), before);
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 pub(crate) mod bart;
 pub(crate) mod bert;
+pub(crate) mod decoder;
 pub(crate) mod gpt2;
 pub(crate) mod llama;
 mod model_config;
 pub(crate) mod modernbert;
+pub(crate) mod registry;
 pub(crate) mod t5;
 
 pub use model_config::ModelConfig;

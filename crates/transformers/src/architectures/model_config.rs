@@ -5,17 +5,17 @@ use std::path::Path;
 use candle_core::{DType, Device};
 use candle_nn::{VarBuilder, VarMap};
 use serde_json::Value;
-use sporran_checkpoint::{
-    Architecture, Error, ModelKind, Parameter, Result, SpecialTokens, initialise, json::parse,
-};
+use sporran_checkpoint::{Architecture, Error, Parameter, Result, SpecialTokens, initialise};
 
 use crate::{
     architectures::{
         bart::{Bart, BartConfig},
-        bert::{BertConfig, BertFamily, BertTask},
+        bert::{BertConfig, BertTask},
+        decoder::DecoderHead,
         gpt2::{Gpt2, Gpt2Config},
-        llama::{Llama, LlamaConfig, LlamaKind},
+        llama::{Llama, LlamaConfig},
         modernbert::ModernBertConfig,
+        registry::read_config,
         t5::{T5, T5Config, T5EncoderConfig},
     },
     causal::TrainableCausal,
@@ -28,11 +28,11 @@ use crate::{
 #[non_exhaustive]
 #[expect(clippy::large_enum_variant, reason = "a process has a few configs")]
 pub enum ModelConfig {
-    /// T5, version 1.0 or 1.1.
+    /// T5, version 1.0 or 1.1, mT5 or UMT5.
     T5(T5Config),
-    /// The encoder of a T5 or an mT5 alone.
+    /// The encoder of one of these alone.
     T5Encoder(T5EncoderConfig),
-    /// BART.
+    /// BART, mBART or Pegasus.
     Bart(BartConfig),
     /// BERT or another [`BertFamily`].
     Bert(BertConfig),
@@ -51,63 +51,7 @@ impl ModelConfig {
     /// [`Error::Json`] where a field has the wrong type, and [`Error::Config`] where the architecture is not one
     /// of this crate or a value cannot be used.
     pub fn from_json(path: &Path, text: &str) -> Result<Self> {
-        let kind: ModelKind = parse(path, text)?;
-        let class = kind.architectures.as_deref().unwrap_or_default().first().map(String::as_str);
-        let config = match kind.model_type.as_deref() {
-            Some("t5") if class == Some("T5EncoderModel") => {
-                Self::T5Encoder(T5EncoderConfig::from_json(false, path, text)?)
-            }
-            Some("mt5") if class == Some("MT5EncoderModel") => {
-                Self::T5Encoder(T5EncoderConfig::from_json(true, path, text)?)
-            }
-            Some("mt5") => {
-                return Err(Error::Config {
-                    path: path.into(),
-                    field: "architectures".into(),
-                    expected: "`MT5EncoderModel`: of mT5, encoders alone are supported".into(),
-                    found: class.map_or_else(|| "none".into(), |class| format!("`{class}`")),
-                });
-            }
-            Some("t5") => Self::T5(parse(path, text)?),
-            Some("bart") => Self::Bart(parse(path, text)?),
-            Some("bert") => Self::Bert(BertConfig::from_json(BertFamily::Bert, path, text)?),
-            Some("roberta") => Self::Bert(BertConfig::from_json(BertFamily::Roberta, path, text)?),
-            Some("xlm-roberta") => Self::Bert(BertConfig::from_json(BertFamily::XlmRoberta, path, text)?),
-            Some("distilbert") => Self::Bert(BertConfig::from_json(BertFamily::DistilBert, path, text)?),
-            Some("dpr") => Self::Bert(BertConfig::from_json(BertFamily::Dpr, path, text)?),
-            Some("camembert") => Self::Bert(BertConfig::from_json(BertFamily::Camembert, path, text)?),
-            Some("mpnet") => Self::Bert(BertConfig::from_json(BertFamily::Mpnet, path, text)?),
-            Some("electra") => Self::Bert(BertConfig::from_json(BertFamily::Electra, path, text)?),
-            Some("albert") => Self::Bert(BertConfig::from_json(BertFamily::Albert, path, text)?),
-            Some("deberta-v2") => Self::Bert(BertConfig::from_json(BertFamily::Deberta, path, text)?),
-            Some("modernbert") => Self::ModernBert(ModernBertConfig::from_json(path, text)?),
-            Some("gpt2") => Self::Gpt2(parse(path, text)?),
-            Some("rag") => {
-                return Err(Error::Config {
-                    path: path.into(),
-                    field: "model_type".into(),
-                    expected: "a model of one part".into(),
-                    found: "`rag`, whose parts are opened one by one".into(),
-                });
-            }
-            // Gemma 3 with images.
-            Some("gemma3") => Self::Llama(LlamaConfig::of_text_part(path, text)?),
-            found => match found.and_then(LlamaKind::named) {
-                Some(kind) => Self::Llama(LlamaConfig::from_json(kind, path, text)?),
-                None => {
-                    return Err(Error::Config {
-                        path: path.into(),
-                        field: "model_type".into(),
-                        expected: "`t5`, `mt5`, `bart`, `bert`, `roberta`, `xlm-roberta`, `camembert`, `distilbert`, `dpr`, \
-                                   `mpnet`, `electra`, `albert`, `deberta-v2`, `modernbert`, `gpt2`, `llama`, `qwen2`, \
-                                   `qwen3`, `mistral`, `gemma2`, `gemma3`, `gemma3_text`, `smollm3`, `phi3`, `olmo2` or \
-                                   `granite`"
-                            .into(),
-                        found: found.map_or_else(|| "none".into(), |found| format!("`{found}`")),
-                    });
-                }
-            },
-        };
+        let config = read_config(path, text)?;
         let architecture = config.architecture();
         architecture.check_sizes().map_err(|error| error.within(path))?;
         architecture.validate().map_err(|error| error.within(path))?;
@@ -161,24 +105,38 @@ impl ModelConfig {
         matches!(self, Self::Gpt2(_) | Self::Llama(_))
     }
 
-    /// The task of an encoder's head; none for other models.
+    /// The head of a decoder-only model; none for other models.
+    #[must_use]
+    pub fn decoder_head(&self) -> Option<&DecoderHead> {
+        match self {
+            Self::Gpt2(config) => Some(&config.head),
+            Self::Llama(config) => Some(&config.head),
+            _ => None,
+        }
+    }
+
+    /// The task of an encoder's head, also of a decoder-only model without a head of words; none for other models.
     #[must_use]
     pub fn encoder_task(&self) -> Option<BertTask> {
         match self {
             Self::Bert(config) => Some(config.task),
             Self::ModernBert(config) => Some(config.task),
             Self::T5Encoder(_) => Some(BertTask::States),
-            _ => None,
+            _ => match self.decoder_head() {
+                Some(DecoderHead::Labels(_)) => Some(BertTask::SequenceClassification),
+                Some(DecoderHead::None) => Some(BertTask::States),
+                _ => None,
+            },
         }
     }
 
-    /// The names of an encoder's labels, by number; none for other models.
+    /// The names of the labels of a head of labels, by number; none for other models.
     #[must_use]
     pub fn labels(&self) -> &[String] {
         match self {
             Self::Bert(config) => &config.labels,
             Self::ModernBert(config) => &config.labels,
-            _ => &[],
+            _ => self.decoder_head().map_or(&[], DecoderHead::labels),
         }
     }
 

@@ -28,7 +28,7 @@ const SIZES: [&str; 10] = [
 ];
 
 /// The settings of a model.
-pub(super) struct Settings {
+pub(crate) struct Settings {
     path: PathBuf,
     fields: Map<String, Value>,
 }

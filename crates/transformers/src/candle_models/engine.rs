@@ -6,9 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{Error, GgufFile, ModelKind, Result, find_gguf, json};
 
-use super::{folders::FOLDERS, gguf::FILES};
+use super::gguf::FILES;
 use crate::{
-    architectures::{ModelConfig, llama::Gguf},
+    architectures::{
+        ModelConfig,
+        llama::Gguf,
+        registry::{candle_only_names, is_candle_type},
+    },
     checkpoint::CONFIG,
 };
 
@@ -42,35 +46,33 @@ impl Engine {
             Self::Candle => return Ok(true),
             Self::Auto => {}
         }
-        let (unknown, found, known) = match find_gguf(model)? {
+        let (unknown, found, is_known, known) = match find_gguf(model)? {
             Some(path) => {
                 let name = GgufFile::open(&path)?.fields().text("general.architecture")?.to_owned();
-                (Gguf::open(&path).err(), name, FILES.iter().map(|(known, ..)| *known).collect::<Vec<_>>())
+                let known: Vec<String> = FILES.iter().map(|(known, ..)| format!("`{known}`")).collect();
+                let is_known = FILES.iter().any(|(known, ..)| *known == name);
+                (Gguf::open(&path).err(), name, is_known, known.join(", "))
             }
             None => {
                 let path = model.join(CONFIG);
                 let Some(text) = json::text(&path)? else { return Ok(false) };
                 let name = json::parse::<ModelKind>(&path, &text)?.model_type.unwrap_or_default();
-                (
-                    ModelConfig::from_json(&path, &text).err(),
-                    name,
-                    FOLDERS.iter().map(|(known, _)| *known).collect(),
-                )
+                let is_known = is_candle_type(&name);
+                (ModelConfig::from_json(&path, &text).err(), name, is_known, candle_only_names())
             }
         };
         let Some(Error::Config { path, field, expected, found: named }) = unknown else { return Ok(false) };
         if !matches!(field.as_str(), "model_type" | "general.architecture") {
             return Ok(false);
         }
-        if known.contains(&found.as_str()) {
+        if is_known {
             return Ok(true);
         }
         if named != "none" && named != format!("`{found}`") {
             // Another error about it, such as that of a model of two parts.
             return Ok(false);
         }
-        let known: Vec<String> = known.iter().map(|known| format!("`{known}`")).collect();
-        let expected = format!("{expected}; or, with the engine `candle`, {}", known.join(", "));
+        let expected = format!("{expected}; or, with the engine `candle`, {known}");
         Err(Error::Config { path, field, expected, found: named })
     }
 }

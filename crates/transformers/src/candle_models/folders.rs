@@ -1,4 +1,4 @@
-//! The architectures of model folders that candle has.
+//! The loaders of model folders whose architectures candle has; the registry lists them.
 
 use candle_core::{Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
@@ -17,36 +17,7 @@ use super::{
 };
 
 /// Makes a model from its settings, which it completes, and its weights.
-pub(super) type Load = fn(&mut Settings, &Weights) -> Result<Box<dyn CandleModel>>;
-
-/// The architectures by `model_type`, in alphabetical order.
-pub(super) const FOLDERS: &[(&str, Load)] = &[
-    ("falcon", load_falcon),
-    ("gemma", load_gemma),
-    ("gemma2", load_gemma2),
-    ("gemma3_text", load_gemma3),
-    ("glm4", |at, of| cloned(at, of, glm4_new::ModelForCausalLM::new, glm4_new::ModelForCausalLM::forward)),
-    ("granite", load_granite),
-    ("helium", |at, of| cloned(at, of, helium::Model::new, helium::Model::forward)),
-    ("llama", load_llama),
-    ("mistral", |at, of| cloned(at, of, mistral::Model::new, mistral::Model::forward)),
-    ("mixtral", load_mixtral),
-    ("olmo", |at, of| cloned(at, of, olmo::Model::new, olmo::Model::forward)),
-    ("olmo2", load_olmo2),
-    ("phi", |at, of| cloned(at, of, phi::Model::new, |model, ids, _| model.forward(ids))),
-    ("phi3", |at, of| cloned(at, of, phi3::Model::new, phi3::Model::forward)),
-    ("qwen2", load_qwen2),
-    ("qwen2_moe", load_qwen2_moe),
-    ("qwen3", |at, of| cloned(at, of, qwen3::ModelForCausalLM::new, qwen3::ModelForCausalLM::forward)),
-    ("qwen3_moe", load_qwen3_moe),
-    ("stablelm", load_stable_lm),
-    ("starcoder2", |at, of| cloned(at, of, starcoder2::Model::new, starcoder2::Model::forward)),
-];
-
-/// Whether candle has the architecture of folders with this `model_type`.
-pub(crate) fn is_folder_type(model_type: &str) -> bool {
-    FOLDERS.iter().any(|(name, _)| *name == model_type)
-}
+pub(crate) type Load = fn(&mut Settings, &Weights) -> Result<Box<dyn CandleModel>>;
 
 /// A model that is cloned for each sequence.
 fn cloned<C: DeserializeOwned, M: Clone + Send + Sync + 'static>(
@@ -66,7 +37,7 @@ fn must_be(settings: &Settings, fixed: &[(&str, Value)]) -> Result<()> {
 }
 
 /// Its GELU is the approximation by tanh, so its logits differ slightly from those of `transformers`.
-fn load_falcon(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+pub(crate) fn load_falcon(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
     let width = settings.needed("hidden_size")?;
     must_be(
         settings,
@@ -90,7 +61,7 @@ fn load_falcon(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn Can
     )
 }
 
-fn load_gemma(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+pub(crate) fn load_gemma(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
     // Older files have both, of which this one counts.
     if settings.get("hidden_activation").is_some() {
         settings.remove("hidden_act");
@@ -99,13 +70,13 @@ fn load_gemma(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn Cand
     cloned(settings, weights, |config, vb| gemma::Model::new(false, config, vb), gemma::Model::forward)
 }
 
-fn load_gemma2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+pub(crate) fn load_gemma2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
     must_be(settings, &[("use_bidirectional_attention", json!(false))])?;
     settings.must_say("query_pre_attn_scalar", &json!(settings.needed("head_dim")?))?;
     cloned(settings, weights, |config, vb| gemma2::Model::new(false, config, vb), gemma2::Model::forward)
 }
 
-fn load_gemma3(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+pub(crate) fn load_gemma3(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
     let pattern = settings.size("sliding_window_pattern").or(settings.size("_sliding_window_pattern"));
     let pattern = pattern.unwrap_or(6).max(1);
     settings.set("sliding_window_pattern", pattern);
@@ -133,7 +104,7 @@ fn read_one_by_one(model: &mut gemma3::Model, ids: &Tensor, past: usize) -> Cand
 }
 
 /// Candle's model has none of Granite's multipliers, and divides the scores of attention as LLaMA does.
-fn load_granite(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+pub(crate) fn load_granite(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
     let ones = ["embedding_multiplier", "residual_multiplier", "logits_scaling"];
     must_be(settings, &ones.map(|field| (field, json!(1))))?;
     let width = settings.needed("hidden_size")? / settings.needed("num_attention_heads")?;
@@ -146,7 +117,7 @@ fn load_granite(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn Ca
     Ok(Box::new(Cloned { model, read: |(model, cache), ids, past| model.forward(ids, past, cache) }))
 }
 
-fn load_llama(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+pub(crate) fn load_llama(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
     must_be(settings, &[("hidden_act", json!("silu"))])?;
     let config = settings.typed::<llama::LlamaConfig>()?.into_config(false);
     let vb = weights.vb.clone();
@@ -156,18 +127,18 @@ fn load_llama(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn Cand
     Ok(Box::new(Cloned { model, read: |(model, cache), ids, past| model.forward(ids, past, cache) }))
 }
 
-fn load_mixtral(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+pub(crate) fn load_mixtral(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
     settings.set("use_flash_attn", false);
     see_everything(settings)?;
     cloned(settings, weights, mixtral::Model::new, mixtral::Model::forward)
 }
 
-fn load_olmo2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+pub(crate) fn load_olmo2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
     settings.must_be("clip_qkv", &Value::Null)?;
     cloned(settings, weights, olmo2::Model::new, olmo2::Model::forward)
 }
 
-fn load_qwen2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+pub(crate) fn load_qwen2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
     must_be(settings, &[("use_sliding_window", json!(false))])?;
     settings.set("use_sliding_window", false);
     see_everything(settings)?;
@@ -175,7 +146,7 @@ fn load_qwen2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn Cand
     cloned(settings, weights, qwen2::ModelForCausalLM::new, qwen2::ModelForCausalLM::forward)
 }
 
-fn load_qwen2_moe(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+pub(crate) fn load_qwen2_moe(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
     let fixed =
         [("use_sliding_window", json!(false)), ("mlp_only_layers", json!([])), ("qkv_bias", json!(true))];
     must_be(settings, &fixed)?;
@@ -184,7 +155,7 @@ fn load_qwen2_moe(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn 
     cloned(settings, weights, qwen2_moe::Model::new, qwen2_moe::Model::forward)
 }
 
-fn load_qwen3_moe(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+pub(crate) fn load_qwen3_moe(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
     must_be(settings, &[("mlp_only_layers", json!([]))])?;
     if let Some(experts) = settings.size("num_local_experts") {
         settings.set("num_experts", experts);
@@ -195,7 +166,7 @@ fn load_qwen3_moe(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn 
     cloned(settings, weights, qwen3_moe::ModelForCausalLM::new, qwen3_moe::ModelForCausalLM::forward)
 }
 
-fn load_stable_lm(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+pub(crate) fn load_stable_lm(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
     must_be(settings, &[("use_parallel_residual", json!(false)), ("qk_layernorm", json!(false))])?;
     settings.set("use_cache", true);
     let config: stable_lm::Config = settings.typed()?;
@@ -203,6 +174,38 @@ fn load_stable_lm(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn 
     let make = std::sync::Arc::new(move || stable_lm::Model::new(&config, vb.clone()));
     let model = make().map_err(|error| weights.error(error))?;
     Ok(Box::new(Made { make, model, read: stable_lm::Model::forward }))
+}
+
+pub(crate) fn load_glm4(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    cloned(settings, weights, glm4_new::ModelForCausalLM::new, glm4_new::ModelForCausalLM::forward)
+}
+
+pub(crate) fn load_helium(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    cloned(settings, weights, helium::Model::new, helium::Model::forward)
+}
+
+pub(crate) fn load_mistral(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    cloned(settings, weights, mistral::Model::new, mistral::Model::forward)
+}
+
+pub(crate) fn load_olmo(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    cloned(settings, weights, olmo::Model::new, olmo::Model::forward)
+}
+
+pub(crate) fn load_phi(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    cloned(settings, weights, phi::Model::new, |model, ids, _| model.forward(ids))
+}
+
+pub(crate) fn load_phi3(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    cloned(settings, weights, phi3::Model::new, phi3::Model::forward)
+}
+
+pub(crate) fn load_qwen3(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    cloned(settings, weights, qwen3::ModelForCausalLM::new, qwen3::ModelForCausalLM::forward)
+}
+
+pub(crate) fn load_starcoder2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    cloned(settings, weights, starcoder2::Model::new, starcoder2::Model::forward)
 }
 
 /// Sets a window of attention that is missing to all positions, because the model always has one.
@@ -213,15 +216,4 @@ fn see_everything(settings: &mut Settings) -> Result<()> {
         settings.set("sliding_window", settings.needed("max_position_embeddings")?);
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_list_is_in_order_and_has_no_name_twice() {
-        assert!(FOLDERS.is_sorted_by(|a, b| a.0 < b.0));
-        assert!(is_folder_type("phi") && !is_folder_type("t5"));
-    }
 }

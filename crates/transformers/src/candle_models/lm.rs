@@ -11,12 +11,12 @@ use sporran_checkpoint::{
 
 use super::{
     config::Settings,
-    folders::FOLDERS,
     gguf,
     sequence::{CandleModel, CandleSequence},
     weights::Weights,
 };
 use crate::{
+    architectures::registry::{self, ArchitectureEntry},
     batch::Batch,
     causal::{CausalCache, CausalLm, check_one_row},
     checkpoint::{CONFIG, generation_files},
@@ -67,9 +67,8 @@ impl CandleLm {
             .ok_or_else(|| Error::MissingFile { folder: folder.into(), expected: CONFIG })?;
         let mut settings = Settings::read(&path, &text)?;
         let name = parse::<ModelKind>(&path, &text)?.model_type.unwrap_or_default();
-        let Some((_, load)) = FOLDERS.iter().find(|(known, _)| *known == name) else {
-            let known: Vec<String> = FOLDERS.iter().map(|(known, _)| format!("`{known}`")).collect();
-            let expected = format!("one of {} with the engine `candle`", known.join(", "));
+        let Some(load) = registry::entry(&name).and_then(ArchitectureEntry::candle_load) else {
+            let expected = format!("one of {} with the engine `candle`", registry::candle_names());
             return Err(settings.wrong("model_type", &expected, &name.into()));
         };
         let (fields, generation) = generation_files(folder, (&path, &text), &GenerationOptions::default())?;

@@ -1,12 +1,12 @@
 //! Decoder-only models of the crate `candle-transformers`, behind [`CausalLm`](crate::CausalLm).
 //!
-//! [`CandleLm`] is one. `folders` lists the architectures of model folders, `gguf` those of GGUF files, one line each. A
+//! [`CandleLm`] is one. `folders` has the loaders of model folders, which the registry lists; `gguf` lists those of GGUF files. A
 //! model keeps the keys and values of one sequence itself, masks no padding and returns the logits of the last
 //! position only. So it reads one sequence at a time, and beams are refused.
 
 mod config;
 mod engine;
-mod folders;
+pub(crate) mod folders;
 mod gguf;
 mod lm;
 mod sequence;
@@ -14,4 +14,4 @@ mod weights;
 
 pub use engine::Engine;
 pub use lm::CandleLm;
-pub(crate) use {folders::is_folder_type, sequence::CandleSequence};
+pub(crate) use sequence::CandleSequence;

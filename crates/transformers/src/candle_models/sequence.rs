@@ -11,7 +11,7 @@ use std::{
 use candle_core::{Result, Tensor};
 
 /// A model that reads one sequence.
-pub(super) trait CandleModel: Send + Sync {
+pub(crate) trait CandleModel: Send + Sync {
     /// A model of the same weights that has read nothing.
     fn fresh(&self) -> Result<Box<dyn CandleModel>>;
 

@@ -82,7 +82,7 @@ const HEAD: &str = "lm_head.weight";
 const EMBEDDINGS: [&str; 2] = ["model.embed_tokens.weight", "transformer.word_embeddings.weight"];
 
 /// The weights of a folder in memory.
-pub(super) struct Weights {
+pub(crate) struct Weights {
     pub(super) vb: VarBuilder<'static>,
     path: PathBuf,
     names: BTreeSet<String>,

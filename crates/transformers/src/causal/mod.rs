@@ -92,6 +92,12 @@ pub trait TrainableCausal: CausalLm {
     /// # Errors
     /// A tensor error.
     fn logits_of(&self, states: &Tensor) -> Result<Tensor>;
+
+    /// The embeddings and the states after each layer, each (b, s, d), for inference. The last are those after the last norm.
+    ///
+    /// # Errors
+    /// As for [`forward`](CausalLm::forward).
+    fn layer_states(&self, input: &Batch) -> Result<Vec<Tensor>>;
 }
 
 /// The parts of a decoder-only model besides its layers.
@@ -124,7 +130,7 @@ pub(crate) trait Body: Send + Sync {
     fn shape(&self) -> &Shape;
 
     /// The last hidden states (r, t, d) of `ids` (r, t), whose places in their sequences are `positions` (r, t).
-    /// In training nothing is kept.
+    /// In training nothing is kept. `see` is shown what each layer reads.
     fn states(
         &self,
         ids: &Tensor,
@@ -132,6 +138,7 @@ pub(crate) trait Body: Send + Sync {
         biases: &Biases,
         kept: &mut [LayerCache],
         mode: &mut Mode,
+        see: &mut dyn FnMut(&Tensor),
     ) -> Result<Tensor>;
 
     /// The logits (n, vocabulary) of states (n, d).
@@ -140,10 +147,21 @@ pub(crate) trait Body: Send + Sync {
 
 /// Runs new tokens through a body.
 fn advance(body: &dyn Body, input: &Batch, cache: &mut CausalCache, mode: &mut Mode) -> Result<Tensor> {
+    advance_seen(body, input, cache, mode, &mut |_| {})
+}
+
+/// The same; `see` is shown what each layer reads.
+fn advance_seen(
+    body: &dyn Body,
+    input: &Batch,
+    cache: &mut CausalCache,
+    mode: &mut Mode,
+    see: &mut dyn FnMut(&Tensor),
+) -> Result<Tensor> {
     let shape = body.shape();
     let mask: Vec<Vec<f32>> = input.mask.to_vec2()?;
     let (positions, biases) = cache.extend(&mask, shape)?;
-    body.states(&input.ids, &positions, &biases, &mut cache.layers, mode)
+    body.states(&input.ids, &positions, &biases, &mut cache.layers, mode, see)
 }
 
 fn host(logits: &Tensor) -> Result<Vec<f32>> {
@@ -220,6 +238,13 @@ impl<B: Body> TrainableCausal for B {
 
     fn logits_of(&self, states: &Tensor) -> Result<Tensor> {
         self.logits(states)
+    }
+
+    fn layer_states(&self, input: &Batch) -> Result<Vec<Tensor>> {
+        let (mut layers, mut cache, mode) = (Vec::new(), CausalCache::new(), &mut Mode::Inference);
+        let last = advance_seen(self, input, &mut cache, mode, &mut |xs| layers.push(xs.detach()))?;
+        layers.push(last.detach());
+        Ok(layers)
     }
 }
 

@@ -6,6 +6,7 @@ use sporran_kernels::{Activation, Matrix, Norm, Precision, Rows, Scores};
 
 use super::{
     causal::{CausalLayer, PackedLlama},
+    decoder::PackedDecoder,
     disentangled::{DistanceRows, ProjectedDistances},
     encoder::PackedEncoder,
     kv_cache::Heads,
@@ -175,6 +176,15 @@ impl PackedSeq2Seq {
     }
 }
 
+/// What is read of a decoder-only model.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// The logits of words.
+    Words,
+    /// The hidden states.
+    States,
+}
+
 impl PackedLlama {
     /// Packs a model of LLaMA's shape.
     ///
@@ -184,6 +194,16 @@ impl PackedLlama {
         config: &LlamaConfig,
         tokens: SpecialTokens,
         generation: GenerationOptions,
+        precision: Precision,
+        read: Read<'_>,
+    ) -> Result<Self> {
+        Self::pack(config, Use::Words, (tokens, generation), precision, read)
+    }
+
+    fn pack(
+        config: &LlamaConfig,
+        use_of: Use,
+        (tokens, generation): (SpecialTokens, GenerationOptions),
         precision: Precision,
         read: Read<'_>,
     ) -> Result<Self> {
@@ -198,8 +218,14 @@ impl PackedLlama {
             Ok(norm)
         };
         let (has_bias, mlp_bias) = (config.projections_have_bias(), config.feed_forward_has_bias());
-        let head = (!config.tie_word_embeddings).then_some("lm_head");
-        let (head, embeddings) = packer.words("model.embed_tokens", head, width)?;
+        let (head, embeddings) = match use_of {
+            Use::Words => {
+                let head = (!config.tie_word_embeddings).then_some("lm_head");
+                let (head, embeddings) = packer.words("model.embed_tokens", head, width)?;
+                (Some(head), embeddings)
+            }
+            Use::States => (None, Some((packer.read)("model.embed_tokens.weight")?)),
+        };
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for i in 0..config.num_hidden_layers {
             let at = format!("model.layers.{i}");
@@ -283,6 +309,17 @@ impl PackedLlama {
     }
 }
 
+impl PackedDecoder {
+    /// Packs the body of a model of LLaMA's shape.
+    ///
+    /// # Errors
+    /// As for [`PackedSeq2Seq::t5`].
+    pub(crate) fn new(config: &LlamaConfig, precision: Precision, read: Read<'_>) -> Result<Self> {
+        let defaults = (config.special_tokens(), GenerationOptions::default());
+        Ok(Self(PackedLlama::pack(config, Use::States, defaults, precision, read)?))
+    }
+}
+
 impl PackedEncoder {
     /// Packs the body of an encoder.
     ///
@@ -337,7 +374,7 @@ impl PackedEncoder {
                 packer,
             )?),
             _ if config.family == BertFamily::Mpnet => Positions::Relative {
-                weights: (packer.read)(&at(MPNET_BIASES))?,
+                weights: vec![(packer.read)(&at(MPNET_BIASES))?],
                 buckets: MPNET_BUCKETS,
                 max_distance: MPNET_DISTANCE,
             },
@@ -505,8 +542,11 @@ fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Res
         };
         layers.push(Layer { own, cross, feed_forward });
     }
-    let weights =
-        (packer.read)(&format!("{part}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"))?;
+    let mut weights = |at: usize| {
+        let attention = format!("{part}.block.{at}.layer.0.SelfAttention");
+        (packer.read)(&format!("{attention}.relative_attention_bias.weight"))
+    };
+    let weights = (0..config.biased_layers(count)).map(&mut weights).collect::<Result<Vec<_>>>()?;
     Ok(Stack {
         order: (0..layers.len()).collect(),
         layers,
@@ -561,21 +601,26 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
         };
         layers.push(Layer { own, cross, feed_forward });
     }
-    let mut norm = || packer.norm(&format!("{part}.layernorm_embedding"), true, EPSILON);
-    let embedding_norm = config.normalize_embedding.then(&mut norm).transpose()?;
+    let mut norm = |name: &str| packer.norm(&format!("{part}.{name}"), true, EPSILON);
+    let embedding_norm = config.normalize_embedding.then(|| norm("layernorm_embedding")).transpose()?;
+    let final_norm = config.normalize_before.then(|| norm("layer_norm")).transpose()?;
     Ok(Stack {
         order: (0..layers.len()).collect(),
         layers,
-        norm_first: false,
+        norm_first: config.normalize_before,
         heads,
         head_width: width / heads,
         scale: ((width / heads) as f32).powf(-0.5),
-        positions: Positions::Learned {
-            table: (packer.read)(&format!("{part}.embed_positions.weight"))?,
-            offset: POSITION_OFFSET,
-            count: config.max_position_embeddings,
+        positions: if config.has_sinusoids() {
+            Positions::Sinusoids { count: config.max_position_embeddings }
+        } else {
+            Positions::Learned {
+                table: (packer.read)(&format!("{part}.embed_positions.weight"))?,
+                offset: POSITION_OFFSET,
+                count: config.max_position_embeddings,
+            }
         },
         embedding_norm,
-        final_norm: None,
+        final_norm,
     })
 }

@@ -44,7 +44,8 @@ pub struct PackedLlama {
     /// The embedding table where the head does not share it: (vocabulary, width).
     pub(super) embeddings: Option<Vec<f32>>,
     pub(super) embedding_scale: f32,
-    pub(super) head: Linear,
+    /// The head that scores words; none in an encoder, which has a table of embeddings.
+    pub(super) head: Option<Linear>,
     pub(super) logit_scale: f32,
     /// The bound of the logits.
     pub(super) logit_cap: Option<f32>,
@@ -84,9 +85,10 @@ impl PackedLlama {
         let blocks: Vec<_> = (0..tokens.len()).map(|row| row..row + 1).collect();
         xs.each_part(machine.core.pool, &blocks, self.width, &|row, _, mut part| {
             let (token, out) = (tokens[row] as usize, part.row_mut(0));
-            match &self.embeddings {
-                Some(table) => out.copy_from_slice(&table[token * self.width..][..self.width]),
-                None => self.head.matrix.output(token, out),
+            match (&self.embeddings, &self.head) {
+                (Some(table), _) => out.copy_from_slice(&table[token * self.width..][..self.width]),
+                (None, Some(head)) => head.matrix.output(token, out),
+                (None, None) => {}
             }
             if self.embedding_scale != 1.0 {
                 out.iter_mut().for_each(|value| *value *= self.embedding_scale);
@@ -209,10 +211,17 @@ impl PackedLlama {
     }
 
     /// The logits of all rows of `states`, row after row.
-    fn logits(&self, machine: &mut Machine, states: &Rows) -> Vec<f32> {
-        let mut logits = self.head.values(machine, states);
+    fn logits(&self, machine: &mut Machine, states: &Rows) -> Result<Vec<f32>> {
+        let mut logits = self.head()?.values(machine, states);
         self.finish(machine, &mut logits);
-        logits
+        Ok(logits)
+    }
+
+    fn head(&self) -> Result<&Linear> {
+        self.head.as_ref().ok_or_else(|| Error::Batch {
+            expected: "a model that scores words".into(),
+            found: "an encoder".into(),
+        })
     }
 
     /// By the distance from query to key, from that of the last query to the first key on: what is added to scores.
@@ -224,12 +233,13 @@ impl PackedLlama {
     }
 
     /// Runs the layers over whole prompts, which are contiguous and have `lengths`. Returns the hidden states after the last
-    /// norm, and the cache of each prompt.
-    fn read(
+    /// norm, and the cache of each prompt. With `see` nothing is kept: it is shown what each layer reads.
+    pub(super) fn read(
         &self,
         machine: &mut Machine,
         tokens: &[Token],
         lengths: &[usize],
+        mut see: Option<&mut dyn FnMut(&Rows)>,
     ) -> Result<(Rows, Vec<Prompt>)> {
         let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
         let mut xs = self.embeddings(machine, &ids)?;
@@ -252,6 +262,10 @@ impl PackedLlama {
         let mut buffers = std::mem::take(&mut machine.buffers);
         for layer in &self.layers {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
+            if let Some(see) = &mut see {
+                see(&xs);
+                prompts.iter_mut().for_each(|prompt| prompt.layers.clear());
+            }
             self.project(machine, layer, &xs, normed, inputs);
             self.prepare(machine, layer, inputs, &turns);
             for (prompt, block) in prompts.iter_mut().zip(&blocks) {
@@ -363,7 +377,7 @@ impl CausalLm for PackedLlama {
         }
         let ragged = Ragged::new(input)?;
         self.machines.with(|machine| {
-            let (xs, prompts) = self.read(machine, &ragged.tokens, &ragged.lengths)?;
+            let (xs, prompts) = self.read(machine, &ragged.tokens, &ragged.lengths, None)?;
             let mut last = Rows::new(prompts.len(), self.width);
             let mut end = 0;
             for (row, length) in ragged.lengths.iter().enumerate() {
@@ -371,7 +385,7 @@ impl CausalLm for PackedLlama {
                 last.row_mut(row).copy_from_slice(xs.row(end - 1));
             }
             cache.packed = Some(KvCache::new(prompts, self.layers.len()));
-            Ok(self.logits(machine, &last))
+            self.logits(machine, &last)
         })
     }
 
@@ -399,16 +413,16 @@ impl CausalLm for PackedLlama {
                 let column: Vec<u32> = (0..rows).map(|row| tokens[row * each + at]).collect();
                 xs = self.step(machine, &column, kept)?;
             }
-            Ok(self.logits(machine, &xs))
+            self.logits(machine, &xs)
         })
     }
 
     fn forward(&self, input: &Batch) -> Result<Tensor> {
         let ragged = Ragged::new(input)?;
         self.machines.with(|machine| {
-            let (xs, _) = self.read(machine, &ragged.tokens, &ragged.lengths)?;
+            let (xs, _) = self.read(machine, &ragged.tokens, &ragged.lengths, None)?;
             let mut logits = Rows::default();
-            self.head.forward(machine, &xs, &mut logits);
+            self.head()?.forward(machine, &xs, &mut logits);
             (0..logits.count()).for_each(|row| self.finish(machine, logits.row_mut(row)));
             ragged.padded(&logits, &self.device)
         })
@@ -423,7 +437,10 @@ impl CausalLm for PackedLlama {
     }
 
     fn vocab_size(&self) -> usize {
-        self.head.matrix.outputs()
+        match (&self.embeddings, &self.head) {
+            (_, Some(head)) => head.matrix.outputs(),
+            (table, None) => table.as_ref().map_or(0, |table| table.len() / self.width),
+        }
     }
 
     fn max_length(&self) -> usize {

@@ -15,6 +15,7 @@
 mod build;
 mod cache;
 mod causal;
+mod decoder;
 mod disentangled;
 mod encoder;
 mod kv_cache;
@@ -28,6 +29,7 @@ mod steps;
 mod t5_encoder;
 
 pub use causal::PackedLlama;
+pub use decoder::PackedDecoder;
 pub use encoder::PackedEncoder;
 pub use modernbert::PackedModernBert;
 pub use seq2seq::PackedSeq2Seq;

@@ -11,13 +11,14 @@ use super::{
     stack::{Positions, Stack},
 };
 use crate::{
+    architectures::bart::sinusoids,
     batch::Batch,
     cache::Cache,
     decode::GenerationOptions,
     seq2seq::{Memory, Seq2Seq, too_long},
 };
 
-/// A T5 or BART model for inference on a CPU.
+/// A model of T5's or BART's shape for inference on a CPU.
 #[derive(Debug)]
 pub struct PackedSeq2Seq {
     /// The embedding table where the head does not share it: (vocabulary, width).
@@ -46,9 +47,17 @@ impl PackedSeq2Seq {
         if self.embedding_scale != 1.0 {
             out.iter_mut().for_each(|value| *value *= self.embedding_scale);
         }
-        if let Positions::Learned { table, offset, .. } = &stack.positions {
-            let vector = &table[(offset + position) * self.width..][..self.width];
-            out.iter_mut().zip(vector).for_each(|(value, position)| *value += position);
+        match &stack.positions {
+            Positions::Learned { table, offset, .. } => {
+                let vector = &table[(offset + position) * self.width..][..self.width];
+                out.iter_mut().zip(vector).for_each(|(value, position)| *value += position);
+            }
+            Positions::Sinusoids { .. } => {
+                let mut vector = vec![0.0; self.width];
+                sinusoids(position, &mut vector);
+                out.iter_mut().zip(vector).for_each(|(value, position)| *value += position);
+            }
+            Positions::Relative { .. } | Positions::Disentangled(_) | Positions::Embedded => {}
         }
     }
 
@@ -72,7 +81,9 @@ impl PackedSeq2Seq {
 
     fn check_length(stack: &Stack, what: &str, length: usize) -> Result<()> {
         match &stack.positions {
-            Positions::Learned { count, .. } if length > *count => Err(too_long(what, *count, length)),
+            Positions::Learned { count, .. } | Positions::Sinusoids { count } if length > *count => {
+                Err(too_long(what, *count, length))
+            }
             _ => Ok(()),
         }
     }
@@ -187,7 +198,7 @@ impl Seq2Seq for PackedSeq2Seq {
 
     fn max_input_length(&self) -> Option<usize> {
         match &self.encoder.positions {
-            Positions::Learned { count, .. } => Some(*count),
+            Positions::Learned { count, .. } | Positions::Sinusoids { count } => Some(*count),
             Positions::Relative { .. } | Positions::Disentangled(_) | Positions::Embedded => None,
         }
     }

@@ -21,10 +21,13 @@ pub(super) struct Layer {
 pub(super) enum Positions {
     /// A vector for each position is added to the embeddings. Row `offset` of the table is position 0.
     Learned { table: Vec<f32>, offset: usize, count: usize },
+    /// Sinusoids of each position are added to the embeddings.
+    Sinusoids { count: usize },
     /// They are in the embeddings already.
     Embedded,
-    /// A value for each distance is added to the scores: `buckets[bucket(distance)]` has one for each head.
-    Relative { weights: Vec<f32>, buckets: usize, max_distance: usize },
+    /// A value for each distance is added to the scores: `weights` has one for each bucket and head, once for all layers or
+    /// for each.
+    Relative { weights: Vec<Vec<f32>>, buckets: usize, max_distance: usize },
     /// Queries and keys read embeddings of the distances between them.
     Disentangled(DistanceRows),
 }
@@ -46,21 +49,36 @@ pub(super) struct Stack {
     pub(super) final_norm: Option<Norm>,
 }
 
+/// Biases on scores by distance, for each head: of one layer that stands for all, of each layer, or of none.
+pub(super) struct DistanceBiases(Vec<Vec<Vec<f32>>>);
+
+impl DistanceBiases {
+    /// Those of a layer, for each head.
+    fn of(&self, layer: usize) -> Option<&[Vec<f32>]> {
+        self.0.get(layer).or(self.0.first()).map(Vec::as_slice)
+    }
+}
+
 impl Stack {
     fn width(&self) -> usize {
         self.heads * self.head_width
     }
 
-    /// For each head, the biases on the scores of the distances `first..=last` (key minus query).
-    pub(super) fn distances(&self, bidirectional: bool, first: i64, last: i64) -> Option<Vec<Vec<f32>>> {
-        let Positions::Relative { weights, buckets, max_distance } = &self.positions else { return None };
+    /// The biases on the scores of the distances `first..=last` (key minus query).
+    pub(super) fn distances(&self, bidirectional: bool, first: i64, last: i64) -> DistanceBiases {
+        let Positions::Relative { weights, buckets, max_distance } = &self.positions else {
+            return DistanceBiases(Vec::new());
+        };
         let places: Vec<usize> = (first..=last)
             .map(|distance| {
                 crate::architectures::t5::bucket(distance, bidirectional, *buckets, *max_distance) as usize
             })
             .collect();
-        let of = |head: usize| places.iter().map(|bucket| weights[bucket * self.heads + head]).collect();
-        Some((0..self.heads).map(of).collect())
+        let of_layer = |weights: &Vec<f32>| {
+            let of = |head: usize| places.iter().map(|bucket| weights[bucket * self.heads + head]).collect();
+            (0..self.heads).map(of).collect()
+        };
+        DistanceBiases(weights.iter().map(of_layer).collect())
     }
 
     /// Takes the embeddings of sequences, which lie one after the other and have `lengths`, through an encoder. `see` is shown
@@ -91,6 +109,7 @@ impl Stack {
         let mut asking = blocks.clone();
         for (at, number) in self.order.iter().copied().enumerate() {
             let layer = &self.layers[number];
+            let distances = distances.of(number);
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             let own = &layer.own;
             own.inputs.forward(machine, self.before(machine, &own.norm, &xs, normed), inputs);
@@ -124,7 +143,7 @@ impl Stack {
                     Some(wanted) => wanted[asking.clone()].iter().map(|row| row - rows.start).collect(),
                     None => (0..rows.len()).collect::<Vec<_>>(),
                 };
-                let matrix = match (&self.positions, &distances) {
+                let matrix = match (&self.positions, distances) {
                     (Positions::Disentangled(table), _) => {
                         let asked = Asked { rows: asked, range: asking.clone(), offsets: &offsets() };
                         let of = (number, self.scale);
@@ -138,7 +157,7 @@ impl Stack {
                     }
                     _ => None,
                 };
-                let distances = match (&matrix, &distances) {
+                let distances = match (&matrix, distances) {
                     (Some(matrix), _) => {
                         Some(Distances { values: matrix, start: 0, step: rows.len() as isize })
                     }
@@ -173,10 +192,8 @@ impl Stack {
     ) -> Rows {
         let past = state.length();
         // The last key first: a distance of 0, then -1, and so on.
-        let distances = self.distances(false, -(past as i64), 0).map(|mut table| {
-            table.iter_mut().for_each(|values| values.reverse());
-            table
-        });
+        let mut distances = self.distances(false, -(past as i64), 0);
+        distances.0.iter_mut().flatten().for_each(|values| values.reverse());
         let rows: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
         let mut buffers = std::mem::take(&mut machine.buffers);
         if let Some(norm) = &self.embedding_norm {
@@ -191,12 +208,13 @@ impl Stack {
             mixed.reshape(xs.count(), self.width());
             let isa = machine.core.isa;
             let kept: &State = state;
+            let distances = distances.of(at);
             mixed.each_part(machine.core.pool, &rows, self.width(), &|row, _, mut part| {
                 let steps = kept.steps(at, row);
                 let queries = &inputs.row(row)[..self.width()];
                 let out = part.row_mut(0);
                 let scores = self.scale.into();
-                attend_steps(isa, queries, &steps, self.heads, scores, distances.as_deref(), out);
+                attend_steps(isa, queries, &steps, self.heads, scores, distances, out);
             });
             own.output.add(machine, mixed, &mut xs);
             self.after(machine, &own.norm, &mut xs);

@@ -1,5 +1,5 @@
 //! Encoders and their heads against the `transformers` library, and sentence vectors against sentence-transformers, on
-//! seeded tiny checkpoints that `scripts/reference/encoder_parity.py` and `encoder_families.py` make.
+//! seeded tiny checkpoints that `scripts/reference/encoder_parity.py`, `encoder_families.py` and `decoder_encoders.py` make.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,14 +11,15 @@ use crate::{common::near, device::device};
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
 use serde::Deserialize;
-use sporran_checkpoint::{Error, save};
+use sporran_checkpoint::{Error, Role, save};
 use sporran_transformers::{
-    Batch, Bert, BertConfig, BertModel, Checkpoint, Encoder, EncoderInput, EncoderModel, Head, Mode,
-    ModelConfig, ModernBert, ModernBertConfig, Pooling, Precision, Sentences, Text, Truncation,
+    Batch, Bert, BertConfig, BertModel, Checkpoint, DecoderHead, DeviceName, Encoder, EncoderInput,
+    EncoderModel, Head, Mode, ModelConfig, ModernBert, ModernBertConfig, Pooling, Precision, Sentences, Text,
+    TextEncoder, TextEncoderOptions, Truncation,
 };
 
 /// Encoders that are not trained.
-const UNTRAINED: [&str; 8] = [
+const UNTRAINED: [&str; 18] = [
     "modernbert-states",
     "modernbert-sequence",
     "modernbert-first",
@@ -27,6 +28,16 @@ const UNTRAINED: [&str; 8] = [
     "modernbert-mlm",
     "t5-encoder",
     "mt5-encoder",
+    "umt5-encoder",
+    "qwen3-states",
+    "qwen3-sequence",
+    "llama-sequence",
+    "qwen2-sequence",
+    "mistral-sequence",
+    "gemma2-sequence",
+    "gemma3-sequence",
+    "gpt2-states",
+    "gpt2-sequence",
 ];
 
 const FOLDERS: [&str; 32] = [
@@ -112,11 +123,11 @@ impl Fixture {
 }
 
 /// The outputs of a head over all states of a batch, by the names of `transformers`.
-fn outputs(head: &Head, states: &Tensor, mask: &Tensor, mode: &mut Mode) -> Vec<(&'static str, Tensor)> {
+fn outputs(head: &Head, states: &Tensor, input: &Batch, mode: &mut Mode) -> Vec<(&'static str, Tensor)> {
     match head {
         Head::States => vec![],
         Head::Sequence(head) => {
-            vec![("logits", head.forward(&head.pool(states, mask).unwrap(), mode).unwrap())]
+            vec![("logits", head.forward(&head.pool(states, input).unwrap(), mode).unwrap())]
         }
         Head::Token(head) => vec![("logits", head.forward(states, mode).unwrap())],
         Head::MaskedLm(head) => vec![("logits", head.forward(states, mode).unwrap())],
@@ -169,7 +180,7 @@ fn states_and_heads_agree_in_a_padded_batch_and_alone() {
             for rows in [0..4, 0..1, 1..2, 2..3, 3..4, 1..3] {
                 let batch = fixture.batch(rows.clone());
                 let states = model.body.states(&batch).unwrap();
-                let mut found = outputs(&model.head, &states, &batch.mask, &mut Mode::Inference);
+                let mut found = outputs(&model.head, &states, &batch, &mut Mode::Inference);
                 if let Head::Sequence(head) = &model.head {
                     found.push(("logits", head.logits(&*model.body, &batch).unwrap()));
                 }
@@ -408,6 +419,77 @@ fn sentence_vectors_agree_with_sentence_transformers() {
     }
 }
 
+#[derive(Deserialize)]
+struct LastTokenVectors {
+    texts: Vec<String>,
+    cases: Vec<RoleVectors>,
+}
+
+#[derive(Deserialize)]
+struct RoleVectors {
+    role: String,
+    prompt: String,
+    vectors: Vec<Vec<f32>>,
+}
+
+/// As Qwen3-Embedding and E5-Mistral are stored. sentence-transformers pads these on the left.
+#[test]
+fn vectors_of_decoders_agree_with_sentence_transformers_in_batches_and_alone() {
+    for name in ["qwen3-embedding", "mistral-embedding"] {
+        let folder = folder(name);
+        let expected: LastTokenVectors =
+            serde_json::from_str(&fs::read_to_string(folder.join("expected.json")).unwrap()).unwrap();
+        let texts: Vec<Text<'_>> = expected.texts.iter().map(|text| Text::One(text)).collect();
+        let encoder = TextEncoder::load(&TextEncoderOptions::new(folder.clone())).unwrap().unwrap();
+        // The definition over candle.
+        let sentences = Sentences::open(&folder, DType::F32, &device()).unwrap().unwrap();
+        let checkpoint = Checkpoint::open(&sentences.encoder).unwrap();
+        let candle = checkpoint.encoder(DType::F32, &device()).unwrap().body;
+        for RoleVectors { role, prompt, vectors } in &expected.cases {
+            let of = if role == "query" { Role::Query } else { Role::Passage };
+            let encoder = encoder.for_role(of).unwrap();
+            assert_eq!(encoder.settings().unwrap().prompt(of), prompt);
+            let flat: Vec<f32> = vectors.concat();
+            let worst = |found: &[f32], expected: &[f32]| {
+                assert_eq!(found.len(), expected.len());
+                found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+            };
+            let packed = worst(&encoder.encode(&texts).unwrap(), &flat);
+            near(&format!("{name}, packed"), &format!("vectors, {role}"), packed, 2e-5);
+            for (text, expected) in texts.iter().zip(vectors) {
+                assert!(worst(&encoder.encode(&[*text]).unwrap(), expected) < 2e-5, "{name}");
+            }
+            let rows = encoder.rows(&texts).unwrap();
+            let batch = Batch::for_encoder(&rows.iter().collect::<Vec<_>>(), &*candle).unwrap();
+            let found = sentences.encode(&*candle, &batch, 0).unwrap().flatten_all().unwrap();
+            let gap = worst(&found.to_vec1::<f32>().unwrap(), &flat);
+            near(&format!("{name}, candle"), &format!("vectors, {role}"), gap, 2e-5);
+        }
+    }
+}
+
+#[test]
+fn a_decoder_without_its_head_reads_states_and_writes_no_text() {
+    let checkpoint = Fixture::open("qwen3-states").checkpoint;
+    assert_eq!(checkpoint.config().decoder_head(), Some(&DecoderHead::None));
+    let error = checkpoint.causal(DeviceName::Cpu, Precision::F32).err().unwrap().to_string();
+    assert!(
+        error.ends_with(
+            "expected a decoder-only model, found `qwen3`, whose weights lack the head `lm_head.weight`"
+        ),
+        "{error}"
+    );
+    let error = Fixture::open("llama-sequence").checkpoint.causal_model(DType::F32, &device()).err().unwrap();
+    assert!(error.to_string().ends_with("found `llama` with a head for sequence classification"), "{error}");
+    // A model with its head has states too.
+    let whole = Checkpoint::open(&folder("qwen3-reranker")).unwrap();
+    let [candle, packed] =
+        [whole.encoder(DType::F32, &device()).unwrap(), whole.fast_encoder(Precision::F32).unwrap()];
+    let batch = Batch::new(&[vec![5u32, 6, 7], vec![8]], 0, &device()).unwrap();
+    let [candle, packed] = [candle, packed].map(|model| model.body.states(&batch).unwrap());
+    assert!(difference(&packed, &candle, 0..2, &batch.mask) < 2e-5);
+}
+
 #[test]
 fn an_input_of_too_many_tokens_is_refused() {
     for (name, most) in [
@@ -451,6 +533,10 @@ fn a_written_encoder_is_read_back() {
         "modernbert-first",
         "t5-encoder",
         "mt5-encoder",
+        "umt5-encoder",
+        "qwen3-sequence",
+        "llama-sequence",
+        "gpt2-sequence",
     ] {
         let fixture = Fixture::open(name);
         let weights = fixture.checkpoint.var_map(DType::F32, &device()).unwrap();
@@ -483,7 +569,7 @@ fn loss(fixture: &Fixture, model: &BertModel, mode: &mut Mode) -> Tensor {
     let batch = fixture.batch(0..4);
     let states = model.body.forward(&batch, mode).unwrap();
     let mut outputs: Vec<Tensor> =
-        outputs(&model.head, &states, &batch.mask, mode).into_iter().map(|(_, tensor)| tensor).collect();
+        outputs(&model.head, &states, &batch, mode).into_iter().map(|(_, tensor)| tensor).collect();
     if outputs.is_empty() {
         outputs.push(states);
     }

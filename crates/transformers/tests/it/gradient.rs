@@ -44,7 +44,7 @@ fn tensor_loss(model: &Model, mode: &mut Mode) -> Tensor {
 
 #[test]
 fn every_weight_has_the_gradient_that_differences_show() {
-    for name in ["t5-relu", "t5-gated", "bart"] {
+    for name in ["t5-relu", "t5-gated", "bart", "umt5", "mbart", "pegasus"] {
         // In f64, so that differences of the loss show its gradient to many digits.
         let model = model(name, 0.0, DType::F64);
         let grads = tensor_loss(&model, &mut Mode::training(0)).backward().unwrap();
@@ -71,7 +71,7 @@ fn every_weight_has_the_gradient_that_differences_show() {
 
 #[test]
 fn training_without_dropout_gives_the_numbers_of_inference() {
-    for name in ["t5-relu", "t5-gated", "bart"] {
+    for name in ["t5-relu", "t5-gated", "bart", "umt5", "mbart", "pegasus"] {
         let model = model(name, 0.0, DType::F32);
         let (infer, train) = (loss(&model, &mut Mode::Inference), loss(&model, &mut Mode::training(0)));
         assert!((infer - train).abs() < 1e-4, "{name}: {infer} and {train}");

@@ -1,5 +1,5 @@
 //! Whole tensors and whole generations against the `transformers` library, on seeded tiny checkpoints that
-//! `scripts/reference/transformers_parity.py` makes.
+//! `scripts/reference/transformers_parity.py` and `seq2seq_families.py` make.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use sporran_transformers::{
     Trainable, generate,
 };
 
-const FOLDERS: [&str; 3] = ["t5-relu", "t5-gated", "bart"];
+const FOLDERS: [&str; 7] = ["t5-relu", "t5-gated", "bart", "mt5", "umt5", "mbart", "pegasus"];
 
 #[derive(Deserialize)]
 struct Expected {

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use model::{Algorithm, Model, Piece, PieceKind};
 
 /// The classes that are built from SentencePiece's files alone.
-pub(super) const CLASSES: [&str; 3] = ["T5", "XLMRoberta", "Llama"];
+pub(super) const CLASSES: [&str; 6] = ["T5", "XLMRoberta", "Llama", "MBart", "MBart50", "Pegasus"];
 
 /// The names of the files.
 const FILES: [&str; 4] = ["spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "tiktoken.model"];
@@ -24,14 +24,26 @@ const FILES: [&str; 4] = ["spiece.model", "sentencepiece.bpe.model", "tokenizer.
 /// The mark of a word's beginning.
 const MARK: &str = "\u{2581}";
 
-/// The most sentinels of a T5.
+/// The codes of the languages of mBART, and those that mBART-50 adds.
+const LANGUAGES: [&str; 25] = [
+    "ar_AR", "cs_CZ", "de_DE", "en_XX", "es_XX", "et_EE", "fi_FI", "fr_XX", "gu_IN", "hi_IN", "it_IT",
+    "ja_XX", "kk_KZ", "ko_KR", "lt_LT", "lv_LV", "my_MM", "ne_NP", "nl_XX", "ro_RO", "ru_RU", "si_LK",
+    "tr_TR", "vi_VN", "zh_CN",
+];
+const FURTHER_LANGUAGES: [&str; 27] = [
+    "af_ZA", "az_AZ", "bn_IN", "fa_IR", "he_IL", "hr_HR", "id_ID", "ka_GE", "km_KH", "mk_MK", "ml_IN",
+    "mn_MN", "mr_IN", "pl_PL", "ps_AF", "pt_XX", "sv_SE", "sw_KE", "ta_IN", "te_IN", "th_TH", "tl_XX",
+    "uk_UA", "ur_PK", "xh_ZA", "gl_ES", "sl_SI",
+];
+
+/// The most sentinels of a T5, and masks of a Pegasus.
 const MOST_SENTINELS: u32 = 10_000;
 
 /// The file of a folder's tokenizer: the one that the class has, or else any other.
 pub(super) fn file(folder: &Path, class: &str) -> Option<PathBuf> {
     let own = match class {
-        "T5" => "spiece.model",
-        "XLMRoberta" => "sentencepiece.bpe.model",
+        "T5" | "Pegasus" => "spiece.model",
+        "XLMRoberta" | "MBart" | "MBart50" => "sentencepiece.bpe.model",
         _ => "tokenizer.model",
     };
     std::iter::once(own).chain(FILES).map(|name| folder.join(name)).find(|path| path.is_file())
@@ -53,7 +65,7 @@ pub(super) fn json(
     let wrong = |source| Error::Tokenizer { path: path.into(), source };
     let model = Model::read(bytes).map_err(|fault| wrong(fault.into()))?;
     let algorithm = match class {
-        "T5" | "XLMRoberta" => Some(Algorithm::Unigram),
+        "T5" | "XLMRoberta" | "MBart" | "MBart50" | "Pegasus" => Some(Algorithm::Unigram),
         "Llama" => Some(Algorithm::Bpe),
         _ => None,
     };
@@ -66,6 +78,9 @@ pub(super) fn json(
     let built = match class {
         "T5" => t5(folder, &model, rules, options)?,
         "XLMRoberta" => xlm_roberta(&model, rules, options),
+        "MBart" => mbart(folder, &model, None, options)?,
+        "MBart50" => mbart(folder, &model, Some(rules), options)?,
+        "Pegasus" => pegasus(folder, &model, rules, options)?,
         "Llama" => llama(&model, options),
         _ if options.tokenizer_class.is_none() || ["PreTrained", "TokenizersBackend"].contains(&class) => {
             by_its_settings(&model, rules, options).map_err(|problem| wrong(problem.into()))?
@@ -73,7 +88,8 @@ pub(super) fn json(
         other => {
             return Err(other_class(
                 folder,
-                "`T5Tokenizer`, `XLMRobertaTokenizer` or `LlamaTokenizer`",
+                "`T5Tokenizer`, `XLMRobertaTokenizer`, `MBartTokenizer`, `MBart50Tokenizer`, `PegasusTokenizer` or \
+                 `LlamaTokenizer`",
                 other,
             ));
         }
@@ -300,6 +316,132 @@ fn xlm_roberta(model: &Model, rules: Value, options: &Options) -> Parts {
         around: [single, pair],
         added: added(model, options, &roles.each_ref(), &[]),
     }
+}
+
+/// mBART (Liu et al. 2020): fairseq's four tokens, the file's pieces from the fourth on, the codes of languages, and a mask.
+/// The code of the input's language comes last, and without normalisation. With `rules` it is mBART-50 (Tang et al. 2020), which
+/// has more languages, and the code first.
+fn mbart(folder: &Path, model: &Model, rules: Option<Value>, options: &Options) -> Result<Parts> {
+    let roles = [
+        token(&options.bos_token, "<s>"),
+        token(&options.pad_token, "<pad>"),
+        token(&options.eos_token, "</s>"),
+        token(&options.unk_token, "<unk>"),
+        token(&options.sep_token, "</s>"),
+        token(&options.cls_token, "<s>"),
+        options
+            .mask_token
+            .as_ref()
+            .map_or_else(|| AddedToken::from("<mask>", true).lstrip(true), |own| own.0.clone()),
+    ];
+    let further = if rules.is_some() { &FURTHER_LANGUAGES[..] } else { &[] };
+    let languages: Vec<&str> = LANGUAGES.iter().chain(further).copied().collect();
+    let source = options.src_lang.as_deref().unwrap_or("en_XX");
+    if !languages.contains(&source) {
+        return Err(Error::Config {
+            path: folder.join(super::options::CONFIG),
+            field: "src_lang".into(),
+            expected: format!("one of the codes {}", languages.join(", ")),
+            found: format!("`{source}`"),
+        });
+    }
+    let mut vocab: Vec<(String, f64)> = roles[..4].iter().map(|token| (token.content.clone(), 0.0)).collect();
+    vocab.extend(words(model.pieces.get(3..).unwrap_or_default()));
+    vocab.extend(languages.iter().map(|code| ((*code).to_owned(), 0.0)));
+    vocab.push((roles[6].content.clone(), 0.0));
+    let mut added = added(model, options, &roles.each_ref(), &[]);
+    for code in languages {
+        if !added.iter().any(|token| token.content == code) {
+            added.push(AddedToken::from(code, true));
+        }
+    }
+    let (source, end, text) = (special(source), special(&roles[2].content), (None, 0));
+    let around = |texts: usize| {
+        let texts = vec![text.clone(); texts];
+        match rules {
+            Some(_) => [vec![source.clone()], texts, vec![end.clone()]].concat(),
+            None => [texts, vec![end.clone(), source.clone()]].concat(),
+        }
+    };
+    let around = [around(1), around(2)];
+    let (normalizer, pre_tokenizer) = match rules {
+        Some(rules) => (sequence(rules, &[replace_regex(" {2,}", " ")]), metaspace("always", true)),
+        None => (Value::Null, marked_words("always")),
+    };
+    Ok(Parts {
+        vocab,
+        merges: None,
+        settings: json!({ "unk_id": 3, "byte_fallback": false }),
+        normalizer,
+        pre_tokenizer,
+        decoder: metaspace("always", true),
+        around,
+        added,
+    })
+}
+
+/// The rules, if there are some, and further steps of a normaliser.
+fn sequence(rules: Value, further: &[Value]) -> Value {
+    let first = (!rules.is_null()).then_some(rules);
+    let steps: Vec<Value> = first.into_iter().chain(further.iter().cloned()).collect();
+    json!({ "type": "Sequence", "normalizers": steps })
+}
+
+/// Pegasus (Zhang et al. 2020): padding, the end, two masks and the tokens of pre-training come before the file's pieces, of
+/// which the first two are left out.
+fn pegasus(folder: &Path, model: &Model, rules: Value, options: &Options) -> Result<Parts> {
+    let offset = options.offset.unwrap_or(103);
+    if offset > MOST_SENTINELS {
+        return Err(Error::Config {
+            path: folder.join(super::options::CONFIG),
+            field: "offset".into(),
+            expected: format!("at most {MOST_SENTINELS}"),
+            found: offset.to_string(),
+        });
+    }
+    let roles = [
+        token(&options.pad_token, "<pad>"),
+        token(&options.eos_token, "</s>"),
+        token(&options.unk_token, "<unk>"),
+        token(&options.mask_token, "<mask_2>"),
+        token(&options.mask_token_sent, "<mask_1>"),
+    ];
+    let unused: Vec<String> = (2..offset).map(|number| format!("<unk_{number}>")).collect();
+    // The vocabulary has the other mask first where the folder names none, as in the reference.
+    let (first, second) =
+        (token(&options.mask_token, "<mask_1>"), token(&options.mask_token_sent, "<mask_2>"));
+    let mut vocab: Vec<(String, f64)> =
+        [&roles[0], &roles[1], &first].iter().map(|token| (token.content.clone(), 0.0)).collect();
+    if second.content != first.content {
+        vocab.push((second.content, 0.0));
+    }
+    vocab.extend(unused.iter().map(|token| (token.clone(), -100.0)));
+    vocab.extend(words(model.pieces.get(2..).unwrap_or_default()));
+    let unknown = &roles[2].content;
+    let unk_id =
+        vocab.iter().skip(1).position(|(word, score)| word == unknown && *score == 0.0).map(|at| at + 1);
+    let mut added = added(model, options, &roles.each_ref(), &unused);
+    for name in unused {
+        if !added.iter().any(|token| token.content == name) {
+            added.push(AddedToken::from(name, true));
+        }
+    }
+    let blanks = replace_regex(" {2,}", " ");
+    let normalizer = match rules.is_null() {
+        true => sequence(rules, &[replace_regex(r"\n", " "), blanks]),
+        false => sequence(rules, &[blanks]),
+    };
+    let (end, text) = (special(&roles[1].content), (None, 0));
+    Ok(Parts {
+        vocab,
+        merges: None,
+        settings: json!({ "unk_id": unk_id, "byte_fallback": false }),
+        normalizer,
+        pre_tokenizer: metaspace("always", true),
+        decoder: metaspace("always", true),
+        around: [vec![text.clone(), end.clone()], vec![text.clone(), text, end]],
+        added,
+    })
 }
 
 /// The special tokens around a text and a pair, as the folder's config sets them.

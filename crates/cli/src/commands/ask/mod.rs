@@ -9,7 +9,7 @@ use clap::{Args, ValueHint};
 use serde_json::{Map, Value, json};
 use sporran_pipeline::{
     Event, UserOptions,
-    workflows::answer::{AskOptions, Asker, CitedAnswer, suggested_model},
+    workflows::answer::{AskOptions, Asker, CitedAnswer, Endpoint, suggested_model},
 };
 use sporran_retriever::FilterOptions;
 use sporran_transformers::{DeviceName, Precision};
@@ -77,6 +77,15 @@ pub(super) struct Sources {
     /// Generator: a GGUF file, a folder, an imported model's name, or hf:ID[@REV]
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::AnyPath)]
     model: Option<PathBuf>,
+    /// Generator at an HTTP endpoint in the form of OpenAI's API, such as http://localhost:8000/v1
+    #[arg(long, value_name = "URL", conflicts_with = "model")]
+    llm: Option<String>,
+    /// Name of the model at the endpoint
+    #[arg(long, value_name = "NAME", requires = "llm", default_value = "default")]
+    llm_model: String,
+    /// Environment variable with the key of the endpoint
+    #[arg(long, value_name = "VARIABLE", requires = "llm")]
+    llm_key_env: Option<String>,
     /// Data type of the models' weights: f32, or int8, which is faster and less exact; on a GPU f32, f16 or bf16
     #[arg(long, default_value = "f32", value_name = "PRECISION")]
     precision: Precision,
@@ -96,8 +105,17 @@ impl Sources {
         if options.config().is_some() {
             user = UserOptions { cache: user.cache, threads: user.threads, ..UserOptions::default() };
         }
-        let generator = resolved(self.model.as_ref().or(user.model.as_ref()), context)?;
-        Ok((AskOptions { generator, precision: self.precision, device: self.device, ..options }, user))
+        let endpoint = self.llm.clone().map(|url| Endpoint {
+            url,
+            model: self.llm_model.clone(),
+            key_variable: self.llm_key_env.clone(),
+        });
+        let model = self.model.as_ref().or(user.model.as_ref()).filter(|_| endpoint.is_none());
+        let generator = resolved(model, context)?;
+        Ok((
+            AskOptions { generator, endpoint, precision: self.precision, device: self.device, ..options },
+            user,
+        ))
     }
 
     /// All arguments as sources.
@@ -218,7 +236,15 @@ mod tests {
 
     fn sources(words: &[&str]) -> Sources {
         let words = words.iter().map(ToString::to_string).collect();
-        Sources { words, model: None, precision: Precision::default(), device: DeviceName::default() }
+        Sources {
+            words,
+            model: None,
+            llm: None,
+            llm_model: "default".into(),
+            llm_key_env: None,
+            precision: Precision::default(),
+            device: DeviceName::default(),
+        }
     }
 
     #[test]

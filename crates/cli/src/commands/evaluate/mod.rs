@@ -10,6 +10,7 @@ mod mentions;
 mod ranking;
 mod relations;
 mod rounds;
+mod trec;
 
 use clap::Subcommand;
 
@@ -23,6 +24,8 @@ pub(crate) enum Evaluate {
     Kilt(kilt::Kilt),
     /// Score ranked candidates, such as WOW++'s knowledge selection
     Ranking(ranking::Ranking),
+    /// Score a TREC run against judgements: nDCG, average precision, recall and others
+    Trec(trec::Trec),
     /// List the mentions of each text with right and wrong predictions of entity linking
     Mentions(mentions::Mentions),
     /// Score extracted facts in KnowledgeNet's layout
@@ -42,6 +45,7 @@ impl Evaluate {
         match self {
             Self::Kilt(command) => command.run(),
             Self::Ranking(command) => command.run(),
+            Self::Trec(command) => command.run(),
             Self::Mentions(command) => command.run(),
             Self::Facts(command) => command.run(),
             Self::Links(command) => command.run(),

@@ -8,7 +8,7 @@ use super::{Format, Noun, Request, Summary, not_empty};
 use crate::{
     Error, Page, PassageId, PassageStore, Result,
     formats::{
-        Document, anserini, beir,
+        Collection, Document, anserini, beir,
         dpr::{RetrievedExample, TrainingExample},
         elements, passages, psgs,
     },
@@ -40,6 +40,7 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
 fn each(from: Format, path: &Path, then: &mut dyn FnMut(Document) -> Result<()>) -> Result<()> {
     match from {
         Format::PsgsTsv => psgs::read(path)?.try_for_each(|row| then(row?.1)),
+        Format::Msmarco => Collection::Msmarco.documents(path)?.try_for_each(|row| then(row?.1)),
         Format::BeirCorpus => {
             jsonl::open(path)?.records::<beir::Document>().try_for_each(|record| then(record?.into()))
         }

@@ -79,7 +79,12 @@ fn rankings(path: &Path, store: &PassageStore) -> Result<Rankings> {
         let hits: Result<_> = ranking
             .documents
             .iter()
-            .map(|document| Ok((passage_id(path, document.line, &document.id, store)?, document.score)))
+            .map(|document| {
+                Ok((
+                    passage_id(path, (document.line, ranking.of_pages), &document.id, store)?,
+                    document.score,
+                ))
+            })
             .collect();
         rankings.insert(ranking.query, hits?);
     }
@@ -150,7 +155,7 @@ fn training(
     }
     Some(TrainingExample {
         question: example.query.text.clone(),
-        answers: example.answers().into_iter().map(str::to_owned).collect(),
+        answers: Some(example.answers().into_iter().map(str::to_owned).collect()),
         positive_ctxs: positives
             .into_iter()
             .map(|id| context(store.passage(id), scores.get(&id).copied()))

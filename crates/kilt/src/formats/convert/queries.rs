@@ -91,12 +91,13 @@ pub(super) fn queries(request: &Request) -> Result<Summary> {
                 let (line, topic) = topic?;
                 put(line, topic)
             })?,
-            Format::Fid => elements::open(input)?.records::<RetrievedExample>().try_for_each(|example| {
-                let (line, example) = example?;
-                let id =
-                    example.id.ok_or_else(|| at(input, line, ("id", "expected the question's id".into())))?;
-                put(line, Topic { id: id.text().into_owned(), text: example.question })
-            })?,
+            Format::Fid => elements::open(input)?.records::<RetrievedExample>().enumerate().try_for_each(
+                |(place, example)| {
+                    let (line, example) = example?;
+                    let id = example.id_at(place);
+                    put(line, Topic { id: id.text().into_owned(), text: example.question })
+                },
+            )?,
             _ => kilt(input, &mut |line, _, query| put(line, topic(query)))?,
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use rustc_hash::FxHashSet;
 use serde_json::json;
 
-use super::{Format, Noun, Request, Summary, not_empty, queries::at};
+use super::{Format, Noun, Request, Summary, not_empty};
 use crate::{
     Error, Id, PassageId, PassageStore, Prediction, Provenance, Record, Result,
     formats::{
@@ -65,31 +65,35 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
             Format::Run => {
                 trec::read_rankings(input)?.try_for_each(|ranking| {
                     let ranking = ranking?;
-                    let items: Result<_> =
-                        ranking.documents.into_iter().map(|document| pages.of_run(input, document)).collect();
+                    let of_pages = ranking.of_pages;
+                    let items: Result<_> = ranking
+                        .documents
+                        .into_iter()
+                        .map(|document| pages.of_run(input, of_pages, document))
+                        .collect();
                     put(RankedRecord { id: ranking.query.into(), input: None, items: items? })
                 })?;
             }
-            Format::Fid => elements::open(input)?.records::<RetrievedExample>().try_for_each(|example| {
-                let (line, example) = example?;
-                let id = example.id.ok_or_else(|| {
-                    at(input, line, ("id", "expected the question's id, which a prediction needs".into()))
-                })?;
-                let mut items = Vec::with_capacity(example.ctxs.len());
-                for (number, context) in example.ctxs.into_iter().enumerate() {
-                    if request.to == Format::Run && context.id.is_none() {
-                        let field = format!("ctxs[{number}].id");
-                        return Err(Error::record(
-                            input,
-                            line,
-                            field,
-                            "expected the passage's id, which a run needs",
-                        ));
+            Format::Fid => elements::open(input)?.records::<RetrievedExample>().enumerate().try_for_each(
+                |(place, example)| {
+                    let (line, example) = example?;
+                    let id = example.id_at(place);
+                    let mut items = Vec::with_capacity(example.ctxs.len());
+                    for (number, context) in example.ctxs.into_iter().enumerate() {
+                        if request.to == Format::Run && context.id.is_none() {
+                            let field = format!("ctxs[{number}].id");
+                            return Err(Error::record(
+                                input,
+                                line,
+                                field,
+                                "expected the passage's id, which a run needs",
+                            ));
+                        }
+                        items.push(pages.of_context(context));
                     }
-                    items.push(pages.of_context(context));
-                }
-                put(RankedRecord { id, input: Some(example.question), items })
-            })?,
+                    put(RankedRecord { id, input: Some(example.question), items })
+                },
+            )?,
             _ => jsonl::open(input)?.numbered::<Record>().try_for_each(|record| {
                 let (line, record) = record?;
                 put(predicted(input, line, record)?)
@@ -105,13 +109,20 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
 }
 
 impl Pages {
-    fn of_run(&self, path: &Path, document: RankedDocument) -> Result<Item> {
+    fn of_run(&self, path: &Path, of_pages: bool, document: RankedDocument) -> Result<Item> {
         let RankedDocument { id, score, line } = document;
         let provenance = match self {
             Self::Same => page(Some(id.as_str())),
             Self::Mapping(mapping) => page(mapping.page(&id)),
+            Self::Store(store) if of_pages => {
+                let found = store.page_by_id(&id).ok_or_else(|| {
+                    let message = format!("expected a page of the store, found `{id}`");
+                    Error::record(path, line, "document", message)
+                })?;
+                Provenance { title: Some(store.page_title(found).to_owned()), ..page(Some(id.as_str())) }
+            }
             Self::Store(store) => {
-                let passage = store.passage(passage_id(path, line, &id, store)?);
+                let passage = store.passage(passage_id(path, (line, false), &id, store)?);
                 let mut provenance = passage.provenance();
                 provenance.extra.insert("text".into(), json!(passage.text));
                 provenance
@@ -144,18 +155,35 @@ impl Pages {
     }
 }
 
-/// The passage that a run's document names.
-pub(crate) fn passage_id(path: &Path, line: u64, document: &str, store: &PassageStore) -> Result<PassageId> {
-    match document.parse::<u32>() {
-        Ok(number) if (number as usize) < store.len() => Ok(PassageId(number)),
-        _ => {
-            let message = format!(
-                "expected a passage of the store, a number below {}, found `{document}`",
-                store.len()
-            );
-            Err(Error::record(path, line, "document", message))
-        }
+/// The passage that a run's document names: `page#place`, or its number in the store. `place` is the line, and whether the
+/// run is over pages, which is an error.
+pub(crate) fn passage_id(
+    path: &Path,
+    (line, of_pages): (u64, bool),
+    document: &str,
+    store: &PassageStore,
+) -> Result<PassageId> {
+    let wrong = |message: String| Error::record(path, line, "document", message);
+    if of_pages {
+        let message = format!(
+            "expected a passage of the store, found the page `{document}`; with `evidence.run-documents = \"passage\"` a \
+             run names passages"
+        );
+        return Err(wrong(message));
     }
+    let by_place = || {
+        let (page, place) = document.rsplit_once('#')?;
+        let passages = store.passages_of(store.page_by_id(page)?);
+        passages.clone().nth(place.parse().ok()?).map(PassageId)
+    };
+    let by_number =
+        || document.parse().ok().filter(|&number: &u32| (number as usize) < store.len()).map(PassageId);
+    by_number().or_else(by_place).ok_or_else(|| {
+        wrong(format!(
+            "expected a passage of the store, `page#place` or a number below {}, found `{document}`",
+            store.len()
+        ))
+    })
 }
 
 fn page(id: Option<&str>) -> Provenance {
@@ -185,8 +213,8 @@ fn predicted(path: &Path, line: u64, record: Record) -> Result<RankedRecord> {
     Ok(RankedRecord { id: record.id, input: record.input, items })
 }
 
-/// trec_eval orders by score. So scores are kept only if they agree with the order in the file; otherwise the
-/// score is 1 / rank. A document occurs once in a run, at its first rank.
+/// trec_eval orders by score, as a 32-bit float. So scores are kept only if they agree with the order in the file;
+/// otherwise the score is 1 / rank. A document occurs once in a run, at its first rank.
 fn write_run(mut found: RankedRecord, output: &mut Writer, summary: &mut Summary) -> Result<()> {
     let all = found.items.len();
     found.items.retain(|item| !item.document.is_empty());
@@ -196,7 +224,7 @@ fn write_run(mut found: RankedRecord, output: &mut Writer, summary: &mut Summary
     found.items.retain(|item| seen.insert(item.document.clone()));
     summary.left_out += (all - found.items.len()) as u64;
     let scores: Option<Vec<f64>> = found.items.iter().map(|item| item.score).collect();
-    let scores = scores.filter(|scores| scores.windows(2).all(|pair| pair[0] > pair[1]));
+    let scores = scores.filter(|scores| scores.windows(2).all(|pair| pair[0] as f32 > pair[1] as f32));
     let query = found.id.text();
     for (at, item) in found.items.into_iter().enumerate() {
         let rank = at as u32 + 1;

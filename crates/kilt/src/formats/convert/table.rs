@@ -58,6 +58,8 @@ pub enum Format {
     Anserini,
     /// Passages as JSON lines.
     Passages,
+    /// MS MARCO's `collection.tsv`.
+    Msmarco,
     /// KILT's task file.
     Kilt,
     /// BEIR's folder of `queries.jsonl` and `qrels/<split>.tsv`.
@@ -103,7 +105,7 @@ const fn row(
 }
 
 /// In the order of [`Format`]'s variants.
-const TABLE: [Row; 18] = {
+const TABLE: [Row; 19] = {
     use Format::*;
     use Noun::*;
     [
@@ -113,6 +115,7 @@ const TABLE: [Row; 18] = {
         row(BeirCorpus, "beir-corpus", "BEIR's corpus.jsonl", &[Documents], Some(Documents)),
         row(Anserini, "anserini", "Anserini's {id, contents}", &[Documents], Some(Documents)),
         row(Passages, "passages", "JSON lines of {id, title, text, ..}", &[Documents], Some(Documents)),
+        row(Msmarco, "msmarco", "MS MARCO's collection.tsv, id TAB text", &[Documents], None),
         row(
             Kilt,
             "kilt",

@@ -11,7 +11,7 @@ use serde::{
 
 use crate::{
     Error, Result,
-    jsonl::{self, parse},
+    jsonl::{self, InputFile, parse, python::Strict},
 };
 
 /// The fields of a provenance item to read, in column order, and whether to read the input.
@@ -129,11 +129,44 @@ impl<'a> Line<'a> {
     }
 
     /// Reads a line and replaces the previous one.
-    pub(super) fn read(&mut self, path: &Path, number: u64, bytes: &'a [u8], fields: &Fields) -> Result<()> {
-        let text = jsonl::utf8(path, number, bytes)?;
-        match scan::record(text, fields, self) {
-            Some(()) => Ok(()),
-            None => self.parse(path, number, text, fields),
+    pub(super) fn read(
+        &mut self,
+        file: &InputFile,
+        number: u64,
+        bytes: &'a [u8],
+        fields: &Fields,
+    ) -> Result<()> {
+        let text = jsonl::utf8(file, number, bytes)?;
+        if scan::record(text, fields, self).is_some() {
+            return Ok(());
+        }
+        let Err(error) = self.parse(file, number, text, fields) else { return Ok(()) };
+        let strict = Strict::of(text).ok_or(error)?;
+        let mut line = Line::default();
+        line.parse(file, number, &strict.text, fields)?;
+        file.replaced(strict.halves);
+        *self = line.into_owned();
+        Ok(())
+    }
+
+    /// The same with texts of its own.
+    fn into_owned<'o>(self) -> Line<'o> {
+        let own = |text: Cow<'a, str>| Cow::Owned(text.into_owned());
+        let field = |field: Field<'a>| match field {
+            Field::Missing => Field::Missing,
+            Field::Null => Field::Null,
+            Field::Text(text) => Field::Text(own(text)),
+        };
+        let outputs = self.outputs.into_iter();
+        Line {
+            id: own(self.id),
+            input: self.input.map(own),
+            has_outputs: self.has_outputs,
+            outputs: outputs
+                .map(|item| Item { answer: field(item.answer), provenance: item.provenance })
+                .collect(),
+            values: self.values.into_iter().map(field).collect(),
+            width: self.width,
         }
     }
 
@@ -327,8 +360,8 @@ mod tests {
         // The content of the previous line is gone.
         let other =
             br#"{"id": 1, "input": "r", "output": [{"answer": "x", "provenance": [{"section": "s"}]}]}"#;
-        line.read(Path::new("f"), 1, other, &fields()).unwrap();
-        line.read(Path::new("f"), 2, json, &fields()).unwrap();
+        line.read(&InputFile::new("f"), 1, other, &fields()).unwrap();
+        line.read(&InputFile::new("f"), 2, json, &fields()).unwrap();
         assert_eq!((line.key(), line.input.as_deref()), ("7", Some("q\n")));
         let outputs: Vec<Output<'_, '_>> = line.outputs().unwrap().collect();
         assert_eq!(outputs.len(), 2);
@@ -337,8 +370,21 @@ mod tests {
         let rows: Vec<Vec<Option<&str>>> = rows.map(|row| row.iter().map(Field::key).collect()).collect();
         assert_eq!(rows, [[Some("12"), None], [None, Some("None")]]);
         assert!(outputs[1].provenance.is_none());
-        line.read(Path::new("f"), 3, br#"{"id": "", "output": null}"#, &fields()).unwrap();
+        line.read(&InputFile::new("f"), 3, br#"{"id": "", "output": null}"#, &fields()).unwrap();
         assert!(line.outputs().is_none() && line.input.is_none());
+    }
+
+    #[test]
+    fn what_python_adds_to_json_is_read() {
+        let json = br#"{"id": "a\ud83d", "meta": NaN, "output": [{"answer": "x\udc00", "meta": {"score": -Infinity}, "provenance": [{"wikipedia_id": "1", "score": NaN}]}]}"#;
+        let file = InputFile::new("f");
+        let mut line = Line::default();
+        line.read(&file, 1, json, &fields()).unwrap();
+        assert_eq!((line.key(), file.halves()), ("a\u{FFFD}", 2));
+        let output = line.outputs().unwrap().next().unwrap();
+        assert_eq!(output.answer.text(), Some("x\u{FFFD}"));
+        assert_eq!(output.provenance.unwrap().iter().next().unwrap()[0].text(), Some("1"));
+        assert!(line.read(&file, 1, br#"{"id": 1, "output": NaN"#, &fields()).is_err());
     }
 
     #[test]
@@ -354,7 +400,7 @@ mod tests {
             (br#"{"id":1, "#, "f.jsonl:3: field `.`: "),
         ];
         for (json, expected) in cases {
-            let error = Line::default().read(Path::new("f.jsonl"), 3, json, &fields()).unwrap_err();
+            let error = Line::default().read(&InputFile::new("f.jsonl"), 3, json, &fields()).unwrap_err();
             let message = error.to_string();
             assert!(message.contains("f.jsonl:3") && message.contains(expected), "{message}");
         }

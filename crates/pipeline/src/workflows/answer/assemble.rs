@@ -9,17 +9,21 @@ use sporran_config::Diagnostic;
 use sporran_documents::Summary;
 use sporran_generator::{Generator, GeneratorContext, GeneratorOptions};
 use sporran_kilt::{
-    PassageStore, hash_json,
+    PassageId, PassageStore, hash_json,
     observe::{Event, Observer, Unit, advance, begin},
+    store::SampledPassage,
 };
 use sporran_retriever::{
-    BuildIndex, Filtered, IndexRecall, Items, NewIndex, Retriever, Site, entity::Aliases,
+    BuildIndex, Filtered, IndexRecall, Items, NewIndex, PlanIndex, PlannedPassages, Retriever, Site,
+    entity::Aliases,
 };
+use sporran_training::session::Pace;
 
 use crate::{
     Error, Result,
     run_dir::{folder::check_finished, inputs::Inputs},
     source::{
+        collection::needs_pages,
         documents::{self, SourcePages},
         options::{PagesOptions, SourceOptions},
         store::{PartHash, store, unchanged, vacant},
@@ -278,11 +282,20 @@ struct Indexes<'a, 'o> {
     inputs: &'a mut Inputs,
 }
 
+/// Indexes over at least this many passages are estimated before they are built.
+const ANNOUNCED: usize = 200_000;
+/// The passages of the sample for that.
+const SAMPLED: usize = 8192;
+
 impl Indexes<'_, '_> {
+    fn path(&self, NewIndex { kind, key, .. }: &NewIndex) -> PathBuf {
+        self.source.indexes.join(format!("{kind}-{}", &key[..12]))
+    }
+
     /// The folder of an index. `build` writes it if it does not exist.
     fn folder(&mut self, index: NewIndex, build: &mut BuildIndex<'_>) -> Result<PathBuf> {
+        let folder = self.path(&index);
         let NewIndex { kind, key, items } = index;
-        let folder = self.source.indexes.join(format!("{kind}-{}", &key[..12]));
         self.hashes.push(PartHash { part: "retriever", path: folder.clone(), blake3: key });
         let step = format!("index {kind}");
         if let Some(place) = vacant(&folder, &step, self.observe)? {
@@ -292,7 +305,16 @@ impl Indexes<'_, '_> {
             };
             begin(self.observe, step, total as u64, unit);
             let observe = &mut *self.observe;
-            build(place, &mut |done| advance(observe, done))?;
+            let (mut pace, mut has_begun) = (Pace::default(), false);
+            build(place, &mut |done| {
+                let text = pace.after(done, total as u64, "items");
+                // The first message is about the number, which the step has.
+                if let Some(text) = text.filter(|_| has_begun) {
+                    observe(Event::Note { text: format!("index {kind}: {text}") });
+                }
+                has_begun = true;
+                advance(observe, done);
+            })?;
             (self.observe)(Event::End);
         }
         Ok(folder)
@@ -300,6 +322,9 @@ impl Indexes<'_, '_> {
 
     fn names(&mut self) -> Result<Arc<Aliases>> {
         // Names include the texts of links, which the store does not have. So the key has the source file.
+        if let Some(collection) = self.source.format {
+            return Err(needs_pages(collection, "the index of names"));
+        }
         let SourcePages { path, content, .. } = documents::pages(self.source, self.observe, self.inputs)?;
         let key = hash_json(&("names", content, self.store.hash()));
         let (store, inputs) = (Arc::clone(self.store), self.inputs.clone());
@@ -327,6 +352,29 @@ impl Site for Indexes<'_, '_> {
 
     fn index(&mut self, index: NewIndex, build: &mut BuildIndex<'_>) -> sporran_retriever::Result<PathBuf> {
         self.folder(index, build).map_err(outside)
+    }
+
+    fn announce(&mut self, index: &NewIndex, plan: &PlanIndex<'_>) -> sporran_retriever::Result<()> {
+        let count = self.store.len();
+        if count < ANNOUNCED || self.path(index).exists() {
+            return Ok(());
+        }
+        let passage = |id: usize| {
+            let id = PassageId(id as u32);
+            (self.store.page_title(self.store.page_of(id)).to_owned(), self.store.text(id))
+        };
+        let sample: Vec<SampledPassage> = (0..count).step_by(count.div_ceil(SAMPLED)).map(passage).collect();
+        let plan = plan(PlannedPassages { count: count as u64, sample: &sample })?;
+        let mib = |bytes: u64| bytes >> 20;
+        let text = format!(
+            "index {} of {count} passages: about {} MiB on disk ({} MiB while it is built) and {} MiB of memory",
+            plan.kind,
+            mib(plan.disk_bytes),
+            mib(plan.build_disk_bytes),
+            mib(plan.memory_bytes),
+        );
+        (self.observe)(Event::Note { text });
+        Ok(())
     }
 
     fn depends_on(&mut self, part: &'static str, path: Option<&Path>, blake3: String) {

@@ -3,6 +3,7 @@
 use schemars::Schema;
 use sporran_config::{Check, Document, FromTable, schema};
 use sporran_generator::{GeneratorOptions, GeneratorTrainer, Target, check_generator, untrained};
+use sporran_kilt::scores::trec::RankingMeasure;
 use sporran_retriever::dense::{DenseOptions, Similarity};
 
 use super::{
@@ -100,6 +101,9 @@ pub(super) fn check_without_tasks(options: &Options, document: &mut Document<'_>
     };
     if !name_fits(&general.name) {
         document.report_key("name", "expected letters, digits, `-`, `_` and `.`: it is the name of a folder");
+    }
+    if let Err(error) = RankingMeasure::list(&general.evaluation.measures.join(",")) {
+        document.report_key("evaluation.measures", error.to_string());
     }
     if let Some(source) = &general.source {
         source.check(document);

@@ -3,12 +3,12 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_generator::EvidenceSource;
 use sporran_kilt::{
-    Hit, Passage, PassageId, PassageStore, Provenance, Query, store::PageIndex, with_context,
+    Hit, Passage, PassageId, PassageStore, Provenance, Query, formats::trec, store::PageIndex, with_context,
 };
 
 use crate::{
     tasks::query::is_entity_linking,
-    workflows::answer::options::{EvidenceOptions, Options, PageScore},
+    workflows::answer::options::{EvidenceOptions, Options, PageScore, RunDocuments},
 };
 
 /// The constant of reciprocal rank fusion.
@@ -38,6 +38,32 @@ pub(crate) fn pages(store: &PassageStore, hits: &[Hit], options: &EvidenceOption
     let mut known: FxHashSet<PageIndex> = FxHashSet::default();
     let pages = ordered(store, hits, options.page_score).into_iter().map(|passage| store.page_of(passage));
     pages.filter(|&page| known.insert(page)).take(options.limit).collect()
+}
+
+/// The documents of a ranking in TREC's format with their scores, which fall strictly.
+pub(crate) fn run_documents(
+    store: &PassageStore,
+    hits: &[Hit],
+    options: &EvidenceOptions,
+) -> Vec<(String, f32)> {
+    let scores: FxHashMap<PassageId, f32> = hits.iter().map(|hit| (hit.passage, hit.score)).collect();
+    let (ids, found): (Vec<String>, Vec<f32>) = match options.run_documents {
+        RunDocuments::Passage => {
+            let id = |hit: &Hit| {
+                let page = store.page_of(hit.passage);
+                let place = hit.passage.0 - store.passages_of(page).start;
+                (trec::passage_document(store.page_id(page), place), hit.score)
+            };
+            hits.iter().map(id).unzip()
+        }
+        RunDocuments::Page => {
+            let mut known: FxHashSet<PageIndex> = FxHashSet::default();
+            let passages = ordered(store, hits, options.page_score).into_iter();
+            let first = passages.filter(|&passage| known.insert(store.page_of(passage)));
+            first.map(|passage| (store.page_id(store.page_of(passage)).to_owned(), scores[&passage])).unzip()
+        }
+    };
+    ids.into_iter().zip(trec::falling(found)).collect()
 }
 
 /// The source of provenance for a query: that of the config, or the default of the generator's kind.
@@ -175,6 +201,24 @@ mod tests {
                 listed.into_iter().map(|page| format!("{}.1", store.page_id(page))).collect();
             assert_eq!(listed, expected);
         }
+    }
+
+    #[test]
+    fn documents_of_a_run_are_pages_or_passages_with_falling_scores() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        let hits = [4, 5, 1, 0, 2].map(|id| Hit { passage: PassageId(id), score: 1.0 });
+        let options = EvidenceOptions::default();
+        let found = run_documents(&store, &hits, &options);
+        assert_eq!(found.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["3", "1", "2"]);
+        assert!(found.is_sorted_by(|a, b| a.1 > b.1) && found[0].1 == 1.0);
+        let options = EvidenceOptions { run_documents: RunDocuments::Passage, ..options };
+        let found = run_documents(&store, &hits, &options);
+        assert_eq!(
+            found.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(),
+            ["3#0", "3#1", "1#1", "1#0", "2#0"]
+        );
+        assert!(found.is_sorted_by(|a, b| a.1 > b.1));
     }
 
     #[test]

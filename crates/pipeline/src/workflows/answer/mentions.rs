@@ -13,7 +13,9 @@ use sporran_extractor::{
     tagger::{Computing, Tagger},
 };
 use sporran_kilt::{Hit, PassageStore, Query, hash_json, split_mention, store::PageIndex};
-use sporran_retriever::{PassageFilter, Result, Retriever, RetrieverKind, Site, Trace};
+use sporran_retriever::{
+    IndexPlan, PassageFilter, PlannedPassages, Result, Retriever, RetrieverKind, Site, Trace,
+};
 
 use super::retrieval::outside;
 
@@ -69,6 +71,10 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for MentionRetrieverOpt
 
     fn overrides(&self, key: &str, found: &mut Overrides) -> Result<()> {
         self.base.overrides(&format!("{key}.base"), found)
+    }
+
+    fn plan(&self, passages: PlannedPassages<'_>) -> Result<Vec<IndexPlan>> {
+        self.base.plan(passages)
     }
 
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {

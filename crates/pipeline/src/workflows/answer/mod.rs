@@ -8,6 +8,7 @@ mod explain;
 mod mentions;
 pub mod options;
 mod overrides;
+mod plan;
 pub mod report;
 mod rerank;
 pub mod retrieval;
@@ -20,12 +21,13 @@ mod tune;
 pub(crate) mod workflow;
 
 pub use ask::{
-    AskOptions, Asker, CitedAnswer, CitedPassage, CitedSentence, EvalSet, SuggestedModel, Synthetic,
-    eval_set, heading, suggested_model,
+    AskOptions, Asker, CitedAnswer, CitedPassage, CitedSentence, Endpoint, EvalSet, SuggestedModel,
+    Synthetic, eval_set, heading, suggested_model,
 };
 pub use assemble::{Assembly, assemble, assemble_retrieval};
 pub use explain::{Answer, Evidence, Explanation, explain};
 pub use options::Options;
+pub use plan::{BuildPlan, Total};
 pub use report::Report;
 pub use run::{retrieve, run};
 pub use system::{Answered, System};

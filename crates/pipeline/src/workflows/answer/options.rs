@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Diagnostic;
 use sporran_generator::{EvidenceSource, GeneratorOptions};
+use sporran_kilt::scores::trec::RankingMeasure;
 use sporran_retriever::{FilterOptions, FilteredOptions};
 
 use crate::{
@@ -99,6 +100,26 @@ pub struct EvidenceOptions {
     pub entity_linking: Option<EvidenceSource>,
     /// Whether items have the passage's text and score, for the `*_in_context` scores.
     pub with_text: bool,
+    /// The documents of the ranking in TREC's format: `page` or `passage`.
+    #[serde(skip_serializing_if = "RunDocuments::is_default")]
+    pub run_documents: RunDocuments,
+}
+
+/// The documents of a ranking in TREC's format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunDocuments {
+    /// The ids of pages, each at its best passage.
+    #[default]
+    Page,
+    /// `page#place`: the id of a page, and the place of the passage in it, from 0.
+    Passage,
+}
+
+impl RunDocuments {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Default for EvidenceOptions {
@@ -111,12 +132,13 @@ impl Default for EvidenceOptions {
             from: None,
             entity_linking: None,
             with_text: false,
+            run_documents: RunDocuments::default(),
         }
     }
 }
 
 /// `[evaluation]`: scores in addition to R-precision, recall@5 and the scores of answers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EvaluationOptions {
     /// More depths of recall in the report, each at least 2. The deepest one raises `evidence.limit` and
@@ -124,6 +146,26 @@ pub struct EvaluationOptions {
     /// for queries with too few pages.
     #[schemars(inner(range(min = 2)))]
     pub recall_at: Vec<usize>,
+    /// The measures of queries with `tasks.qrels`, by the names of `sporran evaluate trec`. The deepest cutoff raises
+    /// `evidence.limit` and `evidence.depth` as a depth of `recall-at` does.
+    #[serde(skip_serializing_if = "is_default_measures")]
+    pub measures: Vec<String>,
+    /// Whether `measures` leave out documents with the id of their query, as BEIR does for ArguAna and Quora.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub exclude_self: bool,
+}
+
+/// The measures that BEIR reports.
+const MEASURES: [&str; 2] = ["nDCG@10", "R@100"];
+
+fn is_default_measures(measures: &[String]) -> bool {
+    measures == MEASURES
+}
+
+impl Default for EvaluationOptions {
+    fn default() -> Self {
+        Self { recall_at: Vec::new(), measures: MEASURES.map(str::to_owned).into(), exclude_self: false }
+    }
 }
 
 impl EvaluationOptions {
@@ -133,9 +175,18 @@ impl EvaluationOptions {
 }
 
 impl General {
+    /// The deepest recall in the report, or cutoff of the measures of judged queries.
+    pub(super) fn deepest_score(&self) -> Option<usize> {
+        let judged = self.tasks.qrels.is_some();
+        let measures = self.evaluation.measures.iter().filter(|_| judged);
+        // The check reports wrong names.
+        let cutoffs = measures.filter_map(|name| name.parse::<RankingMeasure>().ok()?.cutoff());
+        self.evaluation.recall_at.iter().copied().chain(cutoffs).max()
+    }
+
     /// Raises `evidence.limit` and `evidence.depth` to the deepest recall in the report.
     pub(super) fn deepen_for_recall(&mut self) {
-        let deepest = self.evaluation.recall_at.iter().copied().max().unwrap_or_default();
+        let deepest = self.deepest_score().unwrap_or_default();
         self.evidence.limit = self.evidence.limit.max(deepest);
         self.evidence.depth = self.evidence.depth.max(deepest);
     }

@@ -44,6 +44,9 @@ pub struct TaskReport {
     /// Recall over pages at the depths of `[evaluation]`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub recall: BTreeMap<usize, f64>,
+    /// The measures of `[evaluation]` for queries with judgements.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub measures: BTreeMap<String, f64>,
     /// The number of pages in the predictions, compared with the depths of recall; `None` without gold answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<Depth>,
@@ -99,15 +102,22 @@ impl Report {
         self.tasks.iter().flat_map(|task| task.recall.keys().copied()).filter(|&depth| depth != 5).collect()
     }
 
+    /// The names of the measures of judged queries.
+    fn measures(&self) -> BTreeSet<&str> {
+        self.tasks.iter().flat_map(|task| task.measures.keys().map(String::as_str)).collect()
+    }
+
     /// The names of the columns.
     fn head(&self) -> Vec<String> {
         let deeper = self.depths().into_iter().map(|depth| format!("recall@{depth}"));
-        HEAD.map(str::to_owned).into_iter().chain(deeper).collect()
+        let measures = self.measures().into_iter().map(str::to_owned);
+        HEAD.map(str::to_owned).into_iter().chain(deeper).chain(measures).collect()
     }
 
     /// The rows of the table: file, records, metric, and the scores in percent.
     fn rows(&self) -> Vec<Vec<String>> {
         let depths = self.depths();
+        let measures = self.measures();
         let row = |name: &str, records: usize, metric: &str, scores: Option<Scores>, deeper: Vec<Measure>| {
             let of = |score: fn(Scores) -> Option<f64>| {
                 scores.and_then(score).map_or_else(Measure::default, Measure::from)
@@ -128,7 +138,9 @@ impl Report {
             .map(|task| {
                 let name =
                     task.dataset.map_or_else(|| task.file.clone(), |dataset| dataset.stem().to_owned());
-                let deeper = depths.iter().map(|depth| Measure::mean(at(task, depth))).collect();
+                let deeper = depths.iter().map(|depth| Measure::mean(at(task, depth)));
+                let measured = measures.iter().map(|&name| Measure::mean(task.measures.get(name).copied()));
+                let deeper = deeper.chain(measured).collect();
                 row(&name, task.records, task.metric.key(), task.scores, deeper)
             })
             .collect();
@@ -136,7 +148,10 @@ impl Report {
             let records =
                 self.tasks.iter().filter(|task| task.scores.is_some()).map(|task| task.records).sum();
             let over = |depth| Measure::mean(self.tasks.iter().filter_map(|task| at(task, depth)));
-            let deeper = depths.iter().map(over).collect();
+            let measured = measures.iter().map(|&name| {
+                Measure::mean(self.tasks.iter().filter_map(|task| task.measures.get(name).copied()))
+            });
+            let deeper = depths.iter().map(over).chain(measured).collect();
             rows.push(row(&format!("mean of {}", mean.tasks), records, "", Some(mean.scores), deeper));
         }
         rows
@@ -234,6 +249,7 @@ mod tests {
             metric: dataset.metric(),
             scores,
             recall: BTreeMap::new(),
+            measures: BTreeMap::new(),
             depth: None,
         };
         let tasks = vec![
@@ -276,6 +292,7 @@ mod tests {
             metric: dataset.metric(),
             scores: Some(Scores { answer: None, kilt: None, r_precision: 0.5, recall_at_5: 0.5 }),
             recall: recall.iter().copied().collect(),
+            measures: BTreeMap::new(),
             depth: Some(Depth { min: 0, max, beyond: beyond.into() }),
         };
         let tasks = vec![

@@ -10,8 +10,8 @@ use sporran_generator::{EntityTitle, EntityTitleOptions, generation_overrides};
 use sporran_kilt::hash_json;
 use sporran_reranker::RerankerOptions;
 use sporran_retriever::{
-    Error, FilterOptions, FilteredOptions, Items, NewIndex, Result, Retriever, RetrieverKind, Site, Titles,
-    fusion::FusionOptions,
+    Error, FilterOptions, FilteredOptions, IndexPlan, Items, NewIndex, PlannedPassages, Result, Retriever,
+    RetrieverKind, Site, Titles, fusion::FusionOptions,
 };
 use sporran_transformers::{Takers, TakesModel, wrong_model_type};
 
@@ -175,11 +175,19 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for RerankedOptions<R> 
         self.base.overrides(&format!("{key}.base"), found)
     }
 
+    fn plan(&self, passages: PlannedPassages<'_>) -> Result<Vec<IndexPlan>> {
+        self.base.plan(passages)
+    }
+
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
         let base = self.base.open(site)?;
         let folder = self.reranker.model.folder();
-        let hash = hash_json(&(&self.reranker, site.files(folder)?));
-        site.depends_on("reranker", Some(folder), hash);
+        let files = folder.map(|folder| site.files(folder)).transpose()?;
+        let hash = match files {
+            Some(files) => hash_json(&(&self.reranker, files)),
+            None => hash_json(&self.reranker),
+        };
+        site.depends_on("reranker", folder, hash);
         let reranker = self.reranker.model.open().map_err(outside)?;
         let (store, options) = (site.store().clone(), self.reranker.rerank.clone());
         Ok(Box::new(Reranked::new(base, reranker, store, options)))

@@ -7,11 +7,15 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
-    Metric, Query, Record,
-    formats::trec::RunLine,
+    Hit, Metric, PassageId, Query, Record,
+    formats::trec::{RunLine, pages_tag},
     jsonl,
     observe::Observer,
-    scores::{retrieval, whole},
+    scores::{
+        retrieval,
+        trec::{self, RankingMeasure},
+        whole,
+    },
 };
 
 use crate::{
@@ -31,12 +35,16 @@ use crate::{
     },
     workflows::answer::{
         assemble::{Assembly, with_generator, without_generator},
-        options::Options,
+        evidence::run_documents,
+        options::{Options, RunDocuments},
         overrides::overrides,
         report::{Report, Scores, TaskReport},
         system::{Answered, System},
     },
 };
+
+/// The version of rankings in TREC's format. 2: documents are pages or passages by the ids of pages; scores fall strictly.
+const RANKING_VERSION: u32 = 2;
 
 /// The number of queries in a chunk of the journal.
 const CHUNK: usize = 128;
@@ -201,8 +209,13 @@ struct Answering<'a> {
 
 /// The key of the predictions of a task file.
 fn task_key(key: StepKey, task: &TaskFile, content: &str, inputs: &mut Inputs) -> Result<StepKey> {
-    let TaskFile { path: _, name: _, dataset, gold: _, questions, limit } = task;
+    let TaskFile { path: _, name: _, dataset, gold: _, questions, has_queries: _, qrels, limit } = task;
     let mut key = key.input("chunk", CHUNK.to_string()).input("content", content);
+    key = key.input("ranking", RANKING_VERSION.to_string());
+    if let Some(qrels) = qrels {
+        // The queries that are used.
+        key = key.input("qrels", inputs.file(qrels)?);
+    }
     key = key.input("dataset", format!("{dataset:?}")).input("limit", format!("{limit:?}"));
     for (at, path) in questions.iter().enumerate() {
         key = key.input(&format!("questions[{at}]"), inputs.file(path)?);
@@ -249,22 +262,26 @@ impl FileWork for Answering<'_> {
         for path in paths_of(self.task, self.system) {
             writers.push(jsonl::Writer::create(root.join(path))?);
         }
-        let tag = &self.system.options.general.name;
+        let general = &self.system.options.general;
+        let tag = match general.evidence.run_documents {
+            RunDocuments::Page => pages_tag(&general.name),
+            RunDocuments::Passage => general.name.clone(),
+        };
         let mut queries = self.queries.iter();
         journal.read(|chunk: Chunk| {
             for (record, hits) in chunk.records.iter().zip(&chunk.hits) {
                 writers[0].record(record)?;
-                if let (Some(ranking), Some(query)) = (writers.get_mut(1), queries.next()) {
-                    for (rank, (passage, score)) in hits.iter().enumerate() {
-                        let line = RunLine {
-                            query: query.id.text().into_owned(),
-                            document: passage.to_string(),
-                            rank: rank as u32 + 1,
-                            score: f64::from(*score),
-                            tag: tag.clone(),
-                        };
-                        ranking.line(line.line().as_bytes())?;
-                    }
+                let store = self.system.assembly.store.as_deref();
+                let (Some(ranking), Some(query), Some(store)) = (writers.get_mut(1), queries.next(), store)
+                else {
+                    continue;
+                };
+                let hits: Vec<Hit> =
+                    hits.iter().map(|&(passage, score)| Hit { passage: PassageId(passage), score }).collect();
+                for (rank, (document, score)) in (1..).zip(run_documents(store, &hits, &general.evidence)) {
+                    let query = query.id.text().into_owned();
+                    let (score, tag) = (f64::from(score), tag.clone());
+                    ranking.line(RunLine { query, document, rank, score, tag }.line().as_bytes())?;
                 }
             }
             Ok(())
@@ -300,8 +317,14 @@ fn score(
         metric,
         scores: None,
         recall: BTreeMap::new(),
+        measures: BTreeMap::new(),
         depth: None,
     };
+    if let Some(qrels) = &task.qrels {
+        report.measures =
+            measured(options, &folder.root.join(ranking_of(Path::new(&task.name))), qrels, task)?;
+        return Ok(report);
+    }
     let Some(gold) = gold else { return Ok(report) };
     let ks: Vec<usize> =
         [5].into_iter().chain(options.general.evaluation.recall_at.iter().copied()).collect();
@@ -328,6 +351,28 @@ fn score(
     }
     report.depth = found.evidence.depths.into_iter().next();
     Ok(report)
+}
+
+/// The scores of the ranking of judged queries; none without a retriever.
+fn measured(
+    options: &Options,
+    ranking: &Path,
+    qrels: &Path,
+    task: &TaskFile,
+) -> Result<BTreeMap<String, f64>> {
+    let evaluation = &options.general.evaluation;
+    if options.retriever.is_none() {
+        return Ok(BTreeMap::new());
+    }
+    let options = trec::Options {
+        measures: RankingMeasure::list(&evaluation.measures.join(","))?,
+        // Queries without a hit count 0, but not those beyond a limit.
+        complete: task.limit.is_none(),
+        exclude_self: evaluation.exclude_self,
+    };
+    let found = trec::evaluate(qrels, ranking, &options)?;
+    let means = found.means().into_iter();
+    Ok(means.filter_map(|(name, mean)| Some((name.to_owned(), mean.value()?))).collect())
 }
 
 /// Copies the first records of a gold file, for a run with a limit.

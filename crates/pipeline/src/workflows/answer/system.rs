@@ -104,8 +104,8 @@ impl System {
         mut hits: Vec<Vec<Hit>>,
     ) -> Result<Vec<Vec<Hit>>> {
         let general = &self.options.general;
-        let deepest = general.evaluation.recall_at.iter().max().filter(|_| general.evidence.one_per_page);
-        let (Some(store), Some(&wanted)) = (&self.assembly.store, deepest) else {
+        let deepest = general.deepest_score().filter(|_| general.evidence.one_per_page);
+        let (Some(store), Some(wanted)) = (&self.assembly.store, deepest) else {
             return Ok(hits);
         };
         let mut depth = general.evidence.depth;

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::{Diagnostic, Document};
 use sporran_generator::{
-    CausalGenerator, CausalOptions, Demonstration, Demonstrations, Generation, Generator, Request,
+    CausalGenerator, CausalOptions, Demonstration, Demonstrations, DemonstrationsOptions, Generation,
+    Generator, Request,
 };
 use sporran_kilt::{Query, korc::Question, observe::Observer};
 use sporran_reasoner::question::{
@@ -41,14 +42,16 @@ impl ReasonerKind for CausalQuestions {
     }
 
     fn open<'a>(&self, background: Background<'a>) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
-        Ok(Box::new(CausalReasoner(generator(&self.0, background.read)?)))
+        let shown = shown(self.0.demonstrations.as_ref(), background.read)?;
+        let generator = CausalGenerator::showing(&self.0, shown);
+        Ok(Box::new(InContext(generator.map_err(|error| outside(error.into()))?)))
     }
 }
 
-/// The model with its demonstrations.
-struct CausalReasoner(CausalGenerator);
+/// A model with its demonstrations.
+pub(super) struct InContext<G>(pub(super) G);
 
-impl Reasoner for CausalReasoner {
+impl<G: Generator> Reasoner for InContext<G> {
     fn answer(&self, questions: &[Question], most: usize) -> sporran_reasoner::Result<Vec<Answers>> {
         let generated = generate(&self.0, questions).map_err(outside)?;
         let texts = |found: Generation| {
@@ -64,14 +67,14 @@ impl Reasoner for CausalReasoner {
     }
 }
 
-/// Loads the model, and the questions of `[reasoner.demonstrations]` that have answers.
-fn generator(options: &CausalOptions, read: ReadQuestions<'_>) -> sporran_reasoner::Result<CausalGenerator> {
-    let failed = |error: sporran_generator::Error| outside(error.into());
-    let Some(shown) = &options.demonstrations else {
-        return CausalGenerator::showing(options, None).map_err(failed);
-    };
+/// The questions of `[reasoner.demonstrations]` that have answers; none without the table.
+pub(super) fn shown(
+    options: Option<&DemonstrationsOptions>,
+    read: ReadQuestions<'_>,
+) -> sporran_reasoner::Result<Option<Demonstrations>> {
+    let Some(options) = options else { return Ok(None) };
     let mut examples = Vec::new();
-    for path in &shown.files {
+    for path in &options.files {
         let questions = read(path)?.into_iter().filter(|question| !question.labels().is_empty());
         examples.extend(questions.map(|question| Demonstration {
             // Files have the same ids. The prefix keeps a demonstration different from the question.
@@ -79,9 +82,8 @@ fn generator(options: &CausalOptions, read: ReadQuestions<'_>) -> sporran_reason
             answer: question.labels().join(", "),
         }));
     }
-    let shown =
-        Demonstrations::of_examples(examples, shown.count, shown.encoder.as_deref()).map_err(failed)?;
-    CausalGenerator::showing(options, Some(shown)).map_err(failed)
+    let shown = Demonstrations::of_examples(examples, options.count, options.encoder.as_deref());
+    shown.map(Some).map_err(|error: sporran_generator::Error| outside(error.into()))
 }
 
 /// The document, then the question.
@@ -91,7 +93,7 @@ pub(super) fn query(question: &Question) -> Query {
 }
 
 /// Generates the answers to each question.
-fn generate(generator: &CausalGenerator, questions: &[Question]) -> Result<Vec<Generation>> {
+fn generate(generator: &dyn Generator, questions: &[Question]) -> Result<Vec<Generation>> {
     let queries: Vec<Query> = questions.iter().map(query).collect();
     let requests: Vec<Request<'_>> = queries.iter().map(|query| Request { query, passages: &[] }).collect();
     Ok(generator.generate(&requests)?)

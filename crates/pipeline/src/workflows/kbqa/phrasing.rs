@@ -106,6 +106,7 @@ impl PhrasingOptions {
             prompt: PromptOptions { passages: 0, max_tokens: self.max_tokens, ..PromptOptions::default() },
             answer: answer.to_owned(),
             demonstrations: None,
+            choose: false,
             generation: self.generation.clone(),
             stops: vec!["\n".to_owned()],
             max_tokens: self.max_tokens,

@@ -6,6 +6,7 @@ use sporran_reasoner::question::ReasonerKind;
 use super::{
     causal::CausalQuestions,
     rag::{RagSequenceQuestions, RagTokenQuestions},
+    remote::RemoteQuestions,
     seq2seq::Seq2SeqQuestions,
 };
 
@@ -26,5 +27,7 @@ kinds! {
         /// `kind = "causal"`: a decoder-only model that is not trained; its prompt has other questions with their documents and
         /// answers. The files of `[reasoner.demonstrations]` are in KoRC's layout; its `answer-words` is ignored.
         "causal" => Causal(CausalQuestions),
+        /// `kind = "remote"`: the same with a model at an HTTP endpoint.
+        "remote" => Remote(RemoteQuestions),
     }
 }

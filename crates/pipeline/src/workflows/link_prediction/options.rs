@@ -1,11 +1,12 @@
 //! The options of embeddings and networks. The documentation of these types, of [`EmbeddingOptions`] and of
 //! [`NetworkOptions`] is the manual of the config file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::{Check, Document};
+use sporran_kilt::{StagedFolder, kb::KnowledgeBase};
 use sporran_reasoner::{
     embedding::{EmbeddingOptions, Storage},
     network::NetworkOptions,
@@ -56,11 +57,26 @@ pub struct NetworkConfig {
 }
 
 /// `[data]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DataOptions {
     /// A folder with `train.txt`, `valid.txt` and `test.txt` (or N-Triples, or Wikidata5M's files), or one file of triples.
     pub folder: PathBuf,
+    /// For a knowledge base without a validation part: the share of the triples to hold out as one, drawn by `seed`. Every
+    /// entity and relation keeps a training triple. The run's folder gets the knowledge base with its parts, `kb`, for
+    /// `sporran evaluate links` and `sporran reason`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 1))]
+    pub validation_share: f64,
+    /// The same for the test part.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 1))]
+    pub test_share: f64,
+}
+
+/// The default is left out of the keys of trainings.
+fn is_zero(share: &f64) -> bool {
+    *share == 0.0
 }
 
 /// `[search]`: trials with random settings from ranges. The first trial has the settings of the config. The
@@ -126,6 +142,43 @@ impl DataOptions {
             let message = format!("no folder {}", self.folder.display());
             document.report_key("data.folder", message);
         }
+        if self.validation_share + self.test_share >= 1.0 {
+            let message =
+                "expected a sum with `data.validation-share` below 1, to leave triples for the training";
+            document.report_key("data.test-share", message.to_owned());
+        }
+    }
+
+    fn holds_out(&self) -> bool {
+        self.validation_share > 0.0 || self.test_share > 0.0
+    }
+
+    /// Opens the knowledge base, and holds out the shares.
+    ///
+    /// # Errors
+    /// Errors of files, and those of [`KnowledgeBase::hold_out`].
+    pub(super) fn open(&self, seed: u64) -> Result<KnowledgeBase> {
+        let mut kb = KnowledgeBase::open(&self.folder)?;
+        if self.holds_out() {
+            kb.hold_out(self.validation_share, self.test_share, seed)?;
+        }
+        Ok(kb)
+    }
+
+    /// Saves a knowledge base with parts of its own in the run's folder. Its files number entities in another order, and
+    /// later runs open them, so the result is that of the files.
+    ///
+    /// # Errors
+    /// Errors of files.
+    pub(super) fn saved(&self, kb: KnowledgeBase, run: &Path) -> Result<KnowledgeBase> {
+        if !self.holds_out() {
+            return Ok(kb);
+        }
+        let folder = run.join("kb");
+        let staged = StagedFolder::create(&folder)?;
+        kb.save(&staged.path())?;
+        staged.commit()?;
+        Ok(KnowledgeBase::open(&folder)?)
     }
 }
 
@@ -215,6 +268,7 @@ mod tests {
             ("embedding.training.learning-rate=0", "`embedding.training.learning-rate`"),
             ("embedding.modell=1", "did you mean `model`?"),
             ("data.folder=nowhere", "`data.folder`: no folder nowhere"),
+            ("data.validation-share=1.5", "`data.validation-share`"),
             ("search={trials=2,range=[{key=\"dim\",among=[7]}]}", "expected an even number"),
             ("search={trials=2,range=[{key=\"training.learning-rat\",low=1,high=2}]}", "learning-rat"),
             ("search={trials=2,range=[{key=\"dim\",low=4}]}", "either `low` and `high` or `among`"),

@@ -70,8 +70,9 @@ const WITHOUT: [&str; 5] = [
 pub fn train(options: &LinksOptions, observe: &mut Observer<'_>) -> Result<TrainedLinks> {
     let folder = options.folder();
     let mut underway = TrainingFolder::begin(folder.clone(), options, &WITHOUT)?;
-    let kb = KnowledgeBase::open(&options.data.folder)?;
+    let kb = options.data.open(options.seed)?;
     underway.verify()?;
+    let kb = options.data.saved(kb, &folder)?;
     let Some(search) = &options.search else {
         let Outcome { epochs, best, model } = one(options, &kb, &options.embedding, &folder, observe)?;
         underway.finish(entry(epochs, best))?;
@@ -125,8 +126,9 @@ fn one(
 pub fn train_network(options: &NetworkConfig, observe: &mut Observer<'_>) -> Result<TrainedLinks> {
     let folder = options.output.join(&options.name);
     let mut underway = TrainingFolder::begin(folder.clone(), options, &WITHOUT)?;
-    let kb = KnowledgeBase::open(&options.data.folder)?;
+    let kb = options.data.open(options.seed)?;
     underway.verify()?;
+    let kb = options.data.saved(kb, &folder)?;
     let training =
         NetworkLearning { kb: &kb, options: &options.network, seed: options.seed, folder: &folder };
     let Outcome { epochs, best, model } =

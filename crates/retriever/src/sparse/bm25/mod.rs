@@ -21,11 +21,12 @@ use super::{
     analyzer::{Analyzer, AnalyzerOptions},
     builder::{self, Build, Model},
     index::{Index, Statistics},
+    plan::plan,
     postings::{Cursor, Scorer},
     search::Pruning,
     segment::SegmentBuilder,
 };
-use crate::{Error, PassageFilter, PassageScorer, Result, Retriever};
+use crate::{Error, IndexPlan, PassageFilter, PassageScorer, PlannedPassages, Result, Retriever};
 
 /// Options of indexing and scoring.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -162,6 +163,10 @@ impl Model for Bm25Model {
             .collect()
     }
 
+    fn lost(&self, text: &str) -> (u64, u64) {
+        self.analyzer.lost(text)
+    }
+
     fn scorer<'a>(&self, norms: &'a [[u8; 4]]) -> Saturation<'a> {
         Saturation(norms)
     }
@@ -224,6 +229,14 @@ impl Bm25 {
     {
         let model = Bm25Model::new(options.clone())?;
         builder::build(&model, options, passages, passages_hash, place.into(), build)
+    }
+
+    /// Estimates the resources of [`build`](Self::build) from a sample of the passages.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), for an index over the sample in a temporary folder.
+    pub fn plan(options: &Bm25Options, passages: PlannedPassages<'_>) -> Result<IndexPlan> {
+        plan(&Bm25Model::new(options.clone())?, options, passages)
     }
 
     /// Opens the index in a folder, which must be over the passages with this hash. Verifies the files'

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::sparse::{
-    analyzer::{Stemmer, StopWords},
+    analyzer::{Stemmer, StopWords, Tokenizer},
     builder::Progress,
 };
 
@@ -295,4 +295,65 @@ fn parameters_out_of_range_are_errors() {
     }
     let error = serde_json::from_str::<Bm25Options>(r#"{"k2": 1.0}"#).unwrap_err();
     assert!(error.to_string().contains("k2"), "{error}");
+}
+
+#[test]
+fn text_in_any_script_is_found() {
+    let collections: [(Stemmer, &[&str], &[(&str, u32)]); 5] = [
+        (
+            Stemmer::None,
+            &["गंगा भारत की सबसे लंबी नदी है।", "दिल्ली भारत की राजधानी है।", "हिमालय में ऊँचे पर्वत हैं।"],
+            &[("भारत की राजधानी", 1), ("लंबी नदी", 0), ("पर्वत", 2)],
+        ),
+        (
+            Stemmer::None,
+            &["长江是中国最长的河流。", "北京是中国的首都。", "熊猫吃竹子。"],
+            &[("中国的首都", 1), ("最长的河", 0), ("竹子", 2)],
+        ),
+        (
+            Stemmer::None,
+            &["東京は日本の首都です。", "富士山は日本で一番高い山です。", "ラーメンはおいしい。"],
+            &[("高い山", 1), ("首都", 0), ("ラーメン", 2)],
+        ),
+        (
+            Stemmer::German,
+            &["Die Häuser am Fluß sind alt.", "Der Zug fährt nach Zürich.", "Bücher stehen im Regal."],
+            &[("altes haus", 0), ("Züge nach Zurich", 1), ("Buch", 2)],
+        ),
+        (
+            Stemmer::Arabic,
+            &["القاهرة عاصمة مصر.", "الكُتُب على الطاولة.", "النيل نهر طويل."],
+            &[("عاصمة مصر", 0), ("كتب", 1), ("نهر", 2)],
+        ),
+    ];
+    for (stemmer, texts, queries) in collections {
+        let passages: Vec<Fields> = texts.iter().map(|text| (String::new(), (*text).to_owned())).collect();
+        let analyzer = AnalyzerOptions {
+            tokenizer: Tokenizer::Unicode,
+            fold_accents: true,
+            stemmer,
+            stop_words: StopWords::None,
+            ..AnalyzerOptions::default()
+        };
+        let (_place, index) = built(&Bm25Options { analyzer, ..Bm25Options::default() }, &passages);
+        for &(asked, expected) in queries {
+            let found = index.retrieve(&[query(asked)], 3).unwrap().remove(0);
+            assert_eq!(found.first().map(|hit| hit.passage), Some(PassageId(expected)), "{asked}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_has_about_the_sizes_of_the_index() {
+    let word = |at: usize| format!("w{:x}", at.wrapping_mul(2_654_435_761) % (1 + at % 5000));
+    let passages: Vec<Fields> = (0..6000)
+        .map(|at| (format!("t{at}"), (0..60).map(|of| word(at * 61 + of * 7)).collect::<Vec<_>>().join(" ")))
+        .collect();
+    let options = Bm25Options::default();
+    let sample: Vec<Fields> = passages.iter().step_by(4).cloned().collect();
+    let plan = Bm25::plan(&options, PlannedPassages { count: 6000, sample: &sample }).unwrap();
+    let (_place, index) = built(&options, &passages);
+    let bytes = index.statistics().bytes;
+    assert!(plan.disk_bytes.abs_diff(bytes) < bytes / 3, "{plan:?} {bytes}");
+    assert!(plan.memory_bytes > 0 && plan.build_disk_bytes >= plan.disk_bytes, "{plan:?}");
 }

@@ -1,23 +1,56 @@
-//! The `config.json` of a BART model.
+//! The `config.json` of a BART, an mBART or a Pegasus.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sporran_checkpoint::{
     Architecture, Embedding, Error, Parameter, Result, SpecialTokens, TokenFields,
-    json::{deserialize_id, deserialize_ids, serialize_ids},
+    json::{deserialize_id, deserialize_ids, parse, serialize_ids},
     parameters,
 };
 
 use super::model::Bart;
 use crate::{decode::GenerationOptions, layers::Activation};
 
+/// The models of BART's shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BartFamily {
+    /// BART (Lewis et al. 2020): norms after each part.
+    #[default]
+    Bart,
+    /// mBART (Liu et al. 2020): norms before each part and at the end of a stack. A decoder begins with the code of a language.
+    Mbart,
+    /// Pegasus (Zhang et al. 2020): mBART's norms, but none of the embeddings, and sinusoidal positions.
+    Pegasus,
+}
+
+impl BartFamily {
+    /// The `model_type` of a `config.json`.
+    #[must_use]
+    pub fn model_type(self) -> &'static str {
+        match self {
+            Self::Bart => "bart",
+            Self::Mbart => "mbart",
+            Self::Pegasus => "pegasus",
+        }
+    }
+
+    /// The family with this `model_type`.
+    #[must_use]
+    pub fn named(model_type: &str) -> Option<Self> {
+        [Self::Bart, Self::Mbart, Self::Pegasus].into_iter().find(|family| family.model_type() == model_type)
+    }
+}
+
 /// The fields of a BART `config.json`, with the defaults of `transformers`. Layer dropout is not supported in
 /// training and is refused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BartConfig {
+    /// The model's family.
+    #[serde(skip)]
+    pub family: BartFamily,
     /// The number of logits and of embeddings.
     pub vocab_size: usize,
     /// The most tokens of an input and of an output.
@@ -55,7 +88,7 @@ pub struct BartConfig {
     /// Whether the sum of token and position embeddings is normalised, as it always is in a released BART. `transformers` had
     /// this field once; models of Marian and ParlAI have no such norm.
     pub normalize_embedding: bool,
-    /// Whether normalisation comes before each part, as in mBART; only `false` is supported.
+    /// Whether normalisation comes before each part and at the end of a stack: in mBART and Pegasus, and not in BART.
     pub normalize_before: bool,
     /// Whether the head is the embedding table.
     pub tie_word_embeddings: bool,
@@ -87,6 +120,7 @@ fn start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
 impl Default for BartConfig {
     fn default() -> Self {
         Self {
+            family: BartFamily::Bart,
             vocab_size: 50265,
             max_position_embeddings: 1024,
             d_model: 1024,
@@ -117,6 +151,42 @@ impl Default for BartConfig {
 }
 
 impl BartConfig {
+    /// Reads the text of a `config.json` of a family; `path` names it in errors. The places of norms are those of the family,
+    /// whatever the config of an mBART or a Pegasus says, as in `transformers`.
+    ///
+    /// # Errors
+    /// [`Error::Json`] where a field has the wrong type.
+    pub fn from_json(family: BartFamily, path: &Path, text: &str) -> Result<Self> {
+        if family == BartFamily::Bart {
+            return parse(path, text);
+        }
+        let mut fields: Map<String, Value> = parse(path, text)?;
+        if family == BartFamily::Pegasus {
+            for (name, id) in [
+                ("pad_token_id", Some(0)),
+                ("bos_token_id", None),
+                ("eos_token_id", Some(1)),
+                ("decoder_start_token_id", Some(0)),
+                ("forced_eos_token_id", Some(1)),
+            ] {
+                fields.entry(name).or_insert(json!(id));
+            }
+        }
+        let no_start = fields.get("decoder_start_token_id").is_none_or(Value::is_null);
+        let read: Self = parse(path, &Value::Object(fields).to_string())?;
+        let decoder_start_token_id = match read.bos_token_id {
+            Some(begin) if no_start => begin,
+            _ => read.decoder_start_token_id,
+        };
+        let normalize_embedding = family == BartFamily::Mbart;
+        Ok(Self { family, normalize_before: true, normalize_embedding, decoder_start_token_id, ..read })
+    }
+
+    /// Whether positions are sinusoids, which checkpoints may hold but need not.
+    pub(crate) fn has_sinusoids(&self) -> bool {
+        self.family == BartFamily::Pegasus
+    }
+
     /// The special tokens that the config names.
     #[must_use]
     pub fn special_tokens(&self) -> SpecialTokens {
@@ -153,11 +223,15 @@ impl BartConfig {
 
 impl Architecture for BartConfig {
     fn model_type(&self) -> &'static str {
-        "bart"
+        self.family.model_type()
     }
 
     fn class(&self) -> &'static str {
-        "BartForConditionalGeneration"
+        match self.family {
+            BartFamily::Bart => "BartForConditionalGeneration",
+            BartFamily::Mbart => "MBartForConditionalGeneration",
+            BartFamily::Pegasus => "PegasusForConditionalGeneration",
+        }
     }
 
     /// Checks constraints beyond the types: sizes that must not be zero, heads that divide the width, rates, and what is
@@ -194,7 +268,7 @@ impl Architecture for BartConfig {
                 return Err(wrong(field, "from 0 to below 1", &rate.to_string()));
             }
         }
-        if self.normalize_before {
+        if self.normalize_before && self.family == BartFamily::Bart {
             return Err(wrong("normalize_before", "false", "true"));
         }
         self.activation().map(|_| ())
@@ -239,12 +313,16 @@ impl Architecture for BartConfig {
     }
 
     fn is_ignorable(&self, name: &str) -> bool {
+        let is_table =
+            ["model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"].contains(&name);
         matches!(name, "model.encoder.version" | "model.decoder.version")
+            || (is_table && self.has_sinusoids())
     }
 
     fn default_tokens(&self) -> Option<TokenFields> {
         let (pad, start) = (Some(self.pad_token_id), Some(self.decoder_start_token_id));
-        Some(TokenFields::defaults(pad, Some(2), self.bos_token_id, start))
+        let end = if self.family == BartFamily::Pegasus { 1 } else { 2 };
+        Some(TokenFields::defaults(pad, Some(end), self.bos_token_id, start))
     }
 }
 
@@ -259,7 +337,9 @@ fn wrong(field: &str, expected: &str, found: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::BartConfig;
+    use std::path::Path;
+
+    use super::{BartConfig, BartFamily};
     use crate::layers::Activation;
     use sporran_checkpoint::Architecture;
 
@@ -276,6 +356,26 @@ mod tests {
         let error = config.validate().unwrap_err().to_string();
         assert!(error.ends_with("expected a divisor of d_model, 1024, found 3"), "{error}");
         assert!(BartConfig::default().validate().is_ok());
+    }
+
+    #[test]
+    fn families_have_their_tokens_and_norms() {
+        let read =
+            |family, text: &str| BartConfig::from_json(family, Path::new("config.json"), text).unwrap();
+        let mbart = read(BartFamily::Mbart, r#"{"normalize_before": false, "decoder_start_token_id": null}"#);
+        assert!(mbart.normalize_before && mbart.normalize_embedding && mbart.validate().is_ok());
+        // Without a start token the decoder begins with the token that begins a sequence.
+        assert_eq!((mbart.decoder_start_token_id, mbart.forced_eos_token_id), (0, Some(2)));
+        assert_eq!(read(BartFamily::Mbart, r#"{"decoder_start_token_id": 9}"#).decoder_start_token_id, 9);
+        let pegasus = read(BartFamily::Pegasus, r#"{"normalize_embedding": true}"#);
+        assert!(pegasus.normalize_before && !pegasus.normalize_embedding && pegasus.has_sinusoids());
+        let tokens = pegasus.special_tokens();
+        assert_eq!((tokens.pad, tokens.bos, tokens.decoder_start), (0, None, 0));
+        assert_eq!((tokens.eos, pegasus.forced_eos_token_id), (vec![1], Some(1)));
+        for config in [mbart, pegasus] {
+            assert_eq!(read(config.family, &config.to_json().to_string()), config);
+        }
+        assert_eq!(BartFamily::named("marian"), None);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! BART (Lewis et al. 2020): an encoder-decoder with learned positions and layer normalisation after each part.
+//! BART (Lewis et al. 2020): an encoder-decoder with learned positions and layer normalisation after each part. In mBART and
+//! Pegasus it comes before each part; Pegasus has sinusoidal positions.
 
 use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
@@ -91,7 +92,16 @@ impl Bart {
         if self.config.scale_embedding {
             xs = (xs * (self.config.d_model as f64).sqrt())?;
         }
-        let xs = xs.broadcast_add(&stack.positions.narrow(0, POSITION_OFFSET + past, length)?)?;
+        let vectors = match &stack.positions {
+            Some(table) => table.narrow(0, POSITION_OFFSET + past, length)?,
+            None => {
+                let mut values = vec![0.0; length * self.config.d_model];
+                let rows = values.chunks_exact_mut(self.config.d_model);
+                rows.zip(past..).for_each(|(row, position)| sinusoids(position, row));
+                Tensor::from_vec(values, (length, self.config.d_model), &self.device)?.to_dtype(xs.dtype())?
+            }
+        };
+        let xs = xs.broadcast_add(&vectors)?;
         let xs = match &stack.embedding_norm {
             Some(norm) => norm.forward(&xs, mode)?,
             None => xs,
@@ -99,7 +109,7 @@ impl Bart {
         mode.dropout(xs, self.config.dropout)
     }
 
-    /// Logits for decoder states (r, t, d).
+    /// Logits for the decoder's last states (r, t, d).
     fn logits(&self, states: &Tensor) -> Result<Tensor> {
         Ok(self.head.forward(states)?.broadcast_add(&self.logits_bias)?)
     }
@@ -119,13 +129,15 @@ impl Seq2Seq for Bart {
         let bias = if length > 1 { Some(causal_bias(length, past, xs.dtype(), &self.device)?) } else { None };
         cache.prepare(self.decoder.layers.len());
         for (layer, kept) in self.decoder.layers.iter().zip(&mut cache.layers) {
-            let own = kept.extend(layer.own.project(&xs)?)?;
-            xs = layer.attend(&xs, &layer.own, &layer.own_norm, own, bias.as_ref(), mode)?;
+            let input = layer.before(&layer.own_norm, &xs, mode)?;
+            let own = kept.extend(layer.own.project(&input)?)?;
+            xs = layer.attend((&xs, &input), &layer.own, &layer.own_norm, own, bias.as_ref(), mode)?;
             xs = layer.cross_attend(xs, memory, kept, mode)?;
             xs = layer.feed_forward(&xs, mode)?;
         }
         cache.advance(length);
-        let logits = self.logits(&xs.narrow(1, length - 1, 1)?)?;
+        let last = self.decoder.finish(xs.narrow(1, length - 1, 1)?, mode)?;
+        let logits = self.logits(&last)?;
         values(&logits)
     }
 
@@ -158,11 +170,10 @@ impl Trainable for Bart {
         let mut xs = self.embed(&self.encoder, &input.ids, 0, mode)?;
         let bias = padding_bias(&input.mask, xs.dtype())?;
         for layer in &self.encoder.layers {
-            let own = layer.own.project(&xs)?;
-            xs = layer.attend(&xs, &layer.own, &layer.own_norm, &own, Some(&bias), mode)?;
+            xs = layer.attend_to_itself(xs, &bias, mode)?;
             xs = layer.feed_forward(&xs, mode)?;
         }
-        Memory::new(xs, input.mask.clone())
+        Memory::new(self.encoder.finish(xs, mode)?, input.mask.clone())
     }
 
     fn decode_in(
@@ -177,23 +188,32 @@ impl Trainable for Bart {
         let bias = causal_bias(length, 0, xs.dtype(), &self.device)?
             .broadcast_add(&padding_bias(decoder_mask, xs.dtype())?)?;
         for layer in &self.decoder.layers {
-            let own = layer.own.project(&xs)?;
-            xs = layer.attend(&xs, &layer.own, &layer.own_norm, &own, Some(&bias), mode)?;
+            xs = layer.attend_to_itself(xs, &bias, mode)?;
             xs = layer.cross_attend(xs, memory, &mut LayerCache::default(), mode)?;
             xs = layer.feed_forward(&xs, mode)?;
         }
-        self.logits(&xs)
+        self.logits(&self.decoder.finish(xs, mode)?)
     }
 }
 
 /// The encoder's or the decoder's layers, with the embeddings before them.
 #[derive(Debug, Clone)]
 struct Stack {
-    /// (positions + 2, width)
-    positions: Tensor,
+    /// (positions + 2, width), where they are learned
+    positions: Option<Tensor>,
     embedding_norm: Option<LayerNorm>,
     layers: Vec<Layer>,
+    final_norm: Option<LayerNorm>,
     is_decoder: bool,
+}
+
+/// Writes the sinusoids of a position: the sines of all frequencies, then the cosines.
+pub(crate) fn sinusoids(position: usize, out: &mut [f32]) {
+    let width = out.len();
+    let (sines, cosines) = out.split_at_mut(width.div_ceil(2));
+    let angle = |pair: usize| position as f64 / 10_000f64.powf((2 * pair) as f64 / width as f64);
+    sines.iter_mut().enumerate().for_each(|(pair, value)| *value = angle(pair).sin() as f32);
+    cosines.iter_mut().enumerate().for_each(|(pair, value)| *value = angle(pair).cos() as f32);
 }
 
 impl Stack {
@@ -201,14 +221,23 @@ impl Stack {
         let count = if is_decoder { config.decoder_layers } else { config.encoder_layers };
         let layers: Result<Vec<_>> =
             (0..count).map(|i| Layer::new(config, is_decoder, &vb.pp(format!("layers.{i}")))).collect();
-        let positions = vb.get_with_hints(
-            (config.max_position_embeddings + POSITION_OFFSET, config.d_model),
-            "embed_positions.weight",
-            Init::Randn { mean: 0.0, stdev: config.init_std },
-        )?;
-        let norm = || LayerNorm::new(config.d_model, EPSILON, &vb.pp("layernorm_embedding"));
-        let embedding_norm = config.normalize_embedding.then(norm).transpose()?;
-        Ok(Self { positions, embedding_norm, layers: layers?, is_decoder })
+        let learned = || {
+            vb.get_with_hints(
+                (config.max_position_embeddings + POSITION_OFFSET, config.d_model),
+                "embed_positions.weight",
+                Init::Randn { mean: 0.0, stdev: config.init_std },
+            )
+        };
+        let positions = (!config.has_sinusoids()).then(learned).transpose()?;
+        let norm = |name: &str| LayerNorm::new(config.d_model, EPSILON, &vb.pp(name));
+        let embedding_norm = config.normalize_embedding.then(|| norm("layernorm_embedding")).transpose()?;
+        let final_norm = config.normalize_before.then(|| norm("layer_norm")).transpose()?;
+        Ok(Self { positions, embedding_norm, layers: layers?, final_norm, is_decoder })
+    }
+
+    /// The states of the last layer, normalised where the norms come before the parts.
+    fn finish(&self, xs: Tensor, mode: &Mode) -> Result<Tensor> {
+        self.final_norm.as_ref().map_or(Ok(xs.clone()), |norm| norm.forward(&xs, mode))
     }
 }
 
@@ -221,6 +250,7 @@ struct Layer {
     inner: Linear,
     outer: Linear,
     feed_forward_norm: LayerNorm,
+    norm_first: bool,
     activation: Activation,
     dropout: f64,
     activation_dropout: f64,
@@ -247,24 +277,43 @@ impl Layer {
             inner: Linear::with_bias(width, inner, std, &vb.pp("fc1"))?,
             outer: Linear::with_bias(inner, width, std, &vb.pp("fc2"))?,
             feed_forward_norm: norm("final_layer_norm")?,
+            norm_first: config.normalize_before,
             activation: config.activation()?,
             dropout: config.dropout,
             activation_dropout: config.activation_dropout,
         })
     }
 
-    /// Adds the output of `attention` to the states, and normalises the sum.
+    /// The input of a part: the states, normalised where the norm comes first.
+    fn before(&self, norm: &LayerNorm, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        if self.norm_first { norm.forward(xs, mode) } else { Ok(xs.clone()) }
+    }
+
+    /// The sum of the states and a part's output, normalised where the norm comes last.
+    fn after(&self, norm: &LayerNorm, xs: &Tensor, ys: &Tensor, mode: &Mode) -> Result<Tensor> {
+        let sum = (xs + ys)?;
+        if self.norm_first { Ok(sum) } else { norm.forward(&sum, mode) }
+    }
+
+    /// Self-attention over whole sequences.
+    fn attend_to_itself(&self, xs: Tensor, bias: &Tensor, mode: &mut Mode) -> Result<Tensor> {
+        let input = self.before(&self.own_norm, &xs, mode)?;
+        let own = self.own.project(&input)?;
+        self.attend((&xs, &input), &self.own, &self.own_norm, &own, Some(bias), mode)
+    }
+
+    /// Adds the output of `attention` over the part's input to the states.
     fn attend(
         &self,
-        xs: &Tensor,
+        (xs, input): (&Tensor, &Tensor),
         attention: &Attention,
         norm: &LayerNorm,
         source: &KeyValue,
         bias: Option<&Tensor>,
         mode: &mut Mode,
     ) -> Result<Tensor> {
-        let ys = attention.forward(xs, source, bias, mode)?;
-        norm.forward(&(xs + mode.dropout(ys, self.dropout)?)?, mode)
+        let ys = attention.forward(input, source, bias, mode)?;
+        self.after(norm, xs, &mode.dropout(ys, self.dropout)?, mode)
     }
 
     /// Adds the output of cross-attention. Keys and values of the memory are computed at the first call for a cache.
@@ -281,17 +330,19 @@ impl Layer {
             None if mode.is_training() => cross.project(memory.hidden())?,
             None => cross.project(memory.hidden())?.detach(),
         };
-        kept.watch(|| cross.weights(&xs, &source, memory.bias()))?;
-        let xs = self.attend(&xs, cross, norm, &source, Some(memory.bias()), mode)?;
+        let input = self.before(norm, &xs, mode)?;
+        kept.watch(|| cross.weights(&input, &source, memory.bias()))?;
+        let xs = self.attend((&xs, &input), cross, norm, &source, Some(memory.bias()), mode)?;
         kept.cross = Some(source);
         Ok(xs)
     }
 
     fn feed_forward(&self, xs: &Tensor, mode: &mut Mode) -> Result<Tensor> {
-        let ys = self.activation.forward(&self.inner.forward(xs)?)?;
+        let input = self.before(&self.feed_forward_norm, xs, mode)?;
+        let ys = self.activation.forward(&self.inner.forward(&input)?)?;
         let ys = mode.dropout(ys, self.activation_dropout)?;
         let ys = mode.dropout(self.outer.forward(&ys)?, self.dropout)?;
-        self.feed_forward_norm.forward(&(xs + ys)?, mode)
+        self.after(&self.feed_forward_norm, xs, &ys, mode)
     }
 }
 
@@ -307,4 +358,20 @@ fn attention(config: &BartConfig, heads: usize, vb: &VarBuilder) -> Result<Atten
         scale: ((width / heads) as f64).powf(-0.5),
         dropout: config.attention_dropout,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sinusoids;
+
+    #[test]
+    fn sines_of_all_frequencies_come_before_the_cosines() {
+        let mut row = [0.0; 5];
+        sinusoids(3, &mut row);
+        // Frequencies 1, 10000^-0.4 and 10000^-0.8.
+        let expected = [0.141_120, 0.075_285, 0.001_892_9, -0.989_992_5, 0.997_162];
+        for (found, expected) in row.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-5, "{row:?}");
+        }
+    }
 }

@@ -560,12 +560,16 @@ pub(crate) struct HeadFields {
 impl HeadFields {
     /// The labels in the order of their numbers; `transformers` has two where a config says nothing.
     pub(crate) fn labels(&self) -> Vec<String> {
-        let count = self.id2label.as_ref().map(Map::len).or(self.num_labels).unwrap_or(2);
         let name = |i: usize| {
             let name = self.id2label.as_ref().and_then(|labels| labels.get(&i.to_string()));
             name.and_then(Value::as_str).map_or_else(|| format!("LABEL_{i}"), str::to_owned)
         };
-        (0..count).map(name).collect()
+        (0..self.count()).map(name).collect()
+    }
+
+    /// The number of labels.
+    pub(crate) fn count(&self) -> usize {
+        self.id2label.as_ref().map(Map::len).or(self.num_labels).unwrap_or(2)
     }
 
     /// Adds the fields of labels.

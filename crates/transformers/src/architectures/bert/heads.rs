@@ -92,18 +92,27 @@ impl Transform {
     }
 }
 
-/// Labels for whole inputs, read off the first token's state, or in some ModernBERTs off the mean of all, through one inner
-/// layer: the pooler of BERT, ALBERT and DeBERTa, `dense` of RoBERTa, MPNet, ELECTRA and ModernBERT, DistilBERT's
-/// `pre_classifier`.
+/// The states that a head of labels for whole inputs reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LabelledState {
+    /// The first token's.
+    First,
+    /// The mean of all, in some ModernBERTs.
+    Mean,
+    /// That of the last token which is not this padding token, in decoder-only models. Where all are, it is the first.
+    Last(Option<u32>),
+}
+
+/// Labels for whole inputs, read off one state through one inner layer: the pooler of BERT, ALBERT and DeBERTa, `dense` of
+/// RoBERTa, MPNet, ELECTRA and ModernBERT, DistilBERT's `pre_classifier`. Decoder-only models have no inner layer.
 #[derive(Debug, Clone)]
 pub struct SequenceHead {
-    pub(crate) transform: Transform,
+    pub(crate) transform: Option<Transform>,
     pub(crate) output: Linear,
     pub(crate) dropout_before: f64,
     pub(crate) dropout: f64,
     pub(crate) labels: usize,
-    /// Whether it reads the mean of the states of all tokens.
-    pub(crate) pools_mean: bool,
+    pub(crate) reads: LabelledState,
 }
 
 impl SequenceHead {
@@ -132,12 +141,33 @@ impl SequenceHead {
         };
         let (width, labels) = (config.hidden_size, config.labels.len());
         Ok(Self {
-            transform: Transform { inner: linear(config, width, width, &inner)?, activation, norm: None },
+            transform: Some(Transform {
+                inner: linear(config, width, width, &inner)?,
+                activation,
+                norm: None,
+            }),
             output: linear(config, width, labels, &output)?,
             dropout_before,
             dropout: config.head_dropout,
             labels,
-            pools_mean: false,
+            reads: LabelledState::First,
+        })
+    }
+
+    /// One layer without a bias over the state of the last token that is not `pad`; a fresh one has the deviation `std`.
+    pub(crate) fn of_last_token(
+        width: usize,
+        labels: usize,
+        (pad, std): (Option<u32>, f64),
+        vb: &VarBuilder,
+    ) -> Result<Self> {
+        Ok(Self {
+            transform: None,
+            output: Linear::new(width, labels, std, vb)?,
+            dropout_before: 0.0,
+            dropout: 0.0,
+            labels,
+            reads: LabelledState::Last(pad),
         })
     }
 
@@ -148,20 +178,29 @@ impl SequenceHead {
     /// A tensor error.
     pub fn forward(&self, states: &Tensor, mode: &mut Mode) -> Result<Tensor> {
         let xs = mode.dropout(first(states)?, self.dropout_before)?;
-        let xs = self.transform.forward(&xs, mode)?;
+        let xs = transformed(self.transform.as_ref(), &xs, mode)?;
         self.output.forward(&mode.dropout(xs, self.dropout)?)
     }
 
-    /// The states (b, 1, d) that the head reads, of all states (b, s, d) and their mask (b, s).
+    /// The states (b, 1, d) that the head reads, of all states (b, s, d) of `input`.
     ///
     /// # Errors
     /// A tensor error.
-    pub fn pool(&self, states: &Tensor, mask: &Tensor) -> Result<Tensor> {
-        if !self.pools_mean {
-            return Ok(states.narrow(1, 0, 1)?);
+    pub fn pool(&self, states: &Tensor, input: &Batch) -> Result<Tensor> {
+        match self.reads {
+            LabelledState::First => Ok(states.narrow(1, 0, 1)?),
+            LabelledState::Mean => {
+                let mask = input.mask.unsqueeze(2)?.to_dtype(states.dtype())?;
+                Ok(states.broadcast_mul(&mask)?.sum_keepdim(1)?.broadcast_div(&mask.sum_keepdim(1)?)?)
+            }
+            LabelledState::Last(pad) => {
+                let rows: Result<Vec<Tensor>> = last_tokens(input, pad)?
+                    .into_iter()
+                    .map(|(row, at)| Ok(states.i((row..=row, at..=at))?))
+                    .collect();
+                Ok(Tensor::cat(&rows?, 0)?)
+            }
         }
-        let mask = mask.unsqueeze(2)?.to_dtype(states.dtype())?;
-        Ok(states.broadcast_mul(&mask)?.sum_keepdim(1)?.broadcast_div(&mask.sum_keepdim(1)?)?)
     }
 
     /// The logits (b, labels) of inputs, for inference.
@@ -169,10 +208,10 @@ impl SequenceHead {
     /// # Errors
     /// Those of the body, and a tensor error.
     pub fn logits(&self, body: &dyn Encoder, input: &Batch) -> Result<Tensor> {
-        let states = if self.pools_mean {
-            self.pool(&body.states(input)?, &input.mask)?
-        } else {
-            body.first_states(input)?
+        let states = match self.reads {
+            LabelledState::First => body.first_states(input)?,
+            LabelledState::Mean => self.pool(&body.states(input)?, input)?,
+            LabelledState::Last(pad) => body.states_at(input, &last_tokens(input, pad)?)?.unsqueeze(1)?,
         };
         self.forward(&states, &mut Mode::Inference)
     }
@@ -182,6 +221,17 @@ impl SequenceHead {
     pub fn labels(&self) -> usize {
         self.labels
     }
+}
+
+/// The last token of each input that is not `pad`, as row and position; the first of an input without one.
+fn last_tokens(input: &Batch, pad: Option<u32>) -> Result<Vec<(usize, usize)>> {
+    let (ids, mask) = (input.ids.to_vec2::<u32>()?, input.mask.to_vec2::<f32>()?);
+    let place = |(row, (ids, mask)): (usize, (&Vec<u32>, &Vec<f32>))| {
+        let first = mask.iter().position(|seen| *seen != 0.0).unwrap_or(0);
+        let last = (0..ids.len()).rev().find(|at| mask[*at] != 0.0 && Some(ids[*at]) != pad);
+        (row, last.unwrap_or(first))
+    };
+    Ok(ids.iter().zip(&mask).enumerate().map(place).collect())
 }
 
 /// Labels for every token.

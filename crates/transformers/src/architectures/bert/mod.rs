@@ -11,10 +11,10 @@ mod with_head;
 pub use config::{BertConfig, BertFamily, BertTask, LayerSharing};
 pub(crate) use config::{HeadFields, wrong};
 pub use disentangled::Disentangled;
-pub(crate) use heads::Transform;
 pub use heads::{
     Head, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
 };
+pub(crate) use heads::{LabelledState, Transform};
 pub use model::{BERT_NAMES, Bert, BertNames, DISTIL_NAMES};
 pub(crate) use model::{MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE};
 pub use with_head::{BertModel, EncoderModel};

@@ -1,17 +1,21 @@
 //! The `config.json` of a GPT-2 model.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use candle_nn::VarBuilder;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sporran_checkpoint::{
     Architecture, Embedding, Error, Parameter, Result, TokenFields,
-    json::{deserialize_id, deserialize_ids, serialize_ids},
+    json::{deserialize_id, deserialize_ids, parse, serialize_ids},
     parameters,
 };
 
 use super::model::Gpt2;
-use crate::layers::Activation;
+use crate::{
+    architectures::{bert::Head, decoder::DecoderHead},
+    layers::Activation,
+};
 
 /// The id of `<|endoftext|>` in GPT-2's own vocabulary.
 pub(super) const END_OF_TEXT: u32 = 50256;
@@ -20,6 +24,9 @@ pub(super) const END_OF_TEXT: u32 = 50256;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gpt2Config {
+    /// The head.
+    #[serde(skip)]
+    pub head: DecoderHead,
     /// The number of logits and of embeddings.
     pub vocab_size: usize,
     /// The most tokens of a sequence.
@@ -66,6 +73,7 @@ pub struct Gpt2Config {
 impl Default for Gpt2Config {
     fn default() -> Self {
         Self {
+            head: DecoderHead::LanguageModel,
             vocab_size: 50257,
             n_positions: 1024,
             n_embd: 768,
@@ -89,7 +97,23 @@ impl Default for Gpt2Config {
     }
 }
 
+/// The class with a head of labels.
+const CLASS_OF_LABELS: &str = "GPT2ForSequenceClassification";
+
 impl Gpt2Config {
+    /// Reads the text of a `config.json`; `path` names it in errors.
+    ///
+    /// # Errors
+    /// [`Error::Json`] where a field has the wrong type, and those of the head.
+    pub fn from_json(path: &Path, text: &str) -> Result<Self> {
+        Ok(Self { head: DecoderHead::of(path, text, CLASS_OF_LABELS)?, ..parse(path, text)? })
+    }
+
+    /// The head of the model as an encoder.
+    pub(crate) fn encoder_head(&self, vb: &VarBuilder) -> Result<Head> {
+        self.head.of_encoder(self.n_embd, self.pad_token_id, self.initializer_range, vb)
+    }
+
     /// The inner width of the feed-forward part.
     #[must_use]
     pub fn inner(&self) -> usize {
@@ -115,7 +139,10 @@ impl Architecture for Gpt2Config {
     }
 
     fn class(&self) -> &'static str {
-        "GPT2LMHeadModel"
+        match self.head {
+            DecoderHead::Labels(_) => CLASS_OF_LABELS,
+            DecoderHead::LanguageModel | DecoderHead::None => "GPT2LMHeadModel",
+        }
     }
 
     fn validate(&self) -> Result<()> {
@@ -153,21 +180,30 @@ impl Architecture for Gpt2Config {
     }
 
     fn fields(&self) -> Value {
-        json!(self)
+        let mut value = json!(self);
+        if let Value::Object(fields) = &mut value {
+            self.head.write(fields);
+        }
+        value
     }
 
     fn parameters(&self) -> Result<Vec<Parameter>> {
-        parameters(|vb| Gpt2::new(self, vb))
+        parameters(|vb| Ok((Gpt2::new(self, vb)?, self.encoder_head(vb)?)))
+    }
+
+    fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
+        self.head.drop_missing(self.tie_word_embeddings, has)
     }
 
     fn canonical(&self, stored: &str) -> String {
         // The first checkpoints leave `transformer.` out.
-        let whole = stored.starts_with("transformer.") || stored.starts_with("lm_head.");
+        let whole = ["transformer.", "lm_head.", "score."].iter().any(|part| stored.starts_with(part));
         if whole { stored.into() } else { format!("transformer.{stored}") }
     }
 
     fn embedding(&self) -> Option<Embedding> {
-        let tied_head = self.tie_word_embeddings.then_some("lm_head.weight");
+        let is_tied = self.tie_word_embeddings && self.head.is_language_model();
+        let tied_head = is_tied.then_some("lm_head.weight");
         Some(Embedding { name: "transformer.wte.weight", others: &[], tied_head })
     }
 
@@ -177,7 +213,7 @@ impl Architecture for Gpt2Config {
 
     fn is_ignorable(&self, name: &str) -> bool {
         // The causal mask and its mask value, which older versions stored.
-        name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
+        name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || self.head.ignores(name)
     }
 
     fn default_tokens(&self) -> Option<TokenFields> {

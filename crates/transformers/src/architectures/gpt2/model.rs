@@ -61,7 +61,7 @@ impl Gpt2 {
         let layer = |at: usize| Layer::new(config, at, &body.pp(format!("h.{at}")));
         let layers = (0..config.n_layer).map(layer).collect::<Result<_>>()?;
         let norm = LayerNorm::new(width, config.layer_norm_epsilon, &body.pp("ln_f"))?;
-        let head = if config.tie_word_embeddings {
+        let head = if config.tie_word_embeddings || !config.head.is_language_model() {
             Linear::shared(tokens.table().clone())
         } else {
             Linear::new(width, config.vocab_size, std, &vb.pp("lm_head"))?
@@ -99,12 +99,14 @@ impl Body for Gpt2 {
         biases: &Biases,
         kept: &mut [LayerCache],
         mode: &mut Mode,
+        see: &mut dyn FnMut(&Tensor),
     ) -> Result<Tensor> {
         let (rows, length) = ids.dims2()?;
         let places = self.positions.index_select(&positions.flatten_all()?, 0)?;
         let xs = (self.tokens.forward(ids)? + places.reshape((rows, length, ()))?)?;
         let mut xs = mode.dropout(xs, self.dropout)?;
         for (layer, kept) in self.layers.iter().zip(kept) {
+            see(&xs);
             xs = layer.forward(&xs, biases.all.as_ref(), kept, mode)?;
             if !mode.is_training() {
                 // Over trainable weights the graph would keep the states of every layer.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use candle_nn::VarBuilder;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sporran_checkpoint::{
@@ -15,7 +16,10 @@ use super::{
     model::Llama,
     rope::{Rope, RopeContext, RopeParameters},
 };
-use crate::layers::Activation;
+use crate::{
+    architectures::{bert::Head, decoder::DecoderHead},
+    layers::Activation,
+};
 
 /// The layer type of attention to a sliding window.
 const SLIDING: &str = "sliding_attention";
@@ -29,6 +33,9 @@ pub struct LlamaConfig {
     /// The kind of model, from `model_type`.
     #[serde(skip)]
     pub kind: LlamaKind,
+    /// The head.
+    #[serde(skip)]
+    pub head: DecoderHead,
     /// The number of logits and of embeddings.
     pub vocab_size: usize,
     /// The width of the hidden states.
@@ -94,6 +101,9 @@ pub struct LlamaConfig {
     /// Whether tokens attend to later ones; not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_bidirectional_attention: Option<bool>,
+    /// Whether tokens see those before them only; `false`, which some embedders set, is not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_causal: Option<bool>,
     /// The activation of the gate (Gemma); `gelu_pytorch_tanh` where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_activation: Option<String>,
@@ -146,6 +156,7 @@ impl Default for LlamaConfig {
     fn default() -> Self {
         Self {
             kind: LlamaKind::Llama,
+            head: DecoderHead::LanguageModel,
             vocab_size: 32000,
             hidden_size: 4096,
             intermediate_size: 11008,
@@ -171,6 +182,7 @@ impl Default for LlamaConfig {
             sliding_window_pattern: None,
             layer_types: None,
             use_bidirectional_attention: None,
+            is_causal: None,
             hidden_activation: None,
             query_pre_attn_scalar: None,
             attn_logit_softcapping: None,
@@ -193,6 +205,11 @@ impl Default for LlamaConfig {
 }
 
 impl LlamaConfig {
+    /// The head of the model as an encoder.
+    pub(crate) fn encoder_head(&self, vb: &VarBuilder) -> Result<Head> {
+        self.head.of_encoder(self.hidden_size, self.pad_token_id, self.initializer_range, vb)
+    }
+
     /// The special tokens that the config names. The decoder has no separate start token, so the
     /// beginning-of-sequence token takes that role, or the end token if there is none.
     #[must_use]
@@ -389,10 +406,11 @@ impl LlamaConfig {
     /// # Errors
     /// [`Error::Json`] where a field has the wrong type.
     pub fn from_json(kind: LlamaKind, path: &Path, text: &str) -> Result<Self> {
+        let head = DecoderHead::of(path, text, kind.class_of_labels())?;
         let own: Self = parse(path, text)?;
         let defaults = kind.defaults();
         if defaults == Self::default() {
-            return Ok(own);
+            return Ok(Self { head, ..own });
         }
         // A field that is null is set.
         let given: Map<String, Value> = parse(path, text)?;
@@ -400,7 +418,7 @@ impl LlamaConfig {
         if let Value::Object(fields) = &mut fields {
             fields.extend(given);
         }
-        Ok(Self { kind, ..parse(path, &fields.to_string())? })
+        Ok(Self { kind, head, ..parse(path, &fields.to_string())? })
     }
 
     /// Reads the text of the `config.json` of a Gemma 3 with images: its part for text alone.
@@ -424,6 +442,9 @@ impl LlamaConfig {
         }
         if self.use_bidirectional_attention == Some(true) {
             return Err(wrong("use_bidirectional_attention", "false", "true"));
+        }
+        if self.is_causal == Some(false) {
+            return Err(wrong("is_causal", "true", "false"));
         }
         let layers = self.num_hidden_layers;
         if let Some(types) = &self.layer_types {
@@ -485,7 +506,10 @@ impl Architecture for LlamaConfig {
     }
 
     fn class(&self) -> &'static str {
-        self.kind.class()
+        match self.head {
+            DecoderHead::Labels(_) => self.kind.class_of_labels(),
+            DecoderHead::LanguageModel | DecoderHead::None => self.kind.class(),
+        }
     }
 
     fn validate(&self) -> Result<()> {
@@ -543,15 +567,23 @@ impl Architecture for LlamaConfig {
                 fields.entry(field).or_insert(Value::Null);
             }
         }
+        if let Value::Object(fields) = &mut fields {
+            self.head.write(fields);
+        }
         fields
     }
 
     fn parameters(&self) -> Result<Vec<Parameter>> {
-        parameters(|vb| Llama::new(self, vb))
+        parameters(|vb| Ok((Llama::new(self, vb)?, self.encoder_head(vb)?)))
+    }
+
+    fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
+        self.head.drop_missing(self.tie_word_embeddings, has)
     }
 
     fn embedding(&self) -> Option<Embedding> {
-        let tied_head = self.tie_word_embeddings.then_some("lm_head.weight");
+        let is_tied = self.tie_word_embeddings && self.head.is_language_model();
+        let tied_head = is_tied.then_some("lm_head.weight");
         Some(Embedding { name: "model.embed_tokens.weight", others: &[], tied_head })
     }
 
@@ -560,6 +592,10 @@ impl Architecture for LlamaConfig {
     }
 
     fn canonical(&self, stored: &str) -> String {
+        // Embedders have the body alone.
+        if ["embed_tokens.", "layers.", "norm."].iter().any(|part| stored.starts_with(part)) {
+            return format!("model.{stored}");
+        }
         if self.kind != LlamaKind::Gemma3 {
             return stored.into();
         }
@@ -575,7 +611,9 @@ impl Architecture for LlamaConfig {
         let inner = name.strip_prefix("model.").unwrap_or(name);
         let is_of_images = IMAGES.iter().any(|part| inner.starts_with(part));
         // The steps of the angles, which older versions stored.
-        name.ends_with(".rotary_emb.inv_freq") || (self.kind == LlamaKind::Gemma3 && is_of_images)
+        name.ends_with(".rotary_emb.inv_freq")
+            || self.head.ignores(name)
+            || (self.kind == LlamaKind::Gemma3 && is_of_images)
     }
 
     fn default_tokens(&self) -> Option<TokenFields> {

@@ -106,6 +106,22 @@ impl LlamaKind {
         }
     }
 
+    /// The class of `transformers` with a head of labels.
+    pub(crate) fn class_of_labels(self) -> &'static str {
+        match self {
+            Self::Llama => "LlamaForSequenceClassification",
+            Self::Qwen2 => "Qwen2ForSequenceClassification",
+            Self::Qwen3 => "Qwen3ForSequenceClassification",
+            Self::Mistral => "MistralForSequenceClassification",
+            Self::Gemma2 => "Gemma2ForSequenceClassification",
+            Self::Gemma3 => "Gemma3TextForSequenceClassification",
+            Self::SmolLm3 => "SmolLM3ForSequenceClassification",
+            Self::Phi3 => "Phi3ForSequenceClassification",
+            Self::Olmo2 => "Olmo2ForSequenceClassification",
+            Self::Granite => "GraniteForSequenceClassification",
+        }
+    }
+
     /// The class of `transformers`.
     pub(crate) fn class(self) -> &'static str {
         match self {

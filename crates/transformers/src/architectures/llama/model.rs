@@ -94,7 +94,7 @@ impl Llama {
         let layer = |at: usize| Layer::new(config, at, &body.pp(format!("layers.{at}")));
         let layers: Vec<Layer> = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
         let norm = norm(config, width, &body.pp("norm"))?;
-        let head = if config.tie_word_embeddings {
+        let head = if config.tie_word_embeddings || !config.head.is_language_model() {
             Linear::shared(tokens.table().clone())
         } else {
             Linear::new(width, config.vocab_size, std, &vb.pp("lm_head"))?
@@ -200,6 +200,7 @@ impl Body for Llama {
         biases: &Biases,
         kept: &mut [LayerCache],
         mode: &mut Mode,
+        see: &mut dyn FnMut(&Tensor),
     ) -> Result<Tensor> {
         let turns = self
             .ropes
@@ -209,6 +210,7 @@ impl Body for Llama {
             .collect::<Result<Vec<_>>>()?;
         let mut xs = scaled(self.tokens.forward(ids)?, self.token_scale)?;
         for (layer, kept) in self.layers.iter().zip(kept) {
+            see(&xs);
             xs = layer.forward(&xs, &turns, biases, kept, mode)?;
             if !mode.is_training() {
                 // Over trainable weights the graph would keep the states of every layer.

@@ -6,7 +6,9 @@ use sporran_checkpoint::Result;
 
 use super::{config::ModernBertConfig, model::norm};
 use crate::{
-    architectures::bert::{BertTask, Head, MaskedLmHead, SequenceHead, SpanHead, TokenHead, Transform},
+    architectures::bert::{
+        BertTask, Head, LabelledState, MaskedLmHead, SequenceHead, SpanHead, TokenHead, Transform,
+    },
     layers::Linear,
 };
 
@@ -48,12 +50,12 @@ pub(crate) fn head(
         }
         BertTask::Span => Head::Span(SpanHead { output, dropout, transform: Some(transform) }),
         _ => Head::Sequence(SequenceHead {
-            transform,
+            transform: Some(transform),
             output,
             dropout_before: 0.0,
             dropout,
             labels,
-            pools_mean: config.pools_mean,
+            reads: if config.pools_mean { LabelledState::Mean } else { LabelledState::First },
         }),
     })
 }

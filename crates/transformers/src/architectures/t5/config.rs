@@ -1,22 +1,65 @@
 //! The `config.json` of a T5 model.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sporran_checkpoint::{
     Architecture, Embedding, Error, Parameter, Result, SpecialTokens, TokenFields,
-    json::{deserialize_id, deserialize_ids, serialize_ids},
+    json::{deserialize_id, deserialize_ids, parse, serialize_ids},
     parameters,
 };
 
 use super::model::T5;
 use crate::layers::Activation;
 
+/// The models of T5's shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum T5Family {
+    /// T5 (Raffel et al. 2020), version 1.0 or 1.1.
+    #[default]
+    T5,
+    /// mT5 (Xue et al. 2021): T5 1.1 for many languages. Its decoder's states are never scaled.
+    Mt5,
+    /// UMT5 (Chung et al. 2023): mT5 with position biases in every layer.
+    Umt5,
+}
+
+impl T5Family {
+    /// The `model_type` of a `config.json`.
+    #[must_use]
+    pub fn model_type(self) -> &'static str {
+        match self {
+            Self::T5 => "t5",
+            Self::Mt5 => "mt5",
+            Self::Umt5 => "umt5",
+        }
+    }
+
+    /// The family with this `model_type`.
+    #[must_use]
+    pub fn named(model_type: &str) -> Option<Self> {
+        [Self::T5, Self::Mt5, Self::Umt5].into_iter().find(|family| family.model_type() == model_type)
+    }
+
+    /// The class of the encoder alone.
+    #[must_use]
+    pub fn encoder_class(self) -> &'static str {
+        match self {
+            Self::T5 => "T5EncoderModel",
+            Self::Mt5 => "MT5EncoderModel",
+            Self::Umt5 => "UMT5EncoderModel",
+        }
+    }
+}
+
 /// The fields of a T5 `config.json`, with the defaults of `transformers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct T5Config {
+    /// The model's family.
+    #[serde(skip)]
+    pub family: T5Family,
     /// The number of logits and of embeddings.
     pub vocab_size: usize,
     /// The width of the hidden states.
@@ -68,6 +111,7 @@ fn padding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> 
 impl Default for T5Config {
     fn default() -> Self {
         Self {
+            family: T5Family::T5,
             vocab_size: 32128,
             d_model: 512,
             d_kv: 64,
@@ -91,6 +135,38 @@ impl Default for T5Config {
 }
 
 impl T5Config {
+    /// Reads the text of a `config.json` of a family; `path` names it in errors.
+    ///
+    /// The heads of mT5 and UMT5 are the embeddings unless the weights have others, whatever the config says, as in
+    /// `transformers`.
+    ///
+    /// # Errors
+    /// [`Error::Json`] where a field has the wrong type.
+    pub fn from_json(family: T5Family, path: &Path, text: &str) -> Result<Self> {
+        if family == T5Family::T5 {
+            return parse(path, text);
+        }
+        let mut fields: Map<String, Value> = parse(path, text)?;
+        let defaults = [
+            ("vocab_size", json!(250_112)),
+            ("d_ff", json!(1024)),
+            ("num_layers", json!(8)),
+            ("num_heads", json!(6)),
+            ("feed_forward_proj", json!("gated-gelu")),
+        ];
+        for (name, value) in defaults {
+            fields.entry(name).or_insert(value);
+        }
+        let read: Self = parse(path, &Value::Object(fields).to_string())?;
+        let scales = family == T5Family::Umt5 && read.scales_decoder_outputs();
+        Ok(Self { family, tie_word_embeddings: true, scale_decoder_outputs: Some(scales), ..read })
+    }
+
+    /// The number of layers of a stack that have position biases, from the first on; other layers share those of the first.
+    pub(crate) fn biased_layers(&self, count: usize) -> usize {
+        if self.family == T5Family::Umt5 { count } else { 1 }
+    }
+
     /// The number of decoder layers.
     #[must_use]
     pub fn decoder_layers(&self) -> usize {
@@ -129,11 +205,15 @@ impl T5Config {
 
 impl Architecture for T5Config {
     fn model_type(&self) -> &'static str {
-        "t5"
+        self.family.model_type()
     }
 
     fn class(&self) -> &'static str {
-        "T5ForConditionalGeneration"
+        match self.family {
+            T5Family::T5 => "T5ForConditionalGeneration",
+            T5Family::Mt5 => "MT5ForConditionalGeneration",
+            T5Family::Umt5 => "UMT5ForConditionalGeneration",
+        }
     }
 
     /// Checks constraints beyond the types: sizes that must not be zero, and rates between 0 and 1.
@@ -234,7 +314,9 @@ fn wrong(field: &str, expected: &str, found: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::T5Config;
+    use std::path::Path;
+
+    use super::{T5Config, T5Family};
     use crate::layers::Activation;
     use sporran_checkpoint::Architecture;
 
@@ -255,6 +337,34 @@ mod tests {
         assert!(T5Config { relative_attention_num_buckets: 3, ..T5Config::default() }.validate().is_err());
         assert!(T5Config { dropout_rate: 1.0, ..T5Config::default() }.validate().is_err());
         assert!(T5Config::default().validate().is_ok());
+    }
+
+    #[test]
+    fn multilingual_families_have_their_defaults_and_their_scaling() {
+        let read = |family, text: &str| T5Config::from_json(family, Path::new("config.json"), text).unwrap();
+        let mt5 = read(T5Family::Mt5, r#"{"num_heads": 4}"#);
+        assert_eq!((mt5.vocab_size, mt5.d_ff, mt5.num_layers, mt5.num_heads), (250_112, 1024, 8, 4));
+        assert_eq!(mt5.activation().unwrap(), (Activation::GeluTanh, true));
+        assert!(mt5.tie_word_embeddings && !mt5.scales_decoder_outputs());
+        for (text, scales) in [
+            ("{}", true),
+            (r#"{"tie_word_embeddings": false}"#, false),
+            (r#"{"tie_word_embeddings": true, "scale_decoder_outputs": false}"#, false),
+        ] {
+            let umt5 = read(T5Family::Umt5, text);
+            assert_eq!(umt5.scales_decoder_outputs(), scales, "{text}");
+            assert!(umt5.tie_word_embeddings);
+            // What is written is read alike.
+            let mut untied = umt5.clone();
+            untied.untie();
+            for config in [umt5, untied] {
+                let again = read(T5Family::Umt5, &config.to_json().to_string());
+                assert_eq!(again.scales_decoder_outputs(), scales, "{text}");
+            }
+        }
+        assert_eq!((mt5.biased_layers(3), read(T5Family::Umt5, "{}").biased_layers(3)), (1, 3));
+        assert_eq!(T5Family::named("umt5"), Some(T5Family::Umt5));
+        assert_eq!(T5Family::named("longt5"), None);
     }
 
     #[test]

@@ -1,53 +1,42 @@
-//! The encoder of a T5 or an mT5 alone, as embedders such as Sentence-T5 and GTR have it.
+//! The encoder of a T5, an mT5 or a UMT5 alone, as embedders such as Sentence-T5 and GTR have it.
 
 use std::path::Path;
 
 use candle_core::{Device, Tensor};
 use candle_nn::VarBuilder;
-use serde_json::{Map, Value, json};
-use sporran_checkpoint::{Architecture, Embedding as Table, Parameter, Result, json::parse, parameters};
+use serde_json::{Value, json};
+use sporran_checkpoint::{Architecture, Embedding as Table, Parameter, Result, parameters};
 
-use super::{config::T5Config, model::Stack};
+use super::{
+    config::{T5Config, T5Family},
+    model::Stack,
+};
 use crate::{batch::Batch, encoder::Encoder, layers::Embedding, mode::Mode};
 
 /// The config of an encoder alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct T5EncoderConfig {
-    /// The sizes; those of the decoder mean nothing.
+    /// The family and the sizes; those of the decoder mean nothing.
     pub sizes: T5Config,
-    /// Whether it is the encoder of an mT5 (Xue et al. 2021), which has T5 1.1's definition.
-    pub is_multilingual: bool,
 }
 
 impl T5EncoderConfig {
-    /// Reads the text of a `config.json` whose `model_type` is `t5`, or `mt5`; `path` names it in errors.
+    /// Reads the text of a `config.json` of a family; `path` names it in errors.
     ///
     /// # Errors
     /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type.
-    pub fn from_json(is_multilingual: bool, path: &Path, text: &str) -> Result<Self> {
-        if !is_multilingual {
-            return Ok(Self { sizes: parse(path, text)?, is_multilingual });
-        }
-        let mut fields: Map<String, Value> = parse(path, text)?;
-        let defaults = json!({
-            "vocab_size": 250_112, "d_ff": 1024, "num_layers": 8, "num_heads": 6, "feed_forward_proj": "gated-gelu",
-        });
-        if let Value::Object(defaults) = defaults {
-            for (name, value) in defaults {
-                fields.entry(name).or_insert(value);
-            }
-        }
-        Ok(Self { sizes: parse(path, &Value::Object(fields).to_string())?, is_multilingual })
+    pub fn from_json(family: T5Family, path: &Path, text: &str) -> Result<Self> {
+        Ok(Self { sizes: T5Config::from_json(family, path, text)? })
     }
 }
 
 impl Architecture for T5EncoderConfig {
     fn model_type(&self) -> &'static str {
-        if self.is_multilingual { "mt5" } else { "t5" }
+        self.sizes.family.model_type()
     }
 
     fn class(&self) -> &'static str {
-        if self.is_multilingual { "MT5EncoderModel" } else { "T5EncoderModel" }
+        self.sizes.family.encoder_class()
     }
 
     fn validate(&self) -> Result<()> {

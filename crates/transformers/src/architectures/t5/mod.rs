@@ -1,10 +1,10 @@
-//! T5 (Raffel et al. 2020), version 1.0 and 1.1, and the encoders of T5 and mT5 alone.
+//! T5 (Raffel et al. 2020), version 1.0 and 1.1, mT5 and UMT5, and their encoders alone.
 
 mod config;
 mod encoder;
 mod model;
 
-pub use config::T5Config;
+pub use config::{T5Config, T5Family};
 pub(crate) use encoder::MOST_TOKENS;
 pub use encoder::{T5Encoder, T5EncoderConfig};
 pub use model::T5;

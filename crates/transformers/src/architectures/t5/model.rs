@@ -1,4 +1,4 @@
-//! T5 (Raffel et al. 2020), versions 1.0 and 1.1: an encoder-decoder with relative position buckets, root mean
+//! T5 (Raffel et al. 2020), versions 1.0 and 1.1, mT5 and UMT5: an encoder-decoder with relative position buckets, root mean
 //! square normalisation before each part, no biases and no scaling of the attention scores.
 
 use candle_core::{DType, Device, Tensor};
@@ -91,15 +91,15 @@ impl Seq2Seq for T5 {
         let (_, length) = tokens.dims2()?;
         let past = cache.length();
         let mut xs = self.shared.forward(&tokens)?;
-        let mut bias = self.decoder.position_bias(length, past)?;
+        let mut biases = self.decoder.position_biases(length, past)?;
         if length > 1 {
-            bias = bias.broadcast_add(&causal_bias(length, past, xs.dtype(), &self.device)?)?;
+            biases.add(&causal_bias(length, past, xs.dtype(), &self.device)?)?;
         }
         cache.prepare(self.decoder.blocks.len());
-        for (block, layer) in self.decoder.blocks.iter().zip(&mut cache.layers) {
+        for (at, (block, layer)) in self.decoder.blocks.iter().zip(&mut cache.layers).enumerate() {
             let normed = block.own_norm.forward(&xs, mode)?;
             let own = layer.extend(block.own.project(&normed)?)?;
-            xs = block.attend(xs, &block.own, &normed, own, Some(&bias), mode)?;
+            xs = block.attend(xs, &block.own, &normed, own, Some(biases.of(at)), mode)?;
             xs = block.cross_attend(xs, memory, layer, mode)?;
             xs = block.feed_forward(xs, mode)?;
         }
@@ -145,15 +145,13 @@ impl Trainable for T5 {
     ) -> Result<Tensor> {
         let (_, length) = decoder_ids.dims2()?;
         let xs = self.shared.forward(decoder_ids)?;
-        let bias = self
-            .decoder
-            .position_bias(length, 0)?
-            .broadcast_add(&causal_bias(length, 0, xs.dtype(), &self.device)?)?
-            .broadcast_add(&padding_bias(decoder_mask, xs.dtype())?)?;
+        let mut biases = self.decoder.position_biases(length, 0)?;
+        biases.add(&causal_bias(length, 0, xs.dtype(), &self.device)?)?;
+        biases.add(&padding_bias(decoder_mask, xs.dtype())?)?;
         let mut xs = mode.dropout(xs, self.config.dropout_rate)?;
-        for block in &self.decoder.blocks {
+        for (at, block) in self.decoder.blocks.iter().enumerate() {
             let normed = block.own_norm.forward(&xs, mode)?;
-            let ys = block.own.attend(&normed, &normed, &bias, mode)?;
+            let ys = block.own.attend(&normed, &normed, biases.of(at), mode)?;
             xs = block.add(xs, ys, mode)?;
             if let Some((cross, norm)) = &block.cross {
                 let normed = norm.forward(&xs, mode)?;
@@ -166,13 +164,31 @@ impl Trainable for T5 {
     }
 }
 
-/// The encoder's or the decoder's blocks, with the position biases that they share.
+/// The biases on the scores of self-attention: one for all layers, or one for each.
+struct Biases(Vec<Tensor>);
+
+impl Biases {
+    /// Adds another bias to all.
+    fn add(&mut self, other: &Tensor) -> Result<()> {
+        for bias in &mut self.0 {
+            *bias = bias.broadcast_add(other)?;
+        }
+        Ok(())
+    }
+
+    /// That of the layer `at`.
+    fn of(&self, at: usize) -> &Tensor {
+        self.0.get(at).unwrap_or(&self.0[0])
+    }
+}
+
+/// The encoder's or the decoder's blocks, with their position biases.
 #[derive(Debug, Clone)]
 pub(super) struct Stack {
     blocks: Vec<Block>,
     final_norm: RmsNorm,
-    /// (buckets, heads)
-    position_weights: Tensor,
+    /// (buckets, heads), once for all layers or for each.
+    position_weights: Vec<Tensor>,
     is_decoder: bool,
     max_distance: usize,
     dropout: f64,
@@ -184,11 +200,14 @@ impl Stack {
         let blocks: Result<Vec<_>> =
             (0..count).map(|i| Block::new(config, is_decoder, &vb.pp(format!("block.{i}.layer")))).collect();
         let std = config.initializer_factor * (config.d_model as f64).powf(-0.5);
-        let position_weights = vb.get_with_hints(
-            (config.relative_attention_num_buckets, config.num_heads),
-            "block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-            Init::Randn { mean: 0.0, stdev: std },
-        )?;
+        let weights = |at: usize| -> Result<Tensor> {
+            Ok(vb.get_with_hints(
+                (config.relative_attention_num_buckets, config.num_heads),
+                &format!("block.{at}.layer.0.SelfAttention.relative_attention_bias.weight"),
+                Init::Randn { mean: 0.0, stdev: std },
+            )?)
+        };
+        let position_weights = (0..config.biased_layers(count)).map(weights).collect::<Result<Vec<_>>>()?;
         let (width, eps) = (config.d_model, config.layer_norm_epsilon);
         Ok(Self {
             blocks: blocks?,
@@ -208,23 +227,24 @@ impl Stack {
         mode: &mut Mode,
         see: &mut dyn FnMut(&Tensor),
     ) -> Result<Tensor> {
-        let bias = self.position_bias(xs.dim(1)?, 0)?;
-        let bias = bias.broadcast_add(&padding_bias(mask, xs.dtype())?)?;
+        let mut biases = self.position_biases(xs.dim(1)?, 0)?;
+        biases.add(&padding_bias(mask, xs.dtype())?)?;
         let mut xs = mode.dropout(xs, self.dropout)?;
-        for block in &self.blocks {
+        for (at, block) in self.blocks.iter().enumerate() {
             see(&xs);
             let normed = block.own_norm.forward(&xs, mode)?;
-            let ys = block.own.attend(&normed, &normed, &bias, mode)?;
+            let ys = block.own.attend(&normed, &normed, biases.of(at), mode)?;
             xs = block.add(xs, ys, mode)?;
             xs = block.feed_forward(xs, mode)?;
         }
         self.finish(&xs, mode)
     }
 
-    /// The position bias on the scores of `length` queries that follow `past` others: (1, heads, length,
+    /// The position biases on the scores of `length` queries that follow `past` others, each (1, heads, length,
     /// past + length).
-    fn position_bias(&self, length: usize, past: usize) -> Result<Tensor> {
-        position_bias(&self.position_weights, (length, past), !self.is_decoder, self.max_distance)
+    fn position_biases(&self, length: usize, past: usize) -> Result<Biases> {
+        let bias = |weights| position_bias(weights, (length, past), !self.is_decoder, self.max_distance);
+        Ok(Biases(self.position_weights.iter().map(bias).collect::<Result<_>>()?))
     }
 
     fn finish(&self, xs: &Tensor, mode: &mut Mode) -> Result<Tensor> {

@@ -11,5 +11,5 @@ mod suggestion;
 pub use answer::{CitedAnswer, CitedPassage, CitedSentence, heading};
 pub use asker::Asker;
 pub use eval_set::{EvalSet, Synthetic, eval_set};
-pub use options::AskOptions;
+pub use options::{AskOptions, Endpoint};
 pub use suggestion::{SuggestedModel, suggested_model};

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sporran_config::{Diagnostic, Document, Text};
 use sporran_generator::{CausalOptions, ExtractiveOptions, GeneratorOptions, check_generator};
 use sporran_reranker::{
-    CombinedOptions, CosineOptions, CrossEncoderOptions, RerankerOptions, Saved, TfIdfOptions,
+    CombinedOptions, CosineOptions, CrossEncoderOptions, LlmOptions, RerankerOptions, Saved, TfIdfOptions,
 };
 use sporran_retriever::{
     FilterOptions, dense::DenseOptions, fusion::FusionOptions, hybrid::HybridOptions, sparse::Bm25Options,
@@ -39,6 +39,17 @@ const PASSAGE_WORDS: usize = 150;
 /// The number of tokens of passages and question that a generator reads.
 const PROMPT_TOKENS: usize = 1536;
 
+/// A generator behind an HTTP endpoint in the form of OpenAI's API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The address, such as `http://localhost:8000/v1`.
+    pub url: String,
+    /// The name of the model at the endpoint.
+    pub model: String,
+    /// The name of the environment variable with the key; `None` for an endpoint without keys.
+    pub key_variable: Option<String>,
+}
+
 /// The sources and models of an [`Asker`](super::Asker).
 #[derive(Clone, Debug)]
 pub struct AskOptions {
@@ -52,6 +63,8 @@ pub struct AskOptions {
     pub reranker: Option<PathBuf>,
     /// The folder or the GGUF file of a generator: a decoder-only model, an encoder-decoder or DPR's reader.
     pub generator: Option<PathBuf>,
+    /// A generator at an endpoint, instead of `generator`.
+    pub endpoint: Option<Endpoint>,
     /// The folder of a verifier, which decides whether a passage supports a sentence. Without it, their words decide.
     pub verifier: Option<PathBuf>,
     /// Conditions on the metadata of passages; all must be met.
@@ -76,6 +89,7 @@ impl AskOptions {
             embedder: None,
             reranker: None,
             generator: None,
+            endpoint: None,
             verifier: None,
             filters: Vec::new(),
             passages: 5,
@@ -139,10 +153,7 @@ impl AskOptions {
             }
         }
         let options = Options::load_without_tasks(path, &[])?;
-        let generator = match &self.generator {
-            Some(model) => Some(self.checked_generator(model)?),
-            None => options.generator,
-        };
+        let generator = self.own_generator()?.or(options.generator);
         Ok(Options { generator, ..options })
     }
 
@@ -150,7 +161,7 @@ impl AskOptions {
     fn of_sources(&self) -> Result<Options> {
         let source = self.source()?;
         let retriever = self.retriever()?;
-        let generator = self.generator.as_deref().map(|model| self.checked_generator(model)).transpose()?;
+        let generator = self.own_generator()?;
         let general = General {
             name: "ask".into(),
             seed: 0,
@@ -218,24 +229,45 @@ impl AskOptions {
             Saved::Combined { .. } => {
                 RerankerOptions::Combined(CombinedOptions { folder, precision, device, batch_tokens })
             }
+            Saved::Llm { instruction, max_tokens } => {
+                let own = LlmOptions::new(folder);
+                RerankerOptions::Llm(LlmOptions { instruction, max_tokens, precision, device, ..own })
+            }
             Saved::CrossEncoder { .. } | Saved::TitleMatch | Saved::PositionPrior => {
                 RerankerOptions::CrossEncoder(CrossEncoderOptions { precision, device, ..whole })
             }
         })
     }
 
-    fn checked_generator(&self, model: &Path) -> Result<GeneratorOptions> {
-        let generator = self.generator_of(model)?;
+    /// The generator that these options name; `None` without one.
+    fn own_generator(&self) -> Result<Option<GeneratorOptions>> {
+        let generator = match (&self.endpoint, &self.generator) {
+            (Some(endpoint), _) => self.generator_at(endpoint)?,
+            (None, Some(model)) => self.generator_of(model)?,
+            (None, None) => return Ok(None),
+        };
         let mistakes = mistakes(|document| {
             check_generator(&*generator, ("generator", true), None, document);
         });
-        if mistakes.is_empty() { Ok(generator) } else { Err(Error::Config(mistakes)) }
+        if mistakes.is_empty() { Ok(Some(generator)) } else { Err(Error::Config(mistakes)) }
     }
 
-    /// The generator for a model, by the type of the model.
-    fn generator_of(&self, model: &Path) -> Result<GeneratorOptions> {
-        let fits = |takes| wrong_model_type(model, takes, &[]).is_none();
-        let mut prompt = json!({
+    /// The generator at an endpoint.
+    fn generator_at(&self, endpoint: &Endpoint) -> Result<GeneratorOptions> {
+        Ok(GeneratorOptions::Remote(options_of(json!({
+            "base-url": endpoint.url,
+            "model": endpoint.model,
+            "api-key-env": endpoint.key_variable,
+            "instruction": INSTRUCTION,
+            "prompt": self.prompt(),
+            "answer": "",
+            "generation": { "max-new-tokens": self.max_new_tokens },
+        }))?))
+    }
+
+    /// The prompt of a decoder-only model: numbered passages, then the question.
+    fn prompt(&self) -> Value {
+        json!({
             "passages": self.passages,
             "passage-words": PASSAGE_WORDS,
             "passage": "[{rank}] {title}: {text}",
@@ -243,7 +275,13 @@ impl AskOptions {
             "input": "Question: {input}",
             "order": "passages-first",
             "max-tokens": PROMPT_TOKENS,
-        });
+        })
+    }
+
+    /// The generator for a model, by the type of the model.
+    fn generator_of(&self, model: &Path) -> Result<GeneratorOptions> {
+        let fits = |takes| wrong_model_type(model, takes, &[]).is_none();
+        let mut prompt = self.prompt();
         let (precision, device) = (self.precision, self.device);
         let generation = json!({ "max-new-tokens": self.max_new_tokens });
         if fits(CausalOptions::TAKES) {

@@ -71,6 +71,9 @@ fn training_key(options: &Options, inputs: &mut Inputs) -> Result<StepKey> {
     for (tasks, table) in tables.into_iter().flatten() {
         for task in task_files(tasks, table)? {
             key = key.input(&format!("{table} {}", task.name), inputs.file(&task.path)?);
+            if let Some(qrels) = &task.qrels {
+                key = key.input(&format!("{table} {} qrels", task.name), inputs.file(qrels)?);
+            }
         }
     }
     Ok(key)

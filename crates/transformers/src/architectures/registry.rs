@@ -1,0 +1,384 @@
+//! The architectures of model folders, by the `model_type` of a `config.json`: one list for both engines.
+
+use std::path::Path;
+
+use sporran_checkpoint::{Error, ModelKind, Result, json::parse};
+
+use crate::{
+    architectures::{
+        ModelConfig,
+        bart::{BartConfig, BartFamily},
+        bert::{BertConfig, BertFamily},
+        gpt2::Gpt2Config,
+        llama::{LlamaConfig, LlamaKind},
+        modernbert::ModernBertConfig,
+        t5::{T5Config, T5EncoderConfig, T5Family},
+    },
+    candle_models::folders::{self as candle, Load},
+};
+
+/// What models of an architecture are used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelTask {
+    /// Texts that follow from inputs.
+    Generation,
+    /// Vectors of texts.
+    Embedding,
+    /// Scores of passages.
+    Reranking,
+    /// Labels of texts.
+    Classification,
+    /// Labels of words.
+    Tagging,
+    /// Spans of answers.
+    Reading,
+}
+
+impl ModelTask {
+    /// The task in a word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Generation => "generation",
+            Self::Embedding => "embedding",
+            Self::Reranking => "reranking",
+            Self::Classification => "classification",
+            Self::Tagging => "tagging",
+            Self::Reading => "reading",
+        }
+    }
+}
+
+/// Reads the text of a `config.json`, whose path is for errors. The last argument is the class that the folder names.
+type Read = fn(&Path, &str, Option<&str>) -> Result<ModelConfig>;
+
+/// The definition of an architecture in this program.
+#[derive(Debug, Clone, Copy)]
+struct Own {
+    read: Read,
+    /// Whether weights are packed on a CPU.
+    is_packed: bool,
+    is_trained: bool,
+}
+
+/// An architecture, and the engines that have it.
+#[derive(Clone, Copy)]
+pub struct ArchitectureEntry {
+    /// The `model_type` of a `config.json`.
+    pub model_type: &'static str,
+    /// The name in papers.
+    pub name: &'static str,
+    /// The tasks of its models.
+    pub tasks: &'static [ModelTask],
+    own: Option<Own>,
+    candle: Option<Load>,
+}
+
+impl ArchitectureEntry {
+    /// An architecture that is defined here, with packed weights on a CPU, and that can be trained.
+    const fn own(
+        model_type: &'static str,
+        name: &'static str,
+        tasks: &'static [ModelTask],
+        read: Read,
+    ) -> Self {
+        let own = Own { read, is_packed: true, is_trained: true };
+        Self { model_type, name, tasks, own: Some(own), candle: None }
+    }
+
+    /// One that the crate `candle-transformers` alone has.
+    const fn candle(model_type: &'static str, name: &'static str, load: Load) -> Self {
+        Self { model_type, name, tasks: &[ModelTask::Generation], own: None, candle: Some(load) }
+    }
+
+    /// The same, without training.
+    const fn untrained(self) -> Self {
+        let own = match self.own {
+            Some(own) => Some(Own { is_trained: false, ..own }),
+            None => None,
+        };
+        Self { own, ..self }
+    }
+
+    /// The same, without packed weights.
+    const fn unpacked(self) -> Self {
+        let own = match self.own {
+            Some(own) => Some(Own { is_packed: false, ..own }),
+            None => None,
+        };
+        Self { own, ..self }
+    }
+
+    /// The same, which the crate `candle-transformers` has too.
+    const fn or_candle(self, load: Load) -> Self {
+        Self { candle: Some(load), ..self }
+    }
+
+    /// The engines that have it, by their names in configs.
+    #[must_use]
+    pub fn engines(&self) -> Vec<&'static str> {
+        let own = self.own.map(|_| "packed");
+        own.into_iter().chain(self.candle.map(|_| "candle")).collect()
+    }
+
+    /// The precisions on a CPU, by their names in configs.
+    #[must_use]
+    pub fn cpu_precisions(&self) -> &'static [&'static str] {
+        match self.own {
+            Some(Own { is_packed: true, .. }) => &["f32", "int8"],
+            _ => &["f32"],
+        }
+    }
+
+    /// The precisions on a GPU, by their names in configs.
+    #[must_use]
+    pub fn gpu_precisions(&self) -> &'static [&'static str] {
+        &["f32", "f16", "bf16"]
+    }
+
+    /// Whether its models can be trained.
+    #[must_use]
+    pub fn is_trained(&self) -> bool {
+        self.own.is_some_and(|own| own.is_trained)
+    }
+
+    /// The loader of the crate `candle-transformers`.
+    pub(crate) fn candle_load(&self) -> Option<Load> {
+        self.candle
+    }
+}
+
+use ModelTask::{Classification, Embedding, Generation, Reading, Reranking, Tagging};
+
+const ENCODER: &[ModelTask] = &[Embedding, Reranking, Classification, Tagging, Reading];
+const DECODER: &[ModelTask] = &[Generation, Embedding, Reranking, Classification];
+
+/// All architectures: encoder-decoders, encoders, decoders, and those of the engine `candle` alone.
+pub const ARCHITECTURES: &[ArchitectureEntry] = &[
+    ArchitectureEntry::own("t5", "T5 (1.0, 1.1)", &[Generation, Embedding], |path, text, class| {
+        read_t5(T5Family::T5, path, text, class)
+    }),
+    ArchitectureEntry::own("mt5", "mT5", &[Generation, Embedding], |path, text, class| {
+        read_t5(T5Family::Mt5, path, text, class)
+    }),
+    ArchitectureEntry::own("umt5", "UMT5", &[Generation, Embedding], |path, text, class| {
+        read_t5(T5Family::Umt5, path, text, class)
+    }),
+    ArchitectureEntry::own("bart", "BART", &[Generation], |path, text, _| {
+        BartConfig::from_json(BartFamily::Bart, path, text).map(ModelConfig::Bart)
+    }),
+    ArchitectureEntry::own("mbart", "mBART", &[Generation], |path, text, _| {
+        BartConfig::from_json(BartFamily::Mbart, path, text).map(ModelConfig::Bart)
+    }),
+    ArchitectureEntry::own("pegasus", "Pegasus", &[Generation], |path, text, _| {
+        BartConfig::from_json(BartFamily::Pegasus, path, text).map(ModelConfig::Bart)
+    }),
+    ArchitectureEntry::own("bert", "BERT", ENCODER, |path, text, _| read_bert(BertFamily::Bert, path, text)),
+    ArchitectureEntry::own("roberta", "RoBERTa", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Roberta, path, text)
+    }),
+    ArchitectureEntry::own("xlm-roberta", "XLM-RoBERTa", ENCODER, |path, text, _| {
+        read_bert(BertFamily::XlmRoberta, path, text)
+    }),
+    ArchitectureEntry::own("camembert", "CamemBERT", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Camembert, path, text)
+    }),
+    ArchitectureEntry::own("distilbert", "DistilBERT", ENCODER, |path, text, _| {
+        read_bert(BertFamily::DistilBert, path, text)
+    }),
+    ArchitectureEntry::own("dpr", "DPR", &[Embedding, Reading], |path, text, _| {
+        read_bert(BertFamily::Dpr, path, text)
+    }),
+    ArchitectureEntry::own("mpnet", "MPNet", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Mpnet, path, text)
+    }),
+    ArchitectureEntry::own("electra", "ELECTRA", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Electra, path, text)
+    }),
+    ArchitectureEntry::own("albert", "ALBERT", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Albert, path, text)
+    }),
+    ArchitectureEntry::own("deberta-v2", "DeBERTa (v2, v3)", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Deberta, path, text)
+    }),
+    ArchitectureEntry::own("modernbert", "ModernBERT", ENCODER, |path, text, _| {
+        ModernBertConfig::from_json(path, text).map(ModelConfig::ModernBert)
+    })
+    .untrained(),
+    ArchitectureEntry::own("gpt2", "GPT-2", DECODER, |path, text, _| {
+        Gpt2Config::from_json(path, text).map(ModelConfig::Gpt2)
+    })
+    .unpacked(),
+    ArchitectureEntry::own("llama", "LLaMA (1 to 3)", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Llama, path, text)
+    })
+    .or_candle(candle::load_llama),
+    ArchitectureEntry::own("mistral", "Mistral", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Mistral, path, text)
+    })
+    .or_candle(candle::load_mistral),
+    ArchitectureEntry::own("qwen2", "Qwen 2, 2.5", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Qwen2, path, text)
+    })
+    .or_candle(candle::load_qwen2),
+    ArchitectureEntry::own("qwen3", "Qwen 3", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Qwen3, path, text)
+    })
+    .or_candle(candle::load_qwen3),
+    ArchitectureEntry::own("gemma2", "Gemma 2", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Gemma2, path, text)
+    })
+    .or_candle(candle::load_gemma2),
+    ArchitectureEntry::own("gemma3", "Gemma 3 with images, its text part", DECODER, |path, text, _| {
+        LlamaConfig::of_text_part(path, text).map(ModelConfig::Llama)
+    }),
+    ArchitectureEntry::own("gemma3_text", "Gemma 3 for text", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Gemma3, path, text)
+    })
+    .or_candle(candle::load_gemma3),
+    ArchitectureEntry::own("smollm3", "SmolLM 3", DECODER, |path, text, _| {
+        read_llama(LlamaKind::SmolLm3, path, text)
+    }),
+    ArchitectureEntry::own("phi3", "Phi 3", DECODER, |path, text, _| read_llama(LlamaKind::Phi3, path, text))
+        .or_candle(candle::load_phi3),
+    ArchitectureEntry::own("olmo2", "OLMo 2", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Olmo2, path, text)
+    })
+    .or_candle(candle::load_olmo2),
+    ArchitectureEntry::own("granite", "Granite", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Granite, path, text)
+    })
+    .or_candle(candle::load_granite),
+    ArchitectureEntry::candle("falcon", "Falcon", candle::load_falcon),
+    ArchitectureEntry::candle("gemma", "Gemma 1", candle::load_gemma),
+    ArchitectureEntry::candle("glm4", "GLM-4", candle::load_glm4),
+    ArchitectureEntry::candle("helium", "Helium", candle::load_helium),
+    ArchitectureEntry::candle("mixtral", "Mixtral", candle::load_mixtral),
+    ArchitectureEntry::candle("olmo", "OLMo 1", candle::load_olmo),
+    ArchitectureEntry::candle("phi", "Phi 1, 1.5, 2", candle::load_phi),
+    ArchitectureEntry::candle("qwen2_moe", "Qwen 2 MoE", candle::load_qwen2_moe),
+    ArchitectureEntry::candle("qwen3_moe", "Qwen 3 MoE", candle::load_qwen3_moe),
+    ArchitectureEntry::candle("stablelm", "StableLM", candle::load_stable_lm),
+    ArchitectureEntry::candle("starcoder2", "StarCoder 2", candle::load_starcoder2),
+];
+
+fn read_t5(family: T5Family, path: &Path, text: &str, class: Option<&str>) -> Result<ModelConfig> {
+    if class == Some(family.encoder_class()) {
+        return T5EncoderConfig::from_json(family, path, text).map(ModelConfig::T5Encoder);
+    }
+    T5Config::from_json(family, path, text).map(ModelConfig::T5)
+}
+
+fn read_bert(family: BertFamily, path: &Path, text: &str) -> Result<ModelConfig> {
+    BertConfig::from_json(family, path, text).map(ModelConfig::Bert)
+}
+
+fn read_llama(kind: LlamaKind, path: &Path, text: &str) -> Result<ModelConfig> {
+    LlamaConfig::from_json(kind, path, text).map(ModelConfig::Llama)
+}
+
+/// The architecture of this `model_type`.
+pub(crate) fn entry(model_type: &str) -> Option<&'static ArchitectureEntry> {
+    ARCHITECTURES.iter().find(|entry| entry.model_type == model_type)
+}
+
+/// Whether the engine `candle` has the architecture of folders with this `model_type`.
+pub(crate) fn is_candle_type(model_type: &str) -> bool {
+    entry(model_type).is_some_and(|entry| entry.candle.is_some())
+}
+
+/// The `model_type`s that `has` holds for, in the order of the list.
+fn names(has: impl Fn(&ArchitectureEntry) -> bool) -> Vec<&'static str> {
+    ARCHITECTURES.iter().filter(|entry| has(entry)).map(|entry| entry.model_type).collect()
+}
+
+/// Names in backquotes, for errors.
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The `model_type`s of the engine `candle`, for errors.
+pub(crate) fn candle_names() -> String {
+    let mut names = names(|entry| entry.candle.is_some());
+    names.sort_unstable();
+    quoted(&names)
+}
+
+/// The `model_type`s that this engine alone has, for errors.
+pub(crate) fn candle_only_names() -> String {
+    quoted(&names(|entry| entry.own.is_none()))
+}
+
+/// Reads the text of a `config.json` of an architecture that is defined here; `path` names it in errors. Values are not
+/// checked.
+///
+/// # Errors
+/// [`Error::Json`] where a field has the wrong type, and [`Error::Config`] for another architecture, with those that there
+/// are.
+pub(crate) fn read_config(path: &Path, text: &str) -> Result<ModelConfig> {
+    let kind: ModelKind = parse(path, text)?;
+    let class = kind.architectures.as_deref().unwrap_or_default().first().map(String::as_str);
+    let found = kind.model_type.as_deref();
+    if let Some(own) = found.and_then(entry).and_then(|entry| entry.own) {
+        return (own.read)(path, text, class);
+    }
+    let (expected, found) = match found {
+        Some("rag") => ("a model of one part".into(), "`rag`, whose parts are opened one by one".into()),
+        found => {
+            let known = quoted(&names(|entry| entry.own.is_some()));
+            (format!("one of {known}"), found.map_or_else(|| "none".into(), |found| format!("`{found}`")))
+        }
+    };
+    Err(Error::Config { path: path.into(), field: "model_type".into(), expected, found })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, path::Path};
+
+    use super::{ARCHITECTURES, entry, is_candle_type, read_config};
+
+    #[test]
+    fn each_model_type_is_listed_once_and_read_as_itself() {
+        let names: BTreeSet<&str> = ARCHITECTURES.iter().map(|entry| entry.model_type).collect();
+        assert_eq!(names.len(), ARCHITECTURES.len());
+        for entry in ARCHITECTURES.iter().filter(|entry| entry.own.is_some()) {
+            let name = entry.model_type;
+            // DPR has no model without a head.
+            let classes = if name == "dpr" { r#"["DPRReader"]"# } else { "[]" };
+            let text =
+                format!(r#"{{"model_type": "{name}", "text_config": {{}}, "architectures": {classes}}}"#);
+            let config = read_config(Path::new("config.json"), &text).unwrap();
+            let expected = if name == "gemma3" { "gemma3_text" } else { name };
+            assert_eq!(config.model_type(), expected);
+        }
+    }
+
+    #[test]
+    fn an_unknown_model_type_is_answered_with_those_that_there_are() {
+        let read = |text: &str| read_config(Path::new("config.json"), text).unwrap_err().to_string();
+        let error = read(r#"{"model_type": "mamba"}"#);
+        assert!(
+            error.starts_with("config.json: field `model_type`: expected one of `t5`, `mt5`, "),
+            "{error}"
+        );
+        assert!(error.ends_with("`granite`, found `mamba`"), "{error}");
+        assert!(read("{}").ends_with("found none"));
+        assert!(read(r#"{"model_type": "rag"}"#).contains("opened one by one"));
+        // Only the other engine has it.
+        assert!(read(r#"{"model_type": "phi"}"#).ends_with("found `phi`"));
+        assert!(is_candle_type("phi") && is_candle_type("llama") && !is_candle_type("t5"));
+    }
+
+    #[test]
+    fn engines_and_precisions_follow_from_the_entry() {
+        let of = |name: &str| {
+            let entry = entry(name).unwrap();
+            (entry.engines(), entry.cpu_precisions(), entry.is_trained())
+        };
+        assert_eq!(of("llama"), (vec!["packed", "candle"], &["f32", "int8"][..], true));
+        assert_eq!(of("gpt2"), (vec!["packed"], &["f32"][..], true));
+        assert_eq!(of("modernbert"), (vec!["packed"], &["f32", "int8"][..], false));
+        assert_eq!(of("falcon"), (vec!["candle"], &["f32"][..], false));
+    }
+}

@@ -1,0 +1,201 @@
+"""Makes the parity fixtures of decoder-only models as encoders, in crates/transformers/tests/data/encoders.
+
+Bodies and heads for sequence classification, with the files that encoder_parity.py describes, and UMT5's encoder alone;
+`qwen3-embedding` and `mistral-embedding`, folders of sentence-transformers that pool the last token, with the vectors of that
+library; and `qwen3-reranker`, a language model that answers `yes` or `no`, with the scores of that library and of the prompt
+format of Qwen 3's rerankers.
+
+    python scripts/reference/decoder_encoders.py
+        # torch 2.15, transformers 5.24, tokenizers 0.23, sentence-transformers 6.2
+"""
+
+import json
+import shutil
+import tempfile
+
+import encoder_parity
+import torch
+import transformers as t
+from encoder_parity import DATA, WORDS, randomise, texts
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+
+END = "<|endoftext|>"
+SPECIAL = [END, "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
+SIZES = {
+    "vocab_size": 96, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 3,
+    "initializer_range": 0.3,
+}
+
+
+def batch(config, types):
+    """The batch of the encoders; a row ends with a padding token that is read."""
+    inputs = encoder_parity_batch(config, types)
+    inputs["input_ids"][1, 6] = config.pad_token_id
+    return inputs
+
+
+encoder_parity_batch, encoder_parity.batch = encoder_parity.batch, batch
+encoder_parity_body = encoder_parity.body
+
+
+def body(model):
+    for name in ("transformer", "model"):
+        if hasattr(model, name) and hasattr(model, "score"):
+            return getattr(model, name)
+    return encoder_parity_body(model)
+
+
+encoder_parity.body = body
+
+
+def heads():
+    write = encoder_parity.write
+    own = {"head_dim": 8, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
+    write("qwen3-states", t.Qwen3Model(t.Qwen3Config(**SIZES | own)), 81)
+    write("qwen3-sequence", t.Qwen3ForSequenceClassification(t.Qwen3Config(num_labels=1, **SIZES | own)), 82)
+    write("llama-sequence", t.LlamaForSequenceClassification(t.LlamaConfig(num_labels=3, **SIZES)), 83)
+    write("qwen2-sequence", t.Qwen2ForSequenceClassification(t.Qwen2Config(num_labels=2, **SIZES)), 84)
+    mistral = t.MistralConfig(num_labels=1, sliding_window=5, **SIZES)
+    write("mistral-sequence", t.MistralForSequenceClassification(mistral), 85)
+    gemma = {"head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 5}
+    write("gemma2-sequence", t.Gemma2ForSequenceClassification(t.Gemma2Config(num_labels=2, **SIZES | gemma)), 86)
+    gemma3 = t.Gemma3TextConfig(num_labels=1, **SIZES | gemma)
+    write("gemma3-sequence", t.Gemma3TextForSequenceClassification(gemma3), 87)
+    gpt2 = t.GPT2Config(
+        vocab_size=96, n_positions=40, n_embd=16, n_layer=2, n_head=4, num_labels=2, bos_token_id=1, eos_token_id=2,
+        pad_token_id=3,
+    )
+    write("gpt2-sequence", t.GPT2ForSequenceClassification(gpt2), 88)
+    write("gpt2-states", t.GPT2Model(gpt2), 89)
+    encoder_parity.batch = encoder_parity_batch
+    umt5 = t.UMT5Config(
+        vocab_size=90, d_model=16, d_kv=6, d_ff=24, num_layers=3, num_heads=4, relative_attention_num_buckets=8,
+        relative_attention_max_distance=10,
+    )
+    write("umt5-encoder", t.UMT5EncoderModel(umt5), 90)
+
+
+def tokenizer(side="left"):
+    """Words and characters as a byte-level BPE without merges has them; each text ends with the end token."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    whole = ["yes", "no", *("Ġ" + word for word in WORDS)]
+    vocabulary = {piece: at for at, piece in enumerate([*SPECIAL, *alphabet, *whole])}
+    merges = []
+    for word in whole:
+        for at in range(1, len(word)):
+            left, right, joined = word[:at], word[at], word[: at + 1]
+            vocabulary.setdefault(joined, len(vocabulary))
+            if (left, right) not in merges:
+                merges.append((left, right))
+    backend = Tokenizer(models.BPE(vocabulary, merges))
+    split = pre_tokenizers.Split(Regex(r" ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+"), "isolated")
+    backend.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)])
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens(SPECIAL)
+    if side == "left":
+        backend.post_processor = processors.TemplateProcessing(single=f"$A {END}", special_tokens=[(END, 0)])
+    return t.PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token=END, eos_token=END, padding_side="left", model_max_length=512
+    )
+
+
+def embedding(name, model, prompts, normalize):
+    folder = DATA / name
+    shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as plain:
+        randomise(model, 91)
+        model.save_pretrained(plain)
+        tokenizer().save_pretrained(plain)
+        encoder = modules.Transformer(plain, max_seq_length=48)
+        steps = [modules.Normalize()] if normalize else []
+        pooling = modules.Pooling(16, pooling_mode="lasttoken")
+        whole = SentenceTransformer(modules=[encoder, pooling, *steps], device="cpu", prompts=prompts)
+        whole.save(str(folder), create_model_card=False)
+    # As older versions write it.
+    config = {"word_embedding_dimension": 16, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": False,
+              "pooling_mode_max_tokens": False, "pooling_mode_lasttoken": True, "include_prompt": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    whole = SentenceTransformer(str(folder), device="cpu").double()
+    inputs = [*texts()[:2], *texts()[3:]]
+    cases = []
+    for role, prompt in whole.prompts.items():
+        vectors = whole.encode(inputs, batch_size=3, prompt_name=role)
+        rounded = [[round(float(x), 9) for x in row] for row in vectors]
+        cases.append({"role": role, "prompt": prompt, "vectors": rounded})
+    (folder / "expected.json").write_text(json.dumps({"texts": inputs, "cases": cases}, separators=(",", ":")) + "\n")
+
+
+PREFIX = (
+    '<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. '
+    'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
+)
+SUFFIX = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+TEMPLATE = (
+    "{%- set q = messages | selectattr('role', 'eq', 'query') | map(attribute='content') | first -%}"
+    "{%- set d = messages | selectattr('role', 'eq', 'document') | map(attribute='content') | first -%}"
+    "<|im_start|>user\nquery: {{ q }}\ndocument: {{ d }}<|im_end|>\n<|im_start|>assistant\n"
+)
+
+
+def reranker():
+    """Scores by the prompt format of Qwen 3's rerankers, as its model card has it, and by a template of pairs."""
+    folder = DATA / "qwen3-reranker"
+    shutil.rmtree(folder, ignore_errors=True)
+    words = tokenizer("right")
+    config = t.Qwen3Config(**SIZES | {"vocab_size": len(words), "head_dim": 8, "tie_word_embeddings": True,
+                                      "max_position_embeddings": 1024, "pad_token_id": 0, "eos_token_id": 0})
+    model = t.Qwen3ForCausalLM(config)
+    randomise(model, 92)
+    model.eval().save_pretrained(folder)
+    words.save_pretrained(folder)
+    exact = model.double()
+    ids = lambda text: words(text, add_special_tokens=False)["input_ids"]
+    yes, no = (words.convert_tokens_to_ids(word) for word in ("yes", "no"))
+    task = "Given a web search query, retrieve relevant passages that answer the query"
+    pairs = [["who wrote the song", "The band wrote the song, and the king played it."], ["war", "peace"],
+             ["capital of the country", texts()[4]]]
+    cases = []
+    around = len(ids(PREFIX)) + len(ids(SUFFIX))
+    for name, instruction, most in (
+        ("default", task, 1000), ("instruction", "Find the capital", 1000), ("cut", task, around + 110),
+    ):
+        scores = []
+        for query, document in pairs:
+            middle = ids(f"<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {document}")
+            room = most - len(ids(PREFIX)) - len(ids(SUFFIX))
+            row = ids(PREFIX) + middle[:room] + ids(SUFFIX)
+            with torch.no_grad():
+                logits = exact(input_ids=torch.tensor([row])).logits[0, -1]
+            scores.append([float(logits[yes] - logits[no]),
+                           float(torch.log_softmax(torch.stack([logits[no], logits[yes]]), 0)[1].exp())])
+        cases.append({"name": name, "instruction": instruction, "max-tokens": most, "scores": scores})
+    # A template that has the roles of a pair; sentence-transformers reads it.
+    with tempfile.TemporaryDirectory() as plain:
+        model.float().save_pretrained(plain)
+        words.chat_template = TEMPLATE
+        words.save_pretrained(plain)
+        scorer = CrossEncoder(plain, device="cpu")
+        found = scorer.predict(pairs, activation_fn=torch.nn.Identity(), batch_size=2)
+    (folder / "expected.json").write_text(json.dumps({
+        "pairs": pairs, "cases": cases, "template": TEMPLATE, "template-scores": [float(score) for score in found],
+    }, separators=(",", ":")) + "\n")
+    print(cases, found)
+
+
+def main():
+    heads()
+    small = t.Qwen3Config(**SIZES | {"vocab_size": 400, "head_dim": 8, "tie_word_embeddings": True})
+    words = tokenizer()
+    small.vocab_size = len(words)
+    prompts = {"query": "Instruct: Given a query, find the film\nQuery:", "document": ""}
+    embedding("qwen3-embedding", t.Qwen3Model(small), prompts, True)
+    mistral = t.MistralConfig(**SIZES | {"vocab_size": len(words), "sliding_window": None})
+    embedding("mistral-embedding", t.MistralModel(mistral), {"query": "query: ", "document": "passage: "}, False)
+    reranker()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Makes the parity fixtures of the encoder-decoders of T5's and BART's families: mT5, UMT5, mBART and Pegasus.
+
+They have the layout of `transformers_parity.py`, with fewer inputs and cases, in crates/transformers/tests/data.
+
+    python scripts/reference/seq2seq_families.py            # torch 2.15, transformers 5.24, tokenizers 0.23
+"""
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import (
+    MBartConfig,
+    MBartForConditionalGeneration,
+    MT5Config,
+    MT5ForConditionalGeneration,
+    PegasusConfig,
+    PegasusForConditionalGeneration,
+    UMT5Config,
+    UMT5ForConditionalGeneration,
+)
+from transformers_parity import WORDS, t5_tokenizer, texts, write
+
+CASES = [
+    "greedy",
+    "greedy, least 12, no bigram twice",
+    "greedy, folder's length",
+    "beam 4",
+    "beam 4, length 2, all returned",
+    "beam 4, early",
+    "beam 2, forced",
+    "greedy, forced",
+    "beam 4, two ends",
+]
+CODES = ["en_XX", "ro_RO"]
+
+
+def mbart_tokenizer():
+    """A hand-made unigram model with fairseq's tokens before it, and two language codes and a mask after it."""
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    pieces += [("▁" + word, -3.0 - i / 16) for i, word in enumerate(WORDS)]
+    pieces += [(c, -9.0 - i / 16) for i, c in enumerate("▁abcdefghijklmnopqrstuvwxyzW?,.'-")]
+    pieces += [(code, 0.0) for code in CODES] + [("<mask>", 0.0)]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3, byte_fallback=False))
+    mark = {"replacement": "▁", "prepend_scheme": "always"}
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(**mark)])
+    tokenizer.decoder = decoders.Metaspace(**mark)
+    tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", *CODES, "<mask>"])
+    special = [(token, tokenizer.token_to_id(token)) for token in ("</s>", "en_XX")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s> en_XX", pair="$A $B </s> en_XX", special_tokens=special
+    )
+    return tokenizer
+
+
+def t5_like(seed, kind, build, vocabulary):
+    torch.manual_seed(seed)
+    config = kind(
+        vocab_size=vocabulary, d_model=16, d_kv=8, d_ff=24, num_layers=3, num_decoder_layers=2, num_heads=3,
+        feed_forward_proj="gated-gelu", tie_word_embeddings=False, decoder_start_token_id=0,
+    )
+    model = build(config)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "relative_attention_bias" in name:
+                weight.copy_(1.5 * torch.randn_like(weight))
+            elif "layer_norm" in name:
+                weight.add_(0.3 * torch.randn_like(weight))
+            elif "Attention" in name or "DenseReluDense" in name:
+                weight.copy_((0.2 if name.endswith((".q.weight", ".k.weight")) else 0.3) * torch.randn_like(weight))
+            elif name == "shared.weight":
+                weight.copy_(0.7 * torch.randn_like(weight))
+        head = torch.randn(vocabulary, config.d_model) * 0.45
+        head[1].mul_(1.5)  # so that the end token comes up
+        model.lm_head.weight = torch.nn.Parameter(head)
+    return model
+
+
+def bart_like(seed, kind, build, vocabulary, **settings):
+    torch.manual_seed(seed)
+    config = kind(
+        vocab_size=vocabulary, d_model=24, encoder_layers=2, decoder_layers=2, encoder_attention_heads=3,
+        decoder_attention_heads=4, encoder_ffn_dim=32, decoder_ffn_dim=28, max_position_embeddings=80,
+        scale_embedding=True, **settings,
+    )
+    model = build(config)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "layer_norm" in name or "layernorm" in name or name.endswith("bias"):
+                weight.add_(0.15 * torch.randn_like(weight))
+            elif "fc" in name:
+                weight.copy_(0.5 * torch.randn_like(weight))
+            elif "attn" in name:
+                weight.copy_(0.4 * torch.randn_like(weight))
+            elif "embed_positions" in name:
+                if weight.requires_grad:
+                    weight.copy_(1.0 * torch.randn_like(weight))
+            else:
+                weight.copy_(0.25 * torch.randn_like(weight))
+        # A tied head favours the input token; the other parts need a larger weight.
+        model.model.decoder.layers[-1].fc2.weight.mul_(4.0)
+        model.final_logits_bias.copy_(0.5 * torch.randn_like(model.final_logits_bias))
+        model.final_logits_bias[0, config.eos_token_id] = 3.0
+    return model
+
+
+def main():
+    inputs = [*texts()[:4], texts()[4][:220]]
+    tokenizer = t5_tokenizer()
+    vocabulary = tokenizer.get_vocab_size() + 5
+    for name, kind, build in (
+        ("mt5", MT5Config, MT5ForConditionalGeneration),
+        ("umt5", UMT5Config, UMT5ForConditionalGeneration),
+    ):
+        write(name, tokenizer, lambda seed: t5_like(seed, kind, build, vocabulary), build.from_pretrained, inputs, CASES)
+    build = PegasusForConditionalGeneration
+    settings = {"activation_function": "relu"}
+    write("pegasus", tokenizer, lambda seed: bart_like(seed, PegasusConfig, build, vocabulary, **settings),
+          build.from_pretrained, inputs, CASES)
+    tokenizer = mbart_tokenizer()
+    vocabulary = tokenizer.get_vocab_size()
+    build = MBartForConditionalGeneration
+    # The decoder begins with the code of the output's language.
+    settings = {"decoder_start_token_id": tokenizer.token_to_id("ro_RO")}
+    write("mbart", tokenizer, lambda seed: bart_like(seed, MBartConfig, build, vocabulary, **settings),
+          build.from_pretrained, inputs, CASES)
+
+
+if __name__ == "__main__":
+    main()
