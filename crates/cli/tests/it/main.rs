@@ -33,6 +33,5 @@ mod sources;
 mod submit;
 mod tagger;
 mod triplets;
-mod tutorial;
 mod unfinished;
 mod verifier;

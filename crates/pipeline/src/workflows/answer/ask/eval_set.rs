@@ -105,6 +105,16 @@ fn writing(generator: &GeneratorOptions) -> Result<GeneratorOptions> {
             options.generation.max_new_tokens = Some(60);
             Ok(GeneratorOptions::Causal(options))
         }
+        GeneratorOptions::Remote(options) => {
+            let mut options = options.clone();
+            options.instruction = String::new();
+            options.prompt.passages = 1;
+            options.prompt.passage = "{title}: {text}".into();
+            options.prompt.separator = "\n\n".into();
+            options.prompt.input = "{input}".into();
+            options.generation.max_new_tokens = 60;
+            Ok(GeneratorOptions::Remote(options))
+        }
         GeneratorOptions::Seq2Seq(options) => {
             let mut options = options.clone();
             options.prompt.passages = 1;
