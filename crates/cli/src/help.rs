@@ -6,10 +6,10 @@ use clap::{Arg, ArgAction, Command, builder::StyledStr};
 
 /// The verbs by purpose; each is listed once.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Run", &["run", "populate", "reason"]),
-    ("Search and answer", &["index", "retrieve", "explain", "embed", "rerank", "generate"]),
+    ("Run", &["ask", "run", "populate", "reason"]),
+    ("Search and answer", &["index", "indexes", "retrieve", "explain", "embed", "rerank", "generate"]),
     ("Train", &["train", "tune"]),
-    ("Evaluate", &["evaluate", "report", "compare", "reproduce", "submit"]),
+    ("Evaluate", &["eval-set", "evaluate", "report", "compare", "reproduce", "submit"]),
     ("Data", &["convert", "describe", "annotate"]),
     ("Models", &["models"]),
     ("Tools", &["init", "config", "doctor", "completions", "man"]),

@@ -11,6 +11,7 @@ mod interrupt;
 mod outcome;
 mod paths;
 mod progress;
+mod settings;
 
 use std::{
     env,
@@ -121,7 +122,17 @@ pub fn run(arguments: &[OsString]) -> u8 {
     } else {
         log.with_ansi(false).init()
     }
-    if let Some(threads) = cli.threads {
+    let threads = match cli.threads {
+        Some(threads) => Some(threads),
+        None => match settings::user() {
+            Ok(user) => user.threads,
+            Err(error) => {
+                error.print();
+                return error.exit_code();
+            }
+        },
+    };
+    if let Some(threads) = threads {
         // candle starts its own threads and reads their number from this variable.
         // SAFETY: no thread has been started yet, so nothing else reads the environment.
         unsafe { env::set_var("RAYON_NUM_THREADS", threads.to_string()) };
@@ -131,7 +142,7 @@ pub fn run(arguments: &[OsString]) -> u8 {
     }
     Limits { line: cli.max_line << 20, expansion: cli.max_expansion }.set();
     interrupt::install();
-    let context = Context { quiet: cli.quiet, json: cli.json };
+    let context = Context { quiet: cli.quiet, json: cli.json, verbose: cli.verbose };
     let done =
         limit(cli.isa).and_then(|()| cli.command.run(&context)).and_then(|outcome| context.print(outcome));
     match done {

@@ -106,6 +106,8 @@ pub(crate) struct Context {
     pub(crate) quiet: bool,
     /// Print JSON instead of summaries.
     pub(crate) json: bool,
+    /// How often `--verbose` was given.
+    pub(crate) verbose: u8,
 }
 
 impl Context {

@@ -13,6 +13,7 @@ mod run_dir;
 mod source;
 pub mod submit;
 mod tasks;
+mod user;
 pub mod workflows;
 
 pub use compare::{
@@ -28,6 +29,7 @@ pub use run_dir::{
     manifest,
 };
 pub use source::{
+    cache,
     documents::source_pages,
     options::{SourceOptions, SplitBy},
     store::PartHash,
@@ -36,7 +38,8 @@ pub use sporran_config::Diagnostic;
 pub use sporran_documents::Summary as DocumentsSummary;
 pub use sporran_kilt::observe::{self, Event, Observer, Unit};
 pub use sporran_training::session::Trained;
-pub use tasks::files::TaskFile;
+pub use tasks::{files::TaskFile, loader::Asked};
+pub use user::UserOptions;
 pub use workflows::{
     answer::{
         Answer, Assembly, BuildPlan, Evidence, Explanation, Options, Report, Step, Total, Trial, assemble,

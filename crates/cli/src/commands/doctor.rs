@@ -11,6 +11,7 @@ use crate::{
     error::{Error, Result},
     outcome::{Context, Outcome},
     paths,
+    settings::memory,
 };
 
 /// `sporran doctor`
@@ -42,13 +43,6 @@ fn features() -> Vec<(&'static str, bool)> {
 fn devices() -> Vec<String> {
     let gpus = (0..).map(DeviceName::Cuda).take_while(|name| name.open().is_ok());
     std::iter::once(DeviceName::Cpu).chain(gpus).map(|name| name.to_string()).collect()
-}
-
-/// A figure in kB from `/proc/meminfo`, in bytes.
-fn memory(field: &str) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
-    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }
 
 /// One line about a store or an index.

@@ -1,6 +1,7 @@
 //! `sporran explain`.
 
 use clap::Args;
+use sporran_pipeline::Asked;
 
 use super::ConfigArgs;
 use crate::{
@@ -10,13 +11,18 @@ use crate::{
 
 /// `sporran explain`
 #[derive(Args)]
-#[command(after_help = "Example: sporran explain configs/quickstart.toml --id 5020000 --hits 3")]
+#[command(after_help = "Examples:\n  \
+        sporran explain configs/quickstart.toml --id 5020000 --hits 3\n  \
+        sporran explain configs/quickstart.toml --query \"who?\"")]
 pub(crate) struct Explain {
     #[command(flatten)]
     config: ConfigArgs,
     /// The record's id in one of the config's task files
-    #[arg(long, value_name = "ID")]
-    id: String,
+    #[arg(long, value_name = "ID", required_unless_present = "query", conflicts_with = "query")]
+    id: Option<String>,
+    /// A text to answer instead of a record; the config needs no task files
+    #[arg(long, value_name = "TEXT")]
+    query: Option<String>,
     /// Number of hits to show for each retrieval step
     #[arg(long, default_value_t = 5, value_name = "N")]
     hits: usize,
@@ -24,8 +30,11 @@ pub(crate) struct Explain {
 
 impl Explain {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
-        let options = self.config.load()?;
-        let explanation = sporran_pipeline::explain(&options, &self.id, self.hits, &mut context.observer())?;
+        let (options, asked) = match (&self.query, &self.id) {
+            (Some(text), _) => (self.config.load_without_tasks()?, Asked::Text(text)),
+            (None, id) => (self.config.load()?, Asked::Record(id.as_deref().unwrap_or_default())),
+        };
+        let explanation = sporran_pipeline::explain(&options, asked, self.hits, &mut context.observer())?;
         Outcome::of(&explanation)
     }
 }

@@ -1,6 +1,7 @@
 //! One file per verb.
 
 mod annotate;
+mod ask;
 mod compare;
 mod completions;
 mod config;
@@ -9,10 +10,12 @@ mod describe;
 mod docs;
 mod doctor;
 mod embed;
+mod eval_set;
 mod evaluate;
 mod explain;
 mod generate;
 mod index;
+mod indexes;
 mod init;
 mod input;
 mod man;
@@ -44,15 +47,20 @@ use crate::{
 pub(crate) enum Command {
     /// Run the workflow of a config: write predictions with evidence, and score them
     Run(run::Run),
+    /// Answer questions out of files and folders, with evidence
+    Ask(ask::Ask),
     /// Extract facts from documents, with evidence and as triples
     Populate(populate::Populate),
     /// Answer questions over a document and a knowledge base, or complete triples
     Reason(reason::Reason),
     /// Build the passage store and the index of a config, or estimate their size
     Index(index::Index),
+    /// List, show and remove the cached indexes of `ask`
+    #[command(subcommand)]
+    Indexes(indexes::Indexes),
     /// Retrieve only: write rankings, and predictions with evidence but no answers
     Retrieve(run::Retrieve),
-    /// Show how one record is answered: query, hits, prompt, answers, evidence
+    /// Show how one record or text is answered: query, hits, prompt, answers, evidence
     Explain(explain::Explain),
     /// Embed lines of standard input
     Embed(embed::Embed),
@@ -64,6 +72,8 @@ pub(crate) enum Command {
     Train(train::Train),
     /// Choose the weights of a hybrid retriever on task files with gold
     Tune(tune::Tune),
+    /// Make a test set of synthetic questions out of files and folders
+    EvalSet(eval_set::MakeEvalSet),
     /// Score predictions, rankings and models
     #[command(subcommand)]
     Evaluate(evaluate::Evaluate),
@@ -108,9 +118,11 @@ impl Command {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         match self {
             Self::Run(command) => command.run(context),
+            Self::Ask(command) => command.run(context),
             Self::Populate(command) => command.run(context),
             Self::Reason(command) => command.run(context),
             Self::Index(command) => command.run(context),
+            Self::Indexes(command) => command.run(),
             Self::Retrieve(command) => command.run(context),
             Self::Explain(command) => command.run(context),
             Self::Embed(command) => command.run(context),
@@ -118,6 +130,7 @@ impl Command {
             Self::Generate(command) => command.run(context),
             Self::Train(command) => command.run(context),
             Self::Tune(command) => command.run(context),
+            Self::EvalSet(command) => command.run(context),
             Self::Evaluate(command) => command.run(),
             Self::Report(command) => command.run(context),
             Self::Compare(command) => command.run(),

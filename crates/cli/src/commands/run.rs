@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::Value;
-use sporran_pipeline::{Report, registry};
+use sporran_pipeline::{Asked, Report, registry};
 use sporran_retriever::FilterOptions;
 
 use super::ConfigArgs;
@@ -70,11 +70,14 @@ fn written(outcome: Outcome, what: &str, folder: &Path) -> Result<Outcome> {
 pub(crate) struct Retrieve {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Show the retrieval steps of one record: the query and the hits of each step
-    #[arg(long, value_name = "ID")]
-    trace: Option<String>,
+    /// Show the retrieval steps of one record: the query and the hits of each step. Without an id, those of `--query`
+    #[arg(long, value_name = "ID", num_args = 0..=1)]
+    trace: Option<Option<String>>,
+    /// Show the retrieval steps of a text; the config needs no task files
+    #[arg(long, value_name = "TEXT")]
+    query: Option<String>,
     /// Number of hits to show for each step of the trace
-    #[arg(long, default_value_t = 10, requires = "trace", value_name = "N")]
+    #[arg(long, default_value_t = 10, value_name = "N")]
     hits: usize,
     /// Retrieve only passages whose metadata match, such as `lang=en AND year>=2000`.
     ///
@@ -88,12 +91,28 @@ pub(crate) struct Retrieve {
 
 impl Retrieve {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
-        let mut options = self.config.load()?;
+        let asked = match (&self.query, &self.trace) {
+            (Some(_), Some(Some(_))) => {
+                return Err(Error::Usage("--trace: expected no id with `--query`".into()));
+            }
+            (Some(text), _) => Some(Asked::Text(text)),
+            (None, Some(None)) => {
+                return Err(Error::Usage(
+                    "--trace: expected the id of a record, or a text in `--query`".into(),
+                ));
+            }
+            (None, Some(Some(id))) => Some(Asked::Record(id)),
+            (None, None) => None,
+        };
+        let mut options = match asked {
+            Some(Asked::Text(_)) => self.config.load_without_tasks()?,
+            _ => self.config.load()?,
+        };
         for conditions in &self.filter {
             options = options.filtered(FilterOptions::parse(conditions)?)?;
         }
-        if let Some(id) = &self.trace {
-            let trace = sporran_pipeline::trace(&options, id, self.hits, &mut context.observer())?;
+        if let Some(asked) = asked {
+            let trace = sporran_pipeline::trace(&options, asked, self.hits, &mut context.observer())?;
             return Outcome::of(&trace);
         }
         interrupt::keep(Kept::Folder(

@@ -1,6 +1,7 @@
 //! Integration tests of this crate, in one program so that it is linked once.
 
 mod annotate;
+mod ask;
 mod bad_input;
 mod baselines;
 mod causal_training;

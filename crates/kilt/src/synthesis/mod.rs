@@ -7,8 +7,12 @@ mod wording;
 
 use std::path::Path;
 
-use rand::{Rng, SeedableRng, seq::IndexedRandom};
+use rand::{
+    Rng, SeedableRng,
+    seq::{IndexedRandom, SliceRandom},
+};
 use rand_chacha::ChaCha8Rng;
+use rustc_hash::FxHashSet;
 use serde::Serialize;
 use serde_json::Map;
 
@@ -100,6 +104,37 @@ pub fn synthesise(store: &PassageStore, count: u64, seed: u64, output: &Path) ->
     Ok(summary)
 }
 
+/// Makes at most `count` queries, each a part of a sentence of one page, as records in KILT's layout. A page is asked about
+/// again only after all others. The same seed gives the same records.
+///
+/// # Errors
+/// [`Error::Store`] if the store is damaged.
+pub fn clozes(store: &PassageStore, count: usize, seed: u64) -> Result<Vec<Record>> {
+    let pages = Pages::new(store);
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut order: Vec<PageIndex> = (0..store.pages() as u32).map(PageIndex).collect();
+    order.shuffle(&mut rng);
+    let mut records: Vec<Record> = Vec::new();
+    let mut known: FxHashSet<String> = FxHashSet::default();
+    // A page of few sentences soon gives the same queries again.
+    let mut barren = 0;
+    for page in order.iter().cycle().take(order.len().saturating_mul(count.max(1))) {
+        if records.len() == count || barren == order.len() {
+            break;
+        }
+        let query = cloze_about(&pages, *page, &mut rng).filter(|(text, _)| !known.contains(text));
+        let Some((text, about)) = query else {
+            barren += 1;
+            continue;
+        };
+        barren = 0;
+        known.insert(text.clone());
+        records.push(record(store, format!("cloze-{}", records.len()), text, &about));
+    }
+    store.sound()?;
+    Ok(records)
+}
+
 fn record(store: &PassageStore, id: String, text: String, about: &[PageIndex]) -> Record {
     let page = |page: &PageIndex| Provenance {
         wikipedia_id: Some(Id::Text(store.page_id(*page).to_owned())),
@@ -130,6 +165,10 @@ fn query(text: &str, about: Vec<PageIndex>) -> Query {
 
 fn cloze(pages: &Pages<'_>, rng: &mut ChaCha8Rng) -> Query {
     let page = pages.any(rng);
+    cloze_about(pages, page, rng)
+}
+
+fn cloze_about(pages: &Pages<'_>, page: PageIndex, rng: &mut ChaCha8Rng) -> Query {
     let sentences = pages.sentences(page);
     let sentence = sentences.choose(rng)?;
     let title = plain(pages.title(page));
@@ -292,6 +331,21 @@ mod tests {
     }
 
     #[test]
+    fn clozes_are_distinct_and_cover_the_pages() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), 12);
+        let records = clozes(&store, 12, 1).unwrap();
+        let page =
+            |record: &Record| record.outputs()[0].evidence()[0].wikipedia_id.clone().unwrap().to_string();
+        let pages: FxHashSet<String> = records.iter().map(page).collect();
+        let texts: FxHashSet<&str> = records.iter().filter_map(|record| record.input.as_deref()).collect();
+        assert_eq!((records.len(), pages.len(), texts.len()), (12, 12, 12));
+        assert_eq!(clozes(&store, 12, 1).unwrap(), records);
+        assert_ne!(clozes(&store, 12, 2).unwrap(), records);
+        assert!(clozes(&store, 0, 1).unwrap().is_empty());
+    }
+
+    #[test]
     fn pages_without_sentences_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("pages.jsonl");
@@ -302,5 +356,6 @@ mod tests {
         let error = synthesise(&store, 3, 0, &output).unwrap_err().to_string();
         assert!(error.contains("came of 1000 pages"), "{error}");
         assert!(!output.exists());
+        assert!(clozes(&store, 3, 0).unwrap().is_empty());
     }
 }

@@ -131,6 +131,11 @@ fn named(folder: &Path) -> Option<&'static str> {
     KINDS.into_iter().find(|known| is_key && *known == kind)
 }
 
+/// Whether a folder of this name is a store or an index.
+pub(crate) fn is_part(name: &str) -> bool {
+    named(Path::new(name)).is_some()
+}
+
 /// An error with its causes, as one text.
 fn error_chain(error: &Error) -> String {
     let mut text = error.to_string();

@@ -1,5 +1,6 @@
 //! The knowledge source of a config: the passage store, and the mapping of other data sets to pages.
 
+pub mod cache;
 pub(crate) mod collection;
 pub(crate) mod documents;
 pub(crate) mod options;

@@ -53,11 +53,39 @@ pub(crate) fn examples(task: &TaskFile) -> Result<Vec<Example>> {
     Ok(examples)
 }
 
+/// The query to explain: a record of the task files, or a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// The record with this id.
+    Record(&'a str),
+    /// A text that is not in a task file.
+    Text(&'a str),
+}
+
+impl Asked<'_> {
+    /// The query.
+    ///
+    /// # Errors
+    /// [`Error::Config`] without a record of this id; [`KiltError::Argument`] for a blank text.
+    pub(crate) fn query(&self, tasks: &TasksOptions) -> Result<Query> {
+        match self {
+            Self::Record(id) => find(tasks, id),
+            Self::Text(text) if text.trim().is_empty() => {
+                Err(KiltError::Argument("expected a question, found a blank text".to_owned()).into())
+            }
+            Self::Text(text) => Ok(Query::of_text(TEXT, *text)),
+        }
+    }
+}
+
+/// The id of a query that is not from a task file.
+const TEXT: &str = "question";
+
 /// Finds the record with an id in the task files of a config.
 ///
 /// # Errors
 /// [`Error::Config`] without such a record.
-pub(crate) fn find(tasks: &TasksOptions, id: &str) -> Result<Query> {
+fn find(tasks: &TasksOptions, id: &str) -> Result<Query> {
     for file in &task_files(tasks, "tasks")? {
         if let Some(query) = queries(file)?.queries.into_iter().find(|query| query.id.text() == id) {
             return Ok(query);

@@ -1,4 +1,4 @@
-//! Explains one record: its query, retrieved passages, prompts, answers and evidence.
+//! Explains one record or text: its query, retrieved passages, prompts, answers and evidence.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use sporran_kilt::{FilePlace, Hit, Passage, PassageId, Provenance, observe::Obse
 
 use crate::{
     Error, Result,
-    tasks::{loader::find, query::for_retrieval},
+    tasks::{loader::Asked, query::for_retrieval},
     workflows::answer::{
         assemble::assemble,
         evidence::{provenance, source},
@@ -17,12 +17,13 @@ use crate::{
     },
 };
 
-/// The explanation of a record.
+/// The explanation of a record or a text.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
-    /// The id of the record.
-    pub id: String,
-    /// The input of the record.
+    /// The id of the record; `None` for a text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The input of the record, or the text.
     pub input: String,
     /// The trace of retrieval; `None` without a retriever.
     pub retrieval: Option<Step>,
@@ -61,12 +62,18 @@ pub struct Evidence {
     pub text: String,
 }
 
-/// Explains the run of a record.
+/// Explains the run of a record or a text.
 ///
 /// # Errors
-/// Errors of the config, its files, its indexes or its models; [`Error::Config`] if no task file has a record with this id.
-pub fn explain(options: &Options, id: &str, hits: usize, observe: &mut Observer<'_>) -> Result<Explanation> {
-    let query = find(&options.general.tasks, id)?;
+/// Errors of the config, its files, its indexes or its models; [`Error::Config`] if no task file has the record;
+/// [`sporran_kilt::Error::Argument`] for a blank text.
+pub fn explain(
+    options: &Options,
+    asked: Asked<'_>,
+    hits: usize,
+    observe: &mut Observer<'_>,
+) -> Result<Explanation> {
+    let query = asked.query(&options.general.tasks)?;
     let assembly = assemble(options, observe)?;
     let shaped = for_retrieval(&query, &options.general.query);
     let (mut ranking, mut retrieval): (Vec<Hit>, Option<Step>) = (Vec::new(), None);
@@ -103,7 +110,8 @@ pub fn explain(options: &Options, id: &str, hits: usize, observe: &mut Observer<
         }
     };
     assembly.sound()?;
-    let (id, input) = (query.id.text().into_owned(), query.text.clone());
+    let id = matches!(asked, Asked::Record(_)).then(|| query.id.text().into_owned());
+    let input = query.text.clone();
     Ok(Explanation { id, input, retrieval, prompts, answers, evidence })
 }
 
@@ -150,7 +158,10 @@ fn marked(text: &str, answer: &str) -> String {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "record {}\n{}", self.id, self.input)?;
+        match &self.id {
+            Some(id) => writeln!(f, "record {id}\n{}", self.input)?,
+            None => writeln!(f, "question\n{}", self.input)?,
+        }
         if let Some(step) = &self.retrieval {
             write!(f, "\nretrieval\n{step}")?;
         }

@@ -1,5 +1,6 @@
 //! Answers the records of task files with provenance: retrieval, reranking, generation and scores. Also trains the models.
 
+mod ask;
 pub(crate) mod assemble;
 mod check;
 mod evidence;
@@ -19,6 +20,10 @@ pub mod train;
 mod tune;
 pub(crate) mod workflow;
 
+pub use ask::{
+    AskOptions, Asker, CitedAnswer, CitedPassage, CitedSentence, Endpoint, EvalSet, SuggestedModel,
+    Synthetic, eval_set, heading, suggested_model,
+};
 pub use assemble::{Assembly, assemble, assemble_retrieval};
 pub use explain::{Answer, Evidence, Explanation, explain};
 pub use options::Options;

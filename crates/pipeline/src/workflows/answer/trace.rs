@@ -1,4 +1,4 @@
-//! The trace of the retrieval of one record, with titles.
+//! The trace of the retrieval of one record or text, with titles.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use sporran_retriever::Trace;
 
 use crate::{
     Error, Result,
-    tasks::{loader as tasks, query::for_retrieval},
+    tasks::{loader::Asked, query::for_retrieval},
     workflows::answer::{assemble::assemble_retrieval, options::Options},
 };
 
@@ -54,12 +54,13 @@ pub struct PassageSet {
     pub score: f32,
 }
 
-/// Traces the retrieval of a record.
+/// Traces the retrieval of a record or a text.
 ///
 /// # Errors
-/// Errors of the config, its files or its indexes; [`Error::Config`] if no task file has a record with this id.
-pub fn trace(options: &Options, id: &str, hits: usize, observe: &mut Observer<'_>) -> Result<Step> {
-    let query = tasks::find(&options.general.tasks, id)?;
+/// Errors of the config, its files or its indexes; [`Error::Config`] if no task file has the record;
+/// [`sporran_kilt::Error::Argument`] for a blank text.
+pub fn trace(options: &Options, asked: Asked<'_>, hits: usize, observe: &mut Observer<'_>) -> Result<Step> {
+    let query = asked.query(&options.general.tasks)?;
     let assembly = assemble_retrieval(options, observe)?;
     let (Some(retriever), Some(store)) = (&assembly.retriever, &assembly.store) else {
         return Err(Error::Config(vec![sporran_config::Diagnostic {

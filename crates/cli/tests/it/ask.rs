@@ -1,0 +1,287 @@
+//! `sporran ask`, `eval-set` and `indexes`, as a user calls them.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::common::{errors, root, sporran};
+
+const PAGES: &str = r#"{"wikipedia_id":"1","wikipedia_title":"Mira Oberlin","text":["Mira Oberlin","Mira Oberlin was an engineer. Oberlin was born in Leipzig and studied in Vienna.","Section::::Work.","She built bridges of steel."],"lang":"en"}
+{"wikipedia_id":"2","wikipedia_title":"Tea","text":["Tea","Tea is a drink. It is made of leaves and hot water."],"lang":"en","file":"drinks/tea.md","line":4}
+{"wikipedia_id":"3","wikipedia_title":"Tee","text":["Tee","Tee is a drink of leaves."],"lang":"de"}
+"#;
+
+/// A folder with pages and a home of its own.
+fn home() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("pages.jsonl"), PAGES).unwrap();
+    folder
+}
+
+/// The program with all of a user's files below `folder`.
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = sporran(folder, arguments);
+    for (variable, place) in
+        [("XDG_CACHE_HOME", "cache"), ("XDG_CONFIG_HOME", "config"), ("XDG_STATE_HOME", "state")]
+    {
+        command.env(variable, folder.join(place));
+    }
+    command.env("HOME", folder).stdin(Stdio::null());
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder, arguments).output().unwrap()
+}
+
+/// The standard output of a successful call.
+fn text(folder: &Path, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The exit code and the errors of a call that fails.
+fn failure(folder: &Path, arguments: &[&str]) -> (i32, String) {
+    let output = run(folder, arguments);
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    (output.status.code().unwrap(), errors(&output))
+}
+
+fn model(name: &str) -> String {
+    root().join("crates/transformers/tests/data").join(name).display().to_string()
+}
+
+#[test]
+fn the_best_passages_answer_without_a_generator() {
+    let home = home();
+    let output = run(home.path(), &["ask", "pages.jsonl", "where was Oberlin born?"]);
+    let (shown, told) = (String::from_utf8(output.stdout.clone()).unwrap(), errors(&output));
+    assert!(output.status.success(), "{told}");
+    assert!(shown.starts_with("no generator; the best passages:\n\n[1] Mira Oberlin\n"), "{shown}");
+    assert!(shown.contains(">>>Oberlin was born in Leipzig and studied in Vienna.<<<"), "{shown}");
+    let cache = home.path().join("cache/sporran/indexes/pages-");
+    assert!(told.contains(&format!("indexes: {}", cache.display())), "{told}");
+    assert!(told.contains("no generator"), "{told}");
+    let quiet = run(home.path(), &["ask", "pages.jsonl", "where was Oberlin born?", "--quiet"]);
+    assert_eq!((quiet.stdout, errors(&quiet)), (output.stdout, String::new()));
+    let scored = text(home.path(), &["ask", "pages.jsonl", "leaves", "-v", "--passages", "1"]);
+    assert!(scored.contains("(score "), "{scored}");
+}
+
+#[test]
+fn json_has_the_documented_keys() {
+    let home = home();
+    let printed = text(home.path(), &["ask", "pages.jsonl", "which drink is made of hot water", "--json"]);
+    let answer: Value = serde_json::from_str(&printed).unwrap();
+    let keys: Vec<&str> = answer.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, ["question", "answer", "evidence"]);
+    assert_eq!(
+        (&answer["question"], &answer["answer"]),
+        (&"which drink is made of hot water".into(), &"".into())
+    );
+    let best = &answer["evidence"][0];
+    assert_eq!(
+        (&best["file"], &best["paragraph"], &best["start"]),
+        (&"drinks/tea.md".into(), &1.into(), &0.into())
+    );
+    assert_eq!(best["text"], "Tea is a drink. It is made of leaves and hot water.");
+    assert!(best["score"].as_f64().unwrap() > 0.0 && best.get("page").is_none());
+    let verbose = text(home.path(), &["ask", "pages.jsonl", "which drink", "--json", "--verbose"]);
+    let verbose: Value = serde_json::from_str(&verbose).unwrap();
+    assert!(verbose["sentences"].is_array());
+}
+
+#[test]
+fn a_generator_s_sentences_are_cited_or_marked() {
+    let folder = home();
+    let reader = root().join("models/minikilt-reader").display().to_string();
+    let arguments = ["ask", "pages.jsonl", "where was Mira Oberlin born", "--model", &reader];
+    let shown = text(folder.path(), &arguments);
+    let answer = shown.lines().next().unwrap();
+    assert!(answer.ends_with(']'), "{shown}");
+    assert!(shown.contains("\n[1] Mira Oberlin\n"), "{shown}");
+    let with_json: Vec<&str> = arguments.into_iter().chain(["--json", "-v"]).collect();
+    let value: Value = serde_json::from_str(&text(folder.path(), &with_json)).unwrap();
+    assert_eq!(value["answer"], answer);
+    for sentence in value["sentences"].as_array().unwrap() {
+        let is_cited = !sentence["citations"].as_array().unwrap().is_empty();
+        assert_eq!(sentence["supported"], is_cited, "{sentence}");
+    }
+}
+
+#[test]
+fn lines_of_standard_input_are_questions() {
+    let home = home();
+    let mut child = command(home.path(), &["ask", "pages.jsonl", "--json", "--quiet"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"where was Oberlin born\n\nhot water\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let best: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let files: Vec<&str> =
+        best.iter().map(|answer| answer["evidence"][0]["file"].as_str().unwrap()).collect();
+    assert_eq!(files, ["Mira Oberlin", "drinks/tea.md"]);
+}
+
+#[test]
+fn a_filter_and_stages_with_models_apply() {
+    let home = home();
+    let first = |more: &[&str]| {
+        let arguments = [&["ask", "pages.jsonl", "a drink of leaves", "--json", "--quiet"], more].concat();
+        let answer: Value = serde_json::from_str(&text(home.path(), &arguments)).unwrap();
+        answer["evidence"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["file"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(first(&["--filter", "lang=de"]), ["Tee"]);
+    // Dense retrieval ranks every passage.
+    let (encoder, reranker) = (model("encoders/sentence"), model("encoders/bert-sequence"));
+    assert_eq!(first(&["--embed", &encoder]).len(), 4);
+    assert_eq!(first(&["--embed", &encoder, "--rerank", &reranker, "--passages", "2"]).len(), 2);
+    let (code, told) = failure(home.path(), &["ask", "pages.jsonl", "a drink", "--filter", "tone=soft"]);
+    assert!(code == 2 && told.contains("tone"), "{told}");
+}
+
+#[test]
+fn changed_files_are_indexed_again_and_old_indexes_are_removed() {
+    let home = home();
+    let parts = || -> Vec<String> {
+        let listed: Value = serde_json::from_str(&text(home.path(), &["indexes", "list", "--json"])).unwrap();
+        let parts = listed["parts"].as_array().unwrap();
+        parts.iter().map(|part| part["name"].as_str().unwrap().to_owned()).collect()
+    };
+    text(home.path(), &["ask", "pages.jsonl", "a drink"]);
+    let before = parts();
+    assert_eq!(before.len(), 2, "{before:?}");
+    text(home.path(), &["ask", "pages.jsonl", "another drink"]);
+    assert_eq!(parts(), before);
+    fs::write(home.path().join("pages.jsonl"), PAGES.replace("hot water", "cold water")).unwrap();
+    let answer = text(home.path(), &["ask", "pages.jsonl", "cold water"]);
+    assert!(answer.contains("leaves and cold water"), "{answer}");
+    let after = parts();
+    assert!(after.len() == 2 && after.iter().all(|part| !before.contains(part)), "{before:?} {after:?}");
+}
+
+#[test]
+fn cached_indexes_are_listed_shown_and_removed() {
+    let home = home();
+    assert!(text(home.path(), &["indexes", "list"]).starts_with("0 B in "));
+    text(home.path(), &["ask", "pages.jsonl", "a drink"]);
+    let listed = text(home.path(), &["indexes", "list"]);
+    let name = listed.split_whitespace().next().unwrap().to_owned();
+    assert!(name.starts_with("pages-") && listed.contains("pages.jsonl"), "{listed}");
+    let shown = text(home.path(), &["indexes", "show", &name]);
+    assert!(shown.contains("bm25-") && shown.contains("store-"), "{shown}");
+    let (code, told) = failure(home.path(), &["indexes", "remove", &name, "none"]);
+    assert!(code == 2 && told.contains(&name), "{told}");
+    assert_eq!(text(home.path(), &["indexes", "list"]), listed);
+    assert!(text(home.path(), &["indexes", "remove", &name]).starts_with("removed "));
+    assert!(text(home.path(), &["indexes", "list"]).starts_with("0 B in "));
+    assert!(home.path().join("pages.jsonl").is_file());
+}
+
+#[test]
+fn the_user_s_config_has_defaults_and_its_mistakes_are_errors() {
+    let home = home();
+    let folder = home.path().join("config/sporran");
+    fs::create_dir_all(&folder).unwrap();
+    let config = folder.join("config.toml");
+    let reader = root().join("models/minikilt-reader");
+    fs::write(&config, format!("model = {reader:?}\ncache = \"own\"\nthreads = 1\n")).unwrap();
+    let output = run(home.path(), &["ask", "pages.jsonl", "where was Mira Oberlin born"]);
+    let told = errors(&output);
+    assert!(output.status.success() && !told.contains("no generator"), "{told}");
+    assert!(told.contains(&folder.join("own/pages-").display().to_string()), "{told}");
+    fs::write(&config, "modle = \"a\"\n").unwrap();
+    for arguments in [&["ask", "pages.jsonl", "a drink"][..], &["indexes", "list"]] {
+        let (code, told) = failure(home.path(), arguments);
+        assert!(code == 2 && told.contains("config.toml:1: `modle`") && told.contains("`model`"), "{told}");
+    }
+}
+
+#[test]
+fn wrong_calls_name_the_mistake() {
+    let home = home();
+    fs::write(home.path().join("empty.jsonl"), "").unwrap();
+    for (arguments, expected) in [
+        (&["ask", "none", "a drink"][..], "no file or folder none"),
+        (&["ask", "pages.jsonl", " "], "found a blank text"),
+        (&["ask", "pages.jsonl"], "found none in standard input"),
+        (&["ask", "pages.jsonl", "a drink", "--model", "none"], "no model none"),
+        (&["ask", "pages.jsonl", "a drink", "--embed", "none/model"], "none/model"),
+        (&["ask", "pages.jsonl", "a drink", "--passages", "0"], "`--passages`: expected at least 1"),
+        (&["ask", "empty.jsonl", "a drink"], "empty.jsonl"),
+        (&["ask", "pages.jsonl", "notes/other.md"], "no file or folder notes/other.md"),
+        (&["eval-set", "none", "--output", "out.jsonl"], "no file or folder none"),
+        (&["eval-set", "pages.jsonl", "--output", "out.jsonl", "--count", "0"], "--count"),
+    ] {
+        let (code, told) = failure(home.path(), arguments);
+        assert!(code == 2 && told.contains(expected), "{arguments:?}: {told}");
+    }
+    assert!(!home.path().join("out.jsonl").exists());
+}
+
+#[test]
+fn a_test_set_measures_the_config_of_ask() {
+    let home = home();
+    let output = run(home.path(), &["eval-set", "pages.jsonl", "--output", "set.jsonl", "--count", "3"]);
+    let told = errors(&output);
+    assert!(
+        output.status.success() && output.stdout.is_empty() && told.contains("3 synthetic questions"),
+        "{told}"
+    );
+    let set = fs::read_to_string(home.path().join("set.jsonl")).unwrap();
+    assert!(
+        set.lines().count() == 3 && set.lines().all(|line| line.contains(r#""synthetic":"cloze""#)),
+        "{set}"
+    );
+    let config = text(home.path(), &["ask", "pages.jsonl", "--show-config"]);
+    let config = config.replace("files = []", "files = [\"set.jsonl\"]");
+    fs::write(home.path().join("own.toml"), &config).unwrap();
+    let scores = text(home.path(), &["retrieve", "own.toml"]);
+    assert!(scores.contains("set.jsonl"), "{scores}");
+    // The config is a source, too.
+    let answer = text(home.path(), &["ask", "own.toml", "where was Oberlin born"]);
+    assert!(answer.contains("[1] Mira Oberlin"), "{answer}");
+}
+
+#[test]
+fn explain_and_trace_take_a_text() {
+    let home = home();
+    let config = text(home.path(), &["ask", "pages.jsonl", "--show-config"]);
+    fs::write(home.path().join("own.toml"), &config).unwrap();
+    let shown = text(home.path(), &["explain", "own.toml", "--query", "where was Oberlin born"]);
+    assert!(
+        shown.starts_with("question\nwhere was Oberlin born\n") && shown.contains("Mira Oberlin (1)"),
+        "{shown}"
+    );
+    for arguments in [
+        &["retrieve", "own.toml", "--query", "hot water"][..],
+        &["retrieve", "own.toml", "--trace", "--query", "hot water"],
+    ] {
+        let shown = text(home.path(), arguments);
+        assert!(shown.starts_with("bm25: hot water\n") && shown.contains("Tea (2)"), "{shown}");
+    }
+    let (code, told) = failure(home.path(), &["retrieve", "own.toml", "--trace"]);
+    assert!(code == 2 && told.contains("--query"), "{told}");
+    let (code, told) = failure(home.path(), &["explain", "own.toml"]);
+    assert!(code == 2 && told.contains("--query"), "{told}");
+    let (code, told) = failure(home.path(), &["explain", "own.toml", "--query", " "]);
+    assert!(code == 2 && told.contains("blank"), "{told}");
+    // Without task files, records have no ids.
+    let (code, told) = failure(home.path(), &["explain", "own.toml", "--id", "1"]);
+    assert!(code == 2 && told.contains("tasks"), "{told}");
+}

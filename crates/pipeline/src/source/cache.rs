@@ -1,0 +1,298 @@
+//! The folder of cached indexes: one folder for each set of sources, with their passage store and their indexes.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+use sporran_kilt::{Error as FileError, folder::leftovers, hash_json, jsonl};
+
+use crate::{Error, Result, run_dir::integrity::is_part};
+
+/// The file that describes a folder of the cache.
+const CARD: &str = "source.json";
+
+/// The content of [`CARD`].
+#[derive(Debug, Serialize, Deserialize)]
+struct Card {
+    /// The sources, as absolute paths.
+    sources: Vec<PathBuf>,
+    /// The name of the folder of the passage store.
+    store: String,
+    /// When the indexes were used last, in seconds since 1970.
+    used: u64,
+}
+
+/// The indexes of a set of sources.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CachedIndexes {
+    /// The name of the folder.
+    pub name: String,
+    /// The folder.
+    pub folder: PathBuf,
+    /// The sources, as absolute paths.
+    pub sources: Vec<PathBuf>,
+    /// When they were used last, in seconds since 1970.
+    pub used: u64,
+    /// The size of all files in bytes.
+    pub bytes: u64,
+    /// The passage store and the indexes, by name.
+    pub parts: Vec<CachedPart>,
+}
+
+/// A passage store or an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CachedPart {
+    /// The name of its folder, such as `bm25-0123456789ab`.
+    pub name: String,
+    /// The size of its files in bytes.
+    pub bytes: u64,
+}
+
+/// A number of bytes in words, such as `1.2 MiB`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// The folder of a set of sources in a cache: the name of the first source, and a hash of all absolute paths.
+///
+/// # Errors
+/// [`Error::Io`] for a source that does not exist.
+pub(crate) fn folder_of(cache: &Path, sources: &[PathBuf]) -> Result<PathBuf> {
+    let paths = absolute(sources)?;
+    let stem =
+        paths.first().and_then(|path| path.file_stem()).map(|stem| stem.to_string_lossy().into_owned());
+    let letters = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_') { c } else { '-' };
+    let stem: String = stem.unwrap_or_default().chars().map(letters).take(40).collect();
+    let stem = stem.trim_start_matches('-');
+    let stem = if stem.is_empty() { "root" } else { stem };
+    Ok(cache.join(format!("{stem}-{}", &hash_json(&paths)[..8])))
+}
+
+fn absolute(sources: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    sources.iter().map(|path| fs::canonicalize(path).map_err(Error::io(path, "find"))).collect()
+}
+
+/// Notes the use of a folder's indexes. If the sources have another passage store than before, removes the store and the
+/// indexes of their earlier contents. `kept` are the paths of the store and the indexes in use. Returns the size in bytes.
+///
+/// # Errors
+/// [`Error::Io`] if the folder cannot be written.
+pub(crate) fn keep<'p>(
+    folder: &Path,
+    sources: &[PathBuf],
+    kept: impl Iterator<Item = &'p Path>,
+) -> Result<u64> {
+    let kept: BTreeSet<PathBuf> =
+        kept.filter(|path| path.parent() == Some(folder)).map(Path::to_owned).collect();
+    let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let store = kept.iter().filter_map(name).find(|name| name.starts_with("store-")).unwrap_or_default();
+    if read_card(folder)?.is_some_and(|card| card.store != store) {
+        for part in parts(folder)? {
+            let path = folder.join(&part.name);
+            // The next contents are read with the help of the documents that were read before.
+            if !kept.contains(&path) && !part.name.starts_with("documents-") {
+                fs::remove_dir_all(&path).map_err(Error::io(&path, "remove"))?;
+            }
+        }
+    }
+    let used = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let card = Card { sources: absolute(sources)?, store, used };
+    jsonl::write_json(folder.join(CARD), &card)?;
+    bytes_in(folder)
+}
+
+fn read_card(folder: &Path) -> Result<Option<Card>> {
+    let path = folder.join(CARD);
+    if path.is_file() { Ok(Some(jsonl::read_json(path)?)) } else { Ok(None) }
+}
+
+/// The indexes of all sources in a cache, by name. A cache that does not exist has none.
+///
+/// # Errors
+/// [`Error::Io`] for a folder that cannot be read; [`Error::Kilt`] for a damaged description.
+pub fn cached_indexes(cache: &Path) -> Result<Vec<CachedIndexes>> {
+    let entries = match fs::read_dir(cache) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io(cache, "read")(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let folder = entry.map_err(Error::io(cache, "read"))?.path();
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with('.') || !folder.is_dir() {
+            continue;
+        }
+        // A build that was killed leaves a folder without a description.
+        let (sources, used) = match read_card(&folder)? {
+            Some(Card { sources, used, .. }) => (sources, used),
+            None if is_ours(&folder)? => (Vec::new(), 0),
+            None => continue,
+        };
+        let (bytes, parts) = (bytes_in(&folder)?, parts(&folder)?);
+        found.push(CachedIndexes { name, folder, sources, used, bytes, parts });
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// Whether a folder has nothing but stores, indexes and unfinished builds of them.
+fn is_ours(folder: &Path) -> Result<bool> {
+    for entry in fs::read_dir(folder).map_err(Error::io(folder, "read"))? {
+        let name = entry.map_err(Error::io(folder, "read"))?.file_name();
+        let name = name.to_string_lossy();
+        if !is_part(name.trim_start_matches('.').split('.').next().unwrap_or_default()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Removes the indexes of a set of sources, by the name of the folder. The sources stay. Returns what it removed.
+///
+/// # Errors
+/// [`FileError::Argument`] for an unknown name, and for indexes that a process builds now; [`Error::Io`].
+pub fn remove_cached(cache: &Path, name: &str) -> Result<CachedIndexes> {
+    let found = cached(cache, name)?;
+    if leftovers(&found.folder)?.iter().any(|leftover| leftover.at_work) {
+        let message = format!("{}: a process is building an index there now", found.folder.display());
+        return Err(FileError::Argument(message).into());
+    }
+    fs::remove_dir_all(&found.folder).map_err(Error::io(&found.folder, "remove"))?;
+    Ok(found)
+}
+
+/// The indexes of a set of sources, by the name of the folder.
+///
+/// # Errors
+/// [`FileError::Argument`] for an unknown name, with the known ones; those of [`cached_indexes`].
+pub fn cached(cache: &Path, name: &str) -> Result<CachedIndexes> {
+    let all = cached_indexes(cache)?;
+    let names: Vec<String> = all.iter().map(|found| found.name.clone()).collect();
+    all.into_iter().find(|found| found.name == name).ok_or_else(|| {
+        let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let message =
+            format!("expected the name of cached indexes in {} ({known}), found `{name}`", cache.display());
+        FileError::Argument(message).into()
+    })
+}
+
+/// The stores and indexes in a folder, by name.
+fn parts(folder: &Path) -> Result<Vec<CachedPart>> {
+    let mut parts = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io(folder, "read"))? {
+        let path = entry.map_err(Error::io(folder, "read"))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && is_part(&name) {
+            let bytes = bytes_in(&path)?;
+            parts.push(CachedPart { name, bytes });
+        }
+    }
+    parts.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(parts)
+}
+
+/// The size of all files below a folder. Files that another process removes meanwhile do not count.
+fn bytes_in(folder: &Path) -> Result<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(folder).map_err(Error::io(folder, "read"))? {
+        let entry = entry.map_err(Error::io(folder, "read"))?;
+        match entry.metadata() {
+            Ok(about) if about.is_dir() => sum += bytes_in(&entry.path())?,
+            Ok(about) => sum += about.len(),
+            Err(_) => {}
+        }
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(folder: &Path, part: &str, bytes: usize) -> PathBuf {
+        let path = folder.join(part);
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("text.bin"), vec![0; bytes]).unwrap();
+        path
+    }
+
+    #[test]
+    fn sizes_have_one_decimal() {
+        let found = [0, 1023, 1024, 1536, 1 << 20, (1 << 30) - 1].map(size);
+        assert_eq!(found, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "1.0 GiB"]);
+    }
+
+    #[test]
+    fn a_folder_is_named_by_the_sources() {
+        let place = tempfile::tempdir().unwrap();
+        let (cache, notes, other) =
+            (place.path().join("cache"), place.path().join("my notes"), place.path().join("b"));
+        fs::create_dir(&notes).unwrap();
+        fs::create_dir(&other).unwrap();
+        let one = folder_of(&cache, std::slice::from_ref(&notes)).unwrap();
+        assert!(one.file_name().unwrap().to_str().unwrap().starts_with("my-notes-"), "{one:?}");
+        assert_eq!(folder_of(&cache, &[place.path().join("b/../my notes")]).unwrap(), one);
+        assert_ne!(folder_of(&cache, &[notes, other]).unwrap(), one);
+        assert!(folder_of(&cache, &[place.path().join("none")]).is_err());
+    }
+
+    #[test]
+    fn indexes_of_earlier_contents_are_removed_and_others_stay() {
+        let place = tempfile::tempdir().unwrap();
+        let (cache, source) = (place.path().join("cache"), vec![place.path().to_owned()]);
+        let folder = folder_of(&cache, &source).unwrap();
+        let key = |part: &str, digit: &str| format!("{part}-{}", digit.repeat(12));
+        let (store, words) = (key("store", "0"), key("bm25", "0"));
+        let kept = [filled(&folder, &store, 10), filled(&folder, &words, 5)];
+        let dense = filled(&folder, &key("dense", "0"), 7);
+        let keep_these =
+            |kept: &[PathBuf]| keep(&folder, &source, kept.iter().map(PathBuf::as_path)).unwrap();
+        assert!(keep_these(&kept) > 22);
+        // The vectors are not in use, but they are of the same contents.
+        keep_these(&kept);
+        assert!(dense.is_dir());
+        let new = [filled(&folder, &key("store", "1"), 1), filled(&folder, &key("bm25", "1"), 1)];
+        fs::write(folder.join("mine.txt"), "a file of the user").unwrap();
+        keep_these(&new);
+        assert!(!dense.exists() && !kept[0].exists() && new.iter().all(|part| part.is_dir()));
+        assert!(folder.join("mine.txt").is_file());
+    }
+
+    #[test]
+    fn indexes_are_listed_and_removed_by_name() {
+        let place = tempfile::tempdir().unwrap();
+        let (cache, source) = (place.path().join("cache"), vec![place.path().to_owned()]);
+        assert!(cached_indexes(&cache).unwrap().is_empty());
+        let folder = folder_of(&cache, &source).unwrap();
+        let store = filled(&folder, &format!("store-{}", "0".repeat(12)), 2000);
+        keep(&folder, &source, [store.as_path()].into_iter()).unwrap();
+        let unfinished = cache.join("killed-1");
+        fs::create_dir_all(unfinished.join(format!(".store-{}.building", "1".repeat(12)))).unwrap();
+        fs::create_dir_all(cache.join("other/things")).unwrap();
+        let found = cached_indexes(&cache).unwrap();
+        assert_eq!(found.len(), 2, "{found:?}");
+        let own = found.iter().find(|found| !found.sources.is_empty()).unwrap();
+        assert_eq!((own.parts.len(), own.parts[0].bytes), (1, 2000));
+        assert!(own.bytes > 2000 && own.used > 1_600_000_000);
+        let error = remove_cached(&cache, "none").unwrap_err();
+        assert!(error.is_input() && error.to_string().contains(&own.name), "{error}");
+        assert!(remove_cached(&cache, "other").is_err() && cache.join("other/things").is_dir());
+        assert_eq!(remove_cached(&cache, &own.name).unwrap().name, own.name);
+        assert!(!folder.exists() && place.path().is_dir());
+    }
+}

@@ -1,0 +1,124 @@
+//! The config of a user: defaults of options of the command line.
+
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_config::{Document, Text, schema};
+use sporran_kilt::jsonl;
+
+use crate::{Error, Result};
+
+/// The config of a user. Options of the command line override it.
+///
+/// A model is a folder, a file, the name of an imported model, or `hf:ID[@REV]`. A relative path with a folder in it starts
+/// at the folder of the config.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct UserOptions {
+    /// The generator of `ask` and `eval-set`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<PathBuf>,
+    /// The encoder of `ask` for dense retrieval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedder: Option<PathBuf>,
+    /// The reranker of `ask`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reranker: Option<PathBuf>,
+    /// The folder of cached indexes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<PathBuf>,
+    /// The number of threads of every command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl UserOptions {
+    /// Reads the config of a user; the defaults if there is no such file.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with every mistake, unknown keys among them; [`Error::Kilt`] if the file cannot be read.
+    pub fn load(path: &Path) -> Result<Self> {
+        if !path.exists() {
+            return Ok(Self::default());
+        }
+        let text = Text::new(path, jsonl::read_to_string(path)?, &[]);
+        let mut document = Document::parse(&text);
+        let options: Option<Self> = document.read_root(&[]);
+        document.check_ranges(&schema::of::<Self>());
+        let mistakes = document.into_diagnostics();
+        let options = options.filter(|_| mistakes.is_empty()).ok_or(Error::Config(mistakes))?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        Ok(options.from_folder(folder))
+    }
+
+    /// The same options with paths that start at `folder`.
+    fn from_folder(self, folder: &Path) -> Self {
+        let placed = |path: PathBuf| if path.is_relative() { folder.join(path) } else { path };
+        // A single component is the name of an imported model.
+        let is_path = |model: &Path| {
+            model.components().count() > 1 && !model.to_str().is_some_and(|model| model.starts_with("hf:"))
+        };
+        let model =
+            |model: Option<PathBuf>| model.map(|model| if is_path(&model) { placed(model) } else { model });
+        Self {
+            model: model(self.model),
+            embedder: model(self.embedder),
+            reranker: model(self.reranker),
+            cache: self.cache.map(placed),
+            threads: self.threads,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<UserOptions, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, text).unwrap();
+        let home = folder.path().display().to_string();
+        UserOptions::load(&path).map_err(|error| {
+            assert!(error.is_input());
+            error.to_string().replace(&home, "")
+        })
+    }
+
+    #[test]
+    fn a_missing_file_has_the_defaults() {
+        assert_eq!(UserOptions::load(Path::new("/no/such/config.toml")).unwrap(), UserOptions::default());
+        assert_eq!(load("").unwrap(), UserOptions::default());
+    }
+
+    #[test]
+    fn paths_start_at_the_folder_of_the_config() {
+        let options = load(
+            "model = \"hf:org/name\"\nembedder = \"minilm\"\nreranker = \"models/r\"\ncache = \"/var/cache/s\"\nthreads = 3\n",
+        )
+        .unwrap();
+        assert_eq!(options.model.as_deref(), Some(Path::new("hf:org/name")));
+        assert_eq!(options.embedder.as_deref(), Some(Path::new("minilm")));
+        assert!(
+            options.reranker.as_ref().is_some_and(|path| path.is_absolute() && path.ends_with("models/r"))
+        );
+        assert_eq!(options.cache.as_deref(), Some(Path::new("/var/cache/s")));
+        assert_eq!(options.threads.map(NonZeroUsize::get), Some(3));
+    }
+
+    #[test]
+    fn every_mistake_is_named_with_its_line() {
+        let error = load("modle = \"a\"\nthreads = 0\n").unwrap_err();
+        assert!(
+            error.contains("config.toml:1: `modle`") && error.contains("did you mean `model`?"),
+            "{error}"
+        );
+        assert!(error.contains("config.toml:2: `threads`"), "{error}");
+        assert!(load("threads = \"two\"").unwrap_err().contains("`threads`"));
+    }
+}

@@ -1,0 +1,141 @@
+//! A system that answers questions with citations.
+
+use std::convert::Infallible;
+
+use sporran_generator::Sink;
+use sporran_kilt::{
+    Hit, Passage,
+    observe::{Event, Observer},
+};
+
+use super::{
+    answer::{CitedAnswer, CitedPassage, CitedSentence},
+    citations::{Support, cited},
+    judge::Judge,
+    options::AskOptions,
+};
+use crate::{
+    Result,
+    source::cache,
+    tasks::loader::Asked,
+    workflows::answer::{assemble::Assembly, options::Options, system::System},
+};
+
+/// Answers questions over documents. It holds no folder of a run, so servers and other programs can keep it open.
+///
+/// ```no_run
+/// use sporran_pipeline::workflows::answer::{AskOptions, Asker};
+///
+/// let options = AskOptions::new(vec!["notes".into()], "cache".into());
+/// let asker = Asker::open(&options, &mut |_| {})?;
+/// let answer = asker.ask("Where was Mira Oberlin born?")?;
+/// for passage in &answer.evidence {
+///     println!("{}: {}", passage.file, &passage.text[passage.highlight.clone()]);
+/// }
+/// # Ok::<(), sporran_pipeline::Error>(())
+/// ```
+pub struct Asker {
+    system: System,
+    judge: Option<Judge>,
+    passages: usize,
+}
+
+impl Asker {
+    /// Opens sources with their models. Builds indexes that are missing or whose files have changed, and removes those of
+    /// the files' earlier contents. A note names the folder of the indexes and its size.
+    ///
+    /// # Errors
+    /// Those of [`AskOptions::resolve`], and errors of the sources, the indexes and the models.
+    pub fn open(options: &AskOptions, observe: &mut Observer<'_>) -> Result<Self> {
+        let resolved = options.resolve()?;
+        let passages = options.passages;
+        let judge = |model| Judge::open(model, options.precision, options.device);
+        let judge = options.verifier.clone().map(judge).transpose()?;
+        let system = System::open(resolved, observe)?;
+        note_indexes(options, &system.assembly, observe)?;
+        Ok(Self { system, judge, passages })
+    }
+
+    /// The config of the system.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        self.system.options()
+    }
+
+    /// Whether a generator writes the answers.
+    #[must_use]
+    pub fn generates(&self) -> bool {
+        self.system.assembly.generator.is_some()
+    }
+
+    /// Answers a question.
+    ///
+    /// # Errors
+    /// [`sporran_kilt::Error::Argument`] for a blank question, and those of [`System::answer`].
+    pub fn ask(&self, question: &str) -> Result<CitedAnswer> {
+        self.ask_with(question, None)
+    }
+
+    /// [`ask`](Self::ask), with a sink that receives the text of the generator, without checked citations, and can end it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ask_into(&self, question: &str, sink: &dyn Sink) -> Result<CitedAnswer> {
+        self.ask_with(question, Some(sink))
+    }
+
+    fn ask_with(&self, question: &str, sink: Option<&dyn Sink>) -> Result<CitedAnswer> {
+        let question = question.trim();
+        let query = Asked::Text(question).query(&self.options().general.tasks)?;
+        let queries = std::slice::from_ref(&query);
+        let answered = match sink {
+            None => self.system.answer(queries)?,
+            Some(sink) => self.system.answer_into(queries, sink)?,
+        };
+        let (answer, hits) = answered
+            .into_iter()
+            .next()
+            .map_or_else(Default::default, |answered| (answered.prediction.answer, answered.hits));
+        let store = self.system.assembly.store.as_ref();
+        let passage = |hit: &Hit| Some((store?.passage(hit.passage), hit.score));
+        let passages: Vec<(Passage, f32)> = hits.iter().take(self.passages).filter_map(passage).collect();
+        let support = Support::new(question, passages.iter().map(|(passage, _)| passage));
+        let read: Vec<&Passage> = passages.iter().map(|(passage, _)| passage).collect();
+        let (sentences, text) = match &self.judge {
+            Some(judge) => cited(&answer, |sentence| match support.of(sentence) {
+                Some(_) => judge.supporters(sentence, &read).map(Some),
+                None => Ok(None),
+            })?,
+            None => match cited(&answer, |sentence| Ok::<_, Infallible>(support.of(sentence))) {
+                Ok(found) => found,
+                Err(never) => match never {},
+            },
+        };
+        let evidence = passages.into_iter().enumerate().map(|(at, (passage, score))| {
+            let cites = |sentence: &&CitedSentence| sentence.citations.contains(&(at + 1));
+            let said: Vec<&str> =
+                sentences.iter().filter(cites).map(|sentence| sentence.text.as_str()).collect();
+            let highlight = support.highlight(&passage.text, &said.join(" "));
+            CitedPassage::new(passage, score, highlight)
+        });
+        let evidence = evidence.collect();
+        self.system.assembly.sound()?;
+        let is_generated = self.generates();
+        Ok(CitedAnswer { question: question.to_owned(), answer: text, evidence, sentences, is_generated })
+    }
+}
+
+/// Notes the use of the cached indexes of sources, and tells their folder. A config's own indexes are not in the cache.
+pub(super) fn note_indexes(
+    options: &AskOptions,
+    assembly: &Assembly,
+    observe: &mut Observer<'_>,
+) -> Result<()> {
+    let store = assembly.store.as_ref().filter(|_| options.config().is_none());
+    if let Some(folder) = store.and_then(|store| store.folder().parent()) {
+        let kept = assembly.hashes.iter().map(|part| part.path.as_path());
+        let bytes = cache::keep(folder, &options.sources, kept)?;
+        observe(Event::Note { text: format!("indexes: {} ({})", folder.display(), cache::size(bytes)) });
+    }
+    Ok(())
+}

@@ -1,0 +1,312 @@
+//! Citations: which passages support the sentences of an answer.
+
+use std::ops::Range;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use sporran_extractor::Document;
+use sporran_kilt::Passage;
+use sporran_retriever::sparse::{Analyzer, AnalyzerOptions};
+
+use super::answer::CitedSentence;
+
+/// The smallest share of a sentence's words that a passage that supports it has.
+const SHARE: f64 = 0.6;
+
+/// Compares the words of sentences with those of passages.
+pub(super) struct Support {
+    analyzer: Analyzer,
+    question: FxHashSet<String>,
+    /// The words of each passage with its title and section.
+    passages: Vec<Words>,
+}
+
+/// The words of a text.
+struct Words {
+    /// Stems without stop words.
+    terms: FxHashSet<String>,
+    /// Numbers, without commas between digits.
+    numbers: FxHashSet<String>,
+}
+
+impl Words {
+    fn of(analyzer: &Analyzer, text: &str) -> Self {
+        Self { terms: analyzer.terms(text).into_iter().collect(), numbers: numbers(text) }
+    }
+}
+
+/// The runs of digits of a text. A comma between digits is left out, as in `1,000`.
+fn numbers(text: &str) -> FxHashSet<String> {
+    let mut found = FxHashSet::default();
+    let mut number = String::new();
+    let mut characters = text.chars().peekable();
+    while let Some(c) = characters.next() {
+        if c.is_ascii_digit() {
+            number.push(c);
+        } else if c == ',' && !number.is_empty() && characters.peek().is_some_and(char::is_ascii_digit) {
+            // The next digit continues the number.
+        } else if !number.is_empty() {
+            found.insert(std::mem::take(&mut number));
+        }
+    }
+    if !number.is_empty() {
+        found.insert(number);
+    }
+    found
+}
+
+impl Support {
+    pub(super) fn new<'p>(question: &str, passages: impl IntoIterator<Item = &'p Passage>) -> Self {
+        let analyzer = Analyzer::new(AnalyzerOptions::default());
+        let words = |passage: &Passage| {
+            Words::of(&analyzer, &format!("{} {} {}", passage.title, passage.section, passage.text))
+        };
+        let passages = passages.into_iter().map(words).collect();
+        let question = analyzer.terms(question).into_iter().collect();
+        Self { analyzer, question, passages }
+    }
+
+    /// Whether a passage supports a sentence by its words: it has every number of the sentence, at least [`SHARE`] of its
+    /// words, and at least that share of the words that are not in the question.
+    fn supports(&self, sentence: &Words, passage: &Words) -> bool {
+        let share = |terms: &mut dyn Iterator<Item = &String>| {
+            let (mut held, mut all) = (0usize, 0usize);
+            for term in terms {
+                all += 1;
+                held += usize::from(passage.terms.contains(term));
+            }
+            all == 0 || held as f64 >= SHARE * all as f64
+        };
+        sentence.numbers.is_subset(&passage.numbers)
+            && share(&mut sentence.terms.iter())
+            && share(&mut sentence.terms.iter().filter(|term| !self.question.contains(*term)))
+    }
+
+    /// The passages that support a sentence, by their indices; `None` for a sentence without content words.
+    pub(super) fn of(&self, sentence: &str) -> Option<Vec<usize>> {
+        let words = Words::of(&self.analyzer, sentence);
+        if words.terms.is_empty() && words.numbers.is_empty() {
+            return None;
+        }
+        let supports = |at: &usize| self.supports(&words, &self.passages[*at]);
+        Some((0..self.passages.len()).filter(supports).collect())
+    }
+
+    /// The sentence of a passage with the most words of the question or of `answer`, in bytes of its text. A word counts
+    /// less the more of the passages have it. Words of the answer count twice.
+    pub(super) fn highlight(&self, text: &str, answer: &str) -> Range<usize> {
+        let answer: FxHashSet<String> = self.analyzer.terms(answer).into_iter().collect();
+        let mut held: FxHashMap<&String, usize> = FxHashMap::default();
+        for term in self.question.iter().chain(&answer) {
+            let count = self.passages.iter().filter(|passage| passage.terms.contains(term)).count();
+            held.insert(term, count);
+        }
+        let worth = |sentence: &str| -> f64 {
+            let terms: FxHashSet<String> = self.analyzer.terms(sentence).into_iter().collect();
+            // The order of a sum of floats changes its digits, so the terms are sorted.
+            let mut known: Vec<&String> = terms.iter().filter(|term| held.contains_key(term)).collect();
+            known.sort_unstable();
+            let weight = |term: &String| if answer.contains(term) { 2.0 } else { 1.0 };
+            known.into_iter().map(|term| weight(term) / (1.0 + held[term] as f64)).sum()
+        };
+        let mut best: Option<(f64, Range<usize>)> = None;
+        for range in sentences(text) {
+            let value = worth(&text[range.clone()]);
+            if best.as_ref().is_none_or(|(known, _)| value > *known) {
+                best = Some((value, range));
+            }
+        }
+        best.map_or(0..text.len(), |(_, range)| range)
+    }
+}
+
+/// The sentences of a text, as ranges of its bytes.
+pub(super) fn sentences(text: &str) -> Vec<Range<usize>> {
+    let document = Document::new("", text);
+    let first = document.text.as_ptr() as usize;
+    let range = |slice: &str| {
+        let start = slice.as_ptr() as usize - first;
+        start..start + slice.len()
+    };
+    document.sentences.iter().filter_map(|sentence| document.slice(sentence.span)).map(range).collect()
+}
+
+/// An answer without the citations that its generator wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bare {
+    /// The text.
+    pub(super) text: String,
+    /// The byte before which each citation stood, with its number.
+    pub(super) citations: Vec<(usize, usize)>,
+}
+
+/// Takes citations such as `[1]`, `[2, 3]` and `[1][2]` out of an answer. Other text in brackets stays, and so does code
+/// between backticks.
+pub(super) fn without_citations(answer: &str) -> Bare {
+    let mut bare = Bare { text: String::with_capacity(answer.len()), citations: Vec::new() };
+    let (mut rest, mut is_code) = (answer, false);
+    while let Some(open) = rest.find(['[', '`']) {
+        let (before, bracket) = rest.split_at(open);
+        bare.text.push_str(before);
+        let close = bracket.find(']').filter(|_| !is_code && bracket.starts_with('['));
+        let parsed = close.and_then(|close| Some((close, numbers_of(&bracket[1..close])?)));
+        match parsed {
+            Some((close, numbers)) => {
+                bare.text.truncate(bare.text.trim_end_matches(' ').len());
+                let at = bare.text.len();
+                bare.citations.extend(numbers.into_iter().map(|number| (at, number)));
+                rest = &bracket[close + 1..];
+            }
+            None => {
+                is_code ^= bracket.starts_with('`');
+                bare.text.push_str(&bracket[..1]);
+                rest = &bracket[1..];
+            }
+        }
+    }
+    bare.text.push_str(rest);
+    bare
+}
+
+/// The numbers of a citation, such as `1, 2`; `None` for other text.
+fn numbers_of(inside: &str) -> Option<Vec<usize>> {
+    let number = |text: &str| text.trim().parse().ok().filter(|number| (1..1000).contains(number));
+    inside.split([',', ';']).map(number).collect()
+}
+
+/// The sentences of an answer with the passages that support them, and the answer with citations.
+///
+/// `supporters` are the indices of the passages that support a sentence, best first; `None` for one that needs no support.
+/// A sentence cites those of its supporters that the generator cited, or else its first supporter.
+///
+/// # Errors
+/// Those of `supporters`.
+pub(super) fn cited<E>(
+    answer: &str,
+    mut supporters: impl FnMut(&str) -> Result<Option<Vec<usize>>, E>,
+) -> Result<(Vec<CitedSentence>, String), E> {
+    let Bare { text, citations } = without_citations(answer.trim());
+    let mut written = String::with_capacity(text.len());
+    let (mut end, mut found) = (0, Vec::new());
+    let ranges = sentences(&text);
+    for (at, range) in ranges.iter().enumerate() {
+        let next = ranges.get(at + 1).map_or(usize::MAX, |next| next.start);
+        // A citation may stand after the sentence's full stop.
+        let own = |place: usize| place > range.start && place <= next || (at == 0 && place <= range.start);
+        let named: Vec<usize> =
+            citations.iter().filter(|(place, _)| own(*place)).map(|(_, number)| *number).collect();
+        let sentence = &text[range.clone()];
+        let held = supporters(sentence)?;
+        let mut numbers: Vec<usize> = held.iter().flatten().map(|passage| passage + 1).collect();
+        if numbers.iter().any(|number| named.contains(number)) {
+            numbers.retain(|number| named.contains(number));
+        } else {
+            numbers.truncate(1);
+        }
+        numbers.sort_unstable();
+        let supported = held.is_none() || !numbers.is_empty();
+        written.push_str(&text[end..range.end]);
+        end = range.end;
+        if !supported {
+            written.push_str(" [?]");
+        } else if !numbers.is_empty() {
+            written.push(' ');
+            numbers.iter().for_each(|number| written.push_str(&format!("[{number}]")));
+        }
+        found.push(CitedSentence { text: sentence.to_owned(), citations: numbers, supported });
+    }
+    written.push_str(&text[end..]);
+    Ok((found, written))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    fn passage(title: &str, text: &str) -> Passage {
+        Passage { title: title.into(), ..Passage::of_text(text) }
+    }
+
+    fn passages() -> Vec<Passage> {
+        vec![
+            passage("Mira Oberlin", "Mira Oberlin was an engineer. Oberlin was born in Leipzig in 1921."),
+            passage(
+                "Tomas Reyl",
+                "Tomas Reyl was a composer. Reyl was born in Vienna. He wrote 1,200 songs.",
+            ),
+        ]
+    }
+
+    fn answer(question: &str, text: &str) -> (Vec<CitedSentence>, String) {
+        let passages = passages();
+        let support = Support::new(question, &passages);
+        cited(text, |sentence| Ok::<_, Infallible>(support.of(sentence))).unwrap()
+    }
+
+    #[test]
+    fn a_sentence_cites_a_passage_with_its_words() {
+        let question = "Where was Mira Oberlin born?";
+        assert_eq!(
+            answer(question, "Mira Oberlin was born in Leipzig.").1,
+            "Mira Oberlin was born in Leipzig. [1]"
+        );
+        assert_eq!(answer(question, "Leipzig").1, "Leipzig [1]");
+        // Vienna is in the passage about Reyl, and most words in the one about Oberlin.
+        assert_eq!(
+            answer(question, "Mira Oberlin was born in Vienna.").1,
+            "Mira Oberlin was born in Vienna. [?]"
+        );
+    }
+
+    #[test]
+    fn every_number_must_be_in_the_passage() {
+        let question = "How many songs did Reyl write?";
+        assert_eq!(answer(question, "Reyl wrote 1200 songs.").1, "Reyl wrote 1200 songs. [2]");
+        assert_eq!(answer(question, "Reyl wrote 300 songs.").1, "Reyl wrote 300 songs. [?]");
+        assert_eq!(
+            numbers("1,200 of 3, 4.5"),
+            ["1200", "3", "4", "5"].map(str::to_owned).into_iter().collect()
+        );
+    }
+
+    #[test]
+    fn the_generator_s_citations_are_kept_where_they_hold() {
+        let (sentences, text) = answer(
+            "Who are they?",
+            "Oberlin was an engineer [2]. Reyl was a composer [2][7], born in Vienna [1].",
+        );
+        assert_eq!(text, "Oberlin was an engineer. [1] Reyl was a composer, born in Vienna. [2]");
+        assert_eq!(sentences[0].citations, [1]);
+        assert_eq!(sentences[1].text, "Reyl was a composer, born in Vienna.");
+        assert!(sentences.iter().all(|sentence| sentence.supported));
+    }
+
+    #[test]
+    fn other_brackets_stay_and_lists_keep_their_lines() {
+        let bare = without_citations("An array [a] holds `x[1]` or [1234], y[0] [1, 2].");
+        assert_eq!(bare.text, "An array [a] holds `x[1]` or [1234], y[0].");
+        assert_eq!(bare.citations, [(41, 1), (41, 2)]);
+        let (_, text) = answer("Who?", "Oberlin was an engineer.\n\nReyl was a pilot.");
+        assert_eq!(text, "Oberlin was an engineer. [1]\n\nReyl was a pilot. [?]");
+        assert_eq!(answer("Who?", "").1, "");
+    }
+
+    #[test]
+    fn the_sentence_with_the_rarest_words_is_highlighted() {
+        let passages = passages();
+        let support = Support::new("Where was Oberlin born?", &passages);
+        let text = &passages[0].text;
+        assert_eq!(&text[support.highlight(text, "")], "Oberlin was born in Leipzig in 1921.");
+        assert_eq!(&text[support.highlight(text, "an engineer")], "Mira Oberlin was an engineer.");
+        assert_eq!(support.highlight("", ""), 0..0);
+    }
+
+    #[test]
+    fn sentences_are_ranges_of_bytes() {
+        let text = "Zoë sang.  She left 😀 home.";
+        let found: Vec<&str> = sentences(text).into_iter().map(|range| &text[range]).collect();
+        assert_eq!(found, ["Zoë sang.", "She left 😀 home."]);
+        assert!(sentences("").is_empty());
+    }
+}

@@ -1,0 +1,324 @@
+//! Test sets that are made from a user's own documents.
+
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use serde_json::{Map, json};
+use sporran_config::{Diagnostic, Kinds};
+use sporran_generator::{Candidate, Generator, GeneratorOptions, Request};
+use sporran_kilt::{
+    Id, Output, Passage, PassageId, PassageStore, Query, Record,
+    observe::{Event, Observer, Unit, advance, begin},
+    synthesis::clozes,
+};
+
+use super::{asker::note_indexes, options::AskOptions};
+use crate::{
+    Error, Result,
+    workflows::answer::{
+        assemble::{assemble_retrieval, load_generator},
+        options::Options,
+    },
+};
+
+/// The instruction to the generator, after a passage.
+const WRITE: &str = "Write one short question that this text answers. Name the subject of the question.";
+/// The number of passages that a generator reads together.
+const BATCH: usize = 8;
+/// The largest number of passages to try for each question.
+const TRIES: usize = 4;
+/// The smallest number of words of a passage that a question is about.
+const WORDS: usize = 20;
+
+/// How the questions of a test set were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Synthetic {
+    /// Parts of sentences of the documents, usually without the name of their page.
+    Cloze,
+    /// A generator wrote them about passages.
+    Generated,
+}
+
+/// A test set of synthetic questions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EvalSet {
+    /// How the questions were made.
+    pub kind: Synthetic,
+    /// The questions in KILT's layout, with their pages as evidence and without answers.
+    pub records: Vec<Record>,
+}
+
+/// Makes at most `count` questions about sources, with the generator of the options if they name one. A page is asked about
+/// again only after all others. The same seed gives the same questions.
+///
+/// # Errors
+/// Those of [`AskOptions::resolve`], of the sources and the generator. [`sporran_kilt::Error::Argument`] if no question can
+/// be made. [`Error::Config`] for a generator that extracts or classifies instead of writing.
+pub fn eval_set(
+    options: &AskOptions,
+    count: usize,
+    seed: u64,
+    observe: &mut Observer<'_>,
+) -> Result<EvalSet> {
+    let resolved = options.resolve()?;
+    let sources = Options { retriever: None, ..resolved.clone() };
+    let assembly = assemble_retrieval(&sources, observe)?;
+    let Some(store) = &assembly.store else {
+        return Err(Error::Config(vec![Diagnostic::of_config(
+            "source",
+            "is missing; questions are about its pages",
+        )]));
+    };
+    note_indexes(options, &assembly, observe)?;
+    let set = match &resolved.generator {
+        None => {
+            let records =
+                clozes(store, count, seed)?.into_iter().map(|record| marked(record, Synthetic::Cloze));
+            EvalSet { kind: Synthetic::Cloze, records: records.collect() }
+        }
+        Some(generator) => {
+            let generator = load_generator(&writing(generator)?, Some(store), seed)?;
+            let records = generated(&*generator, store, count, seed, observe)?;
+            EvalSet { kind: Synthetic::Generated, records }
+        }
+    };
+    assembly.sound()?;
+    if set.records.is_empty() {
+        let message =
+            "no question came of these sources: expected sentences of 26 to 300 characters".to_owned();
+        return Err(Error::Kilt(sporran_kilt::Error::Argument(message)));
+    }
+    Ok(set)
+}
+
+/// The options of a generator that writes a question about one passage.
+fn writing(generator: &GeneratorOptions) -> Result<GeneratorOptions> {
+    match generator {
+        GeneratorOptions::Causal(options) => {
+            let mut options = options.clone();
+            options.instruction = String::new();
+            options.prompt.passages = 1;
+            options.prompt.passage = "{title}: {text}".into();
+            options.prompt.separator = "\n\n".into();
+            options.prompt.input = "{input}".into();
+            options.generation.max_new_tokens = Some(60);
+            Ok(GeneratorOptions::Causal(options))
+        }
+        GeneratorOptions::Remote(options) => {
+            let mut options = options.clone();
+            options.instruction = String::new();
+            options.prompt.passages = 1;
+            options.prompt.passage = "{title}: {text}".into();
+            options.prompt.separator = "\n\n".into();
+            options.prompt.input = "{input}".into();
+            options.generation.max_new_tokens = 60;
+            Ok(GeneratorOptions::Remote(options))
+        }
+        GeneratorOptions::Seq2Seq(options) => {
+            let mut options = options.clone();
+            options.prompt.passages = 1;
+            options.prompt.input = "{input}".into();
+            options.generation.max_new_tokens = Some(60);
+            Ok(GeneratorOptions::Seq2Seq(options))
+        }
+        other => {
+            let message =
+                format!("expected a generator that writes text, found one of kind `{}`", other.kind());
+            Err(Error::Config(vec![Diagnostic {
+                origin: "ask".into(),
+                line: 0,
+                key: "--model".into(),
+                message,
+            }]))
+        }
+    }
+}
+
+fn marked(record: Record, kind: Synthetic) -> Record {
+    Record { meta: Some(json!({ "synthetic": kind })), ..record }
+}
+
+/// Passages in a random order in which no page comes again before all others came.
+fn drawn(store: &PassageStore, seed: u64) -> Vec<PassageId> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut all: Vec<PassageId> = (0..store.len() as u32).map(PassageId).collect();
+    all.shuffle(&mut rng);
+    let mut seen = vec![0u32; store.pages()];
+    let mut rounds: Vec<(u32, PassageId)> = all
+        .into_iter()
+        .map(|passage| {
+            let count = &mut seen[store.page_of(passage).0 as usize];
+            *count += 1;
+            (*count, passage)
+        })
+        .collect();
+    // A stable sort keeps the random order within a round.
+    rounds.sort_by_key(|(round, _)| *round);
+    rounds.into_iter().map(|(_, passage)| passage).collect()
+}
+
+fn generated(
+    generator: &dyn Generator,
+    store: &PassageStore,
+    count: usize,
+    seed: u64,
+    observe: &mut Observer<'_>,
+) -> Result<Vec<Record>> {
+    let query = Query::of_text("write", WRITE);
+    let passages = drawn(store, seed).into_iter().map(|passage| store.passage(passage));
+    let usable: Vec<Passage> = passages
+        .filter(|passage| passage.text.split_whitespace().count() >= WORDS)
+        .take(count.saturating_mul(TRIES))
+        .collect();
+    let mut records: Vec<Record> = Vec::new();
+    begin(observe, "write questions", count as u64, Unit::Records);
+    for batch in usable.chunks(BATCH) {
+        if records.len() >= count {
+            break;
+        }
+        let candidates: Vec<Candidate<'_>> =
+            batch.iter().map(|passage| Candidate { passage, score: 1.0 }).collect();
+        let requests: Vec<Request<'_>> = candidates
+            .iter()
+            .map(|one| Request { query: &query, passages: std::slice::from_ref(one) })
+            .collect();
+        for (passage, generation) in batch.iter().zip(generator.generate(&requests)?) {
+            let Some(text) = question(&generation.text) else { continue };
+            if records.len() < count
+                && !records.iter().any(|known| known.input.as_deref() == Some(text.as_str()))
+            {
+                records.push(record(records.len(), text, passage));
+            }
+        }
+        advance(observe, records.len() as u64);
+    }
+    observe(Event::End);
+    Ok(records)
+}
+
+fn record(number: usize, text: String, passage: &Passage) -> Record {
+    let provenance = Some(vec![passage.provenance()]);
+    let record = Record {
+        id: Id::Text(format!("generated-{number}")),
+        input: Some(text),
+        output: Some(vec![Output { provenance, ..Output::default() }]),
+        meta: None,
+        extra: Map::new(),
+    };
+    marked(record, Synthetic::Generated)
+}
+
+/// The question in a generator's text: its first line that ends with a question mark, of 4 to 40 words. A question about
+/// "the text" or "the passage" has no answer without it, so it does not count.
+fn question(text: &str) -> Option<String> {
+    let line =
+        text.lines().map(str::trim).find(|line| line.ends_with(['?', '"', '*']) && line.contains('?'))?;
+    let line = &line[..=line.find('?')?];
+    let line = line.strip_prefix("Question:").unwrap_or(line);
+    let line = match line.split_once(['.', ')']) {
+        Some((number, rest)) if number.len() <= 2 && number.bytes().all(|byte| byte.is_ascii_digit()) => rest,
+        _ => line,
+    };
+    let line = line.trim_start_matches(['"', '*', ' ']);
+    let lower = line.to_lowercase();
+    let refers = ["the text", "this text", "the passage", "this passage", "the author", "given text"];
+    let is_usable = (4..=40).contains(&line.split_whitespace().count())
+        && !refers.iter().any(|words| lower.contains(words));
+    is_usable.then(|| line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use sporran_generator::Generation;
+    use sporran_kilt::{PassageSplit, store::BuildOptions};
+
+    use super::*;
+
+    fn store(folder: &std::path::Path, pages: usize) -> (PathBuf, PassageStore) {
+        let line = |at: usize| {
+            let text = format!(
+                "Lake {at} is a lake in the north of a country. {}",
+                "It is deep and cold. ".repeat(6)
+            );
+            json!({"wikipedia_id": at.to_string(), "wikipedia_title": format!("Lake {at}"),
+                "text": [format!("Lake {at}"), text, text.replace("north", "south")]})
+            .to_string()
+        };
+        let source = folder.join("pages.jsonl");
+        std::fs::write(&source, (0..pages).map(line).collect::<Vec<_>>().join("\n")).unwrap();
+        let build = BuildOptions { source: source.clone(), redirects: None, split: PassageSplit::Paragraph };
+        (source, PassageStore::build(&build, folder.join("store"), &mut |_| {}).unwrap())
+    }
+
+    /// Writes a question about even pages only.
+    struct Even;
+
+    impl Generator for Even {
+        fn generate(&self, requests: &[Request<'_>]) -> sporran_generator::Result<Vec<Generation>> {
+            let write = |request: &Request<'_>| {
+                let passage = request.passages[0].passage;
+                let even = passage.page_id.parse::<u32>().unwrap() % 2 == 0;
+                let number = passage.id.0;
+                let text =
+                    if even { format!("1. How deep is lake part {number}?\nMore") } else { "Deep.".into() };
+                Generation { text, score: 0.0, alternatives: Vec::new(), evidence: vec![0], tokens: 1 }
+            };
+            Ok(requests.iter().map(write).collect())
+        }
+
+        fn passages(&self) -> usize {
+            1
+        }
+    }
+
+    #[test]
+    fn questions_are_taken_out_of_the_generator_s_text() {
+        for (text, expected) in [
+            ("What is the capital of Norway?", Some("What is the capital of Norway?")),
+            ("Sure!\n\n1. \"Who wrote the long book?\"", Some("Who wrote the long book?")),
+            ("Question: Where is the lake?", Some("Where is the lake?")),
+            ("What is the passage about in general?", None),
+            ("Why so?", None),
+            ("It is Oslo.", None),
+        ] {
+            assert_eq!(question(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_generator_asks_about_each_page_before_any_page_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, store) = store(folder.path(), 10);
+        let order = drawn(&store, 3);
+        let pages: std::collections::BTreeSet<u32> =
+            order[..10].iter().map(|passage| store.page_of(*passage).0).collect();
+        assert_eq!((order.len(), pages.len()), (20, 10));
+        let records = generated(&Even, &store, 5, 3, &mut |_| {}).unwrap();
+        assert_eq!(records.len(), 5);
+        for record in &records {
+            assert_eq!(record.meta, Some(json!({ "synthetic": "generated" })));
+            let item = &record.outputs()[0].evidence()[0];
+            let page: u32 = item.wikipedia_id.as_ref().unwrap().text().parse().unwrap();
+            assert!(page % 2 == 0 && item.start_paragraph_id.is_some());
+        }
+        assert_eq!(records, generated(&Even, &store, 5, 3, &mut |_| {}).unwrap());
+        // Ten passages are about even pages.
+        assert_eq!(generated(&Even, &store, 100, 3, &mut |_| {}).unwrap().len(), 10);
+    }
+
+    #[test]
+    fn questions_without_a_generator_are_parts_of_sentences() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, _) = store(folder.path(), 4);
+        let options = AskOptions::new(vec![source.clone()], folder.path().join("cache"));
+        let set = eval_set(&options, 4, 0, &mut |_| {}).unwrap();
+        assert_eq!((set.kind, set.records.len()), (Synthetic::Cloze, 4));
+        assert!(set.records.iter().all(|record| record.meta == Some(json!({ "synthetic": "cloze" }))));
+        std::fs::write(&source, r#"{"wikipedia_id":"1","wikipedia_title":"A","text":["A","b"]}"#).unwrap();
+        let error = eval_set(&options, 4, 0, &mut |_| {}).unwrap_err();
+        assert!(error.is_input() && error.to_string().contains("no question came"), "{error}");
+    }
+}

@@ -1,0 +1,442 @@
+//! The options of questions over documents, and the config that they stand for.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sporran_config::{Diagnostic, Document, Text};
+use sporran_generator::{CausalOptions, ExtractiveOptions, GeneratorOptions, check_generator};
+use sporran_reranker::{
+    CombinedOptions, CosineOptions, CrossEncoderOptions, LlmOptions, RerankerOptions, Saved, TfIdfOptions,
+};
+use sporran_retriever::{
+    FilterOptions, dense::DenseOptions, fusion::FusionOptions, hybrid::HybridOptions, sparse::Bm25Options,
+};
+use sporran_transformers::{DeviceName, Precision, TakesModel, wrong_model_type};
+
+use crate::{
+    Error, Result,
+    source::{cache, options::SourceOptions},
+    tasks::options::{QueryOptions, TasksOptions},
+    workflows::answer::{
+        options::{EvaluationOptions, EvidenceOptions, General, Options},
+        retrieval::{
+            self, CombinedRetriever, RerankOptions, RerankedOptions, RerankerTable, RetrieverOptions,
+        },
+    },
+};
+
+/// The instruction to a decoder-only model.
+const INSTRUCTION: &str = "Answer the question with the numbered passages only. After each sentence, cite the passages \
+                           that support it, such as [1] or [2][3]. If the passages do not answer the question, say so.";
+/// The number of words of a passage, and of those that it shares with the one before it.
+const WINDOW: u32 = 120;
+const OVERLAP: u32 = 30;
+/// The number of passages that a reranker scores.
+const RERANKED: usize = 30;
+/// The number of words of a passage that a generator reads.
+const PASSAGE_WORDS: usize = 150;
+/// The number of tokens of passages and question that a generator reads.
+const PROMPT_TOKENS: usize = 1536;
+
+/// A generator behind an HTTP endpoint in the form of OpenAI's API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The address, such as `http://localhost:8000/v1`.
+    pub url: String,
+    /// The name of the model at the endpoint.
+    pub model: String,
+    /// The name of the environment variable with the key; `None` for an endpoint without keys.
+    pub key_variable: Option<String>,
+}
+
+/// The sources and models of an [`Asker`](super::Asker).
+#[derive(Clone, Debug)]
+pub struct AskOptions {
+    /// Files and folders, or one config of the workflow `answer`, whose name ends in `.toml`.
+    pub sources: Vec<PathBuf>,
+    /// The folder of cached indexes. A config names its own folder.
+    pub cache: PathBuf,
+    /// The folder of an encoder. With it, retrieval fuses the rankings of BM25 and of dense vectors by reciprocal ranks.
+    pub embedder: Option<PathBuf>,
+    /// The folder of a reranker.
+    pub reranker: Option<PathBuf>,
+    /// The folder or the GGUF file of a generator: a decoder-only model, an encoder-decoder or DPR's reader.
+    pub generator: Option<PathBuf>,
+    /// A generator at an endpoint, instead of `generator`.
+    pub endpoint: Option<Endpoint>,
+    /// The folder of a verifier, which decides whether a passage supports a sentence. Without it, their words decide.
+    pub verifier: Option<PathBuf>,
+    /// Conditions on the metadata of passages; all must be met.
+    pub filters: Vec<FilterOptions>,
+    /// The number of passages that are evidence and that a generator reads. At least 1.
+    pub passages: usize,
+    /// The largest number of tokens of an answer. At least 1.
+    pub max_new_tokens: usize,
+    /// The data type of the models' weights.
+    pub precision: Precision,
+    /// The device of the models.
+    pub device: DeviceName,
+}
+
+impl AskOptions {
+    /// BM25 over sources, without a model: five passages.
+    #[must_use]
+    pub fn new(sources: Vec<PathBuf>, cache: PathBuf) -> Self {
+        Self {
+            sources,
+            cache,
+            embedder: None,
+            reranker: None,
+            generator: None,
+            endpoint: None,
+            verifier: None,
+            filters: Vec::new(),
+            passages: 5,
+            max_new_tokens: 200,
+            precision: Precision::default(),
+            device: DeviceName::default(),
+        }
+    }
+
+    /// The one config among the sources, if it is one.
+    #[must_use]
+    pub fn config(&self) -> Option<&Path> {
+        match &self.sources[..] {
+            [path] if path.extension().is_some_and(|ending| ending == "toml") => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The config that these options stand for. It has no task files.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with every mistake: sources and models that are missing or do not fit, and numbers below 1.
+    pub fn resolve(&self) -> Result<Options> {
+        let mut mistakes = Vec::new();
+        let mut report = |option: &str, message: String| {
+            mistakes.push(Diagnostic { origin: "ask".into(), line: 0, key: option.into(), message });
+        };
+        for (option, value) in [("--passages", self.passages), ("--max-new-tokens", self.max_new_tokens)] {
+            if value == 0 {
+                report(option, "expected at least 1, found 0".into());
+            }
+        }
+        let models = [
+            ("--embed", &self.embedder),
+            ("--rerank", &self.reranker),
+            ("--model", &self.generator),
+            ("--verify", &self.verifier),
+        ];
+        for (option, model) in models.iter().filter_map(|(option, model)| Some((option, model.as_ref()?))) {
+            if !model.exists() {
+                report(option, format!("no model {}", model.display()));
+            }
+        }
+        if !mistakes.is_empty() {
+            return Err(Error::Config(mistakes));
+        }
+        let options = match self.config() {
+            Some(path) => self.of_config(path)?,
+            None => self.of_sources()?,
+        };
+        self.filters.iter().try_fold(options, |options, filter| options.filtered(filter.clone()))
+    }
+
+    /// The options of a config, with another generator if these options have one.
+    fn of_config(&self, path: &Path) -> Result<Options> {
+        for (option, model) in [("--embed", &self.embedder), ("--rerank", &self.reranker)] {
+            if model.is_some() {
+                let message =
+                    format!("expected documents as the source; {} has its own `[retriever]`", path.display());
+                return Err(Error::Config(vec![mistake(option, message)]));
+            }
+        }
+        let options = Options::load_without_tasks(path, &[])?;
+        let generator = self.own_generator()?.or(options.generator);
+        Ok(Options { generator, ..options })
+    }
+
+    /// The options for documents.
+    fn of_sources(&self) -> Result<Options> {
+        let source = self.source()?;
+        let retriever = self.retriever()?;
+        let generator = self.own_generator()?;
+        let general = General {
+            name: "ask".into(),
+            seed: 0,
+            output: crate::config::runs(),
+            then: Vec::new(),
+            source: Some(source),
+            pages: None,
+            tasks: TasksOptions::default(),
+            query: QueryOptions::default(),
+            evidence: EvidenceOptions { one_per_page: false, ..EvidenceOptions::default() },
+            evaluation: EvaluationOptions::default(),
+            train: None,
+        };
+        Ok(Options { general, encoder_training: None, retriever: Some(retriever), generator })
+    }
+
+    /// Windows of words that cross no heading. They overlap, so that a sentence at an edge is whole in one of them.
+    fn source(&self) -> Result<SourceOptions> {
+        let missing: Vec<Diagnostic> = self
+            .sources
+            .iter()
+            .filter(|path| !path.exists())
+            .map(|path| mistake("SOURCE", format!("no file or folder {}", path.display())))
+            .collect();
+        if !missing.is_empty() {
+            return Err(Error::Config(missing));
+        }
+        let indexes = cache::folder_of(&self.cache, &self.sources)?;
+        let (size, overlap) = (Some(WINDOW), Some(OVERLAP));
+        Ok(SourceOptions { size, overlap, indexes, ..SourceOptions::new(self.sources.clone()) })
+    }
+
+    fn retriever(&self) -> Result<RetrieverOptions> {
+        let bm25 = RetrieverOptions::Bm25(Bm25Options::default());
+        let mut retriever = match &self.embedder {
+            None => bm25,
+            Some(model) => {
+                let (precision, device) = (self.precision, self.device);
+                let dense = DenseOptions { precision, device, ..DenseOptions::new(model.clone()) };
+                let parts = vec![bm25, RetrieverOptions::Dense(dense)];
+                RetrieverOptions::Hybrid(HybridOptions { fusion: FusionOptions::default(), parts })
+            }
+        };
+        if let Some(folder) = &self.reranker {
+            let rerank = RerankOptions { depth: RERANKED.max(self.passages), fusion: None };
+            let reranker = RerankerTable { rerank, model: self.reranker_in(folder)? };
+            let base = Box::new(retriever);
+            retriever =
+                RetrieverOptions::Outer(CombinedRetriever::Reranked(RerankedOptions { reranker, base }));
+        }
+        let mistakes = mistakes(|document| retrieval::check(&retriever, false, document));
+        if mistakes.is_empty() { Ok(retriever) } else { Err(Error::Config(mistakes)) }
+    }
+
+    /// The reranker of a folder: of the kind in `reranker.json`, or else a cross-encoder.
+    fn reranker_in(&self, folder: &Path) -> Result<RerankerOptions> {
+        let (precision, device, folder) = (self.precision, self.device, folder.to_owned());
+        let whole = CrossEncoderOptions::new(folder.clone());
+        let batch_tokens = whole.batch_tokens;
+        Ok(match Saved::read(&folder)? {
+            Saved::Cosine { max_tokens } => {
+                RerankerOptions::Cosine(CosineOptions { folder, max_tokens, precision, device, batch_tokens })
+            }
+            Saved::TfIdf { .. } => RerankerOptions::TfIdf(TfIdfOptions { folder }),
+            Saved::Combined { .. } => {
+                RerankerOptions::Combined(CombinedOptions { folder, precision, device, batch_tokens })
+            }
+            Saved::Llm { instruction, max_tokens } => {
+                let own = LlmOptions::new(folder);
+                RerankerOptions::Llm(LlmOptions { instruction, max_tokens, precision, device, ..own })
+            }
+            Saved::CrossEncoder { .. } | Saved::TitleMatch | Saved::PositionPrior => {
+                RerankerOptions::CrossEncoder(CrossEncoderOptions { precision, device, ..whole })
+            }
+        })
+    }
+
+    /// The generator that these options name; `None` without one.
+    fn own_generator(&self) -> Result<Option<GeneratorOptions>> {
+        let generator = match (&self.endpoint, &self.generator) {
+            (Some(endpoint), _) => self.generator_at(endpoint)?,
+            (None, Some(model)) => self.generator_of(model)?,
+            (None, None) => return Ok(None),
+        };
+        let mistakes = mistakes(|document| {
+            check_generator(&*generator, ("generator", true), None, document);
+        });
+        if mistakes.is_empty() { Ok(Some(generator)) } else { Err(Error::Config(mistakes)) }
+    }
+
+    /// The generator at an endpoint.
+    fn generator_at(&self, endpoint: &Endpoint) -> Result<GeneratorOptions> {
+        Ok(GeneratorOptions::Remote(options_of(json!({
+            "base-url": endpoint.url,
+            "model": endpoint.model,
+            "api-key-env": endpoint.key_variable,
+            "instruction": INSTRUCTION,
+            "prompt": self.prompt(),
+            "answer": "",
+            "generation": { "max-new-tokens": self.max_new_tokens },
+        }))?))
+    }
+
+    /// The prompt of a decoder-only model: numbered passages, then the question.
+    fn prompt(&self) -> Value {
+        json!({
+            "passages": self.passages,
+            "passage-words": PASSAGE_WORDS,
+            "passage": "[{rank}] {title}: {text}",
+            "separator": "\n",
+            "input": "Question: {input}",
+            "order": "passages-first",
+            "max-tokens": PROMPT_TOKENS,
+        })
+    }
+
+    /// The generator for a model, by the type of the model.
+    fn generator_of(&self, model: &Path) -> Result<GeneratorOptions> {
+        let fits = |takes| wrong_model_type(model, takes, &[]).is_none();
+        let mut prompt = self.prompt();
+        let (precision, device) = (self.precision, self.device);
+        let generation = json!({ "max-new-tokens": self.max_new_tokens });
+        if fits(CausalOptions::TAKES) {
+            // Without sampling, the same question has the same answer.
+            let generation = json!({ "max-new-tokens": self.max_new_tokens, "do-sample": false });
+            return Ok(GeneratorOptions::Causal(options_of(json!({
+                "model": model,
+                "precision": precision,
+                "device": device,
+                "instruction": INSTRUCTION,
+                "prompt": prompt,
+                "answer": "",
+                "generation": generation,
+                "stops": [],
+                "max-tokens": PROMPT_TOKENS + 512,
+            }))?));
+        }
+        if fits(ExtractiveOptions::TAKES) {
+            return Ok(GeneratorOptions::Extractive(options_of(json!({
+                "model": model,
+                "precision": precision,
+                "device": device,
+                "passages": self.passages,
+            }))?));
+        }
+        prompt["input"] = "question: {input}".into();
+        prompt["passage"] = "{title}: {text}".into();
+        prompt["max-tokens"] = 512.into();
+        Ok(GeneratorOptions::Seq2Seq(options_of(json!({
+            "model": model,
+            "precision": precision,
+            "device": device,
+            "prompt": prompt,
+            "generation": generation,
+        }))?))
+    }
+}
+
+/// The options of a generator from those of its keys that differ from the defaults of a config.
+fn options_of<T: DeserializeOwned>(keys: Value) -> Result<T> {
+    serde_json::from_value(keys).map_err(|error| Error::Config(vec![mistake("--model", error.to_string())]))
+}
+
+/// A mistake of an option.
+fn mistake(option: &str, message: String) -> Diagnostic {
+    Diagnostic { origin: "ask".into(), line: 0, key: option.into(), message }
+}
+
+/// The mistakes that a check of options reports, under the names of the options instead of the keys of a config.
+fn mistakes(check: impl FnOnce(&mut Document<'_>)) -> Vec<Diagnostic> {
+    let text = Text::new(Path::new("ask"), String::new(), &[]);
+    let mut document = Document::parse(&text);
+    check(&mut document);
+    let option = |key: &str| match key {
+        key if key.starts_with("generator") => "--model",
+        key if key.contains("reranker") => "--rerank",
+        _ => "--embed",
+    };
+    document.into_diagnostics().into_iter().map(|found| mistake(option(&found.key), found.message)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The folder of a model of the tests.
+    fn model(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data").join(name)
+    }
+
+    /// Options over one page, in a folder of their own.
+    fn options() -> (tempfile::TempDir, AskOptions) {
+        let folder = tempfile::tempdir().unwrap();
+        let pages = folder.path().join("pages.jsonl");
+        std::fs::write(&pages, r#"{"wikipedia_id":"1","wikipedia_title":"Tea","text":["Tea","It is hot."]}"#)
+            .unwrap();
+        let options = AskOptions::new(vec![pages], folder.path().join("cache"));
+        (folder, options)
+    }
+
+    fn message(options: &AskOptions) -> String {
+        options.resolve().map(|_| String::new()).unwrap_or_else(|error| {
+            assert!(error.is_input());
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn the_models_decide_the_stages() {
+        let (_folder, options) = options();
+        let plain = options.resolve().unwrap();
+        assert!(matches!(plain.retriever, Some(RetrieverOptions::Bm25(_))) && plain.generator.is_none());
+        let embedder = Some(model("encoders/sentence"));
+        let hybrid = AskOptions { embedder, ..options.clone() }.resolve().unwrap();
+        assert!(matches!(hybrid.retriever, Some(RetrieverOptions::Hybrid(_))));
+        let reranker = Some(model("encoders/bert-sequence"));
+        let reranked = AskOptions { reranker, ..options.clone() }.resolve().unwrap();
+        assert!(matches!(reranked.retriever, Some(RetrieverOptions::Outer(CombinedRetriever::Reranked(_)))));
+        for (name, kind) in
+            [("llama", "causal"), ("t5-relu", "seq2seq"), ("encoders/dpr-reader", "extractive")]
+        {
+            let found = AskOptions { generator: Some(model(name)), ..options.clone() }.resolve().unwrap();
+            assert_eq!(sporran_config::Kinds::kind(&found.generator.unwrap()), kind);
+        }
+    }
+
+    #[test]
+    fn the_config_round_trips_through_toml() {
+        let (folder, options) = options();
+        let options = AskOptions {
+            embedder: Some(model("encoders/sentence")),
+            generator: Some(model("llama")),
+            ..options
+        };
+        let resolved = options.resolve().unwrap();
+        let path = folder.path().join("shown.toml");
+        std::fs::write(&path, resolved.to_toml().unwrap()).unwrap();
+        let again = AskOptions::new(vec![path], options.cache.clone()).resolve().unwrap();
+        assert_eq!(again.to_toml().unwrap(), resolved.to_toml().unwrap());
+    }
+
+    #[test]
+    fn mistakes_name_their_options() {
+        let (folder, options) = options();
+        let wrong = AskOptions { passages: 0, generator: Some("none".into()), ..options.clone() };
+        assert_eq!(
+            message(&wrong),
+            "ask: `--passages`: expected at least 1, found 0\nask: `--model`: no model none"
+        );
+        let wrong = AskOptions { generator: Some(model("encoders/sentence")), ..options.clone() };
+        assert!(message(&wrong).starts_with("ask: `--model`: expected"), "{}", message(&wrong));
+        let wrong = AskOptions { embedder: Some(model("t5-relu")), ..options.clone() };
+        assert!(message(&wrong).starts_with("ask: `--embed`: "), "{}", message(&wrong));
+        let wrong = AskOptions { reranker: Some(model("encoders/sentence")), ..options.clone() };
+        assert!(message(&wrong).starts_with("ask: `--rerank`: expected"), "{}", message(&wrong));
+        let wrong = AskOptions { sources: vec![folder.path().join("none")], ..options };
+        assert!(message(&wrong).starts_with("ask: `SOURCE`: no file or folder"), "{}", message(&wrong));
+    }
+
+    #[test]
+    fn a_config_has_its_own_retriever_and_needs_no_tasks() {
+        let (folder, options) = options();
+        let path = folder.path().join("own.toml");
+        let pages = &options.sources[0];
+        let text = format!(
+            "workflow = \"answer\"\nname = \"own\"\n[source]\npath = {pages:?}\n[retriever]\nkind = \"tfidf\"\n"
+        );
+        std::fs::write(&path, &text).unwrap();
+        let own = AskOptions { sources: vec![path.clone()], ..options };
+        assert!(matches!(own.resolve().unwrap().retriever, Some(RetrieverOptions::TfIdf(_))));
+        let wrong = AskOptions { embedder: Some(model("encoders/sentence")), ..own.clone() };
+        assert!(message(&wrong).contains("has its own `[retriever]`"), "{}", message(&wrong));
+        std::fs::write(&path, text.replace("tfidf", "tf-idf")).unwrap();
+        assert!(message(&own).contains("own.toml:6"), "{}", message(&own));
+        std::fs::write(&path, text.replace("pages.jsonl", "none.jsonl")).unwrap();
+        assert!(message(&own).contains("no file"), "{}", message(&own));
+    }
+}
