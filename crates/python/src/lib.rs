@@ -34,7 +34,7 @@ mod _sporran {
         evaluate::{evaluate_kilt, evaluate_trec},
         facts::FactExtractor,
         generator::Generator,
-        hit::{Hit, Passage},
+        hit::{Hit, Passage, text_hit},
         links::TripleScorer,
         program::{program, version},
         reranker::Reranker,
