@@ -72,7 +72,7 @@ fn the_best_passages_answer_without_a_generator() {
     assert!(told.contains(&format!("indexes: {}", cache.display())), "{told}");
     assert!(told.contains("no generator"), "{told}");
     let quiet = run(home.path(), &["ask", "pages.jsonl", "where was Oberlin born?", "--quiet"]);
-    assert_eq!((quiet.stdout, errors(&quiet)), (output.stdout, String::new()));
+    assert_eq!((errors(&quiet), quiet.stdout), (String::new(), output.stdout));
     let scored = text(home.path(), &["ask", "pages.jsonl", "leaves", "-v", "--passages", "1"]);
     assert!(scored.contains("(score "), "{scored}");
 }
