@@ -18,7 +18,7 @@ from .. import _sporran
 __all__ = ["SporranProvider", "provider"]
 
 
-class _Evaluator(Evaluator):  # type: ignore[misc]
+class _Evaluator(Evaluator):
     def __init__(self, wanted: list[Any], qrels: dict[str, dict[str, int]]) -> None:
         super().__init__(wanted, qrels.keys())
         self._folder = tempfile.TemporaryDirectory()
@@ -44,7 +44,7 @@ class _Evaluator(Evaluator):  # type: ignore[misc]
                 yield Metric(query_id=row["query"], measure=names[name], value=value)
 
 
-class SporranProvider(Provider):  # type: ignore[misc]
+class SporranProvider(Provider):
     """The figures of ``sporran evaluate trec`` under the names of ``ir_measures``."""
 
     NAME = "sporran"
