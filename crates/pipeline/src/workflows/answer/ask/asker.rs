@@ -9,7 +9,7 @@ use sporran_kilt::{
 };
 
 use super::{
-    answer::{CitedAnswer, CitedPassage, CitedSentence},
+    answer::{CitedAnswer, CitedPassage, CitedSentence, heading},
     citations::{Support, cited},
     judge::Judge,
     options::AskOptions,
@@ -115,7 +115,7 @@ impl Asker {
             let cites = |sentence: &&CitedSentence| sentence.citations.contains(&(at + 1));
             let said: Vec<&str> =
                 sentences.iter().filter(cites).map(|sentence| sentence.text.as_str()).collect();
-            let highlight = support.highlight(&passage.text, &said.join(" "));
+            let highlight = support.highlight(&passage.text, heading(&passage.section), &said.join(" "));
             CitedPassage::new(passage, score, highlight)
         });
         let evidence = evidence.collect();

@@ -92,8 +92,11 @@ impl Support {
     }
 
     /// The sentence of a passage with the most words of the question or of `answer`, in bytes of its text. A word counts
-    /// less the more of the passages have it. Words of the answer count twice.
-    pub(super) fn highlight(&self, text: &str, answer: &str) -> Range<usize> {
+    /// less the more of the passages have it. Words of the answer count twice. A `heading` at the start of the passage is no
+    /// part of a sentence.
+    pub(super) fn highlight(&self, text: &str, heading: &str, answer: &str) -> Range<usize> {
+        let body = text.strip_prefix(heading).map(str::trim_start).filter(|body| !body.is_empty());
+        let begin = body.map_or(0, |body| text.len() - body.len());
         let answer: FxHashSet<String> = self.analyzer.terms(answer).into_iter().collect();
         let mut held: FxHashMap<&String, usize> = FxHashMap::default();
         for term in self.question.iter().chain(&answer) {
@@ -109,13 +112,14 @@ impl Support {
             known.into_iter().map(|term| weight(term) / (1.0 + held[term] as f64)).sum()
         };
         let mut best: Option<(f64, Range<usize>)> = None;
-        for range in sentences(text) {
+        for range in sentences(&text[begin..]) {
+            let range = begin + range.start..begin + range.end;
             let value = worth(&text[range.clone()]);
             if best.as_ref().is_none_or(|(known, _)| value > *known) {
                 best = Some((value, range));
             }
         }
-        best.map_or(0..text.len(), |(_, range)| range)
+        best.map_or(begin..text.len(), |(_, range)| range)
     }
 }
 
@@ -297,9 +301,17 @@ mod tests {
         let passages = passages();
         let support = Support::new("Where was Oberlin born?", &passages);
         let text = &passages[0].text;
-        assert_eq!(&text[support.highlight(text, "")], "Oberlin was born in Leipzig in 1921.");
-        assert_eq!(&text[support.highlight(text, "an engineer")], "Mira Oberlin was an engineer.");
-        assert_eq!(support.highlight("", ""), 0..0);
+        assert_eq!(&text[support.highlight(text, "", "")], "Oberlin was born in Leipzig in 1921.");
+        assert_eq!(&text[support.highlight(text, "", "an engineer")], "Mira Oberlin was an engineer.");
+        assert_eq!(support.highlight("", "", ""), 0..0);
+    }
+
+    #[test]
+    fn a_heading_is_not_highlighted() {
+        let support = Support::new("Where was Oberlin born?", &[]);
+        let text = "Birth of Oberlin She was born in Leipzig.";
+        assert_eq!(&text[support.highlight(text, "Birth of Oberlin", "")], "She was born in Leipzig.");
+        assert_eq!(support.highlight("Birth", "Birth", ""), 0..5);
     }
 
     #[test]
