@@ -276,7 +276,7 @@ fn explain_and_trace_take_a_text() {
         &["retrieve", "own.toml", "--trace", "--query", "hot water"],
     ] {
         let shown = text(home.path(), arguments);
-        assert!(shown.starts_with("bm25: hot water\n") && shown.contains("Tea (2)"), "{shown}");
+        assert!(shown.starts_with("search: hot water\n") && shown.contains("Tea (2)"), "{shown}");
     }
     let (code, told) = failure(home.path(), &["retrieve", "own.toml", "--trace"]);
     assert!(code == 2 && told.contains("--query"), "{told}");
