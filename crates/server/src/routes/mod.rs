@@ -1,9 +1,13 @@
 //! The endpoints, one file for each API.
 
 mod answer;
+mod openai;
 mod operations;
 mod page;
+mod rerank;
 mod search;
+mod tei;
+mod vectors;
 
 use std::sync::Arc;
 
@@ -20,6 +24,9 @@ fn api() -> (Router<Arc<State>>, Value) {
     let api = Api::new();
     let api = answer::add(api);
     let api = search::add(api);
+    let api = tei::add(api);
+    let api = openai::add(api);
+    let api = rerank::add(api);
     let api = operations::add(api);
     page::add(api).finish()
 }
