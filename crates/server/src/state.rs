@@ -44,7 +44,7 @@ impl State {
     ///
     /// # Errors
     /// Those of [`Mounts::open`].
-    pub(crate) fn reload(&self, observe: &mut Observer<'_>) -> Result<()> {
+    pub fn reload(&self, observe: &mut Observer<'_>) -> Result<()> {
         let mounts = Arc::new(Mounts::open(&self.options.mounts, &self.setting, observe)?);
         *self.mounts.write().unwrap_or_else(PoisonError::into_inner) = mounts;
         Ok(())
