@@ -8,8 +8,9 @@ use crate::{
     Result, Stop,
     metrics::Metrics,
     models::Models,
-    mounts::{Mounts, Setting},
+    mounts::Mounts,
     options::{Key, Limits, ServerOptions},
+    work::Setting,
 };
 
 /// What all requests share: mounts, models, limits.

@@ -1,6 +1,7 @@
 //! The endpoints, one file for each API.
 
 mod answer;
+mod facts;
 mod openai;
 mod operations;
 mod page;
@@ -23,6 +24,7 @@ use crate::{
 fn api() -> (Router<Arc<State>>, Value) {
     let api = Api::new();
     let api = answer::add(api);
+    let api = facts::add(api);
     let api = search::add(api);
     let api = tei::add(api);
     let api = openai::add(api);
