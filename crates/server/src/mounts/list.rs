@@ -1,0 +1,180 @@
+//! The list of what is served.
+
+use std::{path::Path, sync::Arc};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use sporran_kilt::observe::Observer;
+use sporran_pipeline::workflows::{
+    answer::{AskOptions, Options},
+    registry::workflow_of,
+};
+
+use super::answering::{Answering, Setting};
+use crate::{Error, Failure, Result};
+
+/// Something that is served under a name.
+#[derive(Clone)]
+pub struct Mount {
+    name: String,
+    mounted: Mounted,
+}
+
+/// The kinds of mounts.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Mounted {
+    /// Answers and searches.
+    Answers(Arc<Answering>),
+}
+
+/// All mounts, in the order of the command line.
+#[derive(Clone, Default)]
+pub struct Mounts {
+    mounts: Vec<Mount>,
+}
+
+/// What is mounted.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct MountsResponse {
+    /// The mounts.
+    pub mounts: Vec<MountSummary>,
+}
+
+/// A mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct MountSummary {
+    /// The name.
+    pub name: String,
+    /// The kind: `answer`, `facts`, `link` or `knowledge`.
+    pub kind: &'static str,
+    /// What it can do: `search`, `answer` (answers in sentences), `facts`, `link`, `complete`.
+    pub abilities: Vec<&'static str>,
+    /// The number of documents of an index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub documents: Option<usize>,
+    /// The number of passages of an index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passages: Option<usize>,
+}
+
+impl Mount {
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn mounted(&self) -> &Mounted {
+        &self.mounted
+    }
+
+    fn summary(&self) -> MountSummary {
+        match &self.mounted {
+            Mounted::Answers(answering) => {
+                let mut abilities = Vec::new();
+                abilities.extend(answering.searches().then_some("search"));
+                abilities.extend(answering.generates().then_some("answer"));
+                let store = answering.store();
+                MountSummary {
+                    name: self.name.clone(),
+                    kind: "answer",
+                    abilities,
+                    documents: store.map(|store| store.pages()),
+                    passages: store.map(|store| store.len()),
+                }
+            }
+        }
+    }
+}
+
+impl Mounts {
+    /// Opens all mounts. Builds missing indexes.
+    ///
+    /// # Errors
+    /// Errors of the configs, the documents and the models, and two mounts with one name.
+    pub(crate) fn open(
+        options: &[AskOptions],
+        setting: &Setting,
+        observe: &mut Observer<'_>,
+    ) -> Result<Self> {
+        let mut mounts: Vec<Mount> = Vec::new();
+        for options in options {
+            for mount in open(options, setting, observe)? {
+                if mounts.iter().any(|known| known.name == mount.name) {
+                    return Err(Error::Name { name: mount.name });
+                }
+                mounts.push(mount);
+            }
+        }
+        Ok(Self { mounts })
+    }
+
+    /// All mounts.
+    #[must_use]
+    pub fn all(&self) -> &[Mount] {
+        &self.mounts
+    }
+
+    /// What is mounted.
+    #[must_use]
+    pub fn summary(&self) -> MountsResponse {
+        MountsResponse { mounts: self.mounts.iter().map(Mount::summary).collect() }
+    }
+
+    /// The mount of a name that answers and searches; the first one without a name.
+    ///
+    /// # Errors
+    /// A name that is not there.
+    pub fn answering(&self, name: Option<&str>) -> Result<&Arc<Answering>, Failure> {
+        let answering = |mount: &'_ Mount| match &mount.mounted {
+            Mounted::Answers(_) => true,
+        };
+        let all = || self.mounts.iter().filter(|mount| answering(mount));
+        let found = all().find(|mount| name.is_none_or(|name| mount.name == name));
+        match found.map(Mount::mounted) {
+            Some(Mounted::Answers(answering)) => Ok(answering),
+            _ => Err(Failure::not_found("index", name.unwrap_or_default(), all().map(Mount::name))),
+        }
+    }
+}
+
+/// The workflows that are served.
+const SERVED: [&str; 1] = ["answer"];
+
+/// The mounts of an argument: the documents, or the config and those of its key `then` that are served.
+fn open(options: &AskOptions, setting: &Setting, observe: &mut Observer<'_>) -> Result<Vec<Mount>> {
+    let Some(config) = options.config() else {
+        let name = options.sources.first().and_then(|path| path.canonicalize().ok());
+        let name = name.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let name = name.unwrap_or_else(|| "documents".to_owned());
+        let answering = Answering::open(name.clone(), options, setting, observe)?;
+        return Ok(vec![Mount { name, mounted: Mounted::Answers(Arc::new(answering)) }]);
+    };
+    let workflow = workflow_of(config, &[])?.name;
+    match workflow {
+        "answer" => {
+            let Options { general, .. } = Options::load_without_tasks(config, &[])?;
+            let answering = Answering::open(general.name.clone(), options, setting, observe)?;
+            let mut mounts =
+                vec![Mount { name: general.name, mounted: Mounted::Answers(Arc::new(answering)) }];
+            for then in general.then {
+                let then = AskOptions { sources: vec![then], ..options.clone() };
+                match open(&then, setting, observe) {
+                    Ok(more) => mounts.extend(more),
+                    Err(Error::Workflow { path, workflow, .. }) => {
+                        tracing::warn!("{} is not served: its workflow is `{workflow}`", path.display());
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(mounts)
+        }
+        other => {
+            let served = SERVED.map(|name| format!("`{name}`")).join(", ");
+            Err(Error::Workflow { path: config.to_owned(), workflow: other.to_owned(), served })
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! What is served under a name: answers over an index, facts, knowledge bases.
+
+mod answer;
+mod answering;
+mod document;
+mod list;
+
+pub use answer::{
+    AnswerRequest, AnswerResponse, AnswerSentence, AnswerTrace, ProvenanceItem, TraceItem, TraceStep,
+};
+pub use answering::Answering;
+pub(crate) use answering::{Found, Setting};
+pub use document::{Document, DocumentResponse, QueryText, SearchCandidate, SearchResponse};
+pub use list::{Mount, MountSummary, Mounted, Mounts, MountsResponse};
