@@ -2,7 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::{Id, open_record::open_record, passage::{BULLET, HEADING, SECTION}};
+use crate::{
+    Id,
+    open_record::open_record,
+    passage::{BULLET, HEADING, SECTION},
+};
 
 /// One line of KILT's knowledge source.
 #[derive(Clone, Debug, PartialEq)]

@@ -613,9 +613,16 @@ mod tests {
 
     #[test]
     fn pieces_are_the_bytes_of_a_text_in_its_paragraphs() {
-        let paragraphs =
-            page(&["T\n", " One \n", "Section::::S.\n", "BULLET::::- \n", "BULLET::::- Zwölf \n", "Heading::::A > B\n"]);
-        let span = Span { start_paragraph: 1, start: 0, end_paragraph: 5, end: 16, section: Span::NO_SECTION };
+        let paragraphs = page(&[
+            "T\n",
+            " One \n",
+            "Section::::S.\n",
+            "BULLET::::- \n",
+            "BULLET::::- Zwölf \n",
+            "Heading::::A > B\n",
+        ]);
+        let span =
+            Span { start_paragraph: 1, start: 0, end_paragraph: 5, end: 16, section: Span::NO_SECTION };
         let paragraph = |number: u32| paragraphs[number as usize].as_str();
         let found: Vec<_> = pieces(span, true, paragraph).collect();
         assert_eq!(found, [(1, 1..4), (4, 12..18), (5, 14..15)]);

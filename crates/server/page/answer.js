@@ -15,13 +15,13 @@ function citation(number, answer, mount) {
 /** The text of an answer: its sentences with citations. Without a generator it is the best sentence of the first passage. */
 function textOf(answer, mount) {
   if (answer.is_generated) {
-    const sentences = answer.sentences?.length ? answer.sentences : [{ text: answer.answer, citations: [] }];
+    const sentences = answer.sentences?.length ? answer.sentences : [{ text: answer.answer, citations: [], supported: true }];
     if (sentences.every((sentence) => !sentence.text.trim())) return h("p", { class: "muted" }, "The generator gave no answer.");
     return h(
       "p",
       { class: "answer-text" },
       sentences.map((sentence) => {
-        const isBare = sentence.supported === false || (sentence.supported === undefined && sentence.citations.length === 0 && sentences.length > 1);
+        const isBare = sentence.supported === false;
         // The last word and the citations stay on one line.
         const [, begin, end] = /^(.*?)(\S*)$/su.exec(sentence.text.trim());
         return [
@@ -54,36 +54,34 @@ function source(item, number, answer, mount, note) {
   );
 }
 
-/** The ranks of a step's items by their keys. */
+/** What makes two items of steps the same passage. */
 function keyOf(item) {
-  return item.passage ?? `${item.id}:${item.paragraph ?? ""}:${item.start ?? item.title}`;
+  return item.id ?? item.title;
 }
 
-/** The items of a step: passages with scores, texts, or other values. */
+/** The items of a step: passages with scores, or texts. `before` is the ranking of the step before. */
 function itemsOf(step, before) {
-  const items = step.items;
-  if (items === null || items === undefined || (Array.isArray(items) && items.length === 0)) return h("p", { class: "muted small" }, "Nothing.");
-  if (typeof items === "string") return h("pre", {}, items);
-  if (typeof items === "number") return h("p", { class: "small" }, many(items, "item"));
-  if (!Array.isArray(items)) return h("pre", {}, JSON.stringify(items, null, 2));
-  if (items.every((item) => typeof item === "string")) return items.map((item) => h("pre", {}, item));
-  if (items.every((item) => item.score !== undefined)) {
-    const best = Math.max(...items.map(({ score }) => score));
-    const earlier = before && new Map(before.map((item, at) => [keyOf(item), at + 1]));
-    return h(
-      "ol",
-      { class: "ranking" },
-      items.map((item, at) => {
-        const was = earlier?.get(keyOf(item));
-        const moved = was === undefined || was === at + 1 ? null : was > at + 1 ? `up ${was - at - 1}` : `down ${at + 1 - was}`;
-        return h("li", {}, h("span", { class: "rank", "aria-hidden": "true" }, String(at + 1)), h("span", { class: "name" }, item.title || item.text || item.id, moved && h("span", { class: `moved ${moved.startsWith("up") ? "up" : ""}` }, moved)), scoreBar(item.score, best));
-      }),
-    );
-  }
-  return items.map((item) => h("pre", {}, typeof item.text === "string" ? item.text : JSON.stringify(item, null, 2)));
+  const { items } = step;
+  const query = step.query && h("p", { class: "muted small" }, `Query: ${step.query}`);
+  if (items.length === 0) return [query, h("p", { class: "muted small" }, "No result.")];
+  if (!isRanking(step)) return [query, items.map(({ text }) => h("pre", {}, text ?? ""))];
+  const best = Math.max(...items.map(({ score }) => score));
+  const earlier = before && new Map(before.map((item, at) => [keyOf(item), at + 1]));
+  const row = (item, at) => {
+    const was = earlier?.get(keyOf(item));
+    const moved = was === undefined || was === at + 1 ? null : was > at + 1 ? `up ${was - at - 1}` : `down ${at + 1 - was}`;
+    return h("li", {}, h("span", { class: "rank", "aria-hidden": "true" }, String(at + 1)), h("span", { class: "name" }, item.title || item.id, moved && h("span", { class: `moved ${moved.startsWith("up") ? "up" : ""}` }, moved)), scoreBar(item.score, best));
+  };
+  return [query, h("ol", { class: "ranking" }, items.map(row))];
 }
 
-const NAMES = { retrieve: "Retrieve", retrieval: "Retrieve", rerank: "Rerank", prompt: "Write the prompt", generate: "Generate", answer: "Answer", cite: "Check citations", evidence: "Select the evidence" };
+/** Whether a step ranks passages. */
+function isRanking({ items }) {
+  return items.length > 0 && items.every(({ score }) => score !== undefined);
+}
+
+/** The names of steps as people read them. */
+const NAMES = { search: "Search", hybrid: "Fuse the rankings", iterative: "Follow links", mentions: "Join the names' rankings", reranked: "Rerank", prompt: "Write the prompt", answer: "Write the answer" };
 
 /** The steps from the question to the answer, with their times. */
 export function steps(answer, id = "answer", of = "") {
@@ -92,15 +90,15 @@ export function steps(answer, id = "answer", of = "") {
   const total = list.reduce((sum, step) => sum + (step.seconds ?? 0), 0);
   let before = null;
   const rows = list.map((step) => {
-    const isRanking = Array.isArray(step.items) && step.items.every((item) => item?.score !== undefined);
     const content = itemsOf(step, before);
-    if (isRanking) before = step.items;
-    const size = Array.isArray(step.items) ? ` · ${many(step.items.length, isRanking ? "passage" : "text")}` : "";
+    if (isRanking(step)) before = step.items;
+    const size = step.tokens !== undefined ? many(step.tokens, "token") : many(step.items.length, isRanking(step) ? "passage" : "text");
+    const told = [duration(step.seconds), size].filter(Boolean).join(" · ");
     const share = total > 0 ? (100 * (step.seconds ?? 0)) / total : 0;
     return h(
       "li",
       {},
-      h("details", {}, h("summary", {}, h("span", { class: "step-name" }, NAMES[step.name] ?? step.name), h("span", { class: "muted small" }, `${duration(step.seconds)}${size}`), h("span", { class: "time", "--share": `${share}%`, "aria-hidden": "true" })), h("div", { class: "step-body" }, content)),
+      h("details", {}, h("summary", {}, h("span", { class: "step-name" }, NAMES[step.name] ?? step.name), h("span", { class: "muted small" }, told), step.seconds !== undefined && h("span", { class: "time", "--share": `${share}%`, "aria-hidden": "true" })), h("div", { class: "step-body" }, content)),
     );
   });
   return h("section", { class: "steps", "aria-labelledby": `${id}-steps` }, h("h2", { id: `${id}-steps` }, "How this answer was made", of && h("span", { class: "hidden" }, ` by ${of}`)), h("ol", {}, rows));

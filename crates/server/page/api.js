@@ -77,18 +77,31 @@ export function post(address, body, signal) {
   return request(address, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
+/** Whether requests carry a key. Links cannot carry it. */
+export function hasKey() {
+  return Boolean(key());
+}
+
 let mounted = null;
 
-/** What is mounted: `{mounts, runs, kbs}`. It is read once; `again` reads it again. */
-export async function mounts(again = false) {
-  if (mounted === null || again) mounted = await get(["page/mounts"]);
+/** What is mounted: `{mounts, runs, knowledge}`. It is read once. */
+export async function mounts() {
+  if (mounted === null) {
+    const [{ mounts: all }, browse] = await Promise.all([get(["v1/mounts"]), get(["browse"])]);
+    const answering = all.filter(({ kind }) => kind === "answer");
+    const known = answering.map((mount) => ({ ...mount, generates: mount.abilities.includes("answer") }));
+    mounted = { mounts: known, ...browse };
+  }
   return mounted;
 }
 
 /** The answer to a question, with its steps. */
 export function answer(question, mount, top, signal) {
-  const body = { question, trace: true };
-  if (mount) body.mount = mount;
-  if (top) body.top = top;
-  return post("v1/answer", body, signal);
+  return post("v1/answer", { question, mount, top, trace: true }, signal);
+}
+
+/** The best passages for a query, in the form of an answer's provenance. */
+export async function search(mount, query, hits, signal) {
+  const { candidates } = await get(["v1", mount, "search"], { query, hits }, signal);
+  return candidates.map(({ docid, score, doc }) => ({ ...doc, id: docid, score, text: doc.contents.slice(doc.title.length + 1) }));
 }

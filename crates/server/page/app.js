@@ -7,7 +7,7 @@ import * as ask from "./ask.js";
 import * as compare from "./compare.js";
 import * as browse from "./browse.js";
 import * as runs from "./runs.js";
-import * as kb from "./kb.js";
+import * as kb from "./knowledge.js";
 
 const VIEWS = { ask, compare, browse, runs, kb };
 const main = document.getElementById("main");

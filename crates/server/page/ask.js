@@ -12,8 +12,7 @@ export function describe(mount) {
   const parts = [
     mount.documents === undefined ? null : many(mount.documents, "document"),
     mount.passages === undefined ? null : many(mount.passages, "passage"),
-    mount.retriever ?? null,
-    mount.generator ?? (mount.generates ? "a generator" : "no generator"),
+    mount.generates ? "a generator writes answers" : "no generator",
   ];
   return parts.filter(Boolean).join(" · ");
 }
@@ -47,7 +46,7 @@ const COUNTS = [3, 5, 10, 20].map((number) => [String(number), String(number)]);
 
 export async function show(main, values, { mounted, signal, isFirst }) {
   const { mounts: all } = mounted;
-  const answering = all.filter((mount) => mount.answers);
+  const answering = all.filter((mount) => mount.generates || mount.documents !== undefined);
   if (answering.length === 0) {
     fill(main, h("div", { class: "page narrow" }, h("h1", { tabindex: "-1" }, "Ask"), emptyBox("Nothing answers questions here", "Start the server with documents or a config: ", h("pre", {}, "sporran serve notes/"))));
     return;

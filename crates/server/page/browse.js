@@ -1,6 +1,6 @@
 // The view of an index: its documents, and search in it.
 
-import { get } from "./api.js";
+import { get, search as request } from "./api.js";
 import { fill, h, many, marked, say } from "./dom.js";
 import { choice, emptyBox, errorBox, go, highlightOf, labelled, openDocument, pager, placeOf, scoreBar, waiting } from "./parts.js";
 import { describe } from "./ask.js";
@@ -42,7 +42,7 @@ export async function show(main, values, { mounted, signal, isFirst }) {
 }
 
 async function search(list, mount, query, signal) {
-  const { hits, seconds } = await get(["page/search"], { mount: mount.name, query, hits: 20 }, signal);
+  const hits = await request(mount.name, query, 20, signal);
   if (hits.length === 0) {
     fill(list, emptyBox("No passage matches", "No passage has one of these words."));
     say("No passage matches.");
@@ -57,12 +57,12 @@ async function search(list, mount, query, signal) {
       h("p", { class: "muted small place" }, placeOf(item)),
       h("p", { class: "passage" }, marked(item.text, highlightOf(item))),
     );
-  fill(list, h("section", { class: "sources", "aria-labelledby": "hits" }, h("h2", { id: "hits" }, many(hits.length, "passage"), seconds !== undefined && h("span", { class: "muted small" }, ` in ${(1000 * seconds).toFixed(1)} ms`)), h("ol", {}, hits.map(hit))));
+  fill(list, h("section", { class: "sources", "aria-labelledby": "hits" }, h("h2", { id: "hits" }, many(hits.length, "passage")), h("ol", {}, hits.map(hit))));
   say(`${many(hits.length, "passage")} found.`);
 }
 
 async function documents(list, mount, offset, signal) {
-  const { total, documents: rows } = await get(["page/documents"], { mount: mount.name, offset, limit: LIMIT }, signal);
+  const { total, documents: rows } = await get(["browse/documents"], { mount: mount.name, offset, limit: LIMIT }, signal);
   const row = (item) =>
     h(
       "tr",

@@ -8,24 +8,24 @@ import { choice, emptyBox, errorBox, go, labelled, waiting } from "./parts.js";
 
 export const title = "Compare";
 
-/** What makes two passages the same: their page and where they start. */
+/** What makes two passages the same: their document and where they are in it. Their ids depend on how an index is split. */
 function keyOf(item) {
-  return `${item.id}:${item.paragraph}:${item.start}`;
+  return [item.document, item.paragraph, item.start, item.end_paragraph, item.end].join(":");
 }
 
 /** What two rankings share, in words. */
 function overlap(left, right) {
   const keys = new Set(left.provenance.map(keyOf));
   const shared = right.provenance.filter((item) => keys.has(keyOf(item))).length;
-  const pages = new Set(left.provenance.map(({ id }) => id));
-  const pagesShared = new Set(right.provenance.map(({ id }) => id).filter((id) => pages.has(id))).size;
   const most = Math.max(left.provenance.length, right.provenance.length);
-  return `${shared} of ${most} passages in common, ${pagesShared} of ${new Set([...left.provenance, ...right.provenance].map(({ id }) => id)).size} documents.`;
+  const [one, other] = [left, right].map(({ provenance }) => new Set(provenance.map(({ document }) => document)));
+  const both = [...one].filter((document) => other.has(document)).length;
+  return `${shared} of ${most} passages and ${both} of ${new Set([...one, ...other]).size} documents in common.`;
 }
 
 export async function show(main, values, { mounted, signal, isFirst }) {
   const { mounts: all } = mounted;
-  const answering = all.filter((mount) => mount.answers);
+  const answering = all.filter((mount) => mount.generates || mount.documents !== undefined);
   const head = h("h1", { tabindex: "-1" }, "Compare");
   if (answering.length < 2) {
     const command = h("pre", {}, "sporran serve bm25.toml hybrid.toml");

@@ -58,7 +58,7 @@ export function placeOf(item) {
     item.page ? `page ${item.page}` : null,
     item.line ? `line ${item.line}` : null,
     item.paragraph === undefined ? null : `paragraph ${item.paragraph}`,
-    item.start === undefined || item.end === undefined ? null : `characters ${item.start}–${item.end}`,
+    item.start === undefined || item.end === undefined ? null : `characters ${item.start}–${item.end}${(item.end_paragraph ?? item.paragraph) === item.paragraph ? "" : ` of ${item.end_paragraph}`}`,
   ];
   return parts.filter((part) => part !== null).join(" · ");
 }
@@ -105,23 +105,24 @@ function paragraphOf({ number, kind, level, text, marks, page }) {
 }
 
 /**
- * Opens a document of a mount in the sheet. `item` is a passage with `id`, and with `paragraph`, `start` and `highlight` if it
- * is to be marked. `others` are the passages to which the sheet can turn.
+ * Opens a document of a mount in the sheet. `item` is a passage with `id` or with `document`, `paragraph` and
+ * `start`; its `highlight` is marked too. `others` are the passages to which the sheet can turn.
  */
 export function openDocument(mount, item, others = [item]) {
-  openSheet(item.title || item.file || item.id, "", (body, parts) => showDocument(mount, item, others, body, parts));
+  openSheet(item.title || item.file || item.document || item.id, "", (body, parts) => showDocument(mount, item, others, body, parts));
 }
 
 async function showDocument(mount, item, others, body, { head, under, tools }) {
   const load = async () => {
     fill(body, waiting("Opening the document"));
     const [from, to] = item.highlight ?? [];
-    const query = { mount, id: item.id, paragraph: item.paragraph, start: item.start, from, to };
+    // A prediction of a run names a document and a place; a passage has an id of its own.
+    const place = item.id ? { id: item.id } : { id: item.document, paragraph: item.paragraph, start: item.start };
+    const query = { mount, ...place, from, to };
     try {
-      const found = await get(["page/document"], query);
+      const found = await get(["browse/document"], query);
       head.textContent = found.title || found.file || found.id;
-      const place = placeOf(item);
-      under.textContent = [found.id === found.title ? null : found.id, place || found.file].filter(Boolean).join(" · ");
+            under.textContent = [found.id === found.title || found.id === found.file ? null : found.id, placeOf(item) || found.file].filter(Boolean).join(" · ");
       const fields = Object.entries(found.fields ?? {});
       fill(
         body,

@@ -1,6 +1,6 @@
 // The view of finished runs: scores with intervals, cost, and examples right and wrong with their evidence.
 
-import { get } from "./api.js";
+import { get, hasKey } from "./api.js";
 import { bytes, count, duration, fill, h, heading, many, percent, say } from "./dom.js";
 import { choice, emptyBox, errorBox, go, labelled, openDocument, pager, waiting } from "./parts.js";
 
@@ -24,7 +24,7 @@ export async function show(main, values, { mounted, signal, isFirst }) {
   if (!isFirst) head.focus({ preventScroll: true });
   const load = async () => {
     try {
-      const run = await get(["page/runs", name], {}, signal);
+      const run = await get(["browse/runs", name], {}, signal);
       const list = h("div", {});
       fill(body, ...overview(run), examplesTools(run, values), list);
       await examples(list, run, values, signal);
@@ -48,18 +48,16 @@ function scale(score) {
 }
 
 function overview(run) {
-  const seconds = (run.seconds ?? []).reduce((sum, step) => sum + step.seconds, 0);
-  const cost = (run.endpoints ?? []).reduce((sum, { cost }) => sum + (cost ?? 0), 0);
   const facts = [
     ["Workflow", run.workflow],
     ["Program", run.program],
     ["Records", count(run.records)],
-    ["Time", seconds > 0 ? duration(seconds) : null],
+    ["Time", run.seconds > 0 ? duration(run.seconds) : null],
     ["Peak memory", run.peak_memory_bytes ? bytes(run.peak_memory_bytes) : null],
     ["Threads", run.threads || null],
     ["Seed", run.seed],
     ["Tokens", run.tokens ? count(run.tokens) : null],
-    ["Cost", cost > 0 ? cost.toFixed(4) : null],
+    ["Cost", run.cost === null ? null : run.cost.toFixed(4)],
     ["Finished", run.finished ? new Date(1000 * run.finished).toISOString().slice(0, 16).replace("T", " ") : null],
   ].filter(([, value]) => value !== null && value !== undefined && value !== "");
   const judged = run.files.filter((file) => file.scores);
@@ -71,7 +69,7 @@ function overview(run) {
   const columns = ["Dataset", "Metric", "Records", "Answer, 0 to 100, with 95 % interval", "Answer", "KILT", "R-precision", "Recall at 5"];
   return [
     h("dl", { class: "facts" }, facts.map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, String(value))))),
-    run.has_report && h("p", {}, h("a", { href: `page/runs/${encodeURIComponent(run.name)}/report`, target: "_blank", rel: "noopener" }, "The run's report"), h("span", { class: "muted small" }, " (opens in a new tab)")),
+    run.has_report && !hasKey() && h("p", {}, h("a", { href: `browse/runs/${encodeURIComponent(run.name)}/report`, target: "_blank", rel: "noopener" }, "The run's report"), h("span", { class: "muted small" }, " (opens in a new tab)")),
     judged.length > 0 && h("section", { "aria-labelledby": "scores" }, h("h2", { id: "scores" }, "Scores"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of scores" }, h("table", { class: "scores" }, h("thead", {}, h("tr", {}, columns.map((name, at) => h("th", { scope: "col", class: at === 2 || at > 3 ? "number" : false }, name)))), h("tbody", {}, judged.map(row))))),
   ].filter(Boolean);
 }
@@ -94,7 +92,7 @@ async function examples(list, run, values, signal) {
   fill(list, waiting("Reading the predictions"));
   const offset = Number(values.get("from") ?? 0) || 0;
   const filter = Object.fromEntries(["file", "answer", "evidence", "text"].map((key) => [key, values.get(key) ?? ""]));
-  const { total, examples: rows } = await get(["page/runs", run.name, "examples"], { ...filter, offset, limit: LIMIT }, signal);
+  const { total, examples: rows } = await get(["browse/runs", run.name, "examples"], { ...filter, offset, limit: LIMIT }, signal);
   if (total === 0) {
     fill(list, emptyBox("No prediction passes the filter", "Fewer conditions may help."));
     say("No prediction passes the filter.");
@@ -113,10 +111,10 @@ function verdict(what, score, isRight) {
 }
 
 function evidenceRow(item, run) {
-  const name = item.title || item.id || "";
+  const name = item.title || item.document;
   const place = [heading(item.section), item.paragraph === undefined ? null : `paragraph ${item.paragraph}`].filter(Boolean).join(" · ");
-  const open = run.mount && item.id ? () => openDocument(run.mount, item) : null;
-  return h("li", { class: item.gold ? "gold" : false }, open ? h("button", { type: "button", class: "link", "aria-haspopup": "dialog", onclick: open }, name) : name, place && h("span", { class: "muted small" }, ` ${place}`), item.gold && h("span", { class: "verdict good" }, "✓ gold page"));
+  const open = run.mount && item.document ? () => openDocument(run.mount, item) : null;
+  return h("li", { class: item.is_gold ? "gold" : false }, open ? h("button", { type: "button", class: "link", "aria-haspopup": "dialog", onclick: open }, name) : name, place && h("span", { class: "muted small" }, ` ${place}`), item.is_gold && h("span", { class: "verdict good" }, "✓ gold page"));
 }
 
 function example(row, run) {
@@ -124,9 +122,9 @@ function example(row, run) {
     "li",
     { class: "example" },
     h("div", { class: "example-head" }, h("p", { class: "input" }, row.input || row.id), h("p", { class: "muted small" }, `${row.dataset ?? row.file} · ${row.id}`)),
-    h("dl", { class: "pair" }, h("dt", {}, "Answer"), h("dd", {}, row.answer || h("span", { class: "muted" }, "none"), " "), row.gold?.length > 0 && [h("dt", {}, "Gold"), h("dd", {}, row.gold.join(" · "))]),
+    h("dl", { class: "pair" }, h("dt", {}, "Answer"), h("dd", {}, row.answer || h("span", { class: "muted" }, "none"), " "), row.gold.length > 0 && [h("dt", {}, "Gold"), h("dd", {}, row.gold.join(" · "))]),
     h("p", { class: "verdicts" }, verdict("answer", row.answer_score, row.answer_right), verdict("evidence", row.evidence_score, row.evidence_right)),
-    (row.provenance?.length > 0 || row.gold_provenance?.length > 0) &&
-      h("details", {}, h("summary", {}, "Evidence"), h("div", { class: "columns even" }, h("div", {}, h("h3", {}, "Predicted"), row.provenance.length > 0 ? h("ol", {}, row.provenance.slice(0, 10).map((item) => evidenceRow(item, run))) : h("p", { class: "muted" }, "None.")), h("div", {}, h("h3", {}, "Gold"), row.gold_provenance?.length > 0 ? h("ul", {}, row.gold_provenance.map((item) => evidenceRow(item, run))) : h("p", { class: "muted" }, "None.")))),
+    (row.provenance.length > 0 || row.gold_provenance.length > 0) &&
+      h("details", {}, h("summary", {}, "Evidence"), h("div", { class: "columns even" }, h("div", {}, h("h3", {}, "Predicted"), row.provenance.length > 0 ? h("ol", {}, row.provenance.map((item) => evidenceRow(item, run))) : h("p", { class: "muted" }, "None.")), h("div", {}, h("h3", {}, "Gold"), row.gold_provenance.length > 0 ? h("ul", {}, row.gold_provenance.map((item) => evidenceRow(item, run))) : h("p", { class: "muted" }, "None.")))),
   );
 }

@@ -14,7 +14,7 @@ use sporran_pipeline::workflows::answer::heading;
 
 use crate::{
     Failure,
-    mounts::{NamedId, named_id},
+    mounts::{InStore, named},
 };
 
 /// The most documents of a list.
@@ -131,25 +131,33 @@ impl PlacedDocument {
     /// # Errors
     /// An id of nothing.
     pub(crate) fn of(store: &PassageStore, place: &DocumentPlace) -> Result<Self, Failure> {
-        let named = named_id(store, &place.id).ok_or_else(|| Failure::not_found("document", &place.id, []))?;
+        let named = named(store, &place.id).ok_or_else(|| Failure::not_found("document", &place.id, []))?;
         let (page, passage) = match named {
-            NamedId::Passage(passage) => (store.page_of(passage), Some(passage)),
-            NamedId::Page(page) => (page, passage_at(store, page, place.paragraph, place.start)),
+            InStore::Passage(passage) => (store.page_of(passage), Some(passage)),
+            InStore::Page(page) => (page, passage_at(store, page, place.paragraph, place.start)),
         };
         let sentence = place.from.zip(place.to).map(|(from, to)| from..to);
         let marks = passage.map_or_else(Vec::new, |passage| marks(store, passage, sentence));
         let paragraphs = store.paragraphs(page).zip(0..).filter_map(|(text, number)| {
             let own = marks.iter().filter(|(at, ..)| *at == number);
-            Paragraph::new(text, number, store.file_place(page, number, 0).page, own.map(|(_, bytes, kind)| (bytes, *kind)))
+            Paragraph::new(
+                text,
+                number,
+                store.file_place(page, number, 0).page,
+                own.map(|(_, bytes, kind)| (bytes, *kind)),
+            )
         });
         let paragraphs = paragraphs.collect();
-        let mut metadata = store.metadata(page);
-        let (file, _) = metadata.take_place();
+        let metadata = store.metadata(page);
+        let (file, mut fields) = (metadata.file().path, Map::from(metadata));
+        for place in ["file", "line", "page", "section"] {
+            fields.remove(place);
+        }
         Ok(Self {
             id: store.page_id(page).to_owned(),
             title: store.page_title(page).to_owned(),
-            file: file.path,
-            fields: metadata.fields(),
+            file,
+            fields,
             paragraphs,
         })
     }
@@ -177,14 +185,23 @@ impl Paragraph {
             let byte = byte.clamp(range.start, range.end);
             whole[range.start..byte].chars().count()
         };
-        let marks = marks.map(|(bytes, kind)| Mark { start: characters(bytes.start), end: characters(bytes.end), kind });
+        let marks = marks.map(|(bytes, kind)| Mark {
+            start: characters(bytes.start),
+            end: characters(bytes.end),
+            kind,
+        });
         let marks = marks.filter(|mark| mark.start < mark.end).collect();
         (!text.is_empty()).then(|| Self { number, kind, level, text: text.to_owned(), page, marks })
     }
 }
 
 /// The passage of a page that starts at a character of a paragraph.
-fn passage_at(store: &PassageStore, page: PageIndex, paragraph: Option<u32>, start: Option<u32>) -> Option<PassageId> {
+fn passage_at(
+    store: &PassageStore,
+    page: PageIndex,
+    paragraph: Option<u32>,
+    start: Option<u32>,
+) -> Option<PassageId> {
     let (paragraph, start) = (paragraph?, start?);
     store.passages_of(page).map(PassageId).find(|&passage| {
         let found = store.passage(passage);
@@ -251,7 +268,8 @@ mod tests {
         let text = store.text(PassageId(0));
         assert_eq!(text, "Grün ist gut. Tee 茶 is hot.");
         // `Tee 茶 is`
-        let wanted = DocumentPlace { paragraph: Some(1), start: Some(0), from: Some(14), to: Some(22), ..place("7") };
+        let wanted =
+            DocumentPlace { paragraph: Some(1), start: Some(0), from: Some(14), to: Some(22), ..place("7") };
         let found = PlacedDocument::of(&store, &wanted).unwrap();
         let shown: Vec<_> = found.paragraphs.iter().map(|part| (part.kind, part.text.as_str())).collect();
         assert_eq!(

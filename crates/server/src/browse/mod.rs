@@ -8,9 +8,11 @@ mod options;
 mod run;
 
 pub(crate) use document::{DocumentPlace, PlacedDocument, PlacedDocuments};
-pub(crate) use knowledge::{Completion, Completions, EntityPage, Entities, Knowledge, KnowledgeSummary};
+pub(crate) use knowledge::{Completion, Completions, Entities, EntityPage};
+use knowledge::{Knowledge, KnowledgeSummary};
 pub use options::{BrowseOptions, KnowledgeOptions, Named};
-pub(crate) use run::{ExampleFilter, Examples, Run, RunReport, RunSummary};
+use run::RunSummary;
+pub(crate) use run::{ExampleFilter, Examples, Run, RunReport};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -59,7 +61,10 @@ impl Browse {
     /// A name that is not there.
     pub(crate) fn run(&self, name: &str) -> Result<&Run, Failure> {
         let names = || self.runs.iter().map(Run::name);
-        self.runs.iter().find(|run| run.name() == name).ok_or_else(|| Failure::not_found("run", name, names()))
+        self.runs
+            .iter()
+            .find(|run| run.name() == name)
+            .ok_or_else(|| Failure::not_found("run", name, names()))
     }
 
     /// The knowledge base of a name.

@@ -66,7 +66,8 @@ impl BrowseOptions {
             bases.into_iter().map(|base| KnowledgeOptions { base, rules: None }).collect();
         for Named { name, path } in rules {
             let base = knowledge.iter_mut().find(|found| found.base.name == name);
-            base.ok_or_else(|| format!("`--rules`: expected the name of a `--kb`, found `{name}`"))?.rules = Some(path);
+            base.ok_or_else(|| format!("`--rules`: expected the name of a `--kb`, found `{name}`"))?.rules =
+                Some(path);
         }
         Ok(Self { runs, knowledge })
     }
@@ -91,7 +92,8 @@ mod tests {
 
     #[test]
     fn rules_belong_to_a_knowledge_base() {
-        let options = BrowseOptions::new(Vec::new(), vec![named("a=kb")], vec![named("a=rules.tsv")]).unwrap();
+        let options =
+            BrowseOptions::new(Vec::new(), vec![named("a=kb")], vec![named("a=rules.tsv")]).unwrap();
         assert_eq!(options.knowledge[0].rules, Some("rules.tsv".into()));
         let twice = BrowseOptions::new(vec![named("a=x"), named("a=y")], Vec::new(), Vec::new());
         assert_eq!(twice.unwrap_err(), "`--run`: the name `a` is given twice");

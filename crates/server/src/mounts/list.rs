@@ -71,7 +71,15 @@ impl Mount {
         &self.mounted
     }
 
-    fn summary(&self) -> MountSummary {
+    /// What answers and searches here, if it is such a mount.
+    #[must_use]
+    pub fn answering(&self) -> Option<&Arc<Answering>> {
+        match &self.mounted {
+            Mounted::Answers(answering) => Some(answering),
+        }
+    }
+
+    pub(crate) fn summary(&self) -> MountSummary {
         match &self.mounted {
             Mounted::Answers(answering) => {
                 let mut abilities = Vec::new();

@@ -11,4 +11,5 @@ pub use answer::{
 pub use answering::Answering;
 pub(crate) use answering::{Found, Setting};
 pub use document::{Document, DocumentResponse, QueryText, SearchCandidate, SearchResponse};
+pub(crate) use document::{InStore, named};
 pub use list::{Mount, MountSummary, Mounted, Mounts, MountsResponse};

@@ -1,6 +1,7 @@
 //! The endpoints, one file for each API.
 
 mod answer;
+mod browse;
 mod operations;
 mod page;
 mod search;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use crate::{
     Cause, Failure, State,
     http::{Api, guard},
+    mcp,
 };
 
 /// All endpoints with their description.
@@ -21,6 +23,7 @@ fn api() -> (Router<Arc<State>>, Value) {
     let api = answer::add(api);
     let api = search::add(api);
     let api = operations::add(api);
+    let api = browse::add(api);
     page::add(api).finish()
 }
 
@@ -30,6 +33,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
     let (router, description) = api();
     let router = operations::describe(router, description);
     router
+        .route_service("/mcp", mcp::service(&state))
         .fallback(async || {
             Failure::new(Cause::NotFound, "there is no such path; `GET /openapi.json` lists them")
         })

@@ -118,13 +118,7 @@ impl Asker {
     ///
     /// # Errors
     /// Errors of the verifier, and damage of the passage store.
-    pub fn cite(
-        &self,
-        query: &Query,
-        hits: &[Hit],
-        answer: &str,
-        top: Option<usize>,
-    ) -> Result<CitedAnswer> {
+    pub fn cite(&self, query: &Query, hits: &[Hit], answer: &str, top: Option<usize>) -> Result<CitedAnswer> {
         let question = query.text.as_str();
         let store = self.system.assembly.store.as_ref();
         let passage = |hit: &Hit| Some((store?.passage(hit.passage), hit.score));

@@ -8,7 +8,7 @@ export const title = "Knowledge";
 const LIMIT = 30;
 
 export async function show(main, values, { mounted, signal, isFirst }) {
-  const { kbs } = mounted;
+  const { knowledge: kbs } = mounted;
   const head = h("h1", { tabindex: "-1" }, "Knowledge");
   if (kbs.length === 0) {
     fill(main, h("div", { class: "page narrow" }, head, emptyBox("No knowledge base is mounted", "Knowledge bases are named when the server starts:", h("pre", {}, "sporran serve CONFIG --kb facts=examples/minikilt/kb"))));
@@ -25,7 +25,7 @@ export async function show(main, values, { mounted, signal, isFirst }) {
   };
   const form = h("form", { class: "tools", role: "search", "aria-label": "Search entities", onsubmit: send }, kbs.length > 1 && labelled("Knowledge base", select), labelled("Entity", field), h("button", { class: "primary" }, "Search"));
   const body = h("div", {});
-  const size = [many(kb.entities, "entity", "entities"), many(kb.relations, "relation"), many(kb.triples, "triple"), kb.predicts ? `completed by ${kb.predicts}` : null];
+  const size = [many(kb.entities, "entity", "entities"), many(kb.relations.length, "relation"), many(kb.triples, "triple"), kb.has_rules ? "with rules" : null];
   fill(main, h("div", { class: "page" }, head, h("p", { class: "muted" }, `${kb.name}: ${size.filter(Boolean).join(" · ")}`), form, body));
   if (!isFirst) head.focus({ preventScroll: true });
   const load = async () => {
@@ -45,7 +45,7 @@ function entityLink(kb, { id, label }) {
 }
 
 async function showEntities(body, kb, query, offset, signal) {
-  const { total, entities } = await get(["page/kb", kb.name, "entities"], { query, offset, limit: LIMIT }, signal);
+  const { total, entities } = await get(["browse/kb", kb.name, "entities"], { query, offset, limit: LIMIT }, signal);
   if (total === 0) {
     fill(body, emptyBox("No entity has this name", "A part of the name is enough; an id such as Q42 works too."));
     say("No entity has this name.");
@@ -61,7 +61,7 @@ async function showEntities(body, kb, query, offset, signal) {
 }
 
 async function showEntity(body, kb, id, relation, signal) {
-  const found = await get(["page/kb", kb.name, "entity"], { id }, signal);
+  const found = await get(["browse/kb", kb.name, "entity"], { id }, signal);
   const head = h("h2", { class: "entity", tabindex: "-1" }, found.label, " ", h("span", { class: "muted small" }, found.id));
   const group = (row, isIncoming) => {
     const more = row.total - row.entities.length;
@@ -75,23 +75,23 @@ async function showEntity(body, kb, id, relation, signal) {
     found.aliases.length > 0 && h("p", { class: "muted" }, `Also called ${found.aliases.join(", ")}`),
     found.outgoing.length + found.incoming.length === 0 && h("p", { class: "muted" }, "No triple has this entity."),
     h("div", { class: "columns even" }, block("Facts", found.outgoing, false), block("Named by", found.incoming, true)),
-    kb.predicts && predictionForm(kb, found, relation),
+    kb.has_rules && predictionForm(kb, found, relation),
     prediction,
   );
   say(`${found.label}: ${many(found.outgoing.length, "relation")}.`);
-  if (kb.predicts && relation) await predict(prediction, kb, id, relation, signal);
+  if (kb.has_rules && relation) await predict(prediction, kb, id, relation, signal);
 }
 
 function predictionForm(kb, entity, relation) {
   const [side, name] = (relation ?? "").split(":", 2);
-  const options = kb.relation_names.map(({ id, label }) => [id, label]);
+  const options = kb.relations.map(({ id, label }) => [id, label]);
   const select = choice("relation", options, name);
   const direction = choice("side", [["object", "what it is to"], ["subject", "what is to it"]], side);
   const send = (event) => {
     event.preventDefault();
     go("kb", { kb: kb.name, entity: entity.id, relation: `${direction.value}:${select.value}` });
   };
-  return h("section", { "aria-labelledby": "predict" }, h("h3", { id: "predict" }, "What follows"), h("p", { class: "muted small" }, `Entities that ${kb.predicts} would add, with the reason.`), h("form", { class: "tools", onsubmit: send }, labelled("Relation", select), labelled("Find", direction), h("button", { class: "primary" }, "Predict")));
+  return h("section", { "aria-labelledby": "predict" }, h("h3", { id: "predict" }, "What follows"), h("p", { class: "muted small" }, "Entities that the rules add, with their reasons."), h("form", { class: "tools", onsubmit: send }, labelled("Relation", select), labelled("Find", direction), h("button", { class: "primary" }, "Predict")));
 }
 
 async function predict(list, kb, id, relation, signal) {
@@ -100,14 +100,15 @@ async function predict(list, kb, id, relation, signal) {
     const [side, name] = relation.split(":", 2);
     const query = { relation: name, [side === "subject" ? "object" : "subject"]: id };
     try {
-      const { answers } = await get(["page/kb", kb.name, "complete"], query, signal);
+      const { answers } = await get(["browse/kb", kb.name, "complete"], query, signal);
       if (answers.length === 0) {
         fill(list, emptyBox("Nothing follows", "No rule predicts an entity for this relation."));
         return;
       }
-      const chain = (found) =>
-        h("li", {}, found.rule && h("code", {}, found.rule), h("span", { class: "muted small" }, ` ${figure(found.weight)}`), found.labels.length > 0 && h("p", { class: "small" }, found.labels.map((triple, at) => [at > 0 ? "; " : "because ", triple.join(" – ")])));
-      fill(list, h("ol", { class: "answers" }, answers.map((answer) => h("li", {}, entityLink(kb, { id: answer.entity, label: answer.label }), h("span", { class: "muted small" }, ` ${figure(answer.score)}`), answer.chains.length > 0 ? h("ul", {}, answer.chains.map(chain)) : null))));
+      const reason = ({ rule, weight, triples }) =>
+        h("li", {}, h("code", {}, rule), h("span", { class: "muted small" }, ` ${figure(weight)}`), triples.length > 0 && h("p", { class: "small" }, triples.map((triple, at) => [at > 0 ? "; " : "because ", triple.join(" – ")])));
+      const row = (answer) => h("li", {}, entityLink(kb, answer), h("span", { class: "muted small" }, ` ${figure(answer.score)}`), answer.reasons.length > 0 && h("ul", {}, answer.reasons.map(reason)));
+      fill(list, h("ol", { class: "answers" }, answers.map(row)));
       say(`${many(answers.length, "entity", "entities")} follow.`);
     } catch (error) {
       if (error.name !== "AbortError") fill(list, errorBox(error, load));
