@@ -65,7 +65,7 @@ async function showEntity(body, kb, id, relation, signal) {
   const head = h("h2", { class: "entity", tabindex: "-1" }, found.label, " ", h("span", { class: "muted small" }, found.id));
   const group = (row, isIncoming) => {
     const more = row.total - row.entities.length;
-    return h("div", {}, h("dt", {}, isIncoming ? ["is ", h("em", {}, row.relation.label), " of"] : row.relation.label), h("dd", {}, row.entities.map((entity, at) => [at > 0 ? ", " : "", entityLink(kb, entity)]), more > 0 && h("span", { class: "muted" }, ` and ${count(more)} more`)));
+    return h("div", {}, h("dt", {}, isIncoming ? ["whose ", h("em", {}, row.relation.label), " this is"] : row.relation.label), h("dd", {}, row.entities.map((entity, at) => [at > 0 ? ", " : "", entityLink(kb, entity)]), more > 0 && h("span", { class: "muted" }, ` and ${count(more)} more`)));
   };
   const block = (name, rows, isIncoming) => rows.length > 0 && h("section", { "aria-label": name }, h("h3", {}, name), h("dl", { class: "triples" }, rows.map((row) => group(row, isIncoming))));
   const prediction = h("div", {});
@@ -74,7 +74,7 @@ async function showEntity(body, kb, id, relation, signal) {
     head,
     found.aliases.length > 0 && h("p", { class: "muted" }, `Also called ${found.aliases.join(", ")}`),
     found.outgoing.length + found.incoming.length === 0 && h("p", { class: "muted" }, "No triple has this entity."),
-    h("div", { class: "columns even" }, block("Facts", found.outgoing, false), block("Named by", found.incoming, true)),
+    h("div", { class: "columns even" }, block("Facts", found.outgoing, false), block("Facts of others", found.incoming, true)),
     kb.has_rules && predictionForm(kb, found, relation),
     prediction,
   );
@@ -86,12 +86,12 @@ function predictionForm(kb, entity, relation) {
   const [side, name] = (relation ?? "").split(":", 2);
   const options = kb.relations.map(({ id, label }) => [id, label]);
   const select = choice("relation", options, name);
-  const direction = choice("side", [["object", "what it is to"], ["subject", "what is to it"]], side);
+  const direction = choice("side", [["object", `${entity.label} → ?`], ["subject", `? → ${entity.label}`]], side);
   const send = (event) => {
     event.preventDefault();
     go("kb", { kb: kb.name, entity: entity.id, relation: `${direction.value}:${select.value}` });
   };
-  return h("section", { "aria-labelledby": "predict" }, h("h3", { id: "predict" }, "What follows"), h("p", { class: "muted small" }, "Entities that the rules add, with their reasons."), h("form", { class: "tools", onsubmit: send }, labelled("Relation", select), labelled("Find", direction), h("button", { class: "primary" }, "Predict")));
+  return h("section", { "aria-labelledby": "predict" }, h("h3", { id: "predict" }, "What follows"), h("p", { class: "muted small" }, "Entities that the rules add, with their reasons."), h("form", { class: "tools", onsubmit: send }, labelled("Relation", select), labelled("Direction", direction), h("button", { class: "primary" }, "Predict")));
 }
 
 async function predict(list, kb, id, relation, signal) {

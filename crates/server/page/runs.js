@@ -70,6 +70,7 @@ function overview(run) {
   return [
     h("dl", { class: "facts" }, facts.map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, String(value))))),
     run.has_report && !hasKey() && h("p", {}, h("a", { href: `browse/runs/${encodeURIComponent(run.name)}/report`, target: "_blank", rel: "noopener" }, "The run's report"), h("span", { class: "muted small" }, " (opens in a new tab)")),
+    run.config && h("details", { class: "config" }, h("summary", {}, "Config"), h("pre", { tabindex: "0", role: "region", "aria-label": "Config" }, run.config)),
     judged.length > 0 && h("section", { "aria-labelledby": "scores" }, h("h2", { id: "scores" }, "Scores"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of scores" }, h("table", { class: "scores" }, h("thead", {}, h("tr", {}, columns.map((name, at) => h("th", { scope: "col", class: at === 2 || at > 3 ? "number" : false }, name)))), h("tbody", {}, judged.map(row))))),
   ].filter(Boolean);
 }

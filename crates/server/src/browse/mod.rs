@@ -12,7 +12,7 @@ pub(crate) use knowledge::{Completion, Completions, Entities, EntityPage};
 use knowledge::{Knowledge, KnowledgeSummary};
 pub use options::{BrowseOptions, KnowledgeOptions, Named};
 use run::RunSummary;
-pub(crate) use run::{ExampleFilter, Examples, Run, RunReport};
+pub(crate) use run::{Run, RunReport};
 
 use schemars::JsonSchema;
 use serde::Serialize;

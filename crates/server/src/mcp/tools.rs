@@ -182,7 +182,10 @@ async fn answer(state: &State, arguments: JsonObject) -> Result<Value, Failure> 
 
 fn evaluate(state: &State, arguments: JsonObject) -> Result<Value, Failure> {
     let RunInput { run } = input(arguments)?;
-    output(&state.run_report(&run)?)
+    // The config is long, and no score.
+    let mut report = state.run_report(&run)?;
+    report.overview.config = None;
+    output(&report)
 }
 
 fn input<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Failure> {

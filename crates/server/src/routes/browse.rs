@@ -9,12 +9,13 @@ use axum::{
     response::IntoResponse,
 };
 use serde::Deserialize;
+use sporran_pipeline::review::{ExampleFilter, Examples};
 
 use crate::{
     Cause, Failure, State,
     browse::{
-        BrowseSummary, Completion, Completions, DocumentPlace, Entities, EntityPage, ExampleFilter, Examples,
-        PlacedDocument, PlacedDocuments, RunReport,
+        BrowseSummary, Completion, Completions, DocumentPlace, Entities, EntityPage, PlacedDocument,
+        PlacedDocuments, RunReport,
     },
     http::{Api, Parameter, Queries},
 };
@@ -176,10 +177,9 @@ async fn report(
     Path(name): Path<String>,
 ) -> Result<impl IntoResponse, Failure> {
     let page = aside(state, move |state| {
-        let path = state.browse().run(&name)?.report_page();
         let missing =
-            |_| Failure::new(Cause::NotFound, format!("the run `{name}` has no page with its report"));
-        std::fs::read(path).map_err(missing)
+            || Failure::new(Cause::NotFound, format!("the run `{name}` has no page with its report"));
+        state.browse().run(&name)?.report_page().ok_or_else(missing)
     });
     let headers: [(HeaderName, &str); 2] = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
