@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sporran_kilt::{
-    Dataset, Id, Metric, Output, PassageStore, Provenance, Record, jsonl,
+    Dataset, Id, Metric, Output, Provenance, Record, jsonl,
     scores::{
         kilt,
         significance::{Interval, Rounds, interval},
