@@ -60,11 +60,12 @@ pub enum Error {
         found: usize,
     },
     /// A file or a socket.
-    #[error("{what}: {source}")]
+    #[error("{what} failed")]
     Io {
-        /// The file, the address or the step.
+        /// The step, with the file or the address.
         what: String,
         /// The cause.
+        #[source]
         source: io::Error,
     },
 }

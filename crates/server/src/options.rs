@@ -128,7 +128,7 @@ impl Key {
     /// [`Error::Io`] for a file that cannot be read, [`Error::Key`] for a short key.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path)
-            .map_err(|source| Error::Io { what: path.display().to_string(), source })?;
+            .map_err(|source| Error::Io { what: format!("reading {}", path.display()), source })?;
         let key = text.lines().next().unwrap_or_default().trim();
         if key.len() < LEAST {
             return Err(Error::Key { path: path.to_owned(), least: LEAST, found: key.len() });

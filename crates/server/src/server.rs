@@ -61,7 +61,7 @@ impl Server {
         }
         let wanted = SocketAddr::new(options.host, options.port);
         let state = Arc::new(State::open(options, stop.clone(), observe)?);
-        let failed = |source| Error::Io { what: format!("listen on {wanted}"), source };
+        let failed = |source| Error::Io { what: format!("listening on {wanted}"), source };
         let listener = TcpListener::bind(wanted).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -92,7 +92,7 @@ impl Server {
             .thread_name("http")
             .enable_all()
             .build()
-            .map_err(|source| Error::Io { what: "the threads of the server".to_owned(), source })?;
+            .map_err(|source| Error::Io { what: "starting threads".to_owned(), source })?;
         let grace = self.state.limits().grace;
         let done = runtime.block_on(self.serve());
         // A stream that is longer than the time of grace ends here.
@@ -103,7 +103,7 @@ impl Server {
     async fn serve(self) -> Result<()> {
         let Self { listener, address, state, stop } = self;
         let listener = tokio::net::TcpListener::from_std(listener)
-            .map_err(|source| Error::Io { what: format!("listen on {address}"), source })?;
+            .map_err(|source| Error::Io { what: format!("listening on {address}"), source })?;
         signals(&state, &stop)?;
         let connections = Arc::new(Semaphore::new(state.limits().connections));
         let open = GracefulShutdown::new();
@@ -165,7 +165,7 @@ fn connection(
 fn signals(state: &Arc<State>, stop: &Stop) -> Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
 
-    let failed = |source| Error::Io { what: "the handler of a signal".to_owned(), source };
+    let failed = |source| Error::Io { what: "handling a signal".to_owned(), source };
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut hang_up = signal(SignalKind::hangup()).map_err(failed)?;
     let (state, stop) = (Arc::clone(state), stop.clone());

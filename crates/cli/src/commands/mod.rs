@@ -26,6 +26,7 @@ mod report;
 mod reproduce;
 mod rerank;
 mod run;
+mod serve;
 mod submit;
 mod train;
 mod tune;
@@ -55,6 +56,8 @@ pub(crate) enum Command {
     Reason(reason::Reason),
     /// Build the passage store and the index of a config, or estimate their size
     Index(index::Index),
+    /// Serve answers, searches, models and facts over HTTP, with a page to ask questions on
+    Serve(serve::Serve),
     /// List, show and remove the cached indexes of `ask`
     #[command(subcommand)]
     Indexes(indexes::Indexes),
@@ -122,6 +125,7 @@ impl Command {
             Self::Populate(command) => command.run(context),
             Self::Reason(command) => command.run(context),
             Self::Index(command) => command.run(context),
+            Self::Serve(command) => command.run(context),
             Self::Indexes(command) => command.run(),
             Self::Retrieve(command) => command.run(context),
             Self::Explain(command) => command.run(context),

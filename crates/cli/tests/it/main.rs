@@ -34,5 +34,6 @@ mod sources;
 mod submit;
 mod tagger;
 mod triplets;
+mod tutorial;
 mod unfinished;
 mod verifier;

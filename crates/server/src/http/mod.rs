@@ -6,4 +6,4 @@ mod guard;
 
 pub(crate) use api::{Api, Parameter};
 pub(crate) use body::{Body, Queries};
-pub(crate) use guard::guard;
+pub(crate) use guard::{RequestId, guard};

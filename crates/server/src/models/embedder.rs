@@ -65,7 +65,7 @@ impl Embedder {
             setting.metrics.worker("embed"),
             move |items: &[Embed]| embed(&own, items).map_err(Failure::internal),
         );
-        let worker = worker.map_err(|source| Error::Io { what: "a thread".to_owned(), source })?;
+        let worker = worker.map_err(|source| Error::Io { what: "starting a thread".to_owned(), source })?;
         Ok(Self { name: super::name(folder), encoder, worker })
     }
 

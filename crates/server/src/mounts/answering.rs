@@ -97,7 +97,7 @@ impl Answering {
     ) -> Result<Self> {
         let asker = Arc::new(Asker::open(options, observe)?);
         let bounds = setting.bounds();
-        let thread = |source| crate::Error::Io { what: "a thread".to_owned(), source };
+        let thread = |source| crate::Error::Io { what: "starting a thread".to_owned(), source };
         let (searcher, citer) = (Arc::clone(&asker), Arc::clone(&asker));
         let search = format!("search {name}");
         let searching =

@@ -11,7 +11,7 @@ use sporran_pipeline::workflows::{
 };
 
 use super::answering::{Answering, Setting};
-use crate::{Error, Failure, Result};
+use crate::{Cause, Error, Failure, Result};
 
 /// Something that is served under a name.
 #[derive(Clone)]
@@ -132,20 +132,39 @@ impl Mounts {
         MountsResponse { mounts: self.mounts.iter().map(Mount::summary).collect() }
     }
 
+    /// The mount of a name that has a generator; the first one without a name.
+    ///
+    /// # Errors
+    /// A name that is not there.
+    pub fn generating(&self, name: Option<&str>) -> Result<&Arc<Answering>, Failure> {
+        let all = || {
+            self.mounts.iter().filter_map(|mount| match &mount.mounted {
+                Mounted::Answers(answering) if answering.generates() => Some(answering),
+                _ => None,
+            })
+        };
+        let found = all().find(|answering| name.is_none_or(|name| answering.name() == name));
+        found.ok_or_else(|| match name {
+            Some(name) => Failure::not_found("model", name, all().map(|answering| answering.name())),
+            None => Failure::new(Cause::NotFound, "no mount has a generator"),
+        })
+    }
+
     /// The mount of a name that answers and searches; the first one without a name.
     ///
     /// # Errors
     /// A name that is not there.
     pub fn answering(&self, name: Option<&str>) -> Result<&Arc<Answering>, Failure> {
-        let answering = |mount: &'_ Mount| match &mount.mounted {
-            Mounted::Answers(_) => true,
+        let all = || {
+            self.mounts.iter().filter_map(|mount| match &mount.mounted {
+                Mounted::Answers(answering) => Some(answering),
+            })
         };
-        let all = || self.mounts.iter().filter(|mount| answering(mount));
-        let found = all().find(|mount| name.is_none_or(|name| mount.name == name));
-        match found.map(Mount::mounted) {
-            Some(Mounted::Answers(answering)) => Ok(answering),
-            _ => Err(Failure::not_found("index", name.unwrap_or_default(), all().map(Mount::name))),
-        }
+        let found = all().find(|answering| name.is_none_or(|name| answering.name() == name));
+        found.ok_or_else(|| match name {
+            Some(name) => Failure::not_found("index", name, all().map(|answering| answering.name())),
+            None => Failure::new(Cause::NotFound, "nothing is mounted that answers"),
+        })
     }
 }
 

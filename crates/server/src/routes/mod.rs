@@ -2,9 +2,13 @@
 
 mod answer;
 mod browse;
+mod openai;
 mod operations;
 mod page;
+mod rerank;
 mod search;
+mod tei;
+mod vectors;
 
 use std::sync::Arc;
 
@@ -22,6 +26,9 @@ fn api() -> (Router<Arc<State>>, Value) {
     let api = Api::new();
     let api = answer::add(api);
     let api = search::add(api);
+    let api = tei::add(api);
+    let api = openai::add(api);
+    let api = rerank::add(api);
     let api = operations::add(api);
     let api = browse::add(api);
     page::add(api).finish()
