@@ -8,7 +8,7 @@ use rmcp::{
 use sporran_kilt::{PassageStore, passage::shown, store::PageIndex};
 
 use crate::{
-    Failure, Mount, Mounts,
+    Failure, Mounts,
     mounts::{InStore, named},
 };
 
@@ -40,10 +40,7 @@ fn parts(address: &str) -> Option<(String, String)> {
 
 /// The indexes with their documents.
 fn stores(mounts: &Mounts) -> impl Iterator<Item = (&str, &PassageStore)> {
-    let store = |mount: &Mount| -> Option<(&str, &PassageStore)> {
-        Some((mount.name(), mount.answering()?.index().ok()?))
-    };
-    mounts.all().iter().filter_map(store)
+    mounts.all().iter().filter_map(|mount| Some((mount.name(), mount.answering()?.index().ok()?)))
 }
 
 /// Some documents of all indexes; the cursor is the number of those before them.
