@@ -17,6 +17,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect, sync_playwright
 
 QUESTION = "Where was Franz Kafka born?"
+KEY = "0123456789abcdef0123"
 SIZES = {"light": (1280, 860), "dark": (1280, 860), "phone": (390, 844)}
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 MINIKILT = "examples/minikilt"
@@ -92,7 +93,9 @@ def prepare(program, folder):
     kb = ROOT / MINIKILT / "kb"
     rules.write_text(RULES.format(output=folder, kb=kb))
     for verb, config in [("run", reader), ("train", rules)]:
-        subprocess.run([program, verb, config], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        ended = subprocess.run([program, verb, config], cwd=ROOT, capture_output=True, text=True)
+        if ended.returncode != 0:
+            raise SystemExit(f"error: sporran {verb} {config}:\n{ended.stderr}")
     return [
         str(plain),
         str(reader),
@@ -108,9 +111,10 @@ def prepare(program, folder):
 class Check:
     """The page in one theme and size, with its screenshots and what axe-core finds."""
 
-    def __init__(self, page: Page, base, name, folder):
-        self.page, self.base, self.name, self.folder = page, base, name, folder
-        self.errors = []
+    def __init__(self, page: Page, base, locked, name, folder):
+        self.page, self.base, self.locked, self.name, self.folder = page, base, locked, name, folder
+        self.errors, self.strange = [], []
+        page.on("request", self.request)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("console", self.console)
 
@@ -119,10 +123,14 @@ class Check:
         if message.type == "error" and "Failed to load resource" not in message.text:
             self.errors.append(message.text)
 
-    def open(self, fragment):
+    def request(self, request):
+        if not request.url.startswith(tuple(filter(None, (self.base, self.locked)))):
+            self.strange.append(request.url)
+
+    def open(self, fragment, base=None):
         # Another document first, so that the page is loaded anew.
         self.page.goto("about:blank")
-        self.page.goto(f"{self.base}/{fragment}")
+        self.page.goto(f"{base or self.base}/{fragment}")
         expect(self.page.locator("h1").first).to_be_visible()
 
     def ready(self):
@@ -146,6 +154,7 @@ class Check:
 
     def done(self):
         assert not self.errors, f"{self.name}: errors in the console: {self.errors}"
+        assert not self.strange, f"{self.name}: requests to other places: {self.strange}"
 
 
 def ask(check: Check):
@@ -325,6 +334,34 @@ def errors(check: Check):
     assert page.locator("main img").count() == 0
 
 
+def key(check: Check):
+    """A server with a key asks for it once."""
+    if check.locked is None:
+        return
+    page = check.page
+    check.open(f"#/ask?q={QUESTION}", check.locked)
+    page.get_by_label("Key").fill("wrong")
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.get_by_role("alert")).to_contain_text("the key is wrong")
+    page.get_by_label("Key").fill(KEY)
+    page.keyboard.press("Enter")
+    expect(page.locator(".source").first).to_be_visible()
+    page.reload()
+    expect(page.locator(".source").first).to_be_visible()
+
+
+def report(check: Check):
+    """The page of a run's report."""
+    page = check.page
+    check.open("#/runs")
+    link = page.get_by_role("link", name="The run's report")
+    page.goto(f"{check.base}/{link.get_attribute('href')}")
+    expect(page.get_by_role("heading", level=1)).to_have_text("reader")
+    expect(page.locator("svg circle").first).to_be_visible()
+    expect(page.locator("section.example .wrong").first).to_be_visible()
+    check.shot("report", whole=True)
+
+
 def theme(check: Check):
     page = check.page
     check.open("#/ask")
@@ -356,7 +393,7 @@ def keyboard(check: Check):
     expect(page.get_by_role("heading", level=1)).to_have_text("Compare")
 
 
-TESTS = [ask, cite_and_open, compare, browse, runs, knowledge, errors, theme, keyboard]
+TESTS = [ask, cite_and_open, compare, browse, runs, report, knowledge, errors, key, theme, keyboard]
 
 
 def main():
@@ -371,10 +408,13 @@ def main():
         options.screenshots.mkdir(parents=True, exist_ok=True)
     failed = 0
     with contextlib.ExitStack() as stack:
-        base = options.url
+        base, locked = options.url, None
         if base is None:
             folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            base = stack.enter_context(server(options.program, prepare(options.program, folder)))
+            arguments = prepare(options.program, folder)
+            base = stack.enter_context(server(options.program, arguments))
+            (folder / "key").write_text(KEY)
+            locked = stack.enter_context(server(options.program, [arguments[0], "--api-key-file", str(folder / "key")]))
         browser = stack.enter_context(sync_playwright()).chromium.launch(
             executable_path=options.chromium, args=["--no-sandbox"]
         )
@@ -391,7 +431,7 @@ def main():
                 if options.only and test.__name__ not in options.only:
                     continue
                 page = context.new_page()
-                check = Check(page, base, name, options.screenshots)
+                check = Check(page, base, locked, name, options.screenshots)
                 try:
                     test(check)
                     check.done()
