@@ -16,6 +16,7 @@ export function errorBox(error, again) {
       keepKey(field.value);
       again();
     };
+    requestAnimationFrame(() => field.focus());
     actions.push(h("form", { class: "row", onsubmit: submit }, h("label", { for: "key" }, "Key"), field, h("button", { class: "primary" }, "Use this key")));
   } else if (again) {
     actions.push(h("button", { type: "button", onclick: again }, "Try again"));

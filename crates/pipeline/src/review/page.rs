@@ -79,14 +79,15 @@ pub(crate) fn page(review: &Review) -> Result<Shown> {
     let mut groups = Vec::new();
     for file in overview.files.iter().filter(|file| file.scores.is_some()) {
         let mut examples = Vec::new();
-        for (answer, evidence) in [
-            (Verdict::Wrong, None),
-            (Verdict::Right, Some(Verdict::Wrong)),
-            (Verdict::Right, Some(Verdict::Right)),
-        ] {
+        let (right, wrong) = (Some(Verdict::Right), Some(Verdict::Wrong));
+        let kinds: &[_] = match file.scores.and_then(|scores| scores.answer) {
+            Some(_) => &[(wrong, None), (right, wrong), (right, right)],
+            None => &[(None, wrong), (None, right)],
+        };
+        for &(answer, evidence) in kinds {
             let filter = ExampleFilter {
                 file: Some(file.file.clone()),
-                answer: Some(answer),
+                answer,
                 evidence,
                 limit: Some(SHOWN),
                 ..ExampleFilter::default()
@@ -152,7 +153,8 @@ fn plot(files: &[FileReport]) -> Option<Plot> {
                 title: format!("{what}: {mean_text}, 95 % interval {low_text} to {high_text}"),
             }
         };
-        let points = vec![point(0, file.metric, scores.answer), point(1, "R-precision", scores.r_precision)];
+        let answer = scores.answer.map(|score| point(0, file.metric, score));
+        let points = answer.into_iter().chain([point(1, "R-precision", scores.r_precision)]).collect();
         Row { name: name(file), y, points }
     });
     let rows: Vec<Row> = rows.collect();

@@ -106,18 +106,18 @@ struct Entry {
 /// The scores of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Judged {
-    answer: f64,
+    /// The headline score of the answer, and whether it is right.
+    answer: Option<(f64, bool)>,
     evidence: f64,
-    is_right: bool,
 }
 
 /// The scores of a file, each with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Scores {
-    /// The headline score of the answers.
-    pub answer: Score,
-    /// The headline score of the records whose R-precision is 1; others count as 0.
-    pub kilt: Score,
+    /// The headline score of the answers; `None` for predictions without answers.
+    pub answer: Option<Score>,
+    /// The headline score of the records whose R-precision is 1; others count as 0. `None` for predictions without answers.
+    pub kilt: Option<Score>,
     /// R-precision over pages.
     #[serde(rename = "Rprec")]
     pub r_precision: Score,
@@ -335,6 +335,12 @@ impl Review {
                 let judged = judged.as_ref().and_then(|(_, found)| found.get(&id).copied());
                 entries.push(Entry { file: number, id, input, answer, judged });
             }
+            let mut scores = judged.map(|(scores, _)| scores);
+            if entries[before..].iter().all(|entry| entry.answer.is_empty()) {
+                // A run without a generator has evidence alone.
+                scores = scores.map(|scores| Scores { answer: None, kilt: None, ..scores });
+                entries[before..].iter_mut().filter_map(|entry| entry.judged.as_mut()).for_each(|judged| judged.answer = None);
+            }
             files.push(File {
                 name: file,
                 dataset,
@@ -342,7 +348,7 @@ impl Review {
                 predictions,
                 gold,
                 records: entries.len() - before,
-                scores: judged.map(|(scores, _)| scores),
+                scores,
             });
         }
         Ok(Self { folder: folder.to_owned(), manifest, files, entries })
@@ -427,7 +433,7 @@ impl Review {
         let passes = |entry: &&Entry| {
             let judged = entry.judged;
             wanted.is_none_or(|file| entry.file == file)
-                && is(filter.answer, judged.map(|judged| judged.is_right))
+                && is(filter.answer, judged.and_then(|judged| judged.answer).map(|(_, is_right)| is_right))
                 && is(filter.evidence, judged.map(|judged| judged.evidence >= 1.0))
                 && (text.is_empty()
                     || [&entry.input, &entry.answer, &entry.id]
@@ -464,6 +470,7 @@ impl Review {
             let pages: HashSet<String> = pages.collect();
             let predicted = predicted.iter().flat_map(Output::evidence).take(SHOWN);
             let none = HashSet::new();
+            let answer = entry.judged.and_then(|judged| judged.answer);
             Example {
                 file: file.name.clone(),
                 dataset: file.dataset.map(Dataset::stem),
@@ -471,8 +478,8 @@ impl Review {
                 input: entry.input.clone(),
                 answer: entry.answer.clone(),
                 gold: gold.iter().filter_map(|output| output.answer.clone()).collect(),
-                answer_score: entry.judged.map(|judged| judged.answer),
-                answer_right: entry.judged.map(|judged| judged.is_right),
+                answer_score: answer.map(|(score, _)| score),
+                answer_right: answer.map(|(_, is_right)| is_right),
                 evidence_score: entry.judged.map(|judged| judged.evidence),
                 evidence_right: entry.judged.map(|judged| judged.evidence >= 1.0),
                 provenance: predicted.map(|item| EvidenceItem::new(item, &pages)).collect(),
@@ -514,8 +521,8 @@ fn judge(gold: &Path, predictions: &Path, metric: Metric) -> Option<(Scores, Has
     let (answers, evidence) = (column(metric.key())?, column("Rprec")?);
     let score = |values: &[f64]| interval(values, ROUNDS).map(Score::from).ok();
     let scores = Scores {
-        answer: score(&answers)?,
-        kilt: score(&column(&format!("KILT-{}", metric.key()))?)?,
+        answer: Some(score(&answers)?),
+        kilt: Some(score(&column(&format!("KILT-{}", metric.key()))?)?),
         r_precision: score(&evidence)?,
         recall_at_5: score(&column("recall@5")?)?,
     };
@@ -523,7 +530,7 @@ fn judge(gold: &Path, predictions: &Path, metric: Metric) -> Option<(Scores, Has
         Metric::Accuracy | Metric::ExactMatch => 1.0,
         Metric::F1 | Metric::RougeL => RIGHT,
     };
-    let judged = |(answer, evidence): (f64, f64)| Judged { answer, evidence, is_right: answer >= least };
+    let judged = |(answer, evidence): (f64, f64)| Judged { answer: Some((answer, answer >= least)), evidence };
     let judged = answers.into_iter().zip(evidence).map(judged);
     Some((scores, found.records.ids().iter().cloned().zip(judged).collect()))
 }
@@ -618,8 +625,9 @@ mod tests {
         assert_eq!((report.records, report.tokens, report.seconds, report.cost), (3, 12, 3.5, Some(0.25)));
         assert_eq!(report.files.len(), 1);
         let scores = report.files[0].scores.unwrap();
-        assert!((scores.answer.mean - 2.0 / 3.0).abs() < 1e-9 && (scores.kilt.mean - 1.0 / 3.0).abs() < 1e-9);
-        assert!(scores.answer.low < scores.answer.mean && scores.answer.mean < scores.answer.high);
+        let (answer, kilt) = (scores.answer.unwrap(), scores.kilt.unwrap());
+        assert!((answer.mean - 2.0 / 3.0).abs() < 1e-9 && (kilt.mean - 1.0 / 3.0).abs() < 1e-9);
+        assert!(answer.low < answer.mean && answer.mean < answer.high);
         assert!(!report.has_report && report.config.is_none());
         // Without the gold file the predictions are shown, without scores.
         std::fs::remove_file(folder.path().join("nq-dev-kilt.jsonl")).unwrap();
@@ -627,6 +635,21 @@ mod tests {
         assert!(bare.overview().files[0].scores.is_none());
         let wrong = ExampleFilter { answer: Some(Verdict::Wrong), ..ExampleFilter::default() };
         assert_eq!((ids(&bare, &ExampleFilter::default()).len(), ids(&bare, &wrong).len()), (3, 0));
+    }
+
+    #[test]
+    fn predictions_without_answers_are_judged_by_their_evidence() {
+        let (folder, _) = run();
+        let predictions = folder.path().join("predictions/nq-dev-kilt.jsonl");
+        let text = std::fs::read_to_string(&predictions).unwrap();
+        let text = ["1800", "norway", "Ann"].iter().fold(text, |text, answer| text.replace(answer, ""));
+        std::fs::write(&predictions, text).unwrap();
+        let run = Review::open(folder.path()).unwrap();
+        let scores = run.overview().files[0].scores.unwrap();
+        assert!(scores.answer.is_none() && scores.kilt.is_none() && scores.r_precision.mean > 0.5);
+        let wrong = |answer, evidence| ExampleFilter { answer, evidence, ..ExampleFilter::default() };
+        assert!(ids(&run, &wrong(Some(Verdict::Wrong), None)).is_empty());
+        assert_eq!(ids(&run, &wrong(None, Some(Verdict::Wrong))), ["2"]);
     }
 
     #[test]
