@@ -339,7 +339,10 @@ impl Review {
             if entries[before..].iter().all(|entry| entry.answer.is_empty()) {
                 // A run without a generator has evidence alone.
                 scores = scores.map(|scores| Scores { answer: None, kilt: None, ..scores });
-                entries[before..].iter_mut().filter_map(|entry| entry.judged.as_mut()).for_each(|judged| judged.answer = None);
+                entries[before..]
+                    .iter_mut()
+                    .filter_map(|entry| entry.judged.as_mut())
+                    .for_each(|judged| judged.answer = None);
             }
             files.push(File {
                 name: file,
@@ -530,7 +533,8 @@ fn judge(gold: &Path, predictions: &Path, metric: Metric) -> Option<(Scores, Has
         Metric::Accuracy | Metric::ExactMatch => 1.0,
         Metric::F1 | Metric::RougeL => RIGHT,
     };
-    let judged = |(answer, evidence): (f64, f64)| Judged { answer: Some((answer, answer >= least)), evidence };
+    let judged =
+        |(answer, evidence): (f64, f64)| Judged { answer: Some((answer, answer >= least)), evidence };
     let judged = answers.into_iter().zip(evidence).map(judged);
     Some((scores, found.records.ids().iter().cloned().zip(judged).collect()))
 }
