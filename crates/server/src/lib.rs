@@ -7,9 +7,11 @@
 //!
 //! No part of a request names a file: mounts, documents and models are looked up by name in memory.
 
+mod browse;
 mod error;
 mod failure;
 mod http;
+mod mcp;
 mod metrics;
 mod models;
 mod mounts;
@@ -21,8 +23,10 @@ mod state;
 mod stop;
 mod work;
 
+pub use browse::{BrowseOptions, KnowledgeOptions, Named};
 pub use error::{Error, Result};
 pub use failure::{Cause, Failure};
+pub use mcp::serve_stdio;
 pub use mounts::{
     AnswerRequest, AnswerResponse, AnswerSentence, AnswerTrace, Answering, CompleteRequest, CompleteResponse,
     Completing, Document, DocumentResponse, Extracting, FactsResponse, LinksResponse, Mount, MountSummary,

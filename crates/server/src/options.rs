@@ -10,7 +10,7 @@ use std::{
 use sporran_pipeline::workflows::answer::AskOptions;
 use sporran_transformers::{DeviceName, Precision};
 
-use crate::{Error, Result};
+use crate::{BrowseOptions, Error, Result};
 
 /// The shortest key.
 const LEAST: usize = 16;
@@ -29,6 +29,8 @@ pub struct ServerOptions {
     pub mounts: Vec<AskOptions>,
     /// Models that are served by themselves.
     pub models: ServedModels,
+    /// The runs and the knowledge bases that the page shows.
+    pub browse: BrowseOptions,
     /// The limits.
     pub limits: Limits,
 }
@@ -43,6 +45,7 @@ impl ServerOptions {
             key: None,
             mounts: Vec::new(),
             models: ServedModels::default(),
+            browse: BrowseOptions::default(),
             limits: Limits::default(),
         }
     }

@@ -16,7 +16,7 @@ use hyper_util::{
 use sporran_kilt::observe::Observer;
 use tokio::sync::Semaphore;
 
-use crate::{Error, Result, ServerOptions, State, Stop, routes};
+use crate::{BrowseOptions, Error, Result, ServerOptions, State, Stop, routes};
 
 /// The threads of the HTTP side. They do not compute.
 const THREADS: usize = 2;
@@ -58,7 +58,7 @@ impl Server {
         let models = &options.models;
         let has_model =
             [&models.embedder, &models.reranker, &models.classifier].iter().any(|model| model.is_some());
-        if options.mounts.is_empty() && !has_model {
+        if options.mounts.is_empty() && !has_model && options.browse == BrowseOptions::default() {
             return Err(Error::Nothing);
         }
         let wanted = SocketAddr::new(options.host, options.port);

@@ -5,7 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use sporran_kilt::observe::Observer;
 
 use crate::{
-    Result, Stop,
+    Failure, Result, Stop,
+    browse::{Browse, RunReport},
     metrics::Metrics,
     models::Models,
     mounts::Mounts,
@@ -19,6 +20,7 @@ pub struct State {
     setting: Setting,
     mounts: RwLock<Arc<Mounts>>,
     pub(crate) models: Models,
+    browse: Browse,
     stop: Stop,
 }
 
@@ -31,7 +33,8 @@ impl State {
         let setting = Setting { limits: options.limits, metrics: Metrics::new() };
         let models = Models::open(&options.models, &setting)?;
         let mounts = Mounts::open(&options.mounts, &setting, observe)?;
-        Ok(Self { options, setting, mounts: RwLock::new(Arc::new(mounts)), models, stop })
+        let browse = Browse::open(&options.browse)?;
+        Ok(Self { options, setting, mounts: RwLock::new(Arc::new(mounts)), models, browse, stop })
     }
 
     /// What is mounted now. A request keeps what it got here, so that it ends with the index that it began with.
@@ -49,6 +52,22 @@ impl State {
         let mounts = Arc::new(Mounts::open(&self.options.mounts, &self.setting, observe)?);
         *self.mounts.write().unwrap_or_else(PoisonError::into_inner) = mounts;
         Ok(())
+    }
+
+    /// The runs and the knowledge bases that the page shows.
+    pub(crate) fn browse(&self) -> &Browse {
+        &self.browse
+    }
+
+    /// The scores and the cost of a run, with the mount whose passages it retrieved from.
+    ///
+    /// # Errors
+    /// A name that is not there.
+    pub(crate) fn run_report(&self, name: &str) -> Result<RunReport, Failure> {
+        let mounts = self.mounts();
+        let stores =
+            mounts.all().iter().filter_map(|mount| Some((mount.name(), mount.answering()?.store()?)));
+        Ok(self.browse.run(name)?.report(stores))
     }
 
     /// The limits.

@@ -19,6 +19,7 @@ mod indexes;
 mod init;
 mod input;
 mod man;
+mod mcp;
 pub(crate) mod models;
 mod populate;
 mod reason;
@@ -27,6 +28,7 @@ mod reproduce;
 mod rerank;
 mod run;
 mod serve;
+mod served;
 mod submit;
 mod train;
 mod tune;
@@ -58,6 +60,8 @@ pub(crate) enum Command {
     Index(index::Index),
     /// Serve answers, searches, models and facts over HTTP, with a page to ask questions on
     Serve(serve::Serve),
+    /// Give an agent documents, answers and runs as tools of the Model Context Protocol
+    Mcp(mcp::Mcp),
     /// List, show and remove the cached indexes of `ask`
     #[command(subcommand)]
     Indexes(indexes::Indexes),
@@ -126,6 +130,7 @@ impl Command {
             Self::Reason(command) => command.run(context),
             Self::Index(command) => command.run(context),
             Self::Serve(command) => command.run(context),
+            Self::Mcp(command) => command.run(context),
             Self::Indexes(command) => command.run(),
             Self::Retrieve(command) => command.run(context),
             Self::Explain(command) => command.run(context),

@@ -8,16 +8,13 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use sporran_pipeline::workflows::answer::{AskOptions, Endpoint};
 use sporran_server::{Key, Limits, ServedModels, Server, ServerOptions, Stop};
-use sporran_transformers::{DeviceName, Precision};
 
-use super::models;
+use super::{models, served::Served};
 use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
     outcome::{Context, Outcome},
-    paths, settings,
 };
 
 /// The greatest number of connections.
@@ -32,9 +29,10 @@ const LIMITS: &str = "Limits";
     after_help = "Examples:\n  \
         sporran serve notes --model smollm2\n  \
         sporran serve configs/quickstart.toml --port 0\n  \
-        sporran serve --embed minilm --rerank reranker --port 3000\n\
+        sporran serve --embed minilm --rerank reranker --port 3000\n  \
+        sporran serve configs/quickstart.toml --run quickstart=runs/quickstart --kb facts=examples/minikilt/kb\n\
         \n\
-        It listens on 127.0.0.1 and prints the address to standard error. `GET /` is a page to ask questions on; \
+        It listens on 127.0.0.1 and prints the address to standard error. `GET /` is a page to ask, compare and browse; \
         `GET /openapi.json` lists the endpoints: those of text-embeddings-inference, of OpenAI, Jina and Cohere, of Pyserini and \
         Search-R1, and our own. Standard error has a line for each request, with --json in JSON.\n\
         \n\
@@ -42,43 +40,11 @@ const LIMITS: &str = "Limits";
         index that was rebuilt."
 )]
 pub(crate) struct Serve {
-    /// Configs, files and folders. Each is served under a name: the `name` of the config, or that of the file or folder. The configs of a
-    /// config's key `then` are served too
-    #[arg(value_name = "CONFIG|SOURCE", value_hint = ValueHint::AnyPath)]
-    sources: Vec<PathBuf>,
-    /// Generator for documents: a GGUF file, a folder, an imported model's name, or hf:ID[@REV]
-    #[arg(long, value_name = "MODEL", value_hint = ValueHint::AnyPath)]
-    model: Option<PathBuf>,
-    /// Generator at an HTTP endpoint in the form of OpenAI's API, such as http://localhost:8000/v1
-    #[arg(long, value_name = "URL", conflicts_with = "model")]
-    llm: Option<String>,
-    /// Name of the model at the endpoint
-    #[arg(long, value_name = "NAME", requires = "llm", default_value = "default")]
-    llm_model: String,
-    /// Environment variable with the key of the endpoint
-    #[arg(long, value_name = "VARIABLE", requires = "llm")]
-    llm_key_env: Option<String>,
-    /// Encoder to serve: a folder, an imported model's name, or hf:ID[@REV]. Documents are retrieved with it too
-    #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
-    embed: Option<PathBuf>,
-    /// Reranker to serve: a folder, an imported model's name, or hf:ID[@REV]. Passages of documents are reranked with it too
-    #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
-    rerank: Option<PathBuf>,
+    #[command(flatten)]
+    served: Served,
     /// Classifier of texts or of pairs of texts to serve: a folder, an imported model's name, or hf:ID[@REV]
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     classify: Option<PathBuf>,
-    /// Passages of documents that are evidence and that a generator reads
-    #[arg(long, default_value_t = 5, value_name = "N")]
-    passages: usize,
-    /// Maximum number of tokens of an answer over documents
-    #[arg(long, default_value_t = 200, value_name = "N")]
-    max_new_tokens: usize,
-    /// Data type of the models' weights: f32, or int8, which is faster and less exact; on a GPU f32, f16 or bf16
-    #[arg(long, default_value = "f32", value_name = "PRECISION")]
-    precision: Precision,
-    /// Device: cpu, cuda or cuda:N
-    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
-    device: DeviceName,
     /// Address to listen on; only this machine reaches a loopback address
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS", value_parser = address)]
     host: IpAddr,
@@ -138,40 +104,11 @@ impl Serve {
     }
 
     fn options(&self, context: &Context) -> Result<ServerOptions> {
-        self.sources.iter().try_for_each(|source| paths::file_or_folder(source))?;
-        let user = settings::user()?;
-        let resolve =
-            |model: Option<&PathBuf>| model.map(|model| models::resolve(model, context.quiet)).transpose();
-        let embedder = resolve(self.embed.as_ref().or(user.embedder.as_ref()))?;
-        let reranker = resolve(self.rerank.as_ref().or(user.reranker.as_ref()))?;
-        let classifier = resolve(self.classify.as_ref())?;
-        let endpoint = self.llm.clone().map(|url| Endpoint {
-            url,
-            model: self.llm_model.clone(),
-            key_variable: self.llm_key_env.clone(),
-        });
-        let own = resolve(self.model.as_ref())?;
-        let default = resolve(user.model.as_ref().filter(|_| own.is_none() && endpoint.is_none()))?;
-        let mut mounts = Vec::with_capacity(self.sources.len());
-        for source in &self.sources {
-            let options = AskOptions::new(vec![source.clone()], settings::cache(&user)?);
-            // A config has its own retriever, and its own generator unless the command line names one.
-            let is_config = options.config().is_some();
-            mounts.push(AskOptions {
-                embedder: embedder.clone().filter(|_| !is_config),
-                reranker: reranker.clone().filter(|_| !is_config),
-                generator: own.clone().or_else(|| default.clone().filter(|_| !is_config)),
-                endpoint: endpoint.clone(),
-                passages: self.passages,
-                max_new_tokens: self.max_new_tokens,
-                precision: self.precision,
-                device: self.device,
-                ..options
-            });
-        }
+        let options = self.served.options(context)?;
         let key = self.api_key_file.as_deref().map(Key::read).transpose()?;
-        let models =
-            ServedModels { embedder, reranker, classifier, precision: self.precision, device: self.device };
+        let classifier =
+            self.classify.as_ref().map(|model| models::resolve(model, context.quiet)).transpose()?;
+        let models = ServedModels { classifier, ..options.models };
         let limits = Limits {
             body: self.max_body.get().saturating_mul(1 << 20),
             time: Duration::from_secs(self.max_seconds.get() as u64),
@@ -185,7 +122,7 @@ impl Serve {
         if limits.connections > MOST_CONNECTIONS {
             return Err(Error::Usage(format!("--max-connections: expected at most {MOST_CONNECTIONS}")));
         }
-        Ok(ServerOptions { host: self.host, port: self.port, key, mounts, models, limits })
+        Ok(ServerOptions { host: self.host, port: self.port, key, models, limits, ..options })
     }
 }
 

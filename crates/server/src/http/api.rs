@@ -72,10 +72,11 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
         path: &str,
         kind: &str,
         summary: &str,
+        parameters: &[Parameter],
         handler: impl Handler<T, S>,
     ) -> Self {
         let output = json!({ kind: { "schema": { "type": "string" } } });
-        self.describe(path, "get", summary, &[], None, output);
+        self.describe(path, "get", summary, parameters, None, output);
         self.router = self.router.route(path, routing::get(handler));
         self
     }

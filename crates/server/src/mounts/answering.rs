@@ -123,7 +123,11 @@ impl Answering {
         self.asker.system().store().map(Arc::as_ref)
     }
 
-    fn index(&self) -> Result<&PassageStore, Failure> {
+    /// The passages of the index.
+    ///
+    /// # Errors
+    /// A mount without an index.
+    pub(crate) fn index(&self) -> Result<&PassageStore, Failure> {
         let store = self.store().filter(|_| self.searches());
         store.ok_or_else(|| Failure::invalid("index", format!("`{}` has no index", self.name)))
     }

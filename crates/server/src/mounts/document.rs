@@ -115,28 +115,30 @@ pub(crate) fn document_id(store: &PassageStore, passage: PassageId) -> String {
 
 /// A document or a passage of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
+pub(crate) enum InStore {
+    /// A document.
     Page(PageIndex),
+    /// A passage.
     Passage(PassageId),
 }
 
 /// What an id names: a document, or a passage of one.
-fn named(store: &PassageStore, id: &str) -> Option<Named> {
+pub(crate) fn named(store: &PassageStore, id: &str) -> Option<InStore> {
     if let Some(page) = store.page_by_id(id) {
-        return Some(Named::Page(page));
+        return Some(InStore::Page(page));
     }
     let (document, place) = id.rsplit_once('#')?;
     let all = store.passages_of(store.page_by_id(document)?);
     let passage = place.parse::<u32>().ok().and_then(|place| all.start.checked_add(place))?;
-    (passage < all.end).then_some(Named::Passage(PassageId(passage)))
+    (passage < all.end).then_some(InStore::Passage(PassageId(passage)))
 }
 
 impl Document {
     /// The document or the passage of an id.
     pub(crate) fn of_id(store: &PassageStore, id: &str) -> Option<Self> {
         Some(match named(store, id)? {
-            Named::Page(page) => Self::of_page(store, page),
-            Named::Passage(passage) => Self::of_passage(store, passage),
+            InStore::Page(page) => Self::of_page(store, page),
+            InStore::Passage(passage) => Self::of_passage(store, passage),
         })
     }
 

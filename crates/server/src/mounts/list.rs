@@ -75,7 +75,16 @@ impl Mount {
         &self.mounted
     }
 
-    fn summary(&self) -> MountSummary {
+    /// What answers and searches here, if it is such a mount.
+    #[must_use]
+    pub fn answering(&self) -> Option<&Arc<Answering>> {
+        match &self.mounted {
+            Mounted::Answers(answering) => Some(answering),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn summary(&self) -> MountSummary {
         let (mut abilities, mut documents, mut passages) = (Vec::new(), None, None);
         let kind = match &self.mounted {
             Mounted::Answers(answering) => {

@@ -15,4 +15,5 @@ pub(crate) use answering::Found;
 pub use completing::{CompleteRequest, CompleteResponse, Completing};
 pub use document::{Document, DocumentResponse, QueryText, SearchCandidate, SearchResponse};
 pub use extracting::{Extracting, FactsResponse, LinksResponse, TextFacts, TextLinks, TextsRequest};
+pub(crate) use document::{InStore, named};
 pub use list::{Mount, MountSummary, Mounted, Mounts, MountsResponse};

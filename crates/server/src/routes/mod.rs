@@ -1,6 +1,7 @@
 //! The endpoints, one file for each API.
 
 mod answer;
+mod browse;
 mod facts;
 mod openai;
 mod operations;
@@ -18,6 +19,7 @@ use serde_json::Value;
 use crate::{
     Cause, Failure, State,
     http::{Api, guard},
+    mcp,
 };
 
 /// All endpoints with their description.
@@ -30,6 +32,7 @@ fn api() -> (Router<Arc<State>>, Value) {
     let api = openai::add(api);
     let api = rerank::add(api);
     let api = operations::add(api);
+    let api = browse::add(api);
     page::add(api).finish()
 }
 
@@ -39,6 +42,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
     let (router, description) = api();
     let router = operations::describe(router, description);
     router
+        .route_service("/mcp", mcp::service(&state))
         .fallback(async || {
             Failure::new(Cause::NotFound, "there is no such path; `GET /openapi.json` lists them")
         })

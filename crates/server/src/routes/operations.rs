@@ -16,7 +16,7 @@ pub(super) fn add(api: Api<Arc<State>>) -> Api<Arc<State>> {
     api.group("Operations")
         .get::<Health, _>("/health", "Whether the process runs", &[], health)
         .get::<Health, _>("/ready", "Whether it takes requests", &[], ready)
-        .file("/metrics", OPEN_METRICS, "Counts and times, for Prometheus", metrics)
+        .file("/metrics", OPEN_METRICS, "Counts and times, for Prometheus", &[], metrics)
 }
 
 /// Adds the description of all endpoints as an endpoint.

@@ -19,7 +19,7 @@ pub(super) fn add(mut api: Api<Arc<State>>) -> Api<Arc<State>> {
             (header::REFERRER_POLICY, "no-referrer"),
             (header::CACHE_CONTROL, "no-cache"),
         ];
-        api = api.file(path, kind, "A file of the page", async move || (headers, *content));
+        api = api.file(path, kind, "A file of the page", &[], async move || (headers, *content));
     }
     api
 }

@@ -105,6 +105,12 @@ impl LinkPredictor {
         Ok(Self { kb, scorer, known })
     }
 
+    /// The knowledge base.
+    #[must_use]
+    pub fn kb(&self) -> &KnowledgeBase {
+        &self.kb
+    }
+
     /// Resolves the names of a query.
     ///
     /// # Errors
