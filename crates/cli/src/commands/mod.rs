@@ -19,6 +19,7 @@ mod indexes;
 mod init;
 mod input;
 mod man;
+mod mcp;
 pub(crate) mod models;
 mod populate;
 mod reason;
@@ -26,6 +27,8 @@ mod report;
 mod reproduce;
 mod rerank;
 mod run;
+mod serve;
+mod served;
 mod submit;
 mod train;
 mod tune;
@@ -55,6 +58,10 @@ pub(crate) enum Command {
     Reason(reason::Reason),
     /// Build the passage store and the index of a config, or estimate their size
     Index(index::Index),
+    /// Serve answers, searches, models and facts over HTTP, with a page to ask questions on
+    Serve(serve::Serve),
+    /// Give an agent documents, answers and runs as tools of the Model Context Protocol
+    Mcp(mcp::Mcp),
     /// List, show and remove the cached indexes of `ask`
     #[command(subcommand)]
     Indexes(indexes::Indexes),
@@ -122,6 +129,8 @@ impl Command {
             Self::Populate(command) => command.run(context),
             Self::Reason(command) => command.run(context),
             Self::Index(command) => command.run(context),
+            Self::Serve(command) => command.run(context),
+            Self::Mcp(command) => command.run(context),
             Self::Indexes(command) => command.run(),
             Self::Retrieve(command) => command.run(context),
             Self::Explain(command) => command.run(context),

@@ -20,6 +20,7 @@ use sporran_kilt::{
 
 use crate::{
     Error, Result,
+    review::{Review, page},
     run_dir::{
         folder::{AnswerFile, RunDir, ranking_of},
         inputs::Inputs,
@@ -178,7 +179,8 @@ fn execute(
         value.map_err(|error| Error::io(&folder.root, "write")(error.into()))
     };
     write_json("report.json", &json(serde_json::to_value(&report))?)?;
-    jsonl::write(folder.root.join("report.html"), report.html().as_bytes())?;
+    let review = Review::of(&folder.root, json(serde_json::to_value(account.so_far()))?)?;
+    jsonl::write(folder.root.join("report.html"), report.html(page(&review)?).as_bytes())?;
     account.finish(&folder, mark)?;
     Ok(report)
 }
