@@ -220,7 +220,7 @@ impl AskOptions {
             retriever =
                 RetrieverOptions::Outer(CombinedRetriever::Reranked(RerankedOptions { reranker, base }));
         }
-        let mistakes = mistakes(|document| retrieval::check(&retriever, false, document));
+        let mistakes = mistakes("--embed", |document| retrieval::check(&retriever, false, document));
         if mistakes.is_empty() { Ok(retriever) } else { Err(Error::Config(mistakes)) }
     }
 
@@ -254,7 +254,8 @@ impl AskOptions {
             (None, Some(model)) => self.generator_of(model)?,
             (None, None) => return Ok(None),
         };
-        let mistakes = mistakes(|document| {
+        let option = if self.endpoint.is_some() { "--llm" } else { "--model" };
+        let mistakes = mistakes(option, |document| {
             check_generator(&*generator, ("generator", true), None, document);
         });
         if mistakes.is_empty() { Ok(Some(generator)) } else { Err(Error::Config(mistakes)) }
@@ -338,16 +339,13 @@ fn mistake(option: &str, message: String) -> Diagnostic {
     Diagnostic { origin: "ask".into(), line: 0, key: option.into(), message }
 }
 
-/// The mistakes that a check of options reports, under the names of the options instead of the keys of a config.
-fn mistakes(check: impl FnOnce(&mut Document<'_>)) -> Vec<Diagnostic> {
+/// The mistakes that a check of options reports, under `option` instead of the keys of a config. Those of a reranker are
+/// under `--rerank`.
+fn mistakes(option: &str, check: impl FnOnce(&mut Document<'_>)) -> Vec<Diagnostic> {
     let text = Text::new(Path::new("ask"), String::new(), &[]);
     let mut document = Document::parse(&text);
     check(&mut document);
-    let option = |key: &str| match key {
-        key if key.starts_with("generator") => "--model",
-        key if key.contains("reranker") => "--rerank",
-        _ => "--embed",
-    };
+    let option = |key: &str| if key.contains("reranker") { "--rerank" } else { option };
     document.into_diagnostics().into_iter().map(|found| mistake(option(&found.key), found.message)).collect()
 }
 
@@ -425,6 +423,9 @@ mod tests {
         assert!(message(&wrong).starts_with("ask: `--embed`: "), "{}", message(&wrong));
         let wrong = AskOptions { reranker: Some(model("encoders/sentence")), ..options.clone() };
         assert!(message(&wrong).starts_with("ask: `--rerank`: expected"), "{}", message(&wrong));
+        let endpoint = Endpoint { url: "nowhere".into(), model: "m".into(), key_variable: None };
+        let wrong = AskOptions { endpoint: Some(endpoint), ..options.clone() };
+        assert!(message(&wrong).starts_with("ask: `--llm`: expected an address"), "{}", message(&wrong));
         let wrong = AskOptions { sources: vec![folder.path().join("none")], ..options };
         assert!(message(&wrong).starts_with("ask: `SOURCE`: no file or folder"), "{}", message(&wrong));
     }
