@@ -386,10 +386,20 @@ mod tests {
         let reranker = Some(model("encoders/bert-sequence"));
         let reranked = AskOptions { reranker, ..options.clone() }.resolve().unwrap();
         assert!(matches!(reranked.retriever, Some(RetrieverOptions::Outer(CombinedRetriever::Reranked(_)))));
-        for (name, kind) in
-            [("llama", "causal"), ("t5-relu", "seq2seq"), ("encoders/dpr-reader", "extractive")]
-        {
-            let found = AskOptions { generator: Some(model(name)), ..options.clone() }.resolve().unwrap();
+        let reader = tempfile::tempdir().unwrap();
+        for (from, file) in [
+            ("encoders/dpr-reader", "config.json"),
+            ("encoders/dpr-reader", "model.safetensors"),
+            ("encoders/bert-sequence", "tokenizer.json"),
+        ] {
+            std::fs::copy(model(from).join(file), reader.path().join(file)).unwrap();
+        }
+        for (generator, kind) in [
+            (model("llama"), "causal"),
+            (model("t5-relu"), "seq2seq"),
+            (reader.path().to_owned(), "extractive"),
+        ] {
+            let found = AskOptions { generator: Some(generator), ..options.clone() }.resolve().unwrap();
             assert_eq!(sporran_config::Kinds::kind(&found.generator.unwrap()), kind);
         }
     }
