@@ -220,7 +220,7 @@ impl AskOptions {
             retriever =
                 RetrieverOptions::Outer(CombinedRetriever::Reranked(RerankedOptions { reranker, base }));
         }
-        let mistakes = mistakes(|document| retrieval::check(&retriever, false, document));
+        let mistakes = mistakes("--embed", |document| retrieval::check(&retriever, false, document));
         if mistakes.is_empty() { Ok(retriever) } else { Err(Error::Config(mistakes)) }
     }
 
@@ -254,7 +254,8 @@ impl AskOptions {
             (None, Some(model)) => self.generator_of(model)?,
             (None, None) => return Ok(None),
         };
-        let mistakes = mistakes(|document| {
+        let option = if self.endpoint.is_some() { "--llm" } else { "--model" };
+        let mistakes = mistakes(option, |document| {
             check_generator(&*generator, ("generator", true), None, document);
         });
         if mistakes.is_empty() { Ok(Some(generator)) } else { Err(Error::Config(mistakes)) }
@@ -338,16 +339,13 @@ fn mistake(option: &str, message: String) -> Diagnostic {
     Diagnostic { origin: "ask".into(), line: 0, key: option.into(), message }
 }
 
-/// The mistakes that a check of options reports, under the names of the options instead of the keys of a config.
-fn mistakes(check: impl FnOnce(&mut Document<'_>)) -> Vec<Diagnostic> {
+/// The mistakes that a check of options reports, under `option` instead of the keys of a config. Those of a reranker are
+/// under `--rerank`.
+fn mistakes(option: &str, check: impl FnOnce(&mut Document<'_>)) -> Vec<Diagnostic> {
     let text = Text::new(Path::new("ask"), String::new(), &[]);
     let mut document = Document::parse(&text);
     check(&mut document);
-    let option = |key: &str| match key {
-        key if key.starts_with("generator") => "--model",
-        key if key.contains("reranker") => "--rerank",
-        _ => "--embed",
-    };
+    let option = |key: &str| if key.contains("reranker") { "--rerank" } else { option };
     document.into_diagnostics().into_iter().map(|found| mistake(option(&found.key), found.message)).collect()
 }
 
@@ -388,10 +386,20 @@ mod tests {
         let reranker = Some(model("encoders/bert-sequence"));
         let reranked = AskOptions { reranker, ..options.clone() }.resolve().unwrap();
         assert!(matches!(reranked.retriever, Some(RetrieverOptions::Outer(CombinedRetriever::Reranked(_)))));
-        for (name, kind) in
-            [("llama", "causal"), ("t5-relu", "seq2seq"), ("encoders/dpr-reader", "extractive")]
-        {
-            let found = AskOptions { generator: Some(model(name)), ..options.clone() }.resolve().unwrap();
+        let reader = tempfile::tempdir().unwrap();
+        for (from, file) in [
+            ("encoders/dpr-reader", "config.json"),
+            ("encoders/dpr-reader", "model.safetensors"),
+            ("encoders/bert-sequence", "tokenizer.json"),
+        ] {
+            std::fs::copy(model(from).join(file), reader.path().join(file)).unwrap();
+        }
+        for (generator, kind) in [
+            (model("llama"), "causal"),
+            (model("t5-relu"), "seq2seq"),
+            (reader.path().to_owned(), "extractive"),
+        ] {
+            let found = AskOptions { generator: Some(generator), ..options.clone() }.resolve().unwrap();
             assert_eq!(sporran_config::Kinds::kind(&found.generator.unwrap()), kind);
         }
     }
@@ -425,6 +433,9 @@ mod tests {
         assert!(message(&wrong).starts_with("ask: `--embed`: "), "{}", message(&wrong));
         let wrong = AskOptions { reranker: Some(model("encoders/sentence")), ..options.clone() };
         assert!(message(&wrong).starts_with("ask: `--rerank`: expected"), "{}", message(&wrong));
+        let endpoint = Endpoint { url: "nowhere".into(), model: "m".into(), key_variable: None };
+        let wrong = AskOptions { endpoint: Some(endpoint), ..options.clone() };
+        assert!(message(&wrong).starts_with("ask: `--llm`: expected an address"), "{}", message(&wrong));
         let wrong = AskOptions { sources: vec![folder.path().join("none")], ..options };
         assert!(message(&wrong).starts_with("ask: `SOURCE`: no file or folder"), "{}", message(&wrong));
     }
