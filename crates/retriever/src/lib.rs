@@ -30,7 +30,7 @@ pub use kind::RetrieverKind;
 pub use layout::{VerifiedIndex, is_index, verify_index};
 pub use plan::{IndexPlan, PlannedPassages};
 pub use registry::RetrieverOptions;
-pub use site::{BuildIndex, IndexRecall, Items, NewIndex, PlanIndex, Site};
+pub use site::{BuildIndex, IndexRecall, Items, NewIndex, NewPart, PartSite, PlanIndex, Site};
 use sporran_kilt::{Hit, PassageId, Query};
 pub use titles::Titles;
 

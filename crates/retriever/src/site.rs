@@ -6,7 +6,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{PassageId, PassageStore, folder::Place};
+use sporran_kilt::{
+    PassageId, PassageStore,
+    folder::{Place, Shard},
+};
 
 use crate::{
     Result,
@@ -34,6 +37,12 @@ pub trait Site {
     /// Errors of `build`, and [`crate::Error::Io`].
     fn index(&mut self, index: NewIndex, build: &mut BuildIndex<'_>) -> Result<PathBuf>;
 
+    /// The folders of the parts of an index, in the order of their passages, if shards made them. `part` is the part's name.
+    fn parts(&self, part: &str) -> Option<Vec<PathBuf>> {
+        let _ = part;
+        None
+    }
+
     /// Reports the estimated resources of an index that [`index`](Self::index) is going to build. The caller decides whether
     /// an estimate is worth its time.
     ///
@@ -55,6 +64,43 @@ pub trait Site {
 
     /// Records the measured recall of an approximate index.
     fn record_recall(&mut self, recall: IndexRecall);
+}
+
+/// The place where a shard builds its parts of indexes.
+pub trait PartSite {
+    /// Which shard.
+    fn shard(&self) -> Shard;
+
+    /// The store of the shard's pages, whose passages count from 0; none if the shard has no pages.
+    fn pages(&self) -> Option<Arc<PassageStore>>;
+
+    /// The store of the whole source.
+    ///
+    /// # Errors
+    /// Errors of building or opening it.
+    fn whole(&mut self) -> Result<Arc<PassageStore>>;
+
+    /// Builds a part of an index unless it exists.
+    ///
+    /// # Errors
+    /// Errors of `build`, and [`crate::Error::Io`].
+    fn part(&mut self, part: NewPart, build: &mut BuildIndex<'_>) -> Result<()>;
+}
+
+/// A part of an index to build.
+#[derive(Clone, Debug)]
+pub struct NewPart {
+    /// Its name, by which the merge finds it: the kind of index, and a hash of its options. It is the folder's name.
+    pub name: String,
+    /// The hash of everything that the part depends on.
+    pub key: String,
+    /// The number of its passages.
+    pub passages: usize,
+}
+
+/// The name of a part: a kind, and the beginning of a hash.
+pub(crate) fn part_name(kind: &str, hash: &str) -> String {
+    format!("{kind}-{}", &hash[..12])
 }
 
 /// Writes an index to a place and reports how many items are done.

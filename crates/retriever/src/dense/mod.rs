@@ -16,6 +16,7 @@ mod hnsw;
 mod index;
 mod kind;
 mod options;
+mod part;
 mod plan;
 mod pq;
 mod progress;

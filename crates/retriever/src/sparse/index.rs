@@ -56,6 +56,12 @@ impl Index {
         Self::of(folder, header, files)
     }
 
+    /// As [`open`](Self::open), over any passages and without verifying the files' content.
+    pub(crate) fn open_part<M: Model>(folder: &Path) -> Result<Self> {
+        let (header, files) = layout::open_part(folder, M::KIND)?;
+        Self::of(folder, header, files)
+    }
+
     fn of(folder: &Path, header: Header, mut files: Files) -> Result<Self> {
         Ok(Self {
             dictionary: Dictionary::open(&mut files, header.terms)?,
@@ -104,6 +110,19 @@ impl Index {
             postings: self.header.postings,
             tokens: self.header.tokens,
             bytes: self.header.sections.iter().map(|section| section.bytes).sum(),
+        }
+    }
+
+    /// The bytes of a term by its number. Adds its postings, passages with counts.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a damaged file.
+    pub(crate) fn term(&self, number: u32, postings: &mut Vec<(u32, u32)>) -> Result<&[u8]> {
+        let (term, entry) = self.dictionary.term(number)?;
+        self.postings.cursor(number, &entry, 1.0)?.read_all(postings)?;
+        match postings.last() {
+            Some(&(last, _)) if last < self.header.passages && postings.is_sorted() => Ok(term),
+            _ => Err(self.postings.corrupt(number)),
         }
     }
 

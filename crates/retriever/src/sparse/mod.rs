@@ -13,6 +13,7 @@ mod index;
 mod kinds;
 mod murmur;
 mod ngrams;
+mod parts;
 mod plan;
 mod porter;
 mod postings;

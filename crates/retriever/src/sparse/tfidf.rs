@@ -4,7 +4,7 @@
 //! with the weights of its code: passages and queries are vectors with `ln(1 + tf) * idf` in each n-gram's bucket, where
 //! `idf = max(0, ln((N - df + 0.5) / (df + 0.5)))`, and a passage's score is their dot product. DrQA retrieves whole pages.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
@@ -16,6 +16,7 @@ use super::{
     builder::{self, Build, Model},
     index::{Index, Statistics},
     ngrams::{Tokens, bucket},
+    parts,
     plan::plan,
     postings::{Cursor, Scorer},
     scripts,
@@ -183,6 +184,21 @@ impl TfIdf {
     {
         options.check()?;
         builder::build(&TfIdfModel(options.clone()), options, passages, passages_hash, place.into(), build)
+    }
+
+    /// Merges indexes of consecutive parts of the passages, as [`Bm25::merge`](super::Bm25::merge) does.
+    ///
+    /// # Errors
+    /// As [`Bm25::merge`](super::Bm25::merge).
+    pub fn merge(
+        options: &TfIdfOptions,
+        parts: &[PathBuf],
+        passages: (&str, usize),
+        place: impl Into<Place>,
+        build: Build<'_>,
+    ) -> Result<()> {
+        options.check()?;
+        parts::merge(&TfIdfModel(options.clone()), options, parts, passages, place.into(), build)
     }
 
     /// Estimates the resources of [`build`](Self::build) from a sample of the passages.

@@ -9,7 +9,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -21,6 +21,7 @@ use super::{
     analyzer::{Analyzer, AnalyzerOptions},
     builder::{self, Build, Model},
     index::{Index, Statistics},
+    parts,
     plan::plan,
     postings::{Cursor, Scorer},
     search::Pruning,
@@ -229,6 +230,22 @@ impl Bm25 {
     {
         let model = Bm25Model::new(options.clone())?;
         builder::build(&model, options, passages, passages_hash, place.into(), build)
+    }
+
+    /// Merges indexes of consecutive parts of the passages, in order, to the index of all: the same bytes as
+    /// [`build`](Self::build) gives. The passages have a hash and a number. Memory is 8 bytes a passage and the dictionary's
+    /// hashes.
+    ///
+    /// # Errors
+    /// [`Error::Part`] for parts of other options or another number of passages; those of [`open`](Self::open) for a part.
+    pub fn merge(
+        options: &Bm25Options,
+        parts: &[PathBuf],
+        passages: (&str, usize),
+        place: impl Into<Place>,
+        build: Build<'_>,
+    ) -> Result<()> {
+        parts::merge(&Bm25Model::new(options.clone())?, options, parts, passages, place.into(), build)
     }
 
     /// Estimates the resources of [`build`](Self::build) from a sample of the passages.

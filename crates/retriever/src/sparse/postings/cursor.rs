@@ -146,6 +146,22 @@ impl<'a> Cursor<'a> {
         Ok(self.at < self.len)
     }
 
+    /// Adds all postings, passages with counts, of a cursor that was not moved.
+    pub(crate) fn read_all(mut self, postings: &mut Vec<(u32, u32)>) -> Result<()> {
+        loop {
+            if !self.loaded {
+                self.load()?;
+            }
+            let all = self.passages[..self.len].iter().copied().zip(self.counts[..self.len].iter().copied());
+            postings.extend(all);
+            self.block += 1;
+            self.loaded = false;
+            if self.block >= self.block_count() {
+                return Ok(());
+            }
+        }
+    }
+
     /// The score of the term in a passage that is saturated with it.
     pub(crate) fn weight(&self) -> f32 {
         self.weight

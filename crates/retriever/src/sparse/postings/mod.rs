@@ -17,7 +17,7 @@ pub(crate) use writer::PostingsWriter;
 
 use super::dictionary::Entry;
 use crate::{
-    Result,
+    Error, Result,
     layout::{Files, Mapped},
 };
 
@@ -92,6 +92,11 @@ impl Postings {
             return Err(blocks.corrupt(format!("{} bytes are no whole number of blocks", blocks.len())));
         }
         Ok(Self { postings: files.take(POSTINGS)?, blocks })
+    }
+
+    /// The error for the postings of a term that cannot be right.
+    pub(crate) fn corrupt(&self, number: u32) -> Error {
+        self.postings.corrupt(format!("the postings of term {number} are not in the order of passages"))
     }
 
     /// A cursor before the first posting of a term; `weight` multiplies its impacts, and `number` identifies
