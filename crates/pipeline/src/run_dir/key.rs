@@ -84,6 +84,16 @@ impl StepKey {
         Ok(self)
     }
 
+    /// The key with these values.
+    pub(crate) fn of_values(step: &str, values: BTreeMap<String, String>) -> Self {
+        Self { step: step.to_owned(), values }
+    }
+
+    /// The values of options by dotted path, and the hashes of inputs by name.
+    pub(crate) fn into_values(self) -> BTreeMap<String, String> {
+        self.values
+    }
+
     /// The BLAKE3 hash of the key, in hexadecimal.
     pub(crate) fn digest(&self) -> String {
         hash_json(self)

@@ -76,6 +76,7 @@ where
     let rows = collect(&folder, &key, dim, Similarity::InnerProduct, vectors, progress)?;
     let passages = rows.count() as u32;
     rows.keep()?;
+    let sections = vec![folder.written(ROWS)?];
     folder.finish(&Header {
         kind: KIND.to_owned(),
         dim,
@@ -84,7 +85,7 @@ where
         passages,
         passages_hash: passages_hash.to_owned(),
         encoder_hash: encoder_hash.to_owned(),
-        sections: vec![folder.written(ROWS)?],
+        sections,
     })
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn merge<M: Model>(
     parts: &[PathBuf],
     (passages_hash, passages): (&str, usize),
     place: Place,
-    mut build: Build<'_>,
+    build: Build<'_>,
 ) -> Result<()> {
     let folder = Folder::create(place)?;
     let options = serde_json::to_value(options)
