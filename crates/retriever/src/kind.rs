@@ -1,12 +1,14 @@
 //! What the options of every kind of retriever do.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 use sporran_config::{Document, Overrides};
 
 use crate::{
     PassageScorer, Result, Retriever,
     plan::{IndexPlan, PlannedPassages},
-    site::{PartSite, Site},
+    site::{PartFolders, PartSite, Site},
 };
 
 /// The options of a kind of retriever.
@@ -30,6 +32,19 @@ pub trait RetrieverKind {
     /// # Errors
     /// Errors of an index or a model, each with its file.
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>>;
+
+    /// Opens the retriever over the parts of its index in the folders of shards, without a merge; `None` for kinds that cannot.
+    ///
+    /// # Errors
+    /// [`crate::Error::Part`] for parts that are not those of all passages; errors of an index or a model.
+    fn open_shards(
+        &self,
+        shards: &[(PathBuf, PartFolders)],
+        site: &mut dyn Site,
+    ) -> Result<Option<Box<dyn Retriever>>> {
+        let _ = (shards, site);
+        Ok(None)
+    }
 
     /// The estimated resources of its indexes, and of those of its parts, in the order of their builds. Indexes of names and
     /// titles have no estimate.

@@ -264,13 +264,23 @@ pub struct ShardSet {
 }
 
 impl ShardSet {
+    /// As [`open`](Self::open). Also reads all results of the shards.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and for damaged results.
+    pub fn find(folders: &[PathBuf]) -> Result<Self> {
+        let set = Self::open(folders)?;
+        set.shards.iter().try_for_each(|(folder, shard)| shard.verify(folder))?;
+        Ok(set)
+    }
+
     /// The shards in folders, each a shard or a folder of shards. They are those of one work, complete, and made of the same
-    /// options and inputs. Reads all their results.
+    /// options and inputs.
     ///
     /// # Errors
     /// [`Error::Shard`] for the first shard that cannot be merged, [`Error::Argument`] for a folder without shards,
     /// [`Error::Io`].
-    pub fn find(folders: &[PathBuf]) -> Result<Self> {
+    pub fn open(folders: &[PathBuf]) -> Result<Self> {
         let (mut shards, mut unfinished) = (Vec::new(), Vec::new());
         for folder in folders {
             shards_in(folder, &mut shards, &mut unfinished)?;
@@ -335,7 +345,6 @@ impl ShardSet {
         }
         let set = Self { shards };
         set.check_ranges()?;
-        set.shards.iter().try_for_each(|(folder, shard)| shard.verify(folder))?;
         Ok(set)
     }
 

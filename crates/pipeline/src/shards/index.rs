@@ -15,7 +15,7 @@ use sporran_kilt::{
     observe::{Event, Observer, Unit, advance, begin},
     store::{BuildOptions, Progress, count_pages},
 };
-use sporran_retriever::{BuildIndex, NewPart, PartSite, dense::Index};
+use sporran_retriever::{BuildIndex, NewPart, PartFolders, PartSite, dense::Index};
 
 use crate::{
     Error, Result,
@@ -23,7 +23,7 @@ use crate::{
     source::{
         collection,
         options::SourceOptions,
-        parts::{PartFolders, ShardParts},
+        parts::ShardParts,
         store::{Described, describe, store, unchanged, vacant},
     },
     workflows::answer::{

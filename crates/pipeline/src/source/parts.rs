@@ -1,20 +1,11 @@
 //! The parts of a store and of indexes that shards made.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-use sporran_kilt::{Error as FileError, PassageStore, ShardFault, folder::ShardSet};
+use sporran_kilt::{PassageStore, folder::ShardSet};
+use sporran_retriever::PartFolders;
 
 use crate::Result;
-
-/// The parts in a shard's folder, in the manifest of the shard.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct PartFolders {
-    /// The folder of the store of the shard's pages; none if it has no pages.
-    pub(crate) store: Option<String>,
-    /// The folders of the parts of indexes, by the parts' names.
-    pub(crate) indexes: BTreeMap<String, String>,
-}
 
 /// The parts of all shards, in order.
 pub(crate) struct ShardParts {
@@ -26,13 +17,11 @@ impl ShardParts {
     /// Opens the parts of shards, whose files are verified.
     ///
     /// # Errors
-    /// [`FileError::Shard`] for a manifest without parts; those of [`PassageStore::open`].
+    /// [`sporran_kilt::Error::Shard`] for a manifest without parts; those of [`PassageStore::open`].
     pub(crate) fn open(set: &ShardSet) -> Result<Self> {
         let (mut stores, mut folders) = (Vec::new(), Vec::new());
         for (folder, shard) in set.iter() {
-            let parts: PartFolders = serde_json::from_value(shard.details.clone()).map_err(|error| {
-                FileError::shard(folder, ShardFault::Damaged, format!("field `details`: {error}"))
-            })?;
+            let parts = PartFolders::of(folder, shard)?;
             if let Some(store) = &parts.store {
                 stores.push(PassageStore::open(folder.join(store))?);
             }

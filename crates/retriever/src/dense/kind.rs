@@ -1,17 +1,19 @@
 //! Dense retrieval as a kind of retriever: checks, and an index that is built once.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sporran_config::{Document, Overrides};
 use sporran_kilt::{PassageId, folder::Place, hash_json};
 use sporran_transformers::{ModelType, Takers, TakesModel, wrong_model_type};
 
-use super::{Dense, DenseOptions, Index, Progress, distance, fingerprint::encoder_hash};
+use super::{
+    Dense, DenseOptions, Index, Progress, distance, fingerprint::encoder_hash, sharded::ShardedDense,
+};
 use crate::{
     PassageScorer, Result, Retriever,
     kind::RetrieverKind,
     plan::{IndexPlan, PlannedPassages},
-    site::{Items, NewIndex, NewPart, PartSite, Site, part_name, passages},
+    site::{Items, NewIndex, NewPart, PartFolders, PartSite, Site, folders_of, part_name, passages},
 };
 
 impl TakesModel for DenseOptions {
@@ -138,6 +140,21 @@ impl RetrieverKind for DenseOptions {
             let place = self.unchanged(place, &before);
             Dense::build_part(self, &range, from, store.hash(), place, &mut progress)
         })
+    }
+
+    fn open_shards(
+        &self,
+        shards: &[(PathBuf, PartFolders)],
+        site: &mut dyn Site,
+    ) -> Result<Option<Box<dyn Retriever>>> {
+        let folders = folders_of(shards, &self.part_name()?)?;
+        let dense = ShardedDense::open(self, &folders, site)?;
+        site.depends_on("search", None, hash_json(self));
+        if self.passage_model.is_some() {
+            let hash = hash_json(&site.files(&self.model)?);
+            site.depends_on("queries", Some(&self.model), hash);
+        }
+        Ok(Some(Box::new(dense)))
     }
 
     fn build_vectors(&self, site: &mut dyn Site) -> Result<usize> {

@@ -25,6 +25,7 @@ mod remote;
 mod retriever;
 mod rows;
 mod sentence_layout;
+mod sharded;
 mod train;
 mod vector_index;
 

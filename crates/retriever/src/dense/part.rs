@@ -3,7 +3,10 @@
 //! A part has whole portions of a build, so that a batch of the encoder has the same passages as in a build of the whole. Its
 //! file `rows` has the encoder's vectors in f32. The merge builds the index out of them, of any kind, as a build does.
 
-use std::{ops::Range, path::PathBuf};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::folder::Place;
@@ -101,51 +104,96 @@ pub(super) fn merge(
     place: Place,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<()> {
-    let (mut dim, mut next, mut mapped) = (None, 0, Vec::new());
-    for part in parts {
-        let wrong = |expected: String, found: String| Error::Part { path: part.clone(), expected, found };
-        let (header, mut files) = layout::open_unchecked::<Header>(part, KIND, origin.passages_hash)?;
-        if header.encoder_hash != origin.encoder_hash {
-            let expected = format!("vectors of the encoder {}", origin.encoder_hash);
-            return Err(wrong(expected, header.encoder_hash));
+    let (mut dim, mut next, mut opened) = (None, 0, Vec::new());
+    for folder in parts {
+        let part = Part::open(folder, origin)?;
+        let wrong = |expected: String, found: String| Error::Part { path: folder.clone(), expected, found };
+        if part.first() != next {
+            return Err(wrong(format!("passages from {next} on"), part.first().to_string()));
         }
-        if header.first as usize != next {
-            return Err(wrong(format!("passages from {next} on"), header.first.to_string()));
+        let dim = *dim.get_or_insert(part.dim);
+        if dim != part.dim {
+            return Err(wrong(format!("vectors of {dim} values"), part.dim.to_string()));
         }
-        let dim = *dim.get_or_insert(header.dim);
-        if dim != header.dim || dim == 0 {
-            return Err(wrong(format!("vectors of {dim} values"), header.dim.to_string()));
-        }
-        let rows = files.take(ROWS)?;
-        rows.expect(header.passages as usize * dim * 4)?;
-        next += header.passages as usize;
-        mapped.push(rows);
+        next += part.len();
+        opened.push(part);
     }
     let (Some(dim), true) = (dim, next == passages) else {
         let path = parts.first().cloned().unwrap_or_default();
         let [expected, found] = [passages, next].map(|count| format!("{count} passages in all parts"));
         return Err(Error::Part { path, expected, found });
     };
-    let vectors = |from: u32| portions(&mapped, dim, from as usize, passages);
+    let vectors = |from: u32| portions(&opened, dim, from as usize, passages);
     Index::build(options, similarity, dim, origin, vectors, place, progress)
 }
 
-/// The vectors of all parts from a passage on, in portions.
+/// The vectors of a part.
+pub(super) struct Part {
+    dim: usize,
+    first: usize,
+    rows: Mapped,
+}
+
+impl Part {
+    /// Opens a part of the passages and the encoder of an origin.
+    ///
+    /// # Errors
+    /// [`Error::Part`] for another encoder; those of an index's files.
+    pub(super) fn open(folder: &Path, origin: Origin<'_>) -> Result<Self> {
+        let (header, mut files) = layout::open_unchecked::<Header>(folder, KIND, origin.passages_hash)?;
+        if header.encoder_hash != origin.encoder_hash {
+            let expected = format!("vectors of the encoder {}", origin.encoder_hash);
+            return Err(Error::Part { path: folder.to_owned(), expected, found: header.encoder_hash });
+        }
+        let rows = files.take(ROWS)?;
+        let dim = header.dim.max(1);
+        rows.expect((header.passages as usize).saturating_mul(dim).saturating_mul(4))?;
+        Ok(Self { dim, first: header.first as usize, rows })
+    }
+
+    /// The first passage.
+    pub(super) fn first(&self) -> usize {
+        self.first
+    }
+
+    /// The number of passages.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len() / (4 * self.dim)
+    }
+
+    /// Builds the index over the vectors of this part alone.
+    ///
+    /// # Errors
+    /// As [`Index::build`].
+    pub(super) fn index(
+        &self,
+        options: &IndexOptions,
+        similarity: Similarity,
+        origin: Origin<'_>,
+        place: Place,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        let vectors = |from: u32| portions(std::slice::from_ref(self), self.dim, from as usize, self.len());
+        Index::build(options, similarity, self.dim, origin, vectors, place, progress)
+    }
+}
+
+/// The vectors of consecutive parts from one on, in portions.
 fn portions(
-    parts: &[Mapped],
+    parts: &[Part],
     dim: usize,
     from: usize,
-    passages: usize,
+    count: usize,
 ) -> impl Iterator<Item = Result<Embeddings>> {
-    (from..passages).step_by(PORTION).map(move |start| {
+    (from..count).step_by(PORTION).map(move |start| {
         let mut values = Vec::with_capacity(PORTION * dim);
-        let (mut at, end) = (start, passages.min(start + PORTION));
+        let (mut at, end) = (start, count.min(start + PORTION));
         let mut first = 0;
-        for rows in parts {
-            let after = first + rows.len() / (4 * dim);
+        for part in parts {
+            let after = first + part.len();
             if at < after && at < end {
                 let stop = end.min(after);
-                let bytes = &rows[4 * dim * (at - first)..4 * dim * (stop - first)];
+                let bytes = &part.rows[4 * dim * (at - first)..4 * dim * (stop - first)];
                 values.extend(bytes.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)));
                 at = stop;
             }
@@ -157,7 +205,7 @@ fn portions(
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, fs, path::Path};
+    use std::{collections::BTreeMap, fs};
 
     use sporran_kilt::folder::Shard;
 

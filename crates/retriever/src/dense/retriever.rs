@@ -46,6 +46,24 @@ fn load(
     })
 }
 
+/// Loads the encoder of queries, with the template of their texts.
+pub(super) fn load_query_encoder(options: &DenseOptions) -> Result<(BiEncoder, Option<Template>)> {
+    let template = query_template(options.query_template.as_deref())?;
+    let most = options.query_max_tokens.or(options.max_tokens);
+    let encoder = load(options, (&options.model, Role::Query), (template.as_ref(), most))?
+        .with_truncation(options.query_truncation);
+    Ok((encoder, template))
+}
+
+/// The encoder's input texts of queries.
+pub(super) fn query_texts(template: Option<&Template>, queries: &[&str]) -> Vec<String> {
+    let text = |query: &&str| match template {
+        None => (*query).to_owned(),
+        Some(template) => template.fill(&[query]),
+    };
+    queries.iter().map(text).collect()
+}
+
 /// The template of a query's text.
 pub(super) fn query_template(text: Option<&str>) -> Result<Option<Template>> {
     template("query-template", "a text with `{text}`", text, &["text"])
@@ -222,10 +240,7 @@ impl Dense {
         let encoder_hash = encoder_hash(options)?;
         let origin = Origin { encoder_hash: &encoder_hash, passages_hash };
         let index = Index::open(&options.index, options.similarity()?, origin, dir.as_ref())?;
-        let template = query_template(options.query_template.as_deref())?;
-        let most = options.query_max_tokens.or(options.max_tokens);
-        let encoder = load(options, (&options.model, Role::Query), (template.as_ref(), most))?
-            .with_truncation(options.query_truncation);
+        let (encoder, template) = load_query_encoder(options)?;
         Self::over(encoder, template, index)
     }
 
@@ -271,11 +286,7 @@ impl<E: Encoder> Dense<E> {
 
     /// The encoder's input texts of queries.
     fn texts(&self, queries: &[&str]) -> Vec<String> {
-        let text = |query: &&str| match &self.template {
-            None => (*query).to_owned(),
-            Some(template) => template.fill(&[query]),
-        };
-        queries.iter().map(text).collect()
+        query_texts(self.template.as_ref(), queries)
     }
 
     /// The vectors of queries.

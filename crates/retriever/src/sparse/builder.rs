@@ -34,6 +34,14 @@ pub(crate) trait Model: Sync {
     type Scorer<'a>: Scorer;
     /// The kind in the header.
     const KIND: &'static str;
+    /// Whether impacts need the passages' lengths.
+    const HAS_NORMS: bool;
+
+    /// The terms of a query, with repetitions.
+    fn terms(&self, query: &str) -> Vec<Vec<u8>>;
+
+    /// The weight of a term that occurs so often in a query, and in `with_term` of `passages` passages.
+    fn weight(&self, passages: u32, occurrences: u32, with_term: u32) -> f32;
 
     /// Counts a passage's terms.
     fn count(&self, title: &str, text: &str, cache: &mut Self::Cache, segment: &mut SegmentBuilder);

@@ -15,7 +15,10 @@ use crate::{
     PassageScorer, Result, Retriever,
     kind::{RetrieverKind, Tagged},
     plan::{IndexPlan, PlannedPassages},
-    site::{Items, NewIndex, NewPart, PartSite, Passages, PlanIndex, Site, part_name, passages},
+    site::{
+        Items, NewIndex, NewPart, PartFolders, PartSite, Passages, PlanIndex, Site, folders_of, part_name,
+        passages,
+    },
 };
 
 /// The folder of a sparse index and the hash of its passages.
@@ -107,6 +110,15 @@ impl RetrieverKind for Bm25Options {
         })
     }
 
+    fn open_shards(
+        &self,
+        shards: &[(PathBuf, PartFolders)],
+        site: &mut dyn Site,
+    ) -> Result<Option<Box<dyn Retriever>>> {
+        let folders = folders_of(shards, &named("bm25", self))?;
+        Ok(Some(Box::new(Bm25::open_parts(self, &folders, site.store().len())?)))
+    }
+
     fn has_batches(&self) -> bool {
         false
     }
@@ -140,6 +152,15 @@ impl RetrieverKind for TfIdfOptions {
         build_part("tfidf", self, site, |passages, hash, place, build| {
             TfIdf::build(self, passages, hash, place, build)
         })
+    }
+
+    fn open_shards(
+        &self,
+        shards: &[(PathBuf, PartFolders)],
+        site: &mut dyn Site,
+    ) -> Result<Option<Box<dyn Retriever>>> {
+        let folders = folders_of(shards, &named("tfidf", self))?;
+        Ok(Some(Box::new(TfIdf::open_parts(self, &folders, site.store().len())?)))
     }
 
     fn has_batches(&self) -> bool {

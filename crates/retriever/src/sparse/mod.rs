@@ -20,6 +20,7 @@ mod postings;
 mod scripts;
 mod search;
 mod segment;
+mod sharded;
 mod snowball;
 mod tfidf;
 mod varint;

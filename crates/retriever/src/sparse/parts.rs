@@ -52,7 +52,7 @@ impl Read for PartRun<'_> {
 }
 
 /// The number of terms of each passage of a part.
-fn lengths(index: &Index) -> Result<Vec<u32>> {
+pub(super) fn lengths(index: &Index) -> Result<Vec<u32>> {
     let mut lengths = vec![0u32; index.header().passages as usize];
     let mut postings = Vec::new();
     for term in 0..index.header().terms {

@@ -412,6 +412,10 @@ impl Site for Indexes<'_, '_> {
         self.folder(index, build).map_err(outside)
     }
 
+    fn source_hash(&self) -> Option<String> {
+        self.hashes.iter().find(|part| part.part == "source").map(|part| part.blake3.clone())
+    }
+
     fn parts(&self, part: &str) -> Option<Vec<PathBuf>> {
         self.parts?.named(part)
     }

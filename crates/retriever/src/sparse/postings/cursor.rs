@@ -147,13 +147,19 @@ impl<'a> Cursor<'a> {
     }
 
     /// Adds all postings, passages with counts, of a cursor that was not moved.
-    pub(crate) fn read_all(mut self, postings: &mut Vec<(u32, u32)>) -> Result<()> {
+    pub(crate) fn read_all(self, postings: &mut Vec<(u32, u32)>) -> Result<()> {
+        self.each_block(|passages, counts| {
+            postings.extend(passages.iter().copied().zip(counts.iter().copied()));
+        })
+    }
+
+    /// Calls `each` with the passages and the counts of each block of a cursor that was not moved.
+    pub(crate) fn each_block(mut self, mut each: impl FnMut(&[u32], &[u32])) -> Result<()> {
         loop {
             if !self.loaded {
                 self.load()?;
             }
-            let all = self.passages[..self.len].iter().copied().zip(self.counts[..self.len].iter().copied());
-            postings.extend(all);
+            each(&self.passages[..self.len], &self.counts[..self.len]);
             self.block += 1;
             self.loaded = false;
             if self.block >= self.block_count() {
