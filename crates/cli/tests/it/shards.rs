@@ -183,6 +183,51 @@ fn shards_of_every_kind_of_index_merge_to_the_bytes_of_the_whole() {
 }
 
 #[test]
+fn shards_are_searched_without_a_merge() {
+    let dense = format!("kind = 'dense'\nmodel = '{}'\n", encoder().display());
+    for base in ["kind = 'bm25'\nk1 = 1.2\n", "kind = 'tfidf'\n", &dense] {
+        let made = made_up(&format!("[retriever]\n{base}"));
+        let folder = made.path();
+        done(folder, &["-q", "retrieve", "c.toml"]);
+        for index in 0..3 {
+            done(folder, &["-q", "index", "c.toml", "--shard", &format!("{index}/3")]);
+        }
+        let config = fs::read_to_string(folder.join("c.toml")).unwrap();
+        let sharded = "[retriever]\nkind = 'sharded'\nshards = ['runs']\n[retriever.base]\n";
+        let config = config.replace("name = 'r'", "name = 's'").replace("[retriever]\n", sharded);
+        fs::write(folder.join("s.toml"), &config).unwrap();
+        done(folder, &["-q", "retrieve", "s.toml"]);
+        for file in ["predictions/nq-dev-kilt.jsonl", "predictions/few.jsonl"] {
+            let [whole, parts] =
+                ["r", "s"].map(|name| fs::read(folder.join(format!("runs/{name}-retrieval")).join(file)).unwrap());
+            assert!(whole == parts, "{base} {file}");
+        }
+        let ranking = |name: &str| {
+            let path = folder.join(format!("runs/{name}-retrieval/retrieval/nq-dev-kilt.trec"));
+            let text = fs::read_to_string(path).unwrap();
+            // The last column has the name of the run.
+            text.lines().map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect::<Vec<_>>()
+        };
+        assert!(!ranking("r").is_empty() && ranking("r") == ranking("s"), "{base}");
+        // Options that the shards do not have.
+        let other = config.replace("[retriever.base]\n", "[retriever.base]\nkind = 'bm25'\nb = 0.1\n");
+        let other = other.replace(base, "");
+        fs::write(folder.join("o.toml"), other).unwrap();
+        let message = refused(folder, &["-q", "retrieve", "o.toml"]);
+        assert!(message.contains("expected the part bm25-"), "{message}");
+        let pages = fs::read_to_string(folder.join("pages.jsonl")).unwrap();
+        fs::write(folder.join("pages.jsonl"), pages.replace("clay", "sand")).unwrap();
+        let message = refused(folder, &["-q", "retrieve", "s.toml"]);
+        assert!(message.contains("stale shard: `source` is "), "{message}");
+    }
+    let pq = made_up(&format!(
+        "[retriever]\nkind = 'sharded'\nshards = ['nowhere']\n[retriever.base]\n{dense}index = {{ kind = 'pq', parts = 4 }}\n"
+    ));
+    let message = refused(pq.path(), &["config", "check", "c.toml"]);
+    assert!(message.contains("`retriever.shards`: no folder nowhere"), "{message}");
+}
+
+#[test]
 fn shards_of_vectors_merge_to_the_indexes_of_vectors() {
     let whole = made_up(&all_kinds());
     done(whole.path(), &["-q", "embed", "c.toml"]);
