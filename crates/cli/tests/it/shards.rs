@@ -198,8 +198,8 @@ fn shards_are_searched_without_a_merge() {
         fs::write(folder.join("s.toml"), &config).unwrap();
         done(folder, &["-q", "retrieve", "s.toml"]);
         for file in ["predictions/nq-dev-kilt.jsonl", "predictions/few.jsonl"] {
-            let [whole, parts] =
-                ["r", "s"].map(|name| fs::read(folder.join(format!("runs/{name}-retrieval")).join(file)).unwrap());
+            let [whole, parts] = ["r", "s"]
+                .map(|name| fs::read(folder.join(format!("runs/{name}-retrieval")).join(file)).unwrap());
             assert!(whole == parts, "{base} {file}");
         }
         let ranking = |name: &str| {

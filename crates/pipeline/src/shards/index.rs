@@ -140,7 +140,7 @@ pub fn index_shard(
     let mut inputs = Inputs::default();
     let described = describe(source, observe, &mut inputs)?;
     let mut manifest = ShardManifest::new(verb, &name, shard);
-    manifest.config = StepKey::new("index", options)?.without(&WITHOUT).read(&mut inputs)?.into_values();
+    manifest.config = config_of(options, &mut inputs)?;
     manifest.inputs = inputs_of(&described);
     let mut parts = PartFolders::default();
     let mut pages = None;
@@ -200,6 +200,11 @@ fn no_vectors() -> Error {
     missing("retriever", "has no vectors to embed; `sporran embed` builds the indexes of vectors of a config")
 }
 
+/// The options that change a store or an index, with hashes of the contents of models.
+fn config_of(options: &Options, inputs: &mut Inputs) -> Result<BTreeMap<String, String>> {
+    Ok(StepKey::new("index", options)?.without(&WITHOUT).read(inputs)?.into_values())
+}
+
 fn inputs_of(described: &Described) -> BTreeMap<String, String> {
     let program = ("program", env!("CARGO_PKG_VERSION").to_owned());
     let redirects = ("redirects", described.redirects.clone().unwrap_or_else(|| "none".to_owned()));
@@ -257,9 +262,12 @@ pub fn merge_indexes(set: &ShardSet, output: Option<&Path>, observe: &mut Observ
         output.iter().map(|output| format!("source.indexes={}", output.display())).collect();
     let options = Options::load_without_tasks(&folder.join("config.toml"), &overrides)?;
     let mut inputs = Inputs::default();
-    let now = inputs_of(&describe(source_of(&options)?, observe, &mut inputs)?);
-    for (name, now) in &now {
-        let then = manifest.inputs.get(name).map_or("nothing", String::as_str);
+    let sources = inputs_of(&describe(source_of(&options)?, observe, &mut inputs)?);
+    // Without the parts of the present model, the merge would encode all passages.
+    let config = config_of(&options, &mut inputs)?;
+    let now = sources.iter().map(|(name, now)| (name, now, &manifest.inputs));
+    for (name, now, then) in now.chain(config.iter().map(|(name, now)| (name, now, &manifest.config))) {
+        let then = then.get(name).map_or("nothing", String::as_str);
         if then != now {
             let message = format!(
                 "`{name}` is {now} now, and was {then} when the shard was made; make the shards again"

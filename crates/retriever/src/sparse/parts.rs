@@ -211,7 +211,7 @@ mod tests {
         };
         let error = merge(&options, 2).to_string();
         assert!(
-            error.ends_with("part: expected 2 passages in all parts, found 1 passages in all parts"),
+            error.contains("part: expected 2 passages in all parts, found 1 passages in all parts"),
             "{error}"
         );
         let error = merge(&Bm25Options { k1: 1.2, ..options.clone() }, 1).to_string();
