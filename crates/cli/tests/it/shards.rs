@@ -262,6 +262,11 @@ fn shards_of_minikilt_are_those_of_its_pages_and_records() {
     fs::remove_dir_all(parts.join("runs")).unwrap();
     sharded(&parts, "run", "c.toml", 3);
     same(&parts.join("runs/m"), &whole.join("runs/m"));
+    let message = refused(&parts, &["report", "runs/m.shard-0-of-3"]);
+    assert!(
+        message.contains("m.shard-0-of-3: not finished: it is shard 0/3 only; merge all shards"),
+        "{message}"
+    );
     let report = json(&parts, &["-q", "run", "c.toml", "--shard", "1/3", "--json"]);
     let range = &report["ranges"]["nq-dev-kilt.jsonl"];
     assert_eq!((&range["from"], &range["to"], &range["of"]), (&53.into(), &106.into(), &160.into()));
