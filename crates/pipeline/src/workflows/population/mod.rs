@@ -8,6 +8,7 @@ mod parts;
 mod populate;
 mod shards;
 mod sources;
+mod system;
 mod teacher;
 mod train;
 pub(crate) mod workflow;
@@ -25,4 +26,5 @@ pub use sporran_extractor::{
     relations::{BilstmTraining, FreshEncoder, LinearTraining, MarkedTraining, MaximumRecall},
     triplets::{TripletTraining, WrittenProperty},
 };
+pub use system::{FactArgument, FactSystem, TextFact, TextSpan};
 pub use train::{TrainedRelations, train};
