@@ -37,4 +37,4 @@ pub use save::{save, tensor_bytes};
 pub use sentence::{CrossEncoderFolder, Role, ScoreActivation, SentenceSettings, VectorSimilarity};
 pub use tokenizer::{PlacedToken, Tokenizer, TruncationSide};
 pub use tokens::{SpecialTokens, TokenFields};
-pub use weights::{StoredModel, tensors, tensors_of, tensors_under, weight_types};
+pub use weights::{MappedBytes, RawTensor, StoredModel, tensors, tensors_of, tensors_under, weight_types};

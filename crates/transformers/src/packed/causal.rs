@@ -4,7 +4,7 @@
 use candle_core::{Device, Tensor};
 use sporran_checkpoint::{Error, Result, SpecialTokens};
 use sporran_kernels::{
-    Activation, Distances, Norm, PackedHead, Queries, Rows, Scores, View, attend, attend_steps,
+    Activation, Distances, Norm, PackedHead, Queries, Rows, Scores, Table, View, attend, attend_steps,
 };
 
 use super::{
@@ -42,7 +42,7 @@ pub(super) struct CausalLayer {
 #[derive(Debug)]
 pub struct PackedLlama {
     /// The embedding table where the head does not share it: (vocabulary, width).
-    pub(super) embeddings: Option<Vec<f32>>,
+    pub(super) embeddings: Option<Table>,
     pub(super) embedding_scale: f32,
     pub(super) head: Linear,
     pub(super) logit_scale: f32,
@@ -85,7 +85,7 @@ impl PackedLlama {
         xs.each_part(machine.core.pool, &blocks, self.width, &|row, _, mut part| {
             let (token, out) = (tokens[row] as usize, part.row_mut(0));
             match &self.embeddings {
-                Some(table) => out.copy_from_slice(&table[token * self.width..][..self.width]),
+                Some(table) => table.row(token, out),
                 None => self.head.matrix.output(token, out),
             }
             if self.embedding_scale != 1.0 {
