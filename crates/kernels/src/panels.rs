@@ -4,14 +4,19 @@
 //! vector of an input's 32 weights is decoded at once:
 //!
 //! - for each block, 32 scales and, if the coding has them, 32 minima, in f16;
-//! - for each group of a block, 32 multiples of the scale and of the minimum, if the coding has them;
-//! - for each eight inputs of a group, the lower bits of their codes, then the upper ones. A byte has the bits of
-//!   as many successive inputs of one output as fit.
+//! - for each 32 inputs of a block, the multiples of their groups, if the coding has them: 32 of the scale and then 32 of
+//!   the minimum;
+//! - then words of 32 bits, one for each output: the lower bits of successive inputs, and after them the upper bits.
 //!
-//! Plain numbers have no blocks: the 32 numbers of an input are next to each other.
+//! The first input has the lowest bits of a word. The upper bits of four inputs are as far from each other as their
+//! lower bits, so that one shift of the word moves all four next to the lower ones.
 //!
-//! Decoded weights are the numbers of [`Coding::decode`], and sums are made in the same order as those of a panel in
-//! f32. So a product equals that of the decoded weights in f32, bit for bit.
+//! Plain numbers have no blocks: the 32 numbers of an input are next to each other. In bf16 two successive numbers of an
+//! output are one word.
+//!
+//! A weight is `code * scale + plus`. The product is exact for every coding, so it makes no difference whether it is
+//! rounded. Decoded weights are the numbers of [`Coding::decode`], and sums are made in the same order as those of a
+//! panel in f32. So a product equals that of the decoded weights in f32, bit for bit.
 
 use std::ops::Range;
 
@@ -24,15 +29,19 @@ use crate::{
     simd::{LANES, Simd, microkernel::tiles_of},
 };
 
-/// The number of inputs that are decoded at once.
-const EIGHT: usize = 8;
-/// A multiple of the inputs of every group.
+/// The inputs that are decoded with one shift of their word.
+const FOUR: usize = 4;
+/// The inputs whose codes are whole words; every block has whole units.
 const UNIT: usize = 32;
+/// Plain numbers are padded to a multiple of so many inputs.
+const EIGHT: usize = 8;
+/// The size of a word of each output, in bytes.
+const WORDS: usize = 4 * LANES;
 
-/// Eight inputs of 32 outputs.
-type Eight = [[f32; LANES]; EIGHT];
+/// The weights of 32 outputs for one input.
+type Weights = [f32; LANES];
 
-/// The bits of a panel of blocks: sizes and offsets in bytes.
+/// Where a panel of blocks has what: sizes and offsets in bytes.
 impl Shape {
     /// The size of a block's scales and minima.
     const fn head(&self) -> usize {
@@ -44,29 +53,57 @@ impl Shape {
         LANES * self.has_multiples as usize * (1 + (self.has_minimum && !self.has_halves) as usize)
     }
 
-    /// The size of the codes of eight inputs.
-    const fn eight(&self) -> usize {
-        LANES * (self.low + self.high)
+    /// The size of the multiples of a unit.
+    const fn unit_head(&self) -> usize {
+        UNIT / self.group * self.group_head()
     }
 
-    const fn group_size(&self) -> usize {
-        self.group_head() + self.group / EIGHT * self.eight()
+    const fn unit_size(&self) -> usize {
+        self.unit_head() + WORDS * (self.low + self.high)
     }
 
     const fn block_size(&self) -> usize {
-        self.head() + self.block / self.group * self.group_size()
+        self.head() + self.block / UNIT * self.unit_size()
     }
 
-    /// The offset of the group of input `at`.
+    /// The offset of the unit of input `at`.
     #[inline(always)]
-    const fn group_place(&self, at: usize) -> usize {
-        at / self.block * self.block_size() + self.head() + at % self.block / self.group * self.group_size()
+    const fn unit_place(&self, at: usize) -> usize {
+        at / self.block * self.block_size() + self.head() + at % self.block / UNIT * self.unit_size()
     }
 
-    /// The offset of the codes of the eight inputs of input `at`.
+    /// The offset of the multiples of input `at`.
     #[inline(always)]
-    const fn place(&self, at: usize) -> usize {
-        self.group_place(at) + self.group_head() + at % self.group / EIGHT * self.eight()
+    const fn multiples_place(&self, at: usize) -> usize {
+        self.unit_place(at) + at % UNIT / self.group * self.group_head()
+    }
+
+    /// The offset of the words of the unit of input `at`.
+    #[inline(always)]
+    const fn words_place(&self, at: usize) -> usize {
+        self.unit_place(at) + self.unit_head()
+    }
+
+    /// The inputs in a word of lower bits.
+    const fn each(&self) -> usize {
+        32 / self.low
+    }
+
+    /// Where the lower bits of an input of a unit are: the number of the word, and the lowest bit.
+    #[inline(always)]
+    const fn low_place(&self, input: usize) -> (usize, usize) {
+        (input / self.each(), input % self.each() * self.low)
+    }
+
+    /// Where the upper bits of an input of a unit are.
+    #[inline(always)]
+    const fn high_place(&self, input: usize) -> (usize, usize) {
+        let each = 32 / self.high;
+        let (four, at) = (input % each / FOUR, input % FOUR);
+        // The upper bits of so many fours fit between two inputs of a four.
+        let between = self.low / self.high;
+        let first = four % between * self.high + four / between * FOUR * self.low;
+        (self.low + input / each, first + at * self.low)
     }
 
     /// Writes a row into lane `lane` of a panel of zeros.
@@ -83,7 +120,7 @@ impl Shape {
             }
             if self.has_multiples {
                 for (group, multiples) in block.multiples[..self.block / self.group].iter().enumerate() {
-                    let place = self.group_place(start + group * self.group) + lane;
+                    let place = self.multiples_place(start + group * self.group) + lane;
                     panel[place] = multiples.0 as u8;
                     if self.has_halves {
                         panel[place] |= multiples.1 << 4;
@@ -92,69 +129,71 @@ impl Shape {
                     }
                 }
             }
-            for (eight, codes) in block.codes[..self.block].chunks_exact(EIGHT).enumerate() {
-                let bytes = &mut panel[self.place(start + eight * EIGHT) + lane..];
+            for (unit, codes) in block.codes[..self.block].chunks_exact(UNIT).enumerate() {
+                let mut words = [0u32; 8];
                 for (input, code) in codes.iter().enumerate() {
-                    let (low, high) = (code & mask(self.low), code.checked_shr(self.low as u32).unwrap_or(0));
-                    for (first, width, bits) in [(0, self.low, low), (self.low, self.high, high)] {
-                        if width > 0 {
-                            let each = 8 / width;
-                            bytes[(first + input / each) * LANES] |= bits << (input % each * width);
-                        }
+                    let (word, bit) = self.low_place(input);
+                    words[word] |= (u32::from(*code) & mask(self.low)) << bit;
+                    if self.high > 0 {
+                        let (word, bit) = self.high_place(input);
+                        words[word] |= (u32::from(*code) >> self.low) << bit;
                     }
+                }
+                let place = self.words_place(start + unit * UNIT) + 4 * lane;
+                for (number, word) in words[..self.low + self.high].iter().enumerate() {
+                    panel[place + number * WORDS..][..4].copy_from_slice(&word.to_le_bytes());
                 }
             }
         }
     }
 
-    /// The multiples of the scale and of the minimum in the group at `group`, for output `lane`.
+    /// The multiples of the scale and of the minimum, of those at `multiples`, for output `lane`.
     ///
     /// # Safety
-    /// `group` must be valid for the head of a group.
+    /// `multiples` must be valid for the multiples of a group.
     #[inline(always)]
-    unsafe fn multiples(&self, group: *const u8, lane: usize) -> (i8, u8) {
+    unsafe fn multiples(&self, multiples: *const u8, lane: usize) -> (i8, u8) {
         // SAFETY: a group has one or two rows of multiples where there are any.
         unsafe {
             match (self.has_multiples, self.has_halves, self.has_minimum) {
                 (false, ..) => (0, 0),
-                (_, true, _) => ((*group.add(lane) & 15) as i8, *group.add(lane) >> 4),
-                (.., true) => (*group.add(lane) as i8, *group.add(LANES + lane)),
-                _ => (*group.add(lane) as i8, 0),
+                (_, true, _) => ((*multiples.add(lane) & 15) as i8, *multiples.add(lane) >> 4),
+                (.., true) => (*multiples.add(lane) as i8, *multiples.add(LANES + lane)),
+                _ => (*multiples.add(lane) as i8, 0),
             }
         }
     }
 
-    /// The code of an input, of the eight inputs at `codes`, for output `lane`.
-    ///
-    /// # Safety
-    /// `codes` must be valid for eight inputs.
-    #[inline(always)]
-    unsafe fn code(&self, codes: *const u8, input: usize, lane: usize) -> u8 {
-        // SAFETY: eight inputs have `low + high` rows of bytes.
-        unsafe {
-            let each = 8 / self.low;
-            let byte = *codes.add(input / each * LANES + lane);
-            let mut code = byte >> (input % each * self.low) & mask(self.low);
-            if self.high > 0 {
-                let each = 8 / self.high;
-                let byte = *codes.add((self.low + input / each) * LANES + lane);
-                code |= (byte >> (input % each * self.high) & mask(self.high)) << self.low;
-            }
-            code
-        }
+    /// The code of an input of a unit whose words are `words`, for output `lane`.
+    fn code(&self, words: &[u8], input: usize, lane: usize) -> u8 {
+        let bits = |(word, bit): (usize, usize), count: usize| {
+            let bytes = words[word * WORDS + 4 * lane..].first_chunk().expect("a whole word");
+            (u32::from_le_bytes(*bytes) >> bit & mask(count)) as u8
+        };
+        let low = bits(self.low_place(input), self.low);
+        if self.high == 0 { low } else { low | bits(self.high_place(input), self.high) << self.low }
     }
 }
 
 #[inline(always)]
-const fn mask(bits: usize) -> u8 {
-    (0xff_u16 >> (8 - bits)) as u8
+const fn mask(bits: usize) -> u32 {
+    (1 << bits) - 1
 }
 
-/// The size of a panel with `depth` inputs. Plain numbers are padded to eight inputs.
+/// The size of a panel with `depth` inputs.
 const fn size(coding: Coding, depth: usize) -> usize {
     match coding.shape() {
         Some(shape) => depth / shape.block * shape.block_size(),
         None => depth.next_multiple_of(EIGHT) * LANES * coding.block().1,
+    }
+}
+
+/// The offset of plain number `input` of output `lane`, in bytes.
+#[inline(always)]
+const fn number_place(coding: Coding, input: usize, lane: usize) -> usize {
+    match coding {
+        Coding::Bf16 => input / 2 * WORDS + 4 * lane + 2 * (input % 2),
+        _ => (input * LANES + lane) * coding.block().1,
     }
 }
 
@@ -164,8 +203,8 @@ fn fill(coding: Coding, row: &[u8], lane: usize, panel: &mut [u8]) {
         Some(shape) => shape.fill(coding, row, lane, panel),
         None => {
             let size = coding.block().1;
-            for (numbers, number) in panel.chunks_exact_mut(size * LANES).zip(row.chunks_exact(size)) {
-                numbers[lane * size..][..size].copy_from_slice(number);
+            for (input, number) in row.chunks_exact(size).enumerate() {
+                panel[number_place(coding, input, lane)..][..size].copy_from_slice(number);
             }
         }
     }
@@ -174,12 +213,6 @@ fn fill(coding: Coding, row: &[u8], lane: usize, panel: &mut [u8]) {
 /// A coding that kernels are compiled for.
 trait Layout {
     const CODING: Coding;
-    const SHAPE: Option<Shape> = Self::CODING.shape();
-    /// The number of inputs that share their scales.
-    const GROUP: usize = match Self::SHAPE {
-        Some(shape) => shape.group,
-        None => EIGHT,
-    };
 }
 
 macro_rules! layouts {
@@ -192,30 +225,21 @@ macro_rules! layouts {
             }
         )*
 
-        /// The sums of one row, as [`sum_row`] makes them, for a coding.
+        /// Takes the weights of inputs of a panel, as [`walk`] does, for a coding.
         ///
         /// # Safety
-        /// As for [`sum_row`].
+        /// As for [`walk`].
         #[inline(always)]
-        unsafe fn sum_row_of<S: Simd>(coding: Coding, row: &[f32], panel: *const u8, out: &mut [f32; LANES]) {
+        unsafe fn walk_of<S: Simd>(
+            coding: Coding,
+            panel: *const u8,
+            inputs: Range<usize>,
+            to: &mut impl Take<S>,
+        ) {
             // SAFETY: the contract.
             unsafe {
                 match coding {
-                    $(Coding::$name => sum_row::<S, $name>(row, panel, out),)*
-                }
-            }
-        }
-
-        /// Decodes inputs of a panel, as [`decode`] does, for a coding.
-        ///
-        /// # Safety
-        /// As for [`decode`].
-        #[inline(always)]
-        unsafe fn decode_of<S: Simd>(coding: Coding, panel: *const u8, inputs: Range<usize>, out: &mut [Eight]) {
-            // SAFETY: the contract.
-            unsafe {
-                match coding {
-                    $(Coding::$name => decode::<S, $name>(panel, inputs, out),)*
+                    $(Coding::$name => walk::<S, $name>(panel, inputs, to),)*
                 }
             }
         }
@@ -224,11 +248,45 @@ macro_rules! layouts {
 
 layouts!(F32 F16 Bf16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K);
 
-/// The scales of a group, and what is added to its weights.
-#[derive(Clone, Copy)]
+/// What decoded weights are given to, input after input.
+trait Take<S: Simd> {
+    /// Takes the weights of an input, counted from the first of the walk on.
+    ///
+    /// # Safety
+    /// The machine must have `S`, and the input must be one of the walk.
+    unsafe fn take(&mut self, input: usize, weights: S::Floats);
+}
+
+/// The sums of one row, which stay in registers.
+struct RowSums<'a, S: Simd> {
+    row: &'a [f32],
+    sums: S::Floats,
+}
+
+impl<S: Simd> Take<S> for RowSums<'_, S> {
+    #[inline(always)]
+    unsafe fn take(&mut self, input: usize, weights: S::Floats) {
+        // SAFETY: the walk has the inputs of the row, and the contract.
+        unsafe { self.sums = S::add_product(self.sums, *self.row.get_unchecked(input), weights) };
+    }
+}
+
+/// A panel in f32.
+struct Decoded<'a>(&'a mut [Weights]);
+
+impl<S: Simd> Take<S> for Decoded<'_> {
+    #[inline(always)]
+    unsafe fn take(&mut self, input: usize, weights: S::Floats) {
+        // SAFETY: the walk has as many inputs as there are weights, and the contract.
+        unsafe { S::store_floats(self.0.get_unchecked_mut(input).as_mut_ptr(), weights) };
+    }
+}
+
+/// What makes weights of the codes of a group.
 struct Scales {
-    by: [f32; LANES],
-    plus: [f32; LANES],
+    /// The scales of each input of a four, whose codes are not shifted: they are so many times too large.
+    by: [Weights; FOUR],
+    plus: Weights,
 }
 
 /// The scales of the group of input `at`.
@@ -236,76 +294,114 @@ struct Scales {
 /// # Safety
 /// The machine must have `S`, and `panel` must be valid for that group.
 #[inline(always)]
-unsafe fn scales<S: Simd, L: Layout>(panel: *const u8, at: usize) -> Scales {
-    let mut scales = Scales { by: [0.0; LANES], plus: [0.0; LANES] };
-    let Some(shape) = L::SHAPE else { return scales };
+unsafe fn scales<S: Simd, L: Layout>(shape: Shape, panel: *const u8, at: usize) -> Scales {
+    let mut scales = Scales { by: [[0.0; LANES]; FOUR], plus: [0.0; LANES] };
     // SAFETY: the offsets are inside the panel by the contract.
     unsafe {
         let head = panel.add(at / shape.block * shape.block_size());
-        S::store_floats(scales.by.as_mut_ptr(), S::load_halves(head.cast()));
+        S::store_floats(scales.by[0].as_mut_ptr(), S::load_halves(head.cast()));
         if shape.has_minimum {
             S::store_floats(scales.plus.as_mut_ptr(), S::load_halves(head.add(2 * LANES).cast()));
         }
-        if shape.has_multiples {
-            let group = panel.add(shape.group_place(at));
-            for lane in 0..LANES {
-                let (by, plus) = (scales.by[lane], scales.plus[lane]);
-                let multiples = shape.multiples(group, lane);
-                (scales.by[lane], scales.plus[lane]) = shape.scale(by, plus, multiples);
-            }
+        let multiples = panel.add(shape.multiples_place(at));
+        for lane in 0..LANES {
+            let (by, plus) =
+                shape.scale(scales.by[0][lane], scales.plus[lane], shape.multiples(multiples, lane));
+            let plus = if shape.has_minimum { plus } else { -(by * shape.zero as f32) };
+            (scales.by[0][lane], scales.plus[lane]) = (by, plus);
+        }
+    }
+    let [first, others @ ..] = &mut scales.by;
+    for (at, others) in others.iter_mut().enumerate() {
+        let part = 1.0 / (1u32 << (shape.low * (at + 1))) as f32;
+        for (other, first) in others.iter_mut().zip(&*first) {
+            *other = first * part;
         }
     }
     scales
 }
 
-/// Decodes the eight inputs from `at` on, whose group has `scales`.
+/// Decodes `inputs` of a panel, from a multiple of [`UNIT`] on, and gives their weights to `to`.
 ///
 /// # Safety
-/// The machine must have `S`, and `panel` must be valid for those inputs.
+/// The machine must have `S`, and `panel` must be valid for the inputs.
 #[inline(always)]
-unsafe fn decode_eight<S: Simd, L: Layout>(panel: *const u8, at: usize, scales: &Scales, out: &mut Eight) {
-    // SAFETY: the codes or numbers of eight inputs are inside the panel by the contract.
+unsafe fn walk<S: Simd, L: Layout>(panel: *const u8, inputs: Range<usize>, to: &mut impl Take<S>) {
+    // SAFETY: the contract. No closures: see `microkernel::tiles`.
     unsafe {
-        let Some(shape) = L::SHAPE else {
-            let numbers = panel.add(at * LANES * L::CODING.block().1);
-            for (input, out) in out.iter_mut().enumerate() {
-                let halves = numbers.cast::<u16>().add(input * LANES);
-                match L::CODING {
-                    Coding::F16 => S::store_floats(out.as_mut_ptr(), S::load_halves(halves)),
-                    Coding::Bf16 => {
-                        for (lane, out) in out.iter_mut().enumerate() {
-                            *out = f32::from_bits(u32::from(*halves.add(lane)) << 16);
-                        }
-                    }
-                    _ => *out = numbers.cast::<[f32; LANES]>().add(input).read_unaligned(),
+        let Some(shape) = L::CODING.shape() else { return walk_numbers::<S, L>(panel, inputs, to) };
+        for start in inputs.clone().step_by(shape.group) {
+            let scales = scales::<S, L>(shape, panel, start);
+            let words = panel.add(shape.words_place(start));
+            for four in 0..shape.group / FOUR {
+                // The number in the unit, and in the walk.
+                let (input, first) = (start % UNIT + four * FOUR, start - inputs.start + four * FOUR);
+                let (word, bit) = shape.low_place(input);
+                let low = S::shift_right(S::load_words(words.add(word * WORDS).cast()), bit as u32);
+                let mut high = low;
+                if shape.high > 0 {
+                    let (word, bit) = shape.high_place(input);
+                    high = S::load_words(words.add(word * WORDS).cast());
+                    high = if bit < shape.low {
+                        S::shift_left(high, (shape.low - bit) as u32)
+                    } else {
+                        S::shift_right(high, (bit - shape.low) as u32)
+                    };
                 }
-            }
-            return;
-        };
-        let codes = panel.add(shape.place(at));
-        // The compiler unrolls the inner loop, and makes vectors of the outer one.
-        for lane in 0..LANES {
-            for (input, out) in out.iter_mut().enumerate() {
-                let scale = (scales.by[lane], scales.plus[lane]);
-                out[lane] = shape.value(shape.code(codes, input, lane), scale);
+                for at in 0..FOUR {
+                    let place = shape.low * at;
+                    let mut by = at;
+                    let mut code = if place + shape.low == 32 {
+                        // As a signed integer it would be negative.
+                        by = 0;
+                        S::shift_right(low, place as u32)
+                    } else {
+                        S::and(low, mask(shape.low) << place)
+                    };
+                    if shape.high > 0 {
+                        let bits = S::and(high, mask(shape.high) << (shape.low + place));
+                        code = S::or(code, bits);
+                    }
+                    let plus = S::load_floats(scales.plus.as_ptr());
+                    let by = S::load_floats(scales.by[by].as_ptr());
+                    to.take(first + at, S::add_products(plus, S::integers(code), by));
+                }
             }
         }
     }
 }
 
-/// Decodes `inputs` of a panel, of which the first is that of a group.
+/// [`walk`] over plain numbers.
 ///
 /// # Safety
-/// The machine must have `S`, and `panel` must be valid for the inputs, rounded up to eight.
+/// As for that.
 #[inline(always)]
-unsafe fn decode<S: Simd, L: Layout>(panel: *const u8, inputs: Range<usize>, out: &mut [Eight]) {
-    for (group, out) in out[..inputs.len().div_ceil(EIGHT)].chunks_mut(L::GROUP / EIGHT).enumerate() {
-        let start = inputs.start + group * L::GROUP;
-        // SAFETY: the contract.
-        unsafe {
-            let scales = scales::<S, L>(panel, start);
-            for (eight, out) in out.iter_mut().enumerate() {
-                decode_eight::<S, L>(panel, start + eight * EIGHT, &scales, out);
+unsafe fn walk_numbers<S: Simd, L: Layout>(panel: *const u8, inputs: Range<usize>, to: &mut impl Take<S>) {
+    // SAFETY: the contract; panels are padded to eight inputs.
+    unsafe {
+        let numbers = panel.add(number_place(L::CODING, inputs.start, 0));
+        let count = inputs.len();
+        match L::CODING {
+            Coding::F16 => {
+                for input in 0..count {
+                    to.take(input, S::load_halves(numbers.cast::<u16>().add(input * LANES)));
+                }
+            }
+            Coding::Bf16 => {
+                for pair in 0..count / 2 {
+                    let words = S::load_words(numbers.cast::<u32>().add(pair * LANES));
+                    to.take(2 * pair, S::floats(S::shift_left(words, 16)));
+                    to.take(2 * pair + 1, S::floats(S::and(words, 0xffff_0000)));
+                }
+                if count % 2 == 1 {
+                    let words = S::load_words(numbers.cast::<u32>().add(count / 2 * LANES));
+                    to.take(count - 1, S::floats(S::shift_left(words, 16)));
+                }
+            }
+            _ => {
+                for input in 0..count {
+                    to.take(input, S::load_floats(numbers.cast::<f32>().add(input * LANES)));
+                }
             }
         }
     }
@@ -318,35 +414,6 @@ pub(crate) struct Strip<'a> {
     pub(crate) rows: usize,
     pub(crate) stride: usize,
     pub(crate) depth: usize,
-}
-
-/// The sums of one row, which stay in registers while the panel is decoded.
-///
-/// # Safety
-/// The machine must have `S`, and `panel` must be valid for the inputs of the row, rounded up to eight.
-#[inline(always)]
-unsafe fn sum_row<S: Simd, L: Layout>(row: &[f32], panel: *const u8, out: &mut [f32; LANES]) {
-    // SAFETY: inputs of the row, and the contract. No closures: see `microkernel::tiles`.
-    unsafe {
-        let mut sum = S::zero_floats();
-        let mut weights = [[0f32; LANES]; EIGHT];
-        for (group, values) in row.chunks(L::GROUP).enumerate() {
-            let start = group * L::GROUP;
-            let scales = scales::<S, L>(panel, start);
-            for (eight, values) in values.chunks(EIGHT).enumerate() {
-                decode_eight::<S, L>(panel, start + eight * EIGHT, &scales, &mut weights);
-                for (value, weights) in values.iter().zip(&weights) {
-                    sum = S::add_product(sum, *value, S::load_floats(weights.as_ptr()));
-                }
-            }
-        }
-        S::store_floats(out.as_mut_ptr(), sum);
-    }
-}
-
-/// `values`, eight inputs at a time.
-fn eights(values: &mut [f32]) -> &mut [Eight] {
-    values.as_chunks_mut::<LANES>().0.as_chunks_mut::<EIGHT>().0
 }
 
 /// Panels of weights, each in one coding.
@@ -414,8 +481,9 @@ impl CodedPanels {
         let lane = at % LANES;
         let Some(shape) = coding.shape() else {
             let size = coding.block().1;
-            for (out, numbers) in out.iter_mut().zip(panel.chunks_exact(size * LANES)) {
-                coding.decode(&numbers[lane * size..][..size], std::slice::from_mut(out));
+            for (input, out) in out.iter_mut().enumerate() {
+                let number = &panel[number_place(coding, input, lane)..][..size];
+                coding.decode(number, std::slice::from_mut(out));
             }
             return;
         };
@@ -424,16 +492,13 @@ impl CodedPanels {
             let start = group * shape.group;
             let head = start / shape.block * shape.block_size() + 2 * lane;
             let minimum = if shape.has_minimum { half(head + 2 * LANES) } else { 0.0 };
-            let group = &panel[shape.group_place(start)..][..shape.group_size()];
-            // SAFETY: a whole group.
-            let multiples = unsafe { shape.multiples(group.as_ptr(), lane) };
+            let multiples = &panel[shape.multiples_place(start)..][..shape.group_head()];
+            // SAFETY: those of a whole group.
+            let multiples = unsafe { shape.multiples(multiples.as_ptr(), lane) };
             let scale = shape.scale(half(head), minimum, multiples);
-            for (eight, out) in out.chunks_exact_mut(EIGHT).enumerate() {
-                let codes = &panel[shape.place(start + eight * EIGHT)..][..shape.eight()];
-                for (input, out) in out.iter_mut().enumerate() {
-                    // SAFETY: `codes` are those of eight inputs.
-                    *out = shape.value(unsafe { shape.code(codes.as_ptr(), input, lane) }, scale);
-                }
+            let words = &panel[shape.words_place(start)..];
+            for (input, out) in out.iter_mut().enumerate() {
+                *out = shape.value(shape.code(words, start % UNIT + input, lane), scale);
             }
         }
     }
@@ -454,32 +519,40 @@ impl CodedPanels {
         // SAFETY: the contract, a whole panel, and the assertions.
         unsafe {
             if rows == 1 {
-                return sum_row_of::<S>(coding, &values[..depth], panel.as_ptr(), &mut out[0]);
+                let mut sums = RowSums::<S> { row: &values[..depth], sums: S::zero_floats() };
+                walk_of::<S>(coding, panel.as_ptr(), 0..depth, &mut sums);
+                return S::store_floats(out[0].as_mut_ptr(), sums.sums);
             }
             let mut block = Lines::zeroed(S::PIECE.min(depth).next_multiple_of(UNIT) * LANES);
             for tile in tiles_of::<S>(rows, depth, UNIT, false) {
                 if tile.rows.start == 0 {
-                    decode_of::<S>(coding, panel.as_ptr(), tile.steps(), eights(&mut block));
+                    let (steps, block) = (tile.steps(), block.as_chunks_mut().0);
+                    walk_of::<S>(
+                        coding,
+                        panel.as_ptr(),
+                        steps.clone(),
+                        &mut Decoded(&mut block[..steps.len()]),
+                    );
                 }
                 tile.sum_block::<S>(values.as_ptr(), stride, block.as_ptr(), out);
             }
         }
     }
 
-    /// Decodes `panels` in the layout of panels in f32. At the end the result has values that mean nothing.
+    /// Decodes `panels` in the layout of panels in f32.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn decode(&self, isa: Isa, panels: Range<usize>) -> Lines {
         #[inline(always)]
-        fn body<S: Simd>(all: &CodedPanels, at: usize, out: &mut [f32]) {
+        fn body<S: Simd>(all: &CodedPanels, at: usize, out: &mut [Weights]) {
             let (coding, panel) = all.panel(at);
-            // SAFETY: `dispatch` has checked that the machine has `S`, and the panel is whole.
-            unsafe { decode_of::<S>(coding, panel.as_ptr(), 0..all.depth, eights(out)) };
+            // SAFETY: `dispatch` has checked that the machine has `S`, the panel is whole, and its inputs are as many as
+            // `out` has.
+            unsafe { walk_of::<S>(coding, panel.as_ptr(), 0..out.len(), &mut Decoded(out)) };
         }
         let all = self;
-        let mut values = Lines::zeroed((panels.len() * self.depth + EIGHT) * LANES);
-        for (number, at) in panels.enumerate() {
-            let out = &mut values[number * self.depth * LANES..];
-            dispatch!(isa, body(all: &CodedPanels, at: usize, out: &mut [f32]));
+        let mut values = Lines::zeroed(panels.len() * self.depth * LANES);
+        for (at, out) in panels.zip(values.as_chunks_mut().0.chunks_exact_mut(self.depth)) {
+            dispatch!(isa, body(all: &CodedPanels, at: usize, out: &mut [Weights]));
         }
         values
     }
