@@ -468,6 +468,7 @@ impl<'a> Product<'a> {
         #[inline(always)]
         fn body<S: Simd>(
             product: &Product<'_>,
+            isa: Isa,
             input: Input<'_>,
             rows: Range<usize>,
             panels: Range<usize>,
@@ -476,11 +477,12 @@ impl<'a> Product<'a> {
         ) {
             // SAFETY: `dispatch` has checked that the machine supports `S`; the rest is the contract of
             // `part`.
-            unsafe { product.part_body::<S>(input, rows, panels, out, to) }
+            unsafe { product.part_body::<S>(isa, input, rows, panels, out, to) }
         }
         let product = self;
         dispatch!(isa, body(
             product: &Product<'_>,
+            isa: Isa,
             input: Input<'_>,
             rows: Range<usize>,
             panels: Range<usize>,
@@ -492,6 +494,7 @@ impl<'a> Product<'a> {
     #[inline(always)]
     unsafe fn part_body<S: Simd>(
         &self,
+        isa: Isa,
         input: Input<'_>,
         rows: Range<usize>,
         panels: Range<usize>,
@@ -514,7 +517,7 @@ impl<'a> Product<'a> {
                 if let (Values::Coded(coded), Input::F32 { values, stride }) = (&self.matrix.values, input) {
                     let strip = Strip { values: &values[start * stride..], rows: end - start, stride, depth };
                     // SAFETY: the contract.
-                    unsafe { coded.sum::<S>(panel, strip, sums) };
+                    unsafe { coded.sum::<S>(isa, panel, strip, sums) };
                     for (row, sums) in (start..end).zip(sums.iter_mut()) {
                         // SAFETY: this part's rows and columns only, by the contract.
                         let out = unsafe { out.part(to + row, columns.start, columns.len()) };

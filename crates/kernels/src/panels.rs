@@ -44,24 +44,29 @@ type Weights = [f32; LANES];
 /// Where a panel of blocks has what: sizes and offsets in bytes.
 impl Shape {
     /// The size of a block's scales and minima.
+    #[inline(always)]
     const fn head(&self) -> usize {
         2 * LANES * (1 + self.has_minimum as usize)
     }
 
     /// The size of a group's multiples.
+    #[inline(always)]
     const fn group_head(&self) -> usize {
         LANES * self.has_multiples as usize * (1 + (self.has_minimum && !self.has_halves) as usize)
     }
 
     /// The size of the multiples of a unit.
+    #[inline(always)]
     const fn unit_head(&self) -> usize {
         UNIT / self.group * self.group_head()
     }
 
+    #[inline(always)]
     const fn unit_size(&self) -> usize {
         self.unit_head() + WORDS * (self.low + self.high)
     }
 
+    #[inline(always)]
     const fn block_size(&self) -> usize {
         self.head() + self.block / UNIT * self.unit_size()
     }
@@ -85,6 +90,7 @@ impl Shape {
     }
 
     /// The inputs in a word of lower bits.
+    #[inline(always)]
     const fn each(&self) -> usize {
         32 / self.low
     }
@@ -213,6 +219,7 @@ fn fill(coding: Coding, row: &[u8], lane: usize, panel: &mut [u8]) {
 /// A coding that kernels are compiled for.
 trait Layout {
     const CODING: Coding;
+    const SHAPE: Option<Shape> = Self::CODING.shape();
 }
 
 macro_rules! layouts {
@@ -329,7 +336,7 @@ unsafe fn scales<S: Simd, L: Layout>(shape: Shape, panel: *const u8, at: usize) 
 unsafe fn walk<S: Simd, L: Layout>(panel: *const u8, inputs: Range<usize>, to: &mut impl Take<S>) {
     // SAFETY: the contract. No closures: see `microkernel::tiles`.
     unsafe {
-        let Some(shape) = L::CODING.shape() else { return walk_numbers::<S, L>(panel, inputs, to) };
+        let Some(shape) = L::SHAPE else { return walk_numbers::<S, L>(panel, inputs, to) };
         for start in inputs.clone().step_by(shape.group) {
             let scales = scales::<S, L>(shape, panel, start);
             let words = panel.add(shape.words_place(start));
@@ -506,53 +513,68 @@ impl CodedPanels {
     /// The sums of a strip: `out[r]` is its row `r` times panel `at`.
     ///
     /// # Safety
-    /// The machine must have `S`.
+    /// The machine must have `S`, the set `isa`.
     ///
     /// # Panics
     /// If the depth is not that of the panels, or the strip or `out` has too few rows.
     #[inline(always)]
-    pub(crate) unsafe fn sum<S: Simd>(&self, at: usize, strip: Strip<'_>, out: &mut [[f32; LANES]]) {
+    pub(crate) unsafe fn sum<S: Simd>(
+        &self,
+        isa: Isa,
+        at: usize,
+        strip: Strip<'_>,
+        out: &mut [[f32; LANES]],
+    ) {
         let Strip { values, rows, stride, depth } = strip;
         assert!(depth == self.depth && rows <= out.len());
         assert!(rows > 0 && values.len() >= (rows - 1) * stride + depth);
-        let (coding, panel) = self.panel(at);
-        // SAFETY: the contract, a whole panel, and the assertions.
-        unsafe {
-            if rows == 1 {
-                let mut sums = RowSums::<S> { row: &values[..depth], sums: S::zero_floats() };
-                walk_of::<S>(coding, panel.as_ptr(), 0..depth, &mut sums);
-                return S::store_floats(out[0].as_mut_ptr(), sums.sums);
+        if rows == 1 {
+            return self.sum_row(isa, at, &values[..depth], &mut out[0]);
+        }
+        let mut block = Lines::zeroed(S::PIECE.min(depth).next_multiple_of(UNIT) * LANES);
+        for tile in tiles_of::<S>(rows, depth, UNIT, false) {
+            if tile.rows.start == 0 {
+                let Range { start, end } = tile.steps();
+                self.decode_inputs(isa, at, start, &mut block.as_chunks_mut().0[..end - start]);
             }
-            let mut block = Lines::zeroed(S::PIECE.min(depth).next_multiple_of(UNIT) * LANES);
-            for tile in tiles_of::<S>(rows, depth, UNIT, false) {
-                if tile.rows.start == 0 {
-                    let (steps, block) = (tile.steps(), block.as_chunks_mut().0);
-                    walk_of::<S>(
-                        coding,
-                        panel.as_ptr(),
-                        steps.clone(),
-                        &mut Decoded(&mut block[..steps.len()]),
-                    );
-                }
-                tile.sum_block::<S>(values.as_ptr(), stride, block.as_ptr(), out);
+            // SAFETY: the contract, the assertions, and a block with the steps of the tile.
+            unsafe { tile.sum_block::<S>(values.as_ptr(), stride, block.as_ptr(), out) };
+        }
+    }
+
+    /// `row` times panel `at`.
+    fn sum_row(&self, isa: Isa, at: usize, row: &[f32], out: &mut Weights) {
+        #[inline(always)]
+        fn body<S: Simd>(coding: Coding, panel: &[u8], row: &[f32], out: &mut Weights) {
+            // SAFETY: `dispatch` has checked that the machine has `S`; the panel is whole and as deep as the row.
+            unsafe {
+                let mut sums = RowSums::<S> { row, sums: S::zero_floats() };
+                walk_of::<S>(coding, panel.as_ptr(), 0..row.len(), &mut sums);
+                S::store_floats(out.as_mut_ptr(), sums.sums);
             }
         }
+        let (coding, panel) = self.panel(at);
+        dispatch!(isa, body(coding: Coding, panel: &[u8], row: &[f32], out: &mut Weights));
+    }
+
+    /// Decodes inputs of panel `at` from `start` on, which is a multiple of [`UNIT`].
+    fn decode_inputs(&self, isa: Isa, at: usize, start: usize, out: &mut [Weights]) {
+        #[inline(always)]
+        fn body<S: Simd>(coding: Coding, panel: &[u8], start: usize, out: &mut [Weights]) {
+            // SAFETY: `dispatch` has checked that the machine has `S`; the panel is whole and has the inputs.
+            unsafe { walk_of::<S>(coding, panel.as_ptr(), start..start + out.len(), &mut Decoded(out)) };
+        }
+        assert!(start.is_multiple_of(UNIT) && start + out.len() <= self.depth);
+        let (coding, panel) = self.panel(at);
+        dispatch!(isa, body(coding: Coding, panel: &[u8], start: usize, out: &mut [Weights]));
     }
 
     /// Decodes `panels` in the layout of panels in f32.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn decode(&self, isa: Isa, panels: Range<usize>) -> Lines {
-        #[inline(always)]
-        fn body<S: Simd>(all: &CodedPanels, at: usize, out: &mut [Weights]) {
-            let (coding, panel) = all.panel(at);
-            // SAFETY: `dispatch` has checked that the machine has `S`, the panel is whole, and its inputs are as many as
-            // `out` has.
-            unsafe { walk_of::<S>(coding, panel.as_ptr(), 0..out.len(), &mut Decoded(out)) };
-        }
-        let all = self;
         let mut values = Lines::zeroed(panels.len() * self.depth * LANES);
         for (at, out) in panels.zip(values.as_chunks_mut().0.chunks_exact_mut(self.depth)) {
-            dispatch!(isa, body(all: &CodedPanels, at: usize, out: &mut [Weights]));
+            self.decode_inputs(isa, at, 0, out);
         }
         values
     }
