@@ -163,3 +163,11 @@ pub fn run(arguments: &[OsString]) -> u8 {
 pub fn model_folder(model: &Path) -> Result<PathBuf, String> {
     commands::models::resolve(model, true).map_err(|error| error.text())
 }
+
+/// The folder of cached indexes: that of the user's config, or the one of the XDG specification.
+///
+/// # Errors
+/// The message, where there is no home folder or the user's config is wrong.
+pub fn cache_folder() -> Result<PathBuf, String> {
+    settings::user().and_then(|user| settings::cache(&user)).map_err(|error| error.text())
+}

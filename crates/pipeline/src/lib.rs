@@ -32,7 +32,7 @@ pub use source::{
     cache,
     documents::source_pages,
     options::{SourceOptions, SplitBy},
-    store::PartHash,
+    store::{PartHash, passage_store},
 };
 pub use sporran_config::Diagnostic;
 pub use sporran_documents::Summary as DocumentsSummary;

@@ -1,9 +1,10 @@
 //! Scores of files.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use pyo3::prelude::*;
-use sporran_kilt::scores::kilt;
+use serde_json::json;
+use sporran_kilt::scores::{kilt, trec};
 
 use crate::{
     calls::compute,
@@ -15,4 +16,29 @@ use crate::{
 pub(crate) fn evaluate_kilt(py: Python<'_>, gold: PathBuf, guess: PathBuf) -> Result<String> {
     let found = compute(py, || kilt::evaluate(&gold, &guess))?;
     serde_json::to_string(&found.report).map_err(|error| argument("report", "plain values", error))
+}
+
+/// The figures of a TREC run as JSON: the means, the values of each query, and the queries that the run lacks.
+#[pyfunction]
+pub(crate) fn evaluate_trec(
+    py: Python<'_>,
+    qrels: PathBuf,
+    run: PathBuf,
+    measures: Vec<String>,
+    complete: bool,
+    exclude_self: bool,
+) -> Result<String> {
+    let found = compute(py, || {
+        let measures = trec::RankingMeasure::list(&measures.join(","))?;
+        trec::evaluate(&qrels, &run, &trec::Options { measures, complete, exclude_self })
+    })?;
+    let names: Vec<&str> = found.measures.iter().map(trec::RankingMeasure::name).collect();
+    let report = json!({
+        "means": found.means().into_iter().collect::<BTreeMap<_, _>>(),
+        "measures": names,
+        "queries": found.queries,
+        "missing": found.missing,
+        "unjudged": found.unjudged,
+    });
+    Ok(report.to_string())
 }

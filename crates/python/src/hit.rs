@@ -72,3 +72,9 @@ impl Hit {
         format!("Hit(id={}, score={})", self.id, self.score)
     }
 }
+
+/// A hit with its text, of a search outside of this library.
+#[pyfunction]
+pub(crate) fn text_hit(id: u32, score: f32, title: String, text: String) -> Hit {
+    Hit { id, score, passage: Some(Passage::of_text(id, title, text)) }
+}

@@ -6,12 +6,14 @@
 #![allow(clippy::result_large_err, reason = "an error ends a call, so its size does not count")]
 
 mod arguments;
+mod asker;
 mod bm25;
 mod calls;
 mod dense;
 mod encoder;
 mod error;
 mod evaluate;
+mod facts;
 mod generator;
 mod hit;
 mod links;
@@ -25,12 +27,14 @@ mod workflows;
 mod _sporran {
     #[pymodule_export]
     use crate::{
+        asker::{Answer, Asker, Evidence},
         bm25::Bm25,
         dense::DenseIndex,
         encoder::Encoder,
-        evaluate::evaluate_kilt,
+        evaluate::{evaluate_kilt, evaluate_trec},
+        facts::FactExtractor,
         generator::Generator,
-        hit::{Hit, Passage},
+        hit::{Hit, Passage, text_hit},
         links::TripleScorer,
         program::{program, version},
         reranker::Reranker,

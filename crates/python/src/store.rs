@@ -2,14 +2,16 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use pyo3::prelude::*;
+use pyo3::{prelude::*, types::PyDict};
+use serde_json::Value;
 use sporran_kilt::{PassageId, PassageSplit, PassageStore as Stored, store::BuildOptions};
-use sporran_pipeline::{Error, Unit, observe};
+use sporran_pipeline::{Error, SourceOptions, Unit, observe, passage_store, workflows::answer::AskOptions};
 
 use crate::{
-    arguments::options,
+    arguments::{options, table},
+    asker::{cache_folder, paths},
     calls::{compute, observed},
-    error::{Result, argument},
+    error::{Result, argument, raised},
     hit::Passage,
 };
 
@@ -41,6 +43,37 @@ impl PassageStore {
             Ok::<_, Error>(store)
         })?;
         Ok(Self { store: Arc::new(store) })
+    }
+
+    /// Reads the documents of files and folders, and opens the store of their passages in the cache.
+    #[staticmethod]
+    #[pyo3(signature = (sources, *, cache = None, progress = None, **arguments))]
+    fn from_folder(
+        py: Python<'_>,
+        sources: &Bound<'_, PyAny>,
+        cache: Option<PathBuf>,
+        progress: Option<Py<PyAny>>,
+        arguments: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self> {
+        let asked = AskOptions::new(paths("sources", sources)?, cache_folder(cache)?);
+        let own = asked.source().map_err(raised)?;
+        let Value::Object(given) = table(arguments)? else {
+            return Err(argument("options", "a dict", "another type"));
+        };
+        // Another unit of passages has its own size.
+        let own = if given.contains_key("split") {
+            SourceOptions { size: None, overlap: None, ..own }
+        } else {
+            own
+        };
+        let mut all =
+            serde_json::to_value(&own).map_err(|error| argument("options", "plain values", error))?;
+        if let Value::Object(all) = &mut all {
+            all.extend(given);
+        }
+        let source: SourceOptions = options(all)?;
+        let store = observed(py, progress, |observer| passage_store(&source, observer))?;
+        Ok(Self { store })
     }
 
     /// Opens the store in a folder.

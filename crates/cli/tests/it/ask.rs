@@ -7,9 +7,12 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::common::{errors, root, sporran};
+use crate::{
+    common::{errors, root, sporran},
+    make,
+};
 
 const PAGES: &str = r#"{"wikipedia_id":"1","wikipedia_title":"Mira Oberlin","text":["Mira Oberlin","Mira Oberlin was an engineer. Oberlin was born in Leipzig and studied in Vienna.","Section::::Work.","She built bridges of steel."],"lang":"en"}
 {"wikipedia_id":"2","wikipedia_title":"Tea","text":["Tea","Tea is a drink. It is made of leaves and hot water."],"lang":"en","file":"drinks/tea.md","line":4}
@@ -69,7 +72,7 @@ fn the_best_passages_answer_without_a_generator() {
     assert!(told.contains(&format!("indexes: {}", cache.display())), "{told}");
     assert!(told.contains("no generator"), "{told}");
     let quiet = run(home.path(), &["ask", "pages.jsonl", "where was Oberlin born?", "--quiet"]);
-    assert_eq!((quiet.stdout, errors(&quiet)), (output.stdout, String::new()));
+    assert_eq!((errors(&quiet), quiet.stdout), (String::new(), output.stdout));
     let scored = text(home.path(), &["ask", "pages.jsonl", "leaves", "-v", "--passages", "1"]);
     assert!(scored.contains("(score "), "{scored}");
 }
@@ -273,7 +276,7 @@ fn explain_and_trace_take_a_text() {
         &["retrieve", "own.toml", "--trace", "--query", "hot water"],
     ] {
         let shown = text(home.path(), arguments);
-        assert!(shown.starts_with("bm25: hot water\n") && shown.contains("Tea (2)"), "{shown}");
+        assert!(shown.starts_with("search: hot water\n") && shown.contains("Tea (2)"), "{shown}");
     }
     let (code, told) = failure(home.path(), &["retrieve", "own.toml", "--trace"]);
     assert!(code == 2 && told.contains("--query"), "{told}");
@@ -284,4 +287,131 @@ fn explain_and_trace_take_a_text() {
     // Without task files, records have no ids.
     let (code, told) = failure(home.path(), &["explain", "own.toml", "--id", "1"]);
     assert!(code == 2 && told.contains("tasks"), "{told}");
+}
+
+const FIRST: [&str; 20] = [
+    "Ada", "Bruno", "Clara", "Dario", "Edith", "Fabian", "Greta", "Hugo", "Irma", "Jonas", "Karin", "Leo",
+    "Mira", "Nils", "Olga", "Paul", "Rosa", "Sven", "Tilda", "Viktor",
+];
+const LAST: [&str; 10] =
+    ["Abt", "Berg", "Castell", "Dorn", "Eichel", "Falk", "Gruber", "Holm", "Imhof", "Jansen"];
+const ANIMALS: [&str; 7] = ["donkey", "parrot", "tortoise", "goat", "ferret", "llama", "heron"];
+
+/// A person with the file about them. Each of the two names is in ten or more files, and both together in this one.
+struct Person {
+    name: String,
+    animal: &'static str,
+    file: String,
+    /// The last heading above the animal, and its page in a PDF file.
+    section: &'static str,
+    page: Option<u64>,
+}
+
+/// Writes 20 files of each of ten formats, one for each person.
+fn people(folder: &Path) -> Vec<Person> {
+    let person = |at: usize| {
+        let (first, last) = (at % FIRST.len(), at / FIRST.len());
+        let name = format!("{} {}", FIRST[first], LAST[last]);
+        let animal = ANIMALS[at * 5 % ANIMALS.len()];
+        let about = format!("{name} lives in a small house.");
+        let fact = format!("{name} keeps a {animal} in the garden.");
+        let others = "The garden next door is that of Mrs Zobel. A friend called Quentin keeps no animal.";
+        let blocks = [(1, "Person"), (0, about.as_str()), (2, "Garden"), (0, fact.as_str()), (0, others)];
+        let row =
+            json!({ "id": at, "title": format!("Record {at}"), "text": format!("{about} {fact} {others}") });
+        let (kind, section, content) = match at % 10 {
+            0 => ("txt", "", format!("{about}\n\n{fact}\n\n{others}\n").into_bytes()),
+            1 => (
+                "md",
+                "Garden",
+                format!("# Person\n\n{about}\n\n## Garden\n\n{fact}\n\n{others}\n").into_bytes(),
+            ),
+            2 => {
+                let body =
+                    format!("<h1>Person</h1><p>{about}</p><h2>Garden</h2><p>{fact}</p><p>{others}</p>");
+                ("html", "Garden", format!("<html><body>{body}</body></html>").into_bytes())
+            }
+            3 => ("pdf", "", make::pdf(&[&[(10, &about)], &[(10, &fact), (10, &others)]])),
+            4 => ("docx", "Garden", make::docx(&blocks)),
+            5 => ("odt", "Garden", make::odt(&blocks)),
+            6 => {
+                let chapter = format!("<h1>Garden</h1><p>{fact}</p><p>{others}</p>");
+                ("epub", "Garden", make::epub(&[&format!("<h1>Person</h1><p>{about}</p>"), &chapter]))
+            }
+            7 => {
+                ("csv", "", format!("id,title,text\n{at},Record {at},{about} {fact} {others}\n").into_bytes())
+            }
+            8 => (
+                "tsv",
+                "",
+                format!("id\ttitle\ttext\n{at}\tRecord {at}\t{about} {fact} {others}\n").into_bytes(),
+            ),
+            _ => ("jsonl", "", format!("{row}\n").into_bytes()),
+        };
+        let file = format!("people/{}/{at}.{kind}", at % 3);
+        let path = folder.join(&file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+        Person { name, animal, file, section, page: (kind == "pdf").then_some(2) }
+    };
+    (0..FIRST.len() * LAST.len()).map(person).collect()
+}
+
+#[test]
+fn questions_about_documents_of_all_formats_find_their_place() {
+    let home = tempfile::tempdir().unwrap();
+    let people = people(home.path());
+    let questions: Vec<String> =
+        people.iter().map(|person| format!("which animal does {} keep?\n", person.name)).collect();
+    fs::write(home.path().join("questions.txt"), questions.concat()).unwrap();
+    let output = command(home.path(), &["ask", "people", "--json", "--strict"])
+        .stdin(fs::File::open(home.path().join("questions.txt")).unwrap())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(errors(&output).contains("200 files, 200 pages"), "{}", errors(&output));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(printed.lines().count(), people.len());
+    for (person, line) in people.iter().zip(printed.lines()) {
+        let answer: Value = serde_json::from_str(line).unwrap();
+        let evidence = answer["evidence"].as_array().unwrap();
+        assert!(evidence.len() <= 5);
+        let holds = |item: &&Value| {
+            item["file"] == person.file.as_str()
+                && item["text"]
+                    .as_str()
+                    .unwrap()
+                    .contains(&format!("{} keeps a {}", person.name, person.animal))
+        };
+        let found = evidence.iter().find(holds);
+        let found = found.unwrap_or_else(|| panic!("{} is not in the evidence: {line}", person.file));
+        assert!(found["section"].as_str().unwrap().ends_with(person.section), "{line}");
+        assert_eq!(found.get("page").and_then(Value::as_u64), person.page, "{line}");
+    }
+}
+
+#[test]
+fn unreadable_files_are_told_and_strict_fails() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("notes");
+    fs::create_dir(&folder).unwrap();
+    let (code, told) = failure(home.path(), &["ask", "notes", "what is tea?"]);
+    assert!(code == 2 && told.contains("notes"), "{told}");
+    fs::write(folder.join("broken.pdf"), b"%PDF-1.4\nnothing").unwrap();
+    let (code, told) = failure(home.path(), &["ask", "notes", "what is tea?"]);
+    assert!(code == 2 && told.contains("broken.pdf"), "{told}");
+    fs::write(folder.join("tea.md"), "# Tea\n\nTea is a drink of leaves.\n").unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("..", folder.join("around")).unwrap();
+    // The second call reads nothing again, and tells the same.
+    for _ in 0..2 {
+        let output = run(home.path(), &["ask", "notes", "what is tea?"]);
+        let told = errors(&output);
+        assert!(output.status.success() && told.contains("1 not read"), "{told}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains(">>>Tea is a drink of leaves.<<<"));
+    }
+    let (code, told) = failure(home.path(), &["ask", "notes", "what is tea?", "--strict"]);
+    assert!(code == 2 && told.contains("broken.pdf"), "{told}");
+    fs::remove_file(folder.join("broken.pdf")).unwrap();
+    assert!(run(home.path(), &["ask", "notes", "what is tea?", "--strict"]).status.success());
 }

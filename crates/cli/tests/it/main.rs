@@ -20,7 +20,6 @@ mod limits;
 mod linking;
 mod links;
 #[path = "../../../documents/tests/it/make.rs"]
-#[expect(dead_code, reason = "another crate has further tests")]
 mod make;
 mod models;
 mod populate;
@@ -34,5 +33,6 @@ mod sources;
 mod submit;
 mod tagger;
 mod triplets;
+mod tutorial;
 mod unfinished;
 mod verifier;

@@ -71,7 +71,7 @@ pub fn size(bytes: u64) -> String {
 ///
 /// # Errors
 /// [`Error::Io`] for a source that does not exist.
-pub(crate) fn folder_of(cache: &Path, sources: &[PathBuf]) -> Result<PathBuf> {
+pub fn folder_of(cache: &Path, sources: &[PathBuf]) -> Result<PathBuf> {
     let paths = absolute(sources)?;
     let stem =
         paths.first().and_then(|path| path.file_stem()).map(|stem| stem.to_string_lossy().into_owned());

@@ -108,6 +108,14 @@ pub(crate) fn store(
     Ok(Arc::new(store))
 }
 
+/// Opens the passage store of a source. Reads documents and builds a missing store first.
+///
+/// # Errors
+/// Errors of reading, and those of a source without pages.
+pub fn passage_store(source: &SourceOptions, observe: &mut Observer<'_>) -> Result<Arc<PassageStore>> {
+    store(source, observe, &mut Vec::new(), &mut Inputs::default())
+}
+
 /// The byte ranges of a text's tokens. A text that cannot be split has none.
 fn token_ranges(tokenizer: Tokenizer) -> Arc<TokenRanges> {
     Arc::new(move |text: &str| {

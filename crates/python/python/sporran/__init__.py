@@ -9,16 +9,33 @@ import json
 from typing import Any
 
 from . import _sporran, errors, evaluate
-from ._sporran import BM25, DenseIndex, Encoder, Generator, Hit, Passage, PassageStore, Reranker
+from ._sporran import (
+    BM25,
+    Answer,
+    Asker,
+    DenseIndex,
+    Encoder,
+    Evidence,
+    Generator,
+    Hit,
+    Passage,
+    PassageStore,
+    Reranker,
+)
 from .errors import ConfigError, InputError, SporranError, WorkError
+from .facts import FactExtractor
 from .links import TripleScorer
 from .workflows import Report, check, run, train
 
 __all__ = [
     "BM25",
+    "Answer",
+    "Asker",
     "ConfigError",
     "DenseIndex",
     "Encoder",
+    "Evidence",
+    "FactExtractor",
     "Generator",
     "Hit",
     "InputError",

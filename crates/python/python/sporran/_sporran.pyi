@@ -6,6 +6,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Self
 
 _Path = str | PathLike[str]
 _Progress = Callable[[dict[str, Any]], None]
@@ -45,6 +46,18 @@ class PassageStore:
         """Builds a store of a knowledge source (JSON lines in KILT's layout) in the folder `path`, and opens it."""
 
     @staticmethod
+    def from_folder(
+        sources: _Path | Sequence[_Path],
+        *,
+        cache: _Path | None = None,
+        progress: _Progress | None = None,
+        **options: Any,
+    ) -> PassageStore:
+        """Reads the documents of files and folders (text, Markdown, HTML, PDF, docx, odt, epub, tables), and opens the store of
+        their passages. The store is kept in the folder `cache`, by default that of `sporran ask`, and is built again when files
+        change. Passages are those of `sporran ask`. Keyword arguments are the keys of the table `[source]` of a config."""
+
+    @staticmethod
     def open(path: _Path) -> PassageStore:
         """Opens the store in a folder."""
 
@@ -56,6 +69,63 @@ class PassageStore:
     def __getitem__(self, number: int) -> Passage: ...
     def passages_of(self, page_id: str) -> list[Passage]:
         """The passages of the page with this id."""
+
+class Evidence:
+    """A passage as evidence, with the place in its file."""
+
+    file: str
+    """The file, or the title of a page without a file."""
+    page: int | None
+    line: int | None
+    title: str
+    section: str
+    paragraph: int
+    start: int
+    """The first character, in the paragraph in which the passage starts."""
+    end: int
+    """The character after the last one, in the paragraph in which it ends."""
+    text: str
+    highlight: tuple[int, int]
+    """The sentence that supports the answer best: `text[highlight[0]:highlight[1]]`."""
+    score: float
+
+class Answer:
+    """An answer with its evidence."""
+
+    question: str
+    answer: str
+    """The answer with citations such as `[1]`; empty without a generator."""
+    evidence: list[Evidence]
+    """The best passages, best first. `[n]` refers to `evidence[n - 1]`."""
+    sentences: list[tuple[str, list[int], bool]]
+    """The sentences of the answer: the text, the numbers of the passages that support it, and whether one does."""
+    is_generated: bool
+
+class Asker:
+    """Answers questions over files and folders, as `sporran ask`. The indexes are kept in the folder `cache`, by default that of the
+    command. Without `model` and `llm`, the best passages are the answer."""
+
+    def __init__(
+        self,
+        sources: _Path | Sequence[_Path],
+        *,
+        model: _Path | None = None,
+        llm: str | None = None,
+        llm_model: str = "default",
+        llm_key_env: str | None = None,
+        embed: _Path | None = None,
+        rerank: _Path | None = None,
+        verify: _Path | None = None,
+        passages: int = 5,
+        max_new_tokens: int = 200,
+        filters: Sequence[dict[str, Any]] | None = None,
+        cache: _Path | None = None,
+        precision: str = "f32",
+        device: str = "cpu",
+        progress: _Progress | None = None,
+    ) -> None: ...
+    def ask(self, question: str) -> Answer:
+        """Answers a question."""
 
 class BM25:
     """An index of words, scored by BM25. The options of an index are keyword arguments: `k1` (0.9), `b` (0.4), `title_weight`
@@ -194,6 +264,10 @@ class Generator:
     def generate(self, prompts: list[str] | tuple[str, ...]) -> list[str]:
         """The text for each prompt. With `chat`, a prompt is a user's turn in the model's chat template."""
 
+class FactExtractor:
+    def __new__(cls, config: _Path, overrides: Sequence[str] = ...) -> Self: ...
+    def extract_json(self, texts: Sequence[str]) -> list[str]: ...
+
 class TripleScorer:
     def __init__(self, kb: _Path, model: _Path | None = None, rules: _Path | None = None) -> None: ...
     def complete_json(
@@ -206,7 +280,11 @@ class TripleScorer:
         known: bool,
     ) -> str: ...
 
+def text_hit(id: int, score: float, title: str, text: str) -> Hit: ...
 def evaluate_kilt(gold: _Path, guess: _Path) -> str: ...
+def evaluate_trec(
+    qrels: _Path, run: _Path, measures: Sequence[str], complete: bool, exclude_self: bool
+) -> str: ...
 def run(config: _Path, overrides: Sequence[str], progress: _Progress | None = None) -> list[tuple[str, str]]: ...
 def train(
     config: _Path, overrides: Sequence[str], progress: _Progress | None = None

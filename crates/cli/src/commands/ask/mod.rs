@@ -74,6 +74,9 @@ pub(super) struct Sources {
     /// Files and folders, or one config of the workflow `answer`
     #[arg(value_name = "SOURCE", required = true, value_hint = ValueHint::AnyPath)]
     words: Vec<String>,
+    /// Fail if a file cannot be read. By default the other files are read, and standard error lists what is missing
+    #[arg(long)]
+    strict: bool,
     /// Generator: a GGUF file, a folder, an imported model's name, or hf:ID[@REV]
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::AnyPath)]
     model: Option<PathBuf>,
@@ -113,7 +116,14 @@ impl Sources {
         let model = self.model.as_ref().or(user.model.as_ref()).filter(|_| endpoint.is_none());
         let generator = resolved(model, context)?;
         Ok((
-            AskOptions { generator, endpoint, precision: self.precision, device: self.device, ..options },
+            AskOptions {
+                generator,
+                endpoint,
+                strict: self.strict,
+                precision: self.precision,
+                device: self.device,
+                ..options
+            },
             user,
         ))
     }
@@ -238,6 +248,7 @@ mod tests {
         let words = words.iter().map(ToString::to_string).collect();
         Sources {
             words,
+            strict: false,
             model: None,
             llm: None,
             llm_model: "default".into(),

@@ -7,6 +7,7 @@ mod options_key;
 mod parts;
 mod populate;
 mod sources;
+mod system;
 mod teacher;
 mod train;
 pub(crate) mod workflow;
@@ -24,4 +25,5 @@ pub use sporran_extractor::{
     relations::{BilstmTraining, FreshEncoder, LinearTraining, MarkedTraining, MaximumRecall},
     triplets::{TripletTraining, WrittenProperty},
 };
+pub use system::{FactArgument, FactSystem, TextFact, TextSpan};
 pub use train::{TrainedRelations, train};

@@ -164,7 +164,9 @@ pub enum Purpose {
     Train,
     /// Extraction of facts, which reads `[input]`.
     Populate,
-    /// Both.
+    /// Extraction of facts from texts of a program, which reads neither.
+    Texts,
+    /// Training and extraction.
     All,
 }
 
@@ -191,7 +193,8 @@ impl PopulationOptions {
     }
 
     fn check_values(&self, purpose: Purpose, document: &mut Document<'_>) {
-        let (trains, populates) = (purpose != Purpose::Populate, purpose != Purpose::Train);
+        let trains = matches!(purpose, Purpose::Train | Purpose::All);
+        let populates = matches!(purpose, Purpose::Populate | Purpose::All);
         if let Some(annotations) = &self.annotations {
             for path in annotations.files.iter().filter(|path| trains && !path.is_file()) {
                 document.report_key("annotations.files", format!("no file {}", path.display()));

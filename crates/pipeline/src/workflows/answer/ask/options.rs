@@ -69,6 +69,8 @@ pub struct AskOptions {
     pub verifier: Option<PathBuf>,
     /// Conditions on the metadata of passages; all must be met.
     pub filters: Vec<FilterOptions>,
+    /// Whether a file that cannot be read is an error. Otherwise the other files are read.
+    pub strict: bool,
     /// The number of passages that are evidence and that a generator reads. At least 1.
     pub passages: usize,
     /// The largest number of tokens of an answer. At least 1.
@@ -92,6 +94,7 @@ impl AskOptions {
             endpoint: None,
             verifier: None,
             filters: Vec::new(),
+            strict: false,
             passages: 5,
             max_new_tokens: 200,
             precision: Precision::default(),
@@ -152,7 +155,11 @@ impl AskOptions {
                 return Err(Error::Config(vec![mistake(option, message)]));
             }
         }
-        let options = Options::load_without_tasks(path, &[])?;
+        let mut options = Options::load_without_tasks(path, &[])?;
+        if let Some(source) = &mut options.general.source {
+            // A collection in another system's format has no files to leave out.
+            source.strict |= self.strict && source.format.is_none();
+        }
         let generator = self.own_generator()?.or(options.generator);
         Ok(Options { generator, ..options })
     }
@@ -191,7 +198,8 @@ impl AskOptions {
         }
         let indexes = cache::folder_of(&self.cache, &self.sources)?;
         let (size, overlap) = (Some(WINDOW), Some(OVERLAP));
-        Ok(SourceOptions { size, overlap, indexes, ..SourceOptions::new(self.sources.clone()) })
+        let strict = self.strict;
+        Ok(SourceOptions { size, overlap, strict, indexes, ..SourceOptions::new(self.sources.clone()) })
     }
 
     fn retriever(&self) -> Result<RetrieverOptions> {

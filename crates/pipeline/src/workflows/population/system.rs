@@ -1,0 +1,103 @@
+//! An opened config that extracts facts from texts, for servers and other programs. It needs no run folder.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sporran_extractor::{Argument, Document, FactExtractor, Span};
+
+use super::{options::PopulationOptions, parts::open, populate::text};
+use crate::Result;
+
+/// The models of a config, ready to extract facts.
+pub struct FactSystem {
+    extractor: FactExtractor,
+    relations: BTreeMap<String, String>,
+}
+
+/// A fact of a text.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TextFact {
+    /// The subject.
+    pub subject: FactArgument,
+    /// The name of the property, such as `DATE_OF_BIRTH`.
+    pub property: String,
+    /// The relation of the knowledge base in `[triples.relations]`; `None` if the config has none for the property.
+    pub relation: Option<String>,
+    /// The object.
+    pub object: FactArgument,
+    /// The confidence of the extractor, 0 to 1.
+    pub confidence: f32,
+    /// The sentence that expresses the fact.
+    pub sentence: TextSpan,
+}
+
+/// The subject or the object of a fact.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FactArgument {
+    /// The mention in the sentence of the fact.
+    pub mention: TextSpan,
+    /// The most descriptive mention of the same entity: for `she`, the name.
+    pub name: TextSpan,
+    /// The linked entity; `None` without a link.
+    pub entity: Option<String>,
+    /// The confidence of the link, 0 to 1.
+    pub link_confidence: Option<f32>,
+}
+
+/// A part of a text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TextSpan {
+    /// The first code point.
+    pub start: usize,
+    /// The code point after the last.
+    pub end: usize,
+    /// The text in one line.
+    pub text: String,
+}
+
+impl FactSystem {
+    /// Loads the models of a config. `[input]` and `[annotations]` are not read.
+    ///
+    /// # Errors
+    /// Errors of the models and of the tables of names.
+    pub fn open(options: &PopulationOptions) -> Result<Self> {
+        Ok(Self { extractor: open(options)?, relations: options.triples.relations.clone() })
+    }
+
+    /// The facts of texts, by subject, object and property. Result `i` is that of `texts[i]`.
+    ///
+    /// # Errors
+    /// Errors of a model.
+    pub fn facts(&self, texts: &[&str]) -> Result<Vec<Vec<TextFact>>> {
+        let documents: Vec<Document> =
+            texts.iter().enumerate().map(|(at, text)| Document::new(at.to_string(), *text)).collect();
+        let found = self.extractor.read(&documents)?;
+        let each = documents.iter().zip(found);
+        Ok(each
+            .map(|(document, found)| {
+                let fact = |fact: sporran_extractor::Fact| TextFact {
+                    subject: argument(document, &fact.subject),
+                    relation: self.relations.get(&fact.property).cloned(),
+                    property: fact.property,
+                    object: argument(document, &fact.object),
+                    confidence: fact.confidence,
+                    sentence: span(document, fact.sentence),
+                };
+                found.facts.into_iter().map(fact).collect()
+            })
+            .collect())
+    }
+}
+
+fn span(document: &Document, at: Span) -> TextSpan {
+    TextSpan { start: at.start, end: at.end, text: text(document, at) }
+}
+
+fn argument(document: &Document, argument: &Argument) -> FactArgument {
+    FactArgument {
+        mention: span(document, argument.span),
+        name: span(document, argument.name),
+        entity: argument.link.as_ref().map(|link| link.entity.clone()),
+        link_confidence: argument.link.as_ref().map(|link| link.confidence),
+    }
+}

@@ -1,0 +1,199 @@
+"""Stages for Ray Data (``pip install 'ray[data]'``): classes for ``Dataset.map_batches``.
+
+A stage loads its model once in each actor and uses as many threads as the actor has CPUs:
+
+    import ray, sporran.ray
+    rows = ray.data.read_json("texts.jsonl")
+    rows = sporran.ray.map(rows, sporran.ray.Encode, model="models/minilm", column="text", actors=2, num_cpus=2)
+    rows.write_parquet("vectors")
+
+Every row of a result has the columns of its input, the columns of the stage, and ``error``: empty, or why the row has no result.
+A row that fails does not end the job. Ray starts an actor that has ended again and repeats its batches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Encode", "Extract", "Generate", "Rerank", "Retrieve", "map"]
+
+Batch = dict[str, Any]
+"""The columns of a batch: an array or a list each."""
+
+
+def _use_assigned_cpus() -> None:
+    """Limits the library's threads to the CPUs of the actor. The library starts its threads at its first call."""
+    import ray
+
+    cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
+    os.environ["RAYON_NUM_THREADS"] = str(max(1, int(cpus)))
+
+
+class _Stage:
+    """A stage: ``columns`` are those that it adds, and ``work`` gives their values for some rows."""
+
+    columns: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        _use_assigned_cpus()
+
+    def work(self, rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        raise NotImplementedError
+
+    def __call__(self, batch: Batch) -> Batch:
+        names = list(batch)
+        rows = [dict(zip(names, values)) for values in zip(*batch.values())]
+        try:
+            results, errors = self.work(rows), [""] * len(rows)
+        except Exception:
+            # One row is wrong: each is tried alone.
+            results, errors = [], []
+            for row in rows:
+                try:
+                    results.extend(self.work([row]))
+                    errors.append("")
+                except Exception as error:
+                    results.append((None,) * len(self.columns))
+                    errors.append(f"{type(error).__name__}: {error}")
+        made = {name: [result[at] for result in results] for at, name in enumerate(self.columns)}
+        return {**batch, **made, "error": errors}
+
+
+def _text(row: Mapping[str, Any], column: str) -> str:
+    value = row.get(column)
+    if not isinstance(value, str):
+        raise TypeError(f"column {column}: expected a text, found {type(value).__name__}")
+    return value
+
+
+class Encode(_Stage):
+    """Vectors of the texts in ``column``, in the column ``vector``. Other arguments are those of :class:`sporran.Encoder`."""
+
+    columns = ("vector",)
+
+    def __init__(self, model: str, column: str = "text", **options: Any) -> None:
+        super().__init__()
+        import sporran
+
+        self.column = column
+        self.encoder = sporran.Encoder(model, **options)
+
+    def work(self, rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        vectors = self.encoder.encode([_text(row, self.column) for row in rows])
+        return [(vector,) for vector in vectors]
+
+
+class Rerank(_Stage):
+    """Scores of the texts in the column ``passages`` for the text in ``query``, in the column ``scores``.
+
+    Other arguments are those of :class:`sporran.Reranker`.
+    """
+
+    columns = ("scores",)
+
+    def __init__(self, model: str, query: str = "query", passages: str = "passages", **options: Any) -> None:
+        super().__init__()
+        import sporran
+
+        self.query, self.passages = query, passages
+        self.reranker = sporran.Reranker(model, **options)
+
+    def work(self, rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return [(self._scores(row),) for row in rows]
+
+    def _scores(self, row: Mapping[str, Any]) -> Any:
+        passages = [str(passage) for passage in row[self.passages]]
+        return self.reranker.score(_text(row, self.query), passages) if passages else np.zeros(0, np.float32)
+
+
+class Generate(_Stage):
+    """A text for each prompt in ``column``, in the column ``generated``. Other arguments are those of :class:`sporran.Generator`."""
+
+    columns = ("generated",)
+
+    def __init__(self, model: str, column: str = "prompt", **options: Any) -> None:
+        super().__init__()
+        import sporran
+
+        self.column = column
+        self.generator = sporran.Generator(model, **options)
+
+    def work(self, rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        texts = self.generator.generate([_text(row, self.column) for row in rows])
+        return [(text,) for text in texts]
+
+
+class Retrieve(_Stage):
+    """The ``k`` best passages of a BM25 index for the query in ``column``: the columns ``ids``, ``scores``, ``titles`` and ``texts``.
+
+    ``store`` and ``index`` are the folders of :class:`sporran.PassageStore` and :class:`sporran.BM25`, which every node can read.
+    They are memory-mapped, so the actors of a node share them.
+    """
+
+    columns = ("ids", "scores", "titles", "texts")
+
+    def __init__(self, store: str, index: str, column: str = "query", k: int = 10) -> None:
+        super().__init__()
+        import sporran
+
+        self.column, self.k = column, k
+        self.index = sporran.BM25.open(sporran.PassageStore.open(store), index)
+
+    def work(self, rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        found = self.index.search([_text(row, self.column) for row in rows], k=self.k)
+        return [
+            (
+                [hit.id for hit in hits],
+                [hit.score for hit in hits],
+                [hit.passage.title for hit in hits if hit.passage],
+                [hit.passage.text for hit in hits if hit.passage],
+            )
+            for hits in found
+        ]
+
+
+class Extract(_Stage):
+    """The facts of the texts in ``column``, as JSON in the column ``facts``. ``config`` is that of :class:`sporran.FactExtractor`."""
+
+    columns = ("facts",)
+
+    def __init__(self, config: str, column: str = "text", overrides: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        import sporran
+
+        self.column = column
+        self.extractor = sporran.FactExtractor(config, overrides)
+
+    def work(self, rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        found = self.extractor.extract([_text(row, self.column) for row in rows])
+        return [(json.dumps(facts, ensure_ascii=False),) for facts in found]
+
+
+def map(
+    dataset: Any,
+    stage: Callable[..., _Stage],
+    *,
+    actors: int | tuple[int, int] = 1,
+    num_cpus: float = 1,
+    batch_size: int = 256,
+    **arguments: Any,
+) -> Any:
+    """Runs a stage over a ``ray.data.Dataset`` in actors with ``num_cpus`` CPUs each, and gives the dataset of its results.
+
+    ``actors`` is their number, or the smallest and the largest one. ``arguments`` are those of the stage.
+    """
+    import ray
+
+    least, most = actors if isinstance(actors, Sequence) else (actors, actors)
+    return dataset.map_batches(
+        stage,
+        fn_constructor_kwargs=arguments,
+        batch_size=batch_size,
+        num_cpus=num_cpus,
+        compute=ray.data.ActorPoolStrategy(min_size=least, max_size=most),
+    )

@@ -1,0 +1,70 @@
+"""Stages on a Ray cluster of two nodes on this machine."""
+
+import json
+
+import pytest
+
+ray = pytest.importorskip("ray")
+pytest.importorskip("ray.data")
+
+import sporran  # noqa: E402
+import sporran.ray as stages  # noqa: E402
+
+TEXTS = ["the cat sat", "a dog ran", "a dog barked at a cat", "rain fell"]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster.add_node(num_cpus=1)
+    ray.init(address=cluster.address, log_to_driver=False)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def test_vectors_are_those_of_the_encoder(cluster, root):
+    folder = str(root / "crates/transformers/tests/data/encoders/sentence")
+    rows = ray.data.from_items([{"id": at, "text": TEXTS[at % 4]} for at in range(40)])
+    done = stages.map(rows, stages.Encode, model=folder, actors=2, batch_size=8).take_all()
+    expected = sporran.Encoder(folder).encode(TEXTS)
+    assert sorted(row["id"] for row in done) == list(range(40))
+    for row in done:
+        assert row["error"] == ""
+        assert row["vector"] == pytest.approx(expected[row["id"] % 4], abs=1e-5)
+
+
+def test_a_wrong_row_has_an_error(cluster, root):
+    folder = str(root / "models/minikilt-reader")
+    rows = ray.data.from_items([{"prompt": "Where was Ada Lovelace born?"}, {"prompt": None}])
+    done = stages.map(rows, stages.Generate, model=folder, max_new_tokens=4, batch_size=2).take_all()
+    by_error = {bool(row["error"]): row for row in done}
+    assert by_error[False]["generated"] == sporran.Generator(folder, max_new_tokens=4).generate(
+        "Where was Ada Lovelace born?"
+    )
+    assert by_error[True]["error"] == "TypeError: column prompt: expected a text, found NoneType"
+
+
+def test_passages_and_facts(cluster, root, tmp_path, monkeypatch):
+    monkeypatch.chdir(root)
+    source = root / "examples/minikilt/knowledge_source.jsonl.gz"
+    store = sporran.PassageStore.build(source, tmp_path / "store")
+    index = sporran.BM25.build(store, tmp_path / "bm25")
+    rows = ray.data.from_items([{"query": "Where did John Kenneth Galbraith work"}])
+    places = {"store": str(tmp_path / "store"), "index": str(tmp_path / "bm25")}
+    (row,) = stages.map(rows, stages.Retrieve, k=3, **places).take_all()
+    hits = index.search("Where did John Kenneth Galbraith work", k=3)
+    assert list(row["ids"]) == [hit.id for hit in hits]
+    assert list(row["texts"]) == [hit.passage.text for hit in hits]
+    text = "Ada Lovelace was born in London."
+    config = "configs/quickstart-kbp.toml"
+    (row,) = stages.map(
+        ray.data.from_items([{"text": text}]),
+        stages.Extract,
+        config=str(root / config),
+        overrides={"relations.model": str(root / "models/knowledgenet-distilled")},
+    ).take_all()
+    assert row["error"] == ""
+    assert json.loads(row["facts"]) == sporran.FactExtractor(config).extract([text])[0]
