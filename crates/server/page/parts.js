@@ -3,6 +3,12 @@
 import { keepKey, get } from "./api.js";
 import { fill, figure, h, heading, many, marked, say } from "./dom.js";
 
+/** A message of the server as a sentence. */
+function sentence(text) {
+  const end = /[.?!]$/u.test(text) ? "" : ".";
+  return text.charAt(0).toUpperCase() + text.slice(1) + end;
+}
+
 /** What went wrong, and a way on. `again` repeats what failed. */
 export function errorBox(error, again) {
   const titles = { 0: "No connection", 401: "A key is needed", 403: "A key is needed", 404: "Not found", 429: "The server is busy", 503: "The server is busy" };
@@ -21,7 +27,7 @@ export function errorBox(error, again) {
   } else if (again) {
     actions.push(h("button", { type: "button", onclick: again }, "Try again"));
   }
-  return h("div", { class: "notice bad", role: "alert" }, h("h2", {}, title), h("p", {}, error.message + wait), actions);
+  return h("div", { class: "notice bad", role: "alert" }, h("h2", {}, title), h("p", {}, sentence(error.message) + wait), actions);
 }
 
 /** A view or a list without content. */
