@@ -93,7 +93,7 @@ export function openSheet(title, subtitle, content) {
   const tools = h("div", { class: "sheet-tools" });
   fill(sheet, h("div", { class: "sheet-head" }, h("div", {}, head, under), h("div", { class: "row" }, tools, close)), body);
   sheet.addEventListener("close", () => (opener?.isConnected ? opener.focus() : undefined), { once: true });
-  // A click beside the sheet closes it.
+  // A click outside the sheet closes it.
   sheet.onclick = (event) => event.target === sheet && sheet.close();
   if (!sheet.open) sheet.showModal();
   head.focus();

@@ -128,7 +128,7 @@ class Check:
             self.strange.append(request.url)
 
     def open(self, fragment, base=None):
-        # Another document first, so that the page is loaded anew.
+        # Another document first, so that the page loads again.
         self.page.goto("about:blank")
         self.page.goto(f"{base or self.base}/{fragment}")
         expect(self.page.locator("h1").first).to_be_visible()
