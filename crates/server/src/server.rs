@@ -22,6 +22,8 @@ use crate::{BrowseOptions, Error, Result, ServerOptions, State, Stop, routes};
 const THREADS: usize = 2;
 /// The threads that read prompts and tokens for requests.
 const BLOCKING_THREADS: usize = 4;
+/// The time in which requests on open connections may still arrive after the stop.
+const LATE: Duration = Duration::from_millis(100);
 /// The longest time in which the head of a request arrives.
 const HEAD: Duration = Duration::from_secs(30);
 
@@ -140,7 +142,12 @@ impl Server {
                 }
             }
         }
+        // Connections that wait in the backlog were begun, and so are requests that are on their way.
+        while let Ok(Ok((stream, _))) = tokio::time::timeout(Duration::ZERO, listener.accept()).await {
+            tokio::spawn(open.watch(connection(stream, router.clone())));
+        }
         drop(listener);
+        tokio::time::sleep(LATE).await;
         let grace = state.limits().grace;
         if tokio::time::timeout(grace, open.shutdown()).await.is_err() {
             tracing::warn!("requests were not over after {} s", grace.as_secs());

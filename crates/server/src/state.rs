@@ -9,8 +9,9 @@ use crate::{
     browse::{Browse, RunReport},
     metrics::Metrics,
     models::Models,
-    mounts::{Mounts, Setting},
+    mounts::Mounts,
     options::{Key, Limits, ServerOptions},
+    work::Setting,
 };
 
 /// What all requests share: mounts, models, limits.
@@ -47,7 +48,7 @@ impl State {
     ///
     /// # Errors
     /// Those of [`Mounts::open`].
-    pub(crate) fn reload(&self, observe: &mut Observer<'_>) -> Result<()> {
+    pub fn reload(&self, observe: &mut Observer<'_>) -> Result<()> {
         let mounts = Arc::new(Mounts::open(&self.options.mounts, &self.setting, observe)?);
         *self.mounts.write().unwrap_or_else(PoisonError::into_inner) = mounts;
         Ok(())

@@ -6,9 +6,8 @@ use sporran_checkpoint::{ScoreActivation, sentence::encoder_of};
 use sporran_transformers::{Checkpoint, PairClassifier, PairOptions, Text, Truncation};
 
 use crate::{
-    Error, Failure, Result, ServedModels,
-    mounts::Setting,
-    work::{Worker, size},
+    Failure, Result, ServedModels,
+    work::{Setting, Worker, size},
 };
 
 /// The tokens of a batch of the model itself.
@@ -57,8 +56,7 @@ impl Classifier {
             let texts: Vec<Text<'_>> = items.iter().map(text).collect();
             model.text_logits(&texts).map_err(Failure::internal)
         };
-        let worker = Worker::start("classify", setting.bounds(), setting.metrics.worker("classify"), work);
-        let worker = worker.map_err(|source| Error::Io { what: "starting a thread".to_owned(), source })?;
+        let worker = setting.worker("classify", work)?;
         Ok(Self { name: super::name(folder), labels, worker })
     }
 

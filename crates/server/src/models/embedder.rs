@@ -5,9 +5,8 @@ use std::path::Path;
 use sporran_transformers::{EncoderRow, Text, TextEncoder, TextEncoderOptions, Truncation};
 
 use crate::{
-    Error, Failure, Result, ServedModels,
-    mounts::Setting,
-    work::{Worker, size},
+    Failure, Result, ServedModels,
+    work::{Setting, Worker, size},
 };
 
 /// An encoder with its thread.
@@ -59,13 +58,8 @@ impl Embedder {
         })?;
         let encoder = found.ok_or_else(|| sporran_retriever::Error::Pooling { folder: folder.to_owned() })?;
         let own = encoder.clone();
-        let worker = Worker::start(
-            "embed",
-            setting.bounds(),
-            setting.metrics.worker("embed"),
-            move |items: &[Embed]| embed(&own, items).map_err(Failure::internal),
-        );
-        let worker = worker.map_err(|source| Error::Io { what: "starting a thread".to_owned(), source })?;
+        let worker =
+            setting.worker("embed", move |items: &[Embed]| embed(&own, items).map_err(Failure::internal))?;
         Ok(Self { name: super::name(folder), encoder, worker })
     }
 

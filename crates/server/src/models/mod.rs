@@ -10,7 +10,7 @@ pub(crate) use classifier::{Classified, Classifier};
 pub(crate) use embedder::{Embedded, Embedder, Wanted};
 pub(crate) use reranker::{Score, ServedReranker};
 
-use crate::{Failure, Result, ServedModels, mounts::Setting};
+use crate::{Failure, Result, ServedModels, work::Setting};
 
 /// The models that are served by themselves.
 pub(crate) struct Models {

@@ -9,9 +9,8 @@ use sporran_reranker::{
 };
 
 use crate::{
-    Error, Failure, Result, ServedModels,
-    mounts::Setting,
-    work::{Worker, size},
+    Failure, Result, ServedModels,
+    work::{Setting, Worker, size},
 };
 
 /// The tokens of a batch of the model itself.
@@ -99,14 +98,10 @@ impl ServedReranker {
             }
             _ => None,
         };
-        let thread = |source| Error::Io { what: "starting a thread".to_owned(), source };
-        let (bounds, metrics) = (setting.bounds(), setting.metrics.worker("rerank"));
         let kind = match pairs {
             Some(model) => Kind::Pairs(
-                Worker::start("rerank", bounds, metrics, move |pairs: &[Pair]| {
-                    model.scores(pairs).map_err(Failure::internal)
-                })
-                .map_err(thread)?,
+                setting
+                    .worker("rerank", move |pairs: &[Pair]| model.scores(pairs).map_err(Failure::internal))?,
             ),
             None => {
                 let model = sporran_reranker::open(
@@ -117,7 +112,7 @@ impl ServedReranker {
                     let scores = queries.iter().map(|(query, texts)| whole(&*model, query, texts));
                     scores.collect::<sporran_reranker::Result<Vec<_>>>().map_err(Failure::internal)
                 };
-                Kind::Whole(Worker::start("rerank", bounds, metrics, work).map_err(thread)?)
+                Kind::Whole(setting.worker("rerank", work)?)
             }
         };
         Ok(Self { name: super::name(folder), kind })

@@ -13,9 +13,8 @@ use super::{
     document::{Document, DocumentResponse, QueryText, SearchCandidate, SearchResponse},
 };
 use crate::{
-    Failure, Limits, Result,
-    metrics::Metrics,
-    work::{Bounds, Generated, GeneratorWorker, Piece, Prompted, Worker, finished, size},
+    Failure, Result,
+    work::{Generated, GeneratorWorker, Piece, Prompted, Setting, Worker, finished, size, thread},
 };
 
 /// The results of a step of a trace, at most.
@@ -67,23 +66,6 @@ struct Citing {
     top: Option<usize>,
 }
 
-/// What a mount's workers need besides their work.
-#[derive(Clone)]
-pub(crate) struct Setting {
-    /// The limits of the server.
-    pub(crate) limits: Limits,
-    /// The metrics of the server.
-    pub(crate) metrics: Arc<Metrics>,
-}
-
-impl Setting {
-    /// The bounds of a worker's queue.
-    pub(crate) fn bounds(&self) -> Bounds {
-        let Limits { waiting, batch_tokens, window, .. } = self.limits;
-        Bounds { waiting, batch: batch_tokens, window }
-    }
-}
-
 impl Answering {
     /// Opens documents or a config, and starts the threads.
     ///
@@ -96,26 +78,22 @@ impl Answering {
         observe: &mut sporran_kilt::observe::Observer<'_>,
     ) -> Result<Self> {
         let asker = Arc::new(Asker::open(options, observe)?);
-        let bounds = setting.bounds();
-        let thread = |source| crate::Error::Io { what: "starting a thread".to_owned(), source };
         let (searcher, citer) = (Arc::clone(&asker), Arc::clone(&asker));
-        let search = format!("search {name}");
-        let searching =
-            Worker::start(&search, bounds, setting.metrics.worker(&search), move |searches: &[Search]| {
-                find(&searcher, searches)
-            })
-            .map_err(thread)?;
-        let cite = format!("cite {name}");
-        let citing =
-            Worker::start(&cite, bounds, setting.metrics.worker(&cite), move |items: &[Citing]| {
-                let cited = |item: &Citing| citer.cite(&item.query, &item.hits, &item.text, item.top);
-                items.iter().map(cited).collect::<Result<Vec<_>, _>>().map_err(Failure::internal)
-            })
-            .map_err(thread)?;
+        let searching = setting
+            .worker(&format!("search {name}"), move |searches: &[Search]| find(&searcher, searches))?;
+        let citing = setting.worker(&format!("cite {name}"), move |items: &[Citing]| {
+            let cited = |item: &Citing| citer.cite(&item.query, &item.hits, &item.text, item.top);
+            items.iter().map(cited).collect::<Result<Vec<_>, _>>().map_err(Failure::internal)
+        })?;
         let generate = format!("generate {name}");
         let metrics = setting.metrics.worker(&generate);
         let start = || {
-            GeneratorWorker::start(&generate, Arc::clone(&asker), (bounds, setting.limits.running), metrics)
+            GeneratorWorker::start(
+                &generate,
+                Arc::clone(&asker),
+                (setting.bounds(), setting.limits.running),
+                metrics,
+            )
         };
         let generating = asker.generates().then(start).transpose().map_err(thread)?;
         Ok(Self { name, asker, searching, citing, generating, most_hits: setting.limits.hits })

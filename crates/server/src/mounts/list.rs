@@ -4,14 +4,14 @@ use std::{path::Path, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use sporran_kilt::observe::Observer;
+use sporran_kilt::{PassageStore, observe::Observer};
 use sporran_pipeline::workflows::{
     answer::{AskOptions, Options},
     registry::workflow_of,
 };
 
-use super::answering::{Answering, Setting};
-use crate::{Cause, Error, Failure, Result};
+use super::{answering::Answering, completing::Completing, extracting::Extracting};
+use crate::{Cause, Error, Failure, Result, work::Setting};
 
 /// Something that is served under a name.
 #[derive(Clone)]
@@ -26,6 +26,10 @@ pub struct Mount {
 pub enum Mounted {
     /// Answers and searches.
     Answers(Arc<Answering>),
+    /// Facts and mentions of texts.
+    Facts(Arc<Extracting>),
+    /// Completion of triples over a knowledge base.
+    Knowledge(Arc<Completing>),
 }
 
 /// All mounts, in the order of the command line.
@@ -46,7 +50,7 @@ pub struct MountsResponse {
 pub struct MountSummary {
     /// The name.
     pub name: String,
-    /// The kind: `answer`, `facts`, `link` or `knowledge`.
+    /// The kind: `answer`, `facts` or `knowledge`.
     pub kind: &'static str,
     /// What it can do: `search`, `answer` (answers in sentences), `facts`, `link`, `complete`.
     pub abilities: Vec<&'static str>,
@@ -76,25 +80,31 @@ impl Mount {
     pub fn answering(&self) -> Option<&Arc<Answering>> {
         match &self.mounted {
             Mounted::Answers(answering) => Some(answering),
+            _ => None,
         }
     }
 
     pub(crate) fn summary(&self) -> MountSummary {
-        match &self.mounted {
+        let (mut abilities, mut documents, mut passages) = (Vec::new(), None, None);
+        let kind = match &self.mounted {
             Mounted::Answers(answering) => {
-                let mut abilities = Vec::new();
                 abilities.extend(answering.searches().then_some("search"));
                 abilities.extend(answering.generates().then_some("answer"));
-                let store = answering.store();
-                MountSummary {
-                    name: self.name.clone(),
-                    kind: "answer",
-                    abilities,
-                    documents: store.map(|store| store.pages()),
-                    passages: store.map(|store| store.len()),
-                }
+                documents = answering.store().map(PassageStore::pages);
+                passages = answering.store().map(PassageStore::len);
+                "answer"
             }
-        }
+            Mounted::Facts(extracting) => {
+                abilities.push("facts");
+                abilities.extend(extracting.links_mentions().then_some("link"));
+                "facts"
+            }
+            Mounted::Knowledge(_) => {
+                abilities.push("complete");
+                "knowledge"
+            }
+        };
+        MountSummary { name: self.name.clone(), kind, abilities, documents, passages }
     }
 }
 
@@ -158,6 +168,7 @@ impl Mounts {
         let all = || {
             self.mounts.iter().filter_map(|mount| match &mount.mounted {
                 Mounted::Answers(answering) => Some(answering),
+                _ => None,
             })
         };
         let found = all().find(|answering| name.is_none_or(|name| answering.name() == name));
@@ -166,10 +177,49 @@ impl Mounts {
             None => Failure::new(Cause::NotFound, "nothing is mounted that answers"),
         })
     }
+
+    /// The mount of a name that extracts facts; the first one without a name. With `links`, it must link mentions.
+    ///
+    /// # Errors
+    /// A name that is not there.
+    pub fn extracting(&self, name: Option<&str>, links: bool) -> Result<&Arc<Extracting>, Failure> {
+        let all = || {
+            self.mounts.iter().filter_map(|mount| match &mount.mounted {
+                Mounted::Facts(extracting) if !links || extracting.links_mentions() => Some(extracting),
+                _ => None,
+            })
+        };
+        let found = all().find(|extracting| name.is_none_or(|name| extracting.name() == name));
+        let what = if links { "linker" } else { "extractor of facts" };
+        found.ok_or_else(|| match name {
+            Some(name) => Failure::not_found(what, name, all().map(|extracting| extracting.name())),
+            None => Failure::new(Cause::NotFound, format!("no {what} is mounted")),
+        })
+    }
+
+    /// The mount of a name that completes triples; the first one without a name.
+    ///
+    /// # Errors
+    /// A name that is not there.
+    pub fn completing(&self, name: Option<&str>) -> Result<&Arc<Completing>, Failure> {
+        let all = || {
+            self.mounts.iter().filter_map(|mount| match &mount.mounted {
+                Mounted::Knowledge(completing) => Some(completing),
+                _ => None,
+            })
+        };
+        let found = all().find(|completing| name.is_none_or(|name| completing.name() == name));
+        found.ok_or_else(|| match name {
+            Some(name) => {
+                Failure::not_found("knowledge base", name, all().map(|completing| completing.name()))
+            }
+            None => Failure::new(Cause::NotFound, "no knowledge base is mounted"),
+        })
+    }
 }
 
 /// The workflows that are served.
-const SERVED: [&str; 1] = ["answer"];
+const SERVED: [&str; 5] = ["answer", "population", "link-prediction", "graph-network", "rules"];
 
 /// The mounts of an argument: the documents, or the config and those of its key `then` that are served.
 fn open(options: &AskOptions, setting: &Setting, observe: &mut Observer<'_>) -> Result<Vec<Mount>> {
@@ -198,6 +248,20 @@ fn open(options: &AskOptions, setting: &Setting, observe: &mut Observer<'_>) -> 
                 }
             }
             Ok(mounts)
+        }
+        "population" => {
+            let extracting = Extracting::open(config, setting)?;
+            Ok(vec![Mount {
+                name: extracting.name().to_owned(),
+                mounted: Mounted::Facts(Arc::new(extracting)),
+            }])
+        }
+        "link-prediction" | "graph-network" | "rules" => {
+            let completing = Completing::open(config, workflow, setting)?;
+            Ok(vec![Mount {
+                name: completing.name().to_owned(),
+                mounted: Mounted::Knowledge(Arc::new(completing)),
+            }])
         }
         other => {
             let served = SERVED.map(|name| format!("`{name}`")).join(", ");

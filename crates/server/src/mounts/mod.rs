@@ -2,14 +2,18 @@
 
 mod answer;
 mod answering;
+mod completing;
 mod document;
+mod extracting;
 mod list;
 
 pub use answer::{
     AnswerRequest, AnswerResponse, AnswerSentence, AnswerTrace, ProvenanceItem, TraceItem, TraceStep,
 };
 pub use answering::Answering;
-pub(crate) use answering::{Found, Setting};
+pub(crate) use answering::Found;
+pub use completing::{CompleteRequest, CompleteResponse, Completing};
 pub use document::{Document, DocumentResponse, QueryText, SearchCandidate, SearchResponse};
+pub use extracting::{Extracting, FactsResponse, LinksResponse, TextFacts, TextLinks, TextsRequest};
 pub(crate) use document::{InStore, named};
 pub use list::{Mount, MountSummary, Mounted, Mounts, MountsResponse};

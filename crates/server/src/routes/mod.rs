@@ -2,6 +2,7 @@
 
 mod answer;
 mod browse;
+mod facts;
 mod openai;
 mod operations;
 mod page;
@@ -25,6 +26,7 @@ use crate::{
 fn api() -> (Router<Arc<State>>, Value) {
     let api = Api::new();
     let api = answer::add(api);
+    let api = facts::add(api);
     let api = search::add(api);
     let api = tei::add(api);
     let api = openai::add(api);
