@@ -14,6 +14,6 @@ pub use answering::Answering;
 pub(crate) use answering::Found;
 pub use completing::{CompleteRequest, CompleteResponse, Completing};
 pub use document::{Document, DocumentResponse, QueryText, SearchCandidate, SearchResponse};
-pub use extracting::{Extracting, FactsResponse, LinksResponse, TextFacts, TextLinks, TextsRequest};
 pub(crate) use document::{InStore, named};
+pub use extracting::{Extracting, FactsResponse, LinksResponse, TextFacts, TextLinks, TextsRequest};
 pub use list::{Mount, MountSummary, Mounted, Mounts, MountsResponse};
