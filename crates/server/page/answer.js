@@ -93,12 +93,12 @@ export function steps(answer, id = "answer", of = "") {
     const content = itemsOf(step, before);
     if (isRanking(step)) before = step.items;
     const size = step.tokens !== undefined ? many(step.tokens, "token") : many(step.items.length, isRanking(step) ? "passage" : "text");
-    const told = [duration(step.seconds), size].filter(Boolean).join(" · ");
+    const summary = [duration(step.seconds), size].filter(Boolean).join(" · ");
     const share = total > 0 ? (100 * (step.seconds ?? 0)) / total : 0;
     return h(
       "li",
       {},
-      h("details", {}, h("summary", {}, h("span", { class: "step-name" }, NAMES[step.name] ?? step.name), h("span", { class: "muted small" }, told), step.seconds !== undefined && h("span", { class: "time", "--share": `${share}%`, "aria-hidden": "true" })), h("div", { class: "step-body" }, content)),
+      h("details", {}, h("summary", {}, h("span", { class: "step-name" }, NAMES[step.name] ?? step.name), h("span", { class: "muted small" }, summary), step.seconds !== undefined && h("span", { class: "time", "--share": `${share}%`, "aria-hidden": "true" })), h("div", { class: "step-body" }, content)),
     );
   });
   return h("section", { class: "steps", "aria-labelledby": `${id}-steps` }, h("h2", { id: `${id}-steps` }, "How this answer was made", of && h("span", { class: "hidden" }, ` by ${of}`)), h("ol", {}, rows));
@@ -110,7 +110,7 @@ export function summary(answer) {
   return parts.filter(Boolean).join(" · ");
 }
 
-/** The answer and its passages. `note(item)` tells something more of a passage; `id` makes the ids of its parts. */
+/** The answer and its passages. `note(item)` gives more about a passage; `id` makes the ids of its parts. */
 export function answerBlock(answer, mount, note = () => null, id = "answer") {
   return [
     h("div", { class: "answer" }, textOf(answer, mount), h("p", { class: "muted small" }, summary(answer))),

@@ -24,7 +24,7 @@ export function keepKey(value) {
   try {
     sessionStorage.setItem(KEY, value);
   } catch {
-    // Without storage the key is asked for again.
+    // Without storage the page asks for the key again.
   }
 }
 

@@ -96,7 +96,7 @@ export async function show(main, values, { mounted, signal, isFirst }) {
   signal.addEventListener("abort", () => own.abort());
   const cancel = () => {
     own.abort();
-    fill(result, emptyBox("Cancelled", "The server was told to stop."));
+    fill(result, emptyBox("Cancelled", "The request has ended."));
     field.focus();
   };
   const ask = async () => {

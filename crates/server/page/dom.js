@@ -27,7 +27,7 @@ export function fill(element, ...children) {
   return element;
 }
 
-/** Tells a screen reader what has changed. */
+/** Announces a change to screen readers. */
 export function say(text) {
   document.getElementById("status").textContent = text;
 }

@@ -3,6 +3,12 @@
 import { keepKey, get } from "./api.js";
 import { fill, figure, h, heading, many, marked, say } from "./dom.js";
 
+/** A message of the server as a sentence. */
+function sentence(text) {
+  const end = /[.?!]$/u.test(text) ? "" : ".";
+  return text.charAt(0).toUpperCase() + text.slice(1) + end;
+}
+
 /** What went wrong, and a way on. `again` repeats what failed. */
 export function errorBox(error, again) {
   const titles = { 0: "No connection", 401: "A key is needed", 403: "A key is needed", 404: "Not found", 429: "The server is busy", 503: "The server is busy" };
@@ -21,7 +27,7 @@ export function errorBox(error, again) {
   } else if (again) {
     actions.push(h("button", { type: "button", onclick: again }, "Try again"));
   }
-  return h("div", { class: "notice bad", role: "alert" }, h("h2", {}, title), h("p", {}, error.message + wait), actions);
+  return h("div", { class: "notice bad", role: "alert" }, h("h2", {}, title), h("p", {}, sentence(error.message) + wait), actions);
 }
 
 /** A view or a list without content. */
@@ -87,7 +93,7 @@ export function openSheet(title, subtitle, content) {
   const tools = h("div", { class: "sheet-tools" });
   fill(sheet, h("div", { class: "sheet-head" }, h("div", {}, head, under), h("div", { class: "row" }, tools, close)), body);
   sheet.addEventListener("close", () => (opener?.isConnected ? opener.focus() : undefined), { once: true });
-  // A click beside the sheet closes it.
+  // A click outside the sheet closes it.
   sheet.onclick = (event) => event.target === sheet && sheet.close();
   if (!sheet.open) sheet.showModal();
   head.focus();

@@ -60,7 +60,7 @@ function overview(run) {
     ["Cost", run.cost === null ? null : run.cost.toFixed(4)],
     ["Finished", run.finished ? new Date(1000 * run.finished).toISOString().slice(0, 16).replace("T", " ") : null],
   ].filter(([, value]) => value !== null && value !== undefined && value !== "");
-  const judged = run.files.filter((file) => file.scores);
+  const scored = run.files.filter((file) => file.scores);
   const row = (file) => {
     const { answer, kilt, Rprec, "recall@5": recall } = file.scores;
     const number = (score) => h("td", { class: "number" }, percent(score?.mean));
@@ -71,7 +71,7 @@ function overview(run) {
     h("dl", { class: "facts" }, facts.map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, String(value))))),
     run.has_report && !hasKey() && h("p", {}, h("a", { href: `browse/runs/${encodeURIComponent(run.name)}/report`, target: "_blank", rel: "noopener" }, "The run's report"), h("span", { class: "muted small" }, " (opens in a new tab)")),
     run.config && h("details", { class: "config" }, h("summary", {}, "Config"), h("pre", { tabindex: "0", role: "region", "aria-label": "Config" }, run.config)),
-    judged.length > 0 && h("section", { "aria-labelledby": "scores" }, h("h2", { id: "scores" }, "Scores"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of scores" }, h("table", { class: "scores" }, h("thead", {}, h("tr", {}, columns.map((name, at) => h("th", { scope: "col", class: at === 2 || at > 3 ? "number" : false }, name)))), h("tbody", {}, judged.map(row))))),
+    scored.length > 0 && h("section", { "aria-labelledby": "scores" }, h("h2", { id: "scores" }, "Scores"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of scores" }, h("table", { class: "scores" }, h("thead", {}, h("tr", {}, columns.map((name, at) => h("th", { scope: "col", class: at === 2 || at > 3 ? "number" : false }, name)))), h("tbody", {}, scored.map(row))))),
   ].filter(Boolean);
 }
 

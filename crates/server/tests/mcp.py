@@ -19,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 # The way to begin of clients before and since the protocol of 2026-07-28.
 MODES = ["legacy", "auto"]
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 NOTES = {
     "kilt.md": "# The kilt\n\nA kilt is a garment of Scotland.\n\n## The sporran\n\nThe sporran is a pouch that is worn with the kilt.\n",
     "tea.md": "# Tea\n\nTea from Çay is a hot drink. People drink it in the morning.\n",
@@ -40,7 +41,8 @@ def prepare(program, folder):
         f'[tasks]\nfiles = ["{tasks}"]\n[retriever]\nkind = "bm25"\n'
     )
     subprocess.run([program, "run", config], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    return [str(notes), "--run", f"found={folder / 'found'}"]
+    facts = ROOT / "configs/quickstart-kbp.toml"
+    return [str(notes), str(facts), "--run", f"found={folder / 'found'}"]
 
 
 async def use(session, how):
@@ -49,7 +51,7 @@ async def use(session, how):
     assert "search" in session.instructions
 
     tools = {tool.name: tool for tool in (await session.list_tools()).tools}
-    assert set(tools) == {"search", "get_document", "answer", "evaluate_run"}, set(tools)
+    assert set(tools) == {"search", "get_document", "answer", "extract_facts", "evaluate_run"}, set(tools)
     assert all(tool.annotations.read_only_hint and tool.output_schema for tool in tools.values())
     assert "`notes` (2 documents)" in tools["search"].description, tools["search"].description
     assert "`found`" in tools["evaluate_run"].description
@@ -82,6 +84,10 @@ async def use(session, how):
     item = answer["provenance"][0]
     start, end = item["highlight"]
     assert "Çay" in item["text"][start:end], item
+
+    text = "Ada Lovelace worked for Microsoft in London."
+    facts = (await call("extract_facts", text=text))["results"][0]["facts"]
+    assert isinstance(facts, list), facts
 
     run = await call("evaluate_run", run="found")
     scores = run["files"][0]["scores"]
@@ -122,7 +128,7 @@ async def use(session, how):
 
 
 async def over_stdio(program, arguments):
-    parameters = StdioServerParameters(command=program, args=["mcp", *arguments])
+    parameters = StdioServerParameters(command=program, args=["mcp", *arguments], cwd=ROOT)
     for mode in MODES:
         async with Client(parameters, mode=mode) as session:
             await use(session, "standard input and output")
@@ -140,7 +146,7 @@ async def over_http(address, key=None):
 @contextlib.contextmanager
 def server(program, arguments):
     """A server on a free port; its address."""
-    process = subprocess.Popen([program, "serve", *arguments, "--port", "0"], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([program, "serve", *arguments, "--port", "0"], cwd=ROOT, stderr=subprocess.PIPE, text=True)
     try:
         lines = []
         for line in process.stderr:
@@ -163,7 +169,7 @@ def only_the_protocol(program, arguments):
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
     ]
-    process = subprocess.Popen([program, "mcp", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([program, "mcp", *arguments], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for message in messages:
         process.stdin.write(json.dumps(message) + "\n")
     process.stdin.flush()

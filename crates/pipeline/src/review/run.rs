@@ -100,12 +100,12 @@ struct Entry {
     id: String,
     input: String,
     answer: String,
-    judged: Option<Judged>,
+    scored: Option<RecordScores>,
 }
 
 /// The scores of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Judged {
+struct RecordScores {
     /// The headline score of the answer, and whether it is right.
     answer: Option<(f64, bool)>,
     evidence: f64,
@@ -322,7 +322,7 @@ impl Review {
             // A run of the first records of a task file keeps their gold answers.
             let first = folder.join("work").join(format!("{file}.gold.jsonl"));
             let gold = if first.is_file() { first } else { input.clone() };
-            let judged = judge(&gold, &predictions, metric);
+            let scored = score_file(&gold, &predictions, metric);
             let number = files.len();
             let before = entries.len();
             let inputs = inputs(input);
@@ -332,17 +332,17 @@ impl Review {
                 let input = record.input.clone().or_else(|| inputs.get(&id).cloned()).unwrap_or_default();
                 let answer =
                     record.outputs().first().and_then(|output| output.answer.clone()).unwrap_or_default();
-                let judged = judged.as_ref().and_then(|(_, found)| found.get(&id).copied());
-                entries.push(Entry { file: number, id, input, answer, judged });
+                let scored = scored.as_ref().and_then(|(_, found)| found.get(&id).copied());
+                entries.push(Entry { file: number, id, input, answer, scored });
             }
-            let mut scores = judged.map(|(scores, _)| scores);
+            let mut scores = scored.map(|(scores, _)| scores);
             if entries[before..].iter().all(|entry| entry.answer.is_empty()) {
                 // A run without a generator has evidence alone.
                 scores = scores.map(|scores| Scores { answer: None, kilt: None, ..scores });
                 entries[before..]
                     .iter_mut()
-                    .filter_map(|entry| entry.judged.as_mut())
-                    .for_each(|judged| judged.answer = None);
+                    .filter_map(|entry| entry.scored.as_mut())
+                    .for_each(|scored| scored.answer = None);
             }
             files.push(File {
                 name: file,
@@ -434,10 +434,10 @@ impl Review {
             Some(Verdict::Wrong) => found == Some(false),
         };
         let passes = |entry: &&Entry| {
-            let judged = entry.judged;
+            let scored = entry.scored;
             wanted.is_none_or(|file| entry.file == file)
-                && is(filter.answer, judged.and_then(|judged| judged.answer).map(|(_, is_right)| is_right))
-                && is(filter.evidence, judged.map(|judged| judged.evidence >= 1.0))
+                && is(filter.answer, scored.and_then(|scored| scored.answer).map(|(_, is_right)| is_right))
+                && is(filter.evidence, scored.map(|scored| scored.evidence >= 1.0))
                 && (text.is_empty()
                     || [&entry.input, &entry.answer, &entry.id]
                         .iter()
@@ -473,7 +473,7 @@ impl Review {
             let pages: HashSet<String> = pages.collect();
             let predicted = predicted.iter().flat_map(Output::evidence).take(SHOWN);
             let none = HashSet::new();
-            let answer = entry.judged.and_then(|judged| judged.answer);
+            let answer = entry.scored.and_then(|scored| scored.answer);
             Example {
                 file: file.name.clone(),
                 dataset: file.dataset.map(Dataset::stem),
@@ -483,8 +483,8 @@ impl Review {
                 gold: gold.iter().filter_map(|output| output.answer.clone()).collect(),
                 answer_score: answer.map(|(score, _)| score),
                 answer_right: answer.map(|(_, is_right)| is_right),
-                evidence_score: entry.judged.map(|judged| judged.evidence),
-                evidence_right: entry.judged.map(|judged| judged.evidence >= 1.0),
+                evidence_score: entry.scored.map(|scored| scored.evidence),
+                evidence_right: entry.scored.map(|scored| scored.evidence >= 1.0),
                 provenance: predicted.map(|item| EvidenceItem::new(item, &pages)).collect(),
                 gold_provenance: gold_items.into_iter().map(|item| EvidenceItem::new(item, &none)).collect(),
             }
@@ -517,7 +517,11 @@ fn inputs(path: &Path) -> HashMap<String, String> {
 }
 
 /// The scores of predictions, and of each record; `None` without gold answers.
-fn judge(gold: &Path, predictions: &Path, metric: Metric) -> Option<(Scores, HashMap<String, Judged>)> {
+fn score_file(
+    gold: &Path,
+    predictions: &Path,
+    metric: Metric,
+) -> Option<(Scores, HashMap<String, RecordScores>)> {
     let found =
         kilt::evaluate(gold, predictions).inspect_err(|error| tracing::debug!("no scores: {error}")).ok()?;
     let column = |name: &str| found.records.column(name);
@@ -533,10 +537,10 @@ fn judge(gold: &Path, predictions: &Path, metric: Metric) -> Option<(Scores, Has
         Metric::Accuracy | Metric::ExactMatch => 1.0,
         Metric::F1 | Metric::RougeL => RIGHT,
     };
-    let judged =
-        |(answer, evidence): (f64, f64)| Judged { answer: Some((answer, answer >= least)), evidence };
-    let judged = answers.into_iter().zip(evidence).map(judged);
-    Some((scores, found.records.ids().iter().cloned().zip(judged).collect()))
+    let scored =
+        |(answer, evidence): (f64, f64)| RecordScores { answer: Some((answer, answer >= least)), evidence };
+    let scored = answers.into_iter().zip(evidence).map(scored);
+    Some((scores, found.records.ids().iter().cloned().zip(scored).collect()))
 }
 
 #[cfg(test)]

@@ -337,7 +337,7 @@ mod tests {
         assert_eq!((found[0].entity.id.as_str(), found[0].score), ("y", 0.5));
         let labels = [["Annabel", "born in", "Xanten"], ["Xanten", "in", "Yemen"]];
         assert_eq!(found[0].reasons[0].triples, labels.map(|triple| triple.map(str::to_owned)));
-        // What is known already is no prediction.
+        // An entity of a known triple is no prediction.
         assert!(ask(Some("a"), None).unwrap().answers.is_empty());
         assert_eq!(ask(None, Some("y")).unwrap().answers[0].entity.id, "b");
         assert!(ask(None, None).unwrap_err().message.starts_with("expected either"));

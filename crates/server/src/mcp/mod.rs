@@ -21,7 +21,7 @@ pub(crate) use serve::service;
 
 use crate::State;
 
-/// What agents are told about the server.
+/// The instructions to agents.
 const INSTRUCTIONS: &str = "Documents with search, and answers that name the passages they rest on. Use `search` to find \
                             passages, `get_document` to read around one, `answer` for a question with citations. Every \
                             passage has an id, a document, a paragraph and characters: cite them.";

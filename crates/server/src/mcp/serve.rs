@@ -34,12 +34,12 @@ pub fn serve_stdio(options: ServerOptions, observe: &mut Observer<'_>) -> Result
             serving.await.map_err(|error| failed("the client", io::Error::other(error.to_string())))?;
         running.waiting().await.map(|_| ()).map_err(|error| failed("the client", io::Error::other(error)))
     });
-    // The thread that reads standard input does not end by itself.
+    // The thread that reads standard input blocks until its input ends.
     runtime.shutdown_background();
     done
 }
 
-/// The protocol over HTTP. Each request stands for itself, so that clients leave nothing behind; the guard of the server checks
+/// The protocol over HTTP. There are no sessions, so that clients leave nothing in memory; the guard of the server checks
 /// keys and hosts.
 pub(crate) fn service(state: &Arc<State>) -> StreamableHttpService<Mcp, NeverSessionManager> {
     let config = StreamableHttpServerConfig::default()

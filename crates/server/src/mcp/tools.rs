@@ -61,6 +61,17 @@ struct AnswerInput {
     top: Option<usize>,
 }
 
+/// A text to extract facts from.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FactsInput {
+    /// The text.
+    text: String,
+    /// The name of an extractor; the first one by default.
+    #[serde(default)]
+    mount: Option<String>,
+}
+
 /// A run to evaluate.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -102,6 +113,11 @@ pub(super) fn list(state: &State) -> Vec<Tool> {
         let text = "Answers a question with the passages that it rests on. `is_generated` tells whether a generator wrote \
                     `answer`; without one, the marked sentences of `provenance` are the answer.";
         tools.push(tool::<AnswerInput, AnswerResponse>("answer", "Answer a question", text, &answering));
+    }
+    let extractors = can("facts");
+    if !extractors.is_empty() {
+        let text = "Extracts facts from a text: subject, relation and object with their characters and a confidence.";
+        tools.push(tool::<FactsInput, FactsResponse>("extract_facts", "Extract facts", text, &extractors));
     }
     let runs: Vec<String> = state.browse().runs().iter().map(|run| format!("`{}`", run.name())).collect();
     if !runs.is_empty() {
@@ -145,6 +161,7 @@ pub(super) async fn call(
         "search" => search(state, arguments).await,
         "get_document" => document(state, arguments).await,
         "answer" => answer(state, arguments).await,
+        "extract_facts" => facts(state, arguments).await,
         "evaluate_run" => evaluate(state, arguments),
         other => return Err(ErrorData::invalid_params(format!("there is no tool `{other}`"), None)),
     };
@@ -178,6 +195,13 @@ async fn answer(state: &State, arguments: JsonObject) -> Result<Value, Failure> 
     let request = AnswerRequest { question, mount, top, trace: false };
     let mounts = state.mounts();
     output(&mounts.answering(request.mount.as_deref())?.answer(&request).await?)
+}
+
+async fn facts(state: &State, arguments: JsonObject) -> Result<Value, Failure> {
+    let FactsInput { text, mount } = input(arguments)?;
+    let mounts = state.mounts();
+    let request = TextsRequest { text: Some(text), texts: Vec::new(), mount };
+    output(&mounts.extracting(request.mount.as_deref(), false)?.facts(&request).await?)
 }
 
 fn evaluate(state: &State, arguments: JsonObject) -> Result<Value, Failure> {

@@ -20,7 +20,8 @@ fn options(folder: &Path) -> ServerOptions {
     fs::write(run.join("manifest.json"), json!({"workflow": "answer", "tasks": tasks}).to_string()).unwrap();
     let kb = folder.join("kb");
     fs::create_dir(&kb).unwrap();
-    fs::write(kb.join("train.txt"), "mira\tborn\tleipzig\nleipzig\tin\tgermany\nute\tborn\tleipzig\n").unwrap();
+    fs::write(kb.join("train.txt"), "mira\tborn\tleipzig\nleipzig\tin\tgermany\nute\tborn\tleipzig\n")
+        .unwrap();
     let named = |name: &str, path: &Path| vec![Named { name: name.into(), path: path.to_owned() }];
     let browse = BrowseOptions::new(named("first", &run), named("facts", &kb), Vec::new()).unwrap();
     ServerOptions { mounts: vec![documents(folder)], browse, ..ServerOptions::new() }
@@ -34,7 +35,10 @@ fn status(reply: &Reply) -> (u16, Value) {
 fn the_page_loads_only_what_this_server_has() {
     let served = Served::start(options);
     let page = served.get("/");
-    assert_eq!((page.status, page.header("content-type").as_deref()), (200, Some("text/html; charset=utf-8")));
+    assert_eq!(
+        (page.status, page.header("content-type").as_deref()),
+        (200, Some("text/html; charset=utf-8"))
+    );
     let policy = page.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
     for file in page.text.split("\"page/").skip(1) {
@@ -66,11 +70,17 @@ fn documents_are_browsed_by_names_alone() {
 #[test]
 fn runs_are_browsed_by_names_alone() {
     let served = Served::start(options);
-    assert_eq!(served.get("/browse").json()["runs"], json!([{"name": "first", "workflow": "answer", "records": 1}]));
+    assert_eq!(
+        served.get("/browse").json()["runs"],
+        json!([{"name": "first", "workflow": "answer", "records": 1}])
+    );
     let run = served.get("/browse/runs/first").json();
     assert_eq!(run["files"][0]["scores"]["answer"]["mean"], 1.0);
     let examples = |query: &str| served.get(&format!("/browse/runs/first/examples?{query}")).json();
-    assert_eq!((&examples("answer=right")["total"], &examples("answer=wrong")["total"]), (&json!(1), &json!(0)));
+    assert_eq!(
+        (&examples("answer=right")["total"], &examples("answer=wrong")["total"]),
+        (&json!(1), &json!(0))
+    );
     assert_eq!(examples("text=oberlin")["examples"][0]["gold"], json!(["Leipzig"]));
     assert_eq!(served.get("/browse/runs/first/examples?answer=maybe").status, 400);
     let page = served.get("/browse/runs/first/report");
@@ -120,8 +130,12 @@ fn tools_search_read_answer_and_evaluate() {
     let start = call(&served, "initialize", &client);
     assert_eq!(start["result"]["serverInfo"]["name"], "sporran");
     let tools = call(&served, "tools/list", &json!({}));
-    let names: Vec<&str> =
-        tools["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> = tools["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["search", "get_document", "answer", "evaluate_run"]);
     let tool = |name: &str, arguments: Value| {
         call(&served, "tools/call", &json!({"name": name, "arguments": arguments}))["result"].clone()
@@ -151,8 +165,13 @@ fn documents_are_resources() {
     let read = |uri: &str| call(&served, "resources/read", &json!({"uri": uri}));
     let text = read("sporran://pages.jsonl/1")["result"]["contents"][0]["text"].clone();
     assert!(text.as_str().unwrap().ends_with("\n\nWork.\n\nShe built bridges of steel."), "{text}");
-    assert_eq!(read("sporran://pages.jsonl/1%231")["result"]["contents"][0]["text"], "She built bridges of steel.");
-    for uri in ["file:///etc/passwd", "sporran://pages.jsonl/9", "sporran://other/1", "sporran://pages.jsonl/..%2Fx"] {
+    assert_eq!(
+        read("sporran://pages.jsonl/1%231")["result"]["contents"][0]["text"],
+        "She built bridges of steel."
+    );
+    for uri in
+        ["file:///etc/passwd", "sporran://pages.jsonl/9", "sporran://other/1", "sporran://pages.jsonl/..%2Fx"]
+    {
         assert!(read(uri)["error"]["message"].as_str().unwrap().contains("there is no"), "{uri}");
     }
 }
