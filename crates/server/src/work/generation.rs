@@ -258,11 +258,15 @@ fn candidates(passages: &[(Passage, f32)]) -> Vec<Candidate<'_>> {
     passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect()
 }
 
-/// Options that a generator cannot take are the client's; other errors are the server's.
+/// Options that a generator cannot take, and prompts that it cannot read, are the client's; other errors are the server's.
 fn refusal(error: sporran_generator::Error) -> Failure {
-    match error {
+    use sporran_checkpoint::Error as Model;
+    match &error {
         sporran_generator::Error::Option { option, .. } => Failure::invalid(option, error.to_string()),
-        error => Failure::internal(error),
+        sporran_generator::Error::Transformers(Model::Options { .. } | Model::Batch { .. }) => {
+            Failure::invalid("prompt", error.to_string())
+        }
+        _ => Failure::internal(error),
     }
 }
 

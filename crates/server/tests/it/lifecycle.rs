@@ -84,7 +84,7 @@ fn requests_need_the_key_in_one_of_two_headers() {
     let refused = post("/v1/embeddings", ("x-api-key", "wrong")).json();
     assert_eq!(refused["error"]["code"], "invalid_api_key");
     // The page has no data, and a supervisor has no key.
-    for path in ["/", "/page/page.js", "/health", "/ready"] {
+    for path in ["/", "/page/app.js", "/health", "/ready"] {
         assert_eq!(served.get(path).status, 200, "{path}");
     }
     for path in ["/metrics", "/v1/mounts", "/openapi.json"] {

@@ -16,7 +16,7 @@ fn with_reader() -> Served {
 
 fn with_llama() -> Served {
     Served::start(|folder| {
-        let mount = AskOptions { generator: Some(fixture("qwen2")), max_new_tokens: 6, ..documents(folder) };
+        let mount = AskOptions { generator: Some(fixture("llama")), max_new_tokens: 6, ..documents(folder) };
         ServerOptions { mounts: vec![mount], ..ServerOptions::new() }
     })
 }
