@@ -136,7 +136,7 @@ pub fn list(options: &Options, progress: &mut dyn FnMut(u64)) -> Result<Listing>
     let (include, exclude) = (globs("include", &options.include)?, globs("exclude", &options.exclude)?);
     let skip: Vec<PathBuf> = options.skip.iter().filter_map(|path| path.canonicalize().ok()).collect();
     let is_single = options.paths.len() == 1;
-    let mut seen = FxHashSet::default();
+    let mut has_links = false;
     let mut found: Vec<Found> = Vec::new();
     for root in &options.paths {
         let about = fs::metadata(root).map_err(|error| sporran_kilt::Error::io(root, "open", error))?;
@@ -174,6 +174,7 @@ pub fn list(options: &Options, progress: &mut dyn FnMut(u64)) -> Result<Listing>
                 listing.problems.push(problem(error, root));
             }
             let Some(kind) = entry.file_type() else { continue };
+            has_links |= entry.path_is_symlink();
             if kind.is_dir() {
                 continue;
             }
@@ -192,8 +193,8 @@ pub fn list(options: &Options, progress: &mut dyn FnMut(u64)) -> Result<Listing>
             found.push(Found { path: entry.into_path(), file, source, id });
         }
     }
-    if !is_single {
-        found.retain(|file| seen.insert(file.path.canonicalize().unwrap_or_else(|_| file.path.clone())));
+    if !is_single || has_links {
+        once(&mut found);
     }
     // In parts, for the progress.
     for part in found.chunks(1024) {
@@ -208,6 +209,28 @@ pub fn list(options: &Options, progress: &mut dyn FnMut(u64)) -> Result<Listing>
     }
     listing.problems.sort_by(|a, b| a.file.cmp(&b.file));
     Ok(listing)
+}
+
+/// Keeps each file once: by its own path if a path of the source has it without a link, else by the first one.
+fn once(found: &mut Vec<Found>) {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let places: Vec<(PathBuf, bool)> = found
+        .iter()
+        .map(|file| {
+            let place = real(&file.path);
+            // A folder of the source may itself be a link.
+            let root = file.path.ancestors().nth(Path::new(&file.source).components().count()).map(real);
+            let is_direct = root.is_some_and(|root| root.join(&file.source) == place);
+            (place, is_direct)
+        })
+        .collect();
+    let direct: FxHashSet<&Path> =
+        places.iter().filter(|(_, is_direct)| *is_direct).map(|(place, _)| place.as_path()).collect();
+    let mut seen: FxHashSet<&Path> = FxHashSet::default();
+    let mut kept = places
+        .iter()
+        .map(|(place, is_direct)| (*is_direct || !direct.contains(place.as_path())) && seen.insert(place));
+    found.retain(|_| kept.next().unwrap_or(true));
 }
 
 /// A path with slashes.

@@ -62,6 +62,9 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Document, String> {
     if paragraphs.is_empty() {
         return Err(match pages {
             0 => "expected a PDF file with pages, found none".to_owned(),
+            _ if unknown > 0 => {
+                format!("has no readable text: its {unknown} characters have no Unicode values")
+            }
             _ => format!("has no text layer on any of its {pages} pages, which may be scans"),
         });
     }

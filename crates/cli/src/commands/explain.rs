@@ -1,6 +1,6 @@
 //! `sporran explain`.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use sporran_pipeline::Asked;
 
 use super::ConfigArgs;
@@ -11,14 +11,14 @@ use crate::{
 
 /// `sporran explain`
 #[derive(Args)]
-#[command(after_help = "Examples:\n  \
+#[command(group = ArgGroup::new("asked").args(["id", "query"]).required(true), after_help = "Examples:\n  \
         sporran explain configs/quickstart.toml --id 5020000 --hits 3\n  \
         sporran explain configs/quickstart.toml --query \"who?\"")]
 pub(crate) struct Explain {
     #[command(flatten)]
     config: ConfigArgs,
     /// The record's id in one of the config's task files
-    #[arg(long, value_name = "ID", required_unless_present = "query", conflicts_with = "query")]
+    #[arg(long, value_name = "ID")]
     id: Option<String>,
     /// A text to answer instead of a record; the config needs no task files
     #[arg(long, value_name = "TEXT")]

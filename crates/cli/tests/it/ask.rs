@@ -276,7 +276,7 @@ fn explain_and_trace_take_a_text() {
         &["retrieve", "own.toml", "--trace", "--query", "hot water"],
     ] {
         let shown = text(home.path(), arguments);
-        assert!(shown.starts_with("bm25: hot water\n") && shown.contains("Tea (2)"), "{shown}");
+        assert!(shown.starts_with("search: hot water\n") && shown.contains("Tea (2)"), "{shown}");
     }
     let (code, told) = failure(home.path(), &["retrieve", "own.toml", "--trace"]);
     assert!(code == 2 && told.contains("--query"), "{told}");
@@ -297,12 +297,12 @@ const LAST: [&str; 10] =
     ["Abt", "Berg", "Castell", "Dorn", "Eichel", "Falk", "Gruber", "Holm", "Imhof", "Jansen"];
 const ANIMALS: [&str; 7] = ["donkey", "parrot", "tortoise", "goat", "ferret", "llama", "heron"];
 
-/// A person with the file about them. Other files have each of the two names, but none has both.
+/// A person with the file about them. Each of the two names is in ten or more files, and both together in this one.
 struct Person {
     name: String,
     animal: &'static str,
     file: String,
-    /// The sections, and the page in a PDF file, where the animal is.
+    /// The last heading above the animal, and its page in a PDF file.
     section: &'static str,
     page: Option<u64>,
 }
@@ -315,13 +315,8 @@ fn people(folder: &Path) -> Vec<Person> {
         let animal = ANIMALS[at * 5 % ANIMALS.len()];
         let about = format!("{name} lives in a small house.");
         let fact = format!("{name} keeps a {animal} in the garden.");
-        let others = format!(
-            "The garden next door is that of Mrs {}. A friend called {} keeps no animal.",
-            LAST[(last + 3) % LAST.len()],
-            FIRST[(first + 7) % FIRST.len()]
-        );
-        let blocks =
-            [(1, "Person"), (0, about.as_str()), (2, "Garden"), (0, fact.as_str()), (0, others.as_str())];
+        let others = "The garden next door is that of Mrs Zobel. A friend called Quentin keeps no animal.";
+        let blocks = [(1, "Person"), (0, about.as_str()), (2, "Garden"), (0, fact.as_str()), (0, others)];
         let row =
             json!({ "id": at, "title": format!("Record {at}"), "text": format!("{about} {fact} {others}") });
         let (kind, section, content) = match at % 10 {
@@ -390,7 +385,7 @@ fn questions_about_documents_of_all_formats_find_their_place() {
         };
         let found = evidence.iter().find(holds);
         let found = found.unwrap_or_else(|| panic!("{} is not in the evidence: {line}", person.file));
-        assert_eq!(found["section"], person.section, "{line}");
+        assert!(found["section"].as_str().unwrap().ends_with(person.section), "{line}");
         assert_eq!(found.get("page").and_then(Value::as_u64), person.page, "{line}");
     }
 }

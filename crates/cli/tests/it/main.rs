@@ -20,7 +20,6 @@ mod limits;
 mod linking;
 mod links;
 #[path = "../../../documents/tests/it/make.rs"]
-#[expect(dead_code, reason = "another crate has further tests")]
 mod make;
 mod models;
 mod populate;

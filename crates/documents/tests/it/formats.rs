@@ -84,10 +84,17 @@ fn damaged_files_of_these_formats_are_told() {
         "/ID [(0123456789abcdef) (0123456789abcdef)] /Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O (0123456789abcdef0123456789abcdef) /U (0123456789abcdef0123456789abcdef) >>",
     );
     world.write("locked.pdf", locked);
+    // A font of drawings, as old LaTeX files have, whose characters have no names.
+    let drawn = String::from_utf8(pdf(&[&[(10, "ab")]])).unwrap().replace(
+        "/Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding",
+        "/Subtype /Type3 /FontBBox [0 0 9 9] /FontMatrix [0.001 0 0 0.001 0 0] /CharProcs << /q 6 0 R >> /Encoding << /Differences [97 /q /q] >> /FirstChar 97 /LastChar 98 /Widths [500 500]",
+    );
+    world.write("drawn.pdf", drawn);
     let problems = world.problems();
     let expected = [
         "cut.docx: the zip archive is damaged",
         "cut.pdf: expected a PDF file, found a damaged one",
+        "drawn.pdf: has no readable text: its 2 characters have no Unicode values",
         "locked.pdf: is encrypted, and a password is needed to read it",
         "other.zip: expected docx, odt or epub, found another zip archive",
         "scan.pdf: has no text layer on any of its 2 pages",

@@ -196,7 +196,4 @@ def map(
         batch_size=batch_size,
         num_cpus=num_cpus,
         compute=ray.data.ActorPoolStrategy(min_size=least, max_size=most),
-        # An actor that has died with its node is started again, and its batch is repeated.
-        max_restarts=-1,
-        max_task_retries=-1,
     )

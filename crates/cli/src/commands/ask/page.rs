@@ -68,14 +68,15 @@ impl Page {
 
     /// The text with its best sentence marked, on one line. A long text is cut around that sentence.
     fn passage(&self, passage: &CitedPassage) -> String {
-        let CitedPassage { text, highlight, .. } = passage;
-        let shown = if self.whole { 0..text.len() } else { around(text, highlight) };
+        let CitedPassage { text, body, highlight, .. } = passage;
+        // The place above names the headings.
+        let shown = if self.whole { *body..text.len() } else { around(text, *body, highlight) };
         let Range { start, end } = highlight.clone();
         let [open, close] = &self.marks;
         let dots = |is_cut: bool| if is_cut { ".. " } else { "" };
         let shown = format!(
             "{}{}{open}{}{close}{}{}",
-            dots(shown.start > 0),
+            dots(shown.start > *body),
             &text[shown.start..start],
             &text[start..end],
             &text[end..shown.end],
@@ -85,11 +86,11 @@ impl Page {
     }
 }
 
-/// The part of a text to show: `highlight` and about [`AROUND`] characters on each side, cut at blanks.
-fn around(text: &str, highlight: &Range<usize>) -> Range<usize> {
-    let before = &text[..highlight.start];
-    let start = before.char_indices().rev().nth(AROUND).map_or(0, |(at, _)| {
-        before[at..].find(char::is_whitespace).map_or(highlight.start, |blank| at + blank)
+/// The part of a text after `body` to show: `highlight` and about [`AROUND`] characters on each side, cut at blanks.
+fn around(text: &str, body: usize, highlight: &Range<usize>) -> Range<usize> {
+    let before = &text[body..highlight.start];
+    let start = before.char_indices().rev().nth(AROUND).map_or(body, |(at, _)| {
+        before[at..].find(char::is_whitespace).map_or(highlight.start, |blank| body + at + blank)
     });
     let after = &text[highlight.end..];
     let end = after
@@ -115,6 +116,7 @@ mod tests {
             score: 1.25,
             title: "A".into(),
             line: None,
+            body: 0,
             highlight,
         }
     }
@@ -134,6 +136,9 @@ mod tests {
         assert!(cut.chars().count() < 360, "{cut}");
         let whole = page(true).passage(&passage);
         assert_eq!(whole.matches("word").count(), 60);
+        let passage = CitedPassage { body: 300, ..passage };
+        assert!(page(true).passage(&passage).starts_with(">>>Zoë"));
+        assert!(page(false).passage(&passage).starts_with(">>>Zoë"));
     }
 
     #[test]

@@ -180,10 +180,11 @@ impl fmt::Display for Explanation {
         for item in &self.evidence {
             let (from, to) = item.paragraphs;
             let place = if item.file.is_empty() { String::new() } else { format!("{}, ", item.file) };
+            let section = if item.section.is_empty() { String::new() } else { format!("{}, ", item.section) };
             writeln!(
                 f,
-                "  {} ({}), {place}{}, paragraphs {from} to {to}",
-                item.title, item.wikipedia_id, item.section
+                "  {} ({}), {place}{section}paragraphs {from} to {to}",
+                item.title, item.wikipedia_id
             )?;
             writeln!(f, "    {}", item.text.replace('\n', " "))?;
         }

@@ -82,7 +82,7 @@ impl Step {
             wikipedia_id: store.page_id(store.page_of(hit.passage)).to_owned(),
             title: title(hit.passage),
             score: hit.score,
-            file: store.metadata(store.page_of(hit.passage)).file(),
+            file: store.passage(hit.passage).file,
         });
         let sets = trace.sets.iter().take(hits).map(|(passages, score)| PassageSet {
             titles: passages.iter().copied().map(title).collect(),

@@ -41,7 +41,7 @@ pub struct CitedSentence {
 pub struct CitedPassage {
     /// The file, or the title of a page whose record names no file.
     pub file: String,
-    /// The page of the file.
+    /// The page of the file with the marked sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<u64>,
     /// The section.
@@ -68,17 +68,20 @@ pub struct CitedPassage {
     /// The title of the page.
     #[serde(skip)]
     pub title: String,
-    /// The line of the file on which the text starts.
+    /// The line of the file with the marked sentence.
     #[serde(skip)]
     pub line: Option<u64>,
+    /// The byte of `text` after the headings with which it may start.
+    #[serde(skip)]
+    pub body: usize,
     /// The sentence that supports the answer best, or matches the question best without one. Bytes of `text`.
     #[serde(skip)]
     pub highlight: Range<usize>,
 }
 
 impl CitedPassage {
-    /// A passage with its score. `highlight` is a range of bytes of its text.
-    pub(super) fn new(passage: Passage, score: f32, highlight: Range<usize>) -> Self {
+    /// A passage with its score. `body` and `highlight` are bytes of its text.
+    pub(super) fn new(passage: Passage, score: f32, (body, highlight): (usize, Range<usize>)) -> Self {
         let Passage { id, title, section, text, file, .. } = passage;
         let Passage { start_paragraph, start_character, end_paragraph, end_character, .. } = passage;
         Self {
@@ -95,6 +98,7 @@ impl CitedPassage {
             score,
             title,
             line: file.line,
+            body,
             highlight,
         }
     }
@@ -132,7 +136,7 @@ mod tests {
         passage.section = "Section::::Drinks.".into();
         (passage.start_paragraph, passage.start_character, passage.end_character) = (3, 1, 11);
         passage.file = FilePlace { path: Some("tea.pdf".into()), line: None, page: Some(2) };
-        let evidence = vec![CitedPassage::new(passage, 1.5, 0..10)];
+        let evidence = vec![CitedPassage::new(passage, 1.5, (0, 0..10))];
         let answer = CitedAnswer {
             question: "Is it hot?".into(),
             answer: "Yes [1]".into(),
@@ -154,7 +158,7 @@ mod tests {
     #[test]
     fn a_page_without_a_file_is_named_by_its_title() {
         let passage = Passage { title: "Tea".into(), ..Passage::of_text("It is hot.") };
-        let cited = CitedPassage::new(passage, 0.0, 0..0);
+        let cited = CitedPassage::new(passage, 0.0, (0, 0..0));
         assert_eq!((cited.file.as_str(), cited.page), ("Tea", None));
     }
 }

@@ -13,6 +13,7 @@ use super::{
     citations::{Support, cited},
     judge::Judge,
     options::AskOptions,
+    place::{headings, place},
 };
 use crate::{
     Result,
@@ -51,7 +52,11 @@ impl Asker {
         let passages = options.passages;
         let judge = |model| Judge::open(model, options.precision, options.device);
         let judge = options.verifier.clone().map(judge).transpose()?;
-        let system = System::open(resolved, observe)?;
+        let indexes = resolved.general.source.as_ref().map(|source| source.indexes.clone());
+        let system = System::open(resolved, observe).inspect_err(|_| {
+            // A source without pages has no indexes. A folder with indexes is not empty, and stays.
+            let _ = indexes.filter(|_| options.config().is_none()).map(std::fs::remove_dir);
+        })?;
         note_indexes(options, &system.assembly, observe)?;
         Ok(Self { system, judge, passages })
     }
@@ -136,12 +141,17 @@ impl Asker {
                 Err(never) => match never {},
             },
         };
-        let evidence = passages.into_iter().enumerate().map(|(at, (passage, score))| {
+        let evidence = passages.into_iter().enumerate().map(|(at, (mut passage, score))| {
             let cites = |sentence: &&CitedSentence| sentence.citations.contains(&(at + 1));
             let said: Vec<&str> =
                 sentences.iter().filter(cites).map(|sentence| sentence.text.as_str()).collect();
-            let highlight = support.highlight(&passage.text, &said.join(" "));
-            CitedPassage::new(passage, score, highlight)
+            let body = headings(&passage);
+            let found = support.highlight(&passage.text[body..], &said.join(" "));
+            let highlight = body + found.start..body + found.end;
+            if let Some(store) = store {
+                passage.file = place(store, &passage, &highlight);
+            }
+            CitedPassage::new(passage, score, (body, highlight))
         });
         let evidence = evidence.collect();
         self.system.assembly.sound()?;

@@ -34,6 +34,13 @@ impl Words {
     }
 }
 
+/// A sentence without the number of an item of a list, such as `2. `.
+fn without_marker(sentence: &str) -> &str {
+    let rest = sentence.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_number = (1..=2).contains(&(sentence.len() - rest.len()));
+    rest.strip_prefix(['.', ')']).filter(|rest| is_number && rest.starts_with(' ')).unwrap_or(sentence)
+}
+
 /// The runs of digits of a text. A comma between digits is left out, as in `1,000`.
 fn numbers(text: &str) -> FxHashSet<String> {
     let mut found = FxHashSet::default();
@@ -83,7 +90,7 @@ impl Support {
 
     /// The passages that support a sentence, by their indices; `None` for a sentence without content words.
     pub(super) fn of(&self, sentence: &str) -> Option<Vec<usize>> {
-        let words = Words::of(&self.analyzer, sentence);
+        let words = Words::of(&self.analyzer, without_marker(sentence));
         if words.terms.is_empty() && words.numbers.is_empty() {
             return None;
         }
@@ -264,6 +271,9 @@ mod tests {
         let question = "How many songs did Reyl write?";
         assert_eq!(answer(question, "Reyl wrote 1200 songs.").1, "Reyl wrote 1200 songs. [2]");
         assert_eq!(answer(question, "Reyl wrote 300 songs.").1, "Reyl wrote 300 songs. [?]");
+        assert_eq!(answer(question, "1) Reyl wrote 1200 songs.").1, "1) Reyl wrote 1200 songs. [2]");
+        assert_eq!(without_marker("12. Reyl wrote."), " Reyl wrote.");
+        assert_eq!(without_marker("1.5 songs"), "1.5 songs");
         assert_eq!(
             numbers("1,200 of 3, 4.5"),
             ["1200", "3", "4", "5"].map(str::to_owned).into_iter().collect()

@@ -2,6 +2,7 @@
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use rustc_hash::FxHashSet;
 use serde::Serialize;
 use serde_json::{Map, json};
 use sporran_config::{Diagnostic, Kinds};
@@ -11,6 +12,7 @@ use sporran_kilt::{
     observe::{Event, Observer, Unit, advance, begin},
     synthesis::clozes,
 };
+use sporran_retriever::sparse::{Analyzer, AnalyzerOptions};
 
 use super::{asker::note_indexes, options::AskOptions};
 use crate::{
@@ -29,6 +31,10 @@ const BATCH: usize = 8;
 const TRIES: usize = 4;
 /// The smallest number of words of a passage that a question is about.
 const WORDS: usize = 20;
+
+/// The smallest number of words that a question shares with its passage, as stems without stop words. Small models also write
+/// questions that are about nothing in it.
+const SHARED: usize = 2;
 
 /// How the questions of a test set were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -172,6 +178,7 @@ fn generated(
         .take(count.saturating_mul(TRIES))
         .collect();
     let mut records: Vec<Record> = Vec::new();
+    let analyzer = Analyzer::new(AnalyzerOptions::default());
     begin(observe, "write questions", count as u64, Unit::Records);
     for batch in usable.chunks(BATCH) {
         if records.len() >= count {
@@ -185,6 +192,13 @@ fn generated(
             .collect();
         for (passage, generation) in batch.iter().zip(generator.generate(&requests)?) {
             let Some(text) = question(&generation.text) else { continue };
+            let known: FxHashSet<String> =
+                analyzer.terms(&format!("{} {}", passage.title, passage.text)).into_iter().collect();
+            let shared: FxHashSet<String> =
+                analyzer.terms(&text).into_iter().filter(|term| known.contains(term)).collect();
+            if shared.len() < SHARED {
+                continue;
+            }
             if records.len() < count
                 && !records.iter().any(|known| known.input.as_deref() == Some(text.as_str()))
             {
@@ -222,7 +236,8 @@ fn question(text: &str) -> Option<String> {
     };
     let line = line.trim_start_matches(['"', '*', ' ']);
     let lower = line.to_lowercase();
-    let refers = ["the text", "this text", "the passage", "this passage", "the author", "given text"];
+    let refers =
+        ["the text", "this text", "the passage", "this passage", "the author", "given text", "the question"];
     let is_usable = (4..=40).contains(&line.split_whitespace().count())
         && !refers.iter().any(|words| lower.contains(words));
     is_usable.then(|| line.to_owned())
@@ -253,7 +268,7 @@ mod tests {
         (source, PassageStore::build(&build, folder.join("store"), &mut |_| {}).unwrap())
     }
 
-    /// Writes a question about even pages only.
+    /// Writes a question about even pages only, and one that is about no page.
     struct Even;
 
     impl Generator for Even {
@@ -262,8 +277,10 @@ mod tests {
                 let passage = request.passages[0].passage;
                 let even = passage.page_id.parse::<u32>().unwrap() % 2 == 0;
                 let number = passage.id.0;
-                let text =
-                    if even { format!("1. How deep is lake part {number}?\nMore") } else { "Deep.".into() };
+                let text = match even {
+                    true => format!("1. How deep is lake part {number}?\nMore"),
+                    false => "Who won the great race?".to_owned(),
+                };
                 Generation { text, score: 0.0, alternatives: Vec::new(), evidence: vec![0], tokens: 1 }
             };
             Ok(requests.iter().map(write).collect())
@@ -281,6 +298,7 @@ mod tests {
             ("Sure!\n\n1. \"Who wrote the long book?\"", Some("Who wrote the long book?")),
             ("Question: Where is the lake?", Some("Where is the lake?")),
             ("What is the passage about in general?", None),
+            ("What is the answer to the question?", None),
             ("Why so?", None),
             ("It is Oslo.", None),
         ] {

@@ -6,6 +6,7 @@ mod citations;
 mod eval_set;
 mod judge;
 mod options;
+mod place;
 mod suggestion;
 
 pub use answer::{CitedAnswer, CitedPassage, CitedSentence, heading};
