@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use sporran_checkpoint::ChatTemplate;
 use sporran_config::{Diagnostic, Document, Text};
 use sporran_generator::{CausalOptions, ExtractiveOptions, GeneratorOptions, check_generator};
 use sporran_reranker::{
@@ -296,17 +297,21 @@ impl AskOptions {
         if fits(CausalOptions::TAKES) {
             // Without sampling, the same question has the same answer.
             let generation = json!({ "max-new-tokens": self.max_new_tokens, "do-sample": false });
-            return Ok(GeneratorOptions::Causal(options_of(json!({
+            let mut keys = json!({
                 "model": model,
                 "precision": precision,
                 "device": device,
                 "instruction": INSTRUCTION,
                 "prompt": prompt,
-                "answer": "",
                 "generation": generation,
-                "stops": [],
                 "max-tokens": PROMPT_TOKENS + 512,
-            }))?));
+            });
+            // Without a template a model goes on after its answer, up to a stop, and `Answer:` begins the answer.
+            if ChatTemplate::open(model)?.is_some() {
+                keys["answer"] = "".into();
+                keys["stops"] = json!([]);
+            }
+            return Ok(GeneratorOptions::Causal(options_of(keys)?));
         }
         if fits(ExtractiveOptions::TAKES) {
             return Ok(GeneratorOptions::Extractive(options_of(json!({
@@ -402,6 +407,27 @@ mod tests {
             let found = AskOptions { generator: Some(generator), ..options.clone() }.resolve().unwrap();
             assert_eq!(sporran_config::Kinds::kind(&found.generator.unwrap()), kind);
         }
+    }
+
+    #[test]
+    fn a_model_without_a_chat_template_has_stops() {
+        let (folder, options) = options();
+        let stops = |generator: PathBuf| {
+            let found = AskOptions { generator: Some(generator), ..options.clone() }.resolve().unwrap();
+            match found.generator {
+                Some(GeneratorOptions::Causal(causal)) => (causal.answer, causal.stops),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(stops(model("llama")), ("Answer:".to_owned(), vec!["\n".to_owned()]));
+        let chat = folder.path().join("chat");
+        std::fs::create_dir(&chat).unwrap();
+        for file in ["config.json", "merges.txt", "model.safetensors", "tokenizer_config.json", "vocab.json"]
+        {
+            std::fs::copy(model("llama").join(file), chat.join(file)).unwrap();
+        }
+        std::fs::write(chat.join("chat_template.jinja"), "{{ messages[0].content }}").unwrap();
+        assert_eq!(stops(chat), (String::new(), Vec::new()));
     }
 
     #[test]
