@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    AnswerRequest, AnswerResponse, Cause, DocumentResponse, Failure, Mount, MountSummary, SearchResponse,
-    State, browse::RunReport,
+    AnswerRequest, AnswerResponse, Cause, DocumentResponse, FactsResponse, Failure, Mount, MountSummary,
+    SearchResponse, State, TextsRequest, browse::RunReport,
 };
 
 /// The hits of a search that sets no number.
