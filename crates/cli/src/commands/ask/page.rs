@@ -106,11 +106,14 @@ mod tests {
 
     fn passage(text: &str, highlight: Range<usize>) -> CitedPassage {
         CitedPassage {
+            id: sporran_kilt::PassageId(0),
+            has_file: true,
             file: "a.pdf".into(),
             page: Some(2),
             section: "Life".into(),
             paragraph: 1,
             start: 0,
+            end_paragraph: 1,
             end: 9,
             text: text.into(),
             score: 1.25,
