@@ -19,6 +19,7 @@ mod indexes;
 mod init;
 mod input;
 mod man;
+mod mcp;
 pub(crate) mod models;
 mod populate;
 mod reason;
@@ -26,6 +27,9 @@ mod report;
 mod reproduce;
 mod rerank;
 mod run;
+mod serve;
+mod served;
+mod shard;
 mod submit;
 mod train;
 mod tune;
@@ -55,6 +59,10 @@ pub(crate) enum Command {
     Reason(reason::Reason),
     /// Build the passage store and the index of a config, or estimate their size
     Index(index::Index),
+    /// Serve answers, searches, models and facts over HTTP, with a page to ask questions on
+    Serve(serve::Serve),
+    /// Give an agent documents, answers and runs as tools of the Model Context Protocol
+    Mcp(mcp::Mcp),
     /// List, show and remove the cached indexes of `ask`
     #[command(subcommand)]
     Indexes(indexes::Indexes),
@@ -62,7 +70,9 @@ pub(crate) enum Command {
     Retrieve(run::Retrieve),
     /// Show how one record or text is answered: query, hits, prompt, answers, evidence
     Explain(explain::Explain),
-    /// Embed lines of standard input
+    /// Merge the shards of `index`, `embed`, `run`, `retrieve` or `populate`
+    Merge(shard::Merge),
+    /// Embed lines of standard input, or build the indexes of vectors of a config
     Embed(embed::Embed),
     /// Score passages for queries from standard input
     Rerank(rerank::Rerank),
@@ -122,9 +132,12 @@ impl Command {
             Self::Populate(command) => command.run(context),
             Self::Reason(command) => command.run(context),
             Self::Index(command) => command.run(context),
+            Self::Serve(command) => command.run(context),
+            Self::Mcp(command) => command.run(context),
             Self::Indexes(command) => command.run(),
             Self::Retrieve(command) => command.run(context),
             Self::Explain(command) => command.run(context),
+            Self::Merge(command) => command.run(context),
             Self::Embed(command) => command.run(context),
             Self::Rerank(command) => command.run(context),
             Self::Generate(command) => command.run(context),

@@ -6,6 +6,7 @@ mod options;
 mod options_key;
 mod parts;
 mod populate;
+mod shards;
 mod sources;
 mod system;
 mod teacher;
@@ -25,5 +26,5 @@ pub use sporran_extractor::{
     relations::{BilstmTraining, FreshEncoder, LinearTraining, MarkedTraining, MaximumRecall},
     triplets::{TripletTraining, WrittenProperty},
 };
-pub use system::{FactArgument, FactSystem, TextFact, TextSpan};
+pub use system::{FactArgument, FactSystem, TextFact, TextMention, TextSpan};
 pub use train::{TrainedRelations, train};
