@@ -53,11 +53,11 @@ impl UserOptions {
         let mistakes = document.into_diagnostics();
         let options = options.filter(|_| mistakes.is_empty()).ok_or(Error::Config(mistakes))?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        Ok(options.from_folder(folder))
+        Ok(options.placed_in(folder))
     }
 
     /// The same options with paths that start at `folder`.
-    fn from_folder(self, folder: &Path) -> Self {
+    fn placed_in(self, folder: &Path) -> Self {
         let placed = |path: PathBuf| if path.is_relative() { folder.join(path) } else { path };
         // A single component is the name of an imported model.
         let is_path = |model: &Path| {

@@ -6,11 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use sporran_pipeline::cache::{CachedIndexes, cached, cached_indexes, remove_cached, size};
 
-use crate::{
-    error::{Error, Result},
-    outcome::Outcome,
-    settings,
-};
+use crate::{error::Result, outcome::Outcome, settings};
 
 /// `sporran indexes`
 #[derive(Subcommand)]
@@ -93,7 +89,9 @@ fn remove(cache: &Path, command: Remove) -> Result<Outcome> {
         false => command.names,
     };
     // Every name is checked before anything is removed.
-    names.iter().try_for_each(|name| cached(cache, name).map(drop)).map_err(Error::from)?;
+    for name in &names {
+        cached(cache, name)?;
+    }
     let mut bytes = 0;
     for name in &names {
         bytes += remove_cached(cache, name)?.bytes;

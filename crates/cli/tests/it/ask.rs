@@ -331,7 +331,7 @@ fn people(folder: &Path) -> Vec<Person> {
                     format!("<h1>Person</h1><p>{about}</p><h2>Garden</h2><p>{fact}</p><p>{others}</p>");
                 ("html", "Garden", format!("<html><body>{body}</body></html>").into_bytes())
             }
-            3 => ("pdf", "", make::pdf(&[&[(10, &about)], &[(10, &fact), (10, &others)]])),
+            3 => ("pdf", "", make::pdf(&[&[(10, &about)], &[(10, &fact), (10, others)]])),
             4 => ("docx", "Garden", make::docx(&blocks)),
             5 => ("odt", "Garden", make::odt(&blocks)),
             6 => {

@@ -6,7 +6,7 @@ mod session;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sporran_pipeline::{
     Event, UserOptions,
     workflows::answer::{AskOptions, Asker, CitedAnswer, Endpoint, suggested_model},
@@ -216,8 +216,7 @@ fn json(answer: &CitedAnswer, context: &Context) -> Result<Value> {
     let failed = |error: serde_json::Error| Error::Stream { stream: "standard output", source: error.into() };
     let mut value = serde_json::to_value(answer).map_err(failed)?;
     if let Some(object) = value.as_object_mut().filter(|_| context.verbose > 0) {
-        let sentences = json!({ "sentences": answer.sentences });
-        object.extend(sentences.as_object().map(Map::clone).unwrap_or_default());
+        object.insert("sentences".to_owned(), json!(answer.sentences));
     }
     Ok(value)
 }

@@ -320,7 +320,7 @@ mod tests {
             assert_eq!(record.meta, Some(json!({ "synthetic": "generated" })));
             let item = &record.outputs()[0].evidence()[0];
             let page: u32 = item.wikipedia_id.as_ref().unwrap().text().parse().unwrap();
-            assert!(page % 2 == 0 && item.start_paragraph_id.is_some());
+            assert!(page.is_multiple_of(2) && item.start_paragraph_id.is_some());
         }
         assert_eq!(records, generated(&Even, &store, 5, 3, &mut |_| {}).unwrap());
         // Ten passages are about even pages.
