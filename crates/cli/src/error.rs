@@ -12,6 +12,9 @@ pub(crate) enum Error {
     /// A run, a config, a submission.
     #[error(transparent)]
     Pipeline(Box<sporran_pipeline::Error>),
+    /// A server that cannot start or run.
+    #[error(transparent)]
+    Server(Box<sporran_server::Error>),
     /// Arguments that do not go together.
     #[error("{0}")]
     Usage(String),
@@ -83,6 +86,20 @@ impl From<sporran_pipeline::Error> for Error {
     }
 }
 
+impl From<sporran_server::Error> for Error {
+    fn from(error: sporran_server::Error) -> Self {
+        use sporran_server::Error as Server;
+        match error {
+            Server::Pipeline(error) => error.into(),
+            Server::Retriever(error) => error.into(),
+            Server::Reranker(error) => error.into(),
+            Server::Generator(error) => error.into(),
+            Server::Model(error) => error.into(),
+            error => Self::Server(Box::new(error)),
+        }
+    }
+}
+
 impl From<sporran_kilt::Error> for Error {
     fn from(error: sporran_kilt::Error) -> Self {
         sporran_pipeline::Error::from(error).into()
@@ -122,6 +139,7 @@ impl Error {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Pipeline(error) if !error.is_input() => 1,
+            Self::Server(error) if matches!(**error, sporran_server::Error::Io { .. }) => 1,
             Self::Stream { .. } | Self::NotReproduced { .. } => 1,
             Self::Command { code, .. } => *code,
             Self::Io { source, .. } if source.kind() != std::io::ErrorKind::NotFound => 1,

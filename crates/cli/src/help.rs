@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, Command, builder::StyledStr};
 
 /// The verbs by purpose; each is listed once.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Run", &["ask", "run", "populate", "reason"]),
+    ("Run", &["ask", "serve", "mcp", "run", "populate", "reason"]),
     (
         "Search and answer",
         &["index", "indexes", "merge", "retrieve", "explain", "embed", "rerank", "generate"],

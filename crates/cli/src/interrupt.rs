@@ -29,13 +29,21 @@ pub(crate) enum Kept {
     Output(PathBuf),
 }
 
+/// Ends what runs.
+type StopWith = Box<dyn FnOnce() + Send>;
+
 static KEPT: Mutex<Kept> = Mutex::new(Kept::Nothing);
+/// What the first interrupt calls instead of ending the program.
+static STOP: Mutex<Option<StopWith>> = Mutex::new(None);
 /// Lines of standard input whose answers are printed.
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
 /// Starts to handle Ctrl-C.
 pub(crate) fn install() {
     let handle = || {
+        if let Some(stop) = STOP.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return stop();
+        }
         let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Kept::Output(path) = &kept {
             remove_half_written(path);
@@ -51,6 +59,11 @@ pub(crate) fn install() {
 /// Sets what an interrupt leaves from now on.
 pub(crate) fn keep(kept: Kept) {
     *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+}
+
+/// Sets what the next interrupt calls instead of ending the program. The one after it ends the program.
+pub(crate) fn stop_with(stop: impl FnOnce() + Send + 'static) {
+    *STOP.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(stop));
 }
 
 /// Counts lines of standard input whose answers are printed.

@@ -23,6 +23,7 @@ use std::{
 use clap::{CommandFactory, FromArgMatches, Parser};
 use sporran_kernels::Isa;
 use sporran_kilt::jsonl::Limits;
+use tracing_subscriber::fmt::time::SystemTime;
 
 use crate::{commands::Command, error::Error, outcome::Context};
 
@@ -111,13 +112,17 @@ pub fn run(arguments: &[OsString]) -> u8 {
     };
     let level = match (cli.quiet, cli.verbose) {
         (true, _) => tracing::Level::ERROR,
+        // A server logs its requests.
+        (_, 0) if matches!(cli.command, Command::Serve(_)) => tracing::Level::INFO,
         (_, 0) => tracing::Level::WARN,
         (_, 1) => tracing::Level::INFO,
         _ => tracing::Level::DEBUG,
     };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time();
     // In colour unless NO_COLOR is set; never in a file.
-    if std::io::stderr().is_terminal() {
+    if cli.json && matches!(cli.command, Command::Serve(_)) {
+        log.json().flatten_event(true).with_timer(SystemTime).init();
+    } else if std::io::stderr().is_terminal() {
         log.init()
     } else {
         log.with_ansi(false).init()

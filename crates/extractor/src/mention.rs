@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Span;
 
 /// The type of a mention's entity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntityType {
     /// A person.

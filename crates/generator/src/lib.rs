@@ -60,7 +60,7 @@ pub use prompt::{EstimatedTokens, Order, Prompt, PromptOptions, TokenCounter};
 pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
 pub use registry::GeneratorOptions;
 pub use remote::{Api, RemoteGenerationOptions, RemoteGenerator, RemoteOptions};
-pub use running_batch::RunningBatch;
+pub use running_batch::{BarePrompt, Finished, RunningBatch};
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 pub use sink::Sink;
 use sporran_kilt::{Passage, Query};

@@ -18,7 +18,7 @@ use sporran_transformers::{
 };
 
 use crate::{
-    Error, Result,
+    ChatPrompt, Error, Result,
     sink::{Sink, Writer},
 };
 
@@ -408,7 +408,8 @@ impl TextGenerator {
         })
     }
 
-    /// Adds a row to a batch of the model. The options take the place of this generator's where they are set.
+    /// Adds a row to a batch of the model. The options take the place of this generator's where they are set. The tokens `ends`
+    /// end the sequence, as do the model's own end tokens.
     ///
     /// # Errors
     /// Those of [`RunningBatch::add`].
@@ -417,8 +418,22 @@ impl TextGenerator {
         batch: &mut RunningBatch,
         row: &[u32],
         options: &GenerationOptions,
+        ends: &[u32],
     ) -> Result<RequestId> {
-        Ok(batch.add(row, &options.or(&self.options.generation), &self.stops)?)
+        Ok(batch.add(row, &options.or(&self.options.generation), ends)?)
+    }
+
+    /// The tokens that end an answer besides the model's own end tokens.
+    pub(crate) fn ends(&self) -> &[u32] {
+        &self.stops
+    }
+
+    /// The model's chat template; none where the model has none.
+    ///
+    /// # Errors
+    /// Those of [`ChatPrompt::open`].
+    pub(crate) fn chat(&self) -> Result<Option<ChatPrompt>> {
+        ChatPrompt::open(&self.options.folder, &self.tokenizer)
     }
 
     /// The text of a sequence of `read` tokens and then those of `hypothesis`.
@@ -428,6 +443,16 @@ impl TextGenerator {
     pub(crate) fn finished(&self, read: usize, hypothesis: &Hypothesis) -> Result<GeneratedText> {
         self.note_length(read + hypothesis.tokens.len());
         self.text(hypothesis)
+    }
+
+    /// [`finished`](Self::finished) without the texts that end an answer.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn finished_bare(&self, read: usize, hypothesis: &Hypothesis) -> Result<GeneratedText> {
+        self.note_length(read + hypothesis.tokens.len());
+        let text = self.tokenizer.decode(&hypothesis.tokens)?;
+        Ok(GeneratedText { text, score: hypothesis.score, tokens: hypothesis.tokens.len() })
     }
 
     /// The texts before whose first an answer ends.

@@ -2,7 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::{Id, open_record::open_record, passage::HEADING};
+use crate::{
+    Id,
+    open_record::open_record,
+    passage::{BULLET, HEADING, SECTION},
+};
 
 /// One line of KILT's knowledge source.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,9 +79,9 @@ pub enum ParagraphKind {
 impl ParagraphKind {
     /// The kind of a paragraph.
     pub fn of(paragraph: &str) -> Self {
-        if paragraph.starts_with("Section::::") {
+        if paragraph.starts_with(SECTION) {
             Self::Header
-        } else if paragraph.starts_with("BULLET::::") {
+        } else if paragraph.starts_with(BULLET) {
             Self::ListItem
         } else if paragraph.starts_with(HEADING) {
             Self::Heading

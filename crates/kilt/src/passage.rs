@@ -1,6 +1,6 @@
 //! Splitting pages into passages with their provenance.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,12 @@ pub const ABSTRACT: &str = "Section::::Abstract.";
 /// The beginning of a paragraph that is a heading of a document. The path of the headings above it follows, joined by
 /// ` > `, then its own name.
 pub const HEADING: &str = "Heading::::";
+
+/// The beginning of a paragraph that is a header of KILT's pages. The name follows.
+pub const SECTION: &str = "Section::::";
+
+/// The beginning of a paragraph that is an item of a list.
+pub const BULLET: &str = "BULLET::::";
 
 /// How pages are split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -463,28 +469,61 @@ fn word_ranges(text: &str) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-/// The text of a span: paragraphs joined by one blank, without headers; with list items only if the split
-/// keeps them.
-pub(crate) fn text<'a>(span: Span, list_items: bool, paragraph: impl Fn(u32) -> &'a str) -> String {
-    let mut text = String::new();
-    for number in span.start_paragraph..=span.end_paragraph {
+/// The bytes of a paragraph that a reader sees: without the marks of its kind, the path of a heading and the blanks around it.
+///
+/// ```
+/// use sporran_kilt::passage::shown;
+///
+/// let shown = |paragraph: &'static str| &paragraph[shown(paragraph)];
+/// assert_eq!(shown("BULLET::::- an item\n"), "an item");
+/// assert_eq!((shown("Heading::::Tea > Green"), shown("Section::::History.")), ("Green", "History."));
+/// ```
+pub fn shown(paragraph: &str) -> Range<usize> {
+    let from = match ParagraphKind::of(paragraph) {
+        ParagraphKind::Text => 0,
+        ParagraphKind::Header => SECTION.len(),
+        ParagraphKind::ListItem | ParagraphKind::Heading => visible(paragraph),
+    };
+    shown_in(paragraph, from..paragraph.len())
+}
+
+/// A part of a paragraph without the blanks around it and the marks of a list item.
+fn shown_in(paragraph: &str, part: Range<usize>) -> Range<usize> {
+    let piece = &paragraph[part.clone()];
+    let end = part.start + piece.trim_end().len();
+    let inner = piece.trim_start();
+    let inner = inner.strip_prefix(BULLET).map_or(inner, |item| item.trim_start_matches(['-', ' ']));
+    (part.end - inner.len()).min(end)..end
+}
+
+/// The parts of paragraphs that are the text of a span, in order: the number of the paragraph and its bytes. Headers are left
+/// out; list items too, unless the split keeps them.
+pub(crate) fn pieces<'a>(
+    span: Span,
+    list_items: bool,
+    paragraph: impl Fn(u32) -> &'a str,
+) -> impl Iterator<Item = (u32, Range<usize>)> {
+    (span.start_paragraph..=span.end_paragraph).filter_map(move |number| {
         let whole = paragraph(number);
         match ParagraphKind::of(whole) {
-            ParagraphKind::Header => continue,
-            ParagraphKind::ListItem if !list_items => continue,
+            ParagraphKind::Header => return None,
+            ParagraphKind::ListItem if !list_items => return None,
             _ => {}
         }
         let start = if number == span.start_paragraph { span.start as usize } else { visible(whole) };
         let end = if number == span.end_paragraph { span.end as usize } else { whole.len() };
-        let piece = whole[start..end].trim();
-        let piece =
-            piece.strip_prefix("BULLET::::").map_or(piece, |item| item.trim_start_matches(['-', ' ']));
-        if !piece.is_empty() {
-            if !text.is_empty() {
-                text.push(' ');
-            }
-            text.push_str(piece);
+        Some((number, shown_in(whole, start..end))).filter(|(_, piece)| !piece.is_empty())
+    })
+}
+
+/// The text of a span: its [pieces], joined by one blank.
+pub(crate) fn text<'a>(span: Span, list_items: bool, paragraph: impl Fn(u32) -> &'a str) -> String {
+    let mut text = String::new();
+    for (number, piece) in pieces(span, list_items, &paragraph) {
+        if !text.is_empty() {
+            text.push(' ');
         }
+        text.push_str(&paragraph(number)[piece]);
     }
     text
 }
@@ -570,6 +609,25 @@ mod tests {
         let tokens = Splitter { split: windows(Unit::Tokens, 3, 1), tokens: Some(Arc::new(pairs)) };
         let first = split(&paragraphs[..2], &tokens)[1];
         assert_eq!(text(first, true, |number| &paragraphs[number as usize]), "one.");
+    }
+
+    #[test]
+    fn pieces_are_the_bytes_of_a_text_in_its_paragraphs() {
+        let paragraphs = page(&[
+            "T\n",
+            " One \n",
+            "Section::::S.\n",
+            "BULLET::::- \n",
+            "BULLET::::- Zwölf \n",
+            "Heading::::A > B\n",
+        ]);
+        let span =
+            Span { start_paragraph: 1, start: 0, end_paragraph: 5, end: 16, section: Span::NO_SECTION };
+        let paragraph = |number: u32| paragraphs[number as usize].as_str();
+        let found: Vec<_> = pieces(span, true, paragraph).collect();
+        assert_eq!(found, [(1, 1..4), (4, 12..18), (5, 14..15)]);
+        assert_eq!(text(span, true, paragraph), "One Zwölf B");
+        assert_eq!(pieces(span, false, paragraph).map(|(number, _)| number).collect::<Vec<_>>(), [1, 5]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod compare;
 mod config;
 mod error;
 mod html;
+pub mod review;
 mod run_dir;
 pub mod shards;
 mod source;

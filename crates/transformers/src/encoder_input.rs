@@ -169,6 +169,12 @@ impl EncoderInput {
         count().map_err(|source| self.tokenizer.wrong(source))
     }
 
+    /// The tokenizer.
+    #[must_use]
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
     /// The most tokens of an input.
     #[must_use]
     pub fn max_length(&self) -> usize {

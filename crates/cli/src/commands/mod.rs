@@ -19,6 +19,7 @@ mod indexes;
 mod init;
 mod input;
 mod man;
+mod mcp;
 mod merge;
 pub(crate) mod models;
 mod populate;
@@ -27,6 +28,8 @@ mod report;
 mod reproduce;
 mod rerank;
 mod run;
+mod serve;
+mod served;
 mod shard;
 mod submit;
 mod train;
@@ -57,6 +60,10 @@ pub(crate) enum Command {
     Reason(reason::Reason),
     /// Build the passage store and the index of a config, or estimate their size
     Index(index::Index),
+    /// Serve answers, searches, models and facts over HTTP, with a page to ask questions on
+    Serve(serve::Serve),
+    /// Give an agent documents, answers and runs as tools of the Model Context Protocol
+    Mcp(mcp::Mcp),
     /// List, show and remove the cached indexes of `ask`
     #[command(subcommand)]
     Indexes(indexes::Indexes),
@@ -126,6 +133,8 @@ impl Command {
             Self::Populate(command) => command.run(context),
             Self::Reason(command) => command.run(context),
             Self::Index(command) => command.run(context),
+            Self::Serve(command) => command.run(context),
+            Self::Mcp(command) => command.run(context),
             Self::Indexes(command) => command.run(),
             Self::Retrieve(command) => command.run(context),
             Self::Explain(command) => command.run(context),

@@ -29,6 +29,7 @@ mod remote;
 mod resume;
 mod retrieval;
 mod selection;
+mod serve;
 mod shards;
 mod sources;
 mod submit;

@@ -110,8 +110,9 @@ fn a_request_that_joins_later_with_its_own_options_is_answered_as_alone() {
                 let options = if at % 2 == 1 { own.clone() } else { GenerationOptions::default() };
                 assert_eq!(batch.add(&request(at), &options, Box::new(sink)).unwrap(), at);
             }
-            for (number, answer) in batch.step().unwrap() {
-                assert!(found.insert(number, answer.unwrap()).is_none());
+            for over in batch.step().unwrap() {
+                assert!(over.read > 0);
+                assert!(found.insert(over.request, over.generation.unwrap()).is_none());
             }
         }
         assert!(batch.is_empty() && found.len() == queries.len(), "{name}: {found:?}");
@@ -143,8 +144,10 @@ fn a_request_that_leaves_or_whose_sink_ends_it_does_not_change_the_others() {
                 removed = batch.remove(2).unwrap();
                 assert_eq!(batch.remove(2).unwrap(), None);
             }
-            for (number, answer) in batch.step().unwrap() {
-                found.insert(number, (step, answer.unwrap()));
+            for over in batch.step().unwrap() {
+                // The options allow eight tokens, and a sink ends one request.
+                assert_eq!(over.is_cut, over.request != 1, "{name}, {}", over.request);
+                found.insert(over.request, (step, over.generation.unwrap()));
             }
         }
         assert!(batch.is_empty());
@@ -175,7 +178,7 @@ fn a_request_without_text_has_an_empty_answer() {
     assert_eq!(batch.add(&request, &GenerationOptions::default(), sink).unwrap(), 0);
     let answered = batch.step().unwrap();
     assert_eq!(answered.len(), 1);
-    assert_eq!(*answered[0].1.as_ref().unwrap(), alone(&*generator, &request).0);
+    assert_eq!(*answered[0].generation.as_ref().unwrap(), alone(&*generator, &request).0);
     assert!(batch.is_empty());
 }
 

@@ -34,6 +34,7 @@ mod tests;
 use std::{
     collections::BTreeMap,
     fs::File,
+    ops::Range,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -625,6 +626,17 @@ impl PassageStore {
         let page = self.page_of(passage);
         let span = self.span(passage, page);
         passage::text(span, self.split().list_items(), |number| self.paragraph(page, number))
+    }
+
+    /// The parts of paragraphs that are a passage's text, in order: the number of the paragraph and its bytes. One blank joins
+    /// them in [`text`](Self::text).
+    ///
+    /// # Panics
+    /// If the store lacks the passage.
+    pub fn pieces(&self, passage: PassageId) -> impl Iterator<Item = (u32, Range<usize>)> {
+        let page = self.page_of(passage);
+        let span = self.span(passage, page);
+        passage::pieces(span, self.split().list_items(), move |number| self.paragraph(page, number))
     }
 
     /// The header above a passage's start; `None` before the first one.

@@ -56,6 +56,6 @@ mod tests {
         let page = page("a<b", template, &std::collections::BTreeMap::from([("text", "\"c\" & d>")]));
         assert!(page.contains("<title>a&lt;b</title>") && page.contains("<h1>a&lt;b</h1>"), "{page}");
         assert!(page.contains("<p>&quot;c&quot; &amp; d&gt;</p>"), "{page}");
-        assert!(page.contains("font: 15px/1.5"), "{page}");
+        assert!(page.contains("font: 15px/1.55"), "{page}");
     }
 }

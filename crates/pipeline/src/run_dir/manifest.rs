@@ -205,11 +205,14 @@ impl Account {
         mark.finish()
     }
 
-    fn write(mut self, path: &Path) -> Result<()> {
-        self.manifest.endpoints = usage_since(&self.before);
-        self.manifest.peak_memory_bytes = peak_memory_bytes();
-        self.manifest.finished = now();
-        Ok(jsonl::write_json(path, &self.manifest)?)
+    /// The manifest as it is now.
+    pub(crate) fn so_far(&self) -> Manifest {
+        let (endpoints, peak_memory_bytes) = (usage_since(&self.before), peak_memory_bytes());
+        Manifest { endpoints, peak_memory_bytes, finished: now(), ..self.manifest.clone() }
+    }
+
+    fn write(self, path: &Path) -> Result<()> {
+        Ok(jsonl::write_json(path, &self.so_far())?)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use candle_core::{DType, Device, Tensor};
-use sporran_checkpoint::{Error, Result, Role, SentenceSettings, VectorSimilarity};
+use sporran_checkpoint::{Error, Result, Role, SentenceSettings, Tokenizer, VectorSimilarity};
 
 use super::{Pooling, Sentences};
 use crate::{
@@ -211,6 +211,18 @@ impl TextEncoder {
         self.body.device()
     }
 
+    /// The tokenizer.
+    #[must_use]
+    pub fn tokenizer(&self) -> &Tokenizer {
+        self.input.tokenizer()
+    }
+
+    /// The most tokens of an input, special tokens included.
+    #[must_use]
+    pub fn max_tokens(&self) -> usize {
+        self.input.max_length()
+    }
+
     /// The tokens of inputs, as the model reads them. The prompt precedes each input, or the first text of a pair.
     ///
     /// # Errors
@@ -240,8 +252,17 @@ impl TextEncoder {
     /// # Errors
     /// Where the tokenizer or the model fails.
     pub fn encode(&self, texts: &[Text<'_>]) -> Result<Vec<f32>> {
+        self.encode_rows(self.rows(texts)?)
+    }
+
+    /// [`encode`](Self::encode) for the [rows](Self::rows) of inputs.
+    ///
+    /// # Errors
+    /// Where the model fails.
+    pub fn encode_rows(&self, rows: Vec<EncoderRow>) -> Result<Vec<f32>> {
+        let mut values = vec![0.0; rows.len() * self.width];
         let (mut places, mut read, mut empty) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, row) in self.rows(texts)?.into_iter().enumerate() {
+        for (at, row) in rows.into_iter().enumerate() {
             if row.ids.len() > self.prompt.skipped {
                 places.push(at);
                 read.push(row);
@@ -252,7 +273,6 @@ impl TextEncoder {
         let lengths: Vec<usize> = read.iter().map(|row| row.ids.len()).collect();
         let batches = length_batches(&lengths, usize::MAX, self.batch_tokens);
         let parts = each_batch(self.device(), &batches, |batch| self.batch(batch, &read))?;
-        let mut values = vec![0.0; texts.len() * self.width];
         let mut put = |at: usize, vector: &[f32]| {
             values[at * self.width..][..self.width].copy_from_slice(vector);
         };
@@ -266,6 +286,49 @@ impl TextEncoder {
             empty.into_iter().for_each(|at| put(at, &vector));
         }
         Ok(values)
+    }
+
+    /// The hidden states of the [rows](Self::rows) of inputs: for each row one vector a token, (s, d) values in f32.
+    ///
+    /// # Errors
+    /// Where the model fails.
+    pub fn states(&self, rows: &[EncoderRow]) -> Result<Vec<Vec<f32>>> {
+        let places: Vec<usize> = (0..rows.len()).filter(|&at| !rows[at].ids.is_empty()).collect();
+        let lengths: Vec<usize> = places.iter().map(|&at| rows[at].ids.len()).collect();
+        let mut batches = length_batches(&lengths, usize::MAX, self.batch_tokens);
+        batches.iter_mut().flatten().for_each(|at| *at = places[*at]);
+        let parts = each_batch(self.device(), &batches, |batch| {
+            let own: Vec<&EncoderRow> = batch.iter().map(|&at| &rows[at]).collect();
+            let states = self.body.states(&Batch::for_encoder(&own, &*self.body)?)?.to_dtype(DType::F32)?;
+            let row = |(at, row): (usize, &&EncoderRow)| {
+                Ok(states.get(at)?.narrow(0, 0, row.ids.len())?.flatten_all()?.to_vec1()?)
+            };
+            own.iter().enumerate().map(row).collect::<Result<Vec<Vec<f32>>>>()
+        })?;
+        let mut found = vec![Vec::new(); rows.len()];
+        for (batch, part) in batches.iter().zip(parts) {
+            for (&at, states) in batch.iter().zip(part) {
+                found[at] = states;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The pooling of hidden states; several are joined by `+`.
+    #[must_use]
+    pub fn pooling(&self) -> String {
+        match &*self.reduction {
+            Reduction::Dpr(_) => "cls".to_owned(),
+            Reduction::Sentences(sentences) => {
+                sentences.pooling.iter().map(Pooling::to_string).collect::<Vec<_>>().join("+")
+            }
+        }
+    }
+
+    /// The width of the hidden states of tokens.
+    #[must_use]
+    pub fn state_width(&self) -> usize {
+        self.body.width()
     }
 
     /// The vector of an input without a token.

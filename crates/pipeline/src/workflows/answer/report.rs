@@ -12,7 +12,7 @@ use sporran_kilt::{
 };
 use sporran_retriever::IndexRecall;
 
-use crate::html;
+use crate::{html, review::Shown};
 
 /// The scores of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -198,8 +198,8 @@ impl Report {
         table
     }
 
-    /// An HTML page with the table and a bar for each answer score.
-    pub fn html(&self) -> String {
+    /// An HTML page with the table and a bar for each answer score, and what it shows of the run besides.
+    pub(crate) fn html(&self, run: Shown) -> String {
         let row = |(cells, task): (Vec<String>, Option<&TaskReport>)| {
             let scores = task.map_or(self.mean.map(|mean| mean.scores), |task| task.scores);
             let share = scores.map_or(0.0, |scores| scores.answer.unwrap_or(scores.r_precision) * 100.0);
@@ -211,6 +211,7 @@ impl Report {
             head: self.head(),
             rows: self.rows().into_iter().zip(tasks).map(row).collect(),
             notes: self.notes().into_iter().chain(indexes).collect(),
+            run,
         };
         html::page(&self.name, html::REPORT, &content)
     }
@@ -222,6 +223,7 @@ struct PageContent {
     head: Vec<String>,
     rows: Vec<PageRow>,
     notes: Vec<String>,
+    run: Shown,
 }
 
 #[derive(Serialize)]
@@ -237,6 +239,12 @@ const HEAD: [&str; 7] = ["dataset", "records", "metric", "answer", "KILT", "Rpre
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::review::{Review, page};
+
+    /// The rest of the page, of a run without predictions.
+    fn bare() -> Shown {
+        page(&Review::default()).unwrap()
+    }
 
     #[test]
     fn the_mean_is_over_scored_files_and_shown_last() {
@@ -272,13 +280,13 @@ mod tests {
             "indexes/dense-1: finds 98.70 % of the 10 nearest (of 500 vectors); 3 vectors repaired, 0 lost";
         assert!(table.ends_with(&format!("{line}\n")));
         // The template escapes slashes as well.
-        assert!(report.html().contains(&line.replace('/', "&#x2f;")));
+        assert!(report.html(bare()).contains(&line.replace('/', "&#x2f;")));
         let last = table.lines().nth_back(1).unwrap();
         assert_eq!(
             last.split_whitespace().collect::<Vec<_>>(),
             ["mean", "of", "2", "20", "50.0", "0.0", "50.0", "100.0"]
         );
-        assert!(report.html().contains("<h1>a&lt;b</h1>"));
+        assert!(report.html(bare()).contains("<h1>a&lt;b</h1>"));
         let json = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
     }
@@ -309,7 +317,10 @@ mod tests {
         assert_eq!(lines[6][3..], ["12", "-", "-", "50.0", "50.0", "50.0"]);
         let note = "note: nq-dev-kilt.jsonl: predictions hold 20 pages at most; recall@100 looks beyond them";
         assert_eq!(table.lines().filter(|line| line.starts_with("note")).collect::<Vec<_>>(), [note]);
-        assert!(report.html().contains("<th>recall@100</th>") && report.html().contains(note));
+        assert!(
+            report.html(bare()).contains("<th scope=col>recall@100</th>")
+                && report.html(bare()).contains(note)
+        );
         let json = serde_json::to_string(&report).unwrap();
         assert!(
             json.contains(r#""recall":{"5":0.5,"100":0.75},"depth":{"min":0,"max":20,"beyond":[100]}"#),

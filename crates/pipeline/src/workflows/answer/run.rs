@@ -21,6 +21,7 @@ use sporran_kilt::{
 
 use crate::{
     Error, Result,
+    review::{Review, page},
     run_dir::{
         folder::{AnswerFile, RunDir, ranking_of},
         inputs::Inputs,
@@ -194,17 +195,20 @@ fn execute(
         account.took(format!("score {}", task.name));
     }
     let report = Report::new(&options.general.name, reports, system.assembly.recalls.clone());
-    finish_report(&folder, &report)?;
+    finish_report(&folder, &report, &account)?;
     account.finish(&folder, mark)?;
     Ok(report)
 }
 
 /// Writes the report as JSON and as a page.
-pub(super) fn finish_report(folder: &RunDir, report: &Report) -> Result<()> {
-    let value = serde_json::to_value(report);
-    let value = value.map_err(|error| Error::io(&folder.root, "write")(error.into()))?;
+pub(super) fn finish_report(folder: &RunDir, report: &Report, account: &Account) -> Result<()> {
+    let json = |value: serde_json::Result<serde_json::Value>| {
+        value.map_err(|error| Error::io(&folder.root, "write")(error.into()))
+    };
+    let value = json(serde_json::to_value(report))?;
     jsonl::write(folder.root.join("report.json"), format!("{value:#}\n").as_bytes())?;
-    Ok(jsonl::write(folder.root.join("report.html"), report.html().as_bytes())?)
+    let review = Review::of(&folder.root, json(serde_json::to_value(account.so_far()))?)?;
+    Ok(jsonl::write(folder.root.join("report.html"), report.html(page(&review)?).as_bytes())?)
 }
 
 /// The key of the options that change answers.

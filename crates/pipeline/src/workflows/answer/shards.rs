@@ -218,7 +218,7 @@ pub(crate) fn merge(
         account.took(format!("score {}", task.name));
     }
     let report = Report::new(&options.general.name, reports, details.recalls.clone());
-    finish_report(&folder, &report)?;
+    finish_report(&folder, &report, &account)?;
     account.finish(&folder, mark)?;
     let outcome = Outcome::new(report.table(), &report)?;
     let outcome = outcome.written("predictions, report and manifest", &folder.root);

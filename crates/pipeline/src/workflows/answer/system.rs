@@ -1,8 +1,10 @@
 //! A loaded config that answers queries, for runs, servers and other programs. It needs no run folder.
 
-use sporran_generator::{Candidate, Generation, Request, Sink};
-use sporran_kilt::{Hit, Passage, Prediction, Query, observe::Observer};
-use sporran_retriever::Retriever;
+use std::sync::Arc;
+
+use sporran_generator::{Candidate, Generation, Generator, Request, Sink};
+use sporran_kilt::{Hit, Passage, PassageStore, Prediction, Query, observe::Observer};
+use sporran_retriever::{Retriever, Trace};
 
 use super::{
     assemble::{Assembly, assemble},
@@ -65,17 +67,90 @@ impl System {
         self.answer_with(queries, Some(sink))
     }
 
+    /// The passages, if the config has a source.
+    #[must_use]
+    pub fn store(&self) -> Option<&Arc<PassageStore>> {
+        self.assembly.store.as_ref()
+    }
+
+    /// The retriever, if the config has one.
+    #[must_use]
+    pub fn retriever(&self) -> Option<&dyn Retriever> {
+        self.assembly.retriever.as_deref()
+    }
+
+    /// The generator, if the config has one.
+    #[must_use]
+    pub fn generator(&self) -> Option<&dyn Generator> {
+        self.assembly.generator.as_deref()
+    }
+
+    /// The passages for the answers to queries, best first; none without a retriever. [`answer`](Self::answer) begins with them.
+    ///
+    /// # Errors
+    /// Errors of the retriever.
+    pub fn retrieve(&self, queries: &[Query]) -> Result<Vec<Vec<Hit>>> {
+        let general = &self.options.general;
+        let Some(retriever) = self.retriever() else { return Ok(vec![Vec::new(); queries.len()]) };
+        let shaped = self.shaped(queries);
+        let hits = retriever.retrieve(&shaped, general.evidence.depth)?;
+        self.deepen(retriever, &shaped, hits)
+    }
+
+    /// The best `k` passages of each query; none without a retriever.
+    ///
+    /// # Errors
+    /// Errors of the retriever.
+    pub fn search(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+        let Some(retriever) = self.retriever() else { return Ok(vec![Vec::new(); queries.len()]) };
+        Ok(retriever.retrieve(&self.shaped(queries), k)?)
+    }
+
+    /// The steps of a search for the best `k` passages; `None` without a retriever.
+    ///
+    /// # Errors
+    /// Errors of the retriever.
+    pub fn trace(&self, query: &Query, k: usize) -> Result<Option<Trace>> {
+        let Some(retriever) = self.retriever() else { return Ok(None) };
+        Ok(Some(retriever.trace(&for_retrieval(query, &self.options.general.query), k)?))
+    }
+
+    /// The passages of a ranking that the generator reads, with their scores; none without a generator.
+    #[must_use]
+    pub fn read_by_generator(&self, hits: &[Hit]) -> Vec<(Passage, f32)> {
+        let most = self.generator().map_or(0, Generator::passages);
+        let read = |hit: &Hit| Some((self.store()?.passage(hit.passage), hit.score));
+        hits.iter().take(most).filter_map(read).collect()
+    }
+
+    /// The prompts of the generator for a query with its ranking; none without a generator or its prompts.
+    ///
+    /// # Errors
+    /// Errors of the tokenizer.
+    pub fn prompts(&self, query: &Query, hits: &[Hit]) -> Result<Vec<String>> {
+        let Some(generator) = self.generator() else { return Ok(Vec::new()) };
+        let passages = self.read_by_generator(hits);
+        let passages: Vec<Candidate<'_>> =
+            passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect();
+        Ok(generator.prompts(&Request { query, passages: &passages })?)
+    }
+
+    /// Checks that all content read from the store so far was valid.
+    ///
+    /// # Errors
+    /// Those of [`PassageStore::sound`].
+    pub fn sound(&self) -> Result<()> {
+        self.assembly.sound()
+    }
+
+    /// The queries as the retriever reads them.
+    fn shaped(&self, queries: &[Query]) -> Vec<Query> {
+        queries.iter().map(|query| for_retrieval(query, &self.options.general.query)).collect()
+    }
+
     fn answer_with(&self, queries: &[Query], sink: Option<&dyn Sink>) -> Result<Vec<Answered>> {
         let general = &self.options.general;
-        let hits: Vec<Vec<Hit>> = match &self.assembly.retriever {
-            None => vec![Vec::new(); queries.len()],
-            Some(retriever) => {
-                let shaped: Vec<Query> =
-                    queries.iter().map(|query| for_retrieval(query, &general.query)).collect();
-                let hits = retriever.retrieve(&shaped, general.evidence.depth)?;
-                self.deepen(&**retriever, &shaped, hits)?
-            }
-        };
+        let hits = self.retrieve(queries)?;
         let generations = self.generate(queries, &hits, sink)?;
         let mut answers = Vec::with_capacity(queries.len());
         for ((query, hits), generation) in queries.iter().zip(hits).zip(generations) {
@@ -135,14 +210,8 @@ impl System {
         let Some(generator) = &self.assembly.generator else {
             return Ok(queries.iter().map(|_| None).collect());
         };
-        let wanted = generator.passages();
-        let passages: Vec<Vec<(Passage, f32)>> = hits
-            .iter()
-            .map(|row| {
-                let read = |hit: &Hit| Some((self.assembly.store.as_ref()?.passage(hit.passage), hit.score));
-                row.iter().take(wanted).filter_map(read).collect()
-            })
-            .collect();
+        let passages: Vec<Vec<(Passage, f32)>> =
+            hits.iter().map(|hits| self.read_by_generator(hits)).collect();
         let candidates: Vec<Vec<Candidate<'_>>> = passages
             .iter()
             .map(|row| row.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect())

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::kb::{EntityId, KnowledgeBase, Part, RelationId, Triple, TripleIndex};
 use sporran_reasoner::{
@@ -30,7 +31,7 @@ pub struct LinkQuestion {
 }
 
 /// An entity that completes the triple.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LinkAnswer {
     /// The name of the entity.
     pub entity: String,
@@ -43,7 +44,7 @@ pub struct LinkAnswer {
 }
 
 /// Triples of the knowledge base that explain an answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Chain {
     /// The rule that the triples instantiate; `None` without a rule.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,6 +103,12 @@ impl LinkPredictor {
         };
         let known = kb.index(&[Part::Train]);
         Ok(Self { kb, scorer, known })
+    }
+
+    /// The knowledge base.
+    #[must_use]
+    pub fn kb(&self) -> &KnowledgeBase {
+        &self.kb
     }
 
     /// Resolves the names of a query.

@@ -153,6 +153,12 @@ impl DataOptions {
         self.validation_share > 0.0 || self.test_share > 0.0
     }
 
+    /// The knowledge base of a finished training, whose run has the folder `run`: its own if shares were held out.
+    #[must_use]
+    pub fn saved_in(&self, run: &Path) -> PathBuf {
+        if self.holds_out() { run.join("kb") } else { self.folder.clone() }
+    }
+
     /// Opens the knowledge base, and holds out the shares.
     ///
     /// # Errors

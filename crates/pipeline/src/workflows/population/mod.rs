@@ -26,5 +26,5 @@ pub use sporran_extractor::{
     relations::{BilstmTraining, FreshEncoder, LinearTraining, MarkedTraining, MaximumRecall},
     triplets::{TripletTraining, WrittenProperty},
 };
-pub use system::{FactArgument, FactSystem, TextFact, TextSpan};
+pub use system::{FactArgument, FactSystem, TextFact, TextMention, TextSpan};
 pub use train::{TrainedRelations, train};

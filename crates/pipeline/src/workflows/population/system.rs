@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
-use sporran_extractor::{Argument, Document, FactExtractor, Span};
+use sporran_extractor::{
+    Argument, Coreference, Document, EntityType, FactExtractor, MentionFinder, MentionForm, Span,
+};
 
 use super::{options::PopulationOptions, parts::open, populate::text};
 use crate::Result;
@@ -15,7 +18,7 @@ pub struct FactSystem {
 }
 
 /// A fact of a text.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TextFact {
     /// The subject.
     pub subject: FactArgument,
@@ -32,7 +35,7 @@ pub struct TextFact {
 }
 
 /// The subject or the object of a fact.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FactArgument {
     /// The mention in the sentence of the fact.
     pub mention: TextSpan,
@@ -44,8 +47,25 @@ pub struct FactArgument {
     pub link_confidence: Option<f32>,
 }
 
+/// A mention of an entity in a text.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TextMention {
+    /// The mention.
+    pub mention: TextSpan,
+    /// The type of its entity.
+    pub kind: EntityType,
+    /// Its form.
+    pub form: MentionForm,
+    /// The confidence of the finder, 0 to 1.
+    pub confidence: f32,
+    /// The linked entity; `None` without a link.
+    pub entity: Option<String>,
+    /// The confidence of the link, 0 to 1.
+    pub link_confidence: Option<f32>,
+}
+
 /// A part of a text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TextSpan {
     /// The first code point.
     pub start: usize,
@@ -69,8 +89,7 @@ impl FactSystem {
     /// # Errors
     /// Errors of a model.
     pub fn facts(&self, texts: &[&str]) -> Result<Vec<Vec<TextFact>>> {
-        let documents: Vec<Document> =
-            texts.iter().enumerate().map(|(at, text)| Document::new(at.to_string(), *text)).collect();
+        let documents = documents(texts);
         let found = self.extractor.read(&documents)?;
         let each = documents.iter().zip(found);
         Ok(each
@@ -87,6 +106,50 @@ impl FactSystem {
             })
             .collect())
     }
+}
+
+impl FactSystem {
+    /// Whether the config has a linker.
+    #[must_use]
+    pub fn links(&self) -> bool {
+        self.extractor.linker.is_some()
+    }
+
+    /// The mentions of texts with their links, by their start. Result `i` is that of `texts[i]`.
+    ///
+    /// # Errors
+    /// Errors of a model.
+    pub fn mentions(&self, texts: &[&str]) -> Result<Vec<Vec<TextMention>>> {
+        let FactExtractor { mentions, coreference, linker, .. } = &self.extractor;
+        let documents = documents(texts);
+        let found = mentions.mentions(&documents)?;
+        let linked = |(document, mentions): (&Document, Vec<_>)| {
+            let chains = match coreference {
+                Some(coreference) => coreference.chains(document, &mentions)?,
+                None => Vec::new(),
+            };
+            let links = match linker {
+                Some(linker) => linker.link(document, &mentions, &chains),
+                None => vec![None; mentions.len()],
+            };
+            let mention = |(mention, link): (sporran_extractor::Mention, Option<sporran_extractor::Link>)| {
+                TextMention {
+                    mention: span(document, mention.span),
+                    kind: mention.kind,
+                    form: mention.form,
+                    confidence: mention.confidence,
+                    link_confidence: link.as_ref().map(|link| link.confidence),
+                    entity: link.map(|link| link.entity),
+                }
+            };
+            Ok(mentions.into_iter().zip(links).map(mention).collect())
+        };
+        documents.iter().zip(found).map(linked).collect()
+    }
+}
+
+fn documents(texts: &[&str]) -> Vec<Document> {
+    texts.iter().enumerate().map(|(at, text)| Document::new(at.to_string(), *text)).collect()
 }
 
 fn span(document: &Document, at: Span) -> TextSpan {

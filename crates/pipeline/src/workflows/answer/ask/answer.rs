@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use serde::Serialize;
-use sporran_kilt::{Passage, passage::ABSTRACT};
+use sporran_kilt::{Passage, PassageId, passage::ABSTRACT};
 
 /// An answer with numbered evidence.
 ///
@@ -56,6 +56,15 @@ pub struct CitedPassage {
     pub text: String,
     /// The score of the retriever or the reranker.
     pub score: f32,
+    /// The id of the passage.
+    #[serde(skip)]
+    pub id: PassageId,
+    /// Whether the record of the page names a file.
+    #[serde(skip)]
+    pub has_file: bool,
+    /// The paragraph in which the passage ends.
+    #[serde(skip)]
+    pub end_paragraph: u32,
     /// The title of the page.
     #[serde(skip)]
     pub title: String,
@@ -73,9 +82,12 @@ pub struct CitedPassage {
 impl CitedPassage {
     /// A passage with its score. `body` and `highlight` are bytes of its text.
     pub(super) fn new(passage: Passage, score: f32, (body, highlight): (usize, Range<usize>)) -> Self {
-        let Passage { title, section, text, file, start_paragraph, start_character, end_character, .. } =
-            passage;
+        let Passage { id, title, section, text, file, .. } = passage;
+        let Passage { start_paragraph, start_character, end_paragraph, end_character, .. } = passage;
         Self {
+            id,
+            has_file: file.path.is_some(),
+            end_paragraph,
             file: file.path.unwrap_or_else(|| title.clone()),
             page: file.page,
             section: heading(&section).to_owned(),

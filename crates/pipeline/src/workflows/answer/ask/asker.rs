@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use sporran_generator::Sink;
 use sporran_kilt::{
-    Hit, Passage,
+    Hit, Passage, Query,
     observe::{Event, Observer},
 };
 
@@ -89,9 +89,23 @@ impl Asker {
         self.ask_with(question, Some(sink))
     }
 
+    /// The system that retrieves and generates, for callers that order its steps themselves: [`query`](Self::query), a search,
+    /// a generation, [`cite`](Self::cite).
+    #[must_use]
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// The query of a question.
+    ///
+    /// # Errors
+    /// [`sporran_kilt::Error::Argument`] for a blank question.
+    pub fn query(&self, question: &str) -> Result<Query> {
+        Asked::Text(question.trim()).query(&self.options().general.tasks)
+    }
+
     fn ask_with(&self, question: &str, sink: Option<&dyn Sink>) -> Result<CitedAnswer> {
-        let question = question.trim();
-        let query = Asked::Text(question).query(&self.options().general.tasks)?;
+        let query = self.query(question)?;
         let queries = std::slice::from_ref(&query);
         let answered = match sink {
             None => self.system.answer(queries)?,
@@ -101,17 +115,28 @@ impl Asker {
             .into_iter()
             .next()
             .map_or_else(Default::default, |answered| (answered.prediction.answer, answered.hits));
+        self.cite(&query, &hits, &answer, None)
+    }
+
+    /// The answer of a generator with its citations, and the passages of a ranking as evidence: `top` of them, by default as
+    /// many as the options of the asker say.
+    ///
+    /// # Errors
+    /// Errors of the verifier, and damage of the passage store.
+    pub fn cite(&self, query: &Query, hits: &[Hit], answer: &str, top: Option<usize>) -> Result<CitedAnswer> {
+        let question = query.text.as_str();
         let store = self.system.assembly.store.as_ref();
         let passage = |hit: &Hit| Some((store?.passage(hit.passage), hit.score));
-        let passages: Vec<(Passage, f32)> = hits.iter().take(self.passages).filter_map(passage).collect();
+        let most = top.unwrap_or(self.passages);
+        let passages: Vec<(Passage, f32)> = hits.iter().take(most).filter_map(passage).collect();
         let support = Support::new(question, passages.iter().map(|(passage, _)| passage));
         let read: Vec<&Passage> = passages.iter().map(|(passage, _)| passage).collect();
         let (sentences, text) = match &self.judge {
-            Some(judge) => cited(&answer, |sentence| match support.of(sentence) {
+            Some(judge) => cited(answer, |sentence| match support.of(sentence) {
                 Some(_) => judge.supporters(sentence, &read).map(Some),
                 None => Ok(None),
             })?,
-            None => match cited(&answer, |sentence| Ok::<_, Infallible>(support.of(sentence))) {
+            None => match cited(answer, |sentence| Ok::<_, Infallible>(support.of(sentence))) {
                 Ok(found) => found,
                 Err(never) => match never {},
             },

@@ -1,0 +1,71 @@
+//! The errors of starting and running a server.
+
+use std::{io, path::PathBuf};
+
+/// The result of starting or running a server.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of starting or running a server. Requests fail with a [`Failure`](crate::Failure) instead.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A config or its parts.
+    #[error(transparent)]
+    Pipeline(#[from] sporran_pipeline::Error),
+    /// An encoder.
+    #[error(transparent)]
+    Retriever(#[from] sporran_retriever::Error),
+    /// A reranker.
+    #[error(transparent)]
+    Reranker(#[from] sporran_reranker::Error),
+    /// A generator.
+    #[error(transparent)]
+    Generator(#[from] sporran_generator::Error),
+    /// A model's folder.
+    #[error(transparent)]
+    Model(#[from] sporran_checkpoint::Error),
+    /// A config of a workflow that is not served.
+    #[error(
+        "{path}: expected a config of a served workflow, found `workflow = \"{workflow}\"`; served are {served}"
+    )]
+    Workflow {
+        /// The config.
+        path: PathBuf,
+        /// Its workflow.
+        workflow: String,
+        /// The workflows that are served.
+        served: String,
+    },
+    /// Two mounts with one name.
+    #[error(
+        "two mounts have the name `{name}`; set another `name` in one of the configs, or rename the folder"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Nothing to serve.
+    #[error(
+        "nothing to serve: expected a config, a folder of documents, `--embed`, `--rerank`, `--classify`, `--run` or `--kb`"
+    )]
+    Nothing,
+    /// A file that holds a key.
+    #[error("{path}: expected an API key of at least {least} characters on the first line, found {found}")]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// The length of the shortest key.
+        least: usize,
+        /// The length of the first line.
+        found: usize,
+    },
+    /// A file or a socket.
+    #[error("{what} failed")]
+    Io {
+        /// The step, with the file or the address.
+        what: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+}

@@ -1,0 +1,249 @@
+//! Questions and answers in JSON.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_kilt::PassageStore;
+use sporran_pipeline::workflows::answer::{CitedAnswer, CitedPassage, CitedSentence};
+use sporran_retriever::Trace;
+
+use super::document::document_id;
+
+/// A question.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerRequest {
+    /// The question.
+    pub question: String,
+    /// The mount that answers; the first one that can by default.
+    #[serde(default)]
+    pub mount: Option<String>,
+    /// The largest number of passages in the provenance.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub top: Option<usize>,
+    /// Whether the response has the steps that led to the answer.
+    #[serde(default)]
+    pub trace: bool,
+}
+
+/// An answer with its provenance.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AnswerResponse {
+    /// The mount that answered.
+    pub mount: String,
+    /// The question.
+    pub question: String,
+    /// The answer with its citations, such as `[1]`; empty without a generator. `[?]` follows a sentence that no passage
+    /// supports.
+    pub answer: String,
+    /// Whether a generator wrote the answer.
+    pub is_generated: bool,
+    /// The sentences of the answer.
+    pub sentences: Vec<AnswerSentence>,
+    /// The best passages, best first.
+    pub provenance: Vec<ProvenanceItem>,
+    /// The steps that led to the answer, if the request asks for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<AnswerTrace>,
+    /// The time of the answer.
+    pub seconds: f64,
+}
+
+/// A sentence of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct AnswerSentence {
+    /// The text, without citations.
+    pub text: String,
+    /// The numbers of the passages that support it.
+    pub citations: Vec<usize>,
+    /// Whether a passage supports it. A sentence without content words needs no support.
+    pub supported: bool,
+}
+
+impl From<CitedSentence> for AnswerSentence {
+    fn from(CitedSentence { text, citations, supported }: CitedSentence) -> Self {
+        Self { text, citations, supported }
+    }
+}
+
+/// A passage as provenance. All offsets count Unicode scalar values.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ProvenanceItem {
+    /// The number by which citations name it, from 1.
+    pub number: usize,
+    /// The id of the passage: `GET /v1/{index}/doc/{id}` has it.
+    pub id: String,
+    /// The id of the document: `GET /v1/{index}/doc/{document}` has all its paragraphs.
+    pub document: String,
+    /// The title of the document.
+    pub title: String,
+    /// The file, if the document comes from one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The page of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<u64>,
+    /// The line of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// The id of the page, if the document comes from a knowledge source and not from a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wikipedia_id: Option<String>,
+    /// The section; empty for the text before the first heading.
+    pub section: String,
+    /// The paragraph in which the passage starts.
+    pub paragraph: u32,
+    /// The first character in that paragraph.
+    pub start: u32,
+    /// The paragraph in which the passage ends.
+    pub end_paragraph: u32,
+    /// The character after the last one in the paragraph in which the passage ends.
+    pub end: u32,
+    /// The text.
+    pub text: String,
+    /// The sentence of the text that supports the answer best: its first character and the one after its last.
+    pub highlight: [usize; 2],
+    /// The score of the retriever or the reranker.
+    pub score: f32,
+}
+
+impl ProvenanceItem {
+    fn new(number: usize, found: CitedPassage, store: &PassageStore) -> Self {
+        let CitedPassage {
+            file,
+            page,
+            section,
+            paragraph,
+            start,
+            end,
+            text,
+            score,
+            title,
+            line,
+            highlight,
+            ..
+        } = found;
+        let document = store.page_id(store.page_of(found.id)).to_owned();
+        let characters = |bytes: usize| text.get(..bytes).map_or(0, |text| text.chars().count());
+        let highlight = [characters(highlight.start), characters(highlight.end)];
+        let (file, wikipedia_id) = match found.has_file {
+            true => (Some(file), None),
+            false => (None, Some(document.clone())),
+        };
+        let (id, end_paragraph) = (document_id(store, found.id), found.end_paragraph);
+        Self {
+            number,
+            id,
+            document,
+            title,
+            file,
+            page,
+            line,
+            wikipedia_id,
+            section,
+            paragraph,
+            start,
+            end_paragraph,
+            end,
+            text,
+            highlight,
+            score,
+        }
+    }
+}
+
+impl AnswerResponse {
+    /// The response of an answer. Without a store there is no provenance.
+    pub(crate) fn new(
+        mount: &str,
+        answer: CitedAnswer,
+        store: Option<&PassageStore>,
+        trace: Option<AnswerTrace>,
+        seconds: f64,
+    ) -> Self {
+        let CitedAnswer { question, answer, evidence, sentences, is_generated } = answer;
+        let provenance = store.map_or_else(Vec::new, |store| {
+            let item = |(at, found)| ProvenanceItem::new(at + 1, found, store);
+            evidence.into_iter().enumerate().map(item).collect()
+        });
+        let sentences = sentences.into_iter().map(AnswerSentence::from).collect();
+        Self {
+            mount: mount.to_owned(),
+            question,
+            answer,
+            is_generated,
+            sentences,
+            provenance,
+            trace,
+            seconds,
+        }
+    }
+}
+
+/// The steps that led to an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct AnswerTrace {
+    /// The steps, in their order: searches, reranking, the prompt, the answer.
+    pub steps: Vec<TraceStep>,
+}
+
+/// A step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct TraceStep {
+    /// The name, such as `search`, `reranked`, `prompt` or `answer`.
+    pub name: String,
+    /// The time, if it was measured alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// The query of a search.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
+    /// The number of tokens that a generator wrote.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<usize>,
+    /// The results, best first.
+    pub items: Vec<TraceItem>,
+}
+
+/// A result of a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct TraceItem {
+    /// The id of a passage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The title of its document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The score.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<f32>,
+    /// The text of a prompt or an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+impl AnswerTrace {
+    /// The steps of a search. The searches that others build on come first; `seconds` is the time of the last.
+    pub(crate) fn of_search(trace: Trace, most: usize, seconds: f64, store: &PassageStore) -> Self {
+        let mut steps = Vec::new();
+        add(trace, most, store, &mut steps);
+        if let Some(last) = steps.last_mut() {
+            last.seconds = Some(seconds);
+        }
+        Self { steps }
+    }
+}
+
+fn add(trace: Trace, most: usize, store: &PassageStore, steps: &mut Vec<TraceStep>) {
+    for part in trace.parts {
+        add(part, most, store, steps);
+    }
+    let item = |hit: &sporran_kilt::Hit| TraceItem {
+        id: Some(document_id(store, hit.passage)),
+        title: Some(store.page_title(store.page_of(hit.passage)).to_owned()),
+        score: Some(hit.score),
+        text: None,
+    };
+    let items = trace.hits.iter().take(most).map(item).collect();
+    steps.push(TraceStep { name: trace.step, query: Some(trace.query), items, ..TraceStep::default() });
+}

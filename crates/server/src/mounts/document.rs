@@ -1,0 +1,204 @@
+//! Documents and hits in the form of Pyserini's and Anserini's API.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use sporran_kilt::{Hit, Metadata, Passage, PassageId, PassageStore, store::PageIndex};
+use sporran_pipeline::workflows::answer::heading;
+
+/// The hits of a search.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SearchResponse {
+    /// The version of the API: `v1`.
+    pub api: &'static str,
+    /// The index.
+    pub index: String,
+    /// The query.
+    pub query: QueryText,
+    /// The hits, best first.
+    pub candidates: Vec<SearchCandidate>,
+}
+
+/// A query.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct QueryText {
+    /// The text.
+    pub text: String,
+}
+
+/// A hit.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SearchCandidate {
+    /// The id of the passage.
+    pub docid: String,
+    /// The score.
+    pub score: f32,
+    /// The rank, from 1.
+    pub rank: usize,
+    /// The passage.
+    pub doc: Document,
+}
+
+/// A document or a passage of it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct DocumentResponse {
+    /// The version of the API: `v1`.
+    pub api: &'static str,
+    /// The index.
+    pub index: String,
+    /// The id.
+    pub docid: String,
+    /// The content.
+    pub doc: Document,
+}
+
+/// The content of a document or a passage. All offsets count Unicode scalar values.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Document {
+    /// The id.
+    pub id: String,
+    /// The title of the document.
+    pub title: String,
+    /// The title, a line break and the text.
+    pub contents: String,
+    /// The id of the document of a passage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub document: Option<String>,
+    /// The section of a passage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub section: Option<String>,
+    /// The paragraph in which a passage starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paragraph: Option<u32>,
+    /// Its first character in that paragraph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<u32>,
+    /// The paragraph in which a passage ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_paragraph: Option<u32>,
+    /// The character after its last one in that paragraph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<u32>,
+    /// The file, if the document comes from one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The page of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<u64>,
+    /// The line of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// The paragraphs of a whole document. The first is the title; headings start with `Section::::` or `Heading::::`, list
+    /// items with `BULLET::::`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paragraphs: Option<Vec<String>>,
+    /// Other fields of the document.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+}
+
+/// Metadata as JSON.
+fn fields(metadata: &Metadata) -> Map<String, Value> {
+    let value = |(key, field): (&str, &_)| Some((key.to_owned(), serde_json::to_value(field).ok()?));
+    metadata.iter().filter_map(value).collect()
+}
+
+/// The id of a passage: that of its document, with `#` and its place in the document, from 0, if there are several.
+pub(crate) fn document_id(store: &PassageStore, passage: PassageId) -> String {
+    let page = store.page_of(passage);
+    let all = store.passages_of(page);
+    match all.len() {
+        1 => store.page_id(page).to_owned(),
+        _ => format!("{}#{}", store.page_id(page), passage.0 - all.start),
+    }
+}
+
+/// A document or a passage of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InStore {
+    /// A document.
+    Page(PageIndex),
+    /// A passage.
+    Passage(PassageId),
+}
+
+/// What an id names: a document, or a passage of one.
+pub(crate) fn named(store: &PassageStore, id: &str) -> Option<InStore> {
+    if let Some(page) = store.page_by_id(id) {
+        return Some(InStore::Page(page));
+    }
+    let (document, place) = id.rsplit_once('#')?;
+    let all = store.passages_of(store.page_by_id(document)?);
+    let passage = place.parse::<u32>().ok().and_then(|place| all.start.checked_add(place))?;
+    (passage < all.end).then_some(InStore::Passage(PassageId(passage)))
+}
+
+impl Document {
+    /// The document or the passage of an id.
+    pub(crate) fn of_id(store: &PassageStore, id: &str) -> Option<Self> {
+        Some(match named(store, id)? {
+            InStore::Page(page) => Self::of_page(store, page),
+            InStore::Passage(passage) => Self::of_passage(store, passage),
+        })
+    }
+
+    fn of_page(store: &PassageStore, page: PageIndex) -> Self {
+        let paragraphs: Vec<String> = store.paragraphs(page).map(str::to_owned).collect();
+        let title = store.page_title(page).to_owned();
+        let text: Vec<&str> = paragraphs.iter().skip(1).map(|text| text.trim()).collect();
+        let place = store.file_place(page, 0, 0);
+        Self {
+            id: store.page_id(page).to_owned(),
+            contents: format!("{title}\n{}", text.join("\n")),
+            title,
+            file: place.path,
+            metadata: fields(&store.metadata(page)),
+            paragraphs: Some(paragraphs),
+            ..Self::default()
+        }
+    }
+
+    /// A passage.
+    pub(crate) fn of_passage(store: &PassageStore, id: PassageId) -> Self {
+        let Passage {
+            page_id,
+            title,
+            section,
+            text,
+            start_paragraph,
+            start_character,
+            end_paragraph,
+            end_character,
+            file,
+            metadata,
+            ..
+        } = store.passage(id);
+        Self {
+            id: document_id(store, id),
+            contents: format!("{title}\n{text}"),
+            title,
+            document: Some(page_id),
+            section: Some(heading(&section).to_owned()),
+            paragraph: Some(start_paragraph),
+            start: Some(start_character),
+            end_paragraph: Some(end_paragraph),
+            end: Some(end_character),
+            file: file.path,
+            page: file.page,
+            line: file.line,
+            paragraphs: None,
+            metadata: fields(&metadata),
+        }
+    }
+}
+
+impl SearchCandidate {
+    /// The hits of a ranking.
+    pub(crate) fn of_hits(store: &PassageStore, hits: &[Hit]) -> Vec<Self> {
+        let candidate = |(at, hit): (usize, &Hit)| {
+            let doc = Document::of_passage(store, hit.passage);
+            Self { docid: doc.id.clone(), score: hit.score, rank: at + 1, doc }
+        };
+        hits.iter().enumerate().map(candidate).collect()
+    }
+}

@@ -1,0 +1,169 @@
+//! Facts and mentions of texts.
+
+use std::{path::Path, sync::Arc};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sporran_pipeline::population::{FactSystem, PopulationOptions, Purpose, TextFact, TextMention};
+
+use crate::{
+    Failure, Result,
+    work::{Setting, Worker, size},
+};
+
+/// Extracts facts and links mentions, with a thread.
+pub struct Extracting {
+    name: String,
+    system: Arc<FactSystem>,
+    worker: Worker<Read, Found>,
+}
+
+/// A text, and what is wanted of it.
+struct Read {
+    text: String,
+    with_facts: bool,
+}
+
+/// What a text has.
+#[derive(Debug)]
+enum Found {
+    Facts(Vec<TextFact>),
+    Mentions(Vec<TextMention>),
+}
+
+/// Texts to extract facts from, or whose mentions to link.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TextsRequest {
+    /// A text.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// Several texts.
+    #[serde(default)]
+    pub texts: Vec<String>,
+    /// The mount; the first one that can by default.
+    #[serde(default)]
+    pub mount: Option<String>,
+}
+
+impl TextsRequest {
+    fn texts(&self) -> Result<Vec<String>, Failure> {
+        let texts: Vec<String> = self.text.iter().chain(&self.texts).cloned().collect();
+        match texts.is_empty() {
+            true => {
+                Err(Failure::invalid("text", "`text`: expected a text, or several in `texts`, found none"))
+            }
+            false => Ok(texts),
+        }
+    }
+}
+
+/// The facts of texts.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FactsResponse {
+    /// The mount that read the texts.
+    pub mount: String,
+    /// The facts of each text.
+    pub results: Vec<TextFacts>,
+}
+
+/// The facts of a text. Offsets count Unicode scalar values.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TextFacts {
+    /// The facts, by subject, object and property.
+    pub facts: Vec<TextFact>,
+}
+
+/// The mentions of texts.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LinksResponse {
+    /// The mount that read the texts.
+    pub mount: String,
+    /// The mentions of each text.
+    pub results: Vec<TextLinks>,
+}
+
+/// The mentions of a text. Offsets count Unicode scalar values.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TextLinks {
+    /// The mentions, by their start.
+    pub mentions: Vec<TextMention>,
+}
+
+impl Extracting {
+    /// Loads the models of a config of the workflow `population`, and starts a thread.
+    ///
+    /// # Errors
+    /// Errors of the config and its models, and a system without threads.
+    pub(crate) fn open(config: &Path, setting: &Setting) -> Result<Self> {
+        let options = PopulationOptions::load_for(config, &[], Purpose::Texts)?;
+        let (name, system) = (options.name.clone(), Arc::new(FactSystem::open(&options)?));
+        let own = Arc::clone(&system);
+        let worker = setting.worker(&format!("extract {name}"), move |items: &[Read]| {
+            read(&own, items).map_err(Failure::internal)
+        })?;
+        Ok(Self { name, system, worker })
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether mentions are linked to a knowledge base.
+    #[must_use]
+    pub fn links_mentions(&self) -> bool {
+        self.system.links()
+    }
+
+    async fn read(&self, request: &TextsRequest, with_facts: bool) -> Result<Vec<Found>, Failure> {
+        let item = |text: String| {
+            let tokens = size(&text);
+            (Read { text, with_facts }, tokens)
+        };
+        self.worker.all(request.texts()?.into_iter().map(item).collect()).await
+    }
+
+    /// The facts of texts.
+    ///
+    /// # Errors
+    /// No text, a full queue, and errors of the models.
+    pub async fn facts(&self, request: &TextsRequest) -> Result<FactsResponse, Failure> {
+        let facts = |found| match found {
+            Found::Facts(facts) => TextFacts { facts },
+            Found::Mentions(_) => TextFacts { facts: Vec::new() },
+        };
+        let results = self.read(request, true).await?.into_iter().map(facts).collect();
+        Ok(FactsResponse { mount: self.name.clone(), results })
+    }
+
+    /// The mentions of texts with their links.
+    ///
+    /// # Errors
+    /// No text, a full queue, and errors of the models.
+    pub async fn links(&self, request: &TextsRequest) -> Result<LinksResponse, Failure> {
+        let mentions = |found| match found {
+            Found::Mentions(mentions) => TextLinks { mentions },
+            Found::Facts(_) => TextLinks { mentions: Vec::new() },
+        };
+        let results = self.read(request, false).await?.into_iter().map(mentions).collect();
+        Ok(LinksResponse { mount: self.name.clone(), results })
+    }
+}
+
+/// What each text has, in order. Texts of which the same is wanted are read together.
+fn read(system: &FactSystem, items: &[Read]) -> sporran_pipeline::Result<Vec<Found>> {
+    let texts = |with_facts: bool| -> Vec<&str> {
+        items.iter().filter(|item| item.with_facts == with_facts).map(|item| item.text.as_str()).collect()
+    };
+    let (for_facts, for_mentions) = (texts(true), texts(false));
+    let facts = if for_facts.is_empty() { Vec::new() } else { system.facts(&for_facts)? };
+    let mentions = if for_mentions.is_empty() { Vec::new() } else { system.mentions(&for_mentions)? };
+    let (mut facts, mut mentions) = (facts.into_iter(), mentions.into_iter());
+    let found = |item: &Read| match item.with_facts {
+        true => facts.next().map(Found::Facts),
+        false => mentions.next().map(Found::Mentions),
+    };
+    Ok(items.iter().filter_map(found).collect())
+}

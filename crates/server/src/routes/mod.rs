@@ -1,0 +1,87 @@
+//! The endpoints, one file for each API.
+
+mod answer;
+mod browse;
+mod facts;
+mod openai;
+mod operations;
+mod page;
+mod rerank;
+mod search;
+mod tei;
+mod vectors;
+
+use std::sync::Arc;
+
+use axum::{Router, extract::DefaultBodyLimit, middleware};
+use serde_json::Value;
+
+use crate::{
+    Cause, Failure, State,
+    http::{Api, guard},
+    mcp,
+};
+
+/// All endpoints with their description.
+fn api() -> (Router<Arc<State>>, Value) {
+    let api = Api::new();
+    let api = answer::add(api);
+    let api = facts::add(api);
+    let api = search::add(api);
+    let api = tei::add(api);
+    let api = openai::add(api);
+    let api = rerank::add(api);
+    let api = operations::add(api);
+    let api = browse::add(api);
+    page::add(api).finish()
+}
+
+/// The router of a server.
+pub(crate) fn router(state: Arc<State>) -> Router {
+    let body = state.limits().body;
+    let (router, description) = api();
+    let router = operations::describe(router, description);
+    router
+        .route_service("/mcp", mcp::service(&state))
+        .fallback(async || {
+            Failure::new(Cause::NotFound, "there is no such path; `GET /openapi.json` lists them")
+        })
+        .method_not_allowed_fallback(async || {
+            Failure::new(Cause::Method, "this path does not take this method")
+        })
+        .layer(DefaultBodyLimit::max(body))
+        .layer(middleware::from_fn_with_state(Arc::clone(&state), guard))
+        .with_state(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_endpoint_is_described_with_its_types() {
+        let (_, description) = api();
+        let paths = description["paths"].as_object().unwrap();
+        assert!(paths.len() > 8, "{paths:?}");
+        let schemas = description["components"]["schemas"].as_object().unwrap();
+        // Every reference leads to a schema.
+        let text = description.to_string();
+        let references: Vec<&str> = text.split("#/components/schemas/").skip(1).collect();
+        assert!(!references.is_empty());
+        for reference in references {
+            let name = reference.split('"').next().unwrap();
+            assert!(schemas.contains_key(name), "{name}");
+        }
+        for (path, operations) in paths {
+            for operation in operations.as_object().unwrap().values() {
+                assert!(!operation["summary"].as_str().unwrap().is_empty(), "{path}");
+                assert!(!operation["tags"][0].as_str().unwrap().is_empty(), "{path}");
+                for part in path.split('{').skip(1) {
+                    let name = part.split('}').next().unwrap();
+                    let parameters = operation["parameters"].as_array().unwrap();
+                    assert!(parameters.iter().any(|parameter| parameter["name"] == name), "{path}: {name}");
+                }
+            }
+        }
+    }
+}

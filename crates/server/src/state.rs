@@ -1,0 +1,95 @@
+//! What all requests share.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use sporran_kilt::observe::Observer;
+
+use crate::{
+    Failure, Result, Stop,
+    browse::{Browse, RunReport},
+    metrics::Metrics,
+    models::Models,
+    mounts::Mounts,
+    options::{Key, Limits, ServerOptions},
+    work::Setting,
+};
+
+/// What all requests share: mounts, models, limits.
+pub struct State {
+    options: ServerOptions,
+    setting: Setting,
+    mounts: RwLock<Arc<Mounts>>,
+    pub(crate) models: Models,
+    browse: Browse,
+    stop: Stop,
+}
+
+impl State {
+    /// Opens what the options name.
+    ///
+    /// # Errors
+    /// Errors of configs, documents and models.
+    pub(crate) fn open(options: ServerOptions, stop: Stop, observe: &mut Observer<'_>) -> Result<Self> {
+        let setting = Setting { limits: options.limits, metrics: Metrics::new() };
+        let models = Models::open(&options.models, &setting)?;
+        let mounts = Mounts::open(&options.mounts, &setting, observe)?;
+        let browse = Browse::open(&options.browse)?;
+        Ok(Self { options, setting, mounts: RwLock::new(Arc::new(mounts)), models, browse, stop })
+    }
+
+    /// What is mounted now. A request keeps what it got here, so that it ends with the index that it began with.
+    #[must_use]
+    pub fn mounts(&self) -> Arc<Mounts> {
+        Arc::clone(&self.mounts.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Opens all mounts again, and serves them in place of the old ones, which end with the requests that use them. If one of
+    /// them fails, the old ones stay.
+    ///
+    /// # Errors
+    /// Those of [`Mounts::open`].
+    pub fn reload(&self, observe: &mut Observer<'_>) -> Result<()> {
+        let mounts = Arc::new(Mounts::open(&self.options.mounts, &self.setting, observe)?);
+        *self.mounts.write().unwrap_or_else(PoisonError::into_inner) = mounts;
+        Ok(())
+    }
+
+    /// The runs and the knowledge bases that the page shows.
+    pub(crate) fn browse(&self) -> &Browse {
+        &self.browse
+    }
+
+    /// The scores and the cost of a run, with the mount whose passages it retrieved from.
+    ///
+    /// # Errors
+    /// A name that is not there.
+    pub(crate) fn run_report(&self, name: &str) -> Result<RunReport, Failure> {
+        let mounts = self.mounts();
+        let stores =
+            mounts.all().iter().filter_map(|mount| Some((mount.name(), mount.answering()?.store()?)));
+        Ok(self.browse.run(name)?.report(stores))
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.options.limits
+    }
+
+    pub(crate) fn options(&self) -> &ServerOptions {
+        &self.options
+    }
+
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.options.key.as_ref()
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.setting.metrics
+    }
+
+    /// Whether the server is about to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.is_called()
+    }
+}

@@ -1,0 +1,219 @@
+//! The beginning and the end of a server, its limits, and what it refuses.
+
+use std::{
+    io::Read,
+    net::TcpStream,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+use sporran_server::{Error, Key, Limits, Server, ServerOptions, Stop};
+
+use crate::common::{Served, documents, models};
+
+fn with_models(limits: Limits) -> Served {
+    Served::start(|_| ServerOptions { models: models(), limits, ..ServerOptions::new() })
+}
+
+/// Batches wait, so that requests are in the queue for a known time.
+fn slow(milliseconds: u64) -> Limits {
+    Limits { window: Duration::from_millis(milliseconds), ..Limits::default() }
+}
+
+#[test]
+fn a_server_says_that_it_runs_and_what_it_has() {
+    let mut served =
+        Served::start(|folder| ServerOptions { mounts: vec![documents(folder)], ..ServerOptions::new() });
+    assert_eq!(served.get("/health").json()["status"], "ok");
+    assert_eq!(served.get("/ready").status, 200);
+    let mounts = served.get("/v1/mounts").json();
+    let expected = json!({ "mounts": [
+        { "name": "pages.jsonl", "kind": "answer", "abilities": ["search"], "documents": 3, "passages": 4 },
+    ] });
+    assert_eq!(mounts, expected);
+    let page = served.get("/");
+    assert!(page.text.starts_with("<!doctype html>") && page.header("content-security-policy").is_some());
+    let description = served.get("/openapi.json").json();
+    for path in ["/v1/answer", "/embed", "/v1/chat/completions", "/v1/{index}/doc/{id}", "/openapi.json"] {
+        assert!(description["paths"].get(path).is_some(), "{path}");
+    }
+    let found = served.get("/v1/nothing/here/at/all");
+    assert_eq!((found.status, found.header("x-content-type-options").as_deref()), (404, Some("nosniff")));
+    assert_eq!(served.send("GET", "/v1/answer", &[], "").status, 405);
+    let id = served.send("GET", "/health", &[("x-request-id", "mine-1")], "");
+    assert_eq!(id.header("x-request-id").as_deref(), Some("mine-1"));
+    assert!(served.get("/health").header("x-request-id").is_some_and(|id| !id.is_empty()));
+    let metric = r#"sporran_requests_total{method="GET",route="/health",status="200"}"#;
+    assert!(served.metric(metric) >= 3.0, "{}", served.get("/metrics").text);
+    // Paths that are no routes do not make series of their own.
+    assert!(!served.get("/metrics").text.contains("nothing"));
+    served.end().unwrap();
+    assert!(TcpStream::connect(served.address).is_err());
+}
+
+#[test]
+fn a_server_needs_something_to_serve_and_names_that_differ() {
+    let error = Server::open(ServerOptions::new(), &Stop::new(), &mut |_| {}).err().unwrap();
+    assert!(matches!(error, Error::Nothing), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let mounts = vec![documents(folder.path()), documents(folder.path())];
+    let error = Server::open(ServerOptions { mounts, ..ServerOptions::new() }, &Stop::new(), &mut |_| {});
+    assert!(matches!(error, Err(Error::Name { name }) if name == "pages.jsonl"));
+}
+
+#[test]
+fn requests_need_the_key_in_one_of_two_headers() {
+    let key = Key::new("0123456789abcdef");
+    let served =
+        Served::start(|_| ServerOptions { models: models(), key: Some(key), ..ServerOptions::new() });
+    let body = json!({ "inputs": "who wrote the song" }).to_string();
+    let post = |path: &str, header: (&str, &str)| {
+        served.send("POST", path, &[("content-type", "application/json"), header], &body)
+    };
+    assert_eq!(post("/embed", ("authorization", "Bearer 0123456789abcdef")).status, 200);
+    assert_eq!(post("/embed", ("authorization", "bearer 0123456789abcdef")).status, 200);
+    assert_eq!(post("/embed", ("x-api-key", "0123456789abcdef")).status, 200);
+    for header in
+        [("x-api-key", "0123456789abcdeX"), ("authorization", "Basic 0123456789abcdef"), ("x-other", "y")]
+    {
+        let refused = post("/embed", header);
+        assert_eq!((refused.status, refused.header("www-authenticate").as_deref()), (401, Some("Bearer")));
+        assert_eq!(refused.json()["error_type"], "Validation");
+    }
+    let refused = post("/v1/embeddings", ("x-api-key", "wrong")).json();
+    assert_eq!(refused["error"]["code"], "invalid_api_key");
+    // The page has no data, and a supervisor has no key.
+    for path in ["/", "/page/app.js", "/health", "/ready"] {
+        assert_eq!(served.get(path).status, 200, "{path}");
+    }
+    for path in ["/metrics", "/v1/mounts", "/openapi.json"] {
+        assert_eq!(served.get(path).status, 401, "{path}");
+    }
+}
+
+#[test]
+fn wrong_bodies_are_named_in_the_form_of_their_api() {
+    let limits = Limits { body: 1000, ..Limits::default() };
+    let served = with_models(limits);
+    let send =
+        |path: &str, kind: &str, body: &str| served.send("POST", path, &[("content-type", kind)], body);
+    let found = send("/embed", "text/plain", r#"{"inputs": "a"}"#);
+    assert_eq!(found.status, 415);
+    let found = send("/v1/rerank", "application/json", r#"{"query": "a", "documents": ["b", {"txt": 1}]}"#);
+    assert_eq!(found.status, 400);
+    assert!(found.json()["detail"].as_str().unwrap().starts_with("`documents[1]`: "), "{}", found.text);
+    let found = send("/v2/rerank", "application/json; charset=utf-8", "{");
+    assert!(
+        found.status == 400 && found.json()["message"].as_str().unwrap().starts_with("the body is not JSON")
+    );
+    let found = send("/embed", "application/json", "");
+    assert_eq!((found.status, found.json()["error_type"].as_str()), (400, Some("Validation")));
+    let long = json!({ "inputs": "a".repeat(2000) }).to_string();
+    assert_eq!(send("/embed", "application/json", &long).status, 413);
+    let found = send("/v1/answer", "application/json", r#"{"question": "a", "topp": 3}"#);
+    assert!(
+        found.status == 400 && found.json()["error"].as_str().unwrap().contains("topp"),
+        "{}",
+        found.text
+    );
+    let found = send("/v1/answer", "application/json", r#"{"question": "a"}"#);
+    assert_eq!(
+        (found.status, found.json()["error"].as_str()),
+        (404, Some("nothing is mounted that answers"))
+    );
+}
+
+#[test]
+fn a_name_of_another_site_is_refused() {
+    let served = with_models(Limits::default());
+    let found = served.send("GET", "/health", &[("host", "attacker.example")], "");
+    assert_eq!(found.status, 403);
+    assert_eq!(served.send("GET", "/health", &[("host", "localhost:1")], "").status, 200);
+    // No other origin may read or send.
+    let asked = [("origin", "http://attacker.example"), ("access-control-request-method", "POST")];
+    let found = served.send("OPTIONS", "/v1/answer", &asked, "");
+    assert!(found.status == 405 && found.header("access-control-allow-origin").is_none());
+}
+
+#[test]
+fn too_much_is_refused_with_the_time_of_another_try() {
+    let served = with_models(Limits { waiting: 40, ..slow(400) });
+    // About 31 tokens, of which one request fits and two do not.
+    let body = json!({ "inputs": "a".repeat(120) });
+    thread::scope(|scope| {
+        let first = scope.spawn(|| served.post("/embed", &body));
+        thread::sleep(Duration::from_millis(100));
+        let second = served.post("/embed", &body);
+        let retry_after: u64 = second.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=60).contains(&retry_after));
+        assert_eq!((second.status, second.json()["error_type"].as_str()), (429, Some("Overloaded")));
+        assert_eq!(first.join().unwrap().status, 200);
+    });
+    assert_eq!(served.metric(r#"sporran_refused_total{worker="embed"}"#), 1.0);
+    let never = served.post("/embed", &json!({ "inputs": "a".repeat(400) }));
+    assert_eq!((never.status, never.header("retry-after")), (413, None));
+}
+
+#[test]
+fn a_client_that_goes_frees_its_place() {
+    let served = with_models(slow(400));
+    let body = json!({ "inputs": "who wrote the song" }).to_string();
+    let stream = served.begin("POST", "/embed", &[("content-type", "application/json")], &body);
+    thread::sleep(Duration::from_millis(100));
+    drop(stream);
+    let end = Instant::now() + Duration::from_secs(20);
+    let cancelled = || served.metric(r#"sporran_cancelled_total{worker="embed"}"#);
+    while cancelled() < 1.0 {
+        assert!(Instant::now() < end, "{}", served.get("/metrics").text);
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(served.metric(r#"sporran_waiting_tokens{worker="embed"}"#), 0.0);
+    // `/metrics` itself is open.
+    assert_eq!(served.metric("sporran_open_requests"), 1.0);
+}
+
+#[test]
+fn an_answer_that_takes_too_long_is_given_up() {
+    let served = with_models(Limits { time: Duration::from_millis(100), ..slow(1000) });
+    let found = served.post("/embed", &json!({ "inputs": "who wrote the song" }));
+    assert_eq!((found.status, found.header("retry-after").as_deref()), (503, Some("1")));
+}
+
+#[test]
+fn what_was_begun_is_answered_after_the_stop() {
+    let mut served = with_models(slow(500));
+    let body = json!({ "inputs": "who wrote the song" }).to_string();
+    let mut stream = served.begin("POST", "/embed", &[("content-type", "application/json")], &body);
+    thread::sleep(Duration::from_millis(150));
+    served.stop.now();
+    thread::sleep(Duration::from_millis(100));
+    assert!(TcpStream::connect(served.address).is_err());
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
+    served.end().unwrap();
+}
+
+#[test]
+fn documents_that_changed_are_served_after_a_reload() {
+    let served = Served::start(|folder| {
+        let notes = folder.join("notes");
+        std::fs::create_dir(&notes).unwrap();
+        std::fs::write(notes.join("a.md"), "# Tea\n\nTea is hot.\n").unwrap();
+        let notes = sporran_pipeline::workflows::answer::AskOptions::new(vec![notes], folder.join("cache"));
+        ServerOptions { mounts: vec![notes], ..ServerOptions::new() }
+    });
+    let hits = || served.get("/v1/notes/search?query=coffee").json()["candidates"].as_array().unwrap().len();
+    assert_eq!(hits(), 0);
+    let old = served.state.mounts();
+    std::fs::write(served.folder.path().join("notes/b.md"), "# Coffee\n\nCoffee is black.\n").unwrap();
+    served.state.reload(&mut |_| {}).unwrap();
+    assert_eq!(hits(), 1);
+    // A request that began before ends with what it began with.
+    assert_eq!(old.answering(None).unwrap().store().unwrap().pages(), 1);
+    // Something that cannot be opened leaves what was there.
+    std::fs::remove_dir_all(served.folder.path().join("notes")).unwrap();
+    assert!(served.state.reload(&mut |_| {}).is_err());
+    assert_eq!(hits(), 1);
+}

@@ -1,0 +1,165 @@
+//! The API of OpenAI.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use sporran_pipeline::workflows::answer::AskOptions;
+use sporran_server::ServerOptions;
+
+use crate::common::{Served, documents, fixture, models, reader};
+
+fn with_reader() -> Served {
+    Served::start(|folder| {
+        let mount = AskOptions { generator: Some(reader()), max_new_tokens: 8, ..documents(folder) };
+        ServerOptions { mounts: vec![mount], models: models(), ..ServerOptions::new() }
+    })
+}
+
+fn with_llama() -> Served {
+    Served::start(|folder| {
+        let mount = AskOptions { generator: Some(fixture("llama")), max_new_tokens: 6, ..documents(folder) };
+        ServerOptions { mounts: vec![mount], ..ServerOptions::new() }
+    })
+}
+
+fn user(text: &str) -> Value {
+    json!([{ "role": "user", "content": text }])
+}
+
+#[test]
+fn models_are_listed_and_found_by_name() {
+    let served = with_reader();
+    let list = served.get("/v1/models").json();
+    let ids: Vec<&str> =
+        list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["pages.jsonl", "sentence", "bert-sequence", "roberta-sequence"]);
+    assert_eq!(served.get("/v1/models/sentence").json()["task"], "embed");
+    let missing = served.get("/v1/models/other");
+    assert_eq!((missing.status, missing.json()["error"]["code"].as_str()), (404, Some("not_found")));
+}
+
+#[test]
+fn embeddings_come_as_numbers_or_bytes() {
+    let served = with_reader();
+    let texts = ["who wrote the song", "the king"];
+    let request = json!({ "model": "any", "input": texts });
+    let numbers = served.post("/v1/embeddings", &request).json();
+    assert!(numbers["usage"]["prompt_tokens"].as_u64().unwrap() > 4);
+    let request = json!({ "input": texts, "encoding_format": "base64" });
+    let bytes = served.post("/v1/embeddings", &request).json();
+    for (at, data) in bytes["data"].as_array().unwrap().iter().enumerate() {
+        let bytes = STANDARD.decode(data["embedding"].as_str().unwrap()).unwrap();
+        let values: Vec<f64> =
+            bytes.chunks(4).map(|four| f64::from(f32::from_le_bytes(four.try_into().unwrap()))).collect();
+        let expected: Vec<f64> = serde_json::from_value(numbers["data"][at]["embedding"].clone()).unwrap();
+        assert_eq!(values.len(), expected.len());
+        assert!(values.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6));
+    }
+    let short = served.post("/v1/embeddings", &json!({ "input": "a", "dimensions": 3 })).json();
+    assert_eq!(short["data"][0]["embedding"].as_array().unwrap().len(), 3);
+    let tokens = served.post("/v1/embeddings", &json!({ "input": [1, 2] }));
+    assert_eq!((tokens.status, tokens.json()["error"]["param"].as_str()), (400, Some("input")));
+}
+
+#[test]
+fn a_chat_answers_over_the_index_with_citations() {
+    let served = with_reader();
+    let question = "Where was Oberlin born?";
+    let found = served
+        .post("/v1/chat/completions", &json!({ "model": "pages.jsonl", "messages": user(question) }))
+        .json();
+    let answer = served.post("/v1/answer", &json!({ "question": question })).json();
+    let choice = &found["choices"][0];
+    assert_eq!(
+        (&choice["message"]["role"], &choice["message"]["content"]),
+        (&json!("assistant"), &answer["answer"])
+    );
+    assert_eq!(found["citations"], answer["provenance"]);
+    let usage = &found["usage"];
+    assert!(
+        usage["prompt_tokens"].as_u64().unwrap() > 10 && usage["completion_tokens"].as_u64().unwrap() > 0
+    );
+    let completion = served.post("/v1/completions", &json!({ "prompt": [question, "What is tea?"] })).json();
+    assert_eq!(completion["choices"][0]["text"], answer["answer"]);
+    assert_eq!(completion["choices"][1]["index"], 1);
+    assert_eq!(completion["choices"][0]["citations"], answer["provenance"]);
+}
+
+#[test]
+fn a_stream_has_the_text_in_parts_and_then_the_citations() {
+    let served = with_reader();
+    let request = json!({
+        "messages": user("Where was Oberlin born?"), "stream": true, "stream_options": { "include_usage": true },
+    });
+    let reply = served.post("/v1/chat/completions", &request);
+    assert_eq!(reply.header("content-type").as_deref(), Some("text/event-stream"));
+    let (events, is_done) = reply.events();
+    assert!(is_done && events[0]["choices"][0]["delta"]["role"] == "assistant", "{}", reply.text);
+    let text: String =
+        events.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str()).collect();
+    let last = &events[events.len() - 2];
+    assert!(!text.is_empty() && last["choices"][0]["finish_reason"].is_string());
+    assert_eq!(last["citations"][0]["title"], "Mira Oberlin");
+    let whole = served.post("/v1/answer", &json!({ "question": "Where was Oberlin born?" })).json();
+    assert_eq!(last["sporran"]["answer"], whole["answer"]);
+    let usage = &events[events.len() - 1];
+    assert_eq!(
+        (&usage["choices"], usage["usage"]["completion_tokens"].as_u64() > Some(0)),
+        (&json!([]), true)
+    );
+}
+
+#[test]
+fn the_bare_model_continues_what_it_is_given() {
+    let served = with_llama();
+    let bare = |extra: Value| {
+        let mut request =
+            json!({ "prompt": "the king was born", "temperature": 0, "sporran": { "retrieve": false } });
+        request.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        request
+    };
+    let found = served.post("/v1/completions", &bare(json!({ "max_tokens": 5 }))).json();
+    let choice = &found["choices"][0];
+    assert_eq!((&choice["citations"], &found["usage"]["completion_tokens"]), (&Value::Null, &json!(5)));
+    assert_eq!(choice["finish_reason"], "length");
+    let text = choice["text"].as_str().unwrap().to_owned();
+    let (events, is_done) =
+        served.post("/v1/completions", &bare(json!({ "max_tokens": 5, "stream": true }))).events();
+    let streamed: String = events.iter().filter_map(|event| event["choices"][0]["text"].as_str()).collect();
+    assert_eq!((streamed.as_str(), is_done), (text.as_str(), true));
+    // The text ends before a stop, which the client chose.
+    let middle: String = text.chars().skip(text.chars().count() / 2).collect();
+    let found = served.post("/v1/completions", &bare(json!({ "max_tokens": 5, "stop": [middle] }))).json();
+    let stopped = found["choices"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with(stopped) && stopped.len() < text.len(), "{stopped:?} of {text:?}");
+    assert_eq!(found["choices"][0]["finish_reason"], "stop");
+    // The same seed gives the same text.
+    let sampled = |seed: u64| {
+        let request = bare(json!({ "max_tokens": 5, "temperature": 1.0, "seed": seed }));
+        served.post("/v1/completions", &request).json()["choices"][0]["text"].clone()
+    };
+    assert_eq!(sampled(3), sampled(3));
+    let chat = json!({ "messages": user("the king"), "max_tokens": 3, "sporran": { "retrieve": false } });
+    let found = served.post("/v1/chat/completions", &chat).json();
+    assert_eq!(found["citations"], Value::Null);
+}
+
+#[test]
+fn wrong_requests_have_the_form_of_openai() {
+    let served = with_reader();
+    for (request, param) in [
+        (json!({ "messages": [] }), "messages"),
+        (json!({ "messages": user("a"), "temperature": 9 }), "temperature"),
+        (json!({ "messages": user("a"), "n": 3 }), "n"),
+        (json!({ "messages": [{ "role": "user", "content": " " }] }), "question"),
+    ] {
+        let found = served.post("/v1/chat/completions", &request);
+        let error = &found.json()["error"];
+        assert_eq!((found.status, error["param"].as_str()), (400, Some(param)), "{request}: {}", found.text);
+        assert_eq!(error["type"], "invalid_request_error");
+    }
+    let found = served.post("/v1/chat/completions", &json!({ "model": "gpt-4o", "messages": user("a") }));
+    assert_eq!(found.status, 404);
+    assert!(found.json()["error"]["message"].as_str().unwrap().contains("`pages.jsonl`"), "{}", found.text);
+    let two = json!({ "prompt": ["a", "b"], "stream": true });
+    assert_eq!(served.post("/v1/completions", &two).status, 400);
+}
