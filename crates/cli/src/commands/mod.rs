@@ -20,6 +20,7 @@ mod init;
 mod input;
 mod man;
 mod mcp;
+mod merge;
 pub(crate) mod models;
 mod populate;
 mod reason;
@@ -71,7 +72,7 @@ pub(crate) enum Command {
     /// Show how one record or text is answered: query, hits, prompt, answers, evidence
     Explain(explain::Explain),
     /// Merge the shards of `index`, `embed`, `run`, `retrieve` or `populate`
-    Merge(shard::Merge),
+    Merge(merge::Merge),
     /// Embed lines of standard input, or build the indexes of vectors of a config
     Embed(embed::Embed),
     /// Score passages for queries from standard input

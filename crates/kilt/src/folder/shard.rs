@@ -566,7 +566,8 @@ mod tests {
         let message = refused(&[root.clone(), again.clone()], ShardFault::Doubled);
         assert!(message.contains("shard 1/3 is in ") && message.contains("runs/r.shard-1-of-3"), "{message}");
 
-        let changes: [(fn(&mut ShardManifest), ShardFault, &str); 4] = [
+        type Change = (fn(&mut ShardManifest), ShardFault, &'static str);
+        let changes: [Change; 4] = [
             (|shard| shard.name = "s".into(), ShardFault::Foreign, "it is one of `run` of `s`, and "),
             (
                 |shard| drop(shard.config.insert("k1".into(), "1.2".into())),

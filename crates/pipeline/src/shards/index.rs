@@ -137,6 +137,7 @@ pub fn index_shard(
     let verb = indexing.verb();
     let name = format!("{}-{verb}", options.general.name);
     let folder = RunDir::open_shard(&options.general.output, &name, shard)?;
+    observe(Event::Folder { path: folder.root.clone() });
     let mut inputs = Inputs::default();
     let described = describe(source, observe, &mut inputs)?;
     let mut manifest = ShardManifest::new(verb, &name, shard);

@@ -218,7 +218,7 @@ mod tests {
         assert!(error.contains(r#""k1":1.2"#) && error.contains(r#", found {"#), "{error}");
         let error = TfIdf::merge(
             &TfIdfOptions::default(),
-            &[part.clone()],
+            std::slice::from_ref(&part),
             ("h", 1),
             &whole,
             Build::new(&mut |_| {}),
@@ -226,7 +226,8 @@ mod tests {
         assert!(matches!(error, Err(Error::Kind { expected: "tfidf", .. })));
         crate::layout::damage_each(&part, || {
             // Another index or an error.
-            let _ = Bm25::merge(&options, &[part.clone()], ("h", 1), &whole, Build::new(&mut |_| {}));
+            let _ =
+                Bm25::merge(&options, std::slice::from_ref(&part), ("h", 1), &whole, Build::new(&mut |_| {}));
         });
     }
 }

@@ -254,7 +254,7 @@ mod tests {
         let options = Bm25Options::default();
         Bm25::build(&options, numbered(&passages), "h", &part, Build::new(&mut |_| {})).unwrap();
         let open = |options: &Bm25Options, passages| {
-            Bm25::open_parts(options, &[part.clone()], passages).err().unwrap().to_string()
+            Bm25::open_parts(options, std::slice::from_ref(&part), passages).err().unwrap().to_string()
         };
         let error = open(&Bm25Options { k1: 1.2, ..options.clone() }, 1);
         assert!(error.contains(r#"part: expected {"#) && error.contains(r#""k1":1.2"#), "{error}");
