@@ -604,7 +604,7 @@ mod tests {
         assert_eq!((run.examples(&second).unwrap().total, ids(&run, &second)), (3, vec!["1".to_owned()]));
         let stray = ExampleFilter { file: Some("../x".into()), ..all };
         assert_eq!(
-            run.examples(&stray).unwrap_err().message,
+            run.examples(&stray).unwrap_err().to_string(),
             "there is no file `../x`; there are `nq-dev-kilt.jsonl`"
         );
     }

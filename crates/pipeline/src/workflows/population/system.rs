@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use sporran_extractor::{
-    Argument, Coreference, Document, EntityType, FactExtractor, MentionFinder, MentionForm, Span,
-};
+use sporran_extractor::{Argument, Document, EntityType, FactExtractor, MentionForm, Span};
 
 use super::{options::PopulationOptions, parts::open, populate::text};
 use crate::Result;
