@@ -3,6 +3,7 @@
 mod answers;
 mod browse;
 mod common;
+mod facts;
 mod lifecycle;
 mod models;
 mod openai;

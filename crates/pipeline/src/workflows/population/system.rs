@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use sporran_extractor::{Argument, Document, EntityType, FactExtractor, MentionForm, Span};
+use sporran_extractor::{Argument, Document, EntityType, FactExtractor, Link, Mention, MentionForm, Span};
 
 use super::{options::PopulationOptions, parts::open, populate::text};
 use crate::Result;
@@ -121,7 +121,7 @@ impl FactSystem {
         let FactExtractor { mentions, coreference, linker, .. } = &self.extractor;
         let documents = documents(texts);
         let found = mentions.mentions(&documents)?;
-        let linked = |(document, mentions): (&Document, Vec<_>)| {
+        let linked = |(document, mentions): (&Document, Vec<Mention>)| -> Result<Vec<TextMention>> {
             let chains = match coreference {
                 Some(coreference) => coreference.chains(document, &mentions)?,
                 None => Vec::new(),
@@ -130,15 +130,13 @@ impl FactSystem {
                 Some(linker) => linker.link(document, &mentions, &chains),
                 None => vec![None; mentions.len()],
             };
-            let mention = |(mention, link): (sporran_extractor::Mention, Option<sporran_extractor::Link>)| {
-                TextMention {
-                    mention: span(document, mention.span),
-                    kind: mention.kind,
-                    form: mention.form,
-                    confidence: mention.confidence,
-                    link_confidence: link.as_ref().map(|link| link.confidence),
-                    entity: link.map(|link| link.entity),
-                }
+            let mention = |(mention, link): (Mention, Option<Link>)| TextMention {
+                mention: span(document, mention.span),
+                kind: mention.kind,
+                form: mention.form,
+                confidence: mention.confidence,
+                link_confidence: link.as_ref().map(|link| link.confidence),
+                entity: link.map(|link| link.entity),
             };
             Ok(mentions.into_iter().zip(links).map(mention).collect())
         };
