@@ -123,9 +123,8 @@ async function showDocument(mount, item, others, body, { head, under, tools }) {
   const load = async () => {
     fill(body, waiting("Opening the document"));
     const [from, to] = item.highlight ?? [];
-    // A prediction of a run names a document and a place; a passage has an id of its own.
-    const place = item.id ? { id: item.id } : { id: item.document, paragraph: item.paragraph, start: item.start };
-    const query = { mount, ...place, from, to };
+    // The only passage of a document has the document's id, and a prediction of a run names a document: the place tells which passage.
+    const query = { mount, id: item.id ?? item.document, paragraph: item.paragraph, start: item.start, from, to };
     try {
       const found = await get(["browse/document"], query);
       head.textContent = found.title || found.file || found.id;
