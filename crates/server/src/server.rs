@@ -180,7 +180,8 @@ fn signals(state: &Arc<State>, stop: &Stop) -> Result<()> {
         loop {
             tokio::select! {
                 _ = terminate.recv() => stop.now(),
-                _ = hang_up.recv() => reload(&state).await,
+                // It may build an index, and the server can be told to end meanwhile.
+                _ = hang_up.recv() => drop(tokio::spawn(reload(Arc::clone(&state)))),
                 () = stop.called() => return,
             }
         }
@@ -195,8 +196,7 @@ fn signals(_: &Arc<State>, _: &Stop) -> Result<()> {
 
 /// Opens all mounts again, on a thread of its own.
 #[cfg(unix)]
-async fn reload(state: &Arc<State>) {
-    let state = Arc::clone(state);
+async fn reload(state: Arc<State>) {
     let done = tokio::task::spawn_blocking(move || state.reload(&mut |_| {})).await;
     match done {
         Ok(Ok(())) => tracing::info!("all mounts were opened again"),

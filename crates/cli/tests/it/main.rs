@@ -29,6 +29,7 @@ mod remote;
 mod resume;
 mod retrieval;
 mod selection;
+mod serve;
 mod sources;
 mod submit;
 mod tagger;

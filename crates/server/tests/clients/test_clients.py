@@ -60,7 +60,7 @@ def server(tmp_path_factory):
     pages = folder / "pages.jsonl"
     pages.write_text("".join(json.dumps(page) + "\n" for page in PAGES))
     served = Server(
-        folder, str(pages), "examples/minikilt", "configs/quickstart-kbp.toml", "--model", "models/minikilt-reader", "--max-new-tokens", "8",
+        folder, str(pages), "configs/quickstart-kbp.toml", "--model", "models/minikilt-reader", "--max-new-tokens", "8",
         "--embed", str(FIXTURES / "sentence"), "--rerank", str(FIXTURES / "bert-sequence"), "--classify", str(FIXTURES / "roberta-sequence"),
     )  # fmt: skip
     yield served
@@ -98,7 +98,7 @@ def test_openai_embeds(server):
 
 def test_openai_chats_over_the_index_and_with_the_bare_model(server):
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
-    assert {"pages.jsonl", "minikilt", "sentence"} <= {model.id for model in client.models.list()}
+    assert {"pages.jsonl", "sentence"} <= {model.id for model in client.models.list()}
     messages = [{"role": "user", "content": QUESTION}]
     found = client.chat.completions.create(model="pages.jsonl", messages=messages)
     answer = requests.post(f"{server.url}/v1/answer", json={"question": QUESTION}).json()

@@ -106,7 +106,10 @@ impl Writing {
                         break;
                     }
                 }
-                Piece::Done(result) => done = Some(*result),
+                Piece::Done(result) => {
+                    done = Some(*result);
+                    break;
+                }
             }
         }
         // The generator ends an answer whose receiver is gone.
