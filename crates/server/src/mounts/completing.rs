@@ -84,7 +84,7 @@ impl Completing {
             }
             "graph-network" => {
                 let options = NetworkConfig::load(config, &[])?;
-                let folder = options.folder();
+                let folder = options.output.join(&options.name);
                 let predictor =
                     LinkPredictor::open(&options.data.saved_in(&folder), Some(&folder.join("model")), None)?;
                 (options.name, predictor)
