@@ -59,13 +59,14 @@ export function choice(id, options, value, listen) {
 
 /** The places of a passage in words: section, page, paragraph, characters. */
 export function placeOf(item) {
+  const isLong = item.end_paragraph !== undefined && item.end_paragraph !== item.paragraph;
   const parts = [
     item.file && item.file !== item.title ? item.file : null,
     heading(item.section) || null,
     item.page ? `page ${item.page}` : null,
     item.line ? `line ${item.line}` : null,
-    item.paragraph === undefined ? null : `paragraph ${item.paragraph}`,
-    item.start === undefined || item.end === undefined ? null : `characters ${item.start}–${item.end}${(item.end_paragraph ?? item.paragraph) === item.paragraph ? "" : ` of ${item.end_paragraph}`}`,
+    item.paragraph === undefined ? null : isLong ? `paragraphs ${item.paragraph}–${item.end_paragraph}` : `paragraph ${item.paragraph}`,
+    item.start === undefined || item.end === undefined || isLong ? null : `characters ${item.start}–${item.end}`,
   ];
   return parts.filter((part) => part !== null).join(" · ");
 }
@@ -123,7 +124,7 @@ async function showDocument(mount, item, others, body, { head, under, tools }) {
   const load = async () => {
     fill(body, waiting("Opening the document"));
     const [from, to] = item.highlight ?? [];
-    // The only passage of a document has the document's id, and a prediction of a run names a document: the place tells which passage.
+    // The only passage of a document has the document's id; a prediction of a run has no other. The place names the passage.
     const query = { mount, id: item.id ?? item.document, paragraph: item.paragraph, start: item.start, from, to };
     try {
       const found = await get(["browse/document"], query);
