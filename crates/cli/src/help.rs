@@ -7,7 +7,10 @@ use clap::{Arg, ArgAction, Command, builder::StyledStr};
 /// The verbs by purpose; each is listed once.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Run", &["ask", "serve", "mcp", "run", "populate", "reason"]),
-    ("Search and answer", &["index", "indexes", "retrieve", "explain", "embed", "rerank", "generate"]),
+    (
+        "Search and answer",
+        &["index", "indexes", "merge", "retrieve", "explain", "embed", "rerank", "generate"],
+    ),
     ("Train", &["train", "tune"]),
     ("Evaluate", &["eval-set", "evaluate", "report", "compare", "reproduce", "submit"]),
     ("Data", &["convert", "describe", "annotate"]),

@@ -14,6 +14,7 @@ use memmap2::{MmapMut, MmapOptions};
 pub trait Plain: Copy + Send + Sync {}
 impl Plain for f32 {}
 impl Plain for i8 {}
+impl Plain for u8 {}
 impl Plain for u16 {}
 
 /// From this size on, huge pages are requested: they save page walks when weights are streamed.

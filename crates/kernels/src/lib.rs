@@ -1,5 +1,5 @@
 //! CPU kernels of transformers and of vector search, over plain slices. They cover products with packed
-//! matrices in f32 and int8, single-head attention, normalisation, softmax and activations, with gradients
+//! matrices in f32 and int8 or in the codings of GGUF files, single-head attention, normalisation, softmax and activations, with gradients
 //! and dropout. For search they find the largest inner products of rows with queries.
 //!
 //! Every function has one generic definition over `simd::Simd`, compiled for each instruction set and
@@ -16,6 +16,7 @@ mod approx_dot;
 mod attention;
 mod buffer;
 mod codebook;
+mod coding;
 mod compare;
 mod grid;
 mod isa;
@@ -25,12 +26,14 @@ mod math;
 mod matrix;
 mod multiply;
 mod normalisation;
+mod panels;
 mod pq;
 mod propagate;
 mod quantise;
 mod rows;
 mod scan;
 mod simd;
+mod stored;
 mod sync;
 mod thread_pool;
 mod top;
@@ -43,6 +46,7 @@ pub use approx_dot::RoughRows;
 pub use attention::{Distances, PackedHead, Queries, Scores, attend, attend_steps};
 pub use buffer::{Buffer, Lines};
 pub use codebook::Codebook;
+pub use coding::Coding;
 pub use compare::Comparison;
 pub use isa::Isa;
 pub use logits::{count_from, scaled_sigmoid, scaled_softmax, total};
@@ -55,6 +59,7 @@ pub use pq::{CodeBits, Codes, round_tables};
 pub use propagate::Adjacency;
 pub use rows::{Part, Rows};
 pub use scan::{Filter, Panels, Storage};
+pub use stored::{Stored, Table};
 pub use thread_pool::ThreadPool;
 pub use top::{Top, by_rank};
 pub use training::{Dropout, ResidualNorm, SoftmaxRows, add_columns, multiply};

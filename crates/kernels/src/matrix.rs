@@ -8,22 +8,25 @@ use rayon::prelude::*;
 use crate::amx::{self, Sums};
 use crate::{
     buffer::{Buffer, Lines},
+    coding::Coding,
     grid::Grid,
     isa::{Isa, dispatch},
     math::Activation,
+    panels::{CodedPanels, Strip},
     quantise::{Scratch, quantise, quantise_output},
     rows::{Rows, SharedRows},
     simd::{
         LANES, Simd,
         microkernel::{strips, tiles},
     },
+    stored::Stored,
     thread_pool::ThreadPool,
 };
 
 /// The storage type of weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// Unchanged.
+    /// Unchanged; products are computed in f32.
     #[default]
     F32,
     /// In 8 bits with one scale an output; inputs are quantised to 8 bits with one scale a row, and the sums
@@ -34,7 +37,8 @@ pub enum Precision {
 /// The weights of a linear layer, (outputs, inputs), in panels of 32 outputs.
 ///
 /// A panel has its 32 outputs' weights for the first input, then for the second, and so on. In int8 four
-/// inputs' weights of an output are next to each other. A product reads it sequentially.
+/// inputs' weights of an output are next to each other. Coded weights stay in their coding. A product reads a panel
+/// sequentially.
 #[derive(Debug)]
 pub struct Matrix {
     inputs: usize,
@@ -45,6 +49,8 @@ pub struct Matrix {
 #[derive(Debug)]
 enum Values {
     F32(Buffer<f32>),
+    /// In other codings than f32.
+    Coded(CodedPanels),
     Int8 {
         values: Buffer<i8>,
         /// The scale of each output's weights.
@@ -52,6 +58,60 @@ enum Values {
         /// 128 times the sum of each output's weights: inputs are stored with 128 added.
         offsets: Vec<i32>,
     },
+}
+
+/// The number of rows that are packed before the bytes that they were read from are released.
+const TOGETHER: usize = 64 * LANES;
+
+/// Packs `rows`, which `values` decodes into a buffer of `inputs` weights; `done` is told how many are packed.
+fn pack<R: Sync>(
+    rows: &[R],
+    inputs: usize,
+    precision: Precision,
+    values: impl Fn(&R, &mut [f32]) + Sync,
+    mut done: impl FnMut(usize),
+) -> Values {
+    let outputs = rows.len();
+    let row = || vec![0f32; inputs];
+    let together = || rows.chunks(TOGETHER).enumerate().map(|(at, rows)| (at * TOGETHER + rows.len(), rows));
+    match precision {
+        Precision::F32 => {
+            let mut buffer = Buffer::zeroed(outputs.div_ceil(LANES) * LANES * inputs);
+            for ((end, rows), panels) in together().zip(buffer.values_mut().chunks_mut(TOGETHER * inputs)) {
+                let panels = panels.par_chunks_exact_mut(LANES * inputs);
+                panels.zip(rows.par_chunks(LANES)).for_each_init(row, |weights, (panel, rows)| {
+                    for (lane, row) in rows.iter().enumerate() {
+                        values(row, weights);
+                        for (values, weight) in panel.chunks_exact_mut(LANES).zip(&*weights) {
+                            values[lane] = *weight;
+                        }
+                    }
+                });
+                done(end);
+            }
+            Values::F32(buffer)
+        }
+        Precision::Int8 => {
+            let size = inputs.div_ceil(4) * 4 * LANES;
+            let mut buffer = Buffer::zeroed(outputs.div_ceil(LANES) * size);
+            let mut scales: Vec<(f32, i32)> = Vec::with_capacity(outputs);
+            let panels = buffer.values_mut().chunks_mut(TOGETHER / LANES * size);
+            for ((end, rows), panels) in together().zip(panels) {
+                let panels = panels.par_chunks_exact_mut(size).zip(rows.par_chunks(LANES));
+                let packed = panels.map_init(row, |weights, (panel, rows)| {
+                    let quantised = |(lane, row)| {
+                        values(row, weights);
+                        quantise_output(weights, lane, panel)
+                    };
+                    rows.iter().enumerate().map(quantised).collect::<Vec<_>>()
+                });
+                scales.par_extend(packed.flatten_iter());
+                done(end);
+            }
+            let (scales, offsets) = scales.into_iter().unzip();
+            Values::Int8 { values: buffer, scales, offsets }
+        }
+    }
 }
 
 impl Matrix {
@@ -63,36 +123,36 @@ impl Matrix {
     pub fn pack(blocks: &[&[f32]], inputs: usize, precision: Precision) -> Self {
         assert!(inputs > 0 && blocks.iter().all(|block| block.len() % inputs == 0));
         let rows: Vec<&[f32]> = blocks.iter().flat_map(|block| block.chunks_exact(inputs)).collect();
-        let outputs = rows.len();
-        let values = match precision {
-            Precision::F32 => {
-                let mut buffer = Buffer::zeroed(outputs.div_ceil(LANES) * LANES * inputs);
-                let panels = buffer.values_mut().par_chunks_exact_mut(LANES * inputs);
-                panels.zip(rows.par_chunks(LANES)).for_each(|(panel, rows)| {
-                    for (lane, row) in rows.iter().enumerate() {
-                        for (values, weight) in panel.chunks_exact_mut(LANES).zip(*row) {
-                            values[lane] = *weight;
-                        }
-                    }
-                });
-                Values::F32(buffer)
+        let values = pack(&rows, inputs, precision, |row, values| values.copy_from_slice(row), |_| {});
+        Self { inputs, outputs: rows.len(), values }
+    }
+
+    /// Packs consecutive `blocks` of weights as they are stored. In f32 they stay in their coding, and products equal
+    /// those of the decoded weights, bit for bit.
+    ///
+    /// # Panics
+    /// If a row of a block has another number of weights than `inputs`.
+    #[must_use]
+    pub fn pack_stored(blocks: &[Stored<'_>], inputs: usize, precision: Precision) -> Self {
+        assert!(inputs > 0 && blocks.iter().all(|block| block.width() == inputs));
+        let rows: Vec<(Coding, &[u8])> =
+            blocks.iter().flat_map(|block| block.rows().map(|row| (block.coding(), row))).collect();
+        let is_plain = blocks.iter().all(|block| block.coding() == Coding::F32);
+        let mut packed = 0;
+        let done = |rows: usize| {
+            let mut first = 0;
+            for block in blocks {
+                block.release(packed.max(first) - first..rows.max(first) - first);
+                first += block.count();
             }
-            Precision::Int8 => {
-                let size = inputs.div_ceil(4) * 4 * LANES;
-                let mut buffer = Buffer::zeroed(outputs.div_ceil(LANES) * size);
-                let panels = buffer.values_mut().par_chunks_exact_mut(size);
-                let scales: Vec<(f32, i32)> = panels
-                    .zip(rows.par_chunks(LANES))
-                    .flat_map_iter(|(panel, rows)| {
-                        let rows = rows.iter().enumerate();
-                        rows.map(|(lane, row)| quantise_output(row, lane, panel)).collect::<Vec<_>>()
-                    })
-                    .collect();
-                let (scales, offsets) = scales.into_iter().unzip();
-                Values::Int8 { values: buffer, scales, offsets }
-            }
+            packed = rows;
         };
-        Self { inputs, outputs, values }
+        let values = if is_plain || precision != Precision::F32 {
+            pack(&rows, inputs, precision, |(coding, row), values| coding.decode(row, values), done)
+        } else {
+            Values::Coded(CodedPanels::pack(&rows, inputs, TOGETHER, done))
+        };
+        Self { inputs, outputs: rows.len(), values }
     }
 
     /// The number of inputs.
@@ -121,6 +181,7 @@ impl Matrix {
                     *out = values[lane];
                 }
             }
+            Values::Coded(panels) => panels.output(at, out),
             Values::Int8 { values, scales, .. } => {
                 let size = self.inputs.div_ceil(4) * 4 * LANES;
                 let panel = &values[panel * size..][..size];
@@ -262,7 +323,7 @@ impl<'a> Product<'a> {
         let stride = input.stride();
         let values = &input.values()[from.start * stride..from.end * stride];
         let input = match &matrix.values {
-            Values::F32(_) => Input::F32 { values, stride },
+            Values::F32(_) | Values::Coded(_) => Input::F32 { values, stride },
             Values::Int8 { .. } => quantise(isa, pool, values, stride, matrix.inputs, scratch),
         };
         let is_tiled = input.is_tiled(isa, count, matrix.inputs);
@@ -331,6 +392,11 @@ impl<'a> Product<'a> {
                     let weights = &weights[panels.start * size..panels.end * size];
                     sums.add_floats(&values[rows.start * stride..], (stride, 1), rows.len(), depth, weights);
                 }
+                (Values::Coded(coded), Input::F32 { values, stride }) => {
+                    let weights = coded.decode(isa, panels.clone());
+                    let weights = &weights[..panels.len() * depth * LANES];
+                    sums.add_floats(&values[rows.start * stride..], (stride, 1), rows.len(), depth, weights);
+                }
                 (Values::Int8 { values: weights, .. }, Input::Int8 { values, stride, .. }) => {
                     let quads = depth.div_ceil(4);
                     let size = quads * 4 * LANES;
@@ -357,7 +423,7 @@ impl<'a> Product<'a> {
         let columns = panel * LANES..((panel + 1) * LANES).min(self.matrix.outputs);
         let bias = self.bias.map(|bias| lanes(&bias[columns.clone()]));
         let (scales, offsets) = match &self.matrix.values {
-            Values::F32(_) => Default::default(),
+            Values::F32(_) | Values::Coded(_) => Default::default(),
             Values::Int8 { scales, offsets, .. } => {
                 (lanes(&scales[columns.clone()]), lanes(&offsets[columns.clone()]))
             }
@@ -402,6 +468,7 @@ impl<'a> Product<'a> {
         #[inline(always)]
         fn body<S: Simd>(
             product: &Product<'_>,
+            isa: Isa,
             input: Input<'_>,
             rows: Range<usize>,
             panels: Range<usize>,
@@ -410,11 +477,12 @@ impl<'a> Product<'a> {
         ) {
             // SAFETY: `dispatch` has checked that the machine supports `S`; the rest is the contract of
             // `part`.
-            unsafe { product.part_body::<S>(input, rows, panels, out, to) }
+            unsafe { product.part_body::<S>(isa, input, rows, panels, out, to) }
         }
         let product = self;
         dispatch!(isa, body(
             product: &Product<'_>,
+            isa: Isa,
             input: Input<'_>,
             rows: Range<usize>,
             panels: Range<usize>,
@@ -426,6 +494,7 @@ impl<'a> Product<'a> {
     #[inline(always)]
     unsafe fn part_body<S: Simd>(
         &self,
+        isa: Isa,
         input: Input<'_>,
         rows: Range<usize>,
         panels: Range<usize>,
@@ -445,6 +514,17 @@ impl<'a> Product<'a> {
             let ends = self.ends(panel);
             let columns = &ends.columns;
             for Range { start, end } in strips::<S>(rows.clone()) {
+                if let (Values::Coded(coded), Input::F32 { values, stride }) = (&self.matrix.values, input) {
+                    let strip = Strip { values: &values[start * stride..], rows: end - start, stride, depth };
+                    // SAFETY: the contract.
+                    unsafe { coded.sum::<S>(isa, panel, strip, sums) };
+                    for (row, sums) in (start..end).zip(sums.iter_mut()) {
+                        // SAFETY: this part's rows and columns only, by the contract.
+                        let out = unsafe { out.part(to + row, columns.start, columns.len()) };
+                        self.end_row::<S>(&ends, sums, out);
+                    }
+                    continue;
+                }
                 for tile in tiles::<S>(end - start, steps) {
                     let tile = tile.to(out.place(to + start, columns.start), out.stride);
                     let of_tile = start + tile.rows.start..start + tile.rows.end;

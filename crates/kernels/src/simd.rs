@@ -75,6 +75,20 @@ pub(crate) trait Simd: Copy {
     /// `sum + a * b`, lane by lane.
     unsafe fn add_products(sum: Self::Floats, a: Self::Floats, b: Self::Floats) -> Self::Floats;
 
+    /// Thirty-two words of 32 bits.
+    type Words: Copy;
+
+    unsafe fn load_words(from: *const u32) -> Self::Words;
+    /// Fills with zeros, as the next does; `bits` must be less than 32.
+    unsafe fn shift_right(words: Self::Words, bits: u32) -> Self::Words;
+    unsafe fn shift_left(words: Self::Words, bits: u32) -> Self::Words;
+    unsafe fn and(words: Self::Words, mask: u32) -> Self::Words;
+    unsafe fn or(a: Self::Words, b: Self::Words) -> Self::Words;
+    /// Signed integers, converted.
+    unsafe fn integers(words: Self::Words) -> Self::Floats;
+    /// The bits of floats.
+    unsafe fn floats(words: Self::Words) -> Self::Floats;
+
     /// Transposes 16 by 16 values, from rows `stride` apart to rows `to_stride` apart.
     ///
     /// # Safety
@@ -290,6 +304,47 @@ impl Simd for Portable {
             *sum += a * b;
         }
         sum
+    }
+
+    type Words = [u32; LANES];
+
+    #[inline(always)]
+    unsafe fn load_words(from: *const u32) -> Self::Words {
+        // SAFETY: good for 32 words by the trait's contract.
+        unsafe { from.cast::<Self::Words>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn shift_right(words: Self::Words, bits: u32) -> Self::Words {
+        words.map(|word| word >> bits)
+    }
+
+    #[inline(always)]
+    unsafe fn shift_left(words: Self::Words, bits: u32) -> Self::Words {
+        words.map(|word| word << bits)
+    }
+
+    #[inline(always)]
+    unsafe fn and(words: Self::Words, mask: u32) -> Self::Words {
+        words.map(|word| word & mask)
+    }
+
+    #[inline(always)]
+    unsafe fn or(mut a: Self::Words, b: Self::Words) -> Self::Words {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a |= b;
+        }
+        a
+    }
+
+    #[inline(always)]
+    unsafe fn integers(words: Self::Words) -> Self::Floats {
+        words.map(|word| word as i32 as f32)
+    }
+
+    #[inline(always)]
+    unsafe fn floats(words: Self::Words) -> Self::Floats {
+        words.map(f32::from_bits)
     }
 
     #[inline(always)]

@@ -1,6 +1,9 @@
 //! The errors of this crate.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -159,9 +162,47 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// A shard that cannot be merged.
+    #[error("{folder}: {fault} shard: {message}")]
+    Shard {
+        /// The folder of the shard.
+        folder: PathBuf,
+        /// What is wrong with it.
+        fault: ShardFault,
+        /// The expected and the actual value.
+        message: String,
+    },
+
     /// An argument outside its range.
     #[error("{0}")]
     Argument(String),
+}
+
+/// What is wrong with a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShardFault {
+    /// A shard that is not there, or is not finished.
+    Missing,
+    /// Two folders of the same shard.
+    Doubled,
+    /// A shard of other contents of its inputs.
+    Stale,
+    /// A shard of another work.
+    Foreign,
+    /// A shard whose files were changed.
+    Damaged,
+}
+
+impl fmt::Display for ShardFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "missing",
+            Self::Doubled => "doubled",
+            Self::Stale => "stale",
+            Self::Foreign => "foreign",
+            Self::Damaged => "damaged",
+        })
+    }
 }
 
 /// The part of a message that names Windows-1252.
@@ -227,6 +268,11 @@ impl Error {
     /// An [`Error::Record`] at a line of `path`.
     pub fn record(path: &Path, line: u64, field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Record { path: path.to_owned(), line, field: field.into(), message: message.into() }
+    }
+
+    /// An [`Error::Shard`] for `folder`.
+    pub fn shard(folder: &Path, fault: ShardFault, message: impl Into<String>) -> Self {
+        Self::Shard { folder: folder.to_owned(), fault, message: message.into() }
     }
 
     /// An [`Error::Store`] for `path`.

@@ -11,6 +11,7 @@ mod error;
 mod html;
 pub mod review;
 mod run_dir;
+pub mod shards;
 mod source;
 pub mod submit;
 mod tasks;
@@ -28,6 +29,7 @@ pub use run_dir::{
     folder::{check_finished, check_model},
     integrity::{Checked, Unfinished, Verification, verify},
     manifest,
+    shard::ShardReport,
 };
 pub use source::{
     cache,
@@ -44,8 +46,8 @@ pub use user::UserOptions;
 pub use workflows::{
     answer::{
         Answer, Assembly, BuildPlan, Evidence, Explanation, Options, Report, Step, Total, Trial, assemble,
-        assemble_retrieval, explain, options, report, retrieval, retrieve, run, trace, train,
-        train::encoder_options, tune,
+        assemble_retrieval, explain, options, report, retrieval, retrieve, retrieve_shard, run, run_shard,
+        trace, train, train::encoder_options, tune,
     },
     document_relations, entity_linking, kbqa, knowledge_selection, link_prediction, population,
     registry::{self, check, show, workflow_named, workflow_of},

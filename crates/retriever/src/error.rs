@@ -199,6 +199,16 @@ pub enum Error {
         /// The number of all vectors.
         vectors: u32,
     },
+    /// A part of an index that does not fit the others.
+    #[error("{path}: expected {expected}, found {found}; make the shards again")]
+    Part {
+        /// The folder of the part.
+        path: PathBuf,
+        /// The expected content.
+        expected: String,
+        /// The actual content.
+        found: String,
+    },
     /// A number beyond the format's limit.
     #[error("the index would hold more than {most} {what}")]
     TooLarge {

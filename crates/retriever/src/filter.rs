@@ -64,6 +64,10 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for FilteredOptions<R> 
         self.base.plan(passages)
     }
 
+    fn bases(&self) -> Vec<&dyn RetrieverKind> {
+        vec![&**self.base]
+    }
+
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
         // Before any index is built, because the filter can be wrong.
         let store = site.store().clone();

@@ -137,6 +137,13 @@ pub(crate) fn sort(hits: &mut [Hit]) {
     hits.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(a.passage.cmp(&b.passage)));
 }
 
+/// The best `k` of hits in parts of the passages, best first, ties by ascending passage.
+pub(crate) fn best_of_parts(mut hits: Vec<Hit>, k: usize) -> Vec<Hit> {
+    hits.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(a.passage.cmp(&b.passage)));
+    hits.truncate(k);
+    hits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -70,6 +70,10 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for HybridOptions<R> {
         Ok(parts?.concat())
     }
 
+    fn bases(&self) -> Vec<&dyn RetrieverKind> {
+        self.parts.iter().map(|part| &**part).collect()
+    }
+
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
         let parts: Result<Vec<_>> = self.parts.iter().map(|part| part.open(site)).collect();
         site.depends_on("fusion", None, hash_json(&self.fusion));

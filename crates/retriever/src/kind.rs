@@ -1,12 +1,14 @@
 //! What the options of every kind of retriever do.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 use sporran_config::{Document, Overrides};
 
 use crate::{
     PassageScorer, Result, Retriever,
     plan::{IndexPlan, PlannedPassages},
-    site::Site,
+    site::{PartFolders, PartSite, Site},
 };
 
 /// The options of a kind of retriever.
@@ -31,6 +33,19 @@ pub trait RetrieverKind {
     /// Errors of an index or a model, each with its file.
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>>;
 
+    /// Opens the retriever over the parts of its index in the folders of shards, without a merge; `None` for kinds that cannot.
+    ///
+    /// # Errors
+    /// [`crate::Error::Part`] for parts that are not those of all passages; errors of an index or a model.
+    fn open_shards(
+        &self,
+        shards: &[(PathBuf, PartFolders)],
+        site: &mut dyn Site,
+    ) -> Result<Option<Box<dyn Retriever>>> {
+        let _ = (shards, site);
+        Ok(None)
+    }
+
     /// The estimated resources of its indexes, and of those of its parts, in the order of their builds. Indexes of names and
     /// titles have no estimate.
     ///
@@ -39,6 +54,36 @@ pub trait RetrieverKind {
     fn plan(&self, passages: PlannedPassages<'_>) -> Result<Vec<IndexPlan>> {
         let _ = passages;
         Ok(Vec::new())
+    }
+
+    /// The retrievers in it.
+    fn bases(&self) -> Vec<&dyn RetrieverKind> {
+        Vec::new()
+    }
+
+    /// Builds a shard's parts of its indexes, and of those of the retrievers in it. The merge builds indexes without parts of
+    /// the whole store.
+    ///
+    /// # Errors
+    /// Errors of a model and of the part's files.
+    fn build_parts(&self, site: &mut dyn PartSite) -> Result<()> {
+        self.bases().into_iter().try_for_each(|base| base.build_parts(site))
+    }
+
+    /// Builds the indexes of vectors that do not exist, its own and those of the retrievers in it. Returns their number.
+    ///
+    /// # Errors
+    /// As [`RetrieverKind::open`].
+    fn build_vectors(&self, site: &mut dyn Site) -> Result<usize> {
+        let built: Result<Vec<usize>> =
+            self.bases().into_iter().map(|base| base.build_vectors(site)).collect();
+        Ok(built?.into_iter().sum())
+    }
+
+    /// Whether scores are rounded by a model in batches of queries, so that shards have whole batches.
+    fn has_batches(&self) -> bool {
+        let bases = self.bases();
+        bases.is_empty() || bases.into_iter().any(RetrieverKind::has_batches)
     }
 
     /// Opens it as a scorer of given passages; `None` for kinds that cannot score.

@@ -321,6 +321,13 @@ pub(crate) fn open_unchecked<H: Header>(
     Ok((header, Files { folder: folder.to_owned(), mapped }))
 }
 
+/// As [`open_unchecked`], for an index over any passages.
+pub(crate) fn open_part<H: Header>(folder: &Path, kind: &'static str) -> Result<(H, Files)> {
+    let (_, header) = parse_header::<H>(folder, Some(H::VERSION))?;
+    let passages_hash = header.passages_hash().to_owned();
+    open_unchecked(folder, kind, &passages_hash)
+}
+
 /// Reads every file of an index and compares its hash with the header's.
 ///
 /// # Errors

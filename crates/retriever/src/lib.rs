@@ -19,6 +19,7 @@ mod kind;
 mod layout;
 mod plan;
 mod registry;
+mod sharded;
 mod site;
 pub mod sparse;
 mod titles;
@@ -30,7 +31,8 @@ pub use kind::RetrieverKind;
 pub use layout::{VerifiedIndex, is_index, verify_index};
 pub use plan::{IndexPlan, PlannedPassages};
 pub use registry::RetrieverOptions;
-pub use site::{BuildIndex, IndexRecall, Items, NewIndex, PlanIndex, Site};
+pub use sharded::ShardedOptions;
+pub use site::{BuildIndex, IndexRecall, Items, NewIndex, NewPart, PartFolders, PartSite, PlanIndex, Site};
 use sporran_kilt::{Hit, PassageId, Query};
 pub use titles::Titles;
 

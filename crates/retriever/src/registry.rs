@@ -9,6 +9,7 @@ use crate::{
     hybrid::HybridOptions,
     iterative::IterativeRetrieverOptions,
     kind::RetrieverKind,
+    sharded::ShardedOptions,
     sparse::{Bm25Options, TfIdfOptions},
 };
 
@@ -27,6 +28,8 @@ kinds! {
         "entity" => Entity(EntityRetrieverOptions<RetrieverOptions<Other>>),
         /// `kind = "filtered"`: the passages of a retriever whose metadata meet conditions.
         "filtered" => Filtered(FilteredOptions<RetrieverOptions<Other>>),
+        /// `kind = "sharded"`: the indexes of shards of `sporran index`, without a merge.
+        "sharded" => Sharded(ShardedOptions<RetrieverOptions<Other>>),
         /// `kind = "hybrid"`: the rankings of several retrievers, fused.
         "hybrid" => Hybrid(HybridOptions<RetrieverOptions<Other>>),
         /// `kind = "iterative"`: retrieves again with the results, and ranks pages that answer together.

@@ -1,15 +1,19 @@
 //! What retrievers need while they are opened.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
-use sporran_kilt::{PassageId, PassageStore, folder::Place};
+use sporran_kilt::{
+    PassageId, PassageStore, ShardFault,
+    folder::{Place, Shard, ShardManifest},
+};
 
 use crate::{
-    Result,
+    Error, Result,
     entity::aliases::Aliases,
     plan::{IndexPlan, PlannedPassages},
 };
@@ -34,6 +38,17 @@ pub trait Site {
     /// Errors of `build`, and [`crate::Error::Io`].
     fn index(&mut self, index: NewIndex, build: &mut BuildIndex<'_>) -> Result<PathBuf>;
 
+    /// The hash of the content of the source, if the caller knows it.
+    fn source_hash(&self) -> Option<String> {
+        None
+    }
+
+    /// The folders of the parts of an index, in the order of their passages, if shards made them. `part` is the part's name.
+    fn parts(&self, part: &str) -> Option<Vec<PathBuf>> {
+        let _ = part;
+        None
+    }
+
     /// Reports the estimated resources of an index that [`index`](Self::index) is going to build. The caller decides whether
     /// an estimate is worth its time.
     ///
@@ -55,6 +70,80 @@ pub trait Site {
 
     /// Records the measured recall of an approximate index.
     fn record_recall(&mut self, recall: IndexRecall);
+}
+
+/// The place where a shard builds its parts of indexes.
+pub trait PartSite {
+    /// Which shard.
+    fn shard(&self) -> Shard;
+
+    /// The store of the shard's pages, whose passages count from 0; none if the shard has no pages.
+    fn pages(&self) -> Option<Arc<PassageStore>>;
+
+    /// The store of the whole source.
+    ///
+    /// # Errors
+    /// Errors of building or opening it.
+    fn whole(&mut self) -> Result<Arc<PassageStore>>;
+
+    /// Builds a part of an index unless it exists.
+    ///
+    /// # Errors
+    /// Errors of `build`, and [`crate::Error::Io`].
+    fn part(&mut self, part: NewPart, build: &mut BuildIndex<'_>) -> Result<()>;
+}
+
+/// A part of an index to build.
+#[derive(Clone, Debug)]
+pub struct NewPart {
+    /// Its name, by which the merge finds it: the kind of index, and a hash of its options. It is the folder's name.
+    pub name: String,
+    /// The hash of everything that the part depends on.
+    pub key: String,
+    /// The number of its passages.
+    pub passages: usize,
+}
+
+/// The parts in a shard's folder, which its manifest has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartFolders {
+    /// The folder of the store of the shard's pages; none if it has no pages.
+    pub store: Option<String>,
+    /// The folders of the parts of indexes, by the parts' names.
+    pub indexes: BTreeMap<String, String>,
+}
+
+impl PartFolders {
+    /// The parts of a shard.
+    ///
+    /// # Errors
+    /// [`sporran_kilt::Error::Shard`] for a manifest without them.
+    pub fn of(folder: &Path, shard: &ShardManifest) -> sporran_kilt::Result<Self> {
+        serde_json::from_value(shard.details.clone()).map_err(|error| {
+            sporran_kilt::Error::shard(folder, ShardFault::Damaged, format!("field `details`: {error}"))
+        })
+    }
+}
+
+/// The folders of a part of an index in all shards that have it, in order.
+///
+/// # Errors
+/// [`Error::Part`] if no shard has it.
+pub(crate) fn folders_of(shards: &[(PathBuf, PartFolders)], name: &str) -> Result<Vec<PathBuf>> {
+    let of = |(folder, parts): &(PathBuf, PartFolders)| Some(folder.join(parts.indexes.get(name)?));
+    let found: Vec<PathBuf> = shards.iter().filter_map(of).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let (path, parts) = shards.first().cloned().unwrap_or_default();
+    let known = parts.indexes.into_keys().collect::<Vec<_>>().join(", ");
+    let found = if known.is_empty() { "none".to_owned() } else { known };
+    Err(Error::Part { path, expected: format!("the part {name} of the base's index"), found })
+}
+
+/// The name of a part: a kind, and the beginning of a hash.
+pub(crate) fn part_name(kind: &str, hash: &str) -> String {
+    format!("{kind}-{}", &hash[..12])
 }
 
 /// Writes an index to a place and reports how many items are done.

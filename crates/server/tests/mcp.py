@@ -85,9 +85,9 @@ async def use(session, how):
     start, end = item["highlight"]
     assert "Çay" in item["text"][start:end], item
 
-    text = "Ada Lovelace worked for Microsoft in London."
+    text = "The salary of J. M. Coetzee was paid by the University of Chicago and Harvard University."
     facts = (await call("extract_facts", text=text))["results"][0]["facts"]
-    assert isinstance(facts, list), facts
+    assert any(fact["property"] == "EMPLOYEE_OR_MEMBER_OF" for fact in facts), facts
 
     run = await call("evaluate_run", run="found")
     scores = run["files"][0]["scores"]

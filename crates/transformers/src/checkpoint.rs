@@ -254,15 +254,15 @@ impl Checkpoint {
         }
     }
 
-    /// The encoder-decoder for inference on a CPU, with its weights packed in `precision`. Only one unpacked
-    /// tensor at a time is in memory.
+    /// The encoder-decoder for inference on a CPU, with its weights packed in `precision`: in f32 they stay in
+    /// the type of their file. Only one unpacked tensor at a time is in memory.
     ///
     /// # Errors
     /// As for [`model`](Self::model).
     pub fn fast(&self, precision: Precision) -> Result<PackedSeq2Seq> {
         let precision = precision.packed()?;
         let (tokens, generation) = (self.special_tokens()?.clone(), self.generation.clone());
-        let read = &mut |name: &str| self.stored.values(name);
+        let read = &mut |name: &str| Ok(self.stored.raw(name)?.into());
         match &self.config {
             ModelConfig::T5(config) => PackedSeq2Seq::t5(config, tokens, generation, precision, read),
             ModelConfig::Bart(config) => PackedSeq2Seq::bart(config, tokens, generation, precision, read),
@@ -277,7 +277,7 @@ impl Checkpoint {
     pub fn fast_encoder(&self, precision: Precision) -> Result<EncoderModel> {
         let vb = self.stored.one_by_one();
         let table = |name: &str| self.tensor(name, DType::F32, &Device::Cpu);
-        let read = &mut |name: &str| self.stored.values(name);
+        let read = &mut |name: &str| Ok(self.stored.raw(name)?.into());
         Ok(match &self.config {
             ModelConfig::Bert(config) => {
                 let head = Head::new(config, || table(&config.table()), &vb)?;
@@ -359,7 +359,7 @@ impl Checkpoint {
                 let (tokens, generation) = (self.special_tokens()?.clone(), self.generation.clone());
                 let precision = precision.packed()?;
                 Ok(Box::new(PackedLlama::llama(config, tokens, generation, precision, &mut |name| {
-                    self.stored.values(name)
+                    Ok(self.stored.raw(name)?.into())
                 })?))
             }
             _ => Ok(self.causal_model(precision.dtype()?, &device.open()?)?),

@@ -124,7 +124,7 @@ impl fmt::Display for DeviceName {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
-    /// 32 bits.
+    /// 32 bits. On a CPU, weights that a file stores in fewer bits stay so, with the same results.
     #[default]
     F32,
     /// Weights in 8 bits with a scale for each output, inputs of products in 8 bits with a scale for each row; on a CPU.

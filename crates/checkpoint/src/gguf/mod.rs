@@ -13,13 +13,18 @@ use std::{
 
 use candle_core::{
     Device, Tensor,
-    quantized::gguf_file::{Content, TensorInfo},
+    quantized::{
+        GgmlDType,
+        gguf_file::{Content, TensorInfo},
+    },
 };
+use memmap2::Mmap;
 
 use crate::{
     error::{Error, Result},
     parameters::Parameter,
     tokenizer::Tokenizer,
+    weights::MappedBytes,
 };
 pub use fields::GgufFields;
 use head::head;
@@ -34,6 +39,8 @@ pub struct GgufFile {
     path: PathBuf,
     content: Content,
     file: Mutex<BufReader<File>>,
+    /// The bytes of the file.
+    map: Mmap,
     /// The size of the file in bytes.
     length: u64,
 }
@@ -46,7 +53,10 @@ impl GgufFile {
     pub fn open(path: &Path) -> Result<Self> {
         let (content, file) = head(path)?;
         let length = file.get_ref().metadata().map_err(Error::io(path, "read"))?.len();
-        Ok(Self { path: path.into(), content, file: Mutex::new(file), length })
+        // SAFETY: the mapping is read only, and its bytes are copied into packed weights. A file that another process
+        // changes while it is mapped gives wrong weights or a bus error, as with every reader that maps files.
+        let map = unsafe { Mmap::map(file.get_ref()) }.map_err(Error::io(path, "map"))?;
+        Ok(Self { path: path.into(), content, file: Mutex::new(file), map, length })
     }
 
     /// The file.
@@ -128,6 +138,26 @@ impl GgufFile {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let tensor = self.content.tensor(&mut *file, stored, device).map_err(wrong)?;
         Ok(tensor.dequantize(device)?)
+    }
+
+    /// The bytes of the tensor that the file calls `stored`, with their type, if its rows are whole blocks.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if the file ends before it.
+    pub fn raw_tensor(&self, stored: &str) -> Result<Option<(GgmlDType, MappedBytes<'_>)>> {
+        let Some(info) = self.content.tensor_infos.get(stored) else { return Ok(None) };
+        let (kind, width) = (info.ggml_dtype, info.shape.dims().last().copied().unwrap_or(1));
+        if !width.is_multiple_of(kind.block_size()) {
+            return Ok(None);
+        }
+        self.check_length(info)?;
+        let size = (info.shape.elem_count() / kind.block_size() * kind.type_size()) as u64;
+        let start = self.content.tensor_data_offset.saturating_add(info.offset);
+        let end = start.saturating_add(size);
+        match self.map.get(start as usize..end as usize) {
+            Some(bytes) => Ok(Some((kind, MappedBytes::new(bytes.into(), &self.map)))),
+            None => Err(Error::Truncated { path: self.path.clone(), expected: end, found: self.length }),
+        }
     }
 
     /// The tokenizer that the file holds: byte-level BPE, split as GPT-2, SmolLM, StarCoder, LLaMA 3, DBRX or Qwen 2

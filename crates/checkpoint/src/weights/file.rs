@@ -7,10 +7,10 @@ use std::{
 };
 
 use candle_core::{DType, Device, Tensor};
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
-use super::{pytorch, tensor::StoredTensor};
+use super::{mapped::MappedBytes, pytorch, tensor::StoredTensor};
 use crate::{
     error::{Error, Result},
     pointer,
@@ -61,12 +61,14 @@ impl WeightFile {
 
     /// Reads a tensor of this file, and lets go of the pages that it was read from.
     pub(crate) fn read(&self, tensor: &StoredTensor, dtype: DType, device: &Device) -> Result<Tensor> {
-        let stored = self.dtype(tensor)?;
-        let read = Tensor::from_raw_buffer(&self.bytes(tensor), stored, &tensor.shape, device)?;
-        if tensor.is_packed() {
-            self.release(tensor.start, tensor.count() * tensor.item_size());
-        }
+        let raw = self.raw(tensor)?;
+        let read = Tensor::from_raw_buffer(&raw.bytes, raw.dtype, &tensor.shape, device)?;
         Ok(read.to_dtype(dtype)?)
+    }
+
+    /// The elements of a tensor of this file.
+    pub(crate) fn raw(&self, tensor: &StoredTensor) -> Result<RawTensor<'_>> {
+        Ok(RawTensor { dtype: self.dtype(tensor)?, bytes: MappedBytes::new(self.bytes(tensor), &self.map) })
     }
 
     /// The type of a tensor, where a model can be made of it.
@@ -82,16 +84,15 @@ impl WeightFile {
             }),
         }
     }
+}
 
-    /// Releases the pages of a range. Otherwise they stay in memory together with the tensors made from them.
-    fn release(&self, start: usize, length: usize) {
-        // SAFETY: the map is read only and shared with its file, so pages that are let go hold nothing that the
-        // file does not; whoever reads them again, in any thread, gets the same bytes from it.
-        let released = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, length) };
-        if let Err(error) = released {
-            tracing::debug!(file = %self.path.display(), %error, "pages were not released");
-        }
-    }
+/// The elements of a tensor as its file stores them, row after row.
+#[derive(Debug)]
+pub struct RawTensor<'a> {
+    /// The type of the elements: f32, f16 or bf16.
+    pub dtype: DType,
+    /// The elements, little-endian.
+    pub bytes: MappedBytes<'a>,
 }
 
 /// The tensors of a safetensors file, in the order of their positions.

@@ -2,6 +2,7 @@
 
 mod file;
 mod loose;
+mod mapped;
 mod pickle;
 mod pytorch;
 mod stored;
@@ -24,8 +25,10 @@ use crate::{
     part::Part,
     tokenizer::Tokenizer,
 };
+pub use file::RawTensor;
 pub(crate) use file::WeightFile;
 pub use loose::{tensors, tensors_of, tensors_under, weight_types};
+pub use mapped::MappedBytes;
 pub(crate) use stored::open_weights;
 use stored::{Place, Stored};
 pub(crate) use tensor::StoredTensor;
@@ -172,6 +175,22 @@ impl StoredModel {
         match self.by_name.get(name) {
             Some(&at) => self.read(&self.places[at], dtype, device),
             None => Err(Error::UnknownTensor { path: self.index.clone(), tensor: name.into() }),
+        }
+    }
+
+    /// One tensor's elements as they are stored; in f32 those of a tensor that starts fresh. The pages of its file are
+    /// released with the elements.
+    ///
+    /// # Errors
+    /// As for [`tensor`](Self::tensor).
+    pub fn raw(&self, name: &str) -> Result<RawTensor<'_>> {
+        match self.by_name.get(name).map(|at| self.places[*at].stored) {
+            Some(Some((file, tensor))) => self.files[file].raw(&self.files[file].tensors()[tensor]),
+            _ => {
+                let values = self.values(name)?;
+                let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                Ok(RawTensor { dtype: DType::F32, bytes: MappedBytes::from(bytes) })
+            }
         }
     }
 

@@ -4,15 +4,20 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use serde::Serialize;
+use sporran_kilt::folder::Shard;
+use sporran_pipeline::shards::{self, Indexing};
 use sporran_retriever::dense::{BiEncoder, BiEncoderOptions, Encoder, Prompt};
 use sporran_transformers::{DeviceName, Pooling, Precision};
 
 use super::{
+    ConfigArgs,
+    index::indexed,
     input::{Lines, at_least_one},
     models,
+    shard::{ShardArgs, done},
 };
 use crate::{
-    error::Result,
+    error::{Error, Result},
     outcome::{Context, Outcome},
 };
 
@@ -21,10 +26,18 @@ use crate::{
 #[command(after_help = "Example: sporran embed --model models/minilm --json < texts.txt > vectors.jsonl\n\n\
                   With --json, an output line is {\"vector\": [..]}. Output lines have the order of the input lines.")]
 pub(crate) struct Embed {
-    /// The model: a folder of sentence-transformers, of DPR, or of another encoder with --pooling; an imported model's
-    /// name, or hf:ID[@REV]
+    /// A config whose passages are embedded: builds the passage store and the indexes of vectors
+    #[arg(value_name = "CONFIG", value_hint = ValueHint::FilePath, conflicts_with = "model", required_unless_present = "model")]
+    config: Option<PathBuf>,
+    /// Overrides of config values, such as `retriever.precision=int8`
+    #[arg(value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    #[command(flatten)]
+    shard: ShardArgs,
+    /// The model for lines: a folder of sentence-transformers, of DPR, or of another encoder with --pooling; an imported
+    /// model's name, or hf:ID[@REV]
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
-    model: PathBuf,
+    model: Option<PathBuf>,
     /// Data type of the weights: f32, or int8, which is faster and less exact; on a GPU f32, f16 or bf16
     #[arg(long, default_value = "f32", value_name = "PRECISION")]
     precision: Precision,
@@ -62,9 +75,21 @@ struct Answer<'a> {
 
 impl Embed {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
+        let model = match (self.config, self.model) {
+            (None, Some(model)) => model,
+            (config, _) => {
+                let config = ConfigArgs { config: config.unwrap_or_default(), overrides: self.overrides };
+                return passages(&config, self.shard.get()?, context);
+            }
+        };
+        if self.shard.get()?.is_some() {
+            return Err(Error::Usage(
+                "--shard: expected a CONFIG; lines of standard input have no shards".into(),
+            ));
+        }
         at_least_one("--batch-size", self.batch_size)?;
         let encoder = BiEncoder::load(&BiEncoderOptions {
-            folder: models::resolve(&self.model, context.quiet)?,
+            folder: models::resolve(&model, context.quiet)?,
             pooling: self.pooling,
             dimensions: self.dimensions,
             prompt: match (self.prompt_name, self.prompt) {
@@ -87,5 +112,16 @@ impl Embed {
             Ok(())
         })?;
         Ok(Outcome::default())
+    }
+}
+
+/// Builds the indexes of vectors of a config, or a shard of their vectors.
+fn passages(config: &ConfigArgs, shard: Option<Shard>, context: &Context) -> Result<Outcome> {
+    let options = config.load_without_tasks()?;
+    match shard {
+        Some(shard) => {
+            done(&shards::index_shard(&options, Indexing::Vectors, shard, &mut context.observer())?)
+        }
+        None => indexed(&shards::index_vectors(&options, &mut context.observer())?),
     }
 }

@@ -5,9 +5,15 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use sporran_kilt::store::PlanOptions;
-use sporran_pipeline::BuildPlan;
+use sporran_pipeline::{
+    Assembly, BuildPlan,
+    shards::{self, Indexing},
+};
 
-use super::ConfigArgs;
+use super::{
+    ConfigArgs,
+    shard::{ShardArgs, done},
+};
 use crate::{
     error::{Error, Result},
     outcome::{Context, Outcome},
@@ -19,6 +25,8 @@ use crate::{
 pub(crate) struct Index {
     #[command(flatten)]
     config: ConfigArgs,
+    #[command(flatten)]
+    shard: ShardArgs,
     /// Only estimate disk, memory and time of the store and the indexes, from a sample of the source's pages
     #[arg(long)]
     plan: bool,
@@ -47,33 +55,40 @@ impl Index {
             let plan = BuildPlan::of(&options, sample, &mut context.observer())?;
             return Outcome::new(table(&plan, source.first_path()), &plan);
         }
-        let assembly = sporran_pipeline::assemble_retrieval(&options, &mut context.observer())?;
-        let Some(store) = &assembly.store else { return Ok(Outcome::default()) };
-        let mut text =
-            format!("{} pages, {} passages, {} bytes\n", store.pages(), store.len(), store.bytes());
-        for part in &assembly.hashes {
-            text.push_str(&format!("{:10} {}  {}\n", part.part, &part.blake3[..12], part.path.display()));
+        if let Some(shard) = self.shard.get()? {
+            let indexing = Indexing::Everything;
+            return done(&shards::index_shard(&options, indexing, shard, &mut context.observer())?);
         }
-        for recall in &assembly.recalls {
-            text.push_str(&format!("{recall}\n"));
-        }
-        if let Some(documents) = assembly.documents() {
-            text.push_str(&format!("{documents}\n"));
-            documents.lines().iter().for_each(|line| text.push_str(&format!("  {line}\n")));
-        }
-        let mut report = json!({
-            "pages": store.pages(),
-            "passages": store.len(),
-            "bytes": store.bytes(),
-            "hash": store.hash(),
-            "parts": assembly.hashes,
-            "recalls": assembly.recalls,
-        });
-        if let Some(documents) = assembly.documents() {
-            report["documents"] = json!(documents);
-        }
-        Outcome::new(text, &report)
+        indexed(&sporran_pipeline::assemble_retrieval(&options, &mut context.observer())?)
     }
+}
+
+/// The sizes and hashes of a store and its indexes.
+pub(crate) fn indexed(assembly: &Assembly) -> Result<Outcome> {
+    let Some(store) = &assembly.store else { return Ok(Outcome::default()) };
+    let mut text = format!("{} pages, {} passages, {} bytes\n", store.pages(), store.len(), store.bytes());
+    for part in &assembly.hashes {
+        text.push_str(&format!("{:10} {}  {}\n", part.part, &part.blake3[..12], part.path.display()));
+    }
+    for recall in &assembly.recalls {
+        text.push_str(&format!("{recall}\n"));
+    }
+    if let Some(documents) = assembly.documents() {
+        text.push_str(&format!("{documents}\n"));
+        documents.lines().iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+    }
+    let mut report = json!({
+        "pages": store.pages(),
+        "passages": store.len(),
+        "bytes": store.bytes(),
+        "hash": store.hash(),
+        "parts": assembly.hashes,
+        "recalls": assembly.recalls,
+    });
+    if let Some(documents) = assembly.documents() {
+        report["documents"] = json!(documents);
+    }
+    Outcome::new(text, &report)
 }
 
 /// The estimate, with its precision.

@@ -29,6 +29,7 @@ mod rerank;
 mod run;
 mod serve;
 mod served;
+mod shard;
 mod submit;
 mod train;
 mod tune;
@@ -69,7 +70,9 @@ pub(crate) enum Command {
     Retrieve(run::Retrieve),
     /// Show how one record or text is answered: query, hits, prompt, answers, evidence
     Explain(explain::Explain),
-    /// Embed lines of standard input
+    /// Merge the shards of `index`, `embed`, `run`, `retrieve` or `populate`
+    Merge(shard::Merge),
+    /// Embed lines of standard input, or build the indexes of vectors of a config
     Embed(embed::Embed),
     /// Score passages for queries from standard input
     Rerank(rerank::Rerank),
@@ -134,6 +137,7 @@ impl Command {
             Self::Indexes(command) => command.run(),
             Self::Retrieve(command) => command.run(context),
             Self::Explain(command) => command.run(context),
+            Self::Merge(command) => command.run(context),
             Self::Embed(command) => command.run(context),
             Self::Rerank(command) => command.run(context),
             Self::Generate(command) => command.run(context),

@@ -4,10 +4,13 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::Value;
-use sporran_pipeline::{Asked, Report, registry};
+use sporran_pipeline::{Asked, Report, registry, shards};
 use sporran_retriever::FilterOptions;
 
-use super::ConfigArgs;
+use super::{
+    ConfigArgs,
+    shard::{ShardArgs, done},
+};
 use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
@@ -20,39 +23,48 @@ use crate::{
 pub(crate) struct Run {
     #[command(flatten)]
     config: ConfigArgs,
+    #[command(flatten)]
+    shard: ShardArgs,
 }
 
 impl Run {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         let (path, overrides) = self.config.parts()?;
-        let mut first = registry::run(path, overrides, &mut context.observer())?;
-        let then = std::mem::take(&mut first.then);
-        if then.is_empty() {
-            return Ok(first.into());
+        match self.shard.get()? {
+            Some(shard) => done(&shards::run_shard(path, overrides, shard, &mut context.observer())?),
+            None => with_then(registry::run(path, overrides, &mut context.observer())?, context),
         }
-        // Each outcome is printed as soon as it is complete; JSON is one object at the end.
-        let report = first.json.clone();
-        if !context.json {
-            context.print(first.into())?;
-        }
-        let mut also = Vec::new();
-        for (path, overrides) in &then {
-            let outcome = registry::run(path, overrides, &mut context.observer())?;
-            also.push(serde_json::from_str(&outcome.json).map_err(not_json)?);
-            if !context.json {
-                let outcome = Outcome::from(outcome);
-                context.print(Outcome::text(format!("\n{}\n{outcome}", path.display())))?;
-            }
-        }
-        if !context.json {
-            return Ok(Outcome::default());
-        }
-        let mut whole = serde_json::from_str(&report).map_err(not_json)?;
-        if let Value::Object(whole) = &mut whole {
-            whole.insert("also".into(), Value::Array(also));
-        }
-        Outcome::new("", &whole)
     }
+}
+
+/// Runs the configs that follow a run, and adds their outcomes to its outcome.
+pub(crate) fn with_then(mut first: sporran_pipeline::Outcome, context: &Context) -> Result<Outcome> {
+    let then = std::mem::take(&mut first.then);
+    if then.is_empty() {
+        return Ok(first.into());
+    }
+    // Each outcome is printed as soon as it is complete; JSON is one object at the end.
+    let report = first.json.clone();
+    if !context.json {
+        context.print(first.into())?;
+    }
+    let mut also = Vec::new();
+    for (path, overrides) in &then {
+        let outcome = registry::run(path, overrides, &mut context.observer())?;
+        also.push(serde_json::from_str(&outcome.json).map_err(not_json)?);
+        if !context.json {
+            let outcome = Outcome::from(outcome);
+            context.print(Outcome::text(format!("\n{}\n{outcome}", path.display())))?;
+        }
+    }
+    if !context.json {
+        return Ok(Outcome::default());
+    }
+    let mut whole = serde_json::from_str(&report).map_err(not_json)?;
+    if let Value::Object(whole) = &mut whole {
+        whole.insert("also".into(), Value::Array(also));
+    }
+    Outcome::new("", &whole)
 }
 
 fn not_json(error: serde_json::Error) -> Error {
@@ -87,6 +99,8 @@ pub(crate) struct Retrieve {
     /// repeated; then all must match. `[retriever.filter]` of a config has more conditions.
     #[arg(long, value_name = "CONDITIONS")]
     filter: Vec<String>,
+    #[command(flatten)]
+    shard: ShardArgs,
 }
 
 impl Retrieve {
@@ -114,6 +128,9 @@ impl Retrieve {
         if let Some(asked) = asked {
             let trace = sporran_pipeline::trace(&options, asked, self.hits, &mut context.observer())?;
             return Outcome::of(&trace);
+        }
+        if let Some(shard) = self.shard.get()? {
+            return done(&sporran_pipeline::retrieve_shard(&options, shard, &mut context.observer())?);
         }
         interrupt::keep(Kept::Folder(
             options.general.output.join(format!("{}-retrieval", options.general.name)),

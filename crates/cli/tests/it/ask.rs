@@ -400,6 +400,9 @@ fn unreadable_files_are_told_and_strict_fails() {
     fs::write(folder.join("broken.pdf"), b"%PDF-1.4\nnothing").unwrap();
     let (code, told) = failure(home.path(), &["ask", "notes", "what is tea?"]);
     assert!(code == 2 && told.contains("broken.pdf"), "{told}");
+    // Sources without pages leave nothing in the cache.
+    assert!(text(home.path(), &["indexes", "list"]).starts_with("0 B in "));
+    assert_eq!(fs::read_dir(home.path().join("cache/sporran/indexes")).unwrap().count(), 0);
     fs::write(folder.join("tea.md"), "# Tea\n\nTea is a drink of leaves.\n").unwrap();
     #[cfg(unix)]
     std::os::unix::fs::symlink("..", folder.join("around")).unwrap();

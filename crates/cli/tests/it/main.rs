@@ -30,6 +30,7 @@ mod resume;
 mod retrieval;
 mod selection;
 mod serve;
+mod shards;
 mod sources;
 mod submit;
 mod tagger;

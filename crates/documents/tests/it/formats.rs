@@ -87,7 +87,7 @@ fn damaged_files_of_these_formats_are_told() {
     // A font of drawings, as old LaTeX files have, whose characters have no names.
     let drawn = String::from_utf8(pdf(&[&[(10, "ab")]])).unwrap().replace(
         "/Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding",
-        "/Subtype /Type3 /FontBBox [0 0 9 9] /FontMatrix [0.001 0 0 0.001 0 0] /CharProcs << /q 6 0 R >> /Encoding << /Differences [97 /q /q] >> /FirstChar 97 /LastChar 98 /Widths [500 500]",
+        "/Subtype /Type3 /FontBBox [0 0 9 9] /FontMatrix [0.001 0 0 0.001 0 0] /CharProcs << /a82 6 0 R >> /Encoding << /Differences [97 /a82 /a82] >> /FirstChar 97 /LastChar 98 /Widths [500 500]",
     );
     world.write("drawn.pdf", drawn);
     let problems = world.problems();

@@ -56,17 +56,30 @@ pub(crate) struct Tile {
 /// set.
 #[inline(always)]
 pub(crate) fn tiles<S: Simd>(rows: usize, steps: usize) -> impl Iterator<Item = Tile> {
+    tiles_of::<S>(rows, steps, SHARES, true)
+}
+
+/// The number of tiles that share the prefetch of the next block.
+const SHARES: usize = 4;
+
+/// The tiles of a strip, as [`tiles`] gives them. Their blocks begin at multiples of `unit` steps; `prefetches` says
+/// whether tiles prefetch the panel.
+#[inline(always)]
+pub(crate) fn tiles_of<S: Simd>(
+    rows: usize,
+    steps: usize,
+    unit: usize,
+    prefetches: bool,
+) -> impl Iterator<Item = Tile> {
     /// With this many rows, computation limits the speed.
     const MANY: usize = 32;
-    /// The number of tiles that share the prefetch of the next block.
-    const SHARES: usize = 4;
     let tiles = rows.div_ceil(S::ROWS);
     // A single tile avoids the division.
     let cut = move |at: usize| if tiles == 1 { at * rows } else { at * rows / tiles };
     let longest = if steps <= S::PIECE {
         steps
     } else {
-        steps.div_ceil(steps.div_ceil(S::PIECE)).next_multiple_of(SHARES)
+        steps.div_ceil(steps.div_ceil(S::PIECE)).next_multiple_of(unit)
     };
     let (mut from, mut at) = (0, 0);
     iter::from_fn(move || {
@@ -75,6 +88,7 @@ pub(crate) fn tiles<S: Simd>(rows: usize, steps: usize) -> impl Iterator<Item = 
         }
         let count = longest.min(steps - from);
         let prefetch = match rows {
+            _ if !prefetches => Prefetch::Nothing,
             ..=MANY => Prefetch::Ahead,
             _ if at < SHARES => Prefetch::From(count + at * (count / SHARES)),
             _ => Prefetch::Nothing,
@@ -96,6 +110,33 @@ impl Tile {
         let first = first.wrapping_add(self.rows.start * stride).cast();
         self.piece.to = self.ends.then_some(To { first, stride: 4 * stride });
         self
+    }
+
+    /// The steps of the tile.
+    #[inline(always)]
+    pub(crate) fn steps(&self) -> Range<usize> {
+        self.from..self.from + self.count
+    }
+
+    /// [`sum_f32`](Self::sum_f32) with the block of the panel that has the tile's steps alone.
+    ///
+    /// # Safety
+    /// As for that, with contiguous values.
+    #[inline(always)]
+    pub(crate) unsafe fn sum_block<S: Simd>(
+        &self,
+        a: *const f32,
+        stride: usize,
+        block: *const f32,
+        out: &mut [[f32; LANES]],
+    ) {
+        let Range { start, end } = self.rows;
+        // SAFETY: rows and inputs of the strip, which are good by the contract.
+        unsafe {
+            let a = a.add(start * stride + self.from);
+            let out = out[start..end].as_mut_ptr();
+            tile!(S::tile_f32, end - start, self.count, a, (stride, 1), block, self.piece, out);
+        }
     }
 
     /// The products of the tile in f32, of its steps and those before: `out[r]` is row `r` of the strip, `a`,

@@ -16,17 +16,19 @@
 //! loses the previous folder: [`restore`] restores it.
 //!
 //! A finished folder lists the length and the BLAKE3 hash of its files in a header. [`Contents`] compares
-//! them.
+//! them. A [`ShardManifest`] does so for a part of some work, and [`ShardSet`] has all parts.
 
 mod contents;
 mod exchange;
 mod lock;
 mod place;
+mod shard;
 
 pub use contents::{Contents, File, STAMP};
 pub(crate) use exchange::{put_back, replace};
 pub use lock::Lock;
 pub use place::{Building, JOURNAL, Leftover, Place, leftovers, restore};
+pub use shard::{MANIFEST as SHARD_MANIFEST, Shard, ShardManifest, ShardRange, ShardSet};
 
 use std::{fs, io, path::Path};
 

@@ -7,6 +7,7 @@ use std::{
     fmt,
     fs::File,
     io::{BufWriter, Write},
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -156,19 +157,19 @@ impl From<Document> for SourcePage {
 
 /// A page prepared by a worker thread.
 pub(super) struct Prepared {
-    line: u64,
+    pub(super) line: u64,
     pub(super) id: String,
     pub(super) title: String,
     pub(super) text: String,
     pub(super) ends: Vec<u32>,
     pub(super) spans: Vec<Span>,
-    metadata: Metadata,
+    pub(super) metadata: Metadata,
     /// The metadata as JSON; empty if there is none.
     pub(super) fields: String,
     /// The marks of each paragraph; empty if the record has none.
-    marks: Vec<Vec<Mark>>,
-    id_key: u64,
-    title_key: u64,
+    pub(super) marks: Vec<Vec<Mark>>,
+    pub(super) id_key: u64,
+    pub(super) title_key: u64,
 }
 
 /// Parses and splits one line.
@@ -504,15 +505,31 @@ impl PassageStore {
         place: impl Into<Place>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self> {
+        Self::build_range(options, tokens, Pages::ALL, place.into(), progress)
+    }
+
+    /// As [`build_with`](Self::build_with), of the pages in a range.
+    pub(super) fn build_range(
+        options: &BuildOptions,
+        tokens: Option<Arc<TokenRanges>>,
+        mut wanted: Pages,
+        place: Place,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self> {
         let splitter = Splitter { split: options.split, tokens };
-        let building = Building::create(place.into(), is_store)?;
+        let building = Building::create(place, is_store)?;
         let mut builder = Builder::create(building.folder())?;
         builder.begin(&options.source);
         let reader = jsonl::open(&options.source)?;
         let position = reader.position();
         reader.chunks(|path, chunk| {
-            let pages: Vec<Result<Prepared>> =
-                chunk.par_lines().map(|(line, bytes)| prepare(path, line, bytes, &splitter)).collect();
+            let lines = chunk.par_lines();
+            let Range { start, end } = wanted.next(lines.len());
+            let pages: Vec<Result<Prepared>> = lines
+                .skip(start)
+                .take(end - start)
+                .map(|(line, bytes)| prepare(path, line, bytes, &splitter))
+                .collect();
             for page in pages {
                 builder.push(page?, path)?;
             }
@@ -520,6 +537,34 @@ impl PassageStore {
             Ok(())
         })?;
         builder.complete(options, building)
+    }
+}
+
+/// The pages of a source that a store gets, of those that are still to be read.
+#[derive(Clone, Debug)]
+pub(super) struct Pages {
+    /// Pages to skip.
+    before: usize,
+    /// Pages to store after them.
+    wanted: usize,
+}
+
+impl Pages {
+    /// All pages.
+    pub(super) const ALL: Self = Self { before: 0, wanted: usize::MAX };
+
+    /// The pages in a range.
+    pub(super) fn of(range: &Range<usize>) -> Self {
+        Self { before: range.start, wanted: range.len() }
+    }
+
+    /// Which of the next `count` pages are wanted.
+    pub(super) fn next(&mut self, count: usize) -> Range<usize> {
+        let start = self.before.min(count);
+        let end = start + self.wanted.min(count - start);
+        self.before -= start;
+        self.wanted -= end - start;
+        start..end
     }
 }
 

@@ -1,12 +1,12 @@
 //! Building a store from a collection of documents. A document becomes a page of two paragraphs, its title and its text.
 
-use std::{fs, sync::Arc};
+use std::{fs, ops::Range, sync::Arc};
 
 use rayon::prelude::*;
 
 use super::{
     PassageStore,
-    build::{BuildOptions, Builder, Prepared, Progress, SourcePage, is_store, prepare_page},
+    build::{BuildOptions, Builder, Pages, Prepared, Progress, SourcePage, is_store, prepare_page},
 };
 use crate::{
     Error, Result,
@@ -31,8 +31,20 @@ impl PassageStore {
         place: impl Into<Place>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self> {
+        Self::build_collection_range(collection, options, tokens, Pages::ALL, place.into(), progress)
+    }
+
+    /// As [`build_collection`](Self::build_collection), of the documents in a range.
+    pub(super) fn build_collection_range(
+        collection: Collection,
+        options: &BuildOptions,
+        tokens: Option<Arc<TokenRanges>>,
+        mut wanted: Pages,
+        place: Place,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self> {
         let splitter = Splitter { split: options.split, tokens };
-        let building = Building::create(place.into(), is_store)?;
+        let building = Building::create(place, is_store)?;
         let mut builder = Builder::create(building.folder())?;
         let mut sizes = Vec::new();
         for file in collection.files(&options.source)? {
@@ -47,8 +59,11 @@ impl PassageStore {
                 let reader = jsonl::open(file)?;
                 let position = reader.position();
                 reader.chunks(|path, chunk| {
-                    let pages: Vec<Result<Prepared>> = chunk
-                        .par_lines()
+                    let lines = chunk.par_lines();
+                    let Range { start, end } = wanted.next(lines.len());
+                    let pages: Vec<Result<Prepared>> = lines
+                        .skip(start)
+                        .take(end - start)
                         .map(|(line, bytes)| {
                             let page: SourcePage = collection.document(path, line, bytes)?.into();
                             prepare_page(path, line, page, &splitter)
@@ -66,8 +81,11 @@ impl PassageStore {
                     if batch.is_empty() {
                         break;
                     }
+                    let Range { start, end } = wanted.next(batch.len());
                     let pages: Vec<Result<Prepared>> = batch
                         .into_par_iter()
+                        .skip(start)
+                        .take(end - start)
                         .map(|(line, document)| prepare_page(file, line, document.into(), &splitter))
                         .collect();
                     pages.into_iter().try_for_each(|page| builder.push(page?, file))?;

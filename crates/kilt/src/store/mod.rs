@@ -26,6 +26,7 @@
 mod build;
 mod collection;
 mod lookup;
+mod parts;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -44,12 +45,13 @@ use serde::{Deserialize, Serialize};
 pub use build::{BuildOptions, Progress};
 pub use lookup::normalize_title;
 pub(crate) use lookup::percent_decoded;
+pub use parts::count_pages;
 pub use plan::{Plan, PlanOptions, SampledPassage, size_of_line};
 
 use crate::{
     Error, FieldKind, FilePlace, Metadata, Passage, PassageId, Result,
     folder::{self, Contents},
-    passage::{self, ABSTRACT, Span, Split},
+    passage::{self, ABSTRACT, Mark, Span, Split},
 };
 
 /// The layout that this version writes and reads.
@@ -412,7 +414,23 @@ impl PassageStore {
 
     /// Sets the line and the page of a byte of a paragraph, if the store has them.
     fn locate(&self, file: &mut FilePlace, page: PageIndex, paragraph: u32, byte: u32) {
-        let Some((marks, ends)) = &self.marks else { return };
+        let rows = self.mark_rows(page, paragraph);
+        let after = rows.partition_point(|row| u32_at(row, 0) <= byte);
+        let Some(row) = rows.get(after.saturating_sub(1)) else { return };
+        let number = |at: usize| Some(u64::from(u32_at(row, at))).filter(|&number| number > 0);
+        file.line = number(4).or(file.line);
+        file.page = number(8).or(file.page);
+    }
+
+    /// The marks of a paragraph; empty without any.
+    fn marks_of(&self, page: PageIndex, paragraph: u32) -> Vec<Mark> {
+        let mark =
+            |row: &[u8; MARK_ROW]| Mark { at: u32_at(row, 0), line: u32_at(row, 4), page: u32_at(row, 8) };
+        self.mark_rows(page, paragraph).iter().map(mark).collect()
+    }
+
+    fn mark_rows(&self, page: PageIndex, paragraph: u32) -> &[[u8; MARK_ROW]] {
+        let Some((marks, ends)) = &self.marks else { return &[] };
         let at = self.page_row(page).paragraph.saturating_add(paragraph.into());
         let end_of = |at: u64| {
             let end = usize::try_from(at).ok().and_then(|at| ends.as_chunks::<MARK_END_ROW>().0.get(at));
@@ -421,15 +439,10 @@ impl PassageStore {
         let start = if at == 0 { Some(0) } else { end_of(at - 1) };
         let rows =
             start.zip(end_of(at)).and_then(|(start, end)| marks.as_chunks::<MARK_ROW>().0.get(start..end));
-        let Some(rows) = rows else {
+        rows.unwrap_or_else(|| {
             self.damaged(MARK_ENDS, || format!("paragraph {paragraph} of page {}: no marks", page.0));
-            return;
-        };
-        let after = rows.partition_point(|row| u32_at(row, 0) <= byte);
-        let Some(row) = rows.get(after.saturating_sub(1)) else { return };
-        let number = |at: usize| Some(u64::from(u32_at(row, at))).filter(|&number| number > 0);
-        file.line = number(4).or(file.line);
-        file.page = number(8).or(file.page);
+            &[]
+        })
     }
 
     /// Bytes of its files.
@@ -492,21 +505,31 @@ impl PassageStore {
 
     /// The metadata of a page, which its passages share, with `file`, `line`, `page` and `section`.
     pub fn metadata(&self, page: PageIndex) -> Metadata {
-        let Some((fields, ends)) = &self.fields else { return Metadata::default() };
+        let Some(text) = self.fields_of(page) else { return Metadata::default() };
+        Metadata::parse(text).unwrap_or_else(|| {
+            self.no_fields(page);
+            Metadata::default()
+        })
+    }
+
+    /// The metadata of a page as JSON; none for a page without metadata.
+    fn fields_of(&self, page: PageIndex) -> Option<&str> {
+        let (fields, ends) = self.fields.as_ref()?;
         let end_of =
             |page: u32| ends.as_chunks::<8>().0.get(page as usize).map(|end| u64::from_le_bytes(*end));
         let start = if page.0 == 0 { Some(0) } else { end_of(page.0 - 1) };
-        let found = match (start, end_of(page.0)) {
-            (Some(start), Some(end)) if start == end => return Metadata::default(),
-            (Some(start), Some(end)) if start < end => {
-                Metadata::parse(self.text_at(fields, FIELDS, start, end - start))
+        match (start, end_of(page.0)) {
+            (Some(start), Some(end)) if start == end => None,
+            (Some(start), Some(end)) if start < end => Some(self.text_at(fields, FIELDS, start, end - start)),
+            _ => {
+                self.no_fields(page);
+                None
             }
-            _ => None,
-        };
-        found.unwrap_or_else(|| {
-            self.damaged(FIELDS, || format!("page {}: expected a JSON object of fields, found none", page.0));
-            Metadata::default()
-        })
+        }
+    }
+
+    fn no_fields(&self, page: PageIndex) {
+        self.damaged(FIELDS, || format!("page {}: expected a JSON object of fields, found none", page.0));
     }
 
     /// Number of paragraphs of a page, the title included.

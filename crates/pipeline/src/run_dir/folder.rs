@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
     StagedFolder,
-    folder::{Lock, make},
+    folder::{Lock, ShardManifest, make},
     jsonl, remove_leftovers,
 };
 
@@ -262,6 +262,11 @@ fn has_checkpoint(folder: &Path, depth: usize) -> bool {
 pub fn check_finished(path: &Path) -> Result<()> {
     let root = path.ancestors().find(|folder| folder.join(WORK).join(LOCK).is_file());
     let Some(root) = root else { return Ok(()) };
+    if let Some(ShardManifest { shard, .. }) = ShardManifest::read(root)? {
+        let progress = format!("it is shard {shard} only");
+        let hint = "merge all shards with `sporran merge`".to_owned();
+        return Err(Error::Unfinished { folder: root.to_owned(), progress, hint });
+    }
     let rest = path.strip_prefix(root).unwrap_or(path);
     let first = rest.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
     let is_answer = first.as_ref().is_none_or(|first| ANSWERS.contains(&first.as_str()));

@@ -84,6 +84,16 @@ impl StepKey {
         Ok(self)
     }
 
+    /// The key with these values.
+    pub(crate) fn of_values(step: &str, values: BTreeMap<String, String>) -> Self {
+        Self { step: step.to_owned(), values }
+    }
+
+    /// The values of options by dotted path, and the hashes of inputs by name.
+    pub(crate) fn into_values(self) -> BTreeMap<String, String> {
+        self.values
+    }
+
     /// The BLAKE3 hash of the key, in hexadecimal.
     pub(crate) fn digest(&self) -> String {
         hash_json(self)
@@ -139,11 +149,12 @@ fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, String>) {
 }
 
 /// Whether an option's value is the path of an input: an existing file or folder. Excludes options with
-/// words, which can also be names of folders in the working directory, and the folder of indexes.
+/// words, which can also be names of folders in the working directory, and the folders of indexes and shards.
 fn is_input(option: &str, path: &Path) -> bool {
-    const OTHERS: [&str; 8] =
-        ["kind", "name", "format", "split", "coreference", "indexes", "version", "train-version"];
+    const OTHERS: [&str; 9] =
+        ["kind", "name", "format", "split", "coreference", "indexes", "shards", "version", "train-version"];
     let last = option.rsplit('.').next().unwrap_or_default();
+    let last = last.split('[').next().unwrap_or_default();
     // `.` and the like have no name.
     path.file_name().is_some() && !OTHERS.contains(&last) && (path.is_file() || path.is_dir())
 }

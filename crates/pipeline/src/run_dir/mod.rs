@@ -6,5 +6,6 @@ pub(crate) mod integrity;
 pub(crate) mod journal;
 pub(crate) mod key;
 pub mod manifest;
+pub(crate) mod shard;
 pub(crate) mod step;
 pub(crate) mod training;

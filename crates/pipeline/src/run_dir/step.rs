@@ -116,7 +116,32 @@ struct FinishedStep<S> {
     summary: S,
 }
 
+/// The digest of the key of a step: of `key`, the program's version and the name of the step.
+pub(crate) fn step_digest(key: StepKey, name: &str) -> String {
+    key.input("program", env!("CARGO_PKG_VERSION")).input("file", name).digest()
+}
+
 impl RunDir {
+    /// Takes results that are in the folder for those of a step with this digest, so that [`complete`](Self::complete) skips
+    /// the step.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] if a result cannot be read.
+    pub(crate) fn adopt<S: Serialize>(
+        &self,
+        name: &str,
+        digest: String,
+        outputs: &[PathBuf],
+        records: usize,
+        summary: S,
+    ) -> Result<Finished<S>> {
+        let hashes: Result<Vec<String>> =
+            outputs.iter().map(|path| hash_file(&self.root.join(path))).collect();
+        let done = FinishedStep { key: digest, hashes: hashes?, records, summary };
+        jsonl::write_json(self.work(&format!("{name}.done.json")), &done)?;
+        Ok(Finished { hashes: done.hashes, records, made: records, reused: false, summary: done.summary })
+    }
+
     /// Computes the missing results of a file.
     ///
     /// If the key and the hashes of an earlier call match, does nothing. Otherwise computes the chunks that
@@ -131,7 +156,7 @@ impl RunDir {
         observe: &mut Observer<'_>,
     ) -> Result<Finished<W::Summary>> {
         let FileStep { title, name, key, outputs, inputs } = step;
-        let key = key.input("program", env!("CARGO_PKG_VERSION")).input("file", name).digest();
+        let key = step_digest(key, name);
         let hashes = || -> Result<Vec<String>> {
             outputs.iter().map(|path| hash_file(&self.root.join(path))).collect()
         };

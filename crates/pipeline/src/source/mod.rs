@@ -5,4 +5,5 @@ pub(crate) mod collection;
 pub(crate) mod documents;
 pub(crate) mod options;
 pub(crate) mod pages;
+pub(crate) mod parts;
 pub(crate) mod store;

@@ -1,11 +1,12 @@
 //! The passage store of a source, built once for its content and options.
 
 use std::{
+    borrow::Cow,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{PlacedToken, Tokenizer};
 use sporran_kilt::{
     PassageStore,
@@ -19,14 +20,14 @@ use sporran_kilt::{
 use crate::{
     Result,
     run_dir::inputs::{Inputs, SourcePages},
-    source::{collection, documents, options::SourceOptions},
+    source::{collection, documents, options::SourceOptions, parts::ShardParts},
 };
 
 /// The hash of the inputs of a part.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartHash {
     /// The part: `source`, `store`, `retriever`, `generator`.
-    pub part: &'static str,
+    pub part: Cow<'static, str>,
     /// The path of the part.
     pub path: PathBuf,
     /// The BLAKE3 hash, in hexadecimal.
@@ -42,13 +43,26 @@ pub(crate) fn vacant(folder: &Path, step: &str, observe: &mut Observer<'_>) -> R
     Ok(place)
 }
 
-/// Opens the store of a source. Builds a missing store.
-pub(crate) fn store(
+/// The hashes of a source, and how its pages are split.
+pub(crate) struct Described {
+    /// The file of pages, or the collection.
+    pub(crate) path: PathBuf,
+    /// The hash of its content.
+    pub(crate) content: String,
+    /// The hash of the redirects.
+    pub(crate) redirects: Option<String>,
+    /// The tokenizer of a split by tokens.
+    pub(crate) tokens: Option<Arc<TokenRanges>>,
+    /// The hash of all that the store depends on.
+    pub(crate) key: String,
+}
+
+/// Hashes a source. Reads documents first.
+pub(crate) fn describe(
     source: &SourceOptions,
     observe: &mut Observer<'_>,
-    hashes: &mut Vec<PartHash>,
     inputs: &mut Inputs,
-) -> Result<Arc<PassageStore>> {
+) -> Result<Described> {
     // Destructuring makes a new option a compile error here.
     // The hash of the content covers the other options.
     let SourceOptions {
@@ -64,7 +78,7 @@ pub(crate) fn store(
         size: _,
         overlap: _,
         tokenizer,
-        indexes,
+        indexes: _,
     } = source;
     let pages = match format {
         Some(collection) => collection::pages(source, *collection, inputs)?,
@@ -72,8 +86,7 @@ pub(crate) fn store(
     };
     let SourcePages { path, content, .. } = pages;
     let redirects = redirects.as_deref().map(|path| inputs.file(path)).transpose()?;
-    let split = source.splitting();
-    let key = (sporran_kilt::store::VERSION, &content, &redirects, split);
+    let key = (sporran_kilt::store::VERSION, &content, &redirects, source.splitting());
     let (key, tokens) = match tokenizer {
         Some(folder) => {
             let tokenizer = Tokenizer::from_folder(folder)?;
@@ -81,29 +94,59 @@ pub(crate) fn store(
         }
         None => (hash_json(&key), None),
     };
-    hashes.push(PartHash { part: "source", path: source.first_path().to_owned(), blake3: content });
+    Ok(Described { path, content, redirects, tokens, key })
+}
+
+/// Opens the store of a source. Builds a missing store.
+pub(crate) fn store(
+    source: &SourceOptions,
+    observe: &mut Observer<'_>,
+    hashes: &mut Vec<PartHash>,
+    inputs: &mut Inputs,
+) -> Result<Arc<PassageStore>> {
+    store_of(source, None, observe, hashes, inputs)
+}
+
+/// As [`store`]. Merges a missing store out of the stores of parts, if there are any.
+pub(crate) fn store_of(
+    source: &SourceOptions,
+    parts: Option<&ShardParts>,
+    observe: &mut Observer<'_>,
+    hashes: &mut Vec<PartHash>,
+    inputs: &mut Inputs,
+) -> Result<Arc<PassageStore>> {
+    let Described { path, content, tokens, key, .. } = describe(source, observe, inputs)?;
+    let SourceOptions { format, indexes, .. } = source;
+    let split = source.splitting();
+    hashes.push(PartHash { part: "source".into(), path: source.first_path().to_owned(), blake3: content });
     let folder = indexes.join(format!("store-{}", &key[..12]));
     let step = "store passages";
     let store = if let Some(place) = vacant(&folder, step, observe)? {
         let build = BuildOptions { source: path.clone(), redirects: source.redirects.clone(), split };
-        begin(observe, step, collection::size(&path, *format)?, Unit::Bytes);
+        let stores = parts.map(ShardParts::stores).filter(|stores| !stores.is_empty());
+        let size = match stores {
+            Some(stores) => stores.iter().map(PassageStore::bytes).sum(),
+            None => collection::size(&path, *format)?,
+        };
+        begin(observe, step, size, Unit::Bytes);
         let place = unchanged(place, inputs);
         let mut report = |progress: Progress| advance(observe, progress.read);
-        let store = match format {
-            Some(collection) => {
+        let store = match (stores, format) {
+            (Some(stores), _) => PassageStore::merge(stores, *format, &build, place, &mut report)?,
+            (None, Some(collection)) => {
                 PassageStore::build_collection(*collection, &build, tokens, place, &mut report)?
             }
-            None => PassageStore::build_with(&build, tokens, place, &mut report)?,
+            (None, None) => PassageStore::build_with(&build, tokens, place, &mut report)?,
         };
         observe(Event::End);
         store
     } else {
         PassageStore::open(&folder)?
     };
-    hashes.push(PartHash { part: "store", path: folder.clone(), blake3: store.hash().to_owned() });
+    hashes.push(PartHash { part: "store".into(), path: folder.clone(), blake3: store.hash().to_owned() });
     if let Some(hash) = store.metadata_hash().filter(|_| store.has_places()) {
         // Provenance has the places. A store of an earlier version of the program lacks them.
-        hashes.push(PartHash { part: "places", path: folder, blake3: hash.to_owned() });
+        hashes.push(PartHash { part: "places".into(), path: folder, blake3: hash.to_owned() });
     }
     Ok(Arc::new(store))
 }

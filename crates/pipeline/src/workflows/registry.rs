@@ -193,13 +193,22 @@ pub fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Res
 /// # Errors
 /// Those of [`Workflow::run`], and [`Error::Config`] for a config of another workflow.
 pub fn run_as(name: &str, path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let workflow = named(name, path, overrides)?;
+    with_owners(workflow, workflow.run(path, overrides, observe))
+}
+
+/// The workflow of a config that must be `name`.
+///
+/// # Errors
+/// [`Error::Config`] for a config of another workflow, and those of [`workflow_of`].
+pub(crate) fn named(name: &str, path: &Path, overrides: &[String]) -> Result<&'static Workflow> {
     let workflow = workflow_of(path, overrides)?;
     if workflow.name != name {
         let message = format!("expected `{name}`, found `{}`", workflow.name);
         let origin = path.display().to_string();
         return Err(Error::Config(vec![Diagnostic { origin, line: 0, key: WORKFLOW.to_owned(), message }]));
     }
-    with_owners(workflow, workflow.run(path, overrides, observe))
+    Ok(workflow)
 }
 
 /// Trains the model of a config of any workflow.

@@ -9,11 +9,15 @@ use schemars::Schema;
 use serde::Serialize;
 use serde_json::Value;
 use sporran_config::{Diagnostic, explain};
-use sporran_kilt::observe::Observer;
+use sporran_kilt::{
+    folder::{Shard, ShardSet},
+    observe::Observer,
+};
 
 use crate::{
     Error, Result,
     config::{Config, to_toml},
+    run_dir::shard::ShardReport,
 };
 
 /// A workflow: the type of its configs, and its verbs.
@@ -37,7 +41,14 @@ pub struct Workflow {
     mistakes: fn(&Path, &[String]) -> Result<Vec<Diagnostic>>,
     run: Option<Verb>,
     train: Option<Verb>,
+    shards: Option<(ShardVerb, Merge)>,
 }
+
+/// Does a shard of a config file with its `key=value` overrides.
+pub(crate) type ShardVerb = fn(&Path, &[String], Shard, &mut Observer<'_>) -> Result<ShardReport>;
+
+/// Merges shards, given the config of one of them and overrides.
+pub(crate) type Merge = fn(&ShardSet, &Path, &[String], &mut Observer<'_>) -> Result<Outcome>;
 
 /// Processes a config file with its `key=value` overrides.
 pub(crate) type Verb = fn(&Path, &[String], &mut Observer<'_>) -> Result<Outcome>;
@@ -62,6 +73,7 @@ impl Workflow {
             mistakes: T::mistakes,
             run: None,
             train: None,
+            shards: None,
         }
     }
 
@@ -73,6 +85,40 @@ impl Workflow {
     /// Sets the function of `sporran train`.
     pub(crate) const fn with_train(self, train: Verb) -> Self {
         Self { train: Some(train), hint: "it only trains a model; use `sporran train`", ..self }
+    }
+
+    /// Sets the functions of shards of `sporran run`.
+    pub(crate) const fn with_shards(self, shard: ShardVerb, merge: Merge) -> Self {
+        Self { shards: Some((shard, merge)), ..self }
+    }
+
+    /// Does a shard of `sporran run`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a workflow without shards, and errors of the work.
+    pub(crate) fn shard(
+        &self,
+        path: &Path,
+        overrides: &[String],
+        shard: Shard,
+        observe: &mut Observer<'_>,
+    ) -> Result<ShardReport> {
+        let (verb, _) = self.shards.ok_or_else(|| self.without_shards(path))?;
+        verb(path, overrides, shard, observe)
+    }
+
+    /// The merge of its shards.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a workflow without shards.
+    pub(crate) fn merge(&self, path: &Path) -> Result<Merge> {
+        Ok(self.shards.ok_or_else(|| self.without_shards(path))?.1)
+    }
+
+    fn without_shards(&self, path: &Path) -> Error {
+        let message = format!("`{}` has no shards; remove `--shard`", self.name);
+        let origin = path.display().to_string();
+        Error::Config(vec![Diagnostic { origin, line: 0, key: "workflow".to_owned(), message }])
     }
 
     /// Sets the hint for a verb that does not apply.

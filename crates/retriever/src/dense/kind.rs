@@ -1,17 +1,19 @@
 //! Dense retrieval as a kind of retriever: checks, and an index that is built once.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sporran_config::{Document, Overrides};
-use sporran_kilt::{PassageId, hash_json};
+use sporran_kilt::{PassageId, folder::Place, hash_json};
 use sporran_transformers::{ModelType, Takers, TakesModel, wrong_model_type};
 
-use super::{Dense, DenseOptions, Progress, distance};
+use super::{
+    Dense, DenseOptions, Index, Progress, distance, fingerprint::encoder_hash, sharded::ShardedDense,
+};
 use crate::{
     PassageScorer, Result, Retriever,
     kind::RetrieverKind,
     plan::{IndexPlan, PlannedPassages},
-    site::{Items, NewIndex, Site, passages},
+    site::{Items, NewIndex, NewPart, PartFolders, PartSite, Site, folders_of, part_name, passages},
 };
 
 impl TakesModel for DenseOptions {
@@ -49,6 +51,20 @@ impl DenseOptions {
         }
     }
 
+    /// The name of the parts of its vectors. The options of the index do not change vectors.
+    fn part_name(&self) -> Result<String> {
+        Ok(part_name("vectors", &encoder_hash(self)?))
+    }
+
+    /// A place whose folder gets its name only if the model is the one that was hashed before it was loaded.
+    fn unchanged(&self, place: Place, before: &str) -> Place {
+        let (options, before) = (self.clone(), before.to_owned());
+        place.checked(move || match options.key() {
+            Ok(now) if now == before => Ok(()),
+            _ => Err(sporran_kilt::Error::Changed { path: options.passage_model.unwrap_or(options.model) }),
+        })
+    }
+
     /// Opens the retriever, building its index if it does not exist.
     ///
     /// # Errors
@@ -61,20 +77,17 @@ impl DenseOptions {
             items: Items::Passages,
         };
         site.announce(&index, &|passages| self.plan_index(passages))?;
+        let parts = site.parts(&self.part_name()?);
         let folder = site.index(index, &mut |place, advance| {
-            // The model was hashed before it is loaded.
-            let (options, before) = (self.clone(), key.clone());
-            let place = place.checked(move || match options.key() {
-                Ok(now) if now == before => Ok(()),
-                _ => {
-                    Err(sporran_kilt::Error::Changed { path: options.passage_model.unwrap_or(options.model) })
-                }
-            });
+            let place = self.unchanged(place, &key);
             let mut progress = |progress| {
                 if let Progress::Encoded(done) = progress {
                     advance(done);
                 }
             };
+            if let Some(parts) = &parts {
+                return Dense::merge(self, parts, (store.hash(), store.len()), place, &mut progress);
+            }
             let from = |from: PassageId| passages(&store, from);
             Dense::build(self, from, store.hash(), place, &mut progress)
         })?;
@@ -106,6 +119,46 @@ impl RetrieverKind for DenseOptions {
 
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
         Ok(Box::new(self.open_index(site)?))
+    }
+
+    fn build_parts(&self, site: &mut dyn PartSite) -> Result<()> {
+        let store = site.whole()?;
+        let range = site.shard().range(store.len(), Index::PORTION);
+        if range.is_empty() {
+            return Ok(());
+        }
+        let (name, before) = (self.part_name()?, self.key()?);
+        let key = hash_json(&(&name, encoder_hash(self)?, store.hash(), &range));
+        let new = NewPart { name, key, passages: range.len() };
+        site.part(new, &mut |place, advance| {
+            let mut progress = |progress| {
+                if let Progress::Encoded(done) = progress {
+                    advance(done);
+                }
+            };
+            let from = |from: PassageId| passages(&store, from);
+            let place = self.unchanged(place, &before);
+            Dense::build_part(self, &range, from, store.hash(), place, &mut progress)
+        })
+    }
+
+    fn open_shards(
+        &self,
+        shards: &[(PathBuf, PartFolders)],
+        site: &mut dyn Site,
+    ) -> Result<Option<Box<dyn Retriever>>> {
+        let folders = folders_of(shards, &self.part_name()?)?;
+        let dense = ShardedDense::open(self, &folders, site)?;
+        site.depends_on("search", None, hash_json(self));
+        if self.passage_model.is_some() {
+            let hash = hash_json(&site.files(&self.model)?);
+            site.depends_on("queries", Some(&self.model), hash);
+        }
+        Ok(Some(Box::new(dense)))
+    }
+
+    fn build_vectors(&self, site: &mut dyn Site) -> Result<usize> {
+        self.open_index(site).map(|_| 1)
     }
 
     fn open_scorer(&self, site: &mut dyn Site) -> Result<Option<Box<dyn PassageScorer>>> {

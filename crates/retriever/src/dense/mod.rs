@@ -16,6 +16,7 @@ mod hnsw;
 mod index;
 mod kind;
 mod options;
+mod part;
 mod plan;
 mod pq;
 mod progress;
@@ -24,6 +25,7 @@ mod remote;
 mod retriever;
 mod rows;
 mod sentence_layout;
+mod sharded;
 mod train;
 mod vector_index;
 

@@ -8,13 +8,13 @@ use sporran_kilt::{PassageId, Template, hash_json};
 use sporran_remote::{Call, Client, Endpoint, RequestOptions, Route, check_endpoint};
 
 use super::{
-    Dense, Embeddings, Encoder, Index, IndexOptions, Origin, Progress, Similarity, distance,
-    retriever::{NewVectors, passage_template, query_template},
+    Dense, Embeddings, Encoder, Index, IndexOptions, Origin, Progress, Similarity, distance, part,
+    retriever::{NewVectors, passage_template, portions, query_template},
 };
 use crate::{
     PassageScorer, Result, Retriever,
     kind::RetrieverKind,
-    site::{Items, NewIndex, Site, passages},
+    site::{Items, NewIndex, NewPart, PartSite, Site, part_name, passages},
 };
 
 /// `kind = "remote"`: dense retrieval with an encoder at an HTTP endpoint in the form of OpenAI's API (vLLM, llama.cpp,
@@ -216,12 +216,17 @@ impl RemoteDenseOptions {
             key: hash_json(&("remote", &encoder_hash, self.index.built(), store.hash())),
             items: Items::Passages,
         };
+        let parts = site.parts(&part_name("vectors", &encoder_hash));
         let folder = site.index(index, &mut |place, advance| {
             let mut progress = |progress| {
                 if let Progress::Encoded(done) = progress {
                     advance(done);
                 }
             };
+            if let Some(parts) = &parts {
+                let parts = (parts.as_slice(), store.len());
+                return part::merge(&self.index, self.similarity, origin, parts, place, &mut progress);
+            }
             let vectors = NewVectors {
                 index: &self.index,
                 similarity: self.similarity,
@@ -255,6 +260,36 @@ impl RetrieverKind for RemoteDenseOptions {
 
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
         Ok(Box::new(self.open_index(site)?))
+    }
+
+    fn build_parts(&self, site: &mut dyn PartSite) -> Result<()> {
+        let store = site.whole()?;
+        let range = site.shard().range(store.len(), Index::PORTION);
+        if range.is_empty() {
+            return Ok(());
+        }
+        let (encoder, encoder_hash) = (RemoteEncoder::open(self)?, self.encoder_hash());
+        let origin = Origin { encoder_hash: &encoder_hash, passages_hash: store.hash() };
+        let name = part_name("vectors", &encoder_hash);
+        let key = hash_json(&(&name, &encoder_hash, store.hash(), &range));
+        let new = NewPart { name, key, passages: range.len() };
+        site.part(new, &mut |place, advance| {
+            let mut progress = |progress| {
+                if let Progress::Encoded(done) = progress {
+                    advance(done);
+                }
+            };
+            let vectors = |from: u32| {
+                let first = range.start as u32 + from;
+                let passages = passages(&store, PassageId(first)).take(range.end - first as usize);
+                portions(passages, first, |passages| encoder.encode_passages(passages))
+            };
+            part::write(encoder.dim(), origin, &range, vectors, place, &mut progress)
+        })
+    }
+
+    fn build_vectors(&self, site: &mut dyn Site) -> Result<usize> {
+        self.open_index(site).map(|_| 1)
     }
 
     fn open_scorer(&self, site: &mut dyn Site) -> Result<Option<Box<dyn PassageScorer>>> {

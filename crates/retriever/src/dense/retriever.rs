@@ -1,6 +1,9 @@
 //! Dense retrieval over passages.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use sporran_checkpoint::Role;
 use sporran_kilt::{Hit, PassageId, Query, Template, folder::Place};
@@ -8,11 +11,11 @@ use sporran_transformers::EncoderRow;
 
 use super::{
     BiEncoder, BiEncoderOptions, DenseOptions, Embeddings, Encoder, Index, IndexOptions, Origin, Progress,
-    Prompt, Recall, Report, Similarity, VectorIndex, fingerprint::encoder_hash,
+    Prompt, Recall, Report, Similarity, VectorIndex, fingerprint::encoder_hash, part,
 };
 use crate::{
     Error, PassageFilter, PassageScorer, Result, Retriever,
-    site::{IndexRecall, Site},
+    site::{IndexRecall, Passages, Site},
 };
 
 /// A dense retriever of passages.
@@ -41,6 +44,24 @@ fn load(
         device: options.device,
         batch_tokens: options.batch_tokens,
     })
+}
+
+/// Loads the encoder of queries, with the template of their texts.
+pub(super) fn load_query_encoder(options: &DenseOptions) -> Result<(BiEncoder, Option<Template>)> {
+    let template = query_template(options.query_template.as_deref())?;
+    let most = options.query_max_tokens.or(options.max_tokens);
+    let encoder = load(options, (&options.model, Role::Query), (template.as_ref(), most))?
+        .with_truncation(options.query_truncation);
+    Ok((encoder, template))
+}
+
+/// The encoder's input texts of queries.
+pub(super) fn query_texts(template: Option<&Template>, queries: &[&str]) -> Vec<String> {
+    let text = |query: &&str| match template {
+        None => (*query).to_owned(),
+        Some(template) => template.fill(&[query]),
+    };
+    queries.iter().map(text).collect()
 }
 
 /// The template of a query's text.
@@ -165,6 +186,49 @@ impl Dense {
         vectors.build(passages, place, progress)
     }
 
+    /// Encodes the passages in a range of whole portions, and puts their vectors in a folder for [`merge`](Self::merge).
+    /// `passages` returns them from an id on. A killed build is resumed.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub(super) fn build_part<'s>(
+        options: &DenseOptions,
+        range: &Range<usize>,
+        passages: impl FnOnce(PassageId) -> Passages<'s>,
+        passages_hash: &str,
+        place: Place,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        options.check()?;
+        let encoder = PassageEncoder::load(options)?;
+        let encoder_hash = encoder_hash(options)?;
+        let origin = Origin { encoder_hash: &encoder_hash, passages_hash };
+        let vectors = |from: u32| {
+            let first = range.start as u32 + from;
+            let passages = passages(PassageId(first)).take(range.end - first as usize);
+            portions(passages, first, |passages| encoder.encode(passages))
+        };
+        part::write(encoder.encoder.dim(), origin, range, vectors, place, progress)
+    }
+
+    /// Merges the vectors of parts, in order, to the index over all passages, which have a hash and a number: the same bytes as
+    /// [`build`](Self::build) gives.
+    ///
+    /// # Errors
+    /// [`Error::Part`] for parts that are not those of all passages; those of [`Index::build`].
+    pub(super) fn merge(
+        options: &DenseOptions,
+        parts: &[PathBuf],
+        (passages_hash, passages): (&str, usize),
+        place: Place,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        options.check()?;
+        let encoder_hash = encoder_hash(options)?;
+        let origin = Origin { encoder_hash: &encoder_hash, passages_hash };
+        part::merge(&options.index, options.similarity()?, origin, (parts, passages), place, progress)
+    }
+
     /// Opens the index in a folder. It must be over passages with this hash, with these options and models
     /// (see [`DenseOptions::key`]). Verifies checksums, as [`Index::open`] does.
     ///
@@ -176,10 +240,7 @@ impl Dense {
         let encoder_hash = encoder_hash(options)?;
         let origin = Origin { encoder_hash: &encoder_hash, passages_hash };
         let index = Index::open(&options.index, options.similarity()?, origin, dir.as_ref())?;
-        let template = query_template(options.query_template.as_deref())?;
-        let most = options.query_max_tokens.or(options.max_tokens);
-        let encoder = load(options, (&options.model, Role::Query), (template.as_ref(), most))?
-            .with_truncation(options.query_truncation);
+        let (encoder, template) = load_query_encoder(options)?;
         Self::over(encoder, template, index)
     }
 
@@ -225,11 +286,7 @@ impl<E: Encoder> Dense<E> {
 
     /// The encoder's input texts of queries.
     fn texts(&self, queries: &[&str]) -> Vec<String> {
-        let text = |query: &&str| match &self.template {
-            None => (*query).to_owned(),
-            Some(template) => template.fill(&[query]),
-        };
-        queries.iter().map(text).collect()
+        query_texts(self.template.as_ref(), queries)
     }
 
     /// The vectors of queries.
@@ -323,16 +380,31 @@ impl NewVectors<'_> {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let Self { index, similarity, dim, origin, encode } = *self;
-        let vectors = |from: u32| Portions {
-            passages: passages(PassageId(from)).into_iter(),
-            next: from,
-            encode: |passages: &[(T, U)]| {
-                let pairs: Vec<_> =
-                    passages.iter().map(|(title, text)| (title.as_ref(), text.as_ref())).collect();
-                encode(&pairs)
-            },
-        };
+        let vectors = |from: u32| portions(passages(PassageId(from)), from, encode);
         Index::build(index, similarity, dim, origin, vectors, place, progress)
+    }
+}
+
+/// The vectors of passages from an id on, in portions.
+pub(super) fn portions<P, T, U, E>(
+    passages: P,
+    from: u32,
+    encode: impl Fn(&[(&str, &str)]) -> Result<Embeddings>,
+) -> impl Iterator<Item = Result<Embeddings>>
+where
+    P: IntoIterator<Item = Result<(PassageId, T, U), E>>,
+    T: AsRef<str>,
+    U: AsRef<str>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    Portions {
+        passages: passages.into_iter(),
+        next: from,
+        encode: move |passages: &[(T, U)]| {
+            let pairs: Vec<_> =
+                passages.iter().map(|(title, text)| (title.as_ref(), text.as_ref())).collect();
+            encode(&pairs)
+        },
     }
 }
 

@@ -23,7 +23,8 @@ use crate::{
 /// The number of vectors in a portion, which is the largest loss of a kill.
 pub(crate) const PORTION: usize = 1024;
 
-const ROWS: &str = "rows";
+/// The file of the vectors.
+pub(crate) const ROWS: &str = "rows";
 const MAGIC: &str = "sporran-rows 1";
 
 /// All vectors of a future index, memory-mapped.
@@ -54,6 +55,11 @@ impl Rows {
     pub(crate) fn read(&self, first: usize, count: usize, out: &mut Vec<f32>) {
         let bytes = &self.map[4 * self.dim * first..][..4 * self.dim * count];
         out.extend(bytes.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)));
+    }
+
+    /// Removes the journal, so that the vectors are a file of the index.
+    pub(crate) fn keep(self) -> Result<()> {
+        fs::remove_file(&self.journal).map_err(Error::io(&self.journal, "remove"))
     }
 
     /// Removes the files after the index is finished.

@@ -69,6 +69,10 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for EntityRetrieverOpti
         self.context.as_ref().map_or(Ok(Vec::new()), |context| context.plan(passages))
     }
 
+    fn bases(&self) -> Vec<&dyn RetrieverKind> {
+        self.context.iter().map(|context| &***context).collect()
+    }
+
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
         let context: Option<Box<dyn PassageScorer>> = match &self.context {
             None => None,

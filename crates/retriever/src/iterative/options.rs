@@ -68,6 +68,10 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for IterativeRetrieverO
         Ok(plans)
     }
 
+    fn bases(&self) -> Vec<&dyn RetrieverKind> {
+        vec![&**self.base, &self.coverage]
+    }
+
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
         let base = self.base.open(site)?;
         let words = self.coverage.open_index(site)?;

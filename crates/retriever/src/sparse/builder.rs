@@ -34,6 +34,14 @@ pub(crate) trait Model: Sync {
     type Scorer<'a>: Scorer;
     /// The kind in the header.
     const KIND: &'static str;
+    /// Whether impacts need the passages' lengths.
+    const HAS_NORMS: bool;
+
+    /// The terms of a query, with repetitions.
+    fn terms(&self, query: &str) -> Vec<Vec<u8>>;
+
+    /// The weight of a term that occurs so often in a query, and in `with_term` of `passages` passages.
+    fn weight(&self, passages: u32, occurrences: u32, with_term: u32) -> f32;
 
     /// Counts a passage's terms.
     fn count(&self, title: &str, text: &str, cache: &mut Self::Cache, segment: &mut SegmentBuilder);
@@ -330,6 +338,61 @@ pub(super) fn run_bytes<M: Model>(model: &M, passages: &[SampledPassage]) -> Res
     Ok(runs.finished.iter().map(bytes).sum())
 }
 
+/// A run that is read once.
+pub(super) type Source<'a> = Box<dyn Read + 'a>;
+
+/// A written index, which needs only the hash of its passages.
+pub(super) struct Written(Header);
+
+impl Written {
+    /// Its header, over passages with this hash.
+    pub(super) fn of(self, passages_hash: &str) -> Header {
+        Header { passages_hash: passages_hash.to_owned(), ..self.0 }
+    }
+}
+
+/// Merges runs of consecutive passages into the files of an index. `lengths` are the numbers of terms of the passages, with the
+/// number of all postings; `failed` is the error of a run that cannot be read.
+pub(super) fn write<'r, M: Model>(
+    model: &M,
+    options: serde_json::Value,
+    folder: &Folder,
+    (lengths, total): (&[u32], u64),
+    sources: Vec<Source<'r>>,
+    failed: impl Fn(io::Error) -> Error,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Written> {
+    let norms = model.norms(lengths);
+    let mut norms_file = folder.section(NORMS)?;
+    norms_file.put(norms.as_flattened())?;
+    let scorer = model.scorer(&norms);
+    let mut merge = Merge::new(sources).map_err(&failed)?;
+    let mut dictionary = DictionaryWriter::create(folder)?;
+    let mut writer = PostingsWriter::create(folder)?;
+    let (mut postings, mut done, mut reported) = (Vec::new(), 0, 0);
+    while let Some(term) = merge.next(&mut postings).map_err(&failed)? {
+        dictionary.put(term, writer.put(&postings, &scorer)?)?;
+        done += postings.len() as u64;
+        if done - reported >= 1 << 20 {
+            reported = done;
+            progress(Progress::Postings { done, total });
+        }
+    }
+    progress(Progress::Postings { done, total });
+    let (terms, [entries, names, slots]) = dictionary.finish()?;
+    let [packed, blocks] = writer.finish()?;
+    Ok(Written(Header {
+        kind: M::KIND.to_owned(),
+        options,
+        passages: lengths.len() as u32,
+        passages_hash: String::new(),
+        terms,
+        postings: done,
+        tokens: lengths.iter().map(|&length| u64::from(length)).sum(),
+        sections: vec![entries, names, slots, packed, blocks, norms_file.finish()?],
+    }))
+}
+
 /// Builds an index of `passages`, whose ids count from 0, in a folder that is there only when it is whole.
 /// Warns if most of the text makes no term.
 pub(crate) fn build<M, P, T, U, E>(
@@ -377,14 +440,9 @@ where
     let lengths: Vec<u32> = finished.iter().flat_map(|run| &run.lengths).copied().collect();
     let total = finished.iter().map(|run| run.postings).sum();
 
-    let norms = model.norms(&lengths);
-    let mut norms_file = folder.section(NORMS)?;
-    norms_file.put(norms.as_flattened())?;
-    let scorer = model.scorer(&norms);
-
     let buffer = run_buffer(build.memory, finished.len());
     let spill = spill.map(Mutex::new);
-    let sources = finished.into_iter().map(|run| -> Box<dyn Read + '_> {
+    let sources = finished.into_iter().map(|run| -> Source<'_> {
         match (run.place, &spill) {
             (RunPlace::Memory(bytes), _) => Box::new(io::Cursor::new(bytes)),
             (RunPlace::Disk { from, bytes }, Some(file)) => {
@@ -393,35 +451,12 @@ where
             (RunPlace::Disk { .. }, None) => unreachable!("a run is on disk only after the file was made"),
         }
     });
-    let mut merge = Merge::new(sources.collect()).map_err(Error::io(&path, "read"))?;
-    let mut dictionary = DictionaryWriter::create(&folder)?;
-    let mut writer = PostingsWriter::create(&folder)?;
-    let (mut postings, mut done, mut reported) = (Vec::new(), 0, 0);
-    while let Some(term) = merge.next(&mut postings).map_err(Error::io(&path, "read"))? {
-        dictionary.put(term, writer.put(&postings, &scorer)?)?;
-        done += postings.len() as u64;
-        if done - reported >= 1 << 20 {
-            reported = done;
-            (build.progress)(Progress::Postings { done, total });
-        }
-    }
-    (build.progress)(Progress::Postings { done, total });
-    drop(merge);
+    let failed = |error| Error::io(&path, "read")(error);
+    let written =
+        write(model, options, &folder, (&lengths, total), sources.collect(), failed, build.progress)?;
     if spill.is_some() {
         std::fs::remove_file(&path).map_err(Error::io(&path, "remove"))?;
     }
-
-    let (terms, [entries, names, slots]) = dictionary.finish()?;
-    let [packed, blocks] = writer.finish()?;
-    folder.finish(&Header {
-        kind: M::KIND.to_owned(),
-        options,
-        passages: lengths.len() as u32,
-        passages_hash: passages_hash.to_owned(),
-        terms,
-        postings: done,
-        tokens: lengths.iter().map(|&length| u64::from(length)).sum(),
-        sections: vec![entries, names, slots, packed, blocks, norms_file.finish()?],
-    })?;
+    folder.finish(&written.of(passages_hash))?;
     Ok(lost)
 }

@@ -137,6 +137,20 @@ impl Dictionary {
         Ok(Self { terms, names: files.take(NAMES)?, slots })
     }
 
+    /// The bytes and the entry of a term by its number.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if there is no such term.
+    pub(crate) fn term(&self, number: u32) -> Result<(&[u8], Entry)> {
+        let (terms, _) = self.terms.as_chunks::<{ Entry::BYTES }>();
+        let entry = terms.get(number as usize).map(Entry::from_bytes);
+        let end = terms
+            .get(number as usize + 1)
+            .map_or(self.names.len() as u64, |next| Entry::from_bytes(next).name);
+        let term = entry.and_then(|entry| Some((self.names.get(entry.name as usize..end as usize)?, entry)));
+        term.ok_or_else(|| self.terms.corrupt(format!("term {number} has no name")))
+    }
+
     /// The entry of a term, with its number; none for an unknown term.
     pub(crate) fn find(&self, term: &[u8]) -> Option<(u32, Entry)> {
         let (slots, _) = self.slots.as_chunks::<4>();

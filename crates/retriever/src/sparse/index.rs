@@ -8,9 +8,9 @@ use sporran_kilt::{Hit, Query};
 
 use super::{
     builder::{Model, NORMS},
-    dictionary::Dictionary,
+    dictionary::{Dictionary, Entry},
     header::Header,
-    postings::{Cursor, Postings},
+    postings::{Bounds, Cursor, Postings, Scorer},
     search::{Pruning, Scratch, search},
 };
 use crate::{
@@ -54,6 +54,39 @@ impl Index {
     pub(crate) fn open_unchecked<M: Model>(folder: &Path, passages_hash: &str) -> Result<Self> {
         let (header, files) = layout::open_unchecked(folder, M::KIND, passages_hash)?;
         Self::of(folder, header, files)
+    }
+
+    /// As [`open`](Self::open), over any passages and without verifying the files' content.
+    pub(crate) fn open_part<M: Model>(folder: &Path) -> Result<Self> {
+        let (header, files) = layout::open_part(folder, M::KIND)?;
+        Self::of(folder, header, files)
+    }
+
+    /// Verifies the checksums of the files (see [`sporran_kilt::folder::Contents::check`]).
+    pub(crate) fn check(&self) -> Result<()> {
+        layout::check(&self.folder, &self.header)
+    }
+
+    /// The bounds of terms and blocks with these impacts.
+    pub(crate) fn bounds(&self, scorer: &impl Scorer) -> Result<Bounds> {
+        let entry = |number| Ok(self.dictionary.term(number)?.1);
+        self.postings.bounds((0..self.header.terms).map(entry), scorer)
+    }
+
+    /// The entry of a term, with its number; none for an unknown term.
+    pub(crate) fn find(&self, term: &[u8]) -> Option<(u32, Entry)> {
+        self.dictionary.find(term)
+    }
+
+    /// A cursor of a term with a weight and its greatest impact in any passage, and with the bounds of its blocks.
+    pub(crate) fn bounded_cursor<'a>(
+        &'a self,
+        number: u32,
+        entry: Entry,
+        (weight, impact): (f32, f32),
+        bounds: &'a Bounds,
+    ) -> Result<Cursor<'a>> {
+        self.postings.bounded_cursor(number, &Entry { impact, ..entry }, weight, bounds)
     }
 
     fn of(folder: &Path, header: Header, mut files: Files) -> Result<Self> {
@@ -104,6 +137,19 @@ impl Index {
             postings: self.header.postings,
             tokens: self.header.tokens,
             bytes: self.header.sections.iter().map(|section| section.bytes).sum(),
+        }
+    }
+
+    /// The bytes of a term by its number. Adds its postings, passages with counts.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a damaged file.
+    pub(crate) fn term(&self, number: u32, postings: &mut Vec<(u32, u32)>) -> Result<&[u8]> {
+        let (term, entry) = self.dictionary.term(number)?;
+        self.postings.cursor(number, &entry, 1.0)?.read_all(postings)?;
+        match postings.last() {
+            Some(&(last, _)) if last < self.header.passages && postings.is_sorted() => Ok(term),
+            _ => Err(self.postings.corrupt(number)),
         }
     }
 

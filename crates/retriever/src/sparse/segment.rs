@@ -110,15 +110,7 @@ impl SegmentBuilder {
         let mut payload = Vec::new();
         for (term, id) in terms {
             let postings = &by_term[starts[id as usize] as usize..starts[id as usize + 1] as usize];
-            let first = postings[0].0; // A term is only listed where it has a posting.
-            payload.clear();
-            encode(first, postings, &mut payload);
-            varint::write(term.len() as u64, &mut bytes);
-            bytes.extend_from_slice(term);
-            varint::write(postings.len() as u64, &mut bytes);
-            varint::write(u64::from(first), &mut bytes);
-            varint::write(payload.len() as u64, &mut bytes);
-            bytes.extend_from_slice(&payload);
+            write_payload(term, postings, &mut payload, &mut bytes);
         }
         let postings = self.postings.len() as u64;
         self.postings.clear();
@@ -127,6 +119,24 @@ impl SegmentBuilder {
         self.last.fill(u32::MAX);
         Run { first: self.first, bytes, postings, lengths: std::mem::take(&mut self.lengths) }
     }
+}
+
+/// Appends a term with at least one posting to a run.
+pub(super) fn write_term(term: &[u8], postings: &[(u32, u32)], bytes: &mut Vec<u8>) {
+    write_payload(term, postings, &mut Vec::new(), bytes);
+}
+
+/// As [`write_term`], with memory for its postings.
+fn write_payload(term: &[u8], postings: &[(u32, u32)], payload: &mut Vec<u8>, bytes: &mut Vec<u8>) {
+    let first = postings.first().map_or(0, |&(passage, _)| passage);
+    payload.clear();
+    encode(first, postings, payload);
+    varint::write(term.len() as u64, bytes);
+    bytes.extend_from_slice(term);
+    varint::write(postings.len() as u64, bytes);
+    varint::write(u64::from(first), bytes);
+    varint::write(payload.len() as u64, bytes);
+    bytes.extend_from_slice(payload);
 }
 
 /// Encodes the differences and counts of a term's postings.

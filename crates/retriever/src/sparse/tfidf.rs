@@ -4,7 +4,7 @@
 //! with the weights of its code: passages and queries are vectors with `ln(1 + tf) * idf` in each n-gram's bucket, where
 //! `idf = max(0, ln((N - df + 0.5) / (df + 0.5)))`, and a passage's score is their dot product. DrQA retrieves whole pages.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
@@ -16,11 +16,13 @@ use super::{
     builder::{self, Build, Model},
     index::{Index, Statistics},
     ngrams::{Tokens, bucket},
+    parts,
     plan::plan,
     postings::{Cursor, Scorer},
     scripts,
     search::Pruning,
     segment::SegmentBuilder,
+    sharded::Sharded,
 };
 use crate::{Error, IndexPlan, PassageFilter, PlannedPassages, Result, Retriever};
 
@@ -100,7 +102,7 @@ impl Scorer for LogCount {
     }
 }
 
-struct TfIdfModel(TfIdfOptions);
+pub(crate) struct TfIdfModel(TfIdfOptions);
 
 impl TfIdfModel {
     fn push(&self, text: &str, tokens: &mut Tokens) {
@@ -119,6 +121,22 @@ impl Model for TfIdfModel {
     type Cache = (Tokens, FxHashMap<u32, u32>);
     type Scorer<'a> = LogCount;
     const KIND: &'static str = "tfidf";
+    const HAS_NORMS: bool = false;
+
+    fn terms(&self, query: &str) -> Vec<Vec<u8>> {
+        let mut tokens = Tokens::default();
+        self.push(query, &mut tokens);
+        let mut terms = Vec::new();
+        self.buckets(&tokens, |bucket| terms.push(bucket.to_be_bytes().to_vec()));
+        terms
+    }
+
+    fn weight(&self, passages: u32, occurrences: u32, with_term: u32) -> f32 {
+        let [passages, with_term] = [passages, with_term].map(f64::from);
+        let idf = ((passages - with_term + 0.5) / (with_term + 0.5)).ln().max(0.0);
+        // Once for the query's vector and once for the passage's.
+        (f64::from(occurrences).ln_1p() * idf * idf) as f32
+    }
 
     fn count(
         &self,
@@ -185,6 +203,34 @@ impl TfIdf {
         builder::build(&TfIdfModel(options.clone()), options, passages, passages_hash, place.into(), build)
     }
 
+    /// Merges indexes of consecutive parts of the passages, as [`Bm25::merge`](super::Bm25::merge) does.
+    ///
+    /// # Errors
+    /// As [`Bm25::merge`](super::Bm25::merge).
+    pub fn merge(
+        options: &TfIdfOptions,
+        parts: &[PathBuf],
+        passages: (&str, usize),
+        place: impl Into<Place>,
+        build: Build<'_>,
+    ) -> Result<()> {
+        options.check()?;
+        parts::merge(&TfIdfModel(options.clone()), options, parts, passages, place.into(), build)
+    }
+
+    /// Opens the indexes of consecutive parts of so many passages as one.
+    ///
+    /// # Errors
+    /// As [`Bm25::open_parts`](super::Bm25).
+    pub(crate) fn open_parts(
+        options: &TfIdfOptions,
+        parts: &[PathBuf],
+        passages: usize,
+    ) -> Result<Sharded<TfIdfModel>> {
+        options.check()?;
+        Sharded::open(TfIdfModel(options.clone()), options, parts, passages)
+    }
+
     /// Estimates the resources of [`build`](Self::build) from a sample of the passages.
     ///
     /// # Errors
@@ -228,17 +274,9 @@ impl TfIdf {
     }
 
     fn cursors(&self, query: &str) -> Result<Vec<Cursor<'_>>> {
-        let mut tokens = Tokens::default();
-        self.model.push(query, &mut tokens);
-        let mut terms = Vec::new();
-        self.model.buckets(&tokens, |bucket| terms.push(bucket.to_be_bytes()));
-        let passages = f64::from(self.index.header().passages);
-        self.index.cursors(terms, |occurrences, with_term| {
-            let with_term = f64::from(with_term);
-            let idf = ((passages - with_term + 0.5) / (with_term + 0.5)).ln().max(0.0);
-            // Once for the query's vector and once for the passage's.
-            (f64::from(occurrences).ln_1p() * idf * idf) as f32
-        })
+        let passages = self.index.header().passages;
+        let weight = |occurrences, with_term| self.model.weight(passages, occurrences, with_term);
+        self.index.cursors(self.model.terms(query), weight)
     }
 
     /// The same as [`Retriever::retrieve`], by scoring every passage that shares an n-gram with the query:

@@ -2,7 +2,7 @@
 
 use candle_core::Device;
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
-use sporran_kernels::{Activation, Matrix, Norm, Precision, Rows, Scores};
+use sporran_kernels::{Activation, Norm, Precision, Rows, Scores, Table};
 
 use super::{
     causal::{CausalLayer, PackedLlama},
@@ -15,6 +15,7 @@ use super::{
     seq2seq::PackedSeq2Seq,
     stack::{Layer, Positions, Stack},
     t5_encoder::PackedT5Encoder,
+    weights::StoredWeights,
 };
 use crate::{
     architectures::{
@@ -30,8 +31,8 @@ use crate::{
     layers,
 };
 
-/// Reads the values of a tensor by its name. Each tensor is read once, and dropped when it is packed.
-type Read<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<f32>>;
+/// Reads the weights of a tensor by its name. Each tensor is read once, and dropped when it is packed.
+type Read<'a> = &'a mut dyn FnMut(&str) -> Result<StoredWeights<'a>>;
 
 /// Where the weights come from and how they are kept.
 struct Packer<'a> {
@@ -40,19 +41,27 @@ struct Packer<'a> {
 }
 
 impl Packer<'_> {
+    /// The values of a tensor in f32.
+    fn values(&mut self, name: &str) -> Result<Vec<f32>> {
+        Ok((self.read)(name)?.values())
+    }
+
+    /// A table of rows of `width` values.
+    fn table(&mut self, name: &str, width: usize) -> Result<Table> {
+        Ok((self.read)(name)?.table(width))
+    }
+
     /// One layer from those called `names`, one under the other.
     fn linear(&mut self, names: &[String], inputs: usize, bias: bool) -> Result<Linear> {
-        let blocks: Result<Vec<Vec<f32>>> =
+        let blocks: Result<Vec<StoredWeights<'_>>> =
             names.iter().map(|name| (self.read)(&format!("{name}.weight"))).collect();
-        let blocks = blocks?;
-        let blocks: Vec<&[f32]> = blocks.iter().map(Vec::as_slice).collect();
-        let matrix = Matrix::pack(&blocks, inputs, self.precision);
+        let matrix = StoredWeights::pack(&blocks?, inputs, self.precision);
         if !bias {
             return Ok(Linear { matrix, bias: None });
         }
         let mut values = Vec::with_capacity(matrix.outputs());
         for name in names {
-            values.extend((self.read)(&format!("{name}.bias"))?);
+            values.extend(self.values(&format!("{name}.bias"))?);
         }
         Ok(Linear { matrix, bias: Some(values) })
     }
@@ -65,28 +74,23 @@ impl Packer<'_> {
         has_bias: bool,
     ) -> Result<[Linear; 2]> {
         let weight = (self.read)(&format!("{name}.weight"))?;
-        let bias = if has_bias { (self.read)(&format!("{name}.bias"))? } else { Vec::new() };
-        Ok([0, 1].map(|half| Linear {
-            matrix: Matrix::pack(
-                &[&weight[half * outputs * inputs..][..outputs * inputs]],
-                inputs,
-                self.precision,
-            ),
-            bias: has_bias.then(|| bias[half * outputs..][..outputs].to_vec()),
-        }))
+        let [upper, lower] = weight.pack_halves(inputs, self.precision);
+        let mut bias = if has_bias { Some(self.values(&format!("{name}.bias"))?) } else { None };
+        let second = bias.as_mut().map(|bias| bias.split_off(outputs));
+        Ok([Linear { matrix: upper, bias }, Linear { matrix: lower, bias: second }])
     }
 
-    /// The head that scores words, and the table of their embeddings where it is another one than the head's. They are
-    /// the largest tensors, and while one is packed it is in memory several times: they come first, when little else is.
-    fn words(&mut self, table: &str, head: Option<&str>, width: usize) -> Result<(Linear, Option<Vec<f32>>)> {
+    /// The head that scores words, and the table of their embeddings where it is another one than the head's. They come
+    /// first.
+    fn words(&mut self, table: &str, head: Option<&str>, width: usize) -> Result<(Linear, Option<Table>)> {
         let packed = self.linear(&[head.unwrap_or(table).into()], width, false)?;
-        let embeddings = head.map(|_| (self.read)(&format!("{table}.weight"))).transpose()?;
+        let embeddings = head.map(|_| self.table(&format!("{table}.weight"), width)).transpose()?;
         Ok((packed, embeddings))
     }
 
     fn norm(&mut self, name: &str, bias: bool, eps: f64) -> Result<Norm> {
-        let weight = (self.read)(&format!("{name}.weight"))?;
-        let bias = if bias { Some((self.read)(&format!("{name}.bias"))?) } else { None };
+        let weight = self.values(&format!("{name}.weight"))?;
+        let bias = if bias { Some(self.values(&format!("{name}.bias"))?) } else { None };
         Ok(Norm { weight, bias, eps: eps as f32 })
     }
 }
@@ -157,7 +161,7 @@ impl PackedSeq2Seq {
             packer.words("model.shared", (!config.tie_word_embeddings).then_some("lm_head"), width)?;
         let encoder = bart_stack(config, false, packer)?;
         let decoder = bart_stack(config, true, packer)?;
-        head.bias = Some((packer.read)("final_logits_bias")?);
+        head.bias = Some(packer.values("final_logits_bias")?);
         let embedding_scale = if config.scale_embedding { (width as f32).sqrt() } else { 1.0 };
         Ok(Self {
             embeddings,
@@ -224,7 +228,7 @@ impl PackedLlama {
                 let (head, embeddings) = packer.words("model.embed_tokens", head, width)?;
                 (Some(head), embeddings)
             }
-            Use::States => (None, Some((packer.read)("model.embed_tokens.weight")?)),
+            Use::States => (None, Some(packer.table("model.embed_tokens.weight", width)?)),
         };
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for i in 0..config.num_hidden_layers {
@@ -334,8 +338,8 @@ impl PackedEncoder {
         let names = config.names();
         let (width, heads, eps) = (config.hidden_size, config.num_attention_heads, config.layer_norm_eps);
         let table =
-            |packer: &mut Packer<'_>, name: &str| (packer.read)(&at(&format!("embeddings.{name}.weight")));
-        let words = table(packer, "word_embeddings")?;
+            |packer: &mut Packer<'_>, name: &str| packer.values(&at(&format!("embeddings.{name}.weight")));
+        let words = packer.table(&at("embeddings.word_embeddings.weight"), config.embedding_width())?;
         let prefixes: Vec<String> = config.layer_prefixes().iter().map(|prefix| at(prefix)).collect();
         let mut layers = Vec::with_capacity(prefixes.len());
         for prefix in &prefixes {
@@ -374,7 +378,7 @@ impl PackedEncoder {
                 packer,
             )?),
             _ if config.family == BertFamily::Mpnet => Positions::Relative {
-                weights: vec![(packer.read)(&at(MPNET_BIASES))?],
+                weights: vec![packer.values(&at(MPNET_BIASES))?],
                 buckets: MPNET_BUCKETS,
                 max_distance: MPNET_DISTANCE,
             },
@@ -411,7 +415,7 @@ impl PackedT5Encoder {
     pub(crate) fn new(config: &T5EncoderConfig, precision: Precision, read: Read<'_>) -> Result<Self> {
         let packer = &mut Packer { read, precision };
         Ok(Self {
-            words: (packer.read)("shared.weight")?,
+            words: packer.table("shared.weight", config.sizes.d_model)?,
             stack: t5_stack(&config.sizes, false, packer)?,
             config: config.clone(),
             device: Device::Cpu,
@@ -435,7 +439,7 @@ impl PackedModernBert {
             // Without a shift it still subtracts the mean.
             Ok(Norm { bias: norm.bias.or_else(|| Some(vec![0.0; width])), ..norm })
         };
-        let words = (packer.read)(&config.table())?;
+        let words = packer.table(&config.table(), width)?;
         let mut layers = Vec::with_capacity(config.local_layers.len());
         for (i, is_local) in config.local_layers.iter().enumerate() {
             let prefix = at(&format!("layers.{i}"));
@@ -477,7 +481,7 @@ fn distance_rows(
     packer: &mut Packer<'_>,
 ) -> Result<DistanceRows> {
     let (width, machine) = (config.hidden_size, &mut Machine::default());
-    let values = (packer.read)(&format!("{encoder}.rel_embeddings.weight"))?;
+    let values = packer.values(&format!("{encoder}.rel_embeddings.weight"))?;
     let mut rows = Rows::new(2 * settings.span(), width);
     for (at, values) in values.chunks_exact(width).enumerate() {
         rows.row_mut(at).copy_from_slice(values);
@@ -486,7 +490,7 @@ fn distance_rows(
         let norm = packer.norm(&format!("{encoder}.LayerNorm"), true, config.layer_norm_eps)?;
         norm.forward(machine.core.isa, machine.core.pool, &mut rows);
     }
-    let packer = &mut Packer { read: &mut *packer.read, precision: Precision::F32 };
+    let precision = std::mem::replace(&mut packer.precision, Precision::F32);
     let mut layers = Vec::with_capacity(prefixes.len());
     for prefix in prefixes {
         let mut projected = |reads: bool, own: &str, shared: &str| {
@@ -499,6 +503,7 @@ fn distance_rows(
             queries: projected(settings.position_to_content, "attention.self.pos_query_proj", names.query)?,
         });
     }
+    packer.precision = precision;
     Ok(DistanceRows { settings: settings.clone(), layers })
 }
 
@@ -544,7 +549,7 @@ fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Res
     }
     let mut weights = |at: usize| {
         let attention = format!("{part}.block.{at}.layer.0.SelfAttention");
-        (packer.read)(&format!("{attention}.relative_attention_bias.weight"))
+        packer.values(&format!("{attention}.relative_attention_bias.weight"))
     };
     let weights = (0..config.biased_layers(count)).map(&mut weights).collect::<Result<Vec<_>>>()?;
     Ok(Stack {
@@ -615,7 +620,7 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
             Positions::Sinusoids { count: config.max_position_embeddings }
         } else {
             Positions::Learned {
-                table: (packer.read)(&format!("{part}.embed_positions.weight"))?,
+                table: packer.values(&format!("{part}.embed_positions.weight"))?,
                 offset: POSITION_OFFSET,
                 count: config.max_position_embeddings,
             }

@@ -4,7 +4,7 @@
 use candle_core::{Device, Tensor};
 use sporran_checkpoint::{Error, Result, SpecialTokens};
 use sporran_kernels::{
-    Activation, Distances, Norm, PackedHead, Queries, Rows, Scores, View, attend, attend_steps,
+    Activation, Distances, Norm, PackedHead, Queries, Rows, Scores, Table, View, attend, attend_steps,
 };
 
 use super::{
@@ -42,7 +42,7 @@ pub(super) struct CausalLayer {
 #[derive(Debug)]
 pub struct PackedLlama {
     /// The embedding table where the head does not share it: (vocabulary, width).
-    pub(super) embeddings: Option<Vec<f32>>,
+    pub(super) embeddings: Option<Table>,
     pub(super) embedding_scale: f32,
     /// The head that scores words; none in an encoder, which has a table of embeddings.
     pub(super) head: Option<Linear>,
@@ -86,7 +86,7 @@ impl PackedLlama {
         xs.each_part(machine.core.pool, &blocks, self.width, &|row, _, mut part| {
             let (token, out) = (tokens[row] as usize, part.row_mut(0));
             match (&self.embeddings, &self.head) {
-                (Some(table), _) => out.copy_from_slice(&table[token * self.width..][..self.width]),
+                (Some(table), _) => table.row(token, out),
                 (None, Some(head)) => head.matrix.output(token, out),
                 (None, None) => {}
             }
@@ -439,7 +439,7 @@ impl CausalLm for PackedLlama {
     fn vocab_size(&self) -> usize {
         match (&self.embeddings, &self.head) {
             (_, Some(head)) => head.matrix.outputs(),
-            (table, None) => table.as_ref().map_or(0, |table| table.len() / self.width),
+            (table, None) => table.as_ref().map_or(0, Table::count),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use candle_core::{Device, Tensor};
 use sporran_checkpoint::{Error, Result};
-use sporran_kernels::{Norm, Rows};
+use sporran_kernels::{Norm, Rows, Table};
 
 use super::{
     layers::{Linear, Machine, Machines},
@@ -16,7 +16,7 @@ use crate::{architectures::bert::BertConfig, batch::Batch, encoder::Encoder, seq
 #[derive(Debug)]
 pub struct PackedEncoder {
     /// (vocabulary, width)
-    pub(super) words: Vec<f32>,
+    pub(super) words: Table,
     /// (positions, width)
     pub(super) positions: Option<Vec<f32>>,
     /// (types, width)
@@ -71,7 +71,7 @@ impl PackedEncoder {
         xs.each_part(machine.core.pool, &blocks, width, &|row, _, mut part| {
             let token = &tokens[row];
             let out = part.row_mut(0);
-            out.copy_from_slice(&self.words[token.id as usize * width..][..width]);
+            self.words.row(token.id as usize, out);
             let mut add = |table: &[f32], row: usize| {
                 out.iter_mut().zip(&table[row * width..][..width]).for_each(|(value, other)| *value += other);
             };

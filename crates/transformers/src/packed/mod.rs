@@ -4,6 +4,7 @@
 //! The models are those of [`T5`](crate::T5), [`Bart`](crate::Bart), [`Bert`](crate::Bert) and [`Llama`](crate::Llama), which remain the
 //! reference implementation, the training path and the path on a GPU.
 //!
+//! - Weights keep the coding of their file, 16 bits or blocks of a GGUF file, unless they are packed in int8.
 //! - The tokens of a batch are contiguous: a short input costs the same as alone, and attention covers real lengths
 //!   only.
 //! - The keys and values of cross-attention are computed once an input, packed for products, and shared by its
@@ -27,6 +28,7 @@ mod seq2seq;
 mod stack;
 mod steps;
 mod t5_encoder;
+mod weights;
 
 pub use causal::PackedLlama;
 pub use decoder::PackedDecoder;
@@ -37,3 +39,4 @@ pub use t5_encoder::PackedT5Encoder;
 
 pub(crate) use cache::State;
 pub(crate) use kv_cache::KvCache;
+pub(crate) use weights::{StoredWeights, coding_of};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use candle_core::{Device, Tensor};
 use sporran_checkpoint::{Error, Result};
-use sporran_kernels::{Distances, Isa, Lines, Norm, PackedHead, Queries, Rows, attend};
+use sporran_kernels::{Distances, Isa, Lines, Norm, PackedHead, Queries, Rows, Table, attend};
 
 use super::{
     causal::HIDDEN,
@@ -34,7 +34,7 @@ pub(super) struct ModernBertLayer {
 #[derive(Debug)]
 pub struct PackedModernBert {
     /// (vocabulary, width)
-    pub(super) words: Vec<f32>,
+    pub(super) words: Table,
     pub(super) embedding_norm: Norm,
     pub(super) layers: Vec<ModernBertLayer>,
     pub(super) final_norm: Norm,
@@ -120,7 +120,7 @@ impl PackedModernBert {
         }
         let mut xs = Rows::new(tokens.len(), width);
         for (row, token) in tokens.iter().enumerate() {
-            xs.row_mut(row).copy_from_slice(&self.words[token.id as usize * width..][..width]);
+            self.words.row(token.id as usize, xs.row_mut(row));
         }
         self.embedding_norm.forward(machine.core.isa, machine.core.pool, &mut xs);
         Ok(xs)

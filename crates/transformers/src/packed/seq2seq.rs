@@ -2,7 +2,7 @@
 
 use candle_core::Device;
 use sporran_checkpoint::{Error, Result, SpecialTokens};
-use sporran_kernels::{Precision, Rows};
+use sporran_kernels::{Precision, Rows, Table};
 
 use super::{
     cache::{Source, State},
@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug)]
 pub struct PackedSeq2Seq {
     /// The embedding table where the head does not share it: (vocabulary, width).
-    pub(super) embeddings: Option<Vec<f32>>,
+    pub(super) embeddings: Option<Table>,
     pub(super) embedding_scale: f32,
     pub(super) head: Linear,
     /// The factor of the decoder's states before the head.
@@ -41,7 +41,7 @@ impl PackedSeq2Seq {
     /// Writes the embedding of `token` at `position`.
     fn embed(&self, stack: &Stack, token: u32, position: usize, out: &mut [f32]) {
         match &self.embeddings {
-            Some(table) => out.copy_from_slice(&table[token as usize * self.width..][..self.width]),
+            Some(table) => table.row(token as usize, out),
             None => self.head.matrix.output(token as usize, out),
         }
         if self.embedding_scale != 1.0 {

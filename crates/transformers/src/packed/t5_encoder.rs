@@ -2,7 +2,7 @@
 
 use candle_core::{Device, Tensor};
 use sporran_checkpoint::{Error, Result};
-use sporran_kernels::Rows;
+use sporran_kernels::{Rows, Table};
 
 use super::{layers::Machines, ragged::Ragged, stack::Stack};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub struct PackedT5Encoder {
     /// (vocabulary, width)
-    pub(super) words: Vec<f32>,
+    pub(super) words: Table,
     pub(super) stack: Stack,
     pub(super) config: T5EncoderConfig,
     pub(super) device: Device,
@@ -29,12 +29,11 @@ impl PackedT5Encoder {
         let (width, vocabulary) = (self.config.sizes.d_model, self.config.sizes.vocab_size);
         let mut xs = Rows::new(ragged.tokens.len(), width);
         for (row, token) in ragged.tokens.iter().enumerate() {
-            let Some(words) = self.words.get(token.id as usize * width..(token.id as usize + 1) * width)
-            else {
+            if token.id as usize >= vocabulary {
                 let (expected, found) = (format!("token ids below {vocabulary}"), token.id.to_string());
                 return Err(Error::Batch { expected, found });
-            };
-            xs.row_mut(row).copy_from_slice(words);
+            }
+            self.words.row(token.id as usize, xs.row_mut(row));
         }
         Ok(self.machines.with(|machine| self.stack.encode(machine, xs, &ragged.lengths, wanted, see)))
     }

@@ -15,4 +15,5 @@ mod parlai;
 mod precision;
 mod released;
 mod running;
+mod stored_types;
 mod weight_files;

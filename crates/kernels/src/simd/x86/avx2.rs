@@ -84,6 +84,85 @@ impl Simd for Avx2 {
         sum
     }
 
+    type Words = [__m256i; 4];
+
+    #[inline(always)]
+    unsafe fn load_words(from: *const u32) -> Self::Words {
+        // SAFETY: AVX2, and a pointer that is good for 32 words, by the trait's contract.
+        unsafe { std::array::from_fn(|i| _mm256_loadu_si256(from.add(8 * i).cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn shift_right(mut words: Self::Words, bits: u32) -> Self::Words {
+        // SAFETY: AVX2 by the trait's contract.
+        unsafe {
+            let bits = _mm_cvtsi32_si128(bits as i32);
+            for words in &mut words {
+                *words = _mm256_srl_epi32(*words, bits);
+            }
+        }
+        words
+    }
+
+    #[inline(always)]
+    unsafe fn shift_left(mut words: Self::Words, bits: u32) -> Self::Words {
+        // SAFETY: AVX2 by the trait's contract.
+        unsafe {
+            let bits = _mm_cvtsi32_si128(bits as i32);
+            for words in &mut words {
+                *words = _mm256_sll_epi32(*words, bits);
+            }
+        }
+        words
+    }
+
+    #[inline(always)]
+    unsafe fn and(mut words: Self::Words, mask: u32) -> Self::Words {
+        // SAFETY: AVX2 by the trait's contract.
+        unsafe {
+            let mask = _mm256_set1_epi32(mask as i32);
+            for words in &mut words {
+                *words = _mm256_and_si256(*words, mask);
+            }
+        }
+        words
+    }
+
+    #[inline(always)]
+    unsafe fn or(mut a: Self::Words, b: Self::Words) -> Self::Words {
+        // SAFETY: AVX2 by the trait's contract.
+        unsafe {
+            for i in 0..4 {
+                a[i] = _mm256_or_si256(a[i], b[i]);
+            }
+        }
+        a
+    }
+
+    #[inline(always)]
+    unsafe fn integers(words: Self::Words) -> Self::Floats {
+        // SAFETY: AVX2 by the trait's contract.
+        unsafe {
+            let mut floats = Self::zero_floats();
+            for i in 0..4 {
+                floats[i] = _mm256_cvtepi32_ps(words[i]);
+            }
+            floats
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn floats(words: Self::Words) -> Self::Floats {
+        // SAFETY: AVX2 by the trait's contract.
+        unsafe {
+            let mut floats = Self::zero_floats();
+            for i in 0..4 {
+                floats[i] = _mm256_castsi256_ps(words[i]);
+            }
+            floats
+        }
+    }
+
     #[inline(always)]
     unsafe fn tile_f32<const M: usize>(
         depth: usize,

@@ -89,6 +89,59 @@ macro_rules! avx512 {
                 unsafe { (_mm512_fmadd_ps(a.0, b.0, sum.0), _mm512_fmadd_ps(a.1, b.1, sum.1)) }
             }
 
+            type Words = (__m512i, __m512i);
+
+            #[inline(always)]
+            unsafe fn load_words(from: *const u32) -> Self::Words {
+                // SAFETY: AVX-512, and a pointer that is good for 32 words, by the trait's contract.
+                unsafe { (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(16).cast())) }
+            }
+
+            #[inline(always)]
+            unsafe fn shift_right(words: Self::Words, bits: u32) -> Self::Words {
+                // SAFETY: AVX-512 by the trait's contract.
+                unsafe {
+                    let bits = _mm_cvtsi32_si128(bits as i32);
+                    (_mm512_srl_epi32(words.0, bits), _mm512_srl_epi32(words.1, bits))
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn shift_left(words: Self::Words, bits: u32) -> Self::Words {
+                // SAFETY: AVX-512 by the trait's contract.
+                unsafe {
+                    let bits = _mm_cvtsi32_si128(bits as i32);
+                    (_mm512_sll_epi32(words.0, bits), _mm512_sll_epi32(words.1, bits))
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn and(words: Self::Words, mask: u32) -> Self::Words {
+                // SAFETY: AVX-512 by the trait's contract.
+                unsafe {
+                    let mask = _mm512_set1_epi32(mask as i32);
+                    (_mm512_and_si512(words.0, mask), _mm512_and_si512(words.1, mask))
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn or(a: Self::Words, b: Self::Words) -> Self::Words {
+                // SAFETY: AVX-512 by the trait's contract.
+                unsafe { (_mm512_or_si512(a.0, b.0), _mm512_or_si512(a.1, b.1)) }
+            }
+
+            #[inline(always)]
+            unsafe fn integers(words: Self::Words) -> Self::Floats {
+                // SAFETY: AVX-512 by the trait's contract.
+                unsafe { (_mm512_cvtepi32_ps(words.0), _mm512_cvtepi32_ps(words.1)) }
+            }
+
+            #[inline(always)]
+            unsafe fn floats(words: Self::Words) -> Self::Floats {
+                // SAFETY: AVX-512 by the trait's contract.
+                unsafe { (_mm512_castsi512_ps(words.0), _mm512_castsi512_ps(words.1)) }
+            }
+
             #[inline(always)]
             unsafe fn tile_f32<const M: usize>(
                 depth: usize,

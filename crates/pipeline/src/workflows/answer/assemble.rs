@@ -29,7 +29,8 @@ use crate::{
         collection::needs_pages,
         documents,
         options::{PagesOptions, SourceOptions},
-        store::{PartHash, store, unchanged, vacant},
+        parts::ShardParts,
+        store::{PartHash, store, store_of, unchanged, vacant},
     },
     workflows::answer::{options::Options, retrieval::RetrieverOptions},
 };
@@ -87,7 +88,7 @@ pub(crate) fn with_generator(
     if let Some(generator) = &options.generator {
         let models = generator.models("generator");
         if models.is_empty() {
-            let (part, path) = ("generator", PathBuf::new());
+            let (part, path) = ("generator".into(), PathBuf::new());
             assembly.hashes.push(PartHash { part, path, blake3: hash_json(generator) });
         }
         for model in models {
@@ -100,7 +101,11 @@ pub(crate) fn with_generator(
                 return Err(Error::Config(vec![Diagnostic::of_config(&key, message)]));
             }
             let blake3 = hash_json(&(generator, assembly.inputs.content(model.folder)?));
-            assembly.hashes.push(PartHash { part: "generator", path: model.folder.to_owned(), blake3 });
+            assembly.hashes.push(PartHash {
+                part: "generator".into(),
+                path: model.folder.to_owned(),
+                blake3,
+            });
         }
         let seed = options.general.seed;
         assembly.generator = Some(load_generator(generator, assembly.store.as_ref(), seed)?);
@@ -132,6 +137,16 @@ pub(crate) fn without_generator(
     inputs: Inputs,
     observe: &mut Observer<'_>,
 ) -> Result<Assembly> {
+    assemble_of(options, inputs, None, observe)
+}
+
+/// As [`without_generator`]. Merges missing indexes out of parts that shards made.
+pub(crate) fn assemble_of(
+    options: &Options,
+    inputs: Inputs,
+    parts: Option<&ShardParts>,
+    observe: &mut Observer<'_>,
+) -> Result<Assembly> {
     let mut assembly = Assembly {
         store: None,
         retriever: None,
@@ -141,16 +156,17 @@ pub(crate) fn without_generator(
         inputs,
     };
     let Some(source) = &options.general.source else { return Ok(assembly) };
-    let store = store(source, observe, &mut assembly.hashes, &mut assembly.inputs)?;
+    let store = store_of(source, parts, observe, &mut assembly.hashes, &mut assembly.inputs)?;
     if let Some(retriever) = &options.retriever {
         let Assembly { hashes, recalls, inputs, .. } = &mut assembly;
-        let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes, recalls, inputs };
+        let mut indexes =
+            Indexes { source, store: &store, parts, aliases: None, observe, hashes, recalls, inputs };
         let found = retriever.open(&mut indexes)?;
         assembly.retriever = Some(match &options.general.pages {
             None => found,
             Some(pages) => {
                 let blake3 = hash_json(&(FILTER_VERSION, pages, assembly.inputs.file(&pages.file)?));
-                assembly.hashes.push(PartHash { part: "pages", path: pages.file.clone(), blake3 });
+                assembly.hashes.push(PartHash { part: "pages".into(), path: pages.file.clone(), blake3 });
                 filter(found, pages, &store)?
             }
         });
@@ -182,6 +198,7 @@ pub(crate) fn open_retrieval(
     let mut indexes = Indexes {
         source,
         store: &store,
+        parts: None,
         aliases: None,
         observe,
         hashes: &mut hashes,
@@ -212,8 +229,16 @@ pub(crate) fn assemble_parts(
     let (mut hashes, mut recalls, mut inputs) = (Vec::new(), Vec::new(), Inputs::default());
     let store = store(source, observe, &mut hashes, &mut inputs)?;
     let (hashes, recalls) = (&mut hashes, &mut recalls);
-    let mut indexes =
-        Indexes { source, store: &store, aliases: None, observe, hashes, recalls, inputs: &mut inputs };
+    let mut indexes = Indexes {
+        source,
+        store: &store,
+        parts: None,
+        aliases: None,
+        observe,
+        hashes,
+        recalls,
+        inputs: &mut inputs,
+    };
     let retrievers: Result<Vec<_>> =
         parts.iter().map(|part| part.open(&mut indexes).map_err(Error::from)).collect();
     let retrievers = retrievers?;
@@ -236,10 +261,38 @@ pub(crate) fn assemble_with<T>(
         return Err(missing_source());
     };
     let Assembly { hashes, recalls, inputs, .. } = &mut assembly;
-    let mut indexes = Indexes { source, store: &store, aliases: None, observe, hashes, recalls, inputs };
+    let mut indexes =
+        Indexes { source, store: &store, parts: None, aliases: None, observe, hashes, recalls, inputs };
     let part = open(&mut indexes)?;
     assembly.inputs.verify()?;
     Ok((assembly, part))
+}
+
+/// Opens the store and builds the indexes of vectors that do not exist, of the vectors of parts if there are any. Returns the
+/// number of indexes of vectors.
+///
+/// # Errors
+/// As [`assemble`].
+pub(crate) fn vectors_of(
+    options: &Options,
+    inputs: Inputs,
+    parts: Option<&ShardParts>,
+    observe: &mut Observer<'_>,
+) -> Result<(Assembly, usize)> {
+    let without = Options { retriever: None, ..options.clone() };
+    let mut assembly = assemble_of(&without, inputs, parts, observe)?;
+    let (Some(source), Some(store)) = (&options.general.source, assembly.store.clone()) else {
+        return Err(missing_source());
+    };
+    let Assembly { hashes, recalls, inputs, .. } = &mut assembly;
+    let mut indexes =
+        Indexes { source, store: &store, parts, aliases: None, observe, hashes, recalls, inputs };
+    let built = match &options.retriever {
+        None => 0,
+        Some(retriever) => retriever.build_vectors(&mut indexes)?,
+    };
+    assembly.inputs.verify()?;
+    Ok((assembly, built))
 }
 
 fn missing_source() -> Error {
@@ -278,6 +331,8 @@ fn filter(
 struct Indexes<'a, 'o> {
     source: &'a SourceOptions,
     store: &'a Arc<PassageStore>,
+    /// The parts of missing indexes.
+    parts: Option<&'a ShardParts>,
     aliases: Option<Arc<Aliases>>,
     observe: &'a mut Observer<'o>,
     hashes: &'a mut Vec<PartHash>,
@@ -299,7 +354,7 @@ impl Indexes<'_, '_> {
     fn folder(&mut self, index: NewIndex, build: &mut BuildIndex<'_>) -> Result<PathBuf> {
         let folder = self.path(&index);
         let NewIndex { kind, key, items } = index;
-        self.hashes.push(PartHash { part: "retriever", path: folder.clone(), blake3: key });
+        self.hashes.push(PartHash { part: "retriever".into(), path: folder.clone(), blake3: key });
         let step = format!("index {kind}");
         if let Some(place) = vacant(&folder, &step, self.observe)? {
             let (total, unit) = match items {
@@ -357,6 +412,14 @@ impl Site for Indexes<'_, '_> {
         self.folder(index, build).map_err(outside)
     }
 
+    fn source_hash(&self) -> Option<String> {
+        self.hashes.iter().find(|part| part.part == "source").map(|part| part.blake3.clone())
+    }
+
+    fn parts(&self, part: &str) -> Option<Vec<PathBuf>> {
+        self.parts?.named(part)
+    }
+
     fn announce(&mut self, index: &NewIndex, plan: &PlanIndex<'_>) -> sporran_retriever::Result<()> {
         let count = self.store.len();
         if count < ANNOUNCED || self.path(index).exists() {
@@ -382,7 +445,7 @@ impl Site for Indexes<'_, '_> {
 
     fn depends_on(&mut self, part: &'static str, path: Option<&Path>, blake3: String) {
         let path = path.unwrap_or(self.source.first_path()).to_owned();
-        self.hashes.push(PartHash { part, path, blake3 });
+        self.hashes.push(PartHash { part: part.into(), path, blake3 });
     }
 
     fn files(&mut self, folder: &Path) -> sporran_retriever::Result<Vec<(String, String)>> {
@@ -395,7 +458,7 @@ impl Site for Indexes<'_, '_> {
 }
 
 /// Wraps an error of this crate as a retriever's error. The conversion to [`Error`] unwraps it.
-fn outside(error: Error) -> sporran_retriever::Error {
+pub(crate) fn outside(error: Error) -> sporran_retriever::Error {
     match error {
         Error::Retriever(error) => error,
         other => sporran_retriever::Error::Site(Box::new(other)),

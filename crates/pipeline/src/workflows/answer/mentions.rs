@@ -77,6 +77,14 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for MentionRetrieverOpt
         self.base.plan(passages)
     }
 
+    fn bases(&self) -> Vec<&dyn RetrieverKind> {
+        vec![&**self.base]
+    }
+
+    fn has_batches(&self) -> bool {
+        true
+    }
+
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
         let base = self.base.open(site)?;
         let tagger = &self.search.tagger;

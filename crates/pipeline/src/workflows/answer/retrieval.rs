@@ -179,6 +179,14 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for RerankedOptions<R> 
         self.base.plan(passages)
     }
 
+    fn bases(&self) -> Vec<&dyn RetrieverKind> {
+        vec![&**self.base]
+    }
+
+    fn has_batches(&self) -> bool {
+        true
+    }
+
     fn open(&self, site: &mut dyn Site) -> Result<Box<dyn Retriever>> {
         let base = self.base.open(site)?;
         let folder = self.reranker.model.folder();

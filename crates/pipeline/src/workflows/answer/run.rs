@@ -8,6 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
     Hit, Metric, PassageId, Query, Record,
+    folder::Shard,
     formats::trec::{RunLine, pages_tag},
     jsonl,
     observe::Observer,
@@ -48,17 +49,29 @@ use crate::{
 const RANKING_VERSION: u32 = 2;
 
 /// The number of queries in a chunk of the journal.
-const CHUNK: usize = 128;
+pub(super) const CHUNK: usize = 128;
 
 /// The summary of an answered task file.
 #[derive(Serialize, Deserialize)]
-struct Summary {
-    has_gold: bool,
+pub(super) struct Summary {
+    /// Whether every record has gold outputs.
+    pub(super) has_gold: bool,
+    /// All records of the file.
+    #[serde(default)]
+    pub(super) of: usize,
+}
+
+/// The records of a task file that a shard answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) shard: Shard,
+    /// Shards have whole units of so many records.
+    pub(super) unit: usize,
 }
 
 /// A finished chunk in the journal.
 #[derive(Serialize, Deserialize)]
-struct Chunk {
+pub(super) struct Chunk {
     records: Vec<Record>,
     hits: Vec<Vec<(u32, f32)>>,
 }
@@ -69,9 +82,15 @@ const WITHOUT: [&str; 7] =
     ["output", "then", "source.path", "source.redirects", "source.indexes", "train", "encoder-training"];
 
 /// The output files of a task file, relative to the run's folder: the predictions, and with a retriever the ranking.
-fn paths_of(task: &TaskFile, system: &System) -> Vec<PathBuf> {
-    let ranking = system.assembly.retriever.is_some().then(|| ranking_of(Path::new(&task.name)));
+pub(super) fn paths_of(task: &TaskFile, options: &Options) -> Vec<PathBuf> {
+    let has_retriever = options.retriever.is_some() && options.general.source.is_some();
+    let ranking = has_retriever.then(|| ranking_of(Path::new(&task.name)));
     std::iter::once(Path::new("predictions").join(&task.name)).chain(ranking).collect()
+}
+
+/// A task file as a file of answers.
+pub(super) fn answer_file(task: &TaskFile, options: &Options) -> AnswerFile {
+    AnswerFile { name: task.name.clone(), paths: paths_of(task, options) }
 }
 
 /// Runs a config: builds missing indexes, answers all task files, scores those with gold answers, and writes the run's folder.
@@ -124,9 +143,14 @@ pub fn run(options: &Options, observe: &mut Observer<'_>) -> Result<Report> {
 /// # Errors
 /// Those of [`run`].
 pub fn retrieve(options: &Options, observe: &mut Observer<'_>) -> Result<Report> {
+    execute(&of_retrieval(options), "retrieve", without_generator, observe)
+}
+
+/// The options of a run without its generator.
+pub(super) fn of_retrieval(options: &Options) -> Options {
     let mut options = Options { generator: None, ..options.clone() };
     options.general.name.push_str("-retrieval");
-    execute(&options, "retrieve", without_generator, observe)
+    options
 }
 
 fn execute(
@@ -148,8 +172,7 @@ fn execute(
     let system = System::new(options.clone(), assembly);
     account.took("assemble");
 
-    let answers =
-        files.iter().map(|task| AnswerFile { name: task.name.clone(), paths: paths_of(task, &system) });
+    let answers = files.iter().map(|task| answer_file(task, options));
     let mut mark = folder.begin_answers(command, answers.collect())?;
     // After the mark, so that the config matches the predictions, or the mark shows that they are missing.
     folder.write_config(options)?;
@@ -158,10 +181,10 @@ fn execute(
         let mut inputs = Inputs::default();
         let content = inputs.file(&task.path)?;
         let key = task_key(key.clone(), task, &content, &mut inputs)?;
-        let outputs = paths_of(task, &system);
+        let outputs = paths_of(task, options);
         let title = format!("answer {}", task.name);
         let step = FileStep { title, name: &task.name, key, outputs: outputs.clone(), inputs: &inputs };
-        let mut work = Answering { system: &system, task, queries: Vec::new(), has_gold: false, tokens: 0 };
+        let mut work = Answering::new(&system, task, None);
         let finished = folder.complete(step, &mut work, observe)?;
         mark.done(&task.name)?;
         account.read(&inputs);
@@ -172,26 +195,29 @@ fn execute(
         account.took(format!("score {}", task.name));
     }
     let report = Report::new(&options.general.name, reports, system.assembly.recalls.clone());
-    let write_json = |name: &str, value: &serde_json::Value| {
-        jsonl::write(folder.root.join(name), format!("{value:#}\n").as_bytes())
-    };
-    let json = |value: serde_json::Result<serde_json::Value>| {
-        value.map_err(|error| Error::io(&folder.root, "write")(error.into()))
-    };
-    write_json("report.json", &json(serde_json::to_value(&report))?)?;
-    let review = Review::of(&folder.root, json(serde_json::to_value(account.so_far()))?)?;
-    jsonl::write(folder.root.join("report.html"), report.html(page(&review)?).as_bytes())?;
+    finish_report(&folder, &report, &account)?;
     account.finish(&folder, mark)?;
     Ok(report)
 }
 
+/// Writes the report as JSON and as a page.
+pub(super) fn finish_report(folder: &RunDir, report: &Report, account: &Account) -> Result<()> {
+    let json = |value: serde_json::Result<serde_json::Value>| {
+        value.map_err(|error| Error::io(&folder.root, "write")(error.into()))
+    };
+    let value = json(serde_json::to_value(report))?;
+    jsonl::write(folder.root.join("report.json"), format!("{value:#}\n").as_bytes())?;
+    let review = Review::of(&folder.root, json(serde_json::to_value(account.so_far()))?)?;
+    Ok(jsonl::write(folder.root.join("report.html"), report.html(page(&review)?).as_bytes())?)
+}
+
 /// The key of the options that change answers.
-fn options_key(options: &impl Serialize) -> Result<StepKey> {
+pub(super) fn options_key(options: &impl Serialize) -> Result<StepKey> {
     // Each file of `[tasks]` is a separate step.
     Ok(StepKey::new("answer", options)?.without(&WITHOUT).without(&["tasks"]))
 }
 
-fn with_parts(key: StepKey, parts: &[PartHash]) -> StepKey {
+pub(super) fn with_parts(key: StepKey, parts: &[PartHash]) -> StepKey {
     let named = |key: StepKey, (at, part): (usize, &PartHash)| {
         key.input(&format!("parts[{at}] {}", part.part), part.blake3.as_str())
     };
@@ -199,18 +225,29 @@ fn with_parts(key: StepKey, parts: &[PartHash]) -> StepKey {
 }
 
 /// The answering of one task file.
-struct Answering<'a> {
+pub(super) struct Answering<'a> {
     system: &'a System,
     task: &'a TaskFile,
+    /// The records to answer; all without a part.
+    part: Option<Part>,
     /// Loaded if there is something to answer.
     queries: Vec<Query>,
     has_gold: bool,
+    /// All records of the file.
+    of: usize,
     /// The number of tokens that this process generated.
-    tokens: usize,
+    pub(super) tokens: usize,
+}
+
+impl<'a> Answering<'a> {
+    /// The answering of a task file, or of a part of it.
+    pub(super) fn new(system: &'a System, task: &'a TaskFile, part: Option<Part>) -> Self {
+        Self { system, task, part, queries: Vec::new(), has_gold: false, of: 0, tokens: 0 }
+    }
 }
 
 /// The key of the predictions of a task file.
-fn task_key(key: StepKey, task: &TaskFile, content: &str, inputs: &mut Inputs) -> Result<StepKey> {
+pub(super) fn task_key(key: StepKey, task: &TaskFile, content: &str, inputs: &mut Inputs) -> Result<StepKey> {
     let TaskFile { path: _, name: _, dataset, gold: _, questions, has_queries: _, qrels, limit } = task;
     let mut key = key.input("chunk", CHUNK.to_string()).input("content", content);
     key = key.input("ranking", RANKING_VERSION.to_string());
@@ -244,6 +281,12 @@ impl FileWork for Answering<'_> {
     fn load(&mut self) -> Result<Option<usize>> {
         let loaded = tasks::queries(self.task)?;
         (self.queries, self.has_gold) = (loaded.queries, loaded.has_gold);
+        self.of = self.queries.len();
+        if let Some(Part { shard, unit }) = self.part {
+            let range = shard.range(self.of, unit);
+            self.queries.truncate(range.end);
+            self.queries.drain(..range.start);
+        }
         Ok(Some(self.queries.len()))
     }
 
@@ -261,7 +304,7 @@ impl FileWork for Answering<'_> {
     /// Writes the predictions and the ranking from the complete journal.
     fn write(&mut self, root: &Path, journal: &Journal) -> Result<Summary> {
         let mut writers = Vec::new();
-        for path in paths_of(self.task, self.system) {
+        for path in paths_of(self.task, &self.system.options) {
             writers.push(jsonl::Writer::create(root.join(path))?);
         }
         let general = &self.system.options.general;
@@ -289,12 +332,12 @@ impl FileWork for Answering<'_> {
             Ok(())
         })?;
         writers.into_iter().try_for_each(jsonl::Writer::finish)?;
-        Ok(Summary { has_gold: self.has_gold })
+        Ok(Summary { has_gold: self.has_gold, of: self.of })
     }
 }
 
 /// Scores the predictions of a task file with gold answers.
-fn score(
+pub(super) fn score(
     options: &Options,
     folder: &RunDir,
     task: &TaskFile,

@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
-use sporran_kilt::observe::{Event, Observer};
+use sporran_kilt::{
+    folder::Shard,
+    observe::{Event, Observer},
+};
 
-use super::{Options, run as answer, train as learn};
+use super::{Options, merge, run as answer, run_shard, train as learn};
 use crate::{
     Result,
     config::Config,
+    run_dir::shard::ShardReport,
     workflows::workflow::{Outcome, Workflow},
 };
 
@@ -30,7 +34,8 @@ model = "models/generator"
 )
 .without_table("encoder-training")
 .with_train(train)
-.with_run(run);
+.with_run(run)
+.with_shards(shard, merge);
 
 /// `workflow = "retriever-training"`
 pub(crate) const RETRIEVER_TRAINING: Workflow = Workflow::new::<Options>(
@@ -52,7 +57,12 @@ data = ["train.json"]
 "#,
 )
 .with_train(train)
-.with_run(run);
+.with_run(run)
+.with_shards(shard, merge);
+
+fn shard(path: &Path, overrides: &[String], shard: Shard, observe: &mut Observer<'_>) -> Result<ShardReport> {
+    run_shard(&Options::load(path, overrides)?, shard, observe)
+}
 
 fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     let options = Options::load(path, overrides)?;

@@ -6,6 +6,7 @@ mod options;
 mod options_key;
 mod parts;
 mod populate;
+mod shards;
 mod sources;
 mod system;
 mod teacher;

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt, fs,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -78,9 +79,22 @@ pub struct PopulatedFile {
     pub written: Vec<PathBuf>,
 }
 
+impl PopulatedFile {
+    /// Adds the counts of a part of the file.
+    pub(super) fn add(&mut self, part: &Self) {
+        self.documents += part.documents;
+        self.sentences += part.sentences;
+        self.facts += part.facts;
+        self.linked += part.linked;
+        for (property, count) in &part.properties {
+            *self.properties.entry(property.clone()).or_default() += count;
+        }
+    }
+}
+
 /// A finished portion of a file.
 #[derive(Default, Serialize, Deserialize)]
-struct Portion {
+pub(super) struct Portion {
     counts: PopulatedFile,
     records: Vec<Record>,
     documents: Vec<knowledgenet::Document>,
@@ -106,12 +120,7 @@ pub(crate) struct Node {
 /// [`Error::Config`] without `[input]`; errors of files and models; [`Error::Busy`] if another process uses the run's
 /// folder.
 pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<PopulationReport> {
-    let input = options.input.as_ref().ok_or_else(|| {
-        Error::Config(vec![sporran_config::Diagnostic::of_config(
-            "input",
-            "is missing; `sporran populate` needs it",
-        )])
-    })?;
+    let input = input_of(options)?;
     let folder = RunDir::open(options.folder())?;
     let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
@@ -143,7 +152,8 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
             inputs: &inputs,
         };
         let parses = parses.as_ref();
-        let mut work = Populating { options, input, populator: &populator, parses, pages: &pages, path };
+        let (populator, pages) = (&populator, &pages);
+        let mut work = Populating { options, input, populator, parses, pages, path, range: None };
         let finished = folder.complete(step, &mut work, observe)?;
         mark.done(&name)?;
         account.read(&inputs);
@@ -157,9 +167,16 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     Ok(report)
 }
 
+/// The documents of a config.
+pub(super) fn input_of(options: &PopulationOptions) -> Result<&InputOptions> {
+    let missing =
+        || sporran_config::Diagnostic::of_config("input", "is missing; `sporran populate` needs it");
+    options.input.as_ref().ok_or_else(|| Error::Config(vec![missing()]))
+}
+
 /// The output files of an input file: facts as records, as a table and as N-Triples, and KnowledgeNet's
 /// documents with the extracted facts.
-fn paths_of(name: &str, format: InputFormat) -> Vec<PathBuf> {
+pub(super) fn paths_of(name: &str, format: InputFormat) -> Vec<PathBuf> {
     let stem = name.split('.').next().unwrap_or(name);
     let mut paths: Vec<PathBuf> = vec![
         format!("predictions/{stem}.jsonl").into(),
@@ -172,18 +189,20 @@ fn paths_of(name: &str, format: InputFormat) -> Vec<PathBuf> {
     paths
 }
 
-fn name_of(path: &Path) -> String {
+pub(super) fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The extraction from one file.
-struct Populating<'a> {
-    options: &'a PopulationOptions,
-    input: &'a InputOptions,
-    populator: &'a FactExtractor,
-    parses: Option<&'a Parses>,
-    pages: &'a Pages,
-    path: &'a Path,
+pub(super) struct Populating<'a> {
+    pub(super) options: &'a PopulationOptions,
+    pub(super) input: &'a InputOptions,
+    pub(super) populator: &'a FactExtractor,
+    pub(super) parses: Option<&'a Parses>,
+    pub(super) pages: &'a Pages,
+    pub(super) path: &'a Path,
+    /// The portions of a shard; all without one.
+    pub(super) range: Option<Range<usize>>,
 }
 
 impl Populating<'_> {
@@ -234,8 +253,11 @@ impl FileWork for Populating<'_> {
     }
 
     fn make(&mut self, chunks: &mut Chunks<'_, Portion>) -> Result<()> {
+        let mut number = 0;
         each_portion(self.path, self.input.format, &self.input.folds, |portion| {
-            chunks.add(portion.len(), || self.portion(portion))
+            let is_wanted = self.range.as_ref().is_none_or(|range| range.contains(&number));
+            number += 1;
+            if is_wanted { chunks.add(portion.len(), || self.portion(portion)) } else { Ok(()) }
         })
     }
 
@@ -247,13 +269,7 @@ impl FileWork for Populating<'_> {
         let mut again = written.get(3).map(create).transpose()?;
         let mut counts = PopulatedFile { input: self.path.to_owned(), written, ..PopulatedFile::default() };
         journal.read(|portion: Portion| {
-            counts.documents += portion.counts.documents;
-            counts.sentences += portion.counts.sentences;
-            counts.facts += portion.counts.facts;
-            counts.linked += portion.counts.linked;
-            for (property, count) in portion.counts.properties {
-                *counts.properties.entry(property).or_default() += count;
-            }
+            counts.add(&portion.counts);
             for record in &portion.records {
                 records.record(record)?;
             }

@@ -4,7 +4,11 @@ use std::path::Path;
 
 use sporran_kilt::observe::{Event, Observer};
 
-use super::{PopulationOptions, Purpose, populate, train as learn};
+use super::{
+    PopulationOptions, Purpose, populate,
+    shards::{merge, shard},
+    train as learn,
+};
 use crate::{
     Result,
     workflows::workflow::{Outcome, Workflow},
@@ -27,7 +31,8 @@ files = ["texts.txt"]
 "#,
 )
 .with_train(train)
-.with_run(run);
+.with_run(run)
+.with_shards(shard, merge);
 
 fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     let options = PopulationOptions::load_for(path, overrides, Purpose::Populate)?;

@@ -9,7 +9,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -21,10 +21,12 @@ use super::{
     analyzer::{Analyzer, AnalyzerOptions},
     builder::{self, Build, Model},
     index::{Index, Statistics},
+    parts,
     plan::plan,
     postings::{Cursor, Scorer},
     search::Pruning,
     segment::SegmentBuilder,
+    sharded::Sharded,
 };
 use crate::{Error, IndexPlan, PassageFilter, PassageScorer, PlannedPassages, Result, Retriever};
 
@@ -106,7 +108,7 @@ impl Scorer for Saturation<'_> {
     }
 }
 
-struct Bm25Model {
+pub(crate) struct Bm25Model {
     options: Bm25Options,
     analyzer: Analyzer,
 }
@@ -132,6 +134,17 @@ impl Model for Bm25Model {
     type Cache = Words;
     type Scorer<'a> = Saturation<'a>;
     const KIND: &'static str = "bm25";
+    const HAS_NORMS: bool = true;
+
+    fn terms(&self, query: &str) -> Vec<Vec<u8>> {
+        self.analyzer.terms(query).into_iter().map(String::into_bytes).collect()
+    }
+
+    fn weight(&self, passages: u32, occurrences: u32, with_term: u32) -> f32 {
+        let [passages, with_term] = [passages, with_term].map(f64::from);
+        let idf = ((passages - with_term + 0.5) / (with_term + 0.5)).ln_1p();
+        (f64::from(occurrences) * idf) as f32
+    }
 
     fn count(&self, title: &str, text: &str, words: &mut Words, segment: &mut SegmentBuilder) {
         let Words { known, buffer } = words;
@@ -231,6 +244,34 @@ impl Bm25 {
         builder::build(&model, options, passages, passages_hash, place.into(), build)
     }
 
+    /// Merges indexes of consecutive parts of the passages, in order, to the index of all: the same bytes as
+    /// [`build`](Self::build) gives. The passages have a hash and a number. Memory is 8 bytes a passage and the dictionary's
+    /// hashes.
+    ///
+    /// # Errors
+    /// [`Error::Part`] for parts of other options or another number of passages; those of [`open`](Self::open) for a part.
+    pub fn merge(
+        options: &Bm25Options,
+        parts: &[PathBuf],
+        passages: (&str, usize),
+        place: impl Into<Place>,
+        build: Build<'_>,
+    ) -> Result<()> {
+        parts::merge(&Bm25Model::new(options.clone())?, options, parts, passages, place.into(), build)
+    }
+
+    /// Opens the indexes of consecutive parts of so many passages as one.
+    ///
+    /// # Errors
+    /// [`Error::Part`] for parts of other options or another number of passages; those of [`open`](Self::open) for a part.
+    pub(crate) fn open_parts(
+        options: &Bm25Options,
+        parts: &[PathBuf],
+        passages: usize,
+    ) -> Result<Sharded<Bm25Model>> {
+        Sharded::open(Bm25Model::new(options.clone())?, options, parts, passages)
+    }
+
     /// Estimates the resources of [`build`](Self::build) from a sample of the passages.
     ///
     /// # Errors
@@ -273,12 +314,9 @@ impl Bm25 {
     }
 
     fn cursors(&self, query: &str) -> Result<Vec<Cursor<'_>>> {
-        let passages = f64::from(self.index.header().passages);
-        self.index.cursors(self.model.analyzer.terms(query), |occurrences, with_term| {
-            let with_term = f64::from(with_term);
-            let idf = ((passages - with_term + 0.5) / (with_term + 0.5)).ln_1p();
-            (f64::from(occurrences) * idf) as f32
-        })
+        let passages = self.index.header().passages;
+        let weight = |occurrences, with_term| self.model.weight(passages, occurrences, with_term);
+        self.index.cursors(self.model.terms(query), weight)
     }
 
     /// The impacts of a query's terms on the given passages.

@@ -146,6 +146,28 @@ impl<'a> Cursor<'a> {
         Ok(self.at < self.len)
     }
 
+    /// Adds all postings, passages with counts, of a cursor that was not moved.
+    pub(crate) fn read_all(self, postings: &mut Vec<(u32, u32)>) -> Result<()> {
+        self.each_block(|passages, counts| {
+            postings.extend(passages.iter().copied().zip(counts.iter().copied()));
+        })
+    }
+
+    /// Calls `each` with the passages and the counts of each block of a cursor that was not moved.
+    pub(crate) fn each_block(mut self, mut each: impl FnMut(&[u32], &[u32])) -> Result<()> {
+        loop {
+            if !self.loaded {
+                self.load()?;
+            }
+            each(&self.passages[..self.len], &self.counts[..self.len]);
+            self.block += 1;
+            self.loaded = false;
+            if self.block >= self.block_count() {
+                return Ok(());
+            }
+        }
+    }
+
     /// The score of the term in a passage that is saturated with it.
     pub(crate) fn weight(&self) -> f32 {
         self.weight

@@ -17,7 +17,7 @@ pub(crate) use writer::PostingsWriter;
 
 use super::dictionary::Entry;
 use crate::{
-    Result,
+    Error, Result,
     layout::{Files, Mapped},
 };
 
@@ -78,6 +78,20 @@ fn impact_of(bytes: &[u8; Block::BYTES]) -> f32 {
     f32::from_bits(u32_at(bytes, 4))
 }
 
+/// The greatest impacts of all terms and blocks of an index.
+pub(crate) struct Bounds {
+    terms: Vec<f32>,
+    /// The rows of `blocks` with these impacts.
+    blocks: Vec<[u8; Block::BYTES]>,
+}
+
+impl Bounds {
+    /// The greatest impact of a term by its number.
+    pub(crate) fn of_term(&self, number: u32) -> f32 {
+        self.terms.get(number as usize).copied().unwrap_or_default()
+    }
+}
+
 /// Memory-mapped postings.
 pub(crate) struct Postings {
     postings: Mapped,
@@ -94,10 +108,62 @@ impl Postings {
         Ok(Self { postings: files.take(POSTINGS)?, blocks })
     }
 
+    /// The error for the postings of a term that cannot be right.
+    pub(crate) fn corrupt(&self, number: u32) -> Error {
+        self.postings.corrupt(format!("the postings of term {number} are not in the order of passages"))
+    }
+
     /// A cursor before the first posting of a term; `weight` multiplies its impacts, and `number` identifies
     /// the term.
     pub(crate) fn cursor(&self, number: u32, entry: &Entry, weight: f32) -> Result<Cursor<'_>> {
-        let (metas, _) = self.blocks.as_chunks::<{ Block::BYTES }>();
+        self.cursor_over(self.blocks.as_chunks().0, number, entry, weight)
+    }
+
+    /// As [`cursor`](Self::cursor), with other bounds of the blocks.
+    pub(crate) fn bounded_cursor<'a>(
+        &'a self,
+        number: u32,
+        entry: &Entry,
+        weight: f32,
+        bounds: &'a Bounds,
+    ) -> Result<Cursor<'a>> {
+        self.cursor_over(&bounds.blocks, number, entry, weight)
+    }
+
+    /// The bounds of all terms and blocks with other impacts than those of the build. `entries` are those of all terms.
+    pub(crate) fn bounds(
+        &self,
+        entries: impl Iterator<Item = Result<Entry>>,
+        scorer: &impl Scorer,
+    ) -> Result<Bounds> {
+        let mut bounds = Bounds { terms: Vec::new(), blocks: self.blocks.as_chunks().0.to_vec() };
+        for (number, entry) in (0..).zip(entries) {
+            let entry = entry?;
+            // A term without a full block has no rows.
+            let mut rows = (entry.passages as usize >= BLOCK).then_some(entry.blocks as usize..);
+            let mut greatest = 0f32;
+            self.cursor(number, &entry, 1.0)?.each_block(|passages, counts| {
+                let impacts =
+                    passages.iter().zip(counts).map(|(&passage, &count)| scorer.impact(passage, count));
+                let impact = impacts.fold(0f32, f32::max);
+                greatest = greatest.max(impact);
+                let row = rows.as_mut().and_then(Iterator::next);
+                if let Some(row) = row.and_then(|row| bounds.blocks.get_mut(row)) {
+                    row[4..8].copy_from_slice(&impact.to_le_bytes());
+                }
+            })?;
+            bounds.terms.push(greatest);
+        }
+        Ok(bounds)
+    }
+
+    fn cursor_over<'a>(
+        &'a self,
+        metas: &'a [[u8; Block::BYTES]],
+        number: u32,
+        entry: &Entry,
+        weight: f32,
+    ) -> Result<Cursor<'a>> {
         let passages = entry.passages as usize;
         let count = if passages < BLOCK { 0 } else { passages.div_ceil(BLOCK) };
         let first = entry.blocks as usize;

@@ -1,6 +1,7 @@
 //! GGUF files, llama.cpp's format: config, tokenizer and weights in one.
 //!
-//! The weights, which are mostly quantised, are made into the numbers that they stand for when a model is built, and the
+//! The weights are mostly quantised. On a CPU they stay so: products decode them, and embeddings are decoded when they are
+//! looked up. For other devices and for int8 they are made into the numbers that they stand for when a model is built. The
 //! model is the same as from safetensors.
 
 use std::path::Path;
@@ -14,7 +15,7 @@ use crate::{
     causal::CausalLm,
     decode::GenerationOptions,
     device::{DeviceName, Precision},
-    packed::PackedLlama,
+    packed::{PackedLlama, StoredWeights, coding_of},
 };
 
 /// An opened GGUF file of a model of LLaMA's shape.
@@ -76,11 +77,37 @@ impl Gguf {
         if device != DeviceName::Cpu {
             return self.causal_model(precision.dtype()?, &device.open()?);
         }
-        let mut read =
-            |name: &str| Ok(self.tensor(name, DType::F32, &Device::Cpu)?.flatten_all()?.to_vec1::<f32>()?);
+        let mut read = |name: &str| self.weights(name);
         let (tokens, generation) = (self.config.special_tokens(), GenerationOptions::default());
         let model = PackedLlama::llama(&self.config, tokens, generation, precision.packed()?, &mut read)?;
         Ok(Box::new(model))
+    }
+
+    /// A tensor in the coding of the file, if it is one that products take.
+    fn weights(&self, name: &str) -> Result<StoredWeights<'_>> {
+        let is_product = name.ends_with(".weight") && !name.ends_with("norm.weight");
+        let raw = if is_product { self.file.raw_tensor(&stored(self.config.kind, name))? } else { None };
+        if let Some((kind, bytes)) = raw
+            && let Some(coding) = coding_of(kind)
+        {
+            let bytes = match self.turned_heads(name) {
+                Some(heads) => apart(&bytes, heads, self.config.head_width()).into(),
+                None => bytes,
+            };
+            return Ok(StoredWeights::new(coding, bytes));
+        }
+        let tensor = self.tensor(name, DType::F32, &Device::Cpu)?;
+        Ok(StoredWeights::of_values(&tensor.flatten_all()?.to_vec1::<f32>()?))
+    }
+
+    /// The number of heads of a tensor whose rows of pairs that are turned together lie side by side in the file.
+    fn turned_heads(&self, name: &str) -> Option<usize> {
+        let heads = match name.rsplit('.').nth(1) {
+            Some("q_proj") => self.config.num_attention_heads,
+            Some("k_proj") => self.config.groups(),
+            _ => return None,
+        };
+        has_adjacent_pairs(self.config.kind).then_some(heads)
     }
 
     fn tensor(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
@@ -90,14 +117,7 @@ impl Gguf {
             let offset = f64::from(self.config.kind.norm_offset());
             return Ok((tensor - offset)?.to_dtype(dtype)?);
         }
-        let heads = match name.rsplit('.').nth(1) {
-            Some("q_proj") => self.config.num_attention_heads,
-            Some("k_proj") => self.config.groups(),
-            _ => return Ok(tensor.to_dtype(dtype)?),
-        };
-        if !has_adjacent_pairs(self.config.kind) {
-            return Ok(tensor.to_dtype(dtype)?);
-        }
+        let Some(heads) = self.turned_heads(name) else { return Ok(tensor.to_dtype(dtype)?) };
         // In these files the two of a pair that is turned together lie side by side, here half a head apart.
         let shape = tensor.shape().clone();
         let pairs = tensor.reshape((heads, self.config.head_width() / 2, 2, ()))?;
@@ -111,6 +131,15 @@ impl Gguf {
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         self.file.tokenizer()
     }
+}
+
+/// The rows of `heads` heads, each of `width` rows, in which the two of a pair lie half a head apart instead of side by
+/// side.
+fn apart(bytes: &[u8], heads: usize, width: usize) -> Vec<u8> {
+    let size = bytes.len() / (heads * width);
+    let places =
+        |head: usize| (0..width).map(move |row| head * width + row % (width / 2) * 2 + row / (width / 2));
+    (0..heads).flat_map(places).flat_map(|row| &bytes[row * size..][..size]).copied().collect()
 }
 
 /// Whether the two values of a pair that is turned together lie side by side in files of this kind.
@@ -314,7 +343,15 @@ fn ends(fields: &GgufFields<'_>) -> Result<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LlamaKind, stored};
+    use super::{LlamaKind, apart, stored};
+
+    #[test]
+    fn pairs_are_put_half_a_head_apart() {
+        // Two heads of four rows of two bytes.
+        let rows: Vec<u8> = (0..8).flat_map(|row| [row, 10 + row]).collect();
+        let expected = [0, 2, 1, 3, 4, 6, 5, 7].iter().flat_map(|row| [*row, 10 + row]).collect::<Vec<u8>>();
+        assert_eq!(apart(&rows, 2, 4), expected);
+    }
 
     #[test]
     fn names_are_those_of_llama_cpp() {

@@ -22,7 +22,7 @@ pub(super) struct Support {
 
 /// The words of a text.
 struct Words {
-    /// Stems without stop words.
+    /// Stems without stop words and numbers.
     terms: FxHashSet<String>,
     /// Numbers, without commas between digits.
     numbers: FxHashSet<String>,
@@ -30,7 +30,8 @@ struct Words {
 
 impl Words {
     fn of(analyzer: &Analyzer, text: &str) -> Self {
-        Self { terms: analyzer.terms(text).into_iter().collect(), numbers: numbers(text) }
+        let is_word = |term: &String| term.contains(char::is_alphabetic);
+        Self { terms: analyzer.terms(text).into_iter().filter(is_word).collect(), numbers: numbers(text) }
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use sporran_checkpoint::ChatTemplate;
 use sporran_config::{Diagnostic, Document, Text};
 use sporran_generator::{CausalOptions, ExtractiveOptions, GeneratorOptions, check_generator};
 use sporran_reranker::{
@@ -220,7 +221,7 @@ impl AskOptions {
             retriever =
                 RetrieverOptions::Outer(CombinedRetriever::Reranked(RerankedOptions { reranker, base }));
         }
-        let mistakes = mistakes(|document| retrieval::check(&retriever, false, document));
+        let mistakes = mistakes("--embed", |document| retrieval::check(&retriever, false, document));
         if mistakes.is_empty() { Ok(retriever) } else { Err(Error::Config(mistakes)) }
     }
 
@@ -254,7 +255,8 @@ impl AskOptions {
             (None, Some(model)) => self.generator_of(model)?,
             (None, None) => return Ok(None),
         };
-        let mistakes = mistakes(|document| {
+        let option = if self.endpoint.is_some() { "--llm" } else { "--model" };
+        let mistakes = mistakes(option, |document| {
             check_generator(&*generator, ("generator", true), None, document);
         });
         if mistakes.is_empty() { Ok(Some(generator)) } else { Err(Error::Config(mistakes)) }
@@ -295,17 +297,21 @@ impl AskOptions {
         if fits(CausalOptions::TAKES) {
             // Without sampling, the same question has the same answer.
             let generation = json!({ "max-new-tokens": self.max_new_tokens, "do-sample": false });
-            return Ok(GeneratorOptions::Causal(options_of(json!({
+            let mut keys = json!({
                 "model": model,
                 "precision": precision,
                 "device": device,
                 "instruction": INSTRUCTION,
                 "prompt": prompt,
-                "answer": "",
                 "generation": generation,
-                "stops": [],
                 "max-tokens": PROMPT_TOKENS + 512,
-            }))?));
+            });
+            // Without a template a model goes on after its answer, up to a stop, and `Answer:` begins the answer.
+            if ChatTemplate::open(model)?.is_some() {
+                keys["answer"] = "".into();
+                keys["stops"] = json!([]);
+            }
+            return Ok(GeneratorOptions::Causal(options_of(keys)?));
         }
         if fits(ExtractiveOptions::TAKES) {
             return Ok(GeneratorOptions::Extractive(options_of(json!({
@@ -338,16 +344,13 @@ fn mistake(option: &str, message: String) -> Diagnostic {
     Diagnostic { origin: "ask".into(), line: 0, key: option.into(), message }
 }
 
-/// The mistakes that a check of options reports, under the names of the options instead of the keys of a config.
-fn mistakes(check: impl FnOnce(&mut Document<'_>)) -> Vec<Diagnostic> {
+/// The mistakes that a check of options reports, under `option` instead of the keys of a config. Those of a reranker are
+/// under `--rerank`.
+fn mistakes(option: &str, check: impl FnOnce(&mut Document<'_>)) -> Vec<Diagnostic> {
     let text = Text::new(Path::new("ask"), String::new(), &[]);
     let mut document = Document::parse(&text);
     check(&mut document);
-    let option = |key: &str| match key {
-        key if key.starts_with("generator") => "--model",
-        key if key.contains("reranker") => "--rerank",
-        _ => "--embed",
-    };
+    let option = |key: &str| if key.contains("reranker") { "--rerank" } else { option };
     document.into_diagnostics().into_iter().map(|found| mistake(option(&found.key), found.message)).collect()
 }
 
@@ -388,12 +391,43 @@ mod tests {
         let reranker = Some(model("encoders/bert-sequence"));
         let reranked = AskOptions { reranker, ..options.clone() }.resolve().unwrap();
         assert!(matches!(reranked.retriever, Some(RetrieverOptions::Outer(CombinedRetriever::Reranked(_)))));
-        for (name, kind) in
-            [("llama", "causal"), ("t5-relu", "seq2seq"), ("encoders/dpr-reader", "extractive")]
-        {
-            let found = AskOptions { generator: Some(model(name)), ..options.clone() }.resolve().unwrap();
+        let reader = tempfile::tempdir().unwrap();
+        for (from, file) in [
+            ("encoders/dpr-reader", "config.json"),
+            ("encoders/dpr-reader", "model.safetensors"),
+            ("encoders/bert-sequence", "tokenizer.json"),
+        ] {
+            std::fs::copy(model(from).join(file), reader.path().join(file)).unwrap();
+        }
+        for (generator, kind) in [
+            (model("llama"), "causal"),
+            (model("t5-relu"), "seq2seq"),
+            (reader.path().to_owned(), "extractive"),
+        ] {
+            let found = AskOptions { generator: Some(generator), ..options.clone() }.resolve().unwrap();
             assert_eq!(sporran_config::Kinds::kind(&found.generator.unwrap()), kind);
         }
+    }
+
+    #[test]
+    fn a_model_without_a_chat_template_has_stops() {
+        let (folder, options) = options();
+        let stops = |generator: PathBuf| {
+            let found = AskOptions { generator: Some(generator), ..options.clone() }.resolve().unwrap();
+            match found.generator {
+                Some(GeneratorOptions::Causal(causal)) => (causal.answer, causal.stops),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(stops(model("llama")), ("Answer:".to_owned(), vec!["\n".to_owned()]));
+        let chat = folder.path().join("chat");
+        std::fs::create_dir(&chat).unwrap();
+        for file in ["config.json", "merges.txt", "model.safetensors", "tokenizer_config.json", "vocab.json"]
+        {
+            std::fs::copy(model("llama").join(file), chat.join(file)).unwrap();
+        }
+        std::fs::write(chat.join("chat_template.jinja"), "{{ messages[0].content }}").unwrap();
+        assert_eq!(stops(chat), (String::new(), Vec::new()));
     }
 
     #[test]
@@ -425,6 +459,9 @@ mod tests {
         assert!(message(&wrong).starts_with("ask: `--embed`: "), "{}", message(&wrong));
         let wrong = AskOptions { reranker: Some(model("encoders/sentence")), ..options.clone() };
         assert!(message(&wrong).starts_with("ask: `--rerank`: expected"), "{}", message(&wrong));
+        let endpoint = Endpoint { url: "nowhere".into(), model: "m".into(), key_variable: None };
+        let wrong = AskOptions { endpoint: Some(endpoint), ..options.clone() };
+        assert!(message(&wrong).starts_with("ask: `--llm`: expected an address"), "{}", message(&wrong));
         let wrong = AskOptions { sources: vec![folder.path().join("none")], ..options };
         assert!(message(&wrong).starts_with("ask: `SOURCE`: no file or folder"), "{}", message(&wrong));
     }

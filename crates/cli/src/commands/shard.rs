@@ -1,0 +1,165 @@
+//! `--shard`, and `sporran merge`.
+
+use std::{env, path::PathBuf, str::FromStr};
+
+use clap::{Args, ValueHint};
+use sporran_kilt::folder::Shard;
+use sporran_pipeline::{ShardReport, shards};
+
+use super::{index::indexed, run::with_then};
+use crate::{
+    error::{Error, Result},
+    interrupt::{self, Kept},
+    outcome::{Context, Outcome},
+};
+
+/// The option of verbs that have shards.
+#[derive(Args)]
+pub(crate) struct ShardArgs {
+    /// Do one of N equal parts of the work, from 0/N to N-1/N, in a folder of its own; `sporran merge` merges all parts.
+    ///
+    /// `auto` takes the part from the environment: SLURM_ARRAY_TASK_ID, _MIN, _STEP and _COUNT of a Slurm array, or RANK and
+    /// WORLD_SIZE. Without this option these variables have no effect.
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Asked>,
+}
+
+impl ShardArgs {
+    /// The shard that is asked for.
+    pub(crate) fn get(&self) -> Result<Option<Shard>> {
+        match self.shard {
+            None => Ok(None),
+            Some(Asked::Shard(shard)) => Ok(Some(shard)),
+            Some(Asked::Auto) => of_environment(|name| env::var(name).ok()).map(Some),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Shard(Shard),
+    Auto,
+}
+
+impl FromStr for Asked {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" { Ok(Self::Auto) } else { text.parse().map(Self::Shard) }
+    }
+}
+
+/// The shard of a process that a launcher started.
+fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Shard> {
+    let number = |name: &str| -> Result<Option<u32>> {
+        let Some(text) = variable(name) else { return Ok(None) };
+        let wrong = |_| Error::Usage(format!("--shard auto: {name}: expected a number, found `{text}`"));
+        text.trim().parse().map(Some).map_err(wrong)
+    };
+    let pair = |index: &str, of: &str| -> Result<Option<(u32, u32)>> {
+        match (number(index)?, number(of)?) {
+            (Some(index), Some(of)) => Ok(Some((index, of))),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(Error::Usage(format!("--shard auto: {index} is set and {of} is not"))),
+            (None, Some(_)) => Err(Error::Usage(format!("--shard auto: {of} is set and {index} is not"))),
+        }
+    };
+    let array = pair("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT")?;
+    let rank = pair("RANK", "WORLD_SIZE")?;
+    let (index, of) = match (array, rank) {
+        (Some(_), Some(_)) => {
+            let message =
+                "--shard auto: both a Slurm array and RANK are set; name the shard, such as `--shard 0/4`";
+            return Err(Error::Usage(message.into()));
+        }
+        (Some((id, of)), None) => {
+            let first = number("SLURM_ARRAY_TASK_MIN")?.unwrap_or(0);
+            let step = number("SLURM_ARRAY_TASK_STEP")?.unwrap_or(1).max(1);
+            (id.saturating_sub(first) / step, of)
+        }
+        (None, Some(rank)) => rank,
+        (None, None) => {
+            let message = "--shard auto: expected SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT, or RANK and WORLD_SIZE, \
+                           found none of them";
+            return Err(Error::Usage(message.into()));
+        }
+    };
+    Shard::new(index, of)
+        .ok_or_else(|| Error::Usage(format!("--shard auto: there is no shard {index} of {of}")))
+}
+
+/// Prints the result of a shard.
+pub(crate) fn done(report: &ShardReport) -> Result<Outcome> {
+    Outcome::of(report)
+}
+
+/// `sporran merge`
+#[derive(Args)]
+#[command(after_help = "Example: sporran merge runs/quickstart.shard-*\n\n\
+                  The shards are those of one verb and one config. All of their files are compared with their checksums first. \
+                  A merge that was killed can be repeated.")]
+pub(crate) struct Merge {
+    /// The shards' folders, or folders with shards in them, such as the `output` of their config
+    #[arg(required = true, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    folders: Vec<PathBuf>,
+    /// Folder of the result: the parent folder of the run, or of the indexes. The default is that of the shards' config
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    output: Option<PathBuf>,
+}
+
+impl Merge {
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
+        let set = shards::find_shards(&self.folders)?;
+        let output = self.output.as_deref();
+        if let Some(output) = output {
+            interrupt::keep(Kept::Folder(output.to_owned()));
+        }
+        match set.first().1.verb.as_str() {
+            "index" | "embed" => indexed(&shards::merge_indexes(&set, output, &mut context.observer())?),
+            _ => with_then(shards::merge_runs(&set, output, &mut context.observer())?, context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(variables: &[(&str, &str)]) -> Result<String, String> {
+        let of = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        of_environment(of).map(|shard| shard.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn launchers_say_which_shard_it_is() {
+        assert_eq!(found(&[("RANK", "1"), ("WORLD_SIZE", "4")]).unwrap(), "1/4");
+        let array = [("SLURM_ARRAY_TASK_ID", "5"), ("SLURM_ARRAY_TASK_COUNT", "3")];
+        assert_eq!(found(&[("SLURM_ARRAY_TASK_ID", "2"), array[1]]).unwrap(), "2/3");
+        let more = [("SLURM_ARRAY_TASK_MIN", "1"), ("SLURM_ARRAY_TASK_STEP", "2")];
+        assert_eq!(found(&[array[0], array[1], more[0], more[1]]).unwrap(), "2/3");
+    }
+
+    #[test]
+    fn an_environment_without_one_shard_is_refused() {
+        for (variables, expected) in [
+            (&[][..], "expected SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT, or RANK and WORLD_SIZE"),
+            (&[("RANK", "0")], "RANK is set and WORLD_SIZE is not"),
+            (&[("RANK", "x"), ("WORLD_SIZE", "2")], "RANK: expected a number, found `x`"),
+            (&[("RANK", "2"), ("WORLD_SIZE", "2")], "there is no shard 2 of 2"),
+            (
+                &[
+                    ("RANK", "0"),
+                    ("WORLD_SIZE", "2"),
+                    ("SLURM_ARRAY_TASK_ID", "0"),
+                    ("SLURM_ARRAY_TASK_COUNT", "2"),
+                ],
+                "both a Slurm array and RANK are set",
+            ),
+        ] {
+            let message = found(variables).unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Shards of a run: ranges of the records of each task file. Their merge writes the run's folder.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use sporran_config::Overrides;
+use sporran_kilt::{
+    Error as FileError, ShardFault,
+    folder::{Shard, ShardManifest, ShardRange, ShardSet},
+    observe::{Event, Observer},
+};
+use sporran_retriever::IndexRecall;
+
+use super::{
+    assemble::{Assembly, with_generator, without_generator},
+    options::Options,
+    overrides::overrides,
+    report::Report,
+    run::{
+        Answering, CHUNK, Part, Summary, answer_file, finish_report, of_retrieval, options_key, paths_of,
+        score, task_key, with_parts,
+    },
+    system::System,
+};
+use crate::{
+    Error, Result,
+    config::Config,
+    run_dir::{
+        folder::RunDir,
+        inputs::Inputs,
+        key::StepKey,
+        manifest::{Account, TaskEntry},
+        shard::ShardReport,
+        step::{FileStep, step_digest},
+    },
+    source::store::PartHash,
+    tasks::files::{TaskFile, task_files},
+    workflows::workflow::Outcome,
+};
+
+/// What the merge needs besides the results.
+#[derive(Serialize, Deserialize)]
+struct Details {
+    tasks: BTreeMap<String, Task>,
+    parts: Vec<PartHash>,
+    overrides: Overrides,
+    recalls: Vec<IndexRecall>,
+}
+
+/// A task file.
+#[derive(Serialize, Deserialize)]
+struct Task {
+    /// Whether every record has gold outputs.
+    has_gold: bool,
+    /// The number of generated tokens.
+    tokens: usize,
+}
+
+/// Answers the records of a shard. The shards together have all records of each task file, in order. If a model rounds in
+/// batches, a shard has whole batches.
+///
+/// # Errors
+/// As [`run`](super::run()).
+pub fn run_shard(options: &Options, shard: Shard, observe: &mut Observer<'_>) -> Result<ShardReport> {
+    execute(options, "run", shard, with_generator, observe)
+}
+
+/// Retrieves for the records of a shard, as [`retrieve`](super::retrieve) does.
+///
+/// # Errors
+/// As [`run`](super::run()).
+pub fn retrieve_shard(options: &Options, shard: Shard, observe: &mut Observer<'_>) -> Result<ShardReport> {
+    execute(&of_retrieval(options), "retrieve", shard, without_generator, observe)
+}
+
+fn execute(
+    options: &Options,
+    command: &'static str,
+    shard: Shard,
+    assemble: impl FnOnce(&Options, Inputs, &mut Observer<'_>) -> Result<Assembly>,
+    observe: &mut Observer<'_>,
+) -> Result<ShardReport> {
+    let files = task_files(&options.general.tasks, "tasks")?;
+    let folder = RunDir::open_shard(&options.general.output, &options.general.name, shard)?;
+    observe(Event::Folder { path: folder.root.clone() });
+    let mut account = Account::begin(options)?;
+    let mut inputs = Inputs::default();
+    let key = options_key(options)?.read(&mut inputs)?;
+    account.read(&inputs);
+    let mut manifest = ShardManifest::new(command, &options.general.name, shard);
+    manifest.config = key.clone().into_values();
+    let assembly = assemble(options, inputs, observe)?;
+    let key = with_parts(key, &assembly.hashes);
+    account.parts(&assembly.hashes);
+    let changed = overrides(options)?;
+    account.overrides(changed.clone());
+    let has_batches = options.generator.is_some()
+        || options.retriever.as_ref().is_some_and(|retriever| retriever.has_batches());
+    let part = Part { shard, unit: if has_batches { CHUNK } else { 1 } };
+    manifest.inputs.insert("program".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    for (at, part) in assembly.hashes.iter().enumerate() {
+        manifest.inputs.insert(format!("parts[{at}] {}", part.part), part.blake3.clone());
+    }
+    let mut details = Details {
+        tasks: BTreeMap::new(),
+        parts: assembly.hashes.clone(),
+        overrides: changed,
+        recalls: assembly.recalls.clone(),
+    };
+    let system = System::new(options.clone(), assembly);
+    account.took("assemble");
+
+    let mut mark =
+        folder.begin_answers(command, files.iter().map(|task| answer_file(task, options)).collect())?;
+    folder.write_config(options)?;
+    let mut results = Vec::new();
+    for task in &files {
+        let mut inputs = Inputs::default();
+        let content = inputs.file(&task.path)?;
+        let key = task_key(key.clone(), task, &content, &mut inputs)?;
+        manifest.inputs.insert(format!("task {}", task.name), step_digest(key.clone(), &task.name));
+        let outputs = paths_of(task, options);
+        let step = FileStep {
+            title: format!("answer {} of shard {shard}", task.name),
+            name: &task.name,
+            key: key.input("shard", format!("{shard} by {}", part.unit)),
+            outputs: outputs.clone(),
+            inputs: &inputs,
+        };
+        let mut work = Answering::new(&system, task, Some(part));
+        let finished = folder.complete(step, &mut work, observe)?;
+        mark.done(&task.name)?;
+        account.read(&inputs);
+        let Summary { has_gold, of } = finished.summary;
+        manifest.ranges.insert(task.name.clone(), ShardRange::new(&shard.range(of, part.unit), of));
+        details.tasks.insert(task.name.clone(), Task { has_gold, tokens: work.tokens });
+        let entry = TaskEntry::new(&task.path, content, outputs.clone(), &finished);
+        account.answered(TaskEntry { tokens: work.tokens, ..entry });
+        account.took(task.name.as_str());
+        results.extend(outputs);
+    }
+    account.finish(&folder, mark)?;
+    manifest.details =
+        serde_json::to_value(&details).map_err(|error| Error::io(&folder.root, "write")(error.into()))?;
+    folder.finish_shard(manifest, results)
+}
+
+/// Merges the shards of `run` or `retrieve`: concatenates their predictions and rankings, scores them, and writes the report
+/// and the manifest. `config` is that of a shard.
+///
+/// # Errors
+/// [`FileError::Shard`] for a task file that has changed since the shards read it; errors of files.
+pub(crate) fn merge(
+    set: &ShardSet,
+    config: &Path,
+    overrides: &[String],
+    observe: &mut Observer<'_>,
+) -> Result<Outcome> {
+    let (first, manifest) = set.first();
+    let options = Options::parse(config, overrides)?;
+    let files = task_files(&options.general.tasks, "tasks")?;
+    let mut all = Vec::new();
+    for (folder, shard) in set.iter() {
+        let details: Details = serde_json::from_value(shard.details.clone()).map_err(|error| {
+            FileError::shard(folder, ShardFault::Damaged, format!("field `details`: {error}"))
+        })?;
+        all.push(details);
+    }
+    let details = &all[0];
+    let mut account = Account::begin(&options)?;
+    account.overrides(details.overrides.clone());
+    account.parts(&details.parts);
+    let key = with_parts(StepKey::of_values("answer", manifest.config.clone()), &details.parts);
+    let mut tasks: Vec<(&TaskFile, String, String)> = Vec::new();
+    for task in &files {
+        let mut inputs = Inputs::default();
+        let content = inputs.file(&task.path)?;
+        let digest = step_digest(task_key(key.clone(), task, &content, &mut inputs)?, &task.name);
+        if manifest.inputs.get(&format!("task {}", task.name)) != Some(&digest) {
+            let message = format!(
+                "{} or a file of its questions has changed since the shards read it, or they are of another version of the \
+                 program; make the shards again",
+                task.path.display()
+            );
+            return Err(FileError::shard(first, ShardFault::Stale, message).into());
+        }
+        account.read(&inputs);
+        tasks.push((task, content, digest));
+    }
+
+    let folder = RunDir::open(options.general.output.join(&options.general.name))?;
+    observe(Event::Folder { path: folder.root.clone() });
+    let command = if manifest.verb == "retrieve" { "retrieve" } else { "run" };
+    let mut mark =
+        folder.begin_answers(command, files.iter().map(|task| answer_file(task, &options)).collect())?;
+    folder.write_config(&options)?;
+    account.took("begin");
+    let mut reports = Vec::new();
+    for (task, content, digest) in tasks {
+        let outputs = paths_of(task, &options);
+        for path in &outputs {
+            set.concatenate(&path.to_string_lossy(), &folder.root.join(path))?;
+        }
+        let of = |details: &Details| details.tasks.get(&task.name).is_some_and(|task| task.has_gold);
+        let records = manifest.ranges.get(&task.name).map_or(0, |range| range.of as usize);
+        let summary = Summary { has_gold: all.iter().all(of), of: records };
+        let finished = folder.adopt(&task.name, digest, &outputs, records, summary)?;
+        mark.done(&task.name)?;
+        let tokens =
+            all.iter().filter_map(|details| details.tasks.get(&task.name)).map(|task| task.tokens).sum();
+        let entry = TaskEntry::new(&task.path, content, outputs, &finished);
+        account.answered(TaskEntry { tokens, ..entry });
+        account.took(format!("merge {}", task.name));
+        reports.push(score(&options, &folder, task, &finished)?);
+        account.took(format!("score {}", task.name));
+    }
+    let report = Report::new(&options.general.name, reports, details.recalls.clone());
+    finish_report(&folder, &report, &account)?;
+    account.finish(&folder, mark)?;
+    let outcome = Outcome::new(report.table(), &report)?;
+    let outcome = outcome.written("predictions, report and manifest", &folder.root);
+    // `retrieve` runs no other config.
+    let then: &[PathBuf] = if command == "run" { &options.general.then } else { &[] };
+    Ok(outcome.with_then(then, &options.general.output))
+}
