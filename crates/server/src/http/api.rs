@@ -44,9 +44,8 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
         summary: &str,
         handler: impl Handler<T, S>,
     ) -> Self {
-        let input = self.schemas.subschema_for::<I>();
-        let body = json!({ "required": true, "content": { "application/json": { "schema": input } } });
-        let output = json!({ "application/json": { "schema": self.schemas.subschema_for::<O>() } });
+        let body = json!({ "required": true, "content": self.content::<I>() });
+        let output = self.content::<O>();
         self.describe(path, "post", summary, &[], Some(body), output);
         self.router = self.router.route(path, routing::post(handler));
         self
@@ -60,7 +59,7 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
         parameters: &[Parameter],
         handler: impl Handler<T, S>,
     ) -> Self {
-        let output = json!({ "application/json": { "schema": self.schemas.subschema_for::<O>() } });
+        let output = self.content::<O>();
         self.describe(path, "get", summary, parameters, None, output);
         self.router = self.router.route(path, routing::get(handler));
         self
@@ -79,6 +78,14 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
         self.describe(path, "get", summary, parameters, None, output);
         self.router = self.router.route(path, routing::get(handler));
         self
+    }
+
+    /// A body of type `T`.
+    fn content<T: JsonSchema>(&mut self) -> Value {
+        let schema = Value::from(self.schemas.subschema_for::<T>());
+        // The schema of any value is `true`, for which OpenAPI 3.0 has an empty object.
+        let schema = if schema == json!(true) { json!({}) } else { schema };
+        json!({ "application/json": { "schema": schema } })
     }
 
     fn describe(
