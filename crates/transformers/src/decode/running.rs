@@ -239,13 +239,14 @@ impl RunningBatch {
                     Outcome::Token(token)
                 }
                 (Ok(()), token) => {
-                    let hypothesis = request.hypothesis();
                     let is_end = token.is_some_and(|token| request.asked.special.eos.contains(&token));
+                    let is_forced = request.asked.settings.forced_eos == token;
+                    let limit = request.asked.rules().limit;
+                    let hypothesis = request.hypothesis();
                     // A model that has to end with its end token does so where the length ends the request.
-                    let is_forced = request.asked.settings.forced_eos == token
-                        && hypothesis.tokens.len() >= request.asked.rules().limit;
+                    let is_full = is_forced && hypothesis.tokens.len() >= limit;
                     let reason =
-                        if is_end && !is_forced { FinishReason::EndToken } else { FinishReason::Length };
+                        if is_end && !is_full { FinishReason::EndToken } else { FinishReason::Length };
                     Outcome::Finished { token: token.unwrap_or_default(), reason, hypothesis }
                 }
             };
