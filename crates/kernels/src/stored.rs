@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use crate::coding::Coding;
 
+/// A function that is called with bytes that are not read again.
+type Release<'a> = &'a dyn Fn(&[u8]);
+
 /// Weights in one coding, row by row.
 #[derive(Clone, Copy)]
 pub struct Stored<'a> {
@@ -12,8 +15,7 @@ pub struct Stored<'a> {
     /// The number of weights in a row, and its size in bytes.
     width: usize,
     row: usize,
-    /// Called with bytes that are not read again.
-    release: Option<&'a dyn Fn(&[u8])>,
+    release: Option<Release<'a>>,
 }
 
 impl<'a> Stored<'a> {

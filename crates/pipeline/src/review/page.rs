@@ -160,7 +160,7 @@ fn plot(files: &[FileReport]) -> Option<Plot> {
     let rows: Vec<Row> = rows.collect();
     let tick = |label: u32| Tick { x: at(f64::from(label) / 100.0), top: HEAD, bottom, label };
     let ticks = [0, 25, 50, 75, 100].map(tick).into();
-    (!rows.is_empty()).then(|| Plot { width: NAMES + SCALE + 20.0, height: bottom + 4.0, ticks, rows })
+    (!rows.is_empty()).then_some(Plot { width: NAMES + SCALE + 20.0, height: bottom + 4.0, ticks, rows })
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub(crate) struct Knowledge {
 
 /// A knowledge base, alone or with rules over it.
 enum Base {
-    Alone(KnowledgeBase),
+    Alone(Box<KnowledgeBase>),
     Ruled(Arc<LinkPredictor>),
 }
 
@@ -150,7 +150,10 @@ impl Knowledge {
         KnowledgeOptions { base: Named { name, path }, rules }: &KnowledgeOptions,
     ) -> Result<Self> {
         let base = match rules {
-            None => Base::Alone(KnowledgeBase::open(path).map_err(sporran_pipeline::Error::from)?),
+            None => {
+                let kb = KnowledgeBase::open(path).map_err(sporran_pipeline::Error::from)?;
+                Base::Alone(Box::new(kb))
+            }
             Some(_) => Base::Ruled(Arc::new(LinkPredictor::open(path, None, rules.as_deref())?)),
         };
         let index = base.kb().index(&Part::ALL);

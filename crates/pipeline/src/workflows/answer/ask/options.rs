@@ -186,8 +186,12 @@ impl AskOptions {
         Ok(Options { general, encoder_training: None, retriever: Some(retriever), generator })
     }
 
-    /// Windows of words that cross no heading. They overlap, so that a sentence at an edge is whole in one of them.
-    fn source(&self) -> Result<SourceOptions> {
+    /// The `[source]` of files and folders: windows of words that cross no heading. They overlap, so that a sentence at an
+    /// edge is whole in one of them.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for sources that do not exist.
+    pub fn source(&self) -> Result<SourceOptions> {
         let missing: Vec<Diagnostic> = self
             .sources
             .iter()
