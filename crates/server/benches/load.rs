@@ -7,6 +7,7 @@
 //! TEXTS and QUERIES are files with a text a line. URL is another server of the API of text-embeddings-inference, which is
 //! measured too. The load comes from threads of this process, so it shares the cores with the server. `scripts/load-test` runs all.
 
+#![allow(clippy::result_large_err, reason = "an error ends the bench")]
 #![allow(clippy::print_stdout)]
 
 use std::{
