@@ -47,7 +47,7 @@ impl State {
     /// them fails, the old ones stay.
     ///
     /// # Errors
-    /// Those of [`Mounts::open`].
+    /// Errors of configs, documents and models, as when the server starts.
     pub fn reload(&self, observe: &mut Observer<'_>) -> Result<()> {
         let mounts = Arc::new(Mounts::open(&self.options.mounts, &self.setting, observe)?);
         *self.mounts.write().unwrap_or_else(PoisonError::into_inner) = mounts;

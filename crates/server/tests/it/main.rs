@@ -1,5 +1,7 @@
 //! Servers in this process, and clients over loopback.
 
+#![allow(clippy::result_large_err, reason = "an error ends a test")]
+
 mod answers;
 mod browse;
 mod common;
