@@ -69,7 +69,7 @@ class SporranReranker(BaseNodePostprocessor):
     _reranker: Reranker = PrivateAttr()
 
     def __init__(self, reranker: Reranker, k: int = 5, **arguments: Any) -> None:
-        super().__init__(k=k, **arguments)
+        super().__init__(**{"k": k, **arguments})
         self._reranker = reranker
 
     def _postprocess_nodes(

@@ -43,8 +43,9 @@ class PgVector:
         with self.connection.transaction():
             self.connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             columns = sql.SQL("id integer PRIMARY KEY, title text NOT NULL, text text NOT NULL, vector vector({})")
-            columns = columns.format(sql.Literal(self.encoder.dimensions))
-            self.connection.execute(sql.SQL("CREATE TABLE {} ({})").format(self.table, columns))
+            table = sql.SQL("CREATE TABLE {} ({})")
+            made = table.format(self.table, columns.format(sql.Literal(self.encoder.dimensions)))
+            self.connection.execute(made)
 
     def add(
         self,
