@@ -35,6 +35,28 @@ pub(crate) trait Header: Serialize + DeserializeOwned {
     fn sections(&self) -> &[Section];
 }
 
+/// Implements [`Header`] of a version for a type with the fields `kind`, `passages_hash` and `sections`.
+macro_rules! header {
+    ($header:ty, $version:literal) => {
+        impl $crate::layout::Header for $header {
+            const VERSION: u32 = $version;
+
+            fn kind(&self) -> &str {
+                &self.kind
+            }
+
+            fn passages_hash(&self) -> &str {
+                &self.passages_hash
+            }
+
+            fn sections(&self) -> &[$crate::layout::Section] {
+                &self.sections
+            }
+        }
+    };
+}
+pub(crate) use header;
+
 /// A file of an index.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

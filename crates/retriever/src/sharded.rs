@@ -85,7 +85,7 @@ impl<R: Deref<Target = dyn RetrieverKind>> RetrieverKind for ShardedOptions<R> {
         let mut shards = Vec::new();
         let (store, mut next) = (site.store().clone(), 0);
         for (folder, shard) in set.iter() {
-            let parts = PartFolders::of(folder, shard)?;
+            let parts: PartFolders = shard.details(folder)?;
             if let Some(name) = &parts.store {
                 let part = PassageStore::open(folder.join(name))?;
                 if !is_part(&part, next, &store) {

@@ -8,8 +8,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
-    PassageId, PassageStore, ShardFault,
-    folder::{Place, Shard, ShardManifest},
+    PassageId, PassageStore,
+    folder::{Place, Shard},
 };
 
 use crate::{
@@ -111,18 +111,6 @@ pub struct PartFolders {
     pub store: Option<String>,
     /// The folders of the parts of indexes, by the parts' names.
     pub indexes: BTreeMap<String, String>,
-}
-
-impl PartFolders {
-    /// The parts of a shard.
-    ///
-    /// # Errors
-    /// [`sporran_kilt::Error::Shard`] for a manifest without them.
-    pub fn of(folder: &Path, shard: &ShardManifest) -> sporran_kilt::Result<Self> {
-        serde_json::from_value(shard.details.clone()).map_err(|error| {
-            sporran_kilt::Error::shard(folder, ShardFault::Damaged, format!("field `details`: {error}"))
-        })
-    }
 }
 
 /// The folders of a part of an index in all shards that have it, in order.

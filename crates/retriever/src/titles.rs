@@ -30,21 +30,7 @@ struct Header {
     sections: Vec<Section>,
 }
 
-impl layout::Header for Header {
-    const VERSION: u32 = 1;
-
-    fn kind(&self) -> &str {
-        &self.kind
-    }
-
-    fn passages_hash(&self) -> &str {
-        &self.passages_hash
-    }
-
-    fn sections(&self) -> &[Section] {
-        &self.sections
-    }
-}
+layout::header!(Header, 1);
 
 /// The tokenized titles of a store's pages, memory-mapped.
 pub struct Titles {

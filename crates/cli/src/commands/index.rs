@@ -28,7 +28,7 @@ pub(crate) struct Index {
     #[command(flatten)]
     shard: ShardArgs,
     /// Only estimate disk, memory and time of the store and the indexes, from a sample of the source's pages
-    #[arg(long)]
+    #[arg(long, conflicts_with = "shard")]
     plan: bool,
     /// MiB of the source that the estimate parses
     #[arg(long, default_value_t = 64, requires = "plan", value_name = "MIB")]

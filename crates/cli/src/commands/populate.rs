@@ -1,7 +1,7 @@
 //! `sporran populate`.
 
 use clap::Args;
-use sporran_pipeline::{registry, shards};
+use sporran_pipeline::registry;
 
 use super::{
     ConfigArgs,
@@ -25,9 +25,10 @@ pub(crate) struct Populate {
 impl Populate {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         let (path, overrides) = self.config.parts()?;
-        if let Some(shard) = self.shard.get()? {
-            return done(&shards::populate_shard(path, overrides, shard, &mut context.observer())?);
+        let observe = &mut context.observer();
+        match self.shard.get()? {
+            Some(shard) => done(&registry::run_shard_as("population", path, overrides, shard, observe)?),
+            None => Ok(registry::run_as("population", path, overrides, observe)?.into()),
         }
-        Ok(registry::run_as("population", path, overrides, &mut context.observer())?.into())
     }
 }

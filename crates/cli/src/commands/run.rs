@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::Value;
-use sporran_pipeline::{Asked, Report, registry, shards};
+use sporran_pipeline::{Asked, Report, registry};
 use sporran_retriever::FilterOptions;
 
 use super::{
@@ -31,7 +31,7 @@ impl Run {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         let (path, overrides) = self.config.parts()?;
         match self.shard.get()? {
-            Some(shard) => done(&shards::run_shard(path, overrides, shard, &mut context.observer())?),
+            Some(shard) => done(&registry::run_shard(path, overrides, shard, &mut context.observer())?),
             None => with_then(registry::run(path, overrides, &mut context.observer())?, context),
         }
     }
@@ -83,10 +83,10 @@ pub(crate) struct Retrieve {
     #[command(flatten)]
     config: ConfigArgs,
     /// Show the retrieval steps of one record: the query and the hits of each step. Without an id, those of `--query`
-    #[arg(long, value_name = "ID", num_args = 0..=1)]
+    #[arg(long, value_name = "ID", num_args = 0..=1, conflicts_with = "shard")]
     trace: Option<Option<String>>,
     /// Show the retrieval steps of a text; the config needs no task files
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "shard")]
     query: Option<String>,
     /// Number of hits to show for each step of the trace
     #[arg(long, default_value_t = 10, value_name = "N")]

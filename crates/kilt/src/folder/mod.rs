@@ -27,7 +27,7 @@ mod shard;
 pub use contents::{Contents, File, STAMP};
 pub(crate) use exchange::{put_back, replace};
 pub use lock::Lock;
-pub use place::{Building, JOURNAL, Leftover, Place, leftovers, restore};
+pub use place::{Building, JOURNAL, Leftover, Place, clear_abandoned, leftovers, restore};
 pub use shard::{MANIFEST as SHARD_MANIFEST, Shard, ShardManifest, ShardRange, ShardSet};
 
 use std::{fs, io, path::Path};

@@ -139,7 +139,7 @@ impl Building {
         if let Some(replaced) = sibling(&target, REPLACED) {
             remove(&replaced)?;
         }
-        remove_abandoned(parent(&target));
+        clear_abandoned(parent(&target));
         Ok(Self { target, folder, check, stays: true, _lock: lock })
     }
 
@@ -239,8 +239,8 @@ fn restore_locked(target: &Path) -> Result<()> {
 }
 
 /// Removes leftovers of killed builds in `parent`, and restores folders that they were replacing. Files that
-/// cannot be removed stay, because they are harmless.
-fn remove_abandoned(parent: &Path) {
+/// cannot be removed stay, because they are harmless. Builds in the same folder do so first.
+pub fn clear_abandoned(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
         let Some(target) = target_of(&path, LOCK).or_else(|| target_of(&path, HELD)) else { continue };

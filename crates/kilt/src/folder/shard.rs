@@ -12,7 +12,10 @@ use std::{
     str::FromStr,
 };
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{DeserializeOwned, Error as _},
+};
 
 use super::{Contents, File};
 use crate::{Error, Result, ShardFault, hash_json, jsonl};
@@ -23,6 +26,8 @@ const FORMAT: &str = "sporran-shard";
 const VERSION: u32 = 1;
 /// The last part of a shard's folder is this, its index, `-of-` and the number of shards.
 const ENDING: &str = ".shard-";
+/// The greatest number of missing shards that an error lists.
+const LISTED: usize = 10;
 
 /// One of several equal parts of the work, written `INDEX/COUNT`, such as `0/4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,11 +75,12 @@ impl Shard {
         format!("{name}{ENDING}{}-of-{}", self.index, self.of)
     }
 
-    /// The shard of a folder with this name; none for other folders.
-    fn of_folder_name(name: &str) -> Option<(&str, Self)> {
-        let (name, numbers) = name.rsplit_once(ENDING)?;
+    /// The shard whose folder has this name; none for other folders.
+    #[must_use]
+    pub fn of_folder(folder: &Path) -> Option<Self> {
+        let (_, numbers) = folder.file_name()?.to_str()?.rsplit_once(ENDING)?;
         let (index, of) = numbers.split_once("-of-")?;
-        Some((name, Self::new(index.parse().ok()?, of.parse().ok()?)?))
+        Self::new(index.parse().ok()?, of.parse().ok()?)
     }
 }
 
@@ -151,8 +157,8 @@ pub struct ShardManifest {
     pub inputs: BTreeMap<String, String>,
     /// The range of each input.
     pub ranges: BTreeMap<String, ShardRange>,
-    /// What the verb needs for the merge.
-    pub details: serde_json::Value,
+    /// What the verb needs for the merge: see [`details`](Self::details).
+    details: serde_json::Value,
     /// The results, by their paths in the folder.
     files: BTreeMap<String, Written>,
     /// BLAKE3 of all other fields.
@@ -182,11 +188,19 @@ impl ShardManifest {
         hash_json(&Self { hash: String::new(), ..self.clone() })
     }
 
-    /// Hashes the results, which are paths in `folder`, and writes the manifest. The folder is a shard from then on.
+    /// Hashes the results, which are paths in `folder`, and writes the manifest with what the verb needs for the merge. The
+    /// folder is a shard from then on.
     ///
     /// # Errors
     /// [`Error::Io`] if a result cannot be read or the manifest cannot be written.
-    pub fn write(mut self, folder: &Path, results: impl IntoIterator<Item = PathBuf>) -> Result<Self> {
+    pub fn write(
+        mut self,
+        folder: &Path,
+        results: impl IntoIterator<Item = PathBuf>,
+        details: &impl Serialize,
+    ) -> Result<Self> {
+        let failed = |error: serde_json::Error| Error::io(&folder.join(MANIFEST), "write", error.into());
+        self.details = serde_json::to_value(details).map_err(failed)?;
         for result in results {
             let path = folder.join(&result);
             let file = fs::File::open(&path).map_err(|error| Error::io(&path, "open", error))?;
@@ -222,6 +236,16 @@ impl ShardManifest {
             return Err(damaged(format!("{MANIFEST} was changed after it was written")));
         }
         Ok(Some(manifest))
+    }
+
+    /// What the verb needs for the merge. `folder` is the shard's.
+    ///
+    /// # Errors
+    /// [`Error::Shard`] if the manifest is of another version of the program or damaged.
+    pub fn details<T: DeserializeOwned>(&self, folder: &Path) -> Result<T> {
+        serde_json::from_value(self.details.clone()).map_err(|error| {
+            Error::shard(folder, ShardFault::Damaged, format!("{MANIFEST}: field `details`: {error}"))
+        })
     }
 
     /// The paths of the results in the folder.
@@ -330,7 +354,11 @@ impl ShardSet {
             .map(|index| Shard { index, ..whole.shard })
             .collect();
         if let Some(shard) = missing.first() {
-            let numbers = missing.iter().map(Shard::to_string).collect::<Vec<_>>().join(", ");
+            let mut numbers =
+                missing.iter().take(LISTED).map(Shard::to_string).collect::<Vec<_>>().join(", ");
+            if let Some(more @ 1..) = missing.len().checked_sub(LISTED) {
+                numbers.push_str(&format!(" and {more} more"));
+            }
             let folder_name = shard.folder_name(&whole.name);
             let half =
                 unfinished.iter().find(|path| path.file_name().is_some_and(|name| *name == *folder_name));
@@ -442,11 +470,7 @@ fn shards_in(
     if add(folder)? {
         return Ok(());
     }
-    let named = |path: &Path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Shard::of_folder_name(&name).is_some()
-    };
-    if named(folder) {
+    if Shard::of_folder(folder).is_some() {
         unfinished.push(folder.to_owned());
         return Ok(());
     }
@@ -456,7 +480,7 @@ fn shards_in(
         inner.push(entry.map_err(failed)?.path());
     }
     inner.sort();
-    for path in inner.iter().filter(|path| named(path)) {
+    for path in inner.iter().filter(|path| Shard::of_folder(path).is_some()) {
         if !add(path)? {
             unfinished.push(path.clone());
         }
@@ -490,12 +514,12 @@ mod tests {
         let shard: Shard = "2/7".parse().unwrap();
         assert_eq!((shard.index(), shard.of(), shard.to_string()), (2, 7, "2/7".to_owned()));
         assert_eq!(shard.folder_name("a.b"), "a.b.shard-2-of-7");
-        assert_eq!(Shard::of_folder_name("a.b.shard-2-of-7"), Some(("a.b", shard)));
+        assert_eq!(Shard::of_folder(Path::new("x/a.b.shard-2-of-7")), Some(shard));
         for wrong in ["7/7", "0/0", "1", "a/b", "-1/2", "1/2/3", ""] {
             let message = wrong.parse::<Shard>().unwrap_err();
             assert!(message.contains("from `0/N` to `N-1/N`"), "{message}");
         }
-        assert_eq!(Shard::of_folder_name("a.shard-2-of-2"), None);
+        assert_eq!(Shard::of_folder(Path::new("x/a.shard-2-of-2")), None);
     }
 
     /// Writes shard `index` of `of` with some letters of the text, and returns its folder.
@@ -510,7 +534,7 @@ mod tests {
         manifest.inputs.insert("source".into(), "abc".into());
         manifest.ranges.insert("text".into(), ShardRange::new(&range, text.len()));
         change(&mut manifest);
-        manifest.write(&folder, [PathBuf::from("out/text")]).unwrap();
+        manifest.write(&folder, [PathBuf::from("out/text")], &"details").unwrap();
         folder
     }
 
@@ -556,6 +580,12 @@ mod tests {
         let message = refused(&here(), ShardFault::Missing);
         assert!(message.contains("r.shard-1-of-3: expected 1/3, 2/3 of 3; it is not there"), "{message}");
         assert!(message.contains("`sporran run CONFIG --shard 1/3` makes it"), "{message}");
+        let many = written(&place.path().join("many"), (0, 20), |_| {});
+        let message = refused(&[many], ShardFault::Missing);
+        assert!(
+            message.contains("expected 1/20, 2/20, ") && message.contains("10/20 and 9 more of 20"),
+            "{message}"
+        );
         let (second, third) = (make(1), make(2));
         fs::remove_file(third.join(MANIFEST)).unwrap();
         let message = refused(&here(), ShardFault::Missing);
@@ -591,7 +621,11 @@ mod tests {
         let message = refused(&[first, of_two, third], ShardFault::Foreign);
         assert!(message.contains("it is shard 1/2, and ") && message.contains(" is shard 0/3"), "{message}");
 
-        ShardSet::find(&here()).unwrap();
+        let set = ShardSet::find(&here()).unwrap();
+        let (folder, manifest) = set.first();
+        assert_eq!(manifest.details::<String>(folder).unwrap(), "details");
+        let error = manifest.details::<u32>(folder).unwrap_err().to_string();
+        assert!(error.contains("field `details`: "), "{error}");
         let text = second.join("out/text");
         let good = fs::read(&text).unwrap();
         fs::write(&text, "xy").unwrap();

@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
     StagedFolder,
-    folder::{Lock, ShardManifest, make},
+    folder::{Lock, Shard, ShardManifest, make},
     jsonl, remove_leftovers,
 };
 
@@ -267,6 +267,11 @@ pub fn check_finished(path: &Path) -> Result<()> {
         let hint = "merge all shards with `sporran merge`".to_owned();
         return Err(Error::Unfinished { folder: root.to_owned(), progress, hint });
     }
+    if let Some(shard) = Shard::of_folder(root) {
+        let progress = format!("shard {shard} is not complete");
+        let hint = format!("continue with the command that makes it, with `--shard {shard}`");
+        return Err(Error::Unfinished { folder: root.to_owned(), progress, hint });
+    }
     let rest = path.strip_prefix(root).unwrap_or(path);
     let first = rest.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
     let is_answer = first.as_ref().is_none_or(|first| ANSWERS.contains(&first.as_str()));
@@ -415,6 +420,20 @@ mod tests {
         // A run of a version without marks.
         Journal::open(&root.join("work/c.jsonl.journal"), "key", None).unwrap().push(&1, 1234).unwrap();
         assert!(message(&file("predictions/c.jsonl")).contains("1,234 records of c.jsonl"));
+    }
+
+    #[test]
+    fn a_shard_is_not_the_whole_run() {
+        let place = tempfile::tempdir().unwrap();
+        let shard = Shard::new(1, 3).unwrap();
+        let folder = RunDir::open_shard(place.path(), "r", shard).unwrap();
+        let path = folder.root.join("predictions/a.jsonl");
+        let found = message(&path);
+        assert!(found.contains("shard 1/3 is not complete") && found.contains("`--shard 1/3`"), "{found}");
+        folder.finish_shard(ShardManifest::new("run", "r", shard), Vec::new(), &()).unwrap_err();
+        jsonl::write(folder.root.join("config.toml"), b"").unwrap();
+        folder.finish_shard(ShardManifest::new("run", "r", shard), Vec::new(), &()).unwrap();
+        assert!(message(&path).contains("it is shard 1/3 only"));
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl RunDir {
         Ok(folder)
     }
 
-    /// Writes the manifest of a shard over its results, relative to the folder, and `config.toml`.
+    /// Writes the manifest of a shard over its results, relative to the folder, and `config.toml`, with what the merge needs.
     ///
     /// # Errors
     /// Those of [`ShardManifest::write`].
@@ -61,9 +61,10 @@ impl RunDir {
         &self,
         manifest: ShardManifest,
         mut results: Vec<PathBuf>,
+        details: &impl Serialize,
     ) -> Result<ShardReport> {
         results.push("config.toml".into());
-        let ShardManifest { verb, name, shard, ranges, .. } = manifest.write(&self.root, results)?;
+        let ShardManifest { verb, name, shard, ranges, .. } = manifest.write(&self.root, results, details)?;
         Ok(ShardReport { verb, name, shard, folder: self.root.clone(), ranges })
     }
 }

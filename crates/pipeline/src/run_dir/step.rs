@@ -2,6 +2,7 @@
 //! kill, and is skipped if its results are up to date.
 
 use std::{
+    fs, io,
     marker::PhantomData,
     path::{Path, PathBuf},
 };
@@ -13,7 +14,7 @@ use sporran_kilt::{
 };
 
 use crate::{
-    Result,
+    Error, Result,
     run_dir::{
         folder::RunDir,
         inputs::{Inputs, hash_file},
@@ -139,7 +140,17 @@ impl RunDir {
             outputs.iter().map(|path| hash_file(&self.root.join(path))).collect();
         let done = FinishedStep { key: digest, hashes: hashes?, records, summary };
         jsonl::write_json(self.work(&format!("{name}.done.json")), &done)?;
+        self.remove_journal(name)?;
         Ok(Finished { hashes: done.hashes, records, made: records, reused: false, summary: done.summary })
+    }
+
+    /// Removes the journal of a step whose results are complete, if there is one.
+    fn remove_journal(&self, name: &str) -> Result<()> {
+        let path = self.work(&format!("{name}.journal"));
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(&path, "remove")(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Computes the missing results of a file.
@@ -165,6 +176,8 @@ impl RunDir {
             && known == key
             && hashes().is_ok_and(|found| found == written)
         {
+            // That of a process that was killed after the results were complete.
+            self.remove_journal(name)?;
             observe(Event::Skip { step: title });
             return Ok(Finished { hashes: written, records, made: 0, reused: true, summary });
         }
@@ -242,10 +255,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
-    use crate::Error;
 
     /// Doubles numbers in portions of two, and fails before the portion that begins at `until`.
     fn double(
@@ -293,6 +303,23 @@ mod tests {
         fs::write(&path, "0\n").unwrap();
         assert!(!double(&folder, &inputs, "b", 9, &mut made).unwrap().reused);
         assert_eq!(fs::read_to_string(&path).unwrap(), whole);
+    }
+
+    #[test]
+    fn complete_results_leave_no_journal() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = RunDir::open(place.path().join("r")).unwrap();
+        let (inputs, mut made) = (Inputs::default(), Vec::new());
+        let journal = folder.work("n.journal");
+        double(&folder, &inputs, "a", 9, &mut made).unwrap();
+        // As a kill between the results and the removal leaves it.
+        Journal::open(&journal, "a", Some(7)).unwrap();
+        assert!(double(&folder, &inputs, "a", 9, &mut made).unwrap().reused);
+        assert!(!journal.exists());
+        Journal::open(&journal, "b", Some(7)).unwrap();
+        let outputs = ["predictions/n.jsonl".into()];
+        folder.adopt("n", "c".to_owned(), &outputs, 7, ()).unwrap();
+        assert!(!journal.exists());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 use sporran_config::Diagnostic;
 use sporran_kilt::{
     Error as FileError, PassageStore, ShardFault,
-    folder::{STAMP, Shard, ShardManifest, ShardRange, ShardSet},
+    folder::{STAMP, Shard, ShardManifest, ShardRange, ShardSet, clear_abandoned},
     hash_json,
     observe::{Event, Observer, Unit, advance, begin},
     store::{BuildOptions, Progress, count_pages},
@@ -137,6 +137,8 @@ pub fn index_shard(
     let verb = indexing.verb();
     let name = format!("{}-{verb}", options.general.name);
     let folder = RunDir::open_shard(&options.general.output, &name, shard)?;
+    // Parts that exist are not built again, so no build removes the leftovers of a killed one.
+    clear_abandoned(&folder.root);
     observe(Event::Folder { path: folder.root.clone() });
     let mut inputs = Inputs::default();
     let described = describe(source, observe, &mut inputs)?;
@@ -192,9 +194,7 @@ pub fn index_shard(
     inputs.verify()?;
     folder.write_config(options)?;
     let results = results(&folder.root, &parts)?;
-    manifest.details =
-        serde_json::to_value(&parts).map_err(|error| Error::io(&folder.root, "write")(error.into()))?;
-    folder.finish_shard(manifest, results)
+    folder.finish_shard(manifest, results, &parts)
 }
 
 fn no_vectors() -> Error {

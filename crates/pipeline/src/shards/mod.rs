@@ -8,46 +8,16 @@ mod index;
 use std::path::{Path, PathBuf};
 
 pub use index::{Indexing, index_shard, index_vectors, merge_indexes};
-use sporran_kilt::{
-    folder::{Shard, ShardSet},
-    observe::Observer,
-};
+use sporran_kilt::{folder::ShardSet, observe::Observer};
 
 use crate::{
     Result,
-    run_dir::shard::ShardReport,
     workflows::{
         answer,
-        registry::{named, workflow_of},
+        registry::workflow_of,
         workflow::{Merge, Outcome},
     },
 };
-
-/// Does a shard of `sporran run` for a config of any workflow that has shards.
-///
-/// # Errors
-/// [`crate::Error::Config`] for a config of a workflow without shards; errors of the work.
-pub fn run_shard(
-    path: &Path,
-    overrides: &[String],
-    shard: Shard,
-    observe: &mut Observer<'_>,
-) -> Result<ShardReport> {
-    workflow_of(path, overrides)?.shard(path, overrides, shard, observe)
-}
-
-/// Does a shard of `sporran populate`.
-///
-/// # Errors
-/// [`crate::Error::Config`] for a config of another workflow; errors of the work.
-pub fn populate_shard(
-    path: &Path,
-    overrides: &[String],
-    shard: Shard,
-    observe: &mut Observer<'_>,
-) -> Result<ShardReport> {
-    named("population", path, overrides)?.shard(path, overrides, shard, observe)
-}
 
 /// The shards in folders, each a shard or a folder of shards. Reads all results of the shards.
 ///

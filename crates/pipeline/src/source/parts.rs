@@ -21,7 +21,7 @@ impl ShardParts {
     pub(crate) fn open(set: &ShardSet) -> Result<Self> {
         let (mut stores, mut folders) = (Vec::new(), Vec::new());
         for (folder, shard) in set.iter() {
-            let parts = PartFolders::of(folder, shard)?;
+            let parts: PartFolders = shard.details(folder)?;
             if let Some(store) = &parts.store {
                 stores.push(PassageStore::open(folder.join(store))?);
             }

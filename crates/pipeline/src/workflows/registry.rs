@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use sporran_config::{Document, Text, WORKFLOW, explain};
-use sporran_kilt::{jsonl, observe::Observer};
+use sporran_kilt::{folder::Shard, jsonl, observe::Observer};
 
 use crate::{
     Diagnostic, Error, Result,
+    run_dir::shard::ShardReport,
     workflows::{
         answer, document_relations, entity_linking, kbqa, knowledge_selection, link_prediction, population,
         rules, slot_filling, tagging,
@@ -180,12 +181,29 @@ pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
 /// # Errors
 /// Those of [`Workflow::run`]. Mistakes in the configs of the key `then` are reported first.
 pub fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
+    let workflow = runnable(path, overrides)?;
+    with_owners(workflow, workflow.run(path, overrides, observe))
+}
+
+/// Does a shard of [`run`]. The merge of all shards runs the configs of the key `then`.
+///
+/// # Errors
+/// As [`run`], and [`Error::Config`] for a config of a workflow without shards.
+pub fn run_shard(
+    path: &Path,
+    overrides: &[String],
+    shard: Shard,
+    observe: &mut Observer<'_>,
+) -> Result<ShardReport> {
+    let workflow = runnable(path, overrides)?;
+    with_owners(workflow, workflow.shard(path, overrides, shard, observe))
+}
+
+/// The workflow of a config whose key `then` has no mistakes.
+fn runnable(path: &Path, overrides: &[String]) -> Result<&'static Workflow> {
     let workflow = workflow_of(path, overrides)?;
     let mistakes = check_then(path, overrides)?;
-    if !mistakes.is_empty() {
-        return Err(Error::Config(mistakes));
-    }
-    with_owners(workflow, workflow.run(path, overrides, observe))
+    if mistakes.is_empty() { Ok(workflow) } else { Err(Error::Config(mistakes)) }
 }
 
 /// Runs a config that must be of the workflow `name`.
@@ -197,11 +215,26 @@ pub fn run_as(name: &str, path: &Path, overrides: &[String], observe: &mut Obser
     with_owners(workflow, workflow.run(path, overrides, observe))
 }
 
+/// Does a shard of [`run_as`].
+///
+/// # Errors
+/// As [`run_as`], and [`Error::Config`] for a workflow without shards.
+pub fn run_shard_as(
+    name: &str,
+    path: &Path,
+    overrides: &[String],
+    shard: Shard,
+    observe: &mut Observer<'_>,
+) -> Result<ShardReport> {
+    let workflow = named(name, path, overrides)?;
+    with_owners(workflow, workflow.shard(path, overrides, shard, observe))
+}
+
 /// The workflow of a config that must be `name`.
 ///
 /// # Errors
 /// [`Error::Config`] for a config of another workflow, and those of [`workflow_of`].
-pub(crate) fn named(name: &str, path: &Path, overrides: &[String]) -> Result<&'static Workflow> {
+fn named(name: &str, path: &Path, overrides: &[String]) -> Result<&'static Workflow> {
     let workflow = workflow_of(path, overrides)?;
     if workflow.name != name {
         let message = format!("expected `{name}`, found `{}`", workflow.name);

@@ -44,18 +44,4 @@ pub struct Report {
     pub unrepaired: u32,
 }
 
-impl layout::Header for Header {
-    const VERSION: u32 = 1;
-
-    fn kind(&self) -> &str {
-        &self.kind
-    }
-
-    fn passages_hash(&self) -> &str {
-        &self.passages_hash
-    }
-
-    fn sections(&self) -> &[Section] {
-        &self.sections
-    }
-}
+layout::header!(Header, 1);

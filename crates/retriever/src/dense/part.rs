@@ -39,21 +39,7 @@ struct Header {
     sections: Vec<Section>,
 }
 
-impl layout::Header for Header {
-    const VERSION: u32 = 1;
-
-    fn kind(&self) -> &str {
-        &self.kind
-    }
-
-    fn passages_hash(&self) -> &str {
-        &self.passages_hash
-    }
-
-    fn sections(&self) -> &[Section] {
-        &self.sections
-    }
-}
+layout::header!(Header, 1);
 
 /// Writes the vectors of the passages in a range. `vectors` returns them as for [`Index::build`], counted from the range's
 /// start. A killed build is resumed.
@@ -140,7 +126,7 @@ impl Part {
     /// # Errors
     /// [`Error::Part`] for another encoder; those of an index's files.
     pub(super) fn open(folder: &Path, origin: Origin<'_>) -> Result<Self> {
-        let (header, mut files) = layout::open_unchecked::<Header>(folder, KIND, origin.passages_hash)?;
+        let (header, mut files) = layout::open::<Header>(folder, KIND, origin.passages_hash)?;
         if header.encoder_hash != origin.encoder_hash {
             let expected = format!("vectors of the encoder {}", origin.encoder_hash);
             return Err(Error::Part { path: folder.to_owned(), expected, found: header.encoder_hash });

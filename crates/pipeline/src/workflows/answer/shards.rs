@@ -26,7 +26,7 @@ use super::{
     system::System,
 };
 use crate::{
-    Error, Result,
+    Result,
     config::Config,
     run_dir::{
         folder::RunDir,
@@ -143,9 +143,7 @@ fn execute(
         results.extend(outputs);
     }
     account.finish(&folder, mark)?;
-    manifest.details =
-        serde_json::to_value(&details).map_err(|error| Error::io(&folder.root, "write")(error.into()))?;
-    folder.finish_shard(manifest, results)
+    folder.finish_shard(manifest, results, &details)
 }
 
 /// Merges the shards of `run` or `retrieve`: concatenates their predictions and rankings, scores them, and writes the report
@@ -162,13 +160,8 @@ pub(crate) fn merge(
     let (first, manifest) = set.first();
     let options = Options::parse(config, overrides)?;
     let files = task_files(&options.general.tasks, "tasks")?;
-    let mut all = Vec::new();
-    for (folder, shard) in set.iter() {
-        let details: Details = serde_json::from_value(shard.details.clone()).map_err(|error| {
-            FileError::shard(folder, ShardFault::Damaged, format!("field `details`: {error}"))
-        })?;
-        all.push(details);
-    }
+    let all: Vec<Details> =
+        set.iter().map(|(folder, shard)| shard.details(folder)).collect::<Result<_, _>>()?;
     let details = &all[0];
     let mut account = Account::begin(&options)?;
     account.overrides(details.overrides.clone());

@@ -22,7 +22,7 @@ use super::{
     sources::each_portion,
 };
 use crate::{
-    Error, Result,
+    Result,
     config::Config,
     run_dir::{
         folder::{AnswerFile, RunDir},
@@ -119,9 +119,7 @@ pub(crate) fn shard(
         results.extend(outputs);
     }
     account.finish(&folder, mark)?;
-    manifest.details =
-        serde_json::to_value(&details).map_err(|error| Error::io(&folder.root, "write")(error.into()))?;
-    folder.finish_shard(manifest, results)
+    folder.finish_shard(manifest, results, &details)
 }
 
 /// Merges shards: concatenates their predictions and triples, and adds up their counts. `config` is that of a shard.
@@ -137,13 +135,8 @@ pub(crate) fn merge(
     let (first, manifest) = set.first();
     let options = PopulationOptions::parse(config, overrides)?;
     let input = input_of(&options)?;
-    let mut all = Vec::new();
-    for (folder, shard) in set.iter() {
-        let details: Details = serde_json::from_value(shard.details.clone()).map_err(|error| {
-            FileError::shard(folder, ShardFault::Damaged, format!("field `details`: {error}"))
-        })?;
-        all.push(details);
-    }
+    let all: Vec<Details> =
+        set.iter().map(|(folder, shard)| shard.details(folder)).collect::<Result<_, _>>()?;
     let mut account = Account::begin(&options)?;
     account.parts(&all[0].parts);
     let pages = manifest.inputs.get("pages").cloned().unwrap_or_default();
