@@ -35,7 +35,7 @@ pub use source::{
     cache,
     documents::source_pages,
     options::{SourceOptions, SplitBy},
-    store::{PartHash, passage_store},
+    store::{PartHash, cached_store},
 };
 pub use sporran_config::Diagnostic;
 pub use sporran_documents::Summary as DocumentsSummary;

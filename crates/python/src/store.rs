@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use pyo3::{prelude::*, types::PyDict};
 use serde_json::Value;
 use sporran_kilt::{PassageId, PassageSplit, PassageStore as Stored, store::BuildOptions};
-use sporran_pipeline::{Error, SourceOptions, Unit, observe, passage_store, workflows::answer::AskOptions};
+use sporran_pipeline::{Error, SourceOptions, Unit, cached_store, observe, workflows::answer::AskOptions};
 
 use crate::{
     arguments::{options, table},
@@ -55,7 +55,8 @@ impl PassageStore {
         progress: Option<Py<PyAny>>,
         arguments: Option<&Bound<'_, PyDict>>,
     ) -> Result<Self> {
-        let asked = AskOptions::new(paths("sources", sources)?, cache_folder(cache)?);
+        let sources = paths("sources", sources)?;
+        let asked = AskOptions::new(sources.clone(), cache_folder(cache)?);
         let own = asked.source().map_err(raised)?;
         let Value::Object(given) = table(arguments)? else {
             return Err(argument("options", "a dict", "another type"));
@@ -72,7 +73,7 @@ impl PassageStore {
             all.extend(given);
         }
         let source: SourceOptions = options(all)?;
-        let store = observed(py, progress, |observer| passage_store(&source, observer))?;
+        let store = observed(py, progress, |observer| cached_store(&source, &sources, observer))?;
         Ok(Self { store })
     }
 

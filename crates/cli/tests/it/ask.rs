@@ -4,13 +4,13 @@ use std::{
     fs,
     io::Write as _,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Output, Stdio},
 };
 
 use serde_json::{Value, json};
 
 use crate::{
-    common::{errors, root, sporran},
+    common::{at_home, errors, root},
     make,
 };
 
@@ -26,20 +26,8 @@ fn home() -> tempfile::TempDir {
     folder
 }
 
-/// The program with all of a user's files below `folder`.
-fn command(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = sporran(folder, arguments);
-    for (variable, place) in
-        [("XDG_CACHE_HOME", "cache"), ("XDG_CONFIG_HOME", "config"), ("XDG_STATE_HOME", "state")]
-    {
-        command.env(variable, folder.join(place));
-    }
-    command.env("HOME", folder).stdin(Stdio::null());
-    command
-}
-
 fn run(folder: &Path, arguments: &[&str]) -> Output {
-    command(folder, arguments).output().unwrap()
+    at_home(folder, arguments).output().unwrap()
 }
 
 /// The standard output of a successful call.
@@ -121,7 +109,7 @@ fn a_generator_s_sentences_are_cited_or_marked() {
 #[test]
 fn lines_of_standard_input_are_questions() {
     let home = home();
-    let mut child = command(home.path(), &["ask", "pages.jsonl", "--json", "--quiet"])
+    let mut child = at_home(home.path(), &["ask", "pages.jsonl", "--json", "--quiet"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -364,7 +352,7 @@ fn questions_about_documents_of_all_formats_find_their_place() {
     let questions: Vec<String> =
         people.iter().map(|person| format!("which animal does {} keep?\n", person.name)).collect();
     fs::write(home.path().join("questions.txt"), questions.concat()).unwrap();
-    let output = command(home.path(), &["ask", "people", "--json", "--strict"])
+    let output = at_home(home.path(), &["ask", "people", "--json", "--strict"])
         .stdin(fs::File::open(home.path().join("questions.txt")).unwrap())
         .output()
         .unwrap();

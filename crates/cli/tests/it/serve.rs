@@ -10,15 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::sporran;
+use crate::common::at_home;
 
-/// The program with all of a user's files below `folder`.
+/// The program, whose errors the test reads.
 fn command(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = sporran(folder, arguments);
-    for (variable, place) in [("XDG_CACHE_HOME", "cache"), ("XDG_CONFIG_HOME", "config")] {
-        command.env(variable, folder.join(place));
-    }
-    command.env("HOME", folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut command = at_home(folder, arguments);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
     command
 }
 

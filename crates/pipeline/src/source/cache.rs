@@ -109,10 +109,28 @@ pub(crate) fn keep<'p>(
             }
         }
     }
+    write_card(folder, sources, store)?;
+    bytes_in(folder)
+}
+
+/// Describes the sources of a folder with a passage store, so that [`cached_indexes`] tells them. Nothing is removed, and an
+/// existing description stays.
+///
+/// # Errors
+/// [`Error::Io`] if the folder cannot be written.
+pub(crate) fn note(store: &Path, sources: &[PathBuf]) -> Result<()> {
+    let folder = store.parent().unwrap_or(store);
+    if read_card(folder)?.is_some() {
+        return Ok(());
+    }
+    let name = store.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    write_card(folder, sources, name)
+}
+
+fn write_card(folder: &Path, sources: &[PathBuf], store: String) -> Result<()> {
     let used = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let card = Card { sources: absolute(sources)?, store, used };
-    jsonl::write_json(folder.join(CARD), &card)?;
-    bytes_in(folder)
+    Ok(jsonl::write_json(folder.join(CARD), &card)?)
 }
 
 fn read_card(folder: &Path) -> Result<Option<Card>> {

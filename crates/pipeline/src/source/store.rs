@@ -20,7 +20,7 @@ use sporran_kilt::{
 use crate::{
     Result,
     run_dir::inputs::{Inputs, SourcePages},
-    source::{collection, documents, options::SourceOptions, parts::ShardParts},
+    source::{cache, collection, documents, options::SourceOptions, parts::ShardParts},
 };
 
 /// The hash of the inputs of a part.
@@ -151,12 +151,19 @@ pub(crate) fn store_of(
     Ok(Arc::new(store))
 }
 
-/// Opens the passage store of a source. Reads documents and builds a missing store first.
+/// Opens the passage store of files and folders in a cache: `source` names a folder of the cache for its indexes, and
+/// `sources` are the paths. Reads documents and builds a missing store first. The cache's list has the folder from then on.
 ///
 /// # Errors
 /// Errors of reading, and those of a source without pages.
-pub fn passage_store(source: &SourceOptions, observe: &mut Observer<'_>) -> Result<Arc<PassageStore>> {
-    store(source, observe, &mut Vec::new(), &mut Inputs::default())
+pub fn cached_store(
+    source: &SourceOptions,
+    sources: &[PathBuf],
+    observe: &mut Observer<'_>,
+) -> Result<Arc<PassageStore>> {
+    let store = store(source, observe, &mut Vec::new(), &mut Inputs::default())?;
+    cache::note(store.folder(), sources)?;
+    Ok(store)
 }
 
 /// The byte ranges of a text's tokens. A text that cannot be split has none.

@@ -4,7 +4,7 @@ pub(crate) mod encoder;
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 /// The repository's root, where the bundled data and configs are.
@@ -12,10 +12,23 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A command that runs the program in `folder`.
+/// A command that runs the program in `folder`, without the config of whoever runs the tests.
 pub(crate) fn sporran(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sporran"));
     command.current_dir(folder).args(arguments);
+    command.env("XDG_CONFIG_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-config"));
+    command
+}
+
+/// A command that runs the program in `folder`, with all of a user's files below it.
+pub(crate) fn at_home(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = sporran(folder, arguments);
+    for (variable, place) in
+        [("XDG_CACHE_HOME", "cache"), ("XDG_CONFIG_HOME", "config"), ("XDG_STATE_HOME", "state")]
+    {
+        command.env(variable, folder.join(place));
+    }
+    command.env("HOME", folder).stdin(Stdio::null());
     command
 }
 

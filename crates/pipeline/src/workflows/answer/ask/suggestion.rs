@@ -16,10 +16,11 @@ impl SuggestedModel {
         self.id.rsplit('/').next().unwrap_or(self.id)
     }
 
-    /// The memory that it needs, in bytes: its weights as `f32`, and a quarter for caches and buffers.
+    /// The memory that it needs, in bytes: its weights in 16 bits, as they are published, and a quarter for caches and
+    /// buffers.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        self.millions * 1_000_000 * 5
+        self.millions * 1_000_000 * 5 / 2
     }
 }
 
@@ -57,8 +58,9 @@ mod tests {
         assert_eq!(name(gib(64), 16), Some("Qwen3-4B-Instruct-2507"));
         assert_eq!(name(gib(64), 32), Some("Qwen2.5-7B-Instruct"));
         assert_eq!(name(gib(8), 32), Some("Qwen2.5-1.5B-Instruct"));
-        assert_eq!(name(gib(1), 1), Some("SmolLM2-135M-Instruct"));
-        assert_eq!(name(gib(1) / 2, 64), None);
+        assert_eq!(name(gib(1), 1), Some("SmolLM2-360M-Instruct"));
+        assert_eq!(name(gib(1) / 2, 1), Some("SmolLM2-135M-Instruct"));
+        assert_eq!(name(gib(1) / 4, 64), None);
     }
 
     #[test]
