@@ -1,4 +1,4 @@
-//! `docs/getting-started.md`: its commands run, and print what the page shows.
+//! `docs/getting-started.md` and the README: their commands run, and print what the page shows.
 
 use std::{env, fs, path::Path, process::Command};
 
@@ -88,4 +88,17 @@ fn the_commands_of_the_tutorial_print_what_it_shows() {
         assert_eq!(trimmed(found), trimmed(&shown.text), "docs/getting-started.md:{}", shown.line);
     }
     assert!(compared >= 5, "{compared}");
+}
+
+/// The README's answer is of the tutorial's notes.
+#[test]
+fn the_answer_in_the_readme_is_printed() {
+    let [tutorial, readme] = ["docs/getting-started.md", "README.md"]
+        .map(|path| blocks(&fs::read_to_string(root().join(path)).unwrap()));
+    let notes = tutorial.iter().find(|block| block.kind == "sh").unwrap();
+    let asks = |block: &&Block| block.kind == "sh" && block.text.starts_with("sporran ask notes ");
+    let ask = readme.iter().find(asks).unwrap();
+    let shown = readme.iter().find(|block| block.line > ask.line && block.kind == "text").unwrap();
+    let found = outputs(&[notes, ask]);
+    assert_eq!(trimmed(&found[1]), trimmed(&shown.text), "README.md:{}", shown.line);
 }
