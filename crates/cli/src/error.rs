@@ -168,9 +168,7 @@ impl Error {
 
     /// The error with its causes, on one line.
     pub(crate) fn text(&self) -> String {
-        let first: &dyn std::error::Error = self;
-        let errors = std::iter::successors(Some(first), |&error| error.source());
-        errors.map(ToString::to_string).collect::<Vec<_>>().join("; because: ")
+        sporran_kilt::with_causes(self)
     }
 
     /// Writes the error, its causes and a hint to standard error; in colour on a terminal, unless `NO_COLOR` is set.

@@ -151,7 +151,7 @@ pub trait Generator: Send + Sync {
     ///
     /// # Errors
     /// [`Error::Running`] for kinds that do not answer with one model, token by token. For the others, an error where the
-    /// model cannot: on a GPU, and GPT-2.
+    /// model cannot: on a GPU, GPT-2, and beams.
     fn running_batch(&self) -> Result<RunningBatch<'_>> {
         Err(Error::Running { kind: self.kind() })
     }

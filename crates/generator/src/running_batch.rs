@@ -158,8 +158,10 @@ impl<'a> RunningBatch<'a> {
                 Outcome::Token(token) => {
                     if self.open[at].write(kind, token).is_break() {
                         let open = self.open.remove(at);
-                        let found = self.batch.remove(request)?;
-                        over.extend(found.map(|found| open.answered(kind, &found, false)));
+                        match self.batch.remove(request) {
+                            Ok(found) => over.extend(found.map(|found| open.answered(kind, &found, false))),
+                            Err(error) => over.push(open.finished(kind, Err(error.into()), false)),
+                        }
                     }
                 }
                 Outcome::Finished { token, hypothesis, reason } => {

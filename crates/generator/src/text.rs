@@ -400,12 +400,14 @@ impl TextGenerator {
     /// An empty batch of the model, which texts join and leave.
     ///
     /// # Errors
-    /// [`Error::Transformers`] where the model's sequences cannot join a batch.
+    /// [`Error::Transformers`] where the model's sequences cannot join a batch, and for beams.
     pub(crate) fn running_batch(&self) -> Result<RunningBatch> {
-        Ok(match &self.model {
+        let batch = match &self.model {
             Model::Seq2Seq(model) => RunningBatch::seq2seq(model.clone())?,
             Model::Causal(model) => RunningBatch::causal(model.clone())?,
-        })
+        };
+        batch.check(&self.options.generation)?;
+        Ok(batch)
     }
 
     /// Adds a row to a batch of the model. The options take the place of this generator's where they are set. The tokens `ends`

@@ -294,3 +294,10 @@ impl Error {
         }
     }
 }
+
+/// An error with its causes, as one line.
+#[must_use]
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let errors = std::iter::successors(Some(error), |error| error.source());
+    errors.map(ToString::to_string).collect::<Vec<_>>().join("; because: ")
+}

@@ -41,7 +41,7 @@ pub mod wow;
 pub mod wowpp;
 pub mod zsre;
 
-pub use error::{Error, Result, ShardFault};
+pub use error::{Error, Result, ShardFault, with_causes};
 pub use hash::hash_json;
 pub use id::{Id, PassageId};
 pub use metadata::{Field, FieldKind, Metadata};

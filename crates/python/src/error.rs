@@ -1,6 +1,5 @@
 //! Errors of the libraries as Python's exceptions, whose classes are in `sporran.errors`.
 
-use std::error::Error as _;
 
 use pyo3::{PyErr, exceptions::PyRuntimeError, import_exception};
 use sporran_pipeline::Error;
@@ -15,12 +14,7 @@ pub(crate) type Result<T, E = PyErr> = std::result::Result<T, E>;
 /// The exception of a library's error: its message with all causes.
 pub(crate) fn raised(error: impl Into<Error>) -> PyErr {
     let error = error.into();
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!("; because: {error}"));
-        cause = error.source();
-    }
+    let text = sporran_kilt::with_causes(&error);
     match error {
         Error::Config(_) => ConfigError::new_err(text),
         _ if error.is_input() => InputError::new_err(text),

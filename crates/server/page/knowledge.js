@@ -83,7 +83,7 @@ async function showEntity(body, kb, id, relation, signal) {
 }
 
 function predictionForm(kb, entity, relation) {
-  const [side, name] = (relation ?? "").split(":", 2);
+  const [side, name] = (relation ?? "").split(/:(.*)/s, 2);
   const options = kb.relations.map(({ id, label }) => [id, label]);
   const select = choice("relation", options, name);
   const direction = choice("side", [["object", `${entity.label} → ?`], ["subject", `? → ${entity.label}`]], side);
@@ -97,7 +97,7 @@ function predictionForm(kb, entity, relation) {
 async function predict(list, kb, id, relation, signal) {
   const load = async () => {
     fill(list, waiting("Applying the rules"));
-    const [side, name] = relation.split(":", 2);
+    const [side, name] = relation.split(/:(.*)/s, 2);
     const query = { relation: name, [side === "subject" ? "object" : "subject"]: id };
     try {
       const { answers } = await get(["browse/kb", kb.name, "complete"], query, signal);

@@ -5,6 +5,7 @@ use axum::{
     response::{IntoResponse, Json, Response},
 };
 use serde_json::{Value, json};
+use sporran_kilt::with_causes;
 
 /// Why a request fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +60,9 @@ impl Failure {
         Self { field: Some(field.to_owned()), ..Self::new(Cause::Invalid, message) }
     }
 
-    /// A model or an index that failed. The message is for the log; clients do not need the paths in it.
-    pub fn internal(error: impl std::fmt::Display) -> Self {
-        tracing::error!("a request failed: {error}");
+    /// A model or an index that failed. The error and its causes are for the log; clients do not need the paths in them.
+    pub fn internal(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        tracing::error!("a request failed: {}", with_causes(&*error.into()));
         Self::new(Cause::Internal, "the server could not compute the answer; its log has the cause")
     }
 

@@ -13,6 +13,9 @@ use prometheus_client::{
     registry::Registry,
 };
 
+/// The methods that are told apart.
+const METHODS: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
+
 type Labels<const N: usize> = [(&'static str, String); N];
 
 /// Makes the histograms of a family.
@@ -100,8 +103,10 @@ impl Metrics {
         })
     }
 
-    /// Counts a request of a route. A route is a pattern such as `/v1/{index}/search`, so that clients cannot add series.
+    /// Counts a request of a route. A route is a pattern such as `/v1/{index}/search`, and a method that no endpoint has is
+    /// `other`, so that clients cannot add series.
     pub(crate) fn answered(&self, method: &str, route: &str, status: u16, seconds: f64) {
+        let method = if METHODS.contains(&method) { method } else { "other" };
         let labels =
             [("method", method.to_owned()), ("route", route.to_owned()), ("status", status.to_string())];
         self.requests.get_or_create(&labels).inc();
@@ -138,12 +143,15 @@ mod tests {
         let metrics = Metrics::new();
         metrics.answered("GET", "/health", 200, 0.002);
         metrics.answered("GET", "/health", 200, 0.002);
+        metrics.answered("SPAM1", "other", 404, 0.002);
+        metrics.answered("SPAM2", "other", 404, 0.002);
         let worker = metrics.worker("embed");
         worker.tokens.inc_by(12);
         worker.waiting.set(3);
         let text = metrics.text();
         for line in [
             r#"sporran_requests_total{method="GET",route="/health",status="200"} 2"#,
+            r#"sporran_requests_total{method="other",route="other",status="404"} 2"#,
             r#"sporran_request_seconds_count{route="/health"} 2"#,
             r#"sporran_tokens_total{worker="embed"} 12"#,
             r#"sporran_waiting_tokens{worker="embed"} 3"#,

@@ -89,8 +89,12 @@ pub struct Limits {
     pub window: Duration,
     /// The number of answers that a generator writes together.
     pub running: usize,
+    /// The number of tokens of an answer that a request may ask for.
+    pub answer_tokens: usize,
     /// The number of hits of a search, and of results that a request may ask for.
     pub hits: usize,
+    /// The number of hits of all searches of a request.
+    pub all_hits: usize,
     /// The time in which requests that were begun are answered after a stop.
     pub grace: Duration,
 }
@@ -105,7 +109,9 @@ impl Default for Limits {
             batch_tokens: 1 << 14,
             window: Duration::from_millis(2),
             running: 32,
+            answer_tokens: 4096,
             hits: 1000,
+            all_hits: 16_384,
             grace: Duration::from_secs(30),
         }
     }

@@ -13,8 +13,8 @@ use hyper_util::{
     server::graceful::GracefulShutdown,
     service::TowerToHyperService,
 };
-use sporran_kilt::observe::Observer;
-use tokio::sync::Semaphore;
+use sporran_kilt::{observe::Observer, with_causes};
+use tokio::sync::{Notify, Semaphore};
 
 use crate::{BrowseOptions, Error, Result, ServerOptions, State, Stop, routes};
 
@@ -175,13 +175,22 @@ fn signals(state: &Arc<State>, stop: &Stop) -> Result<()> {
     let failed = |source| Error::Io { what: "handling a signal".to_owned(), source };
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut hang_up = signal(SignalKind::hangup()).map_err(failed)?;
-    let (state, stop) = (Arc::clone(state), stop.clone());
+    // A reload may build an index, and the server can be told to end meanwhile. There is one at a time; signals that come during
+    // it are one more.
+    let wanted = Arc::new(Notify::new());
+    let (state, asked) = (Arc::clone(state), Arc::clone(&wanted));
+    tokio::spawn(async move {
+        loop {
+            asked.notified().await;
+            reload(Arc::clone(&state)).await;
+        }
+    });
+    let stop = stop.clone();
     tokio::spawn(async move {
         loop {
             tokio::select! {
                 _ = terminate.recv() => stop.now(),
-                // It may build an index, and the server can be told to end meanwhile.
-                _ = hang_up.recv() => drop(tokio::spawn(reload(Arc::clone(&state)))),
+                _ = hang_up.recv() => wanted.notify_one(),
                 () = stop.called() => return,
             }
         }
@@ -200,7 +209,7 @@ async fn reload(state: Arc<State>) {
     let done = tokio::task::spawn_blocking(move || state.reload(&mut |_| {})).await;
     match done {
         Ok(Ok(())) => tracing::info!("all mounts were opened again"),
-        Ok(Err(error)) => tracing::error!("the mounts stay as they were: {error}"),
+        Ok(Err(error)) => tracing::error!("the mounts stay as they were: {}", with_causes(&error)),
         Err(error) => tracing::error!("the mounts stay as they were: {error}"),
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use sporran_server::{Key, Limits, ServedModels, Server, ServerOptions, Stop};
+use sporran_server::{Key, Limits, Named, ServedModels, Server, ServerOptions, Stop};
 
 use super::{models, served::Served};
 use crate::{
@@ -45,6 +45,12 @@ pub(crate) struct Serve {
     /// Classifier of texts or of pairs of texts to serve: a folder, an imported model's name, or hf:ID[@REV]
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     classify: Option<PathBuf>,
+    /// Knowledge base to show, a folder or a file of triples, under a name; can be given several times
+    #[arg(long, value_name = "NAME=PATH")]
+    kb: Vec<Named>,
+    /// File of mined rules that complete the knowledge base of a name
+    #[arg(long, value_name = "NAME=FILE", requires = "kb")]
+    rules: Vec<Named>,
     /// Address to listen on; only this machine reaches a loopback address
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS", value_parser = address)]
     host: IpAddr,
@@ -72,6 +78,9 @@ pub(crate) struct Serve {
     /// Answers that a generator writes together
     #[arg(long, default_value = "32", value_name = "N", help_heading = LIMITS)]
     max_answers: NonZeroUsize,
+    /// Tokens of the longest answer that a request may ask for
+    #[arg(long, default_value = "4096", value_name = "N", help_heading = LIMITS)]
+    max_answer_tokens: NonZeroUsize,
     /// Open connections; further ones wait
     #[arg(long, default_value = "1024", value_name = "N", help_heading = LIMITS)]
     max_connections: NonZeroUsize,
@@ -104,7 +113,7 @@ impl Serve {
     }
 
     fn options(&self, context: &Context) -> Result<ServerOptions> {
-        let options = self.served.options(context)?;
+        let options = self.served.options((&self.kb, &self.rules), context)?;
         let key = self.api_key_file.as_deref().map(Key::read).transpose()?;
         let classifier =
             self.classify.as_ref().map(|model| models::resolve(model, context.quiet)).transpose()?;
@@ -117,6 +126,7 @@ impl Serve {
             batch_tokens: self.max_batch_tokens.get(),
             window: Duration::from_millis(self.batch_window),
             running: self.max_answers.get(),
+            answer_tokens: self.max_answer_tokens.get(),
             ..Limits::default()
         };
         if limits.connections > MOST_CONNECTIONS {

@@ -54,29 +54,35 @@ pub(crate) struct Served {
     /// Folder of a finished run to show and to evaluate, under a name; can be given several times
     #[arg(long, value_name = "NAME=FOLDER")]
     run: Vec<Named>,
-    /// Knowledge base to show, a folder or a file of triples, under a name; can be given several times
-    #[arg(long, value_name = "NAME=PATH")]
-    kb: Vec<Named>,
-    /// File of mined rules that complete the knowledge base of a name
-    #[arg(long, value_name = "NAME=FILE", requires = "kb")]
-    rules: Vec<Named>,
 }
 
 impl Served {
-    /// The options of a server with these sources and models, and with the defaults otherwise.
+    /// The options of a server with these sources and models, and with the defaults otherwise. It shows the runs and the
+    /// knowledge bases `bases` with their `rules`.
     ///
     /// # Errors
     /// Paths that do not exist, names that are given twice, and models that cannot be found.
-    pub(crate) fn options(&self, context: &Context) -> Result<ServerOptions> {
-        let named = self.run.iter().chain(&self.kb).chain(&self.rules).map(|named| &named.path);
+    pub(crate) fn options(
+        &self,
+        (bases, rules): (&[Named], &[Named]),
+        context: &Context,
+    ) -> Result<ServerOptions> {
+        let named = self.run.iter().chain(bases).chain(rules).map(|named| &named.path);
         self.sources.iter().chain(named).try_for_each(|path| paths::file_or_folder(path))?;
-        let (runs, bases, rules) = (self.run.clone(), self.kb.clone(), self.rules.clone());
-        let browse = BrowseOptions::new(runs, bases, rules).map_err(Error::Usage)?;
+        let browse = BrowseOptions::new(self.run.clone(), bases.to_vec(), rules.to_vec());
+        let browse = browse.map_err(Error::Usage)?;
         let user = settings::user()?;
         let resolve =
             |model: Option<&PathBuf>| model.map(|model| models::resolve(model, context.quiet)).transpose();
-        let embedder = resolve(self.embed.as_ref().or(user.embedder.as_ref()))?;
-        let reranker = resolve(self.rerank.as_ref().or(user.reranker.as_ref()))?;
+        // The user's models are for documents; by themselves, models are served if the command line names them.
+        let (served_embedder, served_reranker) =
+            (resolve(self.embed.as_ref())?, resolve(self.rerank.as_ref())?);
+        let own_or = |own: &Option<PathBuf>, user: Option<&PathBuf>| match own {
+            Some(own) => Ok(Some(own.clone())),
+            None => resolve(user.filter(|_| !self.sources.is_empty())),
+        };
+        let embedder = own_or(&served_embedder, user.embedder.as_ref())?;
+        let reranker = own_or(&served_reranker, user.reranker.as_ref())?;
         let endpoint = self.llm.clone().map(|url| Endpoint {
             url,
             model: self.llm_model.clone(),
@@ -102,7 +108,13 @@ impl Served {
             });
         }
         let (precision, device) = (self.precision, self.device);
-        let models = ServedModels { embedder, reranker, precision, device, ..ServedModels::default() };
+        let models = ServedModels {
+            embedder: served_embedder,
+            reranker: served_reranker,
+            precision,
+            device,
+            ..ServedModels::default()
+        };
         Ok(ServerOptions { mounts, models, browse, ..ServerOptions::new() })
     }
 }

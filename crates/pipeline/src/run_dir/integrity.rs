@@ -1,7 +1,6 @@
 //! Verification of stores and indexes by their checksums.
 
 use std::{
-    error::Error as _,
     fs,
     path::{Path, PathBuf},
 };
@@ -11,6 +10,7 @@ use sporran_documents::Collection;
 use sporran_kilt::{
     PassageStore,
     folder::{Leftover, leftovers},
+    with_causes,
 };
 use sporran_retriever::{is_index, verify_index};
 
@@ -119,7 +119,7 @@ fn check(folder: &Path) -> Option<Checked> {
     };
     let (bytes, damage) = match result {
         Ok(bytes) => (bytes, None),
-        Err(error) => (0, Some(error_chain(&error))),
+        Err(error) => (0, Some(with_causes(&error))),
     };
     Some(Checked { path: folder.to_owned(), kind, bytes, damage })
 }
@@ -134,15 +134,4 @@ fn named(folder: &Path) -> Option<&'static str> {
 /// Whether a folder of this name is a store or an index.
 pub(crate) fn is_part(name: &str) -> bool {
     named(Path::new(name)).is_some()
-}
-
-/// An error with its causes, as one text.
-fn error_chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }

@@ -125,7 +125,8 @@ fn embed(encoder: &TextEncoder, items: &[Embed]) -> Result<Vec<Embedded>, sporra
         for ((&at, values), tokens) in places.iter().zip(values).zip(tokens) {
             let whole = match tokens < own.max_tokens() {
                 true => tokens,
-                false => tokens.max(own.tokenizer().encode(&items[at].text, None)?.len()),
+                false => tokens
+                    .max(own.tokenizer().encode(&(own.prompt().to_owned() + &items[at].text), None)?.len()),
             };
             found[at] = Some(Embedded { values, tokens, whole });
         }

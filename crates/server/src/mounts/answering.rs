@@ -13,8 +13,8 @@ use super::{
     document::{Document, DocumentResponse, QueryText, SearchCandidate, SearchResponse},
 };
 use crate::{
-    Failure, Result,
-    work::{Generated, GeneratorWorker, Piece, Prompted, Setting, Worker, finished, size, thread},
+    Failure, Limits, Result,
+    work::{Generated, GeneratorWorker, Piece, Prompted, Setting, Worker, aside, finished, size, thread},
 };
 
 /// The results of a step of a trace, at most.
@@ -27,7 +27,7 @@ pub struct Answering {
     searching: Worker<Search, Found>,
     citing: Worker<Citing, CitedAnswer>,
     generating: Option<GeneratorWorker>,
-    most_hits: usize,
+    limits: Limits,
 }
 
 /// A search.
@@ -96,7 +96,7 @@ impl Answering {
             )
         };
         let generating = asker.generates().then(start).transpose().map_err(thread)?;
-        Ok(Self { name, asker, searching, citing, generating, most_hits: setting.limits.hits })
+        Ok(Self { name, asker, searching, citing, generating, limits: setting.limits })
     }
 
     /// The name.
@@ -210,6 +210,11 @@ impl Answering {
         options: GenerationOptions,
         tokens: usize,
     ) -> Result<UnboundedReceiver<Piece>, Failure> {
+        let most = self.limits.answer_tokens;
+        if let Some(tokens) = options.max_new_tokens.filter(|tokens| *tokens > most) {
+            let message = format!("`max_tokens`: expected at most {most}, found {tokens}");
+            return Err(Failure::invalid("max_tokens", message));
+        }
         let generating = self.generating.as_ref();
         let generating = generating
             .ok_or_else(|| Failure::invalid("model", format!("`{}` has no generator", self.name)))?;
@@ -231,18 +236,17 @@ impl Answering {
     /// The prompt of the generator, as a step of a trace.
     async fn prompt_step(&self, found: &Found) -> Result<TraceStep, Failure> {
         let (asker, query, hits) = (Arc::clone(&self.asker), found.query.clone(), found.hits.clone());
-        let prompts = tokio::task::spawn_blocking(move || asker.system().prompts(&query, &hits)).await;
-        let prompts = prompts.map_err(Failure::internal)?.map_err(Failure::internal)?;
+        let prompts = aside(move || asker.system().prompts(&query, &hits).map_err(Failure::internal)).await?;
         let items =
             prompts.into_iter().map(|text| TraceItem { text: Some(text), ..TraceItem::default() }).collect();
         Ok(TraceStep { name: "prompt".into(), items, ..TraceStep::default() })
     }
 
     /// A number of results that the server gives.
-    fn checked(&self, field: &str, wanted: Option<usize>) -> Result<Option<usize>, Failure> {
+    pub(crate) fn checked(&self, field: &str, wanted: Option<usize>) -> Result<Option<usize>, Failure> {
         match wanted {
-            Some(count) if count == 0 || count > self.most_hits => {
-                let message = format!("`{field}`: expected 1 to {}, found {count}", self.most_hits);
+            Some(count) if count == 0 || count > self.limits.hits => {
+                let message = format!("`{field}`: expected 1 to {}, found {count}", self.limits.hits);
                 Err(Failure::invalid(field, message))
             }
             wanted => Ok(wanted),
@@ -256,6 +260,11 @@ impl Answering {
     pub async fn hits(&self, queries: &[&str], count: usize) -> Result<Vec<Vec<Hit>>, Failure> {
         self.index()?;
         let count = self.checked("hits", Some(count))?.unwrap_or(count);
+        let (all, most) = (queries.len().saturating_mul(count), self.limits.all_hits);
+        if all > most {
+            let message = format!("`queries`: expected at most {most} hits in all, found {all}");
+            return Err(Failure::invalid("queries", message));
+        }
         let search = |text: &&str| {
             let query =
                 self.asker.query(text).map_err(|error| Failure::invalid("query", error.to_string()))?;
@@ -297,20 +306,21 @@ fn find(asker: &Asker, searches: &[Search]) -> Result<Vec<Found>, Failure> {
         let places: Vec<usize> = (0..searches.len()).filter(|&at| searches[at].wanted == wanted).collect();
         let queries: Vec<Query> = places.iter().map(|&at| searches[at].query.clone()).collect();
         let begin = Instant::now();
-        let hits = match wanted {
-            Wanted::Hits(count) => system.search(&queries, count),
-            Wanted::Answer | Wanted::Trace => system.retrieve(&queries),
+        let hits: sporran_pipeline::Result<Vec<(Vec<Hit>, Option<Trace>)>> = match wanted {
+            Wanted::Hits(count) => system.search(&queries, count).map(without_traces),
+            Wanted::Answer => system.retrieve(&queries).map(without_traces),
+            Wanted::Trace => queries.iter().map(|query| system.retrieve_with_trace(query)).collect(),
         };
         let hits = hits.map_err(Failure::internal)?;
         let seconds = begin.elapsed().as_secs_f64();
-        for ((at, query), hits) in places.into_iter().zip(queries).zip(hits) {
-            let trace = match wanted {
-                Wanted::Trace => system.trace(&query, TRACED).map_err(Failure::internal)?,
-                Wanted::Hits(_) | Wanted::Answer => None,
-            };
+        for ((at, query), (hits, trace)) in places.into_iter().zip(queries).zip(hits) {
             found[at] = Some(Found { query, hits, trace, seconds });
         }
     }
     system.sound().map_err(Failure::internal)?;
     Ok(found.into_iter().flatten().collect())
+}
+
+fn without_traces(all: Vec<Vec<Hit>>) -> Vec<(Vec<Hit>, Option<Trace>)> {
+    all.into_iter().map(|hits| (hits, None)).collect()
 }

@@ -78,10 +78,7 @@ impl Mount {
     /// What answers and searches here, if it is such a mount.
     #[must_use]
     pub fn answering(&self) -> Option<&Arc<Answering>> {
-        match &self.mounted {
-            Mounted::Answers(answering) => Some(answering),
-            _ => None,
-        }
+        answers(&self.mounted)
     }
 
     pub(crate) fn summary(&self) -> MountSummary {
@@ -120,7 +117,7 @@ impl Mounts {
     ) -> Result<Self> {
         let mut mounts: Vec<Mount> = Vec::new();
         for options in options {
-            for mount in open(options, setting, observe)? {
+            for mount in open(options, false, setting, observe)? {
                 if mounts.iter().any(|known| known.name == mount.name) {
                     return Err(Error::Name { name: mount.name });
                 }
@@ -147,35 +144,26 @@ impl Mounts {
     /// # Errors
     /// A name that is not there.
     pub fn generating(&self, name: Option<&str>) -> Result<&Arc<Answering>, Failure> {
-        let all = || {
-            self.mounts.iter().filter_map(|mount| match &mount.mounted {
-                Mounted::Answers(answering) if answering.generates() => Some(answering),
-                _ => None,
-            })
-        };
-        let found = all().find(|answering| name.is_none_or(|name| answering.name() == name));
-        found.ok_or_else(|| match name {
-            Some(name) => Failure::not_found("model", name, all().map(|answering| answering.name())),
-            None => Failure::new(Cause::NotFound, "no mount has a generator"),
-        })
+        self.find("model", name, |mounted| answers(mounted).filter(|answering| answering.generates()))
     }
 
-    /// The mount of a name that answers and searches; the first one without a name.
+    /// The mount of a name that searches; the first one without a name.
+    ///
+    /// # Errors
+    /// A name that is not there.
+    pub fn searching(&self, name: Option<&str>) -> Result<&Arc<Answering>, Failure> {
+        self.find("index", name, |mounted| answers(mounted).filter(|answering| answering.searches()))
+    }
+
+    /// The mount of a name that answers. Without a name, the first one with a generator, or else the first one with an index.
     ///
     /// # Errors
     /// A name that is not there.
     pub fn answering(&self, name: Option<&str>) -> Result<&Arc<Answering>, Failure> {
-        let all = || {
-            self.mounts.iter().filter_map(|mount| match &mount.mounted {
-                Mounted::Answers(answering) => Some(answering),
-                _ => None,
-            })
-        };
-        let found = all().find(|answering| name.is_none_or(|name| answering.name() == name));
-        found.ok_or_else(|| match name {
-            Some(name) => Failure::not_found("index", name, all().map(|answering| answering.name())),
-            None => Failure::new(Cause::NotFound, "nothing is mounted that answers"),
-        })
+        match name {
+            Some(_) => self.find("index", name, answers),
+            None => self.generating(None).or_else(|_| self.searching(None)),
+        }
     }
 
     /// The mount of a name that extracts facts; the first one without a name. With `links`, it must link mentions.
@@ -183,17 +171,10 @@ impl Mounts {
     /// # Errors
     /// A name that is not there.
     pub fn extracting(&self, name: Option<&str>, links: bool) -> Result<&Arc<Extracting>, Failure> {
-        let all = || {
-            self.mounts.iter().filter_map(|mount| match &mount.mounted {
-                Mounted::Facts(extracting) if !links || extracting.links_mentions() => Some(extracting),
-                _ => None,
-            })
-        };
-        let found = all().find(|extracting| name.is_none_or(|name| extracting.name() == name));
         let what = if links { "linker" } else { "extractor of facts" };
-        found.ok_or_else(|| match name {
-            Some(name) => Failure::not_found(what, name, all().map(|extracting| extracting.name())),
-            None => Failure::new(Cause::NotFound, format!("no {what} is mounted")),
+        self.find(what, name, |mounted| match mounted {
+            Mounted::Facts(extracting) if !links || extracting.links_mentions() => Some(extracting),
+            _ => None,
         })
     }
 
@@ -202,19 +183,33 @@ impl Mounts {
     /// # Errors
     /// A name that is not there.
     pub fn completing(&self, name: Option<&str>) -> Result<&Arc<Completing>, Failure> {
-        let all = || {
-            self.mounts.iter().filter_map(|mount| match &mount.mounted {
-                Mounted::Knowledge(completing) => Some(completing),
-                _ => None,
-            })
-        };
-        let found = all().find(|completing| name.is_none_or(|name| completing.name() == name));
-        found.ok_or_else(|| match name {
-            Some(name) => {
-                Failure::not_found("knowledge base", name, all().map(|completing| completing.name()))
-            }
-            None => Failure::new(Cause::NotFound, "no knowledge base is mounted"),
+        self.find("knowledge base", name, |mounted| match mounted {
+            Mounted::Knowledge(completing) => Some(completing),
+            _ => None,
         })
+    }
+
+    /// The mount of a name among those that fit; the first one without a name.
+    fn find<'m, T>(
+        &'m self,
+        what: &str,
+        name: Option<&str>,
+        fits: impl Fn(&'m Mounted) -> Option<&'m Arc<T>>,
+    ) -> Result<&'m Arc<T>, Failure> {
+        let all = || self.mounts.iter().filter_map(|mount| Some((mount.name(), fits(&mount.mounted)?)));
+        let found = all().find(|(known, _)| name.is_none_or(|name| name == *known));
+        found.map(|(_, found)| found).ok_or_else(|| match name {
+            Some(name) => Failure::not_found(what, name, all().map(|(known, _)| known)),
+            None => Failure::new(Cause::NotFound, format!("no {what} is mounted")),
+        })
+    }
+}
+
+/// What answers and searches, if it is such a mount.
+fn answers(mounted: &Mounted) -> Option<&Arc<Answering>> {
+    match mounted {
+        Mounted::Answers(answering) => Some(answering),
+        _ => None,
     }
 }
 
@@ -222,7 +217,14 @@ impl Mounts {
 const SERVED: [&str; 5] = ["answer", "population", "link-prediction", "graph-network", "rules"];
 
 /// The mounts of an argument: the documents, or the config and those of its key `then` that are served.
-fn open(options: &AskOptions, setting: &Setting, observe: &mut Observer<'_>) -> Result<Vec<Mount>> {
+///
+/// `follows`: whether a key `then` names the config. Such a config answers nothing, as in a run, so that no config follows itself.
+fn open(
+    options: &AskOptions,
+    follows: bool,
+    setting: &Setting,
+    observe: &mut Observer<'_>,
+) -> Result<Vec<Mount>> {
     let Some(config) = options.config() else {
         let name = options.sources.first().and_then(|path| path.canonicalize().ok());
         let name = name.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
@@ -232,14 +234,14 @@ fn open(options: &AskOptions, setting: &Setting, observe: &mut Observer<'_>) -> 
     };
     let workflow = workflow_of(config, &[])?.name;
     match workflow {
-        "answer" => {
+        "answer" if !follows => {
             let Options { general, .. } = Options::load_without_tasks(config, &[])?;
             let answering = Answering::open(general.name.clone(), options, setting, observe)?;
             let mut mounts =
                 vec![Mount { name: general.name, mounted: Mounted::Answers(Arc::new(answering)) }];
             for then in general.then {
                 let then = AskOptions { sources: vec![then], ..options.clone() };
-                match open(&then, setting, observe) {
+                match open(&then, true, setting, observe) {
                     Ok(more) => mounts.extend(more),
                     Err(Error::Workflow { path, workflow, .. }) => {
                         tracing::warn!("{} is not served: its workflow is `{workflow}`", path.display());

@@ -14,6 +14,7 @@ use crate::{
     Failure, State,
     http::{Api, Body, Parameter, Queries},
     mounts::{Document, DocumentResponse, SearchResponse},
+    work::aside,
 };
 
 /// The number of hits of a search that sets none.
@@ -73,14 +74,15 @@ async fn search(
     Queries(Search { query, hits }): Queries<Search>,
 ) -> Result<Json<SearchResponse>, Failure> {
     let mounts = state.mounts();
-    Ok(Json(mounts.answering(Some(&index))?.search(&query, hits.unwrap_or(HITS)).await?))
+    Ok(Json(mounts.searching(Some(&index))?.search(&query, hits.unwrap_or(HITS)).await?))
 }
 
 async fn document(
     Shared(state): Shared<Arc<State>>,
     Path((index, id)): Path<(String, String)>,
 ) -> Result<Json<DocumentResponse>, Failure> {
-    Ok(Json(state.mounts().answering(Some(&index))?.document(&id)?))
+    let answering = Arc::clone(state.mounts().searching(Some(&index))?);
+    Ok(Json(aside(move || answering.document(&id)).await?))
 }
 
 /// Queries, as Search-R1 sends them.
@@ -135,7 +137,7 @@ async fn retrieve(
     Body(request): Body<RetrieveRequest>,
 ) -> Result<Json<RetrieveResponse>, Failure> {
     let mounts = state.mounts();
-    let answering = mounts.answering(request.mount.as_deref())?;
+    let answering = mounts.searching(request.mount.as_deref())?;
     let queries: Vec<&str> = request.queries.iter().map(String::as_str).collect();
     let hits = answering.hits(&queries, request.topk.unwrap_or(TOP)).await?;
     let Some(store) = answering.store() else { return Ok(Json(RetrieveResponse { result: Vec::new() })) };

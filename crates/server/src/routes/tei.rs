@@ -13,6 +13,7 @@ use crate::{
     http::{Api, Body},
     models::{Classified, Embedded, Embedder, Score, Wanted},
     routes::vectors::{shortened, unit},
+    work::aside,
 };
 
 pub(super) fn add(api: Api<Arc<State>>) -> Api<Arc<State>> {
@@ -386,12 +387,11 @@ async fn tokenize(
 ) -> Result<Json<Vec<Vec<Token>>>, Failure> {
     let encoder = state.models.embedder()?.encoder().clone();
     let texts = request.inputs.all("inputs")?;
-    let tokens = move || {
-        texts.iter().map(|text| tokens(encoder.tokenizer(), text, request.add_special_tokens)).collect()
-    };
-    let found: Result<_, tokenizers::Error> =
-        tokio::task::spawn_blocking(tokens).await.map_err(Failure::internal)?;
-    found.map(Json).map_err(Failure::internal)
+    let found = aside(move || {
+        let tokens = |text: &String| tokens(encoder.tokenizer(), text, request.add_special_tokens);
+        texts.iter().map(tokens).collect::<Result<_, _>>().map_err(Failure::internal)
+    });
+    Ok(Json(found.await?))
 }
 
 fn tokens(

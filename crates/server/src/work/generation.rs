@@ -104,7 +104,10 @@ impl GeneratorWorker {
             while !jobs.is_over() {
                 // After a panic the batch is lost, and its clients are told so because their senders are dropped.
                 let ended = catch_unwind(AssertUnwindSafe(|| match generator.running_batch() {
-                    Ok(batch) => Running { batch, open: HashMap::new(), jobs: &jobs, most }.run(),
+                    Ok(batch) => {
+                        Running { batch, open: HashMap::new(), jobs: &jobs, most, since: Instant::now() }
+                            .run()
+                    }
                     Err(_) => whole(generator, &jobs, most),
                 }));
                 if ended.is_ok() {
@@ -184,6 +187,8 @@ struct Running<'a> {
     open: HashMap<usize, UnboundedSender<Piece>>,
     jobs: &'a Queue<Job>,
     most: usize,
+    /// When an answer ended last, or when the batch began.
+    since: Instant,
 }
 
 impl Running<'_> {
@@ -196,6 +201,7 @@ impl Running<'_> {
                     Some((jobs, _)) => late.extend(jobs),
                     None => return,
                 }
+                self.since = Instant::now();
             } else if late.len() < room {
                 late.extend(self.jobs.ready(room - late.len()));
             }
@@ -233,15 +239,18 @@ impl Running<'_> {
     }
 
     fn step(&mut self) {
-        let begin = Instant::now();
         let rows = self.batch.len();
         self.jobs.metrics().batches.observe(rows as f64);
         match self.batch.step() {
             Ok(over) => {
+                let read: usize = over.iter().map(|finished| finished.read.max(1)).sum();
+                if read > 0 {
+                    self.jobs.worked(read, self.since.elapsed());
+                    self.since = Instant::now();
+                }
                 for Finished { request, generation, read, is_cut } in over {
                     let Some(pieces) = self.open.remove(&request) else { continue };
                     let result = generation.map_err(Failure::internal);
-                    self.jobs.worked(read.max(1), begin.elapsed());
                     end(&pieces, result.map(|generation| Generated { generation, read, is_cut }));
                 }
             }

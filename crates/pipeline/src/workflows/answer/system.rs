@@ -97,6 +97,18 @@ impl System {
         self.deepen(retriever, &shaped, hits)
     }
 
+    /// [`retrieve`](Self::retrieve) for one query, with the steps of its search.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn retrieve_with_trace(&self, query: &Query) -> Result<(Vec<Hit>, Option<Trace>)> {
+        let Some(retriever) = self.retriever() else { return Ok((Vec::new(), None)) };
+        let shaped = self.shaped(std::slice::from_ref(query));
+        let trace = retriever.trace(&shaped[0], self.options.general.evidence.depth)?;
+        let mut hits = self.deepen(retriever, &shaped, vec![trace.hits.clone()])?;
+        Ok((hits.pop().unwrap_or_default(), Some(trace)))
+    }
+
     /// The best `k` passages of each query; none without a retriever.
     ///
     /// # Errors

@@ -6,6 +6,9 @@ use sporran_transformers::GenerationOptions;
 
 use crate::Failure;
 
+/// The largest number of texts that end an answer, as in OpenAI's API.
+const STOPS: usize = 4;
+
 /// The settings of a generation.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub(super) struct Settings {
@@ -107,33 +110,44 @@ impl Settings {
             value => Ok(value),
         };
         let temperature = within("temperature", self.temperature, 2.0)?;
-        let top_p = within("top_p", self.top_p, 1.0)?.filter(|top_p| *top_p > 0.0);
-        let mut options = GenerationOptions { max_new_tokens: most, ..GenerationOptions::default() };
-        match temperature {
-            None => {}
-            Some(0.0) => options.do_sample = Some(false),
-            Some(temperature) => {
-                options = GenerationOptions {
-                    do_sample: Some(true),
-                    temperature: Some(temperature),
-                    top_p,
-                    top_k: self.top_k,
-                    seed: Some(self.seed.unwrap_or_else(super::now)),
-                    ..options
-                };
-            }
+        let top_p = within("top_p", self.top_p, 1.0)?;
+        if self.top_k == Some(0) {
+            return Err(Failure::invalid("top_k", "`top_k`: expected at least 1, found 0"));
         }
-        Ok(options)
+        let options = GenerationOptions { max_new_tokens: most, ..GenerationOptions::default() };
+        // A choice among tokens, without a temperature, is OpenAI's: at a temperature of 1.
+        let chooses = top_p.is_some() || self.top_k.is_some();
+        Ok(match temperature.or(chooses.then_some(1.0)) {
+            // The generator's own way; a seed makes it repeatable if it samples.
+            None => GenerationOptions { seed: self.seed, ..options },
+            _ if top_p == Some(0.0) => GenerationOptions { do_sample: Some(false), ..options },
+            Some(0.0) => GenerationOptions { do_sample: Some(false), ..options },
+            Some(temperature) => GenerationOptions {
+                do_sample: Some(true),
+                temperature: Some(temperature),
+                top_p,
+                top_k: self.top_k,
+                seed: Some(self.seed.unwrap_or_else(super::now)),
+                ..options
+            },
+        })
     }
 
     /// The texts before whose first the answer ends.
-    pub(super) fn stops(&self) -> Vec<String> {
+    ///
+    /// # Errors
+    /// More than four texts.
+    pub(super) fn stops(&self) -> Result<Vec<String>, Failure> {
         let stops = match &self.stop {
             None => Vec::new(),
             Some(Stops::One(stop)) => vec![stop.clone()],
             Some(Stops::Many(stops)) => stops.clone(),
         };
-        stops.into_iter().filter(|stop| !stop.is_empty()).collect()
+        if stops.len() > STOPS {
+            let message = format!("`stop`: expected at most {STOPS} texts, found {}", stops.len());
+            return Err(Failure::invalid("stop", message));
+        }
+        Ok(stops.into_iter().filter(|stop| !stop.is_empty()).collect())
     }
 
     /// Whether the answer comes as server-sent events.
@@ -169,6 +183,11 @@ mod tests {
             (Some(true), Some(0.5), Some(0.5))
         );
         assert_eq!((sampled.seed, sampled.max_new_tokens), (Some(3), Some(7)));
+        let chosen = options(r#"{"top_p": 0.5, "seed": 3}"#);
+        assert_eq!((chosen.do_sample, chosen.temperature, chosen.top_p), (Some(true), Some(1.0), Some(0.5)));
+        let seeded = options(r#"{"seed": 3}"#);
+        assert_eq!((seeded.do_sample, seeded.seed), (None, Some(3)));
+        assert_eq!(options(r#"{"top_p": 0, "temperature": 1}"#).do_sample, Some(false));
     }
 
     #[test]
@@ -178,9 +197,13 @@ mod tests {
             (r#"{"top_p": 1.5}"#, "top_p"),
             (r#"{"n": 2}"#, "n"),
             (r#"{"max_tokens": 0}"#, "max_tokens"),
+            (r#"{"top_k": 0}"#, "top_k"),
         ] {
             assert_eq!(settings(json).options().unwrap_err().field.as_deref(), Some(field));
         }
+        let stops = settings(r#"{"stop": ["a", "b", "c", "d", "e"]}"#).stops();
+        assert_eq!(stops.unwrap_err().field.as_deref(), Some("stop"));
+        assert_eq!(settings(r#"{"stop": ["a", "", "b"]}"#).stops().unwrap(), ["a", "b"]);
         assert!(serde_json::from_str::<Settings>(r#"{"sporran": {"retreive": false}}"#).is_err());
     }
 }

@@ -65,10 +65,11 @@ impl Writing {
         question: &str,
         settings: &Settings,
     ) -> Result<Self, Failure> {
-        let options = settings.options()?;
+        let (options, stops) = (settings.options()?, settings.stops()?);
+        let top = answering.checked("sporran.top", settings.sporran.top)?;
         let found = answering.found(question, false).await?;
         let pieces = answering.begin(&found, options)?;
-        let (answering, top, stops) = (Arc::clone(answering), settings.sporran.top, settings.stops());
+        let answering = Arc::clone(answering);
         Ok(Self { answering, pieces, found: Some(found), top, stops })
     }
 
@@ -81,8 +82,9 @@ impl Writing {
         prompted: Prompted,
         settings: &Settings,
     ) -> Result<Self, Failure> {
+        let stops = settings.stops()?;
         let pieces = answering.begin_bare(prompted, settings.options()?)?;
-        Ok(Self { answering: Arc::clone(answering), pieces, found: None, top: None, stops: settings.stops() })
+        Ok(Self { answering: Arc::clone(answering), pieces, found: None, top: None, stops })
     }
 
     /// The answer as a whole. `write` receives the text in parts, and ends the answer by an error.
@@ -180,11 +182,12 @@ impl Writing {
                 }
                 let _ = events.send(Event::default().data("[DONE]")).await;
             };
-            // When the client goes, `sending` ends, and with it the generation.
             tokio::pin!(writing, sending);
             tokio::select! {
                 () = &mut sending => {}
                 () = &mut writing => sending.await,
+                // The client has gone, perhaps before the first text. The generation ends with `writing`.
+                () = events.closed() => {}
             }
         });
         Sse::new(Events(received)).keep_alive(KeepAlive::default()).into_response()
@@ -232,8 +235,10 @@ impl Stops {
     fn push(&mut self, text: &str) -> String {
         self.text.push_str(text);
         self.pieces += 1;
-        if let Some(end) = self.stops.iter().filter_map(|stop| self.text.find(stop.as_str())).min() {
-            self.text.truncate(end);
+        // What was passed on has no beginning of a stop.
+        let fresh = &self.text[self.sent..];
+        if let Some(end) = self.stops.iter().filter_map(|stop| fresh.find(stop.as_str())).min() {
+            self.text.truncate(self.sent + end);
             self.is_over = true;
             return self.take(self.text.len());
         }
