@@ -1,6 +1,5 @@
 //! Errors of the libraries as Python's exceptions, whose classes are in `sporran.errors`.
 
-
 use pyo3::{PyErr, exceptions::PyRuntimeError, import_exception};
 use sporran_pipeline::Error;
 

@@ -86,6 +86,45 @@ fn queries_are_answered_in_the_form_of_search_r1() {
     assert!(result[1][0]["score"].as_f64().unwrap() > 0.0 && result[2] == json!([]));
     let found = served.post("/retrieve", &json!({ "queries": ["steel"] })).json();
     assert_eq!(found["result"][0][0]["id"], "1#1");
+    let many: Vec<&str> = ["tea"; 17].into();
+    let found = served.post("/retrieve", &json!({ "queries": many, "topk": 1000 }));
+    assert_eq!(found.status, 400, "{}", found.text);
+    assert!(found.text.contains("at most 16384 hits in all, found 17000"), "{}", found.text);
+}
+
+#[test]
+fn a_config_with_beams_answers() {
+    let served = Served::start(|folder| {
+        let pages = documents(folder).sources.remove(0);
+        let (config, indexes) = (folder.join("beams.toml"), folder.join("indexes"));
+        let text = format!(
+            "workflow = \"answer\"\nname = \"beams\"\n[source]\npath = {pages:?}\nindexes = {indexes:?}\n\
+             [retriever]\nkind = \"bm25\"\n[generator]\nkind = \"seq2seq\"\nmodel = {:?}\n\
+             [generator.generation]\nmax-new-tokens = 8\nnum-beams = 2\n",
+            reader()
+        );
+        std::fs::write(&config, text).unwrap();
+        let mount = AskOptions::new(vec![config], folder.join("cache"));
+        ServerOptions { mounts: vec![mount], ..ServerOptions::new() }
+    });
+    let found = served.post("/v1/answer", &json!({ "question": "Where was Oberlin born?" })).json();
+    assert!(found["is_generated"] == true && found["answer"] != "", "{found}");
+}
+
+#[test]
+fn the_first_mount_that_can_is_the_default() {
+    let served = Served::start(|folder| {
+        let other = folder.join("other");
+        std::fs::create_dir(&other).unwrap();
+        std::fs::write(other.join("rain.txt"), "Rain falls on the hills.").unwrap();
+        let plain = AskOptions::new(vec![other], folder.join("cache"));
+        let mount = AskOptions { generator: Some(reader()), max_new_tokens: 8, ..documents(folder) };
+        ServerOptions { mounts: vec![plain, mount], ..ServerOptions::new() }
+    });
+    let found = served.post("/v1/answer", &json!({ "question": "Where was Oberlin born?" })).json();
+    assert_eq!((&found["mount"], &found["is_generated"]), (&json!("pages.jsonl"), &json!(true)));
+    let found = served.post("/retrieve", &json!({ "queries": ["rain"] })).json();
+    assert!(found["result"][0][0]["contents"].as_str().unwrap().contains("Rain falls"), "{found}");
 }
 
 #[test]

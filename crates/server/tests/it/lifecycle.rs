@@ -118,10 +118,7 @@ fn wrong_bodies_are_named_in_the_form_of_their_api() {
         found.text
     );
     let found = send("/v1/answer", "application/json", r#"{"question": "a"}"#);
-    assert_eq!(
-        (found.status, found.json()["error"].as_str()),
-        (404, Some("nothing is mounted that answers"))
-    );
+    assert_eq!((found.status, found.json()["error"].as_str()), (404, Some("no index is mounted")));
 }
 
 #[test]

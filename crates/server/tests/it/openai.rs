@@ -150,6 +150,9 @@ fn wrong_requests_have_the_form_of_openai() {
         (json!({ "messages": [] }), "messages"),
         (json!({ "messages": user("a"), "temperature": 9 }), "temperature"),
         (json!({ "messages": user("a"), "n": 3 }), "n"),
+        (json!({ "messages": user("a"), "stop": ["a", "b", "c", "d", "e"] }), "stop"),
+        (json!({ "messages": user("a"), "max_tokens": 5000 }), "max_tokens"),
+        (json!({ "messages": user("a"), "sporran": { "top": 0 } }), "sporran.top"),
         (json!({ "messages": [{ "role": "user", "content": " " }] }), "question"),
     ] {
         let found = served.post("/v1/chat/completions", &request);
