@@ -286,8 +286,11 @@ impl Error {
         match self {
             Self::Io { action, source, .. } => match source.kind() {
                 ErrorKind::NotFound => *action == "open",
-                // A file where a folder should be, or the reverse.
-                ErrorKind::NotADirectory | ErrorKind::IsADirectory => true,
+                // A file where a folder should be, or the reverse; a name that no file can have.
+                ErrorKind::NotADirectory
+                | ErrorKind::IsADirectory
+                | ErrorKind::InvalidFilename
+                | ErrorKind::InvalidInput => true,
                 _ => false,
             },
             _ => true,

@@ -163,10 +163,17 @@ impl From<sporran_reasoner::Error> for Error {
     }
 }
 
-/// Whether a path does not exist, or is a file instead of a folder or a folder instead of a file.
+/// Whether a path does not exist, cannot exist, or is a file instead of a folder or a folder instead of a file.
 fn is_wrong_path(source: &std::io::Error) -> bool {
     use std::io::ErrorKind;
-    matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory)
+    matches!(
+        source.kind(),
+        ErrorKind::NotFound
+            | ErrorKind::NotADirectory
+            | ErrorKind::IsADirectory
+            | ErrorKind::InvalidFilename
+            | ErrorKind::InvalidInput
+    )
 }
 
 impl Error {

@@ -1,6 +1,7 @@
 //! One file per verb.
 
 mod annotate;
+mod answer_model;
 mod ask;
 mod compare;
 mod completions;

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use sporran_pipeline::workflows::answer::{AskOptions, Endpoint};
+use sporran_pipeline::workflows::answer::AskOptions;
 use sporran_server::{BrowseOptions, Named, ServedModels, ServerOptions};
-use sporran_transformers::{DeviceName, Precision};
 
-use super::models;
+use super::{answer_model::AnswerModel, models};
 use crate::{
     error::{Error, Result},
     outcome::Context,
@@ -21,18 +20,8 @@ pub(crate) struct Served {
     /// config's key `then` are served too
     #[arg(value_name = "CONFIG|SOURCE", value_hint = ValueHint::AnyPath)]
     sources: Vec<PathBuf>,
-    /// Generator for documents: a GGUF file, a folder, an imported model's name, or hf:ID[@REV]
-    #[arg(long, value_name = "MODEL", value_hint = ValueHint::AnyPath)]
-    model: Option<PathBuf>,
-    /// Generator at an HTTP endpoint in the form of OpenAI's API, such as http://localhost:8000/v1
-    #[arg(long, value_name = "URL", conflicts_with = "model")]
-    llm: Option<String>,
-    /// Name of the model at the endpoint
-    #[arg(long, value_name = "NAME", requires = "llm", default_value = "default")]
-    llm_model: String,
-    /// Environment variable with the key of the endpoint
-    #[arg(long, value_name = "VARIABLE", requires = "llm")]
-    llm_key_env: Option<String>,
+    #[command(flatten)]
+    model: AnswerModel,
     /// Encoder to serve: a folder, an imported model's name, or hf:ID[@REV]. Documents are retrieved with it too
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     embed: Option<PathBuf>,
@@ -45,12 +34,6 @@ pub(crate) struct Served {
     /// Maximum number of tokens of an answer over documents
     #[arg(long, default_value_t = 200, value_name = "N")]
     max_new_tokens: usize,
-    /// Data type of the models' weights: f32, or int8, which is faster and less exact; on a GPU f32, f16 or bf16
-    #[arg(long, default_value = "f32", value_name = "PRECISION")]
-    precision: Precision,
-    /// Device: cpu, cuda or cuda:N
-    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
-    device: DeviceName,
     /// Folder of a finished run to show and to evaluate, under a name; can be given several times
     #[arg(long, value_name = "NAME=FOLDER")]
     run: Vec<Named>,
@@ -83,31 +66,27 @@ impl Served {
         };
         let embedder = own_or(&served_embedder, user.embedder.as_ref())?;
         let reranker = own_or(&served_reranker, user.reranker.as_ref())?;
-        let endpoint = self.llm.clone().map(|url| Endpoint {
-            url,
-            model: self.llm_model.clone(),
-            key_variable: self.llm_key_env.clone(),
-        });
-        let own = resolve(self.model.as_ref())?;
-        let default = resolve(user.model.as_ref().filter(|_| own.is_none() && endpoint.is_none()))?;
         let mut mounts = Vec::with_capacity(self.sources.len());
         for source in &self.sources {
             let options = AskOptions::new(vec![source.clone()], settings::cache(&user)?);
             // A config has its own retriever, and its own generator unless the command line names one.
             let is_config = options.config().is_some();
-            mounts.push(AskOptions {
+            let options = AskOptions {
                 embedder: embedder.clone().filter(|_| !is_config),
                 reranker: reranker.clone().filter(|_| !is_config),
-                generator: own.clone().or_else(|| default.clone().filter(|_| !is_config)),
-                endpoint: endpoint.clone(),
                 passages: self.passages,
                 max_new_tokens: self.max_new_tokens,
-                precision: self.precision,
-                device: self.device,
                 ..options
-            });
+            };
+            let default = user.model.as_deref().filter(|_| !is_config);
+            mounts.push(self.model.of(options, default, context)?);
         }
-        let (precision, device) = (self.precision, self.device);
+        if self.sources.is_empty() && self.model.is_named() {
+            let options = AskOptions::new(Vec::new(), settings::cache(&user)?);
+            let options = AskOptions { max_new_tokens: self.max_new_tokens, ..options };
+            mounts.push(self.model.of(options, None, context)?);
+        }
+        let (precision, device) = (self.model.precision, self.model.device);
         let models = ServedModels {
             embedder: served_embedder,
             reranker: served_reranker,

@@ -28,6 +28,7 @@ pub struct Answering {
     citing: Worker<Citing, CitedAnswer>,
     generating: Option<GeneratorWorker>,
     limits: Limits,
+    is_bare: bool,
 }
 
 /// A search.
@@ -96,7 +97,15 @@ impl Answering {
             )
         };
         let generating = asker.generates().then(start).transpose().map_err(thread)?;
-        Ok(Self { name, asker, searching, citing, generating, limits: setting.limits })
+        Ok(Self {
+            name,
+            asker,
+            searching,
+            citing,
+            generating,
+            limits: setting.limits,
+            is_bare: options.sources.is_empty(),
+        })
     }
 
     /// The name.
@@ -109,6 +118,11 @@ impl Answering {
     #[must_use]
     pub fn generates(&self) -> bool {
         self.generating.is_some()
+    }
+
+    /// Whether it is a model alone, without documents and config.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.is_bare
     }
 
     /// Whether there is an index.

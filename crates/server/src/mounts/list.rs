@@ -226,9 +226,7 @@ fn open(
     observe: &mut Observer<'_>,
 ) -> Result<Vec<Mount>> {
     let Some(config) = options.config() else {
-        let name = options.sources.first().and_then(|path| path.canonicalize().ok());
-        let name = name.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-        let name = name.unwrap_or_else(|| "documents".to_owned());
+        let name = name_of(options);
         let answering = Answering::open(name.clone(), options, setting, observe)?;
         return Ok(vec![Mount { name, mounted: Mounted::Answers(Arc::new(answering)) }]);
     };
@@ -270,4 +268,20 @@ fn open(
             Err(Error::Workflow { path: config.to_owned(), workflow: other.to_owned(), served })
         }
     }
+}
+
+/// The name of documents: that of the first file or folder. The name of a model alone: that of its file, without the ending, or
+/// its folder, or its name at an endpoint.
+fn name_of(options: &AskOptions) -> String {
+    let own = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = match (options.sources.first(), &options.generator) {
+        (Some(source), _) => own(source).file_name().map(|name| name.to_string_lossy().into_owned()),
+        (None, Some(model)) => {
+            let path = own(model);
+            let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
+            name.map(|name| name.to_string_lossy().into_owned())
+        }
+        (None, None) => options.endpoint.as_ref().map(|endpoint| endpoint.model.clone()),
+    };
+    name.unwrap_or_else(|| "documents".to_owned())
 }

@@ -166,3 +166,23 @@ fn wrong_requests_have_the_form_of_openai() {
     let two = json!({ "prompt": ["a", "b"], "stream": true });
     assert_eq!(served.post("/v1/completions", &two).status, 400);
 }
+
+#[test]
+fn a_model_alone_is_served_by_its_name() {
+    let served = Served::start(|folder| {
+        let mount = AskOptions::new(Vec::new(), folder.join("cache"));
+        let mount = AskOptions { generator: Some(fixture("llama")), max_new_tokens: 6, ..mount };
+        ServerOptions { mounts: vec![mount], ..ServerOptions::new() }
+    });
+    assert_eq!(served.get("/v1/models").json()["data"][0]["id"], "llama");
+    let request =
+        json!({ "model": "llama", "prompt": "the king was born", "temperature": 0, "max_tokens": 5 });
+    let found = served.post("/v1/completions", &request).json();
+    let expected = with_llama();
+    let mut bare = request.clone();
+    bare["sporran"] = json!({ "retrieve": false });
+    bare["model"] = json!("pages.jsonl");
+    let expected = expected.post("/v1/completions", &bare).json();
+    assert_eq!(found["choices"][0]["text"], expected["choices"][0]["text"], "{found}");
+    assert_eq!(found["choices"][0]["citations"], Value::Null);
+}

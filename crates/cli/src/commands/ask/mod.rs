@@ -9,13 +9,12 @@ use clap::{Args, ValueHint};
 use serde_json::{Value, json};
 use sporran_pipeline::{
     Event, UserOptions,
-    workflows::answer::{AskOptions, Asker, CitedAnswer, Endpoint, suggested_model},
+    workflows::answer::{AskOptions, Asker, CitedAnswer, suggested_model},
 };
 use sporran_retriever::FilterOptions;
-use sporran_transformers::{DeviceName, Precision};
 
 use self::page::Page;
-use super::models;
+use super::{answer_model::AnswerModel, models};
 use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
@@ -77,24 +76,8 @@ pub(super) struct Sources {
     /// Fail if a file cannot be read. By default the other files are read, and standard error lists what is missing
     #[arg(long)]
     strict: bool,
-    /// Generator: a GGUF file, a folder, an imported model's name, or hf:ID[@REV]
-    #[arg(long, value_name = "MODEL", value_hint = ValueHint::AnyPath)]
-    model: Option<PathBuf>,
-    /// Generator at an HTTP endpoint in the form of OpenAI's API, such as http://localhost:8000/v1
-    #[arg(long, value_name = "URL", conflicts_with = "model")]
-    llm: Option<String>,
-    /// Name of the model at the endpoint
-    #[arg(long, value_name = "NAME", requires = "llm", default_value = "default")]
-    llm_model: String,
-    /// Environment variable with the key of the endpoint
-    #[arg(long, value_name = "VARIABLE", requires = "llm")]
-    llm_key_env: Option<String>,
-    /// Data type of the models' weights: f32, or int8, which is faster and less exact; on a GPU f32, f16 or bf16
-    #[arg(long, default_value = "f32", value_name = "PRECISION")]
-    precision: Precision,
-    /// Device: cpu, cuda or cuda:N
-    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
-    device: DeviceName,
+    #[command(flatten)]
+    model: AnswerModel,
 }
 
 impl Sources {
@@ -108,24 +91,8 @@ impl Sources {
         if options.config().is_some() {
             user = UserOptions { cache: user.cache, threads: user.threads, ..UserOptions::default() };
         }
-        let endpoint = self.llm.clone().map(|url| Endpoint {
-            url,
-            model: self.llm_model.clone(),
-            key_variable: self.llm_key_env.clone(),
-        });
-        let model = self.model.as_ref().or(user.model.as_ref()).filter(|_| endpoint.is_none());
-        let generator = resolved(model, context)?;
-        Ok((
-            AskOptions {
-                generator,
-                endpoint,
-                strict: self.strict,
-                precision: self.precision,
-                device: self.device,
-                ..options
-            },
-            user,
-        ))
+        let options = AskOptions { strict: self.strict, ..options };
+        Ok((self.model.of(options, user.model.as_deref(), context)?, user))
     }
 
     /// All arguments as sources.
@@ -243,18 +210,15 @@ fn advice() -> String {
 mod tests {
     use super::*;
 
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        sources: Sources,
+    }
+
     fn sources(words: &[&str]) -> Sources {
-        let words = words.iter().map(ToString::to_string).collect();
-        Sources {
-            words,
-            strict: false,
-            model: None,
-            llm: None,
-            llm_model: "default".into(),
-            llm_key_env: None,
-            precision: Precision::default(),
-            device: DeviceName::default(),
-        }
+        let line = std::iter::once(&"ask").chain(words);
+        <Line as clap::Parser>::parse_from(line).sources
     }
 
     #[test]

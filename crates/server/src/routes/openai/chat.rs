@@ -170,7 +170,7 @@ async fn chat(
     let ChatRequest { messages, settings } = request;
     let mounts = state.mounts();
     let answering = mounts.generating(settings.model.as_deref())?;
-    let writing = match settings.sporran.retrieve {
+    let writing = match settings.sporran.retrieve && !answering.is_bare() {
         true => {
             let last =
                 messages.last().filter(|message| message.role == Role::User).ok_or_else(no_question)?;

@@ -69,7 +69,7 @@ struct Choice {
 }
 
 async fn begun(answering: &Arc<Answering>, prompt: String, settings: &Settings) -> Result<Writing, Failure> {
-    match settings.sporran.retrieve {
+    match settings.sporran.retrieve && !answering.is_bare() {
         true => Writing::over_index(answering, &prompt, settings).await,
         false => Writing::bare(answering, Prompted::Text(prompt), settings),
     }

@@ -165,17 +165,22 @@ impl AskOptions {
         Ok(Options { generator, ..options })
     }
 
-    /// The options for documents.
+    /// The options for documents; without any, those of the model alone.
     fn of_sources(&self) -> Result<Options> {
-        let source = self.source()?;
-        let retriever = self.retriever()?;
         let generator = self.own_generator()?;
+        let (source, retriever) = match self.sources.is_empty() {
+            true if generator.is_none() => {
+                return Err(Error::Config(vec![mistake("SOURCE", "expected documents or a model".into())]));
+            }
+            true => (None, None),
+            false => (Some(self.source()?), Some(self.retriever()?)),
+        };
         let general = General {
             name: "ask".into(),
             seed: 0,
             output: crate::config::runs(),
             then: Vec::new(),
-            source: Some(source),
+            source,
             pages: None,
             tasks: TasksOptions::default(),
             query: QueryOptions::default(),
@@ -183,7 +188,7 @@ impl AskOptions {
             evaluation: EvaluationOptions::default(),
             train: None,
         };
-        Ok(Options { general, encoder_training: None, retriever: Some(retriever), generator })
+        Ok(Options { general, encoder_training: None, retriever, generator })
     }
 
     /// The `[source]` of files and folders: windows of words that cross no heading. They overlap, so that a sentence at an

@@ -1,0 +1,60 @@
+//! The options of a model that writes answers.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use sporran_pipeline::workflows::answer::{AskOptions, Endpoint};
+use sporran_transformers::{DeviceName, Precision};
+
+use super::models;
+use crate::{error::Result, outcome::Context};
+
+/// A generator, and how models compute.
+#[derive(Args)]
+pub(super) struct AnswerModel {
+    /// Generator: a GGUF file, a folder, an imported model's name, or hf:ID[@REV]
+    #[arg(long, value_name = "MODEL", value_hint = ValueHint::AnyPath)]
+    model: Option<PathBuf>,
+    /// Generator at an HTTP endpoint in the form of OpenAI's API, such as http://localhost:8000/v1
+    #[arg(long, value_name = "URL", conflicts_with = "model")]
+    llm: Option<String>,
+    /// Name of the model at the endpoint
+    #[arg(long, value_name = "NAME", requires = "llm", default_value = "default")]
+    llm_model: String,
+    /// Environment variable with the key of the endpoint
+    #[arg(long, value_name = "VARIABLE", requires = "llm")]
+    llm_key_env: Option<String>,
+    /// Data type of the models' weights: f32, or int8, which is faster and less exact; on a GPU f32, f16 or bf16
+    #[arg(long, default_value = "f32", value_name = "PRECISION")]
+    pub(super) precision: Precision,
+    /// Device: cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    pub(super) device: DeviceName,
+}
+
+impl AnswerModel {
+    /// Whether the command line names a generator.
+    pub(super) fn is_named(&self) -> bool {
+        self.model.is_some() || self.llm.is_some()
+    }
+
+    /// The options with this generator; with the `default` if the command line names none.
+    ///
+    /// # Errors
+    /// A model that cannot be found.
+    pub(super) fn of(
+        &self,
+        options: AskOptions,
+        default: Option<&Path>,
+        context: &Context,
+    ) -> Result<AskOptions> {
+        let endpoint = self.llm.clone().map(|url| Endpoint {
+            url,
+            model: self.llm_model.clone(),
+            key_variable: self.llm_key_env.clone(),
+        });
+        let model = self.model.as_deref().or(default).filter(|_| endpoint.is_none());
+        let generator = model.map(|model| models::resolve(model, context.quiet)).transpose()?;
+        Ok(AskOptions { generator, endpoint, precision: self.precision, device: self.device, ..options })
+    }
+}
