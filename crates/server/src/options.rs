@@ -79,6 +79,8 @@ pub struct Limits {
     pub body: usize,
     /// The longest time of a request without a stream.
     pub time: Duration,
+    /// The longest time of a stream.
+    pub stream_time: Duration,
     /// The number of open connections.
     pub connections: usize,
     /// The number of tokens that may wait for a model. Further requests are refused.
@@ -89,8 +91,12 @@ pub struct Limits {
     pub window: Duration,
     /// The number of answers that a generator writes together.
     pub running: usize,
+    /// The number of tokens of an answer that a request may ask for.
+    pub answer_tokens: usize,
     /// The number of hits of a search, and of results that a request may ask for.
     pub hits: usize,
+    /// The number of hits of all searches of a request.
+    pub all_hits: usize,
     /// The time in which requests that were begun are answered after a stop.
     pub grace: Duration,
 }
@@ -100,12 +106,15 @@ impl Default for Limits {
         Self {
             body: 2 << 20,
             time: Duration::from_secs(120),
+            stream_time: Duration::from_secs(600),
             connections: 1024,
             waiting: 1 << 18,
             batch_tokens: 1 << 14,
             window: Duration::from_millis(2),
             running: 32,
+            answer_tokens: 4096,
             hits: 1000,
+            all_hits: 20_000,
             grace: Duration::from_secs(30),
         }
     }

@@ -33,10 +33,10 @@ pub(crate) struct Served {
     /// Environment variable with the key of the endpoint
     #[arg(long, value_name = "VARIABLE", requires = "llm")]
     llm_key_env: Option<String>,
-    /// Encoder to serve: a folder, an imported model's name, or hf:ID[@REV]. Documents are retrieved with it too
+    /// Encoder for the retrieval of documents, which `serve` serves by itself too: a folder, an imported model's name, or hf:ID[@REV]
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     embed: Option<PathBuf>,
-    /// Reranker to serve: a folder, an imported model's name, or hf:ID[@REV]. Passages of documents are reranked with it too
+    /// Reranker for passages of documents, which `serve` serves by itself too: a folder, an imported model's name, or hf:ID[@REV]
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     rerank: Option<PathBuf>,
     /// Passages of documents that are evidence and that a generator reads
@@ -54,27 +54,45 @@ pub(crate) struct Served {
     /// Folder of a finished run to show and to evaluate, under a name; can be given several times
     #[arg(long, value_name = "NAME=FOLDER")]
     run: Vec<Named>,
-    /// Knowledge base to show, a folder or a file of triples, under a name; can be given several times
-    #[arg(long, value_name = "NAME=PATH")]
-    kb: Vec<Named>,
-    /// File of mined rules that complete the knowledge base of a name
-    #[arg(long, value_name = "NAME=FILE", requires = "kb")]
-    rules: Vec<Named>,
 }
 
 impl Served {
-    /// The options of a server with these sources and models, and with the defaults otherwise.
+    /// The runs of the command line, with knowledge bases and their rules.
     ///
     /// # Errors
-    /// Paths that do not exist, names that are given twice, and models that cannot be found.
-    pub(crate) fn options(&self, context: &Context) -> Result<ServerOptions> {
-        let named = self.run.iter().chain(&self.kb).chain(&self.rules).map(|named| &named.path);
-        self.sources.iter().chain(named).try_for_each(|path| paths::file_or_folder(path))?;
-        let (runs, bases, rules) = (self.run.clone(), self.kb.clone(), self.rules.clone());
-        let browse = BrowseOptions::new(runs, bases, rules).map_err(Error::Usage)?;
-        let user = settings::user()?;
+    /// Paths that do not exist, and names that are given twice.
+    pub(crate) fn browse(&self, bases: &[Named], rules: &[Named]) -> Result<BrowseOptions> {
+        let named = self.run.iter().chain(bases).chain(rules).map(|named| &named.path);
+        named.into_iter().try_for_each(|path| paths::file_or_folder(path))?;
+        BrowseOptions::new(self.run.clone(), bases.to_vec(), rules.to_vec()).map_err(Error::Usage)
+    }
+
+    /// The models of the command line that are served by themselves. The user's defaults are for documents alone.
+    ///
+    /// # Errors
+    /// Models that cannot be found.
+    pub(crate) fn models(&self, context: &Context) -> Result<ServedModels> {
         let resolve =
             |model: Option<&PathBuf>| model.map(|model| models::resolve(model, context.quiet)).transpose();
+        let (embedder, reranker) = (resolve(self.embed.as_ref())?, resolve(self.rerank.as_ref())?);
+        let (precision, device) = (self.precision, self.device);
+        Ok(ServedModels { embedder, reranker, precision, device, ..ServedModels::default() })
+    }
+
+    /// The options of a server with these sources, and with the defaults otherwise.
+    ///
+    /// # Errors
+    /// Paths that do not exist, and models that cannot be found.
+    pub(crate) fn options(&self, context: &Context) -> Result<ServerOptions> {
+        self.sources.iter().try_for_each(|path| paths::file_or_folder(path))?;
+        let user = settings::user()?;
+        let cache = settings::cache(&user)?;
+        let named = |source: &PathBuf| AskOptions::new(vec![source.clone()], cache.clone());
+        let sources: Vec<AskOptions> = self.sources.iter().map(named).collect();
+        let has_documents = sources.iter().any(|source| source.config().is_none());
+        let resolve = |model: Option<&PathBuf>| {
+            model.filter(|_| has_documents).map(|model| models::resolve(model, context.quiet)).transpose()
+        };
         let embedder = resolve(self.embed.as_ref().or(user.embedder.as_ref()))?;
         let reranker = resolve(self.rerank.as_ref().or(user.reranker.as_ref()))?;
         let endpoint = self.llm.clone().map(|url| Endpoint {
@@ -82,14 +100,12 @@ impl Served {
             model: self.llm_model.clone(),
             key_variable: self.llm_key_env.clone(),
         });
-        let own = resolve(self.model.as_ref())?;
+        let own = self.model.as_ref().map(|model| models::resolve(model, context.quiet)).transpose()?;
         let default = resolve(user.model.as_ref().filter(|_| own.is_none() && endpoint.is_none()))?;
-        let mut mounts = Vec::with_capacity(self.sources.len());
-        for source in &self.sources {
-            let options = AskOptions::new(vec![source.clone()], settings::cache(&user)?);
+        let mount = |options: AskOptions| {
             // A config has its own retriever, and its own generator unless the command line names one.
             let is_config = options.config().is_some();
-            mounts.push(AskOptions {
+            AskOptions {
                 embedder: embedder.clone().filter(|_| !is_config),
                 reranker: reranker.clone().filter(|_| !is_config),
                 generator: own.clone().or_else(|| default.clone().filter(|_| !is_config)),
@@ -99,10 +115,36 @@ impl Served {
                 precision: self.precision,
                 device: self.device,
                 ..options
-            });
-        }
-        let (precision, device) = (self.precision, self.device);
-        let models = ServedModels { embedder, reranker, precision, device, ..ServedModels::default() };
-        Ok(ServerOptions { mounts, models, browse, ..ServerOptions::new() })
+            }
+        };
+        let mounts = sources.into_iter().map(mount).collect();
+        Ok(ServerOptions { mounts, ..ServerOptions::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sources_of_a_server_are_only_what_its_call_names() {
+        let served = Served {
+            sources: Vec::new(),
+            model: None,
+            llm: None,
+            llm_model: "default".into(),
+            llm_key_env: None,
+            embed: Some(".".into()),
+            rerank: None,
+            passages: 5,
+            max_new_tokens: 200,
+            precision: Precision::default(),
+            device: DeviceName::default(),
+            run: Vec::new(),
+        };
+        let context = Context { quiet: true, json: false, verbose: 0 };
+        // Models are served by themselves only where a call asks for them.
+        let models = served.models(&context).unwrap();
+        assert_eq!((models.embedder, models.reranker), (Some(".".into()), None));
     }
 }

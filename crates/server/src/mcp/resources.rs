@@ -8,8 +8,8 @@ use rmcp::{
 use sporran_kilt::{PassageStore, passage::shown, store::PageIndex};
 
 use crate::{
-    Failure, Mounts,
-    mounts::{InStore, named},
+    Failure,
+    mounts::{InStore, Mounts, named},
 };
 
 /// The scheme of the addresses.
@@ -74,7 +74,7 @@ pub(super) fn read(mounts: &Mounts, uri: &str) -> Result<ReadResourceResult, Err
     let missing = || ErrorData::resource_not_found(format!("there is no resource `{uri}`"), None);
     let (index, id) = parts(uri).ok_or_else(missing)?;
     let refused = |failure: Failure| ErrorData::resource_not_found(failure.message, None);
-    let store = mounts.answering(Some(&index)).map_err(refused)?.index().map_err(refused)?;
+    let store = mounts.searching(Some(&index)).map_err(refused)?.index().map_err(refused)?;
     let text = match named(store, &id).ok_or_else(missing)? {
         InStore::Passage(passage) => store.text(passage),
         InStore::Page(page) => text(store, page),

@@ -11,8 +11,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    AnswerRequest, AnswerResponse, Cause, DocumentResponse, FactsResponse, Failure, Mount, MountSummary,
-    SearchResponse, State, TextsRequest, browse::RunReport,
+    Cause, Failure, State,
+    browse::RunReport,
+    mounts::{
+        AnswerRequest, AnswerResponse, DocumentResponse, FactsResponse, Mount, MountSummary, SearchResponse,
+        TextsRequest,
+    },
+    work::aside,
 };
 
 /// The hits of a search that sets no number.
@@ -52,7 +57,7 @@ struct DocumentInput {
 struct AnswerInput {
     /// The question.
     question: String,
-    /// The name of a mount; the first one by default.
+    /// The name of a mount; the first one with a generator by default, or else the first one with an index.
     #[serde(default)]
     mount: Option<String>,
     /// The number of passages in the answer's provenance; 5 by default.
@@ -162,7 +167,7 @@ pub(super) async fn call(
         "get_document" => document(state, arguments).await,
         "answer" => answer(state, arguments).await,
         "extract_facts" => facts(state, arguments).await,
-        "evaluate_run" => evaluate(state, arguments),
+        "evaluate_run" => evaluate(state, arguments).await,
         other => return Err(ErrorData::invalid_params(format!("there is no tool `{other}`"), None)),
     };
     Ok(match found {
@@ -178,16 +183,14 @@ async fn search(state: &State, arguments: JsonObject) -> Result<Value, Failure> 
         return Err(Failure::invalid("hits", format!("`hits`: expected 1 to {MOST}, found {hits}")));
     }
     let mounts = state.mounts();
-    output(&mounts.answering(index.as_deref())?.search(&query, hits).await?)
+    output(&mounts.searching(index.as_deref())?.search(query, hits).await?)
 }
 
 async fn document(state: &Arc<State>, arguments: JsonObject) -> Result<Value, Failure> {
     let DocumentInput { id, index } = input(arguments)?;
     let mounts = state.mounts();
-    let answering = Arc::clone(mounts.answering(index.as_deref())?);
-    let found =
-        tokio::task::spawn_blocking(move || answering.document(&id)).await.map_err(Failure::internal)?;
-    output(&found?)
+    let answering = Arc::clone(mounts.searching(index.as_deref())?);
+    output(&aside(move || answering.document(&id)).await?)
 }
 
 async fn answer(state: &State, arguments: JsonObject) -> Result<Value, Failure> {
@@ -204,10 +207,11 @@ async fn facts(state: &State, arguments: JsonObject) -> Result<Value, Failure> {
     output(&mounts.extracting(request.mount.as_deref(), false)?.facts(&request).await?)
 }
 
-fn evaluate(state: &State, arguments: JsonObject) -> Result<Value, Failure> {
+async fn evaluate(state: &Arc<State>, arguments: JsonObject) -> Result<Value, Failure> {
     let RunInput { run } = input(arguments)?;
+    let state = Arc::clone(state);
     // The config is long, and no score.
-    let mut report = state.run_report(&run)?;
+    let mut report = aside(move || state.run_report(&run)).await?;
     report.overview.config = None;
     output(&report)
 }

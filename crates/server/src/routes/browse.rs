@@ -18,6 +18,7 @@ use crate::{
         PlacedDocuments, RunReport,
     },
     http::{Api, Parameter, Queries},
+    work::aside,
 };
 
 /// The documents or entities of a list that sets no limit.
@@ -113,16 +114,8 @@ pub(super) fn add(api: Api<Arc<State>>) -> Api<Arc<State>> {
         )
 }
 
-/// Work that reads files or much memory, away from the threads that answer requests.
-async fn aside<T: Send + 'static>(
-    state: Arc<State>,
-    work: impl FnOnce(&State) -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
-    tokio::task::spawn_blocking(move || work(&state)).await.map_err(Failure::internal)?
-}
-
-async fn summary(Shared(state): Shared<Arc<State>>) -> Json<BrowseSummary> {
-    Json(state.browse().summary())
+async fn summary(Shared(state): Shared<Arc<State>>) -> Result<Json<BrowseSummary>, Failure> {
+    Ok(Json(aside(move || Ok(state.browse().summary())).await?))
 }
 
 #[derive(Deserialize)]
@@ -139,9 +132,9 @@ async fn documents(
     Shared(state): Shared<Arc<State>>,
     Queries(Listing { mount, offset, limit, .. }): Queries<Listing>,
 ) -> Result<Json<PlacedDocuments>, Failure> {
-    let found = aside(state, move |state| {
+    let found = aside(move || {
         let mounts = state.mounts();
-        Ok(PlacedDocuments::of(mounts.answering(mount.as_deref())?.index()?, offset, limit.unwrap_or(LIMIT)))
+        Ok(PlacedDocuments::of(mounts.searching(mount.as_deref())?.index()?, offset, limit.unwrap_or(LIMIT)))
     });
     Ok(Json(found.await?))
 }
@@ -150,9 +143,9 @@ async fn document(
     Shared(state): Shared<Arc<State>>,
     Queries(place): Queries<DocumentPlace>,
 ) -> Result<Json<PlacedDocument>, Failure> {
-    let found = aside(state, move |state| {
+    let found = aside(move || {
         let mounts = state.mounts();
-        PlacedDocument::of(mounts.answering(place.mount.as_deref())?.index()?, &place)
+        PlacedDocument::of(mounts.searching(place.mount.as_deref())?.index()?, &place)
     });
     Ok(Json(found.await?))
 }
@@ -161,7 +154,7 @@ async fn run(
     Shared(state): Shared<Arc<State>>,
     Path(name): Path<String>,
 ) -> Result<Json<RunReport>, Failure> {
-    Ok(Json(state.run_report(&name)?))
+    Ok(Json(aside(move || state.run_report(&name)).await?))
 }
 
 async fn examples(
@@ -169,14 +162,14 @@ async fn examples(
     Path(name): Path<String>,
     Queries(filter): Queries<ExampleFilter>,
 ) -> Result<Json<Examples>, Failure> {
-    Ok(Json(aside(state, move |state| state.browse().run(&name)?.examples(&filter)).await?))
+    Ok(Json(aside(move || state.browse().run(&name)?.examples(&filter)).await?))
 }
 
 async fn report(
     Shared(state): Shared<Arc<State>>,
     Path(name): Path<String>,
 ) -> Result<impl IntoResponse, Failure> {
-    let page = aside(state, move |state| {
+    let page = aside(move || {
         let missing =
             || Failure::new(Cause::NotFound, format!("the run `{name}` has no page with its report"));
         state.browse().run(&name)?.report_page().ok_or_else(missing)
@@ -193,7 +186,7 @@ async fn entities(
     Path(name): Path<String>,
     Queries(Listing { query, offset, limit, .. }): Queries<Listing>,
 ) -> Result<Json<Entities>, Failure> {
-    let found = aside(state, move |state| {
+    let found = aside(move || {
         Ok(state.browse().knowledge(&name)?.entities(&query, offset, limit.unwrap_or(LIMIT)))
     });
     Ok(Json(found.await?))
@@ -209,7 +202,7 @@ async fn entity(
     Path(name): Path<String>,
     Queries(Id { id }): Queries<Id>,
 ) -> Result<Json<EntityPage>, Failure> {
-    Ok(Json(aside(state, move |state| state.browse().knowledge(&name)?.page(&id)).await?))
+    Ok(Json(aside(move || state.browse().knowledge(&name)?.page(&id)).await?))
 }
 
 async fn complete(
@@ -217,5 +210,5 @@ async fn complete(
     Path(name): Path<String>,
     Queries(completion): Queries<Completion>,
 ) -> Result<Json<Completions>, Failure> {
-    Ok(Json(aside(state, move |state| state.browse().knowledge(&name)?.complete(completion)).await?))
+    Ok(Json(aside(move || state.browse().knowledge(&name)?.complete(completion)).await?))
 }

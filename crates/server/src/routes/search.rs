@@ -14,6 +14,7 @@ use crate::{
     Failure, State,
     http::{Api, Body, Parameter, Queries},
     mounts::{Document, DocumentResponse, SearchResponse},
+    work::aside,
 };
 
 /// The number of hits of a search that sets none.
@@ -73,14 +74,15 @@ async fn search(
     Queries(Search { query, hits }): Queries<Search>,
 ) -> Result<Json<SearchResponse>, Failure> {
     let mounts = state.mounts();
-    Ok(Json(mounts.answering(Some(&index))?.search(&query, hits.unwrap_or(HITS)).await?))
+    Ok(Json(mounts.searching(Some(&index))?.search(query, hits.unwrap_or(HITS)).await?))
 }
 
 async fn document(
     Shared(state): Shared<Arc<State>>,
     Path((index, id)): Path<(String, String)>,
 ) -> Result<Json<DocumentResponse>, Failure> {
-    Ok(Json(state.mounts().answering(Some(&index))?.document(&id)?))
+    let answering = Arc::clone(state.mounts().searching(Some(&index))?);
+    Ok(Json(aside(move || answering.document(&id)).await?))
 }
 
 /// Queries, as Search-R1 sends them.
@@ -88,7 +90,7 @@ async fn document(
 struct RetrieveRequest {
     /// The queries.
     queries: Vec<String>,
-    /// The number of passages for each; 3 by default.
+    /// The number of passages for each; 3 by default. The server limits it, and its product with the number of queries.
     #[serde(default)]
     topk: Option<usize>,
     /// Whether each passage comes with its score.
@@ -134,19 +136,20 @@ async fn retrieve(
     Shared(state): Shared<Arc<State>>,
     Body(request): Body<RetrieveRequest>,
 ) -> Result<Json<RetrieveResponse>, Failure> {
-    let mounts = state.mounts();
-    let answering = mounts.answering(request.mount.as_deref())?;
-    let queries: Vec<&str> = request.queries.iter().map(String::as_str).collect();
-    let hits = answering.hits(&queries, request.topk.unwrap_or(TOP)).await?;
-    let Some(store) = answering.store() else { return Ok(Json(RetrieveResponse { result: Vec::new() })) };
-    let retrieved = |hit: &Hit| {
-        let Document { id, contents, .. } = Document::of_passage(store, hit.passage);
-        let document = RetrievedDocument { id, contents };
-        match request.return_scores {
-            true => Retrieved::Scored { document, score: hit.score },
-            false => Retrieved::Plain(document),
-        }
+    let RetrieveRequest { queries, topk, return_scores, mount } = request;
+    let answering = Arc::clone(state.mounts().searching(mount.as_deref())?);
+    let hits = answering.hits(&queries, ("topk", topk.unwrap_or(TOP))).await?;
+    let result = move || {
+        let store = answering.index()?;
+        let retrieved = |hit: &Hit| {
+            let Document { id, contents, .. } = Document::of_passage(store, hit.passage);
+            let document = RetrievedDocument { id, contents };
+            match return_scores {
+                true => Retrieved::Scored { document, score: hit.score },
+                false => Retrieved::Plain(document),
+            }
+        };
+        Ok(hits.iter().map(|hits| hits.iter().map(retrieved).collect()).collect())
     };
-    let result = hits.iter().map(|hits| hits.iter().map(retrieved).collect()).collect();
-    Ok(Json(RetrieveResponse { result }))
+    Ok(Json(RetrieveResponse { result: aside(result).await? }))
 }

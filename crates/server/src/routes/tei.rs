@@ -13,6 +13,7 @@ use crate::{
     http::{Api, Body},
     models::{Classified, Embedded, Embedder, Score, Wanted},
     routes::vectors::{shortened, unit},
+    work::aside,
 };
 
 pub(super) fn add(api: Api<Arc<State>>) -> Api<Arc<State>> {
@@ -387,11 +388,10 @@ async fn tokenize(
     let encoder = state.models.embedder()?.encoder().clone();
     let texts = request.inputs.all("inputs")?;
     let tokens = move || {
-        texts.iter().map(|text| tokens(encoder.tokenizer(), text, request.add_special_tokens)).collect()
+        let of = |text: &String| tokens(encoder.tokenizer(), text, request.add_special_tokens);
+        texts.iter().map(of).collect::<tokenizers::Result<Vec<_>>>()
     };
-    let found: Result<_, tokenizers::Error> =
-        tokio::task::spawn_blocking(tokens).await.map_err(Failure::internal)?;
-    found.map(Json).map_err(Failure::internal)
+    Ok(Json(aside(move || tokens().map_err(Failure::internal)).await?))
 }
 
 fn tokens(

@@ -1,9 +1,15 @@
 //! The API of OpenAI.
 
+use std::{
+    io::Read,
+    thread,
+    time::{Duration, Instant},
+};
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use sporran_pipeline::workflows::answer::AskOptions;
-use sporran_server::ServerOptions;
+use sporran_server::{Limits, ServerOptions};
 
 use crate::common::{Served, documents, fixture, models, reader};
 
@@ -162,4 +168,57 @@ fn wrong_requests_have_the_form_of_openai() {
     assert!(found.json()["error"]["message"].as_str().unwrap().contains("`pages.jsonl`"), "{}", found.text);
     let two = json!({ "prompt": ["a", "b"], "stream": true });
     assert_eq!(served.post("/v1/completions", &two).status, 400);
+}
+
+#[test]
+fn settings_that_cannot_hold_are_named() {
+    let served = with_reader();
+    for (extra, param) in [
+        (json!({ "sporran": { "top": 0 } }), "sporran.top"),
+        (json!({ "sporran": { "retrieve": false, "top": 3 } }), "sporran.top"),
+        (json!({ "stop": ["a", "b", "c", "d", "e"] }), "stop"),
+        (json!({ "max_tokens": 1_000_000 }), "max_tokens"),
+        (json!({ "logprobs": true }), "logprobs"),
+    ] {
+        let mut request = json!({ "messages": user("What is tea?") });
+        request.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let found = served.post("/v1/chat/completions", &request);
+        let error = &found.json()["error"];
+        assert_eq!((found.status, error["param"].as_str()), (400, Some(param)), "{extra}: {}", found.text);
+    }
+}
+
+#[test]
+fn a_stream_whose_client_goes_frees_its_work() {
+    let served = Served::start(|folder| {
+        let mount = AskOptions { generator: Some(fixture("llama")), ..documents(folder) };
+        // Requests are in the queue for a known time.
+        let limits = Limits { window: Duration::from_millis(500), ..Limits::default() };
+        ServerOptions { mounts: vec![mount], limits, ..ServerOptions::new() }
+    });
+    let body = json!({ "prompt": "the king", "stream": true, "sporran": { "retrieve": false } }).to_string();
+    let mut stream = served.begin("POST", "/v1/completions", &[("content-type", "application/json")], &body);
+    // The head of the response is there, and the first token is not.
+    stream.read_exact(&mut [0; 12]).unwrap();
+    drop(stream);
+    let end = Instant::now() + Duration::from_secs(20);
+    while served.metric(r#"sporran_cancelled_total{worker="generate pages.jsonl"}"#) < 1.0 {
+        assert!(Instant::now() < end, "{}", served.get("/metrics").text);
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(served.metric(r#"sporran_tokens_total{worker="generate pages.jsonl"}"#), 0.0);
+}
+
+#[test]
+fn a_stream_that_takes_too_long_ends() {
+    let served = Served::start(|folder| {
+        let mount = AskOptions { generator: Some(fixture("llama")), ..documents(folder) };
+        let (window, stream_time) = (Duration::from_secs(2), Duration::from_millis(100));
+        let limits = Limits { window, stream_time, ..Limits::default() };
+        ServerOptions { mounts: vec![mount], limits, ..ServerOptions::new() }
+    });
+    let request = json!({ "prompt": "the king", "stream": true, "sporran": { "retrieve": false } });
+    let (events, is_done) = served.post("/v1/completions", &request).events();
+    assert_eq!((events.len(), is_done), (1, true), "{events:?}");
+    assert_eq!(events[0]["error"]["message"], "the stream took longer than 0.1 s");
 }

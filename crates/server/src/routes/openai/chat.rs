@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::{Usage, now, settings::Settings, writing::Writing};
 use crate::{
-    Failure, ProvenanceItem, State,
+    Failure, State,
     http::{Api, Body, RequestId},
+    mounts::ProvenanceItem,
     work::Prompted,
 };
 

@@ -5,6 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use axum::response::{
@@ -13,14 +14,17 @@ use axum::response::{
 };
 use futures_core::Stream;
 use serde_json::{Value, json};
-use sporran_pipeline::workflows::answer::CitedAnswer;
-use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
+use tokio::{
+    sync::mpsc::{Receiver, Sender, channel},
+    time::timeout,
+};
 
 use super::{Usage, settings::Settings};
 use crate::{
-    Answering, Failure,
-    mounts::{AnswerResponse, Found},
-    work::{Generated, Piece, Prompted},
+    Cause, Failure,
+    failure::Form,
+    mounts::{AnswerResponse, Answering, Found},
+    work::{Generated, Piece, PieceReceiver, Prompted},
 };
 
 /// The events of a stream that may wait for a slow client.
@@ -29,7 +33,7 @@ const WAITING: usize = 64;
 /// An answer that was begun.
 pub(super) struct Writing {
     answering: Arc<Answering>,
-    pieces: UnboundedReceiver<Piece>,
+    pieces: PieceReceiver,
     /// The passages of an answer over the index.
     found: Option<Found>,
     top: Option<usize>,
@@ -65,11 +69,11 @@ impl Writing {
         question: &str,
         settings: &Settings,
     ) -> Result<Self, Failure> {
-        let options = settings.options()?;
-        let found = answering.found(question, false).await?;
-        let pieces = answering.begin(&found, options)?;
-        let (answering, top, stops) = (Arc::clone(answering), settings.sporran.top, settings.stops());
-        Ok(Self { answering, pieces, found: Some(found), top, stops })
+        let options = settings.options(answering.limits())?;
+        let (stops, top) = (settings.stops()?, answering.checked("sporran.top", settings.sporran.top)?);
+        let mut found = answering.found(question, false).await?;
+        let pieces = answering.begin(&mut found, options)?;
+        Ok(Self { answering: Arc::clone(answering), pieces, found: Some(found), top, stops })
     }
 
     /// Begins what the bare model says.
@@ -81,57 +85,50 @@ impl Writing {
         prompted: Prompted,
         settings: &Settings,
     ) -> Result<Self, Failure> {
-        let pieces = answering.begin_bare(prompted, settings.options()?)?;
-        Ok(Self { answering: Arc::clone(answering), pieces, found: None, top: None, stops: settings.stops() })
+        if settings.sporran.top.is_some() {
+            let message = "`sporran.top`: expected none without retrieval, which has no passages";
+            return Err(Failure::invalid("sporran.top", message));
+        }
+        let (options, stops) = (settings.options(answering.limits())?, settings.stops()?);
+        let pieces = answering.begin_bare(prompted, options)?;
+        Ok(Self { answering: Arc::clone(answering), pieces, found: None, top: None, stops })
     }
 
-    /// The answer as a whole. `write` receives the text in parts, and ends the answer by an error.
+    /// The answer as a whole. `parts` receives the text in parts.
     ///
     /// # Errors
-    /// Errors of the models, and those of `write`.
-    async fn written(mut self, parts: Option<&Sender<Part>>) -> Result<Written, Failure> {
+    /// Errors of the models.
+    async fn written(mut self, parts: Option<&Parts<'_>>) -> Result<Written, Failure> {
         let mut stops = Stops::new(std::mem::take(&mut self.stops));
-        let (mut is_stopped, mut done) = (false, None);
-        while let Some(piece) = self.pieces.recv().await {
-            match piece {
-                Piece::Text(text) => {
+        let generated = loop {
+            match self.pieces.next().await {
+                // What comes after a stop is not read.
+                Some(Piece::Text(_)) if stops.is_over => {}
+                Some(Piece::Text(text)) => {
                     let part = stops.push(&text);
-                    is_stopped = stops.is_over;
-                    if let (Some(parts), false) = (parts, part.is_empty())
-                        && parts.send(Part::Text(part)).await.is_err()
-                    {
-                        return Err(Failure::new(crate::Cause::Stopping, "the client has gone"));
+                    if let Some(parts) = parts {
+                        parts.send(&part).await;
                     }
-                    if is_stopped {
-                        break;
+                    if stops.is_over {
+                        self.pieces.stop();
                     }
                 }
-                Piece::Done(result) => {
-                    done = Some(*result);
-                    break;
-                }
+                Some(Piece::Done(result)) => break (*result)?,
+                None => return Err(Failure::internal("a generator has ended")),
             }
-        }
-        // The generator ends an answer whose receiver is gone.
-        drop(self.pieces);
-        let (text, reason, usage) = match (done, is_stopped) {
-            (_, true) => (stops.text.clone(), "stop", Usage::of(0, stops.pieces)),
-            (Some(result), false) => {
-                let Generated { generation, read, is_cut } = result?;
-                let reason = if is_cut { "length" } else { "stop" };
-                (generation.text, reason, Usage::of(read, generation.tokens))
-            }
-            (None, false) => return Err(Failure::internal("a generator has ended")),
         };
         let rest = stops.rest();
-        if let (Some(parts), false) = (parts, rest.is_empty()) {
-            // The client may have gone.
-            let _ = parts.send(Part::Text(rest)).await;
+        if let Some(parts) = parts {
+            parts.send(&rest).await;
         }
+        let Generated { generation, read, is_cut } = generated;
+        let usage = Usage::of(read, generation.tokens);
+        let (text, reason) = match stops.is_over {
+            true => (stops.text, "stop"),
+            false => (generation.text, if is_cut { "length" } else { "stop" }),
+        };
         let Some(found) = self.found else { return Ok(Written { text, cited: None, reason, usage }) };
-        let cited: CitedAnswer = self.answering.cited(found, text, self.top).await?;
-        let name = self.answering.name();
-        let cited = AnswerResponse::new(name, cited, self.answering.store(), None, 0.0);
+        let cited = self.answering.cited(found, text, self.top).await?;
         Ok(Written { text: cited.answer.clone(), cited: Some(cited), reason, usage })
     }
 
@@ -143,7 +140,8 @@ impl Writing {
         self.written(None).await
     }
 
-    /// The answer as server-sent events: `first`, then one for each part of the text, and `last` for the end.
+    /// The answer as server-sent events: `first`, then one for each part of the text, and `last` for the end. It ends when the
+    /// client goes or the time of a stream is over, and with it the generation.
     pub(super) fn stream(
         self,
         first: Option<Value>,
@@ -151,50 +149,61 @@ impl Writing {
         last: impl Fn(&Written) -> Vec<Value> + Send + Sync + 'static,
     ) -> Response {
         let (events, received) = channel::<Event>(WAITING);
-        let (parts, mut texts) = channel::<Part>(WAITING);
+        let limit = self.answering.limits().stream_time;
         tokio::spawn(async move {
-            if let Some(first) = first {
-                let _ = events.send(event(&first)).await;
-            }
-            let writing = async move {
-                let written = self.written(Some(&parts)).await;
-                // The client may have gone.
-                let _ = parts.send(Part::End(Box::new(written))).await;
-            };
             let sending = async {
-                while let Some(next) = texts.recv().await {
-                    let values = match next {
-                        Part::Text(text) => vec![part(&text)],
-                        Part::End(written) => match *written {
-                            Ok(written) => last(&written),
-                            Err(failure) => vec![
-                                json!({ "error": { "message": failure.message, "type": "server_error" } }),
-                            ],
-                        },
-                    };
-                    for value in values {
-                        if events.send(event(&value)).await.is_err() {
-                            return;
-                        }
-                    }
+                let parts = Parts { events: &events, part: &part };
+                parts.event(first.as_ref()).await;
+                let values = match self.written(Some(&parts)).await {
+                    Ok(written) => last(&written),
+                    Err(failure) => vec![told(&failure)],
+                };
+                for value in &values {
+                    parts.event(Some(value)).await;
                 }
-                let _ = events.send(Event::default().data("[DONE]")).await;
             };
-            // When the client goes, `sending` ends, and with it the generation.
-            tokio::pin!(writing, sending);
-            tokio::select! {
-                () = &mut sending => {}
-                () = &mut writing => sending.await,
+            let is_late = tokio::select! {
+                sent = timeout(limit, sending) => sent.is_err(),
+                () = events.closed() => return,
+            };
+            if is_late {
+                // A client that does not read has no place for it.
+                let _ = events.try_send(event(&told(&late(limit))));
             }
+            let _ = timeout(limit, events.send(Event::default().data("[DONE]"))).await;
         });
         Sse::new(Events(received)).keep_alive(KeepAlive::default()).into_response()
     }
 }
 
-/// A part of a stream.
-enum Part {
-    Text(String),
-    End(Box<Result<Written, Failure>>),
+/// Sends the parts of a text.
+struct Parts<'a> {
+    events: &'a Sender<Event>,
+    part: &'a (dyn Fn(&str) -> Value + Send + Sync),
+}
+
+impl Parts<'_> {
+    async fn send(&self, text: &str) {
+        if !text.is_empty() {
+            self.event(Some(&(self.part)(text))).await;
+        }
+    }
+
+    async fn event(&self, value: Option<&Value>) {
+        if let Some(value) = value {
+            // The stream ends when the client has gone.
+            let _ = self.events.send(event(value)).await;
+        }
+    }
+}
+
+fn late(limit: Duration) -> Failure {
+    Failure::new(Cause::TimedOut, format!("the stream took longer than {} s", limit.as_secs_f64()))
+}
+
+/// A failure as an event of a stream.
+fn told(failure: &Failure) -> Value {
+    Form::OpenAi.body(failure)
 }
 
 fn event(value: &Value) -> Event {
@@ -216,24 +225,22 @@ impl Stream for Events {
 struct Stops {
     stops: Vec<String>,
     text: String,
-    /// The bytes that were passed on.
+    /// The bytes that were passed on. No stop begins in them.
     sent: usize,
-    /// The number of parts.
-    pieces: usize,
     is_over: bool,
 }
 
 impl Stops {
     fn new(stops: Vec<String>) -> Self {
-        Self { stops, text: String::new(), sent: 0, pieces: 0, is_over: false }
+        Self { stops, text: String::new(), sent: 0, is_over: false }
     }
 
     /// Adds text. Returns what can be passed on.
     fn push(&mut self, text: &str) -> String {
         self.text.push_str(text);
-        self.pieces += 1;
-        if let Some(end) = self.stops.iter().filter_map(|stop| self.text.find(stop.as_str())).min() {
-            self.text.truncate(end);
+        let open = &self.text[self.sent..];
+        if let Some(end) = self.stops.iter().filter_map(|stop| open.find(stop.as_str())).min() {
+            self.text.truncate(self.sent + end);
             self.is_over = true;
             return self.take(self.text.len());
         }
@@ -241,7 +248,7 @@ impl Stops {
             let end = &self.text[*at..];
             self.stops.iter().any(|stop| stop.starts_with(end))
         };
-        let held = self.text.char_indices().map(|(at, _)| at).filter(|at| *at >= self.sent).find(is_begun);
+        let held = open.char_indices().map(|(at, _)| self.sent + at).find(is_begun);
         self.take(held.unwrap_or(self.text.len()))
     }
 
