@@ -226,10 +226,8 @@ mod tests {
 
     #[test]
     fn the_log_has_the_sources_of_an_error_and_the_client_has_not() {
-        let error = crate::Error::Io {
-            what: "reading x".into(),
-            source: std::io::Error::other(std::fmt::Error),
-        };
+        let error =
+            crate::Error::Io { what: "reading x".into(), source: std::io::Error::other(std::fmt::Error) };
         let cause = std::fmt::Error.to_string();
         let failure = Failure::internal(error);
         let detail = failure.detail.unwrap();

@@ -226,6 +226,13 @@ impl AnswerTrace {
         }
         Self { steps }
     }
+
+    /// Adds the answer of a generator as a step.
+    pub(crate) fn wrote(&mut self, text: &str, tokens: usize, seconds: f64) {
+        let items = vec![TraceItem { text: Some(text.to_owned()), ..TraceItem::default() }];
+        let (tokens, seconds) = (Some(tokens), Some(seconds));
+        self.steps.push(TraceStep { name: "answer".into(), seconds, query: None, tokens, items });
+    }
 }
 
 fn add(trace: Trace, most: usize, store: &PassageStore, steps: &mut Vec<TraceStep>) {

@@ -148,29 +148,16 @@ impl Answering {
         let begin = Instant::now();
         let top = self.checked("top", request.top)?;
         let mut found = self.found(&request.question, request.trace).await?;
-        let mut trace = match (found.trace.take(), self.searches()) {
-            (Some(trace), true) => {
-                let (own, seconds) = (Arc::clone(self), found.seconds);
-                let steps = move || Ok(AnswerTrace::of_search(trace, TRACED, seconds, own.index()?));
-                Some(aside(steps).await?)
-            }
-            _ => request.trace.then(|| AnswerTrace { steps: Vec::new() }),
-        };
+        let mut trace = if request.trace { Some(self.steps(&mut found).await?) } else { None };
         let mut text = String::new();
         if self.generates() {
-            if let Some(AnswerTrace { steps }) = &mut trace {
-                steps.push(self.prompt_step(&found).await?);
-            }
             let begin = Instant::now();
             let pieces = self.begin(&mut found, GenerationOptions::default())?;
             let Generated { generation, .. } = pieces.finished().await?;
-            text = generation.text;
-            if let Some(AnswerTrace { steps }) = &mut trace {
-                let items = vec![TraceItem { text: Some(text.clone()), ..TraceItem::default() }];
-                let seconds = Some(begin.elapsed().as_secs_f64());
-                let tokens = Some(generation.tokens);
-                steps.push(TraceStep { name: "answer".into(), seconds, query: None, tokens, items });
+            if let Some(trace) = &mut trace {
+                trace.wrote(&generation.text, generation.tokens, begin.elapsed().as_secs_f64());
             }
+            text = generation.text;
         }
         let mut response = self.cited(found, text, top).await?;
         (response.trace, response.seconds) = (trace, begin.elapsed().as_secs_f64());
@@ -244,11 +231,25 @@ impl Answering {
         aside(move || Ok(AnswerResponse::new(&own.name, cited, own.store()))).await
     }
 
+    /// The steps before the answer is written: the searches that were traced, and the prompt.
+    pub(crate) async fn steps(self: &Arc<Self>, found: &mut Found) -> Result<AnswerTrace, Failure> {
+        let mut trace = match found.trace.take() {
+            Some(trace) => {
+                let (own, seconds) = (Arc::clone(self), found.seconds);
+                aside(move || Ok(AnswerTrace::of_search(trace, TRACED, seconds, own.index()?))).await?
+            }
+            None => AnswerTrace { steps: Vec::new() },
+        };
+        if self.generates() {
+            trace.steps.push(self.prompt_step(found).await?);
+        }
+        Ok(trace)
+    }
+
     /// The prompt of the generator, as a step of a trace.
     async fn prompt_step(&self, found: &Found) -> Result<TraceStep, Failure> {
         let (asker, query, hits) = (Arc::clone(&self.asker), found.query.clone(), found.hits.clone());
-        let prompts =
-            aside(move || asker.system().prompts(&query, &hits).map_err(Failure::internal)).await?;
+        let prompts = aside(move || asker.system().prompts(&query, &hits).map_err(Failure::internal)).await?;
         let items =
             prompts.into_iter().map(|text| TraceItem { text: Some(text), ..TraceItem::default() }).collect();
         Ok(TraceStep { name: "prompt".into(), items, ..TraceStep::default() })
@@ -307,7 +308,12 @@ impl Answering {
         let own = Arc::clone(self);
         aside(move || {
             let candidates = SearchCandidate::of_hits(own.index()?, &hits);
-            Ok(SearchResponse { api: "v1", index: own.name.clone(), query: QueryText { text: query }, candidates })
+            Ok(SearchResponse {
+                api: "v1",
+                index: own.name.clone(),
+                query: QueryText { text: query },
+                candidates,
+            })
         })
         .await
     }

@@ -7,7 +7,7 @@ mod document;
 mod extracting;
 mod list;
 
-pub(crate) use answer::{AnswerRequest, AnswerResponse, ProvenanceItem};
+pub(crate) use answer::{AnswerRequest, AnswerResponse, AnswerTrace, ProvenanceItem};
 pub(crate) use answering::{Answering, Found};
 pub(crate) use completing::{CompleteRequest, CompleteResponse};
 pub(crate) use document::{Document, DocumentResponse, InStore, SearchResponse, fields, named};

@@ -186,9 +186,8 @@ async fn entities(
     Path(name): Path<String>,
     Queries(Listing { query, offset, limit, .. }): Queries<Listing>,
 ) -> Result<Json<Entities>, Failure> {
-    let found = aside(move || {
-        Ok(state.browse().knowledge(&name)?.entities(&query, offset, limit.unwrap_or(LIMIT)))
-    });
+    let found =
+        aside(move || Ok(state.browse().knowledge(&name)?.entities(&query, offset, limit.unwrap_or(LIMIT))));
     Ok(Json(found.await?))
 }
 

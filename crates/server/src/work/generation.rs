@@ -297,11 +297,7 @@ fn done(job: Job, generation: Generation) -> usize {
     tokens
 }
 
-fn answer(
-    generator: &dyn Generator,
-    queue: &Queue<Job>,
-    jobs: &[Job],
-) -> Result<Vec<Generation>, Failure> {
+fn answer(generator: &dyn Generator, queue: &Queue<Job>, jobs: &[Job]) -> Result<Vec<Generation>, Failure> {
     let asked: Vec<(&Query, Vec<Candidate<'_>>)> = jobs
         .iter()
         .filter_map(|job| match &job.prompted {

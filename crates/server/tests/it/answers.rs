@@ -91,8 +91,11 @@ fn queries_are_answered_in_the_form_of_search_r1() {
 #[test]
 fn what_a_request_may_ask_for_is_limited() {
     let limits = Limits { hits: 5, all_hits: 6, ..Limits::default() };
-    let served =
-        Served::start(|folder| ServerOptions { mounts: vec![documents(folder)], limits, ..ServerOptions::new() });
+    let served = Served::start(|folder| ServerOptions {
+        mounts: vec![documents(folder)],
+        limits,
+        ..ServerOptions::new()
+    });
     let retrieve = |queries: &[&str], topk: usize| {
         served.post("/retrieve", &json!({ "queries": queries, "topk": topk }))
     };

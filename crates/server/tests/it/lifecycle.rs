@@ -235,7 +235,9 @@ fn a_config_that_follows_itself_is_an_error() {
             vec![config],
             folder.path().join("cache"),
         )];
-        Server::open(ServerOptions { mounts, ..ServerOptions::new() }, &Stop::new(), &mut |_| {}).err().unwrap()
+        Server::open(ServerOptions { mounts, ..ServerOptions::new() }, &Stop::new(), &mut |_| {})
+            .err()
+            .unwrap()
     };
     let own = open(config("own.toml", &path("own.toml")));
     assert!(matches!(&own, Error::Circle { path } if path.ends_with("own.toml")), "{own}");

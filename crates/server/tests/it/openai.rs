@@ -115,6 +115,28 @@ fn a_stream_has_the_text_in_parts_and_then_the_citations() {
 }
 
 #[test]
+fn a_chat_has_the_steps_of_an_answer_if_it_asks_for_them() {
+    let served = with_reader();
+    let steps = |found: &Value| -> Vec<String> {
+        let steps = found["trace"]["steps"].as_array().unwrap();
+        steps.iter().map(|step| step["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let question = "Where was Oberlin born?";
+    let answer = served.post("/v1/answer", &json!({ "question": question, "trace": true })).json();
+    let request = json!({ "messages": user(question), "stream": true, "sporran": { "trace": true } });
+    let (events, _) = served.post("/v1/chat/completions", &request).events();
+    let last = &events[events.len() - 1];
+    assert_eq!(steps(&last["sporran"]), steps(&answer));
+    assert_eq!(steps(&answer).last().map(String::as_str), Some("answer"));
+    assert_eq!(
+        (&last["citations"], &last["sporran"]["sentences"]),
+        (&answer["provenance"], &answer["sentences"])
+    );
+    let text = served.post("/v1/completions", &json!({ "prompt": question, "sporran": { "trace": true } }));
+    assert_eq!((text.status, text.json()["error"]["param"].as_str()), (400, Some("sporran.trace")));
+}
+
+#[test]
 fn the_bare_model_continues_what_it_is_given() {
     let served = with_llama();
     let bare = |extra: Value| {

@@ -55,7 +55,8 @@ fn models(state: &State) -> Vec<Model> {
     let model =
         |id: &str, task| Model { id: id.to_owned(), object: "model", created, owned_by: "sporran", task };
     let mounts = state.mounts();
-    let answers = mounts.all().iter().filter(|mount| mount.answering().is_some_and(|found| found.generates()));
+    let answers =
+        mounts.all().iter().filter(|mount| mount.answering().is_some_and(|found| found.generates()));
     let answers = answers.map(|mount| model(mount.name(), "answer"));
     answers.chain(state.models.names().into_iter().map(|(name, task)| model(name, task))).collect()
 }

@@ -110,6 +110,9 @@ pub(super) struct Own {
     /// The number of passages in the citations.
     #[serde(default)]
     pub(super) top: Option<usize>,
+    /// Whether a chat has the steps that led to the answer.
+    #[serde(default)]
+    pub(super) trace: bool,
 }
 
 fn yes() -> bool {
@@ -118,7 +121,7 @@ fn yes() -> bool {
 
 impl Default for Own {
     fn default() -> Self {
-        Self { retrieve: true, top: None }
+        Self { retrieve: true, top: None, trace: false }
     }
 }
 
@@ -131,9 +134,10 @@ impl Settings {
         if let Some(count) = self.n.filter(|count| *count != 1) {
             return Err(Failure::invalid("n", format!("`n`: expected 1, found {count}")));
         }
-        let refused = self.others.iter().find(|(field, value)| {
-            REFUSED.contains(&field.as_str()) && !is_default(field, value)
-        });
+        let refused = self
+            .others
+            .iter()
+            .find(|(field, value)| REFUSED.contains(&field.as_str()) && !is_default(field, value));
         if let Some((field, value)) = refused {
             return Err(Failure::invalid(field, format!("`{field}`: expected none, found {value}")));
         }
@@ -245,7 +249,8 @@ mod tests {
         assert_ne!(narrowed.seed, options(r#"{"top_p": 0.5}"#).seed);
         assert_eq!(options(r#"{"top_k": 3}"#).top_k, Some(3));
         // Values that ask for nothing, and settings that change no answer.
-        let plain = r#"{"presence_penalty": 0, "best_of": 1, "response_format": {"type": "text"}, "user": "me"}"#;
+        let plain =
+            r#"{"presence_penalty": 0, "best_of": 1, "response_format": {"type": "text"}, "user": "me"}"#;
         assert_eq!(options(plain), GenerationOptions::default());
         // A generator that samples by itself takes the seed.
         assert_eq!(

@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::response::{
@@ -23,7 +23,7 @@ use super::{Usage, settings::Settings};
 use crate::{
     Cause, Failure,
     failure::Form,
-    mounts::{AnswerResponse, Answering, Found},
+    mounts::{AnswerResponse, AnswerTrace, Answering, Found},
     work::{Generated, Piece, PieceReceiver, Prompted},
 };
 
@@ -37,7 +37,10 @@ pub(super) struct Writing {
     /// The passages of an answer over the index.
     found: Option<Found>,
     top: Option<usize>,
+    /// The steps before the answer, if they are wanted.
+    trace: Option<AnswerTrace>,
     stops: Vec<String>,
+    begin: Instant,
 }
 
 /// A finished answer.
@@ -57,6 +60,16 @@ impl Written {
     pub(super) fn citations(&self) -> Value {
         self.cited.as_ref().map_or(Value::Null, |cited| json!(cited.provenance))
     }
+
+    /// What only this server has: the text with checked citations, its sentences, the time, and the steps if they are wanted.
+    pub(super) fn own(&self) -> Option<Value> {
+        let AnswerResponse { answer, sentences, seconds, trace, .. } = self.cited.as_ref()?;
+        let mut own = json!({ "answer": answer, "sentences": sentences, "seconds": seconds });
+        if let Some(trace) = trace {
+            own["trace"] = json!(trace);
+        }
+        Some(own)
+    }
 }
 
 impl Writing {
@@ -71,9 +84,11 @@ impl Writing {
     ) -> Result<Self, Failure> {
         let options = settings.options(answering.limits())?;
         let (stops, top) = (settings.stops()?, answering.checked("sporran.top", settings.sporran.top)?);
-        let mut found = answering.found(question, false).await?;
+        let begin = Instant::now();
+        let mut found = answering.found(question, settings.sporran.trace).await?;
+        let trace = if settings.sporran.trace { Some(answering.steps(&mut found).await?) } else { None };
         let pieces = answering.begin(&mut found, options)?;
-        Ok(Self { answering: Arc::clone(answering), pieces, found: Some(found), top, stops })
+        Ok(Self { answering: Arc::clone(answering), pieces, found: Some(found), top, trace, stops, begin })
     }
 
     /// Begins what the bare model says.
@@ -85,13 +100,17 @@ impl Writing {
         prompted: Prompted,
         settings: &Settings,
     ) -> Result<Self, Failure> {
-        if settings.sporran.top.is_some() {
-            let message = "`sporran.top`: expected none without retrieval, which has no passages";
-            return Err(Failure::invalid("sporran.top", message));
+        let own = &settings.sporran;
+        for (field, is_set) in [("sporran.top", own.top.is_some()), ("sporran.trace", own.trace)] {
+            if is_set {
+                let message = format!("`{field}`: expected none without retrieval, which has no passages");
+                return Err(Failure::invalid(field, message));
+            }
         }
         let (options, stops) = (settings.options(answering.limits())?, settings.stops()?);
         let pieces = answering.begin_bare(prompted, options)?;
-        Ok(Self { answering: Arc::clone(answering), pieces, found: None, top: None, stops })
+        let (answering, begin) = (Arc::clone(answering), Instant::now());
+        Ok(Self { answering, pieces, found: None, top: None, trace: None, stops, begin })
     }
 
     /// The answer as a whole. `parts` receives the text in parts.
@@ -99,7 +118,7 @@ impl Writing {
     /// # Errors
     /// Errors of the models.
     async fn written(mut self, parts: Option<&Parts<'_>>) -> Result<Written, Failure> {
-        let mut stops = Stops::new(std::mem::take(&mut self.stops));
+        let (mut stops, asked) = (Stops::new(std::mem::take(&mut self.stops)), Instant::now());
         let generated = loop {
             match self.pieces.next().await {
                 // What comes after a stop is not read.
@@ -128,7 +147,11 @@ impl Writing {
             false => (generation.text, if is_cut { "length" } else { "stop" }),
         };
         let Some(found) = self.found else { return Ok(Written { text, cited: None, reason, usage }) };
-        let cited = self.answering.cited(found, text, self.top).await?;
+        if let Some(trace) = &mut self.trace {
+            trace.wrote(&text, usage.completion_tokens.unwrap_or(0), asked.elapsed().as_secs_f64());
+        }
+        let mut cited = self.answering.cited(found, text, self.top).await?;
+        (cited.trace, cited.seconds) = (self.trace, self.begin.elapsed().as_secs_f64());
         Ok(Written { text: cited.answer.clone(), cited: Some(cited), reason, usage })
     }
 
