@@ -178,6 +178,10 @@ impl Generator for ByDataset {
         BY_DATASET
     }
 
+    fn samples(&self) -> bool {
+        self.default.samples() || self.datasets.values().any(|generator| generator.samples())
+    }
+
     fn passages(&self) -> usize {
         let of = self.datasets.values().map(|generator| generator.passages());
         of.chain([self.default.passages()]).max().unwrap_or_default()

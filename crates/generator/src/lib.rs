@@ -151,9 +151,14 @@ pub trait Generator: Send + Sync {
     ///
     /// # Errors
     /// [`Error::Running`] for kinds that do not answer with one model, token by token. For the others, an error where the
-    /// model cannot: on a GPU, GPT-2, and beams.
+    /// model cannot: on a GPU, and GPT-2; and for a generator whose own options have beams or several sequences.
     fn running_batch(&self) -> Result<RunningBatch<'_>> {
         Err(Error::Running { kind: self.kind() })
+    }
+
+    /// Whether answers are drawn at random, by the generator's own options.
+    fn samples(&self) -> bool {
+        false
     }
 
     /// The largest number of passages of a request that the model reads.

@@ -27,6 +27,11 @@ pub(crate) struct Portion {
 }
 
 impl PassageReader {
+    /// Whether tokens are drawn at random, by the options or the model's folder's.
+    pub(crate) fn samples(&self) -> bool {
+        self.generation.or(self.model.generation_defaults()).do_sample == Some(true)
+    }
+
     pub(crate) fn load(
         folder: &Path,
         (device, precision): (DeviceName, Precision),

@@ -158,10 +158,8 @@ impl<'a> RunningBatch<'a> {
                 Outcome::Token(token) => {
                     if self.open[at].write(kind, token).is_break() {
                         let open = self.open.remove(at);
-                        match self.batch.remove(request) {
-                            Ok(found) => over.extend(found.map(|found| open.answered(kind, &found, false))),
-                            Err(error) => over.push(open.finished(kind, Err(error.into()), false)),
-                        }
+                        let found = self.leave(request)?;
+                        over.extend(found.map(|found| open.answered(kind, &found, false)));
                     }
                 }
                 Outcome::Finished { token, hypothesis, reason } => {
@@ -178,16 +176,25 @@ impl<'a> RunningBatch<'a> {
         Ok(over)
     }
 
+    /// Removes a request from the model's batch, which is empty after an error: then so is this one.
+    fn leave(&mut self, id: RequestId) -> Result<Option<Hypothesis>> {
+        let found = self.batch.remove(id);
+        if found.is_err() {
+            self.open.clear();
+        }
+        Ok(found?)
+    }
+
     /// Removes a request. Returns the answer that its text makes so far; none where the batch has no such request.
     ///
     /// # Errors
-    /// Errors of the model and the tokenizer.
+    /// Errors of the tokenizer, and those of the model, after which the batch is empty.
     pub fn remove(&mut self, number: usize) -> Result<Option<Generation>> {
         let Some(at) = self.open.iter().position(|open| open.number == number) else { return Ok(None) };
         let mut open = self.open.remove(at);
         open.is_ended = true;
         let found = match open.id {
-            Some(id) => self.batch.remove(id)?,
+            Some(id) => self.leave(id)?,
             None => None,
         };
         let found = found.unwrap_or(Hypothesis { tokens: Vec::new(), score: 0.0 });

@@ -400,14 +400,27 @@ impl TextGenerator {
     /// An empty batch of the model, which texts join and leave.
     ///
     /// # Errors
-    /// [`Error::Transformers`] where the model's sequences cannot join a batch, and for beams.
+    /// [`Error::Transformers`] where the model's sequences cannot join a batch, and for options with beams or with several
+    /// sequences a text, which a batch does not have.
     pub(crate) fn running_batch(&self) -> Result<RunningBatch> {
-        let batch = match &self.model {
+        let own = self.options.generation.or(self.model.generation_defaults());
+        for (option, value) in
+            [("num-beams", own.num_beams), ("num-return-sequences", own.num_return_sequences)]
+        {
+            if let Some(found) = value.filter(|value| *value > 1) {
+                let (expected, found) = ("1 in a running batch".into(), found.to_string());
+                return Err(sporran_checkpoint::Error::Options { option, expected, found }.into());
+            }
+        }
+        Ok(match &self.model {
             Model::Seq2Seq(model) => RunningBatch::seq2seq(model.clone())?,
             Model::Causal(model) => RunningBatch::causal(model.clone())?,
-        };
-        batch.check(&self.options.generation)?;
-        Ok(batch)
+        })
+    }
+
+    /// Whether tokens are drawn at random, by these options or the model's folder's.
+    pub(crate) fn samples(&self) -> bool {
+        self.options.generation.or(self.model.generation_defaults()).do_sample == Some(true)
     }
 
     /// Adds a row to a batch of the model. The options take the place of this generator's where they are set. The tokens `ends`

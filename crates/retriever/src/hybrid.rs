@@ -108,16 +108,19 @@ impl Hybrid {
         k: usize,
         search: impl Fn(&dyn Retriever, usize) -> Result<Vec<Vec<Hit>>>,
     ) -> Result<Vec<Vec<Hit>>> {
-        let options = FusionOptions { depth: self.options.depth.max(k), ..self.options.clone() };
-        let rankings: Result<Vec<_>> = self.parts.iter().map(|part| search(&**part, options.depth)).collect();
+        let depth = self.options.depth.max(k);
+        let rankings: Result<Vec<_>> = self.parts.iter().map(|part| search(&**part, depth)).collect();
         let rankings = rankings?;
-        let fused = (0..count).map(|query| {
-            let rows: Vec<&[Hit]> = rankings.iter().map(|part| part[query].as_slice()).collect();
-            let mut hits = options.fuse(&rows);
-            hits.truncate(k);
-            hits
-        });
-        Ok(fused.collect())
+        let of = |query: usize| rankings.iter().map(|part| part[query].as_slice()).collect::<Vec<_>>();
+        Ok((0..count).map(|query| self.fuse(&of(query), k)).collect())
+    }
+
+    /// The best `k` hits of the parts' rankings of a query.
+    fn fuse(&self, rows: &[&[Hit]], k: usize) -> Vec<Hit> {
+        let options = FusionOptions { depth: self.options.depth.max(k), ..self.options.clone() };
+        let mut hits = options.fuse(rows);
+        hits.truncate(k);
+        hits
     }
 }
 
@@ -137,10 +140,12 @@ impl Retriever for Hybrid {
     }
 
     fn trace(&self, query: &Query, k: usize) -> Result<Trace> {
-        let hits = self.retrieve(std::slice::from_ref(query), k)?.pop().unwrap_or_default();
-        let parts: Result<Vec<Trace>> = self.parts.iter().map(|part| part.trace(query, k)).collect();
-        let step = "hybrid".to_owned();
-        Ok(Trace { step, query: query.text.clone(), hits, sets: Vec::new(), parts: parts? })
+        let depth = self.options.depth.max(k);
+        let parts: Result<Vec<Trace>> = self.parts.iter().map(|part| part.trace(query, depth)).collect();
+        let parts = parts?;
+        let rows: Vec<&[Hit]> = parts.iter().map(|part| part.hits.as_slice()).collect();
+        let (step, hits) = ("hybrid".to_owned(), self.fuse(&rows, k));
+        Ok(Trace { step, query: query.text.clone(), hits, sets: Vec::new(), parts })
     }
 }
 

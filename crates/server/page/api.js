@@ -36,7 +36,8 @@ function message(body, status) {
   return `The server answered with the status ${status}.`;
 }
 
-async function request(path, options) {
+/** The response to a request, if the server does not refuse it. */
+async function send(path, options) {
   const headers = { Accept: "application/json", ...options.headers };
   if (key()) headers.Authorization = `Bearer ${key()}`;
   let response;
@@ -46,18 +47,41 @@ async function request(path, options) {
     if (error.name === "AbortError") throw error;
     throw new Failure("The server cannot be reached. Is it still running?", 0);
   }
+  if (response.ok) return response;
   const text = await response.text();
-  let body = null;
+  let body = { error: text };
   try {
     body = text === "" ? null : JSON.parse(text);
   } catch {
-    if (response.ok) throw new Failure("The server's answer is no JSON.", response.status);
-    body = { error: text };
+    // The text itself is the message.
   }
-  if (!response.ok) {
-    throw new Failure(message(body, response.status), response.status, response.headers.get("Retry-After"));
+  throw new Failure(message(body, response.status), response.status, response.headers.get("Retry-After"));
+}
+
+async function request(path, options) {
+  const response = await send(path, options);
+  const text = await response.text();
+  try {
+    return text === "" ? null : JSON.parse(text);
+  } catch {
+    throw new Failure("The server's answer is no JSON.", response.status);
   }
-  return body;
+}
+
+/** The values of a response's server-sent events, while they arrive. */
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  while (true) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text += value;
+    const whole = text.split("\n\n");
+    text = whole.pop();
+    for (const event of whole) {
+      if (event.startsWith("data: ") && event !== "data: [DONE]") yield JSON.parse(event.slice(6));
+    }
+  }
 }
 
 function path(parts, query = {}) {
@@ -71,10 +95,13 @@ export function get(parts, query, signal) {
   return request(path(parts, query), { method: "GET", signal });
 }
 
+function json(body, signal) {
+  return { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal };
+}
+
 /** Sends a request with a JSON body. */
 export function post(address, body, signal) {
-  const headers = { "Content-Type": "application/json" };
-  return request(address, { method: "POST", headers, body: JSON.stringify(body), signal });
+  return request(address, json(body, signal));
 }
 
 /** Whether requests carry a key. Links cannot carry it. */
@@ -98,6 +125,19 @@ export async function mounts() {
 /** The answer to a question, with its steps. */
 export function answer(question, mount, top, signal) {
   return post("v1/answer", { question, mount, top, trace: true }, signal);
+}
+
+/** The answer of a mount with a generator, in the same form. `write` gets its text in parts while it is written. */
+export async function stream(question, mount, top, signal, write) {
+  const body = { model: mount, messages: [{ role: "user", content: question }], stream: true, sporran: { top, trace: true } };
+  const response = await send("v1/chat/completions", json(body, signal));
+  for await (const event of events(response)) {
+    if (event.error) throw new Failure(message(event), response.status);
+    const part = event.choices?.[0]?.delta?.content;
+    if (part) write(part);
+    if (event.sporran) return { ...event.sporran, mount, question, provenance: event.citations, is_generated: true };
+  }
+  throw new Failure("The answer ended before it was complete.", response.status);
 }
 
 /** The best passages for a query, in the form of an answer's provenance. */

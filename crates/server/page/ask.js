@@ -1,6 +1,6 @@
 // The view that asks a question.
 
-import { answer as request } from "./api.js";
+import { answer as request, stream } from "./api.js";
 import { count, fill, h, many, say } from "./dom.js";
 import { answerBlock, steps } from "./answer.js";
 import { choice, emptyBox, errorBox, go, labelled, waiting } from "./parts.js";
@@ -42,6 +42,13 @@ export function isComplete(field) {
   return field.reportValidity();
 }
 
+/** An answer while it is written; `add` takes its parts. */
+function draft(cancel) {
+  const text = h("p", { class: "answer-text" });
+  const block = h("div", { class: "answer", "aria-busy": "true" }, text, h("p", { class: "muted small" }, h("span", { class: "dots", "aria-hidden": "true" }), "Writing", h("button", { type: "button", class: "quiet", onclick: cancel }, "Cancel")));
+  return { block, add: (part) => text.append(part) };
+}
+
 const COUNTS = [3, 5, 10, 20].map((number) => [String(number), String(number)]);
 
 export async function show(main, values, { mounted, signal, isFirst }) {
@@ -52,7 +59,7 @@ export async function show(main, values, { mounted, signal, isFirst }) {
     return;
   }
   const question = values.get("q") ?? "";
-  const mount = answering.find(({ name }) => name === values.get("mount")) ?? answering[0];
+  const mount = answering.find(({ name }) => name === values.get("mount")) ?? answering.find(({ generates }) => generates) ?? answering[0];
   const top = values.get("top") ?? "5";
   const field = questionField(question, "Question");
   const select = choice("mount", answering.map(({ name }) => [name, name]), mount.name);
@@ -103,7 +110,12 @@ export async function show(main, values, { mounted, signal, isFirst }) {
     fill(aside);
     fill(result, waiting("Looking for an answer", cancel));
     try {
-      const answer = await request(question, mount.name, Number(top), own.signal);
+      const written = draft(cancel);
+      const write = (part) => {
+        if (!written.block.isConnected) fill(result, written.block);
+        written.add(part);
+      };
+      const answer = mount.generates ? await stream(question, mount.name, Number(top), own.signal, write) : await request(question, mount.name, Number(top), own.signal);
       if (answer.provenance.length === 0) {
         fill(result, answer.answer ? answerBlock(answer, mount.name) : emptyBox("No passage matches", `None of the ${count(mount.passages ?? 0)} passages of ${mount.name} has a word of this question. Other words may help.`));
       } else {

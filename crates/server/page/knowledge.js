@@ -82,8 +82,14 @@ async function showEntity(body, kb, id, relation, signal) {
   if (kb.has_rules && relation) await predict(prediction, kb, id, relation, signal);
 }
 
+/** The side that is asked for and the id of the relation, which may have colons itself. */
+function parts(relation) {
+  const at = relation.indexOf(":");
+  return [relation.slice(0, Math.max(at, 0)), relation.slice(at + 1)];
+}
+
 function predictionForm(kb, entity, relation) {
-  const [side, name] = (relation ?? "").split(/:(.*)/s, 2);
+  const [side, name] = parts(relation ?? "");
   const options = kb.relations.map(({ id, label }) => [id, label]);
   const select = choice("relation", options, name);
   const direction = choice("side", [["object", `${entity.label} → ?`], ["subject", `? → ${entity.label}`]], side);
@@ -97,7 +103,7 @@ function predictionForm(kb, entity, relation) {
 async function predict(list, kb, id, relation, signal) {
   const load = async () => {
     fill(list, waiting("Applying the rules"));
-    const [side, name] = relation.split(/:(.*)/s, 2);
+    const [side, name] = parts(relation);
     const query = { relation: name, [side === "subject" ? "object" : "subject"]: id };
     try {
       const { answers } = await get(["browse/kb", kb.name, "complete"], query, signal);

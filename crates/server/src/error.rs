@@ -36,6 +36,12 @@ pub enum Error {
         /// The workflows that are served.
         served: String,
     },
+    /// A config that follows itself.
+    #[error("{path}: expected other configs in `then`; it follows itself, directly or by way of others")]
+    Circle {
+        /// The config.
+        path: PathBuf,
+    },
     /// Two mounts with one name.
     #[error(
         "two mounts have the name `{name}`; set another `name` in one of the configs, or rename the folder"

@@ -9,7 +9,7 @@ use sporran_kilt::with_causes;
 
 /// Why a request fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub(crate) enum Cause {
     /// The body is no JSON.
     Syntax,
     /// A value is missing or wrong.
@@ -38,36 +38,40 @@ pub enum Cause {
 
 /// The failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// Why.
-    pub cause: Cause,
+    pub(crate) cause: Cause,
     /// What was expected and what came.
-    pub message: String,
+    pub(crate) message: String,
     /// The field of the request.
-    pub field: Option<String>,
+    pub(crate) field: Option<String>,
     /// The seconds after which another try may succeed.
-    pub retry_after: Option<u64>,
+    pub(crate) retry_after: Option<u64>,
+    /// What clients need not know: an error with its sources, for the log.
+    pub(crate) detail: Option<String>,
 }
 
 impl Failure {
     /// A failure.
-    pub fn new(cause: Cause, message: impl Into<String>) -> Self {
-        Self { cause, message: message.into(), field: None, retry_after: None }
+    pub(crate) fn new(cause: Cause, message: impl Into<String>) -> Self {
+        Self { cause, message: message.into(), field: None, retry_after: None, detail: None }
     }
 
     /// A wrong value of a field.
-    pub fn invalid(field: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn invalid(field: &str, message: impl Into<String>) -> Self {
         Self { field: Some(field.to_owned()), ..Self::new(Cause::Invalid, message) }
     }
 
-    /// A model or an index that failed. The error and its causes are for the log; clients do not need the paths in them.
-    pub fn internal(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        tracing::error!("a request failed: {}", with_causes(&*error.into()));
-        Self::new(Cause::Internal, "the server could not compute the answer; its log has the cause")
+    /// A model or an index that failed. The error with its sources is for the log; clients do not need the paths in it.
+    pub(crate) fn internal(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let detail = with_causes(&*error.into());
+        tracing::error!("a request failed: {detail}");
+        let message = "the server could not compute the answer; its log has the cause";
+        Self { detail: Some(detail), ..Self::new(Cause::Internal, message) }
     }
 
     /// Something that does not exist, with the names of what does.
-    pub fn not_found<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(crate) fn not_found<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         let known: Vec<&str> = known.into_iter().collect();
         let message = match known.is_empty() {
             true => format!("there is no {what} `{name}`"),
@@ -145,10 +149,10 @@ impl Form {
         }
     }
 
-    /// The response to a request that fails.
-    pub(crate) fn response(self, failure: &Failure) -> Response {
-        let Failure { cause, message, field, retry_after } = failure;
-        let body: Value = match self {
+    /// The body of the response to a request that fails.
+    pub(crate) fn body(self, failure: &Failure) -> Value {
+        let Failure { cause, message, field, .. } = failure;
+        match self {
             Self::Plain => json!({ "error": message }),
             Self::Tei => json!({ "error": message, "error_type": cause.tei() }),
             Self::OpenAi => {
@@ -157,7 +161,13 @@ impl Form {
             }
             Self::Jina => json!({ "detail": message }),
             Self::Cohere => json!({ "message": message }),
-        };
+        }
+    }
+
+    /// The response to a request that fails.
+    pub(crate) fn response(self, failure: &Failure) -> Response {
+        let Failure { cause, retry_after, .. } = failure;
+        let body = self.body(failure);
         let status = match (self, cause) {
             // text-embeddings-inference refuses values so, and has a status of its own for a model that fails.
             (Self::Tei, Cause::Invalid) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -207,6 +217,18 @@ mod tests {
             (response.status().as_u16(), &response.headers()["retry-after"]),
             (429, &HeaderValue::from(7u64))
         );
+    }
+
+    #[test]
+    fn the_log_has_the_sources_of_an_error_and_the_client_has_not() {
+        let error =
+            crate::Error::Io { what: "reading x".into(), source: std::io::Error::other(std::fmt::Error) };
+        let cause = std::fmt::Error.to_string();
+        let failure = Failure::internal(error);
+        let detail = failure.detail.unwrap();
+        assert!(detail.starts_with("reading x failed: ") && detail.ends_with(&cause), "{detail}");
+        assert!(!failure.message.contains("reading x"));
+        assert_eq!(Failure::internal("a text").detail.as_deref(), Some("a text"));
     }
 
     #[test]

@@ -30,14 +30,8 @@ mod work;
 
 pub use browse::{BrowseOptions, KnowledgeOptions, Named};
 pub use error::{Error, Result};
-pub use failure::{Cause, Failure};
+pub(crate) use failure::{Cause, Failure};
 pub use mcp::serve_stdio;
-pub use mounts::{
-    AnswerRequest, AnswerResponse, AnswerSentence, AnswerTrace, Answering, CompleteRequest, CompleteResponse,
-    Completing, Document, DocumentResponse, Extracting, FactsResponse, LinksResponse, Mount, MountSummary,
-    Mounted, Mounts, MountsResponse, ProvenanceItem, QueryText, SearchCandidate, SearchResponse, TextFacts,
-    TextLinks, TextsRequest, TraceItem, TraceStep,
-};
 pub use options::{Key, Limits, ServedModels, ServerOptions};
 pub use server::Server;
 pub use state::State;

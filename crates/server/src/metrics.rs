@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::http::Method;
 use prometheus_client::{
     encoding::text::encode,
     metrics::{
@@ -13,8 +14,18 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// The methods that are told apart.
-const METHODS: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
+/// The methods that have a label of their own.
+const METHODS: [Method; 9] = [
+    Method::GET,
+    Method::POST,
+    Method::HEAD,
+    Method::OPTIONS,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+    Method::CONNECT,
+    Method::TRACE,
+];
 
 type Labels<const N: usize> = [(&'static str, String); N];
 
@@ -103,10 +114,10 @@ impl Metrics {
         })
     }
 
-    /// Counts a request of a route. A route is a pattern such as `/v1/{index}/search`, and a method that no endpoint has is
+    /// Counts a request of a route. A route is a pattern such as `/v1/{index}/search`, and a method that HTTP does not name is
     /// `other`, so that clients cannot add series.
-    pub(crate) fn answered(&self, method: &str, route: &str, status: u16, seconds: f64) {
-        let method = if METHODS.contains(&method) { method } else { "other" };
+    pub(crate) fn answered(&self, method: &Method, route: &str, status: u16, seconds: f64) {
+        let method = METHODS.iter().find(|known| *known == method).map_or("other", Method::as_str);
         let labels =
             [("method", method.to_owned()), ("route", route.to_owned()), ("status", status.to_string())];
         self.requests.get_or_create(&labels).inc();
@@ -141,17 +152,18 @@ mod tests {
     #[test]
     fn requests_and_workers_are_counted_by_label() {
         let metrics = Metrics::new();
-        metrics.answered("GET", "/health", 200, 0.002);
-        metrics.answered("GET", "/health", 200, 0.002);
-        metrics.answered("SPAM1", "other", 404, 0.002);
-        metrics.answered("SPAM2", "other", 404, 0.002);
+        metrics.answered(&Method::GET, "/health", 200, 0.002);
+        metrics.answered(&Method::GET, "/health", 200, 0.002);
+        for made_up in ["BREW", "get"] {
+            metrics.answered(&Method::from_bytes(made_up.as_bytes()).unwrap(), "other", 405, 0.002);
+        }
         let worker = metrics.worker("embed");
         worker.tokens.inc_by(12);
         worker.waiting.set(3);
         let text = metrics.text();
         for line in [
             r#"sporran_requests_total{method="GET",route="/health",status="200"} 2"#,
-            r#"sporran_requests_total{method="other",route="other",status="404"} 2"#,
+            r#"sporran_requests_total{method="other",route="other",status="405"} 2"#,
             r#"sporran_request_seconds_count{route="/health"} 2"#,
             r#"sporran_tokens_total{worker="embed"} 12"#,
             r#"sporran_waiting_tokens{worker="embed"} 3"#,

@@ -79,6 +79,8 @@ pub struct Limits {
     pub body: usize,
     /// The longest time of a request without a stream.
     pub time: Duration,
+    /// The longest time of a stream.
+    pub stream_time: Duration,
     /// The number of open connections.
     pub connections: usize,
     /// The number of tokens that may wait for a model. Further requests are refused.
@@ -104,6 +106,7 @@ impl Default for Limits {
         Self {
             body: 2 << 20,
             time: Duration::from_secs(120),
+            stream_time: Duration::from_secs(600),
             connections: 1024,
             waiting: 1 << 18,
             batch_tokens: 1 << 14,
@@ -111,7 +114,7 @@ impl Default for Limits {
             running: 32,
             answer_tokens: 4096,
             hits: 1000,
-            all_hits: 16_384,
+            all_hits: 20_000,
             grace: Duration::from_secs(30),
         }
     }

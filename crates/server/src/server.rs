@@ -175,22 +175,15 @@ fn signals(state: &Arc<State>, stop: &Stop) -> Result<()> {
     let failed = |source| Error::Io { what: "handling a signal".to_owned(), source };
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut hang_up = signal(SignalKind::hangup()).map_err(failed)?;
-    // A reload may build an index, and the server can be told to end meanwhile. There is one at a time; signals that come during
-    // it are one more.
-    let wanted = Arc::new(Notify::new());
-    let (state, asked) = (Arc::clone(state), Arc::clone(&wanted));
-    tokio::spawn(async move {
-        loop {
-            asked.notified().await;
-            reload(Arc::clone(&state)).await;
-        }
-    });
+    // A reload may build an index, and the server can be told to end meanwhile.
+    let (state, reloads) = (Arc::clone(state), Arc::new(Notify::new()));
+    tokio::spawn(one_at_a_time(Arc::clone(&reloads), move || reload(Arc::clone(&state))));
     let stop = stop.clone();
     tokio::spawn(async move {
         loop {
             tokio::select! {
                 _ = terminate.recv() => stop.now(),
-                _ = hang_up.recv() => wanted.notify_one(),
+                _ = hang_up.recv() => reloads.notify_one(),
                 () = stop.called() => return,
             }
         }
@@ -203,6 +196,16 @@ fn signals(_: &Arc<State>, _: &Stop) -> Result<()> {
     Ok(())
 }
 
+/// Does work each time that it is asked for. What is asked for during the work is done once after it.
+#[cfg(unix)]
+async fn one_at_a_time<F: Future>(asked: Arc<Notify>, work: impl Fn() -> F) {
+    loop {
+        // It keeps one notice.
+        asked.notified().await;
+        work().await;
+    }
+}
+
 /// Opens all mounts again, on a thread of its own.
 #[cfg(unix)]
 async fn reload(state: Arc<State>) {
@@ -211,5 +214,48 @@ async fn reload(state: Arc<State>) {
         Ok(Ok(())) => tracing::info!("all mounts were opened again"),
         Ok(Err(error)) => tracing::error!("the mounts stay as they were: {}", with_causes(&error)),
         Err(error) => tracing::error!("the mounts stay as they were: {error}"),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn reloads_that_are_asked_for_during_one_are_one() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (asked, go) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
+        let [running, most, done] = [0; 3].map(|_| Arc::new(AtomicUsize::new(0)));
+        let work = {
+            let (go, running, most, done) = (go.clone(), running.clone(), most.clone(), done.clone());
+            move || {
+                let (go, running, most, done) = (go.clone(), running.clone(), most.clone(), done.clone());
+                async move {
+                    most.fetch_max(running.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    go.acquire().await.unwrap().forget();
+                    running.fetch_sub(1, Ordering::Relaxed);
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        };
+        let others = async || {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+        };
+        runtime.block_on(async {
+            tokio::spawn(one_at_a_time(Arc::clone(&asked), work));
+            asked.notify_one();
+            others().await;
+            for _ in 0..5 {
+                asked.notify_one();
+                others().await;
+            }
+            go.add_permits(9);
+            others().await;
+        });
+        assert_eq!((most.load(Ordering::Relaxed), done.load(Ordering::Relaxed)), (1, 2));
     }
 }

@@ -38,8 +38,7 @@ impl State {
     }
 
     /// What is mounted now. A request keeps what it got here, so that it ends with the index that it began with.
-    #[must_use]
-    pub fn mounts(&self) -> Arc<Mounts> {
+    pub(crate) fn mounts(&self) -> Arc<Mounts> {
         Arc::clone(&self.mounts.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -71,8 +70,7 @@ impl State {
     }
 
     /// The limits.
-    #[must_use]
-    pub fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &Limits {
         &self.options.limits
     }
 
@@ -91,5 +89,30 @@ impl State {
     /// Whether the server is about to end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.is_called()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use sporran_pipeline::workflows::answer::AskOptions;
+
+    use super::*;
+
+    #[test]
+    fn a_request_ends_with_the_index_that_it_began_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let notes = folder.path().join("notes");
+        fs::create_dir(&notes).unwrap();
+        fs::write(notes.join("a.md"), "# Tea\n\nTea is hot.\n").unwrap();
+        let mounts = vec![AskOptions::new(vec![notes.clone()], folder.path().join("cache"))];
+        let options = ServerOptions { mounts, ..ServerOptions::new() };
+        let state = State::open(options, Stop::new(), &mut |_| {}).unwrap();
+        let pages = |mounts: &Mounts| mounts.searching(None).unwrap().index().unwrap().pages();
+        let old = state.mounts();
+        fs::write(notes.join("b.md"), "# Coffee\n\nCoffee is black.\n").unwrap();
+        state.reload(&mut |_| {}).unwrap();
+        assert_eq!((pages(&old), pages(&state.mounts())), (1, 2));
     }
 }

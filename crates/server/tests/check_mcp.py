@@ -110,13 +110,15 @@ async def use(session, how):
     resources = (await session.list_resources()).resources
     assert len(resources) == 2, resources
     text = (await session.read_resource(resources[0].uri)).contents[0].text
-    assert text.startswith("kilt.md") or "The kilt" in text, text
+    # The paragraphs of the document without its headings' signs, with empty lines between.
+    parts = text.split("\n\n")
+    assert parts[-1] == "The sporran is a pouch that is worn with the kilt." and "A kilt is a garment of Scotland." in parts, text
     assert (await session.list_resource_templates()).resource_templates[0].uri_template == "sporran://{index}/{id}"
     for wrong in ("file:///etc/passwd", "sporran://notes/none.md", "sporran://other/kilt.md"):
         try:
             await session.read_resource(wrong)
         except MCPError as error:
-            assert "no" in str(error), error
+            assert "there is no" in str(error), error
         else:
             raise AssertionError(f"{wrong} was read")
     # Requests at the same time are answered each by its own.

@@ -108,6 +108,10 @@ def prepare(program, folder):
     ]
 
 
+# A question is answered in parts where a generator is mounted, and else as a whole.
+ANSWERS = re.compile(r"/v1/(answer|chat/completions)$")
+
+
 class Check:
     """The page in one theme and size, with its screenshots and what axe-core finds."""
 
@@ -208,6 +212,32 @@ def cite_and_open(check: Check):
         page.keyboard.press("Escape")
 
 
+def stream(check: Check):
+    """The answer is written in parts; a stream that fails says why."""
+    page = check.page
+    part = lambda text: "data: " + json.dumps({"choices": [{"delta": {"content": text}}]}) + "\n\n"
+    failure = "data: " + json.dumps({"error": {"message": "the stream took longer than 1 s"}}) + "\n\n"
+
+    def answer(body):
+        page.unroute_all()
+        page.route(ANSWERS, lambda route: route.fulfill(status=200, content_type="text/event-stream", body=body))
+        check.open(f"#/ask?q={QUESTION}&mount=reader")
+
+    answer(part("Franz ") + part("Kafka") + failure)
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("The stream took longer than 1 s.")
+    answer(part("Franz "))
+    expect(alert).to_contain_text("ended before it was complete")
+    page.unroute_all()
+    # The real one: the text while it is written is what the server sent, and the passages follow.
+    with page.expect_request(re.compile("/v1/chat/completions$")):
+        alert.get_by_role("button", name="Try again").click()
+    expect(page.locator(".source")).to_have_count(5)
+    expect(page.locator(".answer-text")).not_to_be_empty()
+    expect(page.locator(".steps summary").last).to_contain_text("Write the answer")
+    check.ready()
+
+
 def compare(check: Check):
     page = check.page
     check.open("#/compare")
@@ -291,7 +321,7 @@ def errors(check: Check):
 
     def refuse(status, body, headers=None):
         page.unroute_all()
-        page.route("**/v1/answer", lambda route: route.fulfill(status=status, body=json.dumps(body), headers=headers or {}))
+        page.route(ANSWERS, lambda route: route.fulfill(status=status, body=json.dumps(body), headers=headers or {}))
         check.open(f"#/ask?q={QUESTION}")
 
     refuse(429, {"error": {"message": "too many requests are waiting"}}, {"Retry-After": "3"})
@@ -306,13 +336,13 @@ def errors(check: Check):
     expect(alert.get_by_label("Key")).to_be_visible()
     check.shot("key")
     page.unroute_all()
-    page.route("**/v1/answer", lambda route: route.abort())
+    page.route(ANSWERS, lambda route: route.abort())
     check.open(f"#/ask?q={QUESTION}")
     expect(alert).to_contain_text("cannot be reached")
     page.unroute_all()
     # A request that takes its time can be cancelled.
     held = []
-    page.route("**/v1/answer", lambda route: held.append(route))
+    page.route(ANSWERS, lambda route: held.append(route))
     check.open(f"#/ask?q={QUESTION}")
     expect(page.get_by_role("button", name="Cancel")).to_be_visible()
     if check.folder:
@@ -392,7 +422,7 @@ def keyboard(check: Check):
     expect(page.get_by_role("heading", level=1)).to_have_text("Compare")
 
 
-TESTS = [ask, cite_and_open, compare, browse, runs, report, knowledge, errors, key, theme, keyboard]
+TESTS = [ask, cite_and_open, stream, compare, browse, runs, report, knowledge, errors, key, theme, keyboard]
 
 
 def main():

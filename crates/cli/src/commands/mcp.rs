@@ -1,7 +1,7 @@
 //! `sporran mcp`.
 
 use clap::Args;
-use sporran_server::{ServedModels, ServerOptions, serve_stdio};
+use sporran_server::{ServerOptions, serve_stdio};
 
 use super::served::Served;
 use crate::{
@@ -30,9 +30,8 @@ pub(crate) struct Mcp {
 
 impl Mcp {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
-        let options = self.served.options((&[], &[]), context)?;
-        // The protocol has no tool for a model by itself.
-        let options = ServerOptions { models: ServedModels::default(), ..options };
+        let options = self.served.options(context)?;
+        let options = ServerOptions { browse: self.served.browse(&[], &[])?, ..options };
         if options.mounts.is_empty() && options.browse.runs.is_empty() {
             return Err(Error::Usage("expected a config, documents or `--run`".into()));
         }

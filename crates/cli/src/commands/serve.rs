@@ -45,7 +45,7 @@ pub(crate) struct Serve {
     /// Classifier of texts or of pairs of texts to serve: a folder, an imported model's name, or hf:ID[@REV]
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     classify: Option<PathBuf>,
-    /// Knowledge base to show, a folder or a file of triples, under a name; can be given several times
+    /// Knowledge base to show on the page, a folder or a file of triples, under a name; can be given several times
     #[arg(long, value_name = "NAME=PATH")]
     kb: Vec<Named>,
     /// File of mined rules that complete the knowledge base of a name
@@ -66,6 +66,18 @@ pub(crate) struct Serve {
     /// Seconds of the longest request without a stream
     #[arg(long, default_value = "120", value_name = "SECONDS", help_heading = LIMITS)]
     max_seconds: NonZeroUsize,
+    /// Seconds of the longest stream
+    #[arg(long, default_value = "600", value_name = "SECONDS", help_heading = LIMITS)]
+    max_stream_seconds: NonZeroUsize,
+    /// Tokens of an answer that a request may ask for
+    #[arg(long, default_value = "4096", value_name = "N", help_heading = LIMITS)]
+    max_answer_tokens: NonZeroUsize,
+    /// Hits of a search, and results of other requests, that a request may ask for
+    #[arg(long, default_value = "1000", value_name = "N", help_heading = LIMITS)]
+    max_hits: NonZeroUsize,
+    /// Hits of all searches of a request to /retrieve: queries times `topk`
+    #[arg(long, default_value = "20000", value_name = "N", help_heading = LIMITS)]
+    max_all_hits: NonZeroUsize,
     /// Tokens that may wait for a model; further requests get 429 with Retry-After
     #[arg(long, default_value = "262144", value_name = "N", help_heading = LIMITS)]
     max_waiting_tokens: NonZeroUsize,
@@ -78,9 +90,6 @@ pub(crate) struct Serve {
     /// Answers that a generator writes together
     #[arg(long, default_value = "32", value_name = "N", help_heading = LIMITS)]
     max_answers: NonZeroUsize,
-    /// Tokens of the longest answer that a request may ask for
-    #[arg(long, default_value = "4096", value_name = "N", help_heading = LIMITS)]
-    max_answer_tokens: NonZeroUsize,
     /// Open connections; further ones wait
     #[arg(long, default_value = "1024", value_name = "N", help_heading = LIMITS)]
     max_connections: NonZeroUsize,
@@ -113,26 +122,30 @@ impl Serve {
     }
 
     fn options(&self, context: &Context) -> Result<ServerOptions> {
-        let options = self.served.options((&self.kb, &self.rules), context)?;
+        let options = self.served.options(context)?;
         let key = self.api_key_file.as_deref().map(Key::read).transpose()?;
         let classifier =
             self.classify.as_ref().map(|model| models::resolve(model, context.quiet)).transpose()?;
-        let models = ServedModels { classifier, ..options.models };
+        let models = ServedModels { classifier, ..self.served.models(context)? };
+        let browse = self.served.browse(&self.kb, &self.rules)?;
         let limits = Limits {
             body: self.max_body.get().saturating_mul(1 << 20),
             time: Duration::from_secs(self.max_seconds.get() as u64),
+            stream_time: Duration::from_secs(self.max_stream_seconds.get() as u64),
+            answer_tokens: self.max_answer_tokens.get(),
+            hits: self.max_hits.get(),
+            all_hits: self.max_all_hits.get(),
             connections: self.max_connections.get(),
             waiting: self.max_waiting_tokens.get(),
             batch_tokens: self.max_batch_tokens.get(),
             window: Duration::from_millis(self.batch_window),
             running: self.max_answers.get(),
-            answer_tokens: self.max_answer_tokens.get(),
             ..Limits::default()
         };
         if limits.connections > MOST_CONNECTIONS {
             return Err(Error::Usage(format!("--max-connections: expected at most {MOST_CONNECTIONS}")));
         }
-        Ok(ServerOptions { host: self.host, port: self.port, key, models, limits, ..options })
+        Ok(ServerOptions { host: self.host, port: self.port, key, models, browse, limits, ..options })
     }
 }
 

@@ -22,10 +22,10 @@ pub(crate) struct Served {
     sources: Vec<PathBuf>,
     #[command(flatten)]
     model: AnswerModel,
-    /// Encoder to serve: a folder, an imported model's name, or hf:ID[@REV]. Documents are retrieved with it too
+    /// Encoder for the retrieval of documents, which `serve` serves by itself too: a folder, an imported model's name, or hf:ID[@REV]
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     embed: Option<PathBuf>,
-    /// Reranker to serve: a folder, an imported model's name, or hf:ID[@REV]. Passages of documents are reranked with it too
+    /// Reranker for passages of documents, which `serve` serves by itself too: a folder, an imported model's name, or hf:ID[@REV]
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     rerank: Option<PathBuf>,
     /// Passages of documents that are evidence and that a generator reads
@@ -40,35 +40,46 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// The options of a server with these sources and models, and with the defaults otherwise. It shows the runs and the
-    /// knowledge bases `bases` with their `rules`.
+    /// The runs of the command line, with knowledge bases and their rules.
     ///
     /// # Errors
-    /// Paths that do not exist, names that are given twice, and models that cannot be found.
-    pub(crate) fn options(
-        &self,
-        (bases, rules): (&[Named], &[Named]),
-        context: &Context,
-    ) -> Result<ServerOptions> {
+    /// Paths that do not exist, and names that are given twice.
+    pub(crate) fn browse(&self, bases: &[Named], rules: &[Named]) -> Result<BrowseOptions> {
         let named = self.run.iter().chain(bases).chain(rules).map(|named| &named.path);
-        self.sources.iter().chain(named).try_for_each(|path| paths::file_or_folder(path))?;
-        let browse = BrowseOptions::new(self.run.clone(), bases.to_vec(), rules.to_vec());
-        let browse = browse.map_err(Error::Usage)?;
-        let user = settings::user()?;
+        named.into_iter().try_for_each(|path| paths::file_or_folder(path))?;
+        BrowseOptions::new(self.run.clone(), bases.to_vec(), rules.to_vec()).map_err(Error::Usage)
+    }
+
+    /// The models of the command line that are served by themselves. The user's defaults are for documents alone.
+    ///
+    /// # Errors
+    /// Models that cannot be found.
+    pub(crate) fn models(&self, context: &Context) -> Result<ServedModels> {
         let resolve =
             |model: Option<&PathBuf>| model.map(|model| models::resolve(model, context.quiet)).transpose();
-        // The user's models are for documents; by themselves, models are served if the command line names them.
-        let (served_embedder, served_reranker) =
-            (resolve(self.embed.as_ref())?, resolve(self.rerank.as_ref())?);
-        let own_or = |own: &Option<PathBuf>, user: Option<&PathBuf>| match own {
-            Some(own) => Ok(Some(own.clone())),
-            None => resolve(user.filter(|_| !self.sources.is_empty())),
+        let (embedder, reranker) = (resolve(self.embed.as_ref())?, resolve(self.rerank.as_ref())?);
+        let (precision, device) = (self.model.precision, self.model.device);
+        Ok(ServedModels { embedder, reranker, precision, device, ..ServedModels::default() })
+    }
+
+    /// The options of a server with these sources, and with the defaults otherwise.
+    ///
+    /// # Errors
+    /// Paths that do not exist, and models that cannot be found.
+    pub(crate) fn options(&self, context: &Context) -> Result<ServerOptions> {
+        self.sources.iter().try_for_each(|path| paths::file_or_folder(path))?;
+        let user = settings::user()?;
+        let cache = settings::cache(&user)?;
+        let named = |source: &PathBuf| AskOptions::new(vec![source.clone()], cache.clone());
+        let sources: Vec<AskOptions> = self.sources.iter().map(named).collect();
+        let has_documents = sources.iter().any(|source| source.config().is_none());
+        let resolve = |model: Option<&PathBuf>| {
+            model.filter(|_| has_documents).map(|model| models::resolve(model, context.quiet)).transpose()
         };
-        let embedder = own_or(&served_embedder, user.embedder.as_ref())?;
-        let reranker = own_or(&served_reranker, user.reranker.as_ref())?;
-        let mut mounts = Vec::with_capacity(self.sources.len());
-        for source in &self.sources {
-            let options = AskOptions::new(vec![source.clone()], settings::cache(&user)?);
+        let embedder = resolve(self.embed.as_ref().or(user.embedder.as_ref()))?;
+        let reranker = resolve(self.rerank.as_ref().or(user.reranker.as_ref()))?;
+        let mut mounts = Vec::with_capacity(sources.len());
+        for options in sources {
             // A config has its own retriever, and its own generator unless the command line names one.
             let is_config = options.config().is_some();
             let options = AskOptions {
@@ -78,22 +89,32 @@ impl Served {
                 max_new_tokens: self.max_new_tokens,
                 ..options
             };
-            let default = user.model.as_deref().filter(|_| !is_config);
-            mounts.push(self.model.of(options, default, context)?);
+            mounts.push(self.model.of(options, user.model.as_deref().filter(|_| !is_config), context)?);
         }
-        if self.sources.is_empty() && self.model.is_named() {
-            let options = AskOptions::new(Vec::new(), settings::cache(&user)?);
-            let options = AskOptions { max_new_tokens: self.max_new_tokens, ..options };
+        if mounts.is_empty() && self.model.is_named() {
+            let options =
+                AskOptions { max_new_tokens: self.max_new_tokens, ..AskOptions::new(Vec::new(), cache) };
             mounts.push(self.model.of(options, None, context)?);
         }
-        let (precision, device) = (self.model.precision, self.model.device);
-        let models = ServedModels {
-            embedder: served_embedder,
-            reranker: served_reranker,
-            precision,
-            device,
-            ..ServedModels::default()
-        };
-        Ok(ServerOptions { mounts, models, browse, ..ServerOptions::new() })
+        Ok(ServerOptions { mounts, ..ServerOptions::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sources_of_a_server_are_only_what_its_call_names() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            served: Served,
+        }
+        let Line { served } = clap::Parser::parse_from(["serve", "--embed", "."]);
+        let context = Context { quiet: true, json: false, verbose: 0 };
+        // Models are served by themselves only where a call asks for them.
+        let models = served.models(&context).unwrap();
+        assert_eq!((models.embedder, models.reranker), (Some(".".into()), None));
     }
 }

@@ -94,6 +94,10 @@ impl Generator for CausalGenerator {
         answers(self, requests, Some(sink))
     }
 
+    fn samples(&self) -> bool {
+        self.model.samples()
+    }
+
     fn passages(&self) -> usize {
         self.prompt.passages()
     }

@@ -154,6 +154,10 @@ impl Generator for FidGenerator {
         "fid"
     }
 
+    fn samples(&self) -> bool {
+        self.reader.samples()
+    }
+
     fn passages(&self) -> usize {
         self.reader.passages()
     }

@@ -179,6 +179,10 @@ impl Generator for RagGenerator {
         }
     }
 
+    fn samples(&self) -> bool {
+        self.reader.samples()
+    }
+
     fn passages(&self) -> usize {
         self.reader.passages()
     }

@@ -238,6 +238,10 @@ impl Generator for RemoteGenerator {
         Ok(requests.iter().zip(written).map(|(request, written)| self.generation(request, written)).collect())
     }
 
+    fn samples(&self) -> bool {
+        self.options.generation.temperature > 0.0
+    }
+
     fn passages(&self) -> usize {
         self.prompt.options().passages
     }

@@ -130,6 +130,10 @@ impl Generator for Seq2SeqGenerator {
         answers(self, requests, Some(sink))
     }
 
+    fn samples(&self) -> bool {
+        self.model.samples()
+    }
+
     fn passages(&self) -> usize {
         self.prompt.options().passages
     }

@@ -215,8 +215,9 @@ impl Iterative {
         hits
     }
 
-    fn first(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
-        self.base.retrieve(queries, k.max(self.options.candidates))
+    /// The depth of the first search for `k` passages.
+    fn depth(&self, k: usize) -> usize {
+        k.max(self.options.candidates)
     }
 }
 
@@ -372,15 +373,16 @@ impl<'a> Search<'a> {
 
 impl Retriever for Iterative {
     fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
-        let first = self.first(queries, k)?;
+        let first = self.base.retrieve(queries, self.depth(k))?;
         let searches = self.search(queries, &first)?;
         Ok(searches.iter().zip(&first).map(|(search, first)| self.answer(search, first, k)).collect())
     }
 
     fn trace(&self, query: &Query, k: usize) -> Result<Trace> {
         let queries = std::slice::from_ref(query);
-        let first = self.first(queries, k)?;
-        let mut parts = vec![self.base.trace(query, k)?];
+        let begun = self.base.trace(query, self.depth(k))?;
+        let first = vec![begun.hits.clone()];
+        let mut parts = vec![begun];
         if self.options.follow_up > 0 {
             for hit in first[0].iter().take(self.options.beams) {
                 let mut part = self.base.trace(&self.joined(query, hit.passage), self.options.follow_up)?;

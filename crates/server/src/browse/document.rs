@@ -14,7 +14,7 @@ use sporran_pipeline::workflows::answer::heading;
 
 use crate::{
     Failure,
-    mounts::{InStore, named},
+    mounts::{InStore, fields, named},
 };
 
 /// The most documents of a list.
@@ -149,10 +149,7 @@ impl PlacedDocument {
         });
         let paragraphs = paragraphs.collect();
         let metadata = store.metadata(page);
-        let (file, mut fields) = (metadata.file().path, Map::from(metadata));
-        for place in ["file", "line", "page", "section"] {
-            fields.remove(place);
-        }
+        let (file, fields) = (metadata.file().path, fields(metadata));
         Ok(Self {
             id: store.page_id(page).to_owned(),
             title: store.page_title(page).to_owned(),

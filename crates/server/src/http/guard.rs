@@ -73,16 +73,18 @@ pub(crate) async fn guard(Shared(state): Shared<Arc<State>>, mut request: Reques
         }
     };
     drop(open);
-    if let Some(failure) = response.extensions_mut().remove::<Failure>() {
-        response = Form::of(&path).response(&failure);
+    let failure = response.extensions_mut().remove::<Failure>();
+    if let Some(failure) = &failure {
+        response = Form::of(&path).response(failure);
     }
+    let error = failure.map(|Failure { message, detail, .. }| detail.unwrap_or(message));
     if let Ok(id) = HeaderValue::from_str(&id.0) {
         response.headers_mut().insert(ID, id);
     }
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let (status, seconds) = (response.status().as_u16(), begin.elapsed().as_secs_f64());
-    state.metrics().answered(method.as_str(), &route, status, seconds);
-    tracing::info!(target: "sporran::requests", id = id.0, method = method.as_str(), path, status, seconds, "request");
+    state.metrics().answered(&method, &route, status, seconds);
+    tracing::info!(target: "sporran::requests", id = id.0, method = method.as_str(), path, status, seconds, error, "request");
     response
 }
 

@@ -19,7 +19,7 @@ use rmcp::{
 pub use serve::serve_stdio;
 pub(crate) use serve::service;
 
-use crate::State;
+use crate::{State, work::aside};
 
 /// The instructions to agents.
 const INSTRUCTIONS: &str = "Documents with search, and answers that name the passages they rest on. Use `search` to find \
@@ -70,7 +70,8 @@ impl ServerHandler for Mcp {
         request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        resources::list(&self.state.mounts(), request.and_then(|request| request.cursor).as_deref())
+        let (mounts, cursor) = (self.state.mounts(), request.and_then(|request| request.cursor));
+        read(move || resources::list(&mounts, cursor.as_deref())).await
     }
 
     async fn list_resource_templates(
@@ -86,6 +87,15 @@ impl ServerHandler for Mcp {
         request: ReadResourceRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        resources::read(&self.state.mounts(), &request.uri).map(ReadResourceResponse::from)
+        let mounts = self.state.mounts();
+        read(move || resources::read(&mounts, &request.uri)).await.map(ReadResourceResponse::from)
     }
+}
+
+/// Reads documents away from the threads that answer requests.
+async fn read<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ErrorData> + Send + 'static,
+) -> Result<T, ErrorData> {
+    let found = aside(move || Ok(work())).await;
+    found.map_err(|failure| ErrorData::internal_error(failure.message, None))?
 }

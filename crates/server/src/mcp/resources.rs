@@ -8,8 +8,8 @@ use rmcp::{
 use sporran_kilt::{PassageStore, passage::shown, store::PageIndex};
 
 use crate::{
-    Failure, Mounts,
-    mounts::{InStore, named},
+    Failure,
+    mounts::{InStore, Mounts, named},
 };
 
 /// The scheme of the addresses.

@@ -11,8 +11,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    AnswerRequest, AnswerResponse, Cause, DocumentResponse, FactsResponse, Failure, Mount, MountSummary,
-    SearchResponse, State, TextsRequest, browse::RunReport, work::aside,
+    Cause, Failure, State,
+    browse::RunReport,
+    mounts::{
+        AnswerRequest, AnswerResponse, DocumentResponse, FactsResponse, Mount, MountSummary, SearchResponse,
+        TextsRequest,
+    },
+    work::aside,
 };
 
 /// The hits of a search that sets no number.
@@ -52,7 +57,7 @@ struct DocumentInput {
 struct AnswerInput {
     /// The question.
     question: String,
-    /// The name of a mount; the first one by default.
+    /// The name of a mount; the first one with a generator by default, or else the first one with an index.
     #[serde(default)]
     mount: Option<String>,
     /// The number of passages in the answer's provenance; 5 by default.
@@ -178,7 +183,7 @@ async fn search(state: &State, arguments: JsonObject) -> Result<Value, Failure> 
         return Err(Failure::invalid("hits", format!("`hits`: expected 1 to {MOST}, found {hits}")));
     }
     let mounts = state.mounts();
-    output(&mounts.searching(index.as_deref())?.search(&query, hits).await?)
+    output(&mounts.searching(index.as_deref())?.search(query, hits).await?)
 }
 
 async fn document(state: &Arc<State>, arguments: JsonObject) -> Result<Value, Failure> {

@@ -115,6 +115,8 @@ fn embed(encoder: &TextEncoder, items: &[Embed]) -> Result<Vec<Embedded>, sporra
             Some(prompt) => encoder.with_prompt(prompt)?,
             None => encoder.clone(),
         };
+        let default = || encoder.settings().map_or("", |settings| settings.default_prompt());
+        let before = prompt.as_deref().unwrap_or_else(default);
         let texts: Vec<Text<'_>> = places.iter().map(|&at| Text::One(&items[at].text)).collect();
         let rows = own.rows(&texts)?;
         let tokens: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
@@ -125,11 +127,39 @@ fn embed(encoder: &TextEncoder, items: &[Embed]) -> Result<Vec<Embedded>, sporra
         for ((&at, values), tokens) in places.iter().zip(values).zip(tokens) {
             let whole = match tokens < own.max_tokens() {
                 true => tokens,
-                false => tokens
-                    .max(own.tokenizer().encode(&(own.prompt().to_owned() + &items[at].text), None)?.len()),
+                false => {
+                    let text = format!("{before}{}", items[at].text);
+                    tokens.max(own.tokenizer().encode(&text, None)?.len())
+                }
             };
             found[at] = Some(Embedded { values, tokens, whole });
         }
     }
     Ok(found.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prompt_counts_among_the_tokens_of_a_text_that_is_cut() {
+        let folder =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/encoders/sentence");
+        let encoder = TextEncoder::load(&TextEncoderOptions::new(folder)).unwrap().unwrap();
+        // Together with its special tokens the text fits exactly.
+        let fitting = (1..).find(|count| {
+            encoder.tokenizer().encode(&"song ".repeat(count + 1), None).unwrap().len() > encoder.max_tokens()
+        });
+        let text = "song ".repeat(fitting.unwrap());
+        let item = |prompt: Option<&str>| Embed {
+            text: text.clone(),
+            prompt: prompt.map(str::to_owned),
+            wanted: Wanted::Vector,
+        };
+        let found = embed(&encoder, &[item(Some("")), item(Some("song song "))]).unwrap();
+        let most = encoder.max_tokens();
+        assert_eq!((found[0].tokens, found[0].whole), (most, most));
+        assert_eq!((found[1].tokens, found[1].whole), (most, most + 2));
+    }
 }

@@ -11,53 +11,53 @@ use super::document::document_id;
 /// A question.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AnswerRequest {
+pub(crate) struct AnswerRequest {
     /// The question.
-    pub question: String,
+    pub(crate) question: String,
     /// The mount that answers; the first one that can by default.
     #[serde(default)]
-    pub mount: Option<String>,
+    pub(crate) mount: Option<String>,
     /// The largest number of passages in the provenance.
     #[serde(default)]
     #[schemars(range(min = 1))]
-    pub top: Option<usize>,
+    pub(crate) top: Option<usize>,
     /// Whether the response has the steps that led to the answer.
     #[serde(default)]
-    pub trace: bool,
+    pub(crate) trace: bool,
 }
 
 /// An answer with its provenance.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct AnswerResponse {
+pub(crate) struct AnswerResponse {
     /// The mount that answered.
-    pub mount: String,
+    pub(crate) mount: String,
     /// The question.
-    pub question: String,
+    pub(crate) question: String,
     /// The answer with its citations, such as `[1]`; empty without a generator. `[?]` follows a sentence that no passage
     /// supports.
-    pub answer: String,
+    pub(crate) answer: String,
     /// Whether a generator wrote the answer.
-    pub is_generated: bool,
+    pub(crate) is_generated: bool,
     /// The sentences of the answer.
-    pub sentences: Vec<AnswerSentence>,
+    pub(crate) sentences: Vec<AnswerSentence>,
     /// The best passages, best first.
-    pub provenance: Vec<ProvenanceItem>,
+    pub(crate) provenance: Vec<ProvenanceItem>,
     /// The steps that led to the answer, if the request asks for them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub trace: Option<AnswerTrace>,
+    pub(crate) trace: Option<AnswerTrace>,
     /// The time of the answer.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
 }
 
 /// A sentence of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct AnswerSentence {
+pub(crate) struct AnswerSentence {
     /// The text, without citations.
-    pub text: String,
+    pub(crate) text: String,
     /// The numbers of the passages that support it.
-    pub citations: Vec<usize>,
+    pub(crate) citations: Vec<usize>,
     /// Whether a passage supports it. A sentence without content words needs no support.
-    pub supported: bool,
+    pub(crate) supported: bool,
 }
 
 impl From<CitedSentence> for AnswerSentence {
@@ -68,43 +68,43 @@ impl From<CitedSentence> for AnswerSentence {
 
 /// A passage as provenance. All offsets count Unicode scalar values.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct ProvenanceItem {
+pub(crate) struct ProvenanceItem {
     /// The number by which citations name it, from 1.
-    pub number: usize,
+    pub(crate) number: usize,
     /// The id of the passage: `GET /v1/{index}/doc/{id}` has it.
-    pub id: String,
+    pub(crate) id: String,
     /// The id of the document: `GET /v1/{index}/doc/{document}` has all its paragraphs.
-    pub document: String,
+    pub(crate) document: String,
     /// The title of the document.
-    pub title: String,
+    pub(crate) title: String,
     /// The file, if the document comes from one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
+    pub(crate) file: Option<String>,
     /// The page of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub page: Option<u64>,
+    pub(crate) page: Option<u64>,
     /// The line of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u64>,
+    pub(crate) line: Option<u64>,
     /// The id of the page, if the document comes from a knowledge source and not from a file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wikipedia_id: Option<String>,
+    pub(crate) wikipedia_id: Option<String>,
     /// The section; empty for the text before the first heading.
-    pub section: String,
+    pub(crate) section: String,
     /// The paragraph in which the passage starts.
-    pub paragraph: u32,
+    pub(crate) paragraph: u32,
     /// The first character in that paragraph.
-    pub start: u32,
+    pub(crate) start: u32,
     /// The paragraph in which the passage ends.
-    pub end_paragraph: u32,
+    pub(crate) end_paragraph: u32,
     /// The character after the last one in the paragraph in which the passage ends.
-    pub end: u32,
+    pub(crate) end: u32,
     /// The text.
-    pub text: String,
+    pub(crate) text: String,
     /// The sentence of the text that supports the answer best: its first character and the one after its last.
-    pub highlight: [usize; 2],
+    pub(crate) highlight: [usize; 2],
     /// The score of the retriever or the reranker.
-    pub score: f32,
+    pub(crate) score: f32,
 }
 
 impl ProvenanceItem {
@@ -153,14 +153,8 @@ impl ProvenanceItem {
 }
 
 impl AnswerResponse {
-    /// The response of an answer. Without a store there is no provenance.
-    pub(crate) fn new(
-        mount: &str,
-        answer: CitedAnswer,
-        store: Option<&PassageStore>,
-        trace: Option<AnswerTrace>,
-        seconds: f64,
-    ) -> Self {
+    /// The response of an answer, without a trace and its time. Without a store there is no provenance.
+    pub(crate) fn new(mount: &str, answer: CitedAnswer, store: Option<&PassageStore>) -> Self {
         let CitedAnswer { question, answer, evidence, sentences, is_generated } = answer;
         let provenance = store.map_or_else(Vec::new, |store| {
             let item = |(at, found)| ProvenanceItem::new(at + 1, found, store);
@@ -174,52 +168,52 @@ impl AnswerResponse {
             is_generated,
             sentences,
             provenance,
-            trace,
-            seconds,
+            trace: None,
+            seconds: 0.0,
         }
     }
 }
 
 /// The steps that led to an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct AnswerTrace {
+pub(crate) struct AnswerTrace {
     /// The steps, in their order: searches, reranking, the prompt, the answer.
-    pub steps: Vec<TraceStep>,
+    pub(crate) steps: Vec<TraceStep>,
 }
 
 /// A step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct TraceStep {
+pub(crate) struct TraceStep {
     /// The name, such as `search`, `reranked`, `prompt` or `answer`.
-    pub name: String,
+    pub(crate) name: String,
     /// The time, if it was measured alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub seconds: Option<f64>,
+    pub(crate) seconds: Option<f64>,
     /// The query of a search.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub query: Option<String>,
+    pub(crate) query: Option<String>,
     /// The number of tokens that a generator wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<usize>,
+    pub(crate) tokens: Option<usize>,
     /// The results, best first.
-    pub items: Vec<TraceItem>,
+    pub(crate) items: Vec<TraceItem>,
 }
 
 /// A result of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct TraceItem {
+pub(crate) struct TraceItem {
     /// The id of a passage.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
+    pub(crate) id: Option<String>,
     /// The title of its document.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
+    pub(crate) title: Option<String>,
     /// The score.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub score: Option<f32>,
+    pub(crate) score: Option<f32>,
     /// The text of a prompt or an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
+    pub(crate) text: Option<String>,
 }
 
 impl AnswerTrace {
@@ -231,6 +225,13 @@ impl AnswerTrace {
             last.seconds = Some(seconds);
         }
         Self { steps }
+    }
+
+    /// Adds the answer of a generator as a step.
+    pub(crate) fn wrote(&mut self, text: &str, tokens: usize, seconds: f64) {
+        let items = vec![TraceItem { text: Some(text.to_owned()), ..TraceItem::default() }];
+        let (tokens, seconds) = (Some(tokens), Some(seconds));
+        self.steps.push(TraceStep { name: "answer".into(), seconds, query: None, tokens, items });
     }
 }
 

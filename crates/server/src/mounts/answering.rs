@@ -1,12 +1,11 @@
 //! Answers and searches over an index.
 
-use std::{sync::Arc, time::Instant};
+use std::{path::PathBuf, sync::Arc, time::Instant};
 
 use sporran_kilt::{Hit, Passage, PassageStore, Query};
 use sporran_pipeline::workflows::answer::{AskOptions, Asker, CitedAnswer};
 use sporran_retriever::Trace;
 use sporran_transformers::GenerationOptions;
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     answer::{AnswerRequest, AnswerResponse, AnswerTrace, TraceItem, TraceStep},
@@ -14,14 +13,14 @@ use super::{
 };
 use crate::{
     Failure, Limits, Result,
-    work::{Generated, GeneratorWorker, Piece, Prompted, Setting, Worker, aside, finished, size, thread},
+    work::{Generated, GeneratorWorker, PieceReceiver, Prompted, Setting, Worker, aside, size, thread},
 };
 
 /// The results of a step of a trace, at most.
 const TRACED: usize = 20;
 
 /// Answers questions and searches, with a thread for searches, one for the generator and one for citations.
-pub struct Answering {
+pub(crate) struct Answering {
     name: String,
     asker: Arc<Asker>,
     searching: Worker<Search, Found>,
@@ -55,6 +54,8 @@ pub(crate) struct Found {
     pub(crate) query: Query,
     /// The passages, best first.
     pub(crate) hits: Vec<Hit>,
+    /// Those that the generator reads, for an answer.
+    passages: Vec<(Passage, f32)>,
     trace: Option<Trace>,
     seconds: f64,
 }
@@ -68,17 +69,18 @@ struct Citing {
 }
 
 impl Answering {
-    /// Opens documents or a config, and starts the threads.
+    /// Opens documents or a config, and starts the threads. Without a name it is that of the config.
     ///
     /// # Errors
     /// Those of [`Asker::open`], and a system without threads.
     pub(crate) fn open(
-        name: String,
+        name: Option<String>,
         options: &AskOptions,
         setting: &Setting,
         observe: &mut sporran_kilt::observe::Observer<'_>,
     ) -> Result<Self> {
         let asker = Arc::new(Asker::open(options, observe)?);
+        let name = name.unwrap_or_else(|| asker.options().general.name.clone());
         let (searcher, citer) = (Arc::clone(&asker), Arc::clone(&asker));
         let searching = setting
             .worker(&format!("search {name}"), move |searches: &[Search]| find(&searcher, searches))?;
@@ -97,26 +99,27 @@ impl Answering {
             )
         };
         let generating = asker.generates().then(start).transpose().map_err(thread)?;
-        Ok(Self {
-            name,
-            asker,
-            searching,
-            citing,
-            generating,
-            limits: setting.limits,
-            is_bare: options.sources.is_empty(),
-        })
+        let (limits, is_bare) = (setting.limits, options.sources.is_empty());
+        Ok(Self { name, asker, searching, citing, generating, limits, is_bare })
     }
 
     /// The name.
-    #[must_use]
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
+    /// The limits of requests.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The configs that follow its own.
+    pub(crate) fn then(&self) -> &[PathBuf] {
+        &self.asker.options().general.then
+    }
+
     /// Whether a generator writes the answers.
-    #[must_use]
-    pub fn generates(&self) -> bool {
+    pub(crate) fn generates(&self) -> bool {
         self.generating.is_some()
     }
 
@@ -126,14 +129,12 @@ impl Answering {
     }
 
     /// Whether there is an index.
-    #[must_use]
-    pub fn searches(&self) -> bool {
+    pub(crate) fn searches(&self) -> bool {
         self.asker.system().retriever().is_some()
     }
 
     /// The passages.
-    #[must_use]
-    pub fn store(&self) -> Option<&PassageStore> {
+    pub(crate) fn store(&self) -> Option<&PassageStore> {
         self.asker.system().store().map(Arc::as_ref)
     }
 
@@ -150,32 +151,24 @@ impl Answering {
     ///
     /// # Errors
     /// A blank question, a full queue, and errors of the index and the models.
-    pub async fn answer(&self, request: &AnswerRequest) -> Result<AnswerResponse, Failure> {
+    pub(crate) async fn answer(self: &Arc<Self>, request: &AnswerRequest) -> Result<AnswerResponse, Failure> {
         let begin = Instant::now();
         let top = self.checked("top", request.top)?;
         let mut found = self.found(&request.question, request.trace).await?;
-        let mut trace = match (found.trace.take(), self.store()) {
-            (Some(trace), Some(store)) => Some(AnswerTrace::of_search(trace, TRACED, found.seconds, store)),
-            _ => request.trace.then(|| AnswerTrace { steps: Vec::new() }),
-        };
+        let mut trace = if request.trace { Some(self.steps(&mut found).await?) } else { None };
         let mut text = String::new();
         if self.generates() {
-            if let Some(AnswerTrace { steps }) = &mut trace {
-                steps.push(self.prompt_step(&found).await?);
-            }
             let begin = Instant::now();
-            let Generated { generation, .. } =
-                finished(self.begin(&found, GenerationOptions::default())?).await?;
-            text = generation.text;
-            if let Some(AnswerTrace { steps }) = &mut trace {
-                let items = vec![TraceItem { text: Some(text.clone()), ..TraceItem::default() }];
-                let seconds = Some(begin.elapsed().as_secs_f64());
-                let tokens = Some(generation.tokens);
-                steps.push(TraceStep { name: "answer".into(), seconds, query: None, tokens, items });
+            let pieces = self.begin(&mut found, GenerationOptions::default())?;
+            let Generated { generation, .. } = pieces.finished().await?;
+            if let Some(trace) = &mut trace {
+                trace.wrote(&generation.text, generation.tokens, begin.elapsed().as_secs_f64());
             }
+            text = generation.text;
         }
-        let cited = self.cited(found, text, top).await?;
-        Ok(AnswerResponse::new(&self.name, cited, self.store(), trace, begin.elapsed().as_secs_f64()))
+        let mut response = self.cited(found, text, top).await?;
+        (response.trace, response.seconds) = (trace, begin.elapsed().as_secs_f64());
+        Ok(response)
     }
 
     /// The passages of a question.
@@ -183,20 +176,21 @@ impl Answering {
         let query =
             self.asker.query(question).map_err(|error| Failure::invalid("question", error.to_string()))?;
         if !self.searches() {
-            return Ok(Found { query, hits: Vec::new(), trace: None, seconds: 0.0 });
+            let (hits, passages) = (Vec::new(), Vec::new());
+            return Ok(Found { query, hits, passages, trace: None, seconds: 0.0 });
         }
         let wanted = if with_trace { Wanted::Trace } else { Wanted::Answer };
         let tokens = size(question);
         self.searching.one(Search { query, wanted }, tokens).await
     }
 
-    /// Begins to write the answer to a question with its passages.
+    /// Begins to write the answer to a question with its passages, which it takes.
     pub(crate) fn begin(
         &self,
-        found: &Found,
+        found: &mut Found,
         options: GenerationOptions,
-    ) -> Result<UnboundedReceiver<Piece>, Failure> {
-        let passages: Vec<(Passage, f32)> = self.asker.system().read_by_generator(&found.hits);
+    ) -> Result<PieceReceiver, Failure> {
+        let passages = std::mem::take(&mut found.passages);
         let tokens =
             size(&found.query.text) + passages.iter().map(|(passage, _)| size(&passage.text)).sum::<usize>();
         self.write(Prompted::Query { query: found.query.clone(), passages }, options, tokens)
@@ -207,7 +201,7 @@ impl Answering {
         &self,
         prompted: Prompted,
         options: GenerationOptions,
-    ) -> Result<UnboundedReceiver<Piece>, Failure> {
+    ) -> Result<PieceReceiver, Failure> {
         let tokens = match &prompted {
             Prompted::Query { query, .. } => size(&query.text),
             Prompted::Text(text) => size(text),
@@ -223,28 +217,40 @@ impl Answering {
         prompted: Prompted,
         options: GenerationOptions,
         tokens: usize,
-    ) -> Result<UnboundedReceiver<Piece>, Failure> {
-        let most = self.limits.answer_tokens;
-        if let Some(tokens) = options.max_new_tokens.filter(|tokens| *tokens > most) {
-            let message = format!("`max_tokens`: expected at most {most}, found {tokens}");
-            return Err(Failure::invalid("max_tokens", message));
-        }
+    ) -> Result<PieceReceiver, Failure> {
         let generating = self.generating.as_ref();
         let generating = generating
             .ok_or_else(|| Failure::invalid("model", format!("`{}` has no generator", self.name)))?;
         generating.begin(prompted, options, tokens)
     }
 
-    /// The answer with its citations. `top`: the number of passages.
+    /// The answer with its citations, without a trace and its time. `top`: the number of passages.
     pub(crate) async fn cited(
-        &self,
+        self: &Arc<Self>,
         found: Found,
         text: String,
         top: Option<usize>,
-    ) -> Result<CitedAnswer, Failure> {
+    ) -> Result<AnswerResponse, Failure> {
         let Found { query, hits, .. } = found;
         let tokens = size(&text);
-        self.citing.one(Citing { query, hits, text, top }, tokens).await
+        let cited = self.citing.one(Citing { query, hits, text, top }, tokens).await?;
+        let own = Arc::clone(self);
+        aside(move || Ok(AnswerResponse::new(&own.name, cited, own.store()))).await
+    }
+
+    /// The steps before the answer is written: the searches that were traced, and the prompt.
+    pub(crate) async fn steps(self: &Arc<Self>, found: &mut Found) -> Result<AnswerTrace, Failure> {
+        let mut trace = match found.trace.take() {
+            Some(trace) => {
+                let (own, seconds) = (Arc::clone(self), found.seconds);
+                aside(move || Ok(AnswerTrace::of_search(trace, TRACED, seconds, own.index()?))).await?
+            }
+            None => AnswerTrace { steps: Vec::new() },
+        };
+        if self.generates() {
+            trace.steps.push(self.prompt_step(found).await?);
+        }
+        Ok(trace)
     }
 
     /// The prompt of the generator, as a step of a trace.
@@ -258,28 +264,36 @@ impl Answering {
 
     /// A number of results that the server gives.
     pub(crate) fn checked(&self, field: &str, wanted: Option<usize>) -> Result<Option<usize>, Failure> {
+        let most = self.limits.hits;
         match wanted {
-            Some(count) if count == 0 || count > self.limits.hits => {
-                let message = format!("`{field}`: expected 1 to {}, found {count}", self.limits.hits);
+            Some(count) if count == 0 || count > most => {
+                let message = format!("`{field}`: expected 1 to {most}, found {count}");
                 Err(Failure::invalid(field, message))
             }
             wanted => Ok(wanted),
         }
     }
 
-    /// The best passages of each query.
+    /// The best passages of each query. `field` is what the request calls their number.
     ///
     /// # Errors
     /// A blank query, too many hits, a mount without an index, a full queue, and errors of the index.
-    pub async fn hits(&self, queries: &[&str], count: usize) -> Result<Vec<Vec<Hit>>, Failure> {
+    pub(crate) async fn hits(
+        &self,
+        queries: &[String],
+        (field, count): (&str, usize),
+    ) -> Result<Vec<Vec<Hit>>, Failure> {
         self.index()?;
-        let count = self.checked("hits", Some(count))?.unwrap_or(count);
+        self.checked(field, Some(count))?;
         let (all, most) = (queries.len().saturating_mul(count), self.limits.all_hits);
         if all > most {
-            let message = format!("`queries`: expected at most {most} hits in all, found {all}");
+            let message = format!(
+                "`queries`: expected at most {most} hits of all queries, found {} queries with {count} hits each",
+                queries.len()
+            );
             return Err(Failure::invalid("queries", message));
         }
-        let search = |text: &&str| {
+        let search = |text: &String| {
             let query =
                 self.asker.query(text).map_err(|error| Failure::invalid("query", error.to_string()))?;
             Ok((Search { query, wanted: Wanted::Hits(count) }, size(text)))
@@ -292,24 +306,36 @@ impl Answering {
     ///
     /// # Errors
     /// Those of [`hits`](Self::hits).
-    pub async fn search(&self, query: &str, count: usize) -> Result<SearchResponse, Failure> {
-        let hits = self.hits(&[query], count).await?.pop().unwrap_or_default();
-        let candidates = SearchCandidate::of_hits(self.index()?, &hits);
-        let query = QueryText { text: query.to_owned() };
-        Ok(SearchResponse { api: "v1", index: self.name.clone(), query, candidates })
+    pub(crate) async fn search(
+        self: &Arc<Self>,
+        query: String,
+        count: usize,
+    ) -> Result<SearchResponse, Failure> {
+        let hits = self.hits(std::slice::from_ref(&query), ("hits", count)).await?.pop().unwrap_or_default();
+        let own = Arc::clone(self);
+        aside(move || {
+            let candidates = SearchCandidate::of_hits(own.index()?, &hits);
+            Ok(SearchResponse {
+                api: "v1",
+                index: own.name.clone(),
+                query: QueryText { text: query },
+                candidates,
+            })
+        })
+        .await
     }
 
     /// A document, or a passage of one, by its id.
     ///
     /// # Errors
     /// An id of nothing.
-    pub fn document(&self, id: &str) -> Result<DocumentResponse, Failure> {
+    pub(crate) fn document(&self, id: &str) -> Result<DocumentResponse, Failure> {
         let doc = Document::of_id(self.index()?, id).ok_or_else(|| Failure::not_found("document", id, []))?;
         Ok(DocumentResponse { api: "v1", index: self.name.clone(), docid: id.to_owned(), doc })
     }
 }
 
-/// The results of searches. Those that want the same are searched for together.
+/// The results of searches. Those that want the same are searched for together; a trace is a search of its own.
 fn find(asker: &Asker, searches: &[Search]) -> Result<Vec<Found>, Failure> {
     let system = asker.system();
     let mut found: Vec<Option<Found>> = searches.iter().map(|_| None).collect();
@@ -320,21 +346,36 @@ fn find(asker: &Asker, searches: &[Search]) -> Result<Vec<Found>, Failure> {
         let places: Vec<usize> = (0..searches.len()).filter(|&at| searches[at].wanted == wanted).collect();
         let queries: Vec<Query> = places.iter().map(|&at| searches[at].query.clone()).collect();
         let begin = Instant::now();
-        let hits: sporran_pipeline::Result<Vec<(Vec<Hit>, Option<Trace>)>> = match wanted {
-            Wanted::Hits(count) => system.search(&queries, count).map(without_traces),
-            Wanted::Answer => system.retrieve(&queries).map(without_traces),
-            Wanted::Trace => queries.iter().map(|query| system.retrieve_with_trace(query)).collect(),
+        let results = match wanted {
+            Wanted::Hits(count) => system.search(&queries, count).map(untraced),
+            Wanted::Answer => system.retrieve(&queries).map(untraced),
+            Wanted::Trace => queries.iter().map(|query| timed(asker, query)).collect(),
         };
-        let hits = hits.map_err(Failure::internal)?;
+        let results = results.map_err(Failure::internal)?;
         let seconds = begin.elapsed().as_secs_f64();
-        for ((at, query), (hits, trace)) in places.into_iter().zip(queries).zip(hits) {
-            found[at] = Some(Found { query, hits, trace, seconds });
+        for ((at, query), (hits, trace)) in places.into_iter().zip(queries).zip(results) {
+            let passages = match wanted {
+                Wanted::Hits(_) => Vec::new(),
+                Wanted::Answer | Wanted::Trace => system.read_by_generator(&hits),
+            };
+            let (trace, seconds) = trace.map_or((None, seconds), |(trace, own)| (Some(trace), own));
+            found[at] = Some(Found { query, hits, passages, trace, seconds });
         }
     }
     system.sound().map_err(Failure::internal)?;
     Ok(found.into_iter().flatten().collect())
 }
 
-fn without_traces(all: Vec<Vec<Hit>>) -> Vec<(Vec<Hit>, Option<Trace>)> {
-    all.into_iter().map(|hits| (hits, None)).collect()
+/// Hits, and the steps that led to them with their time.
+type Traced = (Vec<Hit>, Option<(Trace, f64)>);
+
+fn untraced(hits: Vec<Vec<Hit>>) -> Vec<Traced> {
+    hits.into_iter().map(|hits| (hits, None)).collect()
+}
+
+fn timed(asker: &Asker, query: &Query) -> sporran_pipeline::Result<Traced> {
+    let begin = Instant::now();
+    let found = asker.system().traced(query)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    Ok(found.map_or_else(Default::default, |(hits, trace)| (hits, Some((trace, seconds)))))
 }

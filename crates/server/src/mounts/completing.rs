@@ -20,7 +20,7 @@ const ANSWERS: usize = 10;
 const CHAINS: usize = 3;
 
 /// Completes triples, with a thread.
-pub struct Completing {
+pub(crate) struct Completing {
     name: String,
     predictor: Arc<LinkPredictor>,
     worker: Worker<Ask, Vec<LinkAnswer>>,
@@ -36,36 +36,36 @@ struct Ask {
 /// A triple without its subject or without its object.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CompleteRequest {
+pub(crate) struct CompleteRequest {
     /// The name of the subject; without it, subjects are the answers.
     #[serde(default)]
-    pub subject: Option<String>,
+    pub(crate) subject: Option<String>,
     /// The name of the relation.
-    pub relation: String,
+    pub(crate) relation: String,
     /// The name of the object; without it, objects are the answers.
     #[serde(default)]
-    pub object: Option<String>,
+    pub(crate) object: Option<String>,
     /// The number of answers; 10 by default.
     #[serde(default)]
-    pub answers: Option<usize>,
+    pub(crate) answers: Option<usize>,
     /// The number of chains of an answer; 3 by default.
     #[serde(default)]
-    pub chains: Option<usize>,
+    pub(crate) chains: Option<usize>,
     /// Whether entities of known triples are answers too.
     #[serde(default)]
-    pub known: bool,
+    pub(crate) known: bool,
     /// The mount; the first knowledge base by default.
     #[serde(default)]
-    pub mount: Option<String>,
+    pub(crate) mount: Option<String>,
 }
 
 /// The entities that complete a triple.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct CompleteResponse {
+pub(crate) struct CompleteResponse {
     /// The mount that answered.
-    pub mount: String,
+    pub(crate) mount: String,
     /// The entities, best first.
-    pub answers: Vec<LinkAnswer>,
+    pub(crate) answers: Vec<LinkAnswer>,
 }
 
 impl Completing {
@@ -112,8 +112,7 @@ impl Completing {
     }
 
     /// The name.
-    #[must_use]
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
@@ -121,7 +120,7 @@ impl Completing {
     ///
     /// # Errors
     /// Names that the knowledge base lacks, too many answers, a full queue, and errors of the model.
-    pub async fn complete(&self, request: CompleteRequest) -> Result<CompleteResponse, Failure> {
+    pub(crate) async fn complete(&self, request: CompleteRequest) -> Result<CompleteResponse, Failure> {
         let CompleteRequest { subject, relation, object, answers, chains, known, .. } = request;
         let within = |field: &str, value: Option<usize>, default: usize| match value.unwrap_or(default) {
             count if count == 0 || count > self.most => {

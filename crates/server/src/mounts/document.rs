@@ -8,99 +8,102 @@ use sporran_pipeline::workflows::answer::heading;
 
 /// The hits of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct SearchResponse {
+pub(crate) struct SearchResponse {
     /// The version of the API: `v1`.
-    pub api: &'static str,
+    pub(crate) api: &'static str,
     /// The index.
-    pub index: String,
+    pub(crate) index: String,
     /// The query.
-    pub query: QueryText,
+    pub(crate) query: QueryText,
     /// The hits, best first.
-    pub candidates: Vec<SearchCandidate>,
+    pub(crate) candidates: Vec<SearchCandidate>,
 }
 
 /// A query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct QueryText {
+pub(crate) struct QueryText {
     /// The text.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// A hit.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct SearchCandidate {
+pub(crate) struct SearchCandidate {
     /// The id of the passage.
-    pub docid: String,
+    pub(crate) docid: String,
     /// The score.
-    pub score: f32,
+    pub(crate) score: f32,
     /// The rank, from 1.
-    pub rank: usize,
+    pub(crate) rank: usize,
     /// The passage.
-    pub doc: Document,
+    pub(crate) doc: Document,
 }
 
 /// A document or a passage of it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct DocumentResponse {
+pub(crate) struct DocumentResponse {
     /// The version of the API: `v1`.
-    pub api: &'static str,
+    pub(crate) api: &'static str,
     /// The index.
-    pub index: String,
+    pub(crate) index: String,
     /// The id.
-    pub docid: String,
+    pub(crate) docid: String,
     /// The content.
-    pub doc: Document,
+    pub(crate) doc: Document,
 }
 
 /// The content of a document or a passage. All offsets count Unicode scalar values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Document {
+pub(crate) struct Document {
     /// The id.
-    pub id: String,
+    pub(crate) id: String,
     /// The title of the document.
-    pub title: String,
+    pub(crate) title: String,
     /// The title, a line break and the text.
-    pub contents: String,
+    pub(crate) contents: String,
     /// The id of the document of a passage.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub document: Option<String>,
+    pub(crate) document: Option<String>,
     /// The section of a passage.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub section: Option<String>,
+    pub(crate) section: Option<String>,
     /// The paragraph in which a passage starts.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub paragraph: Option<u32>,
+    pub(crate) paragraph: Option<u32>,
     /// Its first character in that paragraph.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub start: Option<u32>,
+    pub(crate) start: Option<u32>,
     /// The paragraph in which a passage ends.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub end_paragraph: Option<u32>,
+    pub(crate) end_paragraph: Option<u32>,
     /// The character after its last one in that paragraph.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub end: Option<u32>,
+    pub(crate) end: Option<u32>,
     /// The file, if the document comes from one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
+    pub(crate) file: Option<String>,
     /// The page of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub page: Option<u64>,
+    pub(crate) page: Option<u64>,
     /// The line of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u64>,
+    pub(crate) line: Option<u64>,
     /// The paragraphs of a whole document. The first is the title; headings start with `Section::::` or `Heading::::`, list
     /// items with `BULLET::::`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub paragraphs: Option<Vec<String>>,
-    /// Other fields of the document.
+    pub(crate) paragraphs: Option<Vec<String>>,
+    /// Other fields of the document than its place in a file.
     #[serde(skip_serializing_if = "Map::is_empty")]
-    pub metadata: Map<String, Value>,
+    pub(crate) metadata: Map<String, Value>,
 }
 
-/// Metadata as JSON.
-fn fields(metadata: &Metadata) -> Map<String, Value> {
-    let value = |(key, field): (&str, &_)| Some((key.to_owned(), serde_json::to_value(field).ok()?));
-    metadata.iter().filter_map(value).collect()
+/// The fields of a document that are no place in a file.
+pub(crate) fn fields(metadata: Metadata) -> Map<String, Value> {
+    let mut fields = Map::from(metadata);
+    for place in ["file", "line", "page", "section"] {
+        fields.remove(place);
+    }
+    fields
 }
 
 /// The id of a passage: that of its document, with `#` and its place in the document, from 0, if there are several.
@@ -152,7 +155,7 @@ impl Document {
             contents: format!("{title}\n{}", text.join("\n")),
             title,
             file: place.path,
-            metadata: fields(&store.metadata(page)),
+            metadata: fields(store.metadata(page)),
             paragraphs: Some(paragraphs),
             ..Self::default()
         }
@@ -187,7 +190,7 @@ impl Document {
             page: file.page,
             line: file.line,
             paragraphs: None,
-            metadata: fields(&metadata),
+            metadata: fields(metadata),
         }
     }
 }

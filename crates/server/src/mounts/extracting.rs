@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Extracts facts and links mentions, with a thread.
-pub struct Extracting {
+pub(crate) struct Extracting {
     name: String,
     system: Arc<FactSystem>,
     worker: Worker<Read, Found>,
@@ -34,16 +34,16 @@ enum Found {
 /// Texts to extract facts from, or whose mentions to link.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TextsRequest {
+pub(crate) struct TextsRequest {
     /// A text.
     #[serde(default)]
-    pub text: Option<String>,
+    pub(crate) text: Option<String>,
     /// Several texts.
     #[serde(default)]
-    pub texts: Vec<String>,
+    pub(crate) texts: Vec<String>,
     /// The mount; the first one that can by default.
     #[serde(default)]
-    pub mount: Option<String>,
+    pub(crate) mount: Option<String>,
 }
 
 impl TextsRequest {
@@ -60,34 +60,34 @@ impl TextsRequest {
 
 /// The facts of texts.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct FactsResponse {
+pub(crate) struct FactsResponse {
     /// The mount that read the texts.
-    pub mount: String,
+    pub(crate) mount: String,
     /// The facts of each text.
-    pub results: Vec<TextFacts>,
+    pub(crate) results: Vec<TextFacts>,
 }
 
 /// The facts of a text. Offsets count Unicode scalar values.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct TextFacts {
+pub(crate) struct TextFacts {
     /// The facts, by subject, object and property.
-    pub facts: Vec<TextFact>,
+    pub(crate) facts: Vec<TextFact>,
 }
 
 /// The mentions of texts.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct LinksResponse {
+pub(crate) struct LinksResponse {
     /// The mount that read the texts.
-    pub mount: String,
+    pub(crate) mount: String,
     /// The mentions of each text.
-    pub results: Vec<TextLinks>,
+    pub(crate) results: Vec<TextLinks>,
 }
 
 /// The mentions of a text. Offsets count Unicode scalar values.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct TextLinks {
+pub(crate) struct TextLinks {
     /// The mentions, by their start.
-    pub mentions: Vec<TextMention>,
+    pub(crate) mentions: Vec<TextMention>,
 }
 
 impl Extracting {
@@ -106,14 +106,12 @@ impl Extracting {
     }
 
     /// The name.
-    #[must_use]
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Whether mentions are linked to a knowledge base.
-    #[must_use]
-    pub fn links_mentions(&self) -> bool {
+    pub(crate) fn links_mentions(&self) -> bool {
         self.system.links()
     }
 
@@ -129,7 +127,7 @@ impl Extracting {
     ///
     /// # Errors
     /// No text, a full queue, and errors of the models.
-    pub async fn facts(&self, request: &TextsRequest) -> Result<FactsResponse, Failure> {
+    pub(crate) async fn facts(&self, request: &TextsRequest) -> Result<FactsResponse, Failure> {
         let facts = |found| match found {
             Found::Facts(facts) => TextFacts { facts },
             Found::Mentions(_) => TextFacts { facts: Vec::new() },
@@ -142,7 +140,7 @@ impl Extracting {
     ///
     /// # Errors
     /// No text, a full queue, and errors of the models.
-    pub async fn links(&self, request: &TextsRequest) -> Result<LinksResponse, Failure> {
+    pub(crate) async fn links(&self, request: &TextsRequest) -> Result<LinksResponse, Failure> {
         let mentions = |found| match found {
             Found::Mentions(mentions) => TextLinks { mentions },
             Found::Facts(_) => TextLinks { mentions: Vec::new() },

@@ -1,29 +1,28 @@
 //! The list of what is served.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use sporran_kilt::{PassageStore, observe::Observer};
-use sporran_pipeline::workflows::{
-    answer::{AskOptions, Options},
-    registry::workflow_of,
-};
+use sporran_pipeline::workflows::{answer::AskOptions, registry::workflow_of};
 
 use super::{answering::Answering, completing::Completing, extracting::Extracting};
 use crate::{Cause, Error, Failure, Result, work::Setting};
 
 /// Something that is served under a name.
 #[derive(Clone)]
-pub struct Mount {
+pub(crate) struct Mount {
     name: String,
     mounted: Mounted,
 }
 
 /// The kinds of mounts.
 #[derive(Clone)]
-#[non_exhaustive]
-pub enum Mounted {
+enum Mounted {
     /// Answers and searches.
     Answers(Arc<Answering>),
     /// Facts and mentions of texts.
@@ -34,51 +33,50 @@ pub enum Mounted {
 
 /// All mounts, in the order of the command line.
 #[derive(Clone, Default)]
-pub struct Mounts {
+pub(crate) struct Mounts {
     mounts: Vec<Mount>,
 }
 
 /// What is mounted.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct MountsResponse {
+pub(crate) struct MountsResponse {
     /// The mounts.
-    pub mounts: Vec<MountSummary>,
+    pub(crate) mounts: Vec<MountSummary>,
 }
 
 /// A mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct MountSummary {
+pub(crate) struct MountSummary {
     /// The name.
-    pub name: String,
+    pub(crate) name: String,
     /// The kind: `answer`, `facts` or `knowledge`.
-    pub kind: &'static str,
+    pub(crate) kind: &'static str,
     /// What it can do: `search`, `answer` (answers in sentences), `facts`, `link`, `complete`.
-    pub abilities: Vec<&'static str>,
+    pub(crate) abilities: Vec<&'static str>,
     /// The number of documents of an index.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub documents: Option<usize>,
+    pub(crate) documents: Option<usize>,
     /// The number of passages of an index.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub passages: Option<usize>,
+    pub(crate) passages: Option<usize>,
 }
 
 impl Mount {
+    fn answers(answering: Answering) -> Self {
+        Self { name: answering.name().to_owned(), mounted: Mounted::Answers(Arc::new(answering)) }
+    }
+
     /// The name.
-    #[must_use]
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is.
-    #[must_use]
-    pub fn mounted(&self) -> &Mounted {
-        &self.mounted
-    }
-
     /// What answers and searches here, if it is such a mount.
-    #[must_use]
-    pub fn answering(&self) -> Option<&Arc<Answering>> {
-        answers(&self.mounted)
+    pub(crate) fn answering(&self) -> Option<&Arc<Answering>> {
+        match &self.mounted {
+            Mounted::Answers(answering) => Some(answering),
+            _ => None,
+        }
     }
 
     pub(crate) fn summary(&self) -> MountSummary {
@@ -117,7 +115,7 @@ impl Mounts {
     ) -> Result<Self> {
         let mut mounts: Vec<Mount> = Vec::new();
         for options in options {
-            for mount in open(options, false, setting, observe)? {
+            for mount in open(options, setting, observe, &mut Vec::new())? {
                 if mounts.iter().any(|known| known.name == mount.name) {
                     return Err(Error::Name { name: mount.name });
                 }
@@ -128,118 +126,111 @@ impl Mounts {
     }
 
     /// All mounts.
-    #[must_use]
-    pub fn all(&self) -> &[Mount] {
+    pub(crate) fn all(&self) -> &[Mount] {
         &self.mounts
     }
 
     /// What is mounted.
-    #[must_use]
-    pub fn summary(&self) -> MountsResponse {
+    pub(crate) fn summary(&self) -> MountsResponse {
         MountsResponse { mounts: self.mounts.iter().map(Mount::summary).collect() }
     }
 
-    /// The mount of a name that has a generator; the first one without a name.
+    /// What has an index, of a name or the first one.
     ///
     /// # Errors
     /// A name that is not there.
-    pub fn generating(&self, name: Option<&str>) -> Result<&Arc<Answering>, Failure> {
-        self.find("model", name, |mounted| answers(mounted).filter(|answering| answering.generates()))
+    pub(crate) fn searching(&self, name: Option<&str>) -> Result<&Arc<Answering>, Failure> {
+        self.find("index", name, |mount| mount.answering().filter(|answering| answering.searches()))
     }
 
-    /// The mount of a name that searches; the first one without a name.
+    /// What has a generator, of a name or the first one.
     ///
     /// # Errors
     /// A name that is not there.
-    pub fn searching(&self, name: Option<&str>) -> Result<&Arc<Answering>, Failure> {
-        self.find("index", name, |mounted| answers(mounted).filter(|answering| answering.searches()))
+    pub(crate) fn generating(&self, name: Option<&str>) -> Result<&Arc<Answering>, Failure> {
+        self.find("generator", name, |mount| mount.answering().filter(|answering| answering.generates()))
     }
 
-    /// The mount of a name that answers. Without a name, the first one with a generator, or else the first one with an index.
+    /// What answers questions, of a name; without one the first that has a generator, or else the first that has an index.
     ///
     /// # Errors
     /// A name that is not there.
-    pub fn answering(&self, name: Option<&str>) -> Result<&Arc<Answering>, Failure> {
-        match name {
-            Some(_) => self.find("index", name, answers),
-            None => self.generating(None).or_else(|_| self.searching(None)),
-        }
+    pub(crate) fn answering(&self, name: Option<&str>) -> Result<&Arc<Answering>, Failure> {
+        let first = self.generating(None).ok().filter(|_| name.is_none());
+        first.map_or_else(|| self.find("index or generator", name, Mount::answering), Ok)
     }
 
-    /// The mount of a name that extracts facts; the first one without a name. With `links`, it must link mentions.
+    /// What extracts facts, of a name or the first one. With `links`, it must link mentions.
     ///
     /// # Errors
     /// A name that is not there.
-    pub fn extracting(&self, name: Option<&str>, links: bool) -> Result<&Arc<Extracting>, Failure> {
+    pub(crate) fn extracting(&self, name: Option<&str>, links: bool) -> Result<&Arc<Extracting>, Failure> {
         let what = if links { "linker" } else { "extractor of facts" };
-        self.find(what, name, |mounted| match mounted {
+        self.find(what, name, |mount| match &mount.mounted {
             Mounted::Facts(extracting) if !links || extracting.links_mentions() => Some(extracting),
             _ => None,
         })
     }
 
-    /// The mount of a name that completes triples; the first one without a name.
+    /// What completes triples, of a name or the first one.
     ///
     /// # Errors
     /// A name that is not there.
-    pub fn completing(&self, name: Option<&str>) -> Result<&Arc<Completing>, Failure> {
-        self.find("knowledge base", name, |mounted| match mounted {
+    pub(crate) fn completing(&self, name: Option<&str>) -> Result<&Arc<Completing>, Failure> {
+        self.find("knowledge base", name, |mount| match &mount.mounted {
             Mounted::Knowledge(completing) => Some(completing),
             _ => None,
         })
     }
 
-    /// The mount of a name among those that fit; the first one without a name.
+    /// The mount of a name, or the first one, among those that `fits` takes. `what` is what they are.
     fn find<'m, T>(
         &'m self,
         what: &str,
         name: Option<&str>,
-        fits: impl Fn(&'m Mounted) -> Option<&'m Arc<T>>,
-    ) -> Result<&'m Arc<T>, Failure> {
-        let all = || self.mounts.iter().filter_map(|mount| Some((mount.name(), fits(&mount.mounted)?)));
-        let found = all().find(|(known, _)| name.is_none_or(|name| name == *known));
+        fits: impl Fn(&'m Mount) -> Option<&'m T>,
+    ) -> Result<&'m T, Failure> {
+        let mut all = self.mounts.iter().filter_map(|mount| Some((mount.name(), fits(mount)?)));
+        let found = all.find(|(known, _)| name.is_none_or(|name| *known == name));
         found.map(|(_, found)| found).ok_or_else(|| match name {
-            Some(name) => Failure::not_found(what, name, all().map(|(known, _)| known)),
+            Some(name) => {
+                let known = self.mounts.iter().filter(|mount| fits(mount).is_some()).map(Mount::name);
+                Failure::not_found(what, name, known)
+            }
             None => Failure::new(Cause::NotFound, format!("no {what} is mounted")),
         })
-    }
-}
-
-/// What answers and searches, if it is such a mount.
-fn answers(mounted: &Mounted) -> Option<&Arc<Answering>> {
-    match mounted {
-        Mounted::Answers(answering) => Some(answering),
-        _ => None,
     }
 }
 
 /// The workflows that are served.
 const SERVED: [&str; 5] = ["answer", "population", "link-prediction", "graph-network", "rules"];
 
-/// The mounts of an argument: the documents, or the config and those of its key `then` that are served.
-///
-/// `follows`: whether a key `then` names the config. Such a config answers nothing, as in a run, so that no config follows itself.
+/// The mounts of an argument: the documents, or the config and those of its key `then` that are served. `above`: the configs
+/// that led to it.
 fn open(
     options: &AskOptions,
-    follows: bool,
     setting: &Setting,
     observe: &mut Observer<'_>,
+    above: &mut Vec<PathBuf>,
 ) -> Result<Vec<Mount>> {
     let Some(config) = options.config() else {
-        let name = name_of(options);
-        let answering = Answering::open(name.clone(), options, setting, observe)?;
-        return Ok(vec![Mount { name, mounted: Mounted::Answers(Arc::new(answering)) }]);
+        let answering = Answering::open(Some(name_of(options)), options, setting, observe)?;
+        return Ok(vec![Mount::answers(answering)]);
     };
+    let own = config.canonicalize().unwrap_or_else(|_| config.to_owned());
+    if above.contains(&own) {
+        return Err(Error::Circle { path: config.to_owned() });
+    }
     let workflow = workflow_of(config, &[])?.name;
     match workflow {
-        "answer" if !follows => {
-            let Options { general, .. } = Options::load_without_tasks(config, &[])?;
-            let answering = Answering::open(general.name.clone(), options, setting, observe)?;
-            let mut mounts =
-                vec![Mount { name: general.name, mounted: Mounted::Answers(Arc::new(answering)) }];
-            for then in general.then {
+        "answer" => {
+            let answering = Answering::open(None, options, setting, observe)?;
+            let configs = answering.then().to_vec();
+            let mut mounts = vec![Mount::answers(answering)];
+            above.push(own);
+            for then in configs {
                 let then = AskOptions { sources: vec![then], ..options.clone() };
-                match open(&then, true, setting, observe) {
+                match open(&then, setting, observe, above) {
                     Ok(more) => mounts.extend(more),
                     Err(Error::Workflow { path, workflow, .. }) => {
                         tracing::warn!("{} is not served: its workflow is `{workflow}`", path.display());
@@ -247,21 +238,18 @@ fn open(
                     Err(error) => return Err(error),
                 }
             }
+            above.pop();
             Ok(mounts)
         }
         "population" => {
             let extracting = Extracting::open(config, setting)?;
-            Ok(vec![Mount {
-                name: extracting.name().to_owned(),
-                mounted: Mounted::Facts(Arc::new(extracting)),
-            }])
+            let (name, mounted) = (extracting.name().to_owned(), Mounted::Facts(Arc::new(extracting)));
+            Ok(vec![Mount { name, mounted }])
         }
         "link-prediction" | "graph-network" | "rules" => {
             let completing = Completing::open(config, workflow, setting)?;
-            Ok(vec![Mount {
-                name: completing.name().to_owned(),
-                mounted: Mounted::Knowledge(Arc::new(completing)),
-            }])
+            let (name, mounted) = (completing.name().to_owned(), Mounted::Knowledge(Arc::new(completing)));
+            Ok(vec![Mount { name, mounted }])
         }
         other => {
             let served = SERVED.map(|name| format!("`{name}`")).join(", ");

@@ -7,13 +7,9 @@ mod document;
 mod extracting;
 mod list;
 
-pub use answer::{
-    AnswerRequest, AnswerResponse, AnswerSentence, AnswerTrace, ProvenanceItem, TraceItem, TraceStep,
-};
-pub use answering::Answering;
-pub(crate) use answering::Found;
-pub use completing::{CompleteRequest, CompleteResponse, Completing};
-pub use document::{Document, DocumentResponse, QueryText, SearchCandidate, SearchResponse};
-pub(crate) use document::{InStore, named};
-pub use extracting::{Extracting, FactsResponse, LinksResponse, TextFacts, TextLinks, TextsRequest};
-pub use list::{Mount, MountSummary, Mounted, Mounts, MountsResponse};
+pub(crate) use answer::{AnswerRequest, AnswerResponse, AnswerTrace, ProvenanceItem};
+pub(crate) use answering::{Answering, Found};
+pub(crate) use completing::{CompleteRequest, CompleteResponse};
+pub(crate) use document::{Document, DocumentResponse, InStore, SearchResponse, fields, named};
+pub(crate) use extracting::{FactsResponse, LinksResponse, TextsRequest};
+pub(crate) use list::{Mount, MountSummary, Mounts, MountsResponse};

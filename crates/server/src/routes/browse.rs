@@ -114,8 +114,8 @@ pub(super) fn add(api: Api<Arc<State>>) -> Api<Arc<State>> {
         )
 }
 
-async fn summary(Shared(state): Shared<Arc<State>>) -> Json<BrowseSummary> {
-    Json(state.browse().summary())
+async fn summary(Shared(state): Shared<Arc<State>>) -> Result<Json<BrowseSummary>, Failure> {
+    Ok(Json(aside(move || Ok(state.browse().summary())).await?))
 }
 
 #[derive(Deserialize)]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use axum::{Json, extract::State as Shared};
 
 use crate::{
-    CompleteRequest, CompleteResponse, FactsResponse, Failure, LinksResponse, State, TextsRequest,
+    Failure, State,
     http::{Api, Body},
+    mounts::{CompleteRequest, CompleteResponse, FactsResponse, LinksResponse, TextsRequest},
 };
 
 pub(super) fn add(api: Api<Arc<State>>) -> Api<Arc<State>> {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::{Json, Router, extract::State as Shared, http::header, response::IntoResponse, routing};
+use axum::{
+    Json, Router, body::Bytes, extract::State as Shared, http::header, response::IntoResponse, routing,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -27,9 +29,9 @@ pub(super) fn describe(router: Router<Arc<State>>, mut description: Value) -> Ro
         "parameters": [],
         "responses": { "200": { "description": "The description", "content": { "application/json": {} } } },
     } });
-    let description: Arc<str> = description.to_string().into();
-    let response = async move || ([(header::CONTENT_TYPE, "application/json")], String::from(&*description));
-    router.route("/openapi.json", routing::get(response))
+    let headers = [(header::CONTENT_TYPE, "application/json")];
+    let text = Bytes::from(description.to_string());
+    router.route("/openapi.json", routing::get(async move || (headers, text)))
 }
 
 /// The state of a server.

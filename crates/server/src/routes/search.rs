@@ -74,7 +74,7 @@ async fn search(
     Queries(Search { query, hits }): Queries<Search>,
 ) -> Result<Json<SearchResponse>, Failure> {
     let mounts = state.mounts();
-    Ok(Json(mounts.searching(Some(&index))?.search(&query, hits.unwrap_or(HITS)).await?))
+    Ok(Json(mounts.searching(Some(&index))?.search(query, hits.unwrap_or(HITS)).await?))
 }
 
 async fn document(
@@ -90,7 +90,7 @@ async fn document(
 struct RetrieveRequest {
     /// The queries.
     queries: Vec<String>,
-    /// The number of passages for each; 3 by default.
+    /// The number of passages for each; 3 by default. The server limits it, and its product with the number of queries.
     #[serde(default)]
     topk: Option<usize>,
     /// Whether each passage comes with its score.
@@ -136,19 +136,20 @@ async fn retrieve(
     Shared(state): Shared<Arc<State>>,
     Body(request): Body<RetrieveRequest>,
 ) -> Result<Json<RetrieveResponse>, Failure> {
-    let mounts = state.mounts();
-    let answering = mounts.searching(request.mount.as_deref())?;
-    let queries: Vec<&str> = request.queries.iter().map(String::as_str).collect();
-    let hits = answering.hits(&queries, request.topk.unwrap_or(TOP)).await?;
-    let Some(store) = answering.store() else { return Ok(Json(RetrieveResponse { result: Vec::new() })) };
-    let retrieved = |hit: &Hit| {
-        let Document { id, contents, .. } = Document::of_passage(store, hit.passage);
-        let document = RetrievedDocument { id, contents };
-        match request.return_scores {
-            true => Retrieved::Scored { document, score: hit.score },
-            false => Retrieved::Plain(document),
-        }
+    let RetrieveRequest { queries, topk, return_scores, mount } = request;
+    let answering = Arc::clone(state.mounts().searching(mount.as_deref())?);
+    let hits = answering.hits(&queries, ("topk", topk.unwrap_or(TOP))).await?;
+    let result = move || {
+        let store = answering.index()?;
+        let retrieved = |hit: &Hit| {
+            let Document { id, contents, .. } = Document::of_passage(store, hit.passage);
+            let document = RetrievedDocument { id, contents };
+            match return_scores {
+                true => Retrieved::Scored { document, score: hit.score },
+                false => Retrieved::Plain(document),
+            }
+        };
+        Ok(hits.iter().map(|hits| hits.iter().map(retrieved).collect()).collect())
     };
-    let result = hits.iter().map(|hits| hits.iter().map(retrieved).collect()).collect();
-    Ok(Json(RetrieveResponse { result }))
+    Ok(Json(RetrieveResponse { result: aside(result).await? }))
 }

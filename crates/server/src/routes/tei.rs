@@ -387,11 +387,11 @@ async fn tokenize(
 ) -> Result<Json<Vec<Vec<Token>>>, Failure> {
     let encoder = state.models.embedder()?.encoder().clone();
     let texts = request.inputs.all("inputs")?;
-    let found = aside(move || {
-        let tokens = |text: &String| tokens(encoder.tokenizer(), text, request.add_special_tokens);
-        texts.iter().map(tokens).collect::<Result<_, _>>().map_err(Failure::internal)
-    });
-    Ok(Json(found.await?))
+    let tokens = move || {
+        let of = |text: &String| tokens(encoder.tokenizer(), text, request.add_special_tokens);
+        texts.iter().map(of).collect::<tokenizers::Result<Vec<_>>>()
+    };
+    Ok(Json(aside(move || tokens().map_err(Failure::internal)).await?))
 }
 
 fn tokens(

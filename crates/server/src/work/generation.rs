@@ -4,10 +4,7 @@ use std::{
     collections::{HashMap, VecDeque},
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     thread,
     time::Instant,
 };
@@ -18,9 +15,11 @@ use sporran_generator::{
 use sporran_kilt::{Passage, Query};
 use sporran_pipeline::workflows::answer::Asker;
 use sporran_transformers::GenerationOptions;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::queue::{Bounds, Queue};
+use super::{
+    pieces::{Generated, PieceReceiver, PieceSender, PieceSink, pieces},
+    queue::{Bounds, Queue},
+};
 use crate::{Failure, metrics::WorkerMetrics};
 
 /// What a generator continues or answers.
@@ -46,41 +45,12 @@ pub(crate) enum Prompted {
     },
 }
 
-/// A part of an answer.
-#[derive(Debug)]
-pub(crate) enum Piece {
-    /// More text.
-    Text(String),
-    /// The end.
-    Done(Box<Result<Generated, Failure>>),
-}
-
-/// A finished answer.
-#[derive(Debug)]
-pub(crate) struct Generated {
-    /// The answer.
-    pub(crate) generation: Generation,
-    /// The number of tokens of the prompt; 0 if the generator does not tell.
-    pub(crate) read: usize,
-    /// Whether it ended because of its length.
-    pub(crate) is_cut: bool,
-}
-
 struct Job {
     prompted: Prompted,
     options: GenerationOptions,
-    pieces: UnboundedSender<Piece>,
-}
-
-impl Job {
-    fn end(self, result: Result<Generated, Failure>) {
-        end(&self.pieces, result);
-    }
-}
-
-fn end(pieces: &UnboundedSender<Piece>, result: Result<Generated, Failure>) {
-    // The client may have gone.
-    let _ = pieces.send(Piece::Done(Box::new(result)));
+    /// The size of the prompt in the queue.
+    tokens: usize,
+    pieces: PieceSender,
 }
 
 /// A thread that generates answers. It ends when the worker is dropped, after the answers that were begun.
@@ -104,11 +74,11 @@ impl GeneratorWorker {
             while !jobs.is_over() {
                 // After a panic the batch is lost, and its clients are told so because their senders are dropped.
                 let ended = catch_unwind(AssertUnwindSafe(|| match generator.running_batch() {
-                    Ok(batch) => {
-                        Running { batch, open: HashMap::new(), jobs: &jobs, most, since: Instant::now() }
-                            .run()
+                    Ok(batch) => Running::over(batch, &jobs, most).run(),
+                    Err(error) => {
+                        tracing::debug!("answers are written in whole batches: {error}");
+                        whole(generator, &jobs, most);
                     }
-                    Err(_) => whole(generator, &jobs, most),
                 }));
                 if ended.is_ok() {
                     break;
@@ -128,10 +98,10 @@ impl GeneratorWorker {
         prompted: Prompted,
         options: GenerationOptions,
         tokens: usize,
-    ) -> Result<UnboundedReceiver<Piece>, Failure> {
-        let (pieces, received) = unbounded_channel();
-        let job = Job { prompted, options, pieces };
-        self.queue.push(VecDeque::from([(job, tokens.max(1))]))?;
+    ) -> Result<PieceReceiver, Failure> {
+        let ((pieces, received), tokens) = (pieces(), tokens.max(1));
+        let job = Job { prompted, options, tokens, pieces };
+        self.queue.push(VecDeque::from([(job, tokens)]))?;
         Ok(received)
     }
 }
@@ -142,56 +112,22 @@ impl Drop for GeneratorWorker {
     }
 }
 
-/// The end of an answer, without its pieces.
-pub(crate) async fn finished(mut pieces: UnboundedReceiver<Piece>) -> Result<Generated, Failure> {
-    while let Some(piece) = pieces.recv().await {
-        if let Piece::Done(result) = piece {
-            return *result;
-        }
-    }
-    Err(Failure::internal("a generator has ended"))
-}
-
-/// Sends text on, and ends an answer whose client has gone.
-struct Pieces {
-    sender: UnboundedSender<Piece>,
-    /// The calls of `write` that are left.
-    left: AtomicUsize,
-}
-
-impl Pieces {
-    fn new(sender: &UnboundedSender<Piece>, most: Option<usize>) -> Self {
-        Self { sender: sender.clone(), left: AtomicUsize::new(most.unwrap_or(usize::MAX)) }
-    }
-}
-
-impl Sink for Pieces {
-    fn write(&self, _: usize, text: &str) -> ControlFlow<()> {
-        let is_gone = match text.is_empty() {
-            true => self.sender.is_closed(),
-            false => self.sender.send(Piece::Text(text.to_owned())).is_err(),
-        };
-        let left =
-            self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(1)));
-        if is_gone || left.is_ok_and(|left| left <= 1) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    }
-}
-
 /// A batch that requests join and leave.
 struct Running<'a> {
     batch: RunningBatch<'a>,
-    open: HashMap<usize, UnboundedSender<Piece>>,
+    /// The clients of the requests, with the sizes of their prompts.
+    open: HashMap<usize, (PieceSender, usize)>,
     jobs: &'a Queue<Job>,
     most: usize,
-    /// When an answer ended last, or when the batch began.
+    /// When the batch began, or when requests were last over.
     since: Instant,
 }
 
-impl Running<'_> {
+impl<'a> Running<'a> {
+    fn over(batch: RunningBatch<'a>, jobs: &'a Queue<Job>, most: usize) -> Self {
+        Self { batch, open: HashMap::new(), jobs, most, since: Instant::now() }
+    }
+
     fn run(&mut self) {
         let mut late: VecDeque<Job> = VecDeque::new();
         loop {
@@ -214,11 +150,11 @@ impl Running<'_> {
     }
 
     fn join(&mut self, job: Job) {
-        if job.pieces.is_closed() {
+        if job.pieces.is_gone() {
             self.jobs.metrics().cancelled.inc();
             return;
         }
-        let sink = Box::new(Pieces::new(&job.pieces, None));
+        let sink = Box::new(job.pieces.sink(None, self.jobs.metrics()));
         let added = match &job.prompted {
             Prompted::Query { query, passages } => {
                 let passages: Vec<Candidate<'_>> = candidates(passages);
@@ -232,9 +168,9 @@ impl Running<'_> {
         };
         match added {
             Ok(number) => {
-                self.open.insert(number, job.pieces);
+                self.open.insert(number, (job.pieces, job.tokens));
             }
-            Err(error) => job.end(Err(refusal(error))),
+            Err(error) => job.pieces.end(Err(refusal(error))),
         }
     }
 
@@ -243,20 +179,22 @@ impl Running<'_> {
         self.jobs.metrics().batches.observe(rows as f64);
         match self.batch.step() {
             Ok(over) => {
-                let read: usize = over.iter().map(|finished| finished.read.max(1)).sum();
-                if read > 0 {
-                    self.jobs.worked(read, self.since.elapsed());
-                    self.since = Instant::now();
-                }
+                let mut worked = 0;
                 for Finished { request, generation, read, is_cut } in over {
-                    let Some(pieces) = self.open.remove(&request) else { continue };
+                    let Some((pieces, tokens)) = self.open.remove(&request) else { continue };
+                    worked += tokens;
                     let result = generation.map_err(Failure::internal);
-                    end(&pieces, result.map(|generation| Generated { generation, read, is_cut }));
+                    pieces.end(result.map(|generation| Generated { generation, read, is_cut }));
+                }
+                // The rate at which requests leave is that at which those in the queue will.
+                if worked > 0 {
+                    self.jobs.worked(worked, self.since.elapsed());
+                    self.since = Instant::now();
                 }
             }
             Err(error) => {
                 let failure = Failure::internal(error);
-                self.open.drain().for_each(|(_, pieces)| end(&pieces, Err(failure.clone())));
+                self.open.drain().for_each(|(_, (pieces, _))| pieces.end(Err(failure.clone())));
             }
         }
         self.jobs.metrics().tokens.inc_by(rows as u64);
@@ -280,7 +218,7 @@ fn refusal(error: sporran_generator::Error) -> Failure {
 }
 
 /// The sinks of several requests.
-struct Each(Vec<Pieces>);
+struct Each(Vec<PieceSink>);
 
 impl Sink for Each {
     fn write(&self, request: usize, text: &str) -> ControlFlow<()> {
@@ -301,11 +239,11 @@ fn whole(generator: &dyn Generator, jobs: &Queue<Job>, most: usize) {
         let count = most.max(1).min(late.len());
         let (mut queries, begin) = (Vec::new(), Instant::now());
         for job in late.drain(..count) {
-            match refused(&job) {
-                _ if job.pieces.is_closed() => {
+            match refused(generator, &job) {
+                _ if job.pieces.is_gone() => {
                     jobs.metrics().cancelled.inc();
                 }
-                Some(failure) => job.end(Err(failure)),
+                Some(failure) => job.pieces.end(Err(failure)),
                 None => queries.push(job),
             }
         }
@@ -313,24 +251,25 @@ fn whole(generator: &dyn Generator, jobs: &Queue<Job>, most: usize) {
             continue;
         }
         jobs.metrics().batches.observe(queries.len() as f64);
-        let answered = answer(generator, &queries);
+        let worked = queries.iter().map(|job| job.tokens).sum();
+        let answered = answer(generator, jobs, &queries);
         let tokens = match answered {
             Ok(generations) => {
                 queries.into_iter().zip(generations).map(|(job, generation)| done(job, generation)).sum()
             }
             Err(failure) if queries.len() == 1 => {
-                queries.into_iter().for_each(|job| job.end(Err(failure.clone())));
+                queries.into_iter().for_each(|job| job.pieces.end(Err(failure.clone())));
                 0
             }
             // One request does not fail the others.
             Err(_) => {
-                let alone = |job: Job| match answer(generator, std::slice::from_ref(&job))
+                let alone = |job: Job| match answer(generator, jobs, std::slice::from_ref(&job))
                     .map(|mut found| found.pop())
                 {
                     Ok(Some(generation)) => done(job, generation),
                     Ok(None) => 0,
                     Err(failure) => {
-                        job.end(Err(failure));
+                        job.pieces.end(Err(failure));
                         0
                     }
                 };
@@ -338,19 +277,27 @@ fn whole(generator: &dyn Generator, jobs: &Queue<Job>, most: usize) {
             }
         };
         jobs.metrics().tokens.inc_by(tokens as u64);
-        jobs.worked(tokens.max(count), begin.elapsed());
+        jobs.worked(worked, begin.elapsed());
     }
 }
 
 /// Ends a job. Returns its tokens.
 fn done(job: Job, generation: Generation) -> usize {
-    let tokens = generation.tokens;
-    let is_cut = job.options.max_new_tokens.is_some_and(|most| tokens >= most);
-    job.end(Ok(Generated { generation, read: 0, is_cut }));
+    let (tokens, most) = (generation.tokens, job.options.max_new_tokens);
+    job.pieces.end(match most {
+        // The generator wrote the answer as a whole, and it was not cut.
+        Some(most) if tokens > most => {
+            let message = format!(
+                "`max_tokens`: this generator writes answers as a whole; expected at least {tokens} for this one, found {most}"
+            );
+            Err(Failure::invalid("max_tokens", message))
+        }
+        most => Ok(Generated { generation, read: 0, is_cut: most == Some(tokens) }),
+    });
     tokens
 }
 
-fn answer(generator: &dyn Generator, jobs: &[Job]) -> Result<Vec<Generation>, Failure> {
+fn answer(generator: &dyn Generator, queue: &Queue<Job>, jobs: &[Job]) -> Result<Vec<Generation>, Failure> {
     let asked: Vec<(&Query, Vec<Candidate<'_>>)> = jobs
         .iter()
         .filter_map(|job| match &job.prompted {
@@ -360,7 +307,8 @@ fn answer(generator: &dyn Generator, jobs: &[Job]) -> Result<Vec<Generation>, Fa
         .collect();
     let requests: Vec<Request<'_>> =
         asked.iter().map(|(query, passages)| Request { query, passages }).collect();
-    let sinks = Each(jobs.iter().map(|job| Pieces::new(&job.pieces, job.options.max_new_tokens)).collect());
+    let sink = |job: &Job| job.pieces.sink(job.options.max_new_tokens, queue.metrics());
+    let sinks = Each(jobs.iter().map(sink).collect());
     let found = catch_unwind(AssertUnwindSafe(|| generator.generate_into(&requests, &sinks)));
     match found {
         Ok(Ok(generations)) => Ok(generations),
@@ -370,19 +318,21 @@ fn answer(generator: &dyn Generator, jobs: &[Job]) -> Result<Vec<Generation>, Fa
 }
 
 /// What a generator without a running batch cannot do.
-fn refused(job: &Job) -> Option<Failure> {
+fn refused(generator: &dyn Generator, job: &Job) -> Option<Failure> {
     if !matches!(job.prompted, Prompted::Query { .. }) {
         let message =
             "this generator answers questions over passages only; its model cannot be asked without them";
         return Some(Failure::invalid("sporran.retrieve", message));
     }
-    let max_new_tokens = job.options.max_new_tokens;
-    let greedy = GenerationOptions { max_new_tokens, do_sample: Some(false), ..GenerationOptions::default() };
-    let own = GenerationOptions { max_new_tokens, ..GenerationOptions::default() };
-    (job.options != greedy && job.options != own).then(|| {
-        Failure::invalid(
-            "temperature",
-            "this generator does not sample; expected a temperature of 0, or none",
-        )
-    })
+    let GenerationOptions { do_sample, temperature, top_p, top_k, seed, .. } = &job.options;
+    let field = match do_sample {
+        Some(false) if generator.samples() => Some("temperature"),
+        _ if top_p.is_some() => Some("top_p"),
+        _ if top_k.is_some() => Some("top_k"),
+        Some(true) if temperature.is_some() => Some("temperature"),
+        // Without sampling a seed changes nothing.
+        _ => seed.filter(|_| generator.samples()).map(|_| "seed"),
+    }?;
+    let message = format!("`{field}`: this generator samples by its own config or not at all; expected none");
+    Some(Failure::invalid(field, message))
 }

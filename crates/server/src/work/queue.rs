@@ -69,7 +69,8 @@ impl<J> Queue<J> {
         }
         let mut inner = self.lock();
         if inner.is_closed {
-            return Err(Failure::new(Cause::Stopping, "the model is being replaced; try again"));
+            let failure = Failure::new(Cause::Stopping, "the model is being replaced; try again");
+            return Err(Failure { retry_after: Some(1), ..failure });
         }
         if inner.waiting + tokens > most {
             self.metrics.refused.inc();

@@ -1,10 +1,10 @@
 //! Searches and answers over documents.
 
-use std::thread;
+use std::{fs, path::Path, thread};
 
 use serde_json::{Value, json};
 use sporran_pipeline::workflows::answer::{AskOptions, Asker};
-use sporran_server::ServerOptions;
+use sporran_server::{Limits, ServerOptions};
 
 use crate::common::{Served, documents, reader};
 
@@ -86,45 +86,100 @@ fn queries_are_answered_in_the_form_of_search_r1() {
     assert!(result[1][0]["score"].as_f64().unwrap() > 0.0 && result[2] == json!([]));
     let found = served.post("/retrieve", &json!({ "queries": ["steel"] })).json();
     assert_eq!(found["result"][0][0]["id"], "1#1");
-    let many: Vec<&str> = ["tea"; 17].into();
-    let found = served.post("/retrieve", &json!({ "queries": many, "topk": 1000 }));
-    assert_eq!(found.status, 400, "{}", found.text);
-    assert!(found.text.contains("at most 16384 hits in all, found 17000"), "{}", found.text);
 }
 
 #[test]
-fn a_config_with_beams_answers() {
-    let served = Served::start(|folder| {
-        let pages = documents(folder).sources.remove(0);
-        let (config, indexes) = (folder.join("beams.toml"), folder.join("indexes"));
-        let text = format!(
-            "workflow = \"answer\"\nname = \"beams\"\n[source]\npath = {pages:?}\nindexes = {indexes:?}\n\
-             [retriever]\nkind = \"bm25\"\n[generator]\nkind = \"seq2seq\"\nmodel = {:?}\n\
-             [generator.generation]\nmax-new-tokens = 8\nnum-beams = 2\n",
-            reader()
-        );
-        std::fs::write(&config, text).unwrap();
-        let mount = AskOptions::new(vec![config], folder.join("cache"));
-        ServerOptions { mounts: vec![mount], ..ServerOptions::new() }
+fn what_a_request_may_ask_for_is_limited() {
+    let limits = Limits { hits: 5, all_hits: 6, ..Limits::default() };
+    let served = Served::start(|folder| ServerOptions {
+        mounts: vec![documents(folder)],
+        limits,
+        ..ServerOptions::new()
     });
-    let found = served.post("/v1/answer", &json!({ "question": "Where was Oberlin born?" })).json();
-    assert!(found["is_generated"] == true && found["answer"] != "", "{found}");
+    let retrieve = |queries: &[&str], topk: usize| {
+        served.post("/retrieve", &json!({ "queries": queries, "topk": topk }))
+    };
+    assert_eq!(retrieve(&["tea", "steel"], 3).status, 200);
+    let many = retrieve(&["tea", "steel", "water"], 3);
+    assert_eq!(many.status, 400);
+    let message = many.json()["error"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("`queries`: expected at most 6 hits of all queries"), "{message}");
+    let deep = retrieve(&["tea"], 6);
+    assert_eq!((deep.status, deep.json()), (400, json!({ "error": "`topk`: expected 1 to 5, found 6" })));
+    assert_eq!(served.get("/v1/pages.jsonl/search?query=tea&hits=6").status, 400);
+}
+
+/// A config over the documents of a folder, with further lines.
+fn config(folder: &Path, name: &str, lines: &str) -> AskOptions {
+    let path = folder.join(format!("{name}.toml"));
+    let text = format!("workflow = \"answer\"\nname = \"{name}\"\noutput = {folder:?}\n{lines}");
+    fs::write(&path, text).unwrap();
+    AskOptions::new(vec![path], folder.join("cache"))
+}
+
+/// The lines of a config that retrieves from the documents of a folder.
+fn retrieving(folder: &Path) -> String {
+    let source = documents(folder).sources.remove(0);
+    let indexes = folder.join("indexes");
+    format!("[source]\npath = {source:?}\nindexes = {indexes:?}\n[retriever]\nkind = \"bm25\"\n")
+}
+
+/// The lines of a config whose generator is the small reader.
+fn reading(settings: &str) -> String {
+    format!("[generator]\nkind = \"seq2seq\"\nmodel = {:?}\n[generator.generation]\n{settings}\n", reader())
 }
 
 #[test]
-fn the_first_mount_that_can_is_the_default() {
+fn a_config_with_beams_answers_as_the_library() {
+    let beams = |folder: &Path| {
+        config(folder, "beams", &(retrieving(folder) + &reading("num-beams = 3\nmax-new-tokens = 8")))
+    };
+    let served =
+        Served::start(|folder| ServerOptions { mounts: vec![beams(folder)], ..ServerOptions::new() });
+    let question = "Where was Oberlin born?";
+    let expected = Asker::open(&beams(served.folder.path()), &mut |_| {}).unwrap().ask(question).unwrap();
+    assert!(!expected.answer.is_empty());
+    let found = served.post("/v1/answer", &json!({ "question": question })).json();
+    assert_eq!(found["answer"], expected.answer, "{found}");
+    let chat = |extra: Value| {
+        let mut request = json!({ "messages": [{ "role": "user", "content": question }] });
+        request.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        served.post("/v1/chat/completions", &request)
+    };
+    let (events, is_done) = chat(json!({ "stream": true, "temperature": 0 })).events();
+    assert_eq!((&events[events.len() - 1]["sporran"]["answer"], is_done), (&json!(expected.answer), true));
+    // A search with beams does not sample, and has no model to ask without passages.
+    for (extra, param) in [
+        (json!({ "temperature": 0.5 }), "temperature"),
+        (json!({ "top_p": 0.5 }), "top_p"),
+        (json!({ "sporran": { "retrieve": false } }), "sporran.retrieve"),
+    ] {
+        let refused = chat(extra);
+        assert_eq!((refused.status, refused.json()["error"]["param"].as_str()), (400, Some(param)));
+    }
+}
+
+#[test]
+fn the_first_mount_that_fits_answers() {
     let served = Served::start(|folder| {
-        let other = folder.join("other");
-        std::fs::create_dir(&other).unwrap();
-        std::fs::write(other.join("rain.txt"), "Rain falls on the hills.").unwrap();
-        let plain = AskOptions::new(vec![other], folder.join("cache"));
-        let mount = AskOptions { generator: Some(reader()), max_new_tokens: 8, ..documents(folder) };
-        ServerOptions { mounts: vec![plain, mount], ..ServerOptions::new() }
+        let closed = config(folder, "closed", &reading("max-new-tokens = 4"));
+        let searched = config(folder, "searched", &retrieving(folder));
+        ServerOptions { mounts: vec![closed, searched], ..ServerOptions::new() }
     });
-    let found = served.post("/v1/answer", &json!({ "question": "Where was Oberlin born?" })).json();
-    assert_eq!((&found["mount"], &found["is_generated"]), (&json!("pages.jsonl"), &json!(true)));
-    let found = served.post("/retrieve", &json!({ "queries": ["rain"] })).json();
-    assert!(found["result"][0][0]["contents"].as_str().unwrap().contains("Rain falls"), "{found}");
+    assert_eq!(served.post("/retrieve", &json!({ "queries": ["tea"] })).json()["result"][0][0]["id"], "3");
+    assert_eq!(served.get("/browse/documents").json()["total"], 3);
+    let missing = served.get("/v1/closed/search?query=tea");
+    assert_eq!(
+        (missing.status, missing.json()),
+        (404, json!({ "error": "there is no index `closed`; there are `searched`" }))
+    );
+    let reversed = Served::start(|folder| {
+        let searched = config(folder, "searched", &retrieving(folder));
+        let closed = config(folder, "closed", &reading("max-new-tokens = 4"));
+        ServerOptions { mounts: vec![searched, closed], ..ServerOptions::new() }
+    });
+    // An answer is written where a generator is mounted.
+    assert_eq!(reversed.post("/v1/answer", &json!({ "question": "What is tea?" })).json()["mount"], "closed");
 }
 
 #[test]

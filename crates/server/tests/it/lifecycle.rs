@@ -118,7 +118,10 @@ fn wrong_bodies_are_named_in_the_form_of_their_api() {
         found.text
     );
     let found = send("/v1/answer", "application/json", r#"{"question": "a"}"#);
-    assert_eq!((found.status, found.json()["error"].as_str()), (404, Some("no index is mounted")));
+    assert_eq!(
+        (found.status, found.json()["error"].as_str()),
+        (404, Some("no index or generator is mounted"))
+    );
 }
 
 #[test]
@@ -203,14 +206,42 @@ fn documents_that_changed_are_served_after_a_reload() {
     });
     let hits = || served.get("/v1/notes/search?query=coffee").json()["candidates"].as_array().unwrap().len();
     assert_eq!(hits(), 0);
-    let old = served.state.mounts();
     std::fs::write(served.folder.path().join("notes/b.md"), "# Coffee\n\nCoffee is black.\n").unwrap();
     served.state.reload(&mut |_| {}).unwrap();
     assert_eq!(hits(), 1);
-    // A request that began before ends with what it began with.
-    assert_eq!(old.answering(None).unwrap().store().unwrap().pages(), 1);
     // Something that cannot be opened leaves what was there.
     std::fs::remove_dir_all(served.folder.path().join("notes")).unwrap();
     assert!(served.state.reload(&mut |_| {}).is_err());
     assert_eq!(hits(), 1);
+}
+
+#[test]
+fn a_config_that_follows_itself_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = documents(folder.path()).sources.remove(0);
+    let config = |name: &str, then: &str| {
+        let path = folder.path().join(name);
+        let text = format!(
+            "workflow = \"answer\"\nname = \"{name}\"\noutput = \"{folder}\"\nthen = [{then:?}]\n[source]\n\
+             path = {source:?}\nindexes = \"{folder}/{name}-indexes\"\n[retriever]\nkind = \"bm25\"\n",
+            folder = folder.path().display()
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let open = |config| {
+        let mounts = vec![sporran_pipeline::workflows::answer::AskOptions::new(
+            vec![config],
+            folder.path().join("cache"),
+        )];
+        Server::open(ServerOptions { mounts, ..ServerOptions::new() }, &Stop::new(), &mut |_| {})
+            .err()
+            .unwrap()
+    };
+    let own = open(config("own.toml", &path("own.toml")));
+    assert!(matches!(&own, Error::Circle { path } if path.ends_with("own.toml")), "{own}");
+    let (first, _) = (config("a.toml", &path("b.toml")), config("b.toml", &path("a.toml")));
+    let circle = open(first);
+    assert!(matches!(&circle, Error::Circle { path } if path.ends_with("a.toml")), "{circle}");
 }

@@ -1,9 +1,15 @@
 //! The API of OpenAI.
 
+use std::{
+    io::Read,
+    thread,
+    time::{Duration, Instant},
+};
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use sporran_pipeline::workflows::answer::AskOptions;
-use sporran_server::ServerOptions;
+use sporran_server::{Limits, ServerOptions};
 
 use crate::common::{Served, documents, fixture, models, reader};
 
@@ -109,6 +115,28 @@ fn a_stream_has_the_text_in_parts_and_then_the_citations() {
 }
 
 #[test]
+fn a_chat_has_the_steps_of_an_answer_if_it_asks_for_them() {
+    let served = with_reader();
+    let steps = |found: &Value| -> Vec<String> {
+        let steps = found["trace"]["steps"].as_array().unwrap();
+        steps.iter().map(|step| step["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let question = "Where was Oberlin born?";
+    let answer = served.post("/v1/answer", &json!({ "question": question, "trace": true })).json();
+    let request = json!({ "messages": user(question), "stream": true, "sporran": { "trace": true } });
+    let (events, _) = served.post("/v1/chat/completions", &request).events();
+    let last = &events[events.len() - 1];
+    assert_eq!(steps(&last["sporran"]), steps(&answer));
+    assert_eq!(steps(&answer).last().map(String::as_str), Some("answer"));
+    assert_eq!(
+        (&last["citations"], &last["sporran"]["sentences"]),
+        (&answer["provenance"], &answer["sentences"])
+    );
+    let text = served.post("/v1/completions", &json!({ "prompt": question, "sporran": { "trace": true } }));
+    assert_eq!((text.status, text.json()["error"]["param"].as_str()), (400, Some("sporran.trace")));
+}
+
+#[test]
 fn the_bare_model_continues_what_it_is_given() {
     let served = with_llama();
     let bare = |extra: Value| {
@@ -150,9 +178,6 @@ fn wrong_requests_have_the_form_of_openai() {
         (json!({ "messages": [] }), "messages"),
         (json!({ "messages": user("a"), "temperature": 9 }), "temperature"),
         (json!({ "messages": user("a"), "n": 3 }), "n"),
-        (json!({ "messages": user("a"), "stop": ["a", "b", "c", "d", "e"] }), "stop"),
-        (json!({ "messages": user("a"), "max_tokens": 5000 }), "max_tokens"),
-        (json!({ "messages": user("a"), "sporran": { "top": 0 } }), "sporran.top"),
         (json!({ "messages": [{ "role": "user", "content": " " }] }), "question"),
     ] {
         let found = served.post("/v1/chat/completions", &request);
@@ -168,6 +193,59 @@ fn wrong_requests_have_the_form_of_openai() {
 }
 
 #[test]
+fn settings_that_cannot_hold_are_named() {
+    let served = with_reader();
+    for (extra, param) in [
+        (json!({ "sporran": { "top": 0 } }), "sporran.top"),
+        (json!({ "sporran": { "retrieve": false, "top": 3 } }), "sporran.top"),
+        (json!({ "stop": ["a", "b", "c", "d", "e"] }), "stop"),
+        (json!({ "max_tokens": 1_000_000 }), "max_tokens"),
+        (json!({ "logprobs": true }), "logprobs"),
+    ] {
+        let mut request = json!({ "messages": user("What is tea?") });
+        request.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let found = served.post("/v1/chat/completions", &request);
+        let error = &found.json()["error"];
+        assert_eq!((found.status, error["param"].as_str()), (400, Some(param)), "{extra}: {}", found.text);
+    }
+}
+
+#[test]
+fn a_stream_whose_client_goes_frees_its_work() {
+    let served = Served::start(|folder| {
+        let mount = AskOptions { generator: Some(fixture("llama")), ..documents(folder) };
+        // Requests are in the queue for a known time.
+        let limits = Limits { window: Duration::from_millis(500), ..Limits::default() };
+        ServerOptions { mounts: vec![mount], limits, ..ServerOptions::new() }
+    });
+    let body = json!({ "prompt": "the king", "stream": true, "sporran": { "retrieve": false } }).to_string();
+    let mut stream = served.begin("POST", "/v1/completions", &[("content-type", "application/json")], &body);
+    // The head of the response is there, and the first token is not.
+    stream.read_exact(&mut [0; 12]).unwrap();
+    drop(stream);
+    let end = Instant::now() + Duration::from_secs(20);
+    while served.metric(r#"sporran_cancelled_total{worker="generate pages.jsonl"}"#) < 1.0 {
+        assert!(Instant::now() < end, "{}", served.get("/metrics").text);
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(served.metric(r#"sporran_tokens_total{worker="generate pages.jsonl"}"#), 0.0);
+}
+
+#[test]
+fn a_stream_that_takes_too_long_ends() {
+    let served = Served::start(|folder| {
+        let mount = AskOptions { generator: Some(fixture("llama")), ..documents(folder) };
+        let (window, stream_time) = (Duration::from_secs(2), Duration::from_millis(100));
+        let limits = Limits { window, stream_time, ..Limits::default() };
+        ServerOptions { mounts: vec![mount], limits, ..ServerOptions::new() }
+    });
+    let request = json!({ "prompt": "the king", "stream": true, "sporran": { "retrieve": false } });
+    let (events, is_done) = served.post("/v1/completions", &request).events();
+    assert_eq!((events.len(), is_done), (1, true), "{events:?}");
+    assert_eq!(events[0]["error"]["message"], "the stream took longer than 0.1 s");
+}
+
+#[test]
 fn a_model_alone_is_served_by_its_name() {
     let served = Served::start(|folder| {
         let mount = AskOptions::new(Vec::new(), folder.join("cache"));
@@ -178,11 +256,10 @@ fn a_model_alone_is_served_by_its_name() {
     let request =
         json!({ "model": "llama", "prompt": "the king was born", "temperature": 0, "max_tokens": 5 });
     let found = served.post("/v1/completions", &request).json();
-    let expected = with_llama();
     let mut bare = request.clone();
     bare["sporran"] = json!({ "retrieve": false });
     bare["model"] = json!("pages.jsonl");
-    let expected = expected.post("/v1/completions", &bare).json();
+    let expected = with_llama().post("/v1/completions", &bare).json();
     assert_eq!(found["choices"][0]["text"], expected["choices"][0]["text"], "{found}");
     assert_eq!(found["choices"][0]["citations"], Value::Null);
 }

@@ -155,23 +155,6 @@ impl RunningBatch {
         Self { sequences, growth: Growth::default(), requests: Vec::new(), added: 0 }
     }
 
-    /// Checks that a request with these options can join: it has no beams and one answer.
-    ///
-    /// # Errors
-    /// [`Error::Options`] for the first option that cannot be used.
-    pub fn check(&self, options: &GenerationOptions) -> Result<()> {
-        let options = options.or(self.sequences.model.generation_defaults());
-        let one = |option, value: Option<usize>| match value {
-            Some(value) if value > 1 => {
-                let expected = "1 in a running batch".into();
-                Err(Error::Options { option, expected, found: value.to_string() })
-            }
-            _ => Ok(()),
-        };
-        one("num-beams", options.num_beams)?;
-        one("num-return-sequences", options.num_return_sequences)
-    }
-
     /// Adds a request: the tokens of a prompt or of an encoder's input, the options, and tokens that end the sequence in
     /// addition to the model's end tokens. Unset options are those of the model's folder. The next step reads it,
     /// together with all others that were added since the last step: its time and memory grow with their tokens.
@@ -180,9 +163,17 @@ impl RunningBatch {
     /// [`Error::Options`] for options that cannot be used, for beams and for several sequences a request; [`Error::Batch`]
     /// for a request without tokens, with tokens that the model does not have, or longer than the model has positions.
     pub fn add(&mut self, tokens: &[u32], options: &GenerationOptions, stops: &[u32]) -> Result<RequestId> {
-        self.check(options)?;
         let model = &self.sequences.model;
         let options = options.or(model.generation_defaults());
+        let one = |option, value: Option<usize>| match value {
+            Some(value) if value > 1 => {
+                let expected = "1 in a running batch".into();
+                Err(Error::Options { option, expected, found: value.to_string() })
+            }
+            _ => Ok(()),
+        };
+        one("num-beams", options.num_beams)?;
+        one("num-return-sequences", options.num_return_sequences)?;
         let vocabulary = model.vocab_size();
         if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
             let (expected, found) = (format!("token ids below {vocabulary}"), token.to_string());

@@ -169,12 +169,6 @@ impl TextEncoder {
         matches!(*self.reduction, Reduction::Dpr(_))
     }
 
-    /// The text before each input.
-    #[must_use]
-    pub fn prompt(&self) -> &str {
-        &self.prompt.text
-    }
-
     /// The same with another text before each input instead of the folder's prompts. If the folder says so, the tokens of
     /// this text are not pooled.
     ///

@@ -69,14 +69,17 @@ impl Retriever for Reranked {
     }
 
     fn trace(&self, query: &Query, k: usize) -> Result<Trace> {
-        let hits = self.retrieve(std::slice::from_ref(query), k)?.pop().unwrap_or_default();
-        let parts = vec![self.base.trace(query, k)?];
-        Ok(Trace { step: "reranked".into(), query: query.text.clone(), hits, sets: Vec::new(), parts })
+        let found = self.base.trace(query, k.max(self.options.depth))?;
+        let hits = self.reordered(query, found.hits.clone(), k)?;
+        let (step, parts) = ("reranked".to_owned(), vec![found]);
+        Ok(Trace { step, query: query.text.clone(), hits, sets: Vec::new(), parts })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use sporran_kilt::{PassageId, PassageSplit, jsonl, store::BuildOptions};
     use sporran_retriever::fusion::FusionOptions;
 
@@ -101,7 +104,8 @@ mod tests {
         }
     }
 
-    fn order(options: RerankOptions, k: usize) -> Vec<u32> {
+    /// Four passages of growing length.
+    fn store() -> (tempfile::TempDir, Arc<PassageStore>) {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("pages.jsonl");
         let lines: Vec<String> = ["a", "aa", "aaa", "aaaa"]
@@ -114,7 +118,12 @@ mod tests {
         jsonl::write(&source, lines.join("\n").as_bytes()).unwrap();
         let build = BuildOptions { source, redirects: None, split: PassageSplit::Page };
         let store = PassageStore::build(&build, folder.path().join("store"), &mut |_| {}).unwrap();
-        let reranked = Reranked::new(Box::new(InOrder), Box::new(ByLength), Arc::new(store), options);
+        (folder, Arc::new(store))
+    }
+
+    fn order(options: RerankOptions, k: usize) -> Vec<u32> {
+        let (_folder, store) = store();
+        let reranked = Reranked::new(Box::new(InOrder), Box::new(ByLength), store, options);
         let hits = reranked.retrieve(&[Query::of_text("q", "q")], k).unwrap().pop().unwrap();
         assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score), "{hits:?}");
         hits.iter().map(|hit| hit.passage.0).collect()
@@ -124,6 +133,38 @@ mod tests {
     fn the_best_are_reordered_and_the_rest_follow() {
         assert_eq!(order(RerankOptions { depth: 3, fusion: None }, 10), [2, 1, 0, 3]);
         assert_eq!(order(RerankOptions { depth: 9, fusion: None }, 2), [3, 2]);
+    }
+
+    /// Counts the searches of a retriever and the queries of a reranker.
+    struct Counted<T>(T, Arc<AtomicUsize>);
+
+    impl Retriever for Counted<InOrder> {
+        fn retrieve(&self, queries: &[Query], k: usize) -> Result<Vec<Vec<Hit>>> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.retrieve(queries, k)
+        }
+    }
+
+    impl Reranker for Counted<ByLength> {
+        fn score(&self, query: &Query, passages: &[&Passage]) -> sporran_reranker::Result<Vec<f32>> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.score(query, passages)
+        }
+    }
+
+    #[test]
+    fn a_trace_searches_and_reranks_once() {
+        let (_folder, store) = store();
+        let counts = [Arc::default(), Arc::default()];
+        let [searches, scores] = counts.clone();
+        let (base, reranker) = (Counted(InOrder, searches), Counted(ByLength, scores));
+        let options = RerankOptions { depth: 3, fusion: None };
+        let reranked = Reranked::new(Box::new(base), Box::new(reranker), store, options);
+        let query = Query::of_text("q", "q");
+        let trace = reranked.trace(&query, 10).unwrap();
+        assert_eq!(counts.each_ref().map(|count| count.load(Ordering::Relaxed)), [1, 1]);
+        let hits = reranked.retrieve(std::slice::from_ref(&query), 10).unwrap();
+        assert_eq!((&trace.hits, trace.parts[0].hits.len()), (&hits[0], 4));
     }
 
     #[test]

@@ -97,18 +97,6 @@ impl System {
         self.deepen(retriever, &shaped, hits)
     }
 
-    /// [`retrieve`](Self::retrieve) for one query, with the steps of its search.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn retrieve_with_trace(&self, query: &Query) -> Result<(Vec<Hit>, Option<Trace>)> {
-        let Some(retriever) = self.retriever() else { return Ok((Vec::new(), None)) };
-        let shaped = self.shaped(std::slice::from_ref(query));
-        let trace = retriever.trace(&shaped[0], self.options.general.evidence.depth)?;
-        let mut hits = self.deepen(retriever, &shaped, vec![trace.hits.clone()])?;
-        Ok((hits.pop().unwrap_or_default(), Some(trace)))
-    }
-
     /// The best `k` passages of each query; none without a retriever.
     ///
     /// # Errors
@@ -118,13 +106,16 @@ impl System {
         Ok(retriever.retrieve(&self.shaped(queries), k)?)
     }
 
-    /// The steps of a search for the best `k` passages; `None` without a retriever.
+    /// [`retrieve`](Self::retrieve) for a query, with the steps of the same search; `None` without a retriever.
     ///
     /// # Errors
-    /// Errors of the retriever.
-    pub fn trace(&self, query: &Query, k: usize) -> Result<Option<Trace>> {
+    /// As there.
+    pub fn traced(&self, query: &Query) -> Result<Option<(Vec<Hit>, Trace)>> {
         let Some(retriever) = self.retriever() else { return Ok(None) };
-        Ok(Some(retriever.trace(&for_retrieval(query, &self.options.general.query), k)?))
+        let shaped = self.shaped(std::slice::from_ref(query));
+        let trace = retriever.trace(&shaped[0], self.options.general.evidence.depth)?;
+        let mut hits = self.deepen(retriever, &shaped, vec![trace.hits.clone()])?;
+        Ok(Some((hits.pop().unwrap_or_default(), trace)))
     }
 
     /// The passages of a ranking that the generator reads, with their scores; none without a generator.

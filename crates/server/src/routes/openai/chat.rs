@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::{Usage, now, settings::Settings, writing::Writing};
 use crate::{
-    Failure, ProvenanceItem, State,
+    Failure, State,
     http::{Api, Body, RequestId},
+    mounts::ProvenanceItem,
     work::Prompted,
 };
 
@@ -109,6 +110,9 @@ struct ChatResponse {
     usage: Usage,
     /// The passages that the citations in the text name by their numbers; null for the bare model.
     citations: Option<Vec<ProvenanceItem>>,
+    /// Over an index: the `answer` with checked citations, its `sentences`, `seconds`, and `trace` if the request asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sporran: Option<Value>,
 }
 
 /// An answer.
@@ -181,6 +185,7 @@ async fn chat(
     let (id, created, model) = (format!("chatcmpl-{id}"), now(), answering.name().to_owned());
     if !settings.streams() {
         let written = writing.whole().await?;
+        let sporran = written.own();
         let choice = Choice {
             index: 0,
             message: AnswerMessage { role: "assistant", content: written.text },
@@ -197,6 +202,7 @@ async fn chat(
             choices: vec![choice],
             usage,
             citations,
+            sporran,
         })
         .into_response());
     }
@@ -214,9 +220,9 @@ async fn chat(
         move |written| {
             let mut last = chunk(json!({}), written.reason.into());
             last["citations"] = written.citations();
-            if let Some(cited) = &written.cited {
-                // The text of the parts has the citations that the model wrote; this one has those that were checked.
-                last["sporran"] = json!({ "answer": cited.answer, "sentences": cited.sentences });
+            // The text of the parts has the citations that the model wrote; this one has those that were checked.
+            if let Some(own) = written.own() {
+                last["sporran"] = own;
             }
             let mut values = vec![last];
             if with_usage {

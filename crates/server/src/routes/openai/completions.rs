@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::{Usage, now, settings::Settings, writing::Writing};
 use crate::{
-    Answering, Failure, ProvenanceItem, State,
+    Failure, State,
     http::{Api, Body, RequestId},
+    mounts::{Answering, ProvenanceItem},
     routes::tei::Texts,
     work::Prompted,
 };
@@ -82,6 +83,11 @@ async fn completions(
 ) -> Result<Response, Failure> {
     let CompletionsRequest { prompt, settings } = request;
     let mut prompts = prompt.all("prompt")?;
+    if settings.sporran.trace {
+        let message =
+            "`sporran.trace`: expected none; `/v1/chat/completions` and `/v1/answer` have the steps";
+        return Err(Failure::invalid("sporran.trace", message));
+    }
     let mounts = state.mounts();
     let answering = mounts.generating(settings.model.as_deref())?;
     let (id, created, model) = (format!("cmpl-{id}"), now(), answering.name().to_owned());

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::now;
 use crate::{
-    Failure, Mounted, State,
+    Failure, State,
     http::{Api, Parameter},
 };
 
@@ -55,10 +55,9 @@ fn models(state: &State) -> Vec<Model> {
     let model =
         |id: &str, task| Model { id: id.to_owned(), object: "model", created, owned_by: "sporran", task };
     let mounts = state.mounts();
-    let answers = mounts.all().iter().filter_map(|mount| match mount.mounted() {
-        Mounted::Answers(answering) if answering.generates() => Some(model(mount.name(), "answer")),
-        _ => None,
-    });
+    let answers =
+        mounts.all().iter().filter(|mount| mount.answering().is_some_and(|found| found.generates()));
+    let answers = answers.map(|mount| model(mount.name(), "answer"));
     answers.chain(state.models.names().into_iter().map(|(name, task)| model(name, task))).collect()
 }
 

@@ -2,12 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use sporran_transformers::GenerationOptions;
 
-use crate::Failure;
+use crate::{Failure, Limits};
 
-/// The largest number of texts that end an answer, as in OpenAI's API.
-const STOPS: usize = 4;
+/// The largest number of stops, as in OpenAI's API.
+const MOST_STOPS: usize = 4;
 
 /// The settings of a generation.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -27,19 +28,20 @@ pub(super) struct Settings {
     /// The newer name of `max_tokens`.
     #[serde(default)]
     max_completion_tokens: Option<usize>,
-    /// 0 takes the most probable tokens; more samples. By default the generator's own.
+    /// 0 takes the most probable tokens; more samples. By default 1 with `top_p` or `top_k`, and without them the generator's
+    /// own.
     #[serde(default)]
     temperature: Option<f64>,
-    /// Sampling takes the most probable tokens whose probabilities add up to this.
+    /// Sampling takes the most probable tokens whose probabilities add up to this; above 0.
     #[serde(default)]
     top_p: Option<f64>,
-    /// Sampling takes as many of the most probable tokens.
+    /// Sampling takes as many of the most probable tokens; at least 1.
     #[serde(default)]
     top_k: Option<usize>,
-    /// The seed of sampling.
+    /// The seed of sampling; a new one for each answer by default.
     #[serde(default)]
     seed: Option<u64>,
-    /// A text, or several, before whose first the answer ends.
+    /// A text, or up to four, before whose first the answer ends.
     #[serde(default)]
     stop: Option<Stops>,
     /// The number of answers: 1.
@@ -48,6 +50,36 @@ pub(super) struct Settings {
     /// What only this server has.
     #[serde(default)]
     pub(super) sporran: Own,
+    /// Other settings of OpenAI's API. Those that would change the answer are refused.
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+/// Settings of OpenAI's API that would change the answer, and that this server does not have.
+const REFUSED: [&str; 11] = [
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "logprobs",
+    "top_logprobs",
+    "best_of",
+    "echo",
+    "suffix",
+    "response_format",
+    "tools",
+    "functions",
+];
+
+/// Whether a value of a setting asks for nothing.
+fn is_default(field: &str, value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_f64() == Some(if field == "best_of" { 1.0 } else { 0.0 }),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty() || *value == json!({ "type": "text" }),
+        Value::Bool(true) => false,
+    }
 }
 
 /// What a stream has besides the text.
@@ -78,6 +110,9 @@ pub(super) struct Own {
     /// The number of passages in the citations.
     #[serde(default)]
     pub(super) top: Option<usize>,
+    /// Whether a chat has the steps that led to the answer.
+    #[serde(default)]
+    pub(super) trace: bool,
 }
 
 fn yes() -> bool {
@@ -86,7 +121,7 @@ fn yes() -> bool {
 
 impl Default for Own {
     fn default() -> Self {
-        Self { retrieve: true, top: None }
+        Self { retrieve: true, top: None, trace: false }
     }
 }
 
@@ -95,39 +130,50 @@ impl Settings {
     ///
     /// # Errors
     /// Values outside of their ranges, and several answers.
-    pub(super) fn options(&self) -> Result<GenerationOptions, Failure> {
+    pub(super) fn options(&self, limits: &Limits) -> Result<GenerationOptions, Failure> {
         if let Some(count) = self.n.filter(|count| *count != 1) {
             return Err(Failure::invalid("n", format!("`n`: expected 1, found {count}")));
         }
-        let most = self.max_completion_tokens.or(self.max_tokens);
-        if most == Some(0) {
-            return Err(Failure::invalid("max_tokens", "`max_tokens`: expected at least 1, found 0"));
+        let refused = self
+            .others
+            .iter()
+            .find(|(field, value)| REFUSED.contains(&field.as_str()) && !is_default(field, value));
+        if let Some((field, value)) = refused {
+            return Err(Failure::invalid(field, format!("`{field}`: expected none, found {value}")));
         }
-        let within = |field: &str, value: Option<f64>, most: f64| match value {
-            Some(value) if !(0.0..=most).contains(&value) => {
-                Err(Failure::invalid(field, format!("`{field}`: expected 0 to {most}, found {value}")))
-            }
-            value => Ok(value),
+        let (field, most) = match self.max_completion_tokens {
+            Some(most) => ("max_completion_tokens", Some(most)),
+            None => ("max_tokens", self.max_tokens),
         };
-        let temperature = within("temperature", self.temperature, 2.0)?;
-        let top_p = within("top_p", self.top_p, 1.0)?;
+        if let Some(found) = most.filter(|most| !(1..=limits.answer_tokens).contains(most)) {
+            let message = format!("`{field}`: expected 1 to {}, found {found}", limits.answer_tokens);
+            return Err(Failure::invalid(field, message));
+        }
+        let temperature = self.temperature;
+        if let Some(found) = temperature.filter(|value| !(0.0..=2.0).contains(value)) {
+            let message = format!("`temperature`: expected 0 to 2, found {found}");
+            return Err(Failure::invalid("temperature", message));
+        }
+        if let Some(found) = self.top_p.filter(|value| !(*value > 0.0 && *value <= 1.0)) {
+            let message = format!("`top_p`: expected more than 0 and at most 1, found {found}");
+            return Err(Failure::invalid("top_p", message));
+        }
         if self.top_k == Some(0) {
             return Err(Failure::invalid("top_k", "`top_k`: expected at least 1, found 0"));
         }
-        let options = GenerationOptions { max_new_tokens: most, ..GenerationOptions::default() };
-        // A choice among tokens, without a temperature, is OpenAI's: at a temperature of 1.
-        let chooses = top_p.is_some() || self.top_k.is_some();
-        Ok(match temperature.or(chooses.then_some(1.0)) {
-            // The generator's own way; a seed makes it repeatable if it samples.
-            None => GenerationOptions { seed: self.seed, ..options },
-            _ if top_p == Some(0.0) => GenerationOptions { do_sample: Some(false), ..options },
-            Some(0.0) => GenerationOptions { do_sample: Some(false), ..options },
+        let options =
+            GenerationOptions { max_new_tokens: most, seed: self.seed, ..GenerationOptions::default() };
+        let is_narrowed = self.top_p.is_some() || self.top_k.is_some();
+        Ok(match temperature.or(is_narrowed.then_some(1.0)) {
+            None => options,
+            // Of the most probable token alone, `top_p`, `top_k` and `seed` leave the same one.
+            Some(0.0) => GenerationOptions { do_sample: Some(false), seed: None, ..options },
             Some(temperature) => GenerationOptions {
                 do_sample: Some(true),
                 temperature: Some(temperature),
-                top_p,
+                top_p: self.top_p,
                 top_k: self.top_k,
-                seed: Some(self.seed.unwrap_or_else(super::now)),
+                seed: Some(self.seed.unwrap_or_else(fresh)),
                 ..options
             },
         })
@@ -136,18 +182,21 @@ impl Settings {
     /// The texts before whose first the answer ends.
     ///
     /// # Errors
-    /// More than four texts.
+    /// More than four, and an empty one.
     pub(super) fn stops(&self) -> Result<Vec<String>, Failure> {
         let stops = match &self.stop {
             None => Vec::new(),
             Some(Stops::One(stop)) => vec![stop.clone()],
             Some(Stops::Many(stops)) => stops.clone(),
         };
-        if stops.len() > STOPS {
-            let message = format!("`stop`: expected at most {STOPS} texts, found {}", stops.len());
+        if stops.len() > MOST_STOPS {
+            let message = format!("`stop`: expected at most {MOST_STOPS} texts, found {}", stops.len());
             return Err(Failure::invalid("stop", message));
         }
-        Ok(stops.into_iter().filter(|stop| !stop.is_empty()).collect())
+        match stops.iter().any(String::is_empty) {
+            true => Err(Failure::invalid("stop", "`stop`: expected texts, found an empty one")),
+            false => Ok(stops),
+        }
     }
 
     /// Whether the answer comes as server-sent events.
@@ -161,6 +210,14 @@ impl Settings {
     }
 }
 
+/// A seed that no other answer has.
+fn fresh() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+
+    // The keys of each state are new.
+    RandomState::new().hash_one(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_temperature_decides_whether_tokens_are_sampled() {
-        let options = |json: &str| settings(json).options().unwrap();
+        let options = |json: &str| settings(json).options(&Limits::default()).unwrap();
         assert_eq!(options("{}"), GenerationOptions::default());
         let greedy = options(r#"{"temperature": 0, "top_p": 0.5, "max_tokens": 3}"#);
         assert_eq!((greedy.do_sample, greedy.top_p, greedy.max_new_tokens), (Some(false), None, Some(3)));
@@ -183,11 +240,33 @@ mod tests {
             (Some(true), Some(0.5), Some(0.5))
         );
         assert_eq!((sampled.seed, sampled.max_new_tokens), (Some(3), Some(7)));
-        let chosen = options(r#"{"top_p": 0.5, "seed": 3}"#);
-        assert_eq!((chosen.do_sample, chosen.temperature, chosen.top_p), (Some(true), Some(1.0), Some(0.5)));
-        let seeded = options(r#"{"seed": 3}"#);
-        assert_eq!((seeded.do_sample, seeded.seed), (None, Some(3)));
-        assert_eq!(options(r#"{"top_p": 0, "temperature": 1}"#).do_sample, Some(false));
+        // As in OpenAI's API, the temperature is 1 where others narrow the choice.
+        let narrowed = options(r#"{"top_p": 0.5}"#);
+        assert_eq!(
+            (narrowed.do_sample, narrowed.temperature, narrowed.top_p),
+            (Some(true), Some(1.0), Some(0.5))
+        );
+        assert_ne!(narrowed.seed, options(r#"{"top_p": 0.5}"#).seed);
+        assert_eq!(options(r#"{"top_k": 3}"#).top_k, Some(3));
+        // Values that ask for nothing, and settings that change no answer.
+        let plain =
+            r#"{"presence_penalty": 0, "best_of": 1, "response_format": {"type": "text"}, "user": "me"}"#;
+        assert_eq!(options(plain), GenerationOptions::default());
+        // A generator that samples by itself takes the seed.
+        assert_eq!(
+            options(r#"{"seed": 5}"#),
+            GenerationOptions { seed: Some(5), ..GenerationOptions::default() }
+        );
+    }
+
+    #[test]
+    fn a_request_has_up_to_four_stops() {
+        let stops = |json: &str| settings(json).stops();
+        assert_eq!(stops(r#"{"stop": "a"}"#).unwrap(), ["a"]);
+        assert_eq!(stops(r#"{"stop": ["a", "b", "c", "d"]}"#).unwrap().len(), 4);
+        for wrong in [r#"{"stop": ["a", "b", "c", "d", "e"]}"#, r#"{"stop": ["a", ""]}"#, r#"{"stop": ""}"#] {
+            assert_eq!(stops(wrong).unwrap_err().field.as_deref(), Some("stop"), "{wrong}");
+        }
     }
 
     #[test]
@@ -196,14 +275,15 @@ mod tests {
             (r#"{"temperature": 3}"#, "temperature"),
             (r#"{"top_p": 1.5}"#, "top_p"),
             (r#"{"n": 2}"#, "n"),
-            (r#"{"max_tokens": 0}"#, "max_tokens"),
+            (r#"{"top_p": 0}"#, "top_p"),
             (r#"{"top_k": 0}"#, "top_k"),
+            (r#"{"presence_penalty": 0.5}"#, "presence_penalty"),
+            (r#"{"response_format": {"type": "json_object"}}"#, "response_format"),
+            (r#"{"max_tokens": 0}"#, "max_tokens"),
+            (r#"{"max_completion_tokens": 4097}"#, "max_completion_tokens"),
         ] {
-            assert_eq!(settings(json).options().unwrap_err().field.as_deref(), Some(field));
+            assert_eq!(settings(json).options(&Limits::default()).unwrap_err().field.as_deref(), Some(field));
         }
-        let stops = settings(r#"{"stop": ["a", "b", "c", "d", "e"]}"#).stops();
-        assert_eq!(stops.unwrap_err().field.as_deref(), Some("stop"));
-        assert_eq!(settings(r#"{"stop": ["a", "", "b"]}"#).stops().unwrap(), ["a", "b"]);
         assert!(serde_json::from_str::<Settings>(r#"{"sporran": {"retreive": false}}"#).is_err());
     }
 }

@@ -5,6 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::{Duration, Instant},
 };
 
 use axum::response::{
@@ -13,14 +14,17 @@ use axum::response::{
 };
 use futures_core::Stream;
 use serde_json::{Value, json};
-use sporran_pipeline::workflows::answer::CitedAnswer;
-use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
+use tokio::{
+    sync::mpsc::{Receiver, Sender, channel},
+    time::timeout,
+};
 
 use super::{Usage, settings::Settings};
 use crate::{
-    Answering, Failure,
-    mounts::{AnswerResponse, Found},
-    work::{Generated, Piece, Prompted},
+    Cause, Failure,
+    failure::Form,
+    mounts::{AnswerResponse, AnswerTrace, Answering, Found},
+    work::{Generated, Piece, PieceReceiver, Prompted},
 };
 
 /// The events of a stream that may wait for a slow client.
@@ -29,11 +33,14 @@ const WAITING: usize = 64;
 /// An answer that was begun.
 pub(super) struct Writing {
     answering: Arc<Answering>,
-    pieces: UnboundedReceiver<Piece>,
+    pieces: PieceReceiver,
     /// The passages of an answer over the index.
     found: Option<Found>,
     top: Option<usize>,
+    /// The steps before the answer, if they are wanted.
+    trace: Option<AnswerTrace>,
     stops: Vec<String>,
+    begin: Instant,
 }
 
 /// A finished answer.
@@ -53,6 +60,16 @@ impl Written {
     pub(super) fn citations(&self) -> Value {
         self.cited.as_ref().map_or(Value::Null, |cited| json!(cited.provenance))
     }
+
+    /// What only this server has: the text with checked citations, its sentences, the time, and the steps if they are wanted.
+    pub(super) fn own(&self) -> Option<Value> {
+        let AnswerResponse { answer, sentences, seconds, trace, .. } = self.cited.as_ref()?;
+        let mut own = json!({ "answer": answer, "sentences": sentences, "seconds": seconds });
+        if let Some(trace) = trace {
+            own["trace"] = json!(trace);
+        }
+        Some(own)
+    }
 }
 
 impl Writing {
@@ -65,12 +82,13 @@ impl Writing {
         question: &str,
         settings: &Settings,
     ) -> Result<Self, Failure> {
-        let (options, stops) = (settings.options()?, settings.stops()?);
-        let top = answering.checked("sporran.top", settings.sporran.top)?;
-        let found = answering.found(question, false).await?;
-        let pieces = answering.begin(&found, options)?;
-        let answering = Arc::clone(answering);
-        Ok(Self { answering, pieces, found: Some(found), top, stops })
+        let options = settings.options(answering.limits())?;
+        let (stops, top) = (settings.stops()?, answering.checked("sporran.top", settings.sporran.top)?);
+        let begin = Instant::now();
+        let mut found = answering.found(question, settings.sporran.trace).await?;
+        let trace = if settings.sporran.trace { Some(answering.steps(&mut found).await?) } else { None };
+        let pieces = answering.begin(&mut found, options)?;
+        Ok(Self { answering: Arc::clone(answering), pieces, found: Some(found), top, trace, stops, begin })
     }
 
     /// Begins what the bare model says.
@@ -82,58 +100,58 @@ impl Writing {
         prompted: Prompted,
         settings: &Settings,
     ) -> Result<Self, Failure> {
-        let stops = settings.stops()?;
-        let pieces = answering.begin_bare(prompted, settings.options()?)?;
-        Ok(Self { answering: Arc::clone(answering), pieces, found: None, top: None, stops })
+        let own = &settings.sporran;
+        for (field, is_set) in [("sporran.top", own.top.is_some()), ("sporran.trace", own.trace)] {
+            if is_set {
+                let message = format!("`{field}`: expected none without retrieval, which has no passages");
+                return Err(Failure::invalid(field, message));
+            }
+        }
+        let (options, stops) = (settings.options(answering.limits())?, settings.stops()?);
+        let pieces = answering.begin_bare(prompted, options)?;
+        let (answering, begin) = (Arc::clone(answering), Instant::now());
+        Ok(Self { answering, pieces, found: None, top: None, trace: None, stops, begin })
     }
 
-    /// The answer as a whole. `write` receives the text in parts, and ends the answer by an error.
+    /// The answer as a whole. `parts` receives the text in parts.
     ///
     /// # Errors
-    /// Errors of the models, and those of `write`.
-    async fn written(mut self, parts: Option<&Sender<Part>>) -> Result<Written, Failure> {
-        let mut stops = Stops::new(std::mem::take(&mut self.stops));
-        let (mut is_stopped, mut done) = (false, None);
-        while let Some(piece) = self.pieces.recv().await {
-            match piece {
-                Piece::Text(text) => {
+    /// Errors of the models.
+    async fn written(mut self, parts: Option<&Parts<'_>>) -> Result<Written, Failure> {
+        let (mut stops, asked) = (Stops::new(std::mem::take(&mut self.stops)), Instant::now());
+        let generated = loop {
+            match self.pieces.next().await {
+                // What comes after a stop is not read.
+                Some(Piece::Text(_)) if stops.is_over => {}
+                Some(Piece::Text(text)) => {
                     let part = stops.push(&text);
-                    is_stopped = stops.is_over;
-                    if let (Some(parts), false) = (parts, part.is_empty())
-                        && parts.send(Part::Text(part)).await.is_err()
-                    {
-                        return Err(Failure::new(crate::Cause::Stopping, "the client has gone"));
+                    if let Some(parts) = parts {
+                        parts.send(&part).await;
                     }
-                    if is_stopped {
-                        break;
+                    if stops.is_over {
+                        self.pieces.stop();
                     }
                 }
-                Piece::Done(result) => {
-                    done = Some(*result);
-                    break;
-                }
+                Some(Piece::Done(result)) => break (*result)?,
+                None => return Err(Failure::internal("a generator has ended")),
             }
-        }
-        // The generator ends an answer whose receiver is gone.
-        drop(self.pieces);
-        let (text, reason, usage) = match (done, is_stopped) {
-            (_, true) => (stops.text.clone(), "stop", Usage::of(0, stops.pieces)),
-            (Some(result), false) => {
-                let Generated { generation, read, is_cut } = result?;
-                let reason = if is_cut { "length" } else { "stop" };
-                (generation.text, reason, Usage::of(read, generation.tokens))
-            }
-            (None, false) => return Err(Failure::internal("a generator has ended")),
         };
         let rest = stops.rest();
-        if let (Some(parts), false) = (parts, rest.is_empty()) {
-            // The client may have gone.
-            let _ = parts.send(Part::Text(rest)).await;
+        if let Some(parts) = parts {
+            parts.send(&rest).await;
         }
+        let Generated { generation, read, is_cut } = generated;
+        let usage = Usage::of(read, generation.tokens);
+        let (text, reason) = match stops.is_over {
+            true => (stops.text, "stop"),
+            false => (generation.text, if is_cut { "length" } else { "stop" }),
+        };
         let Some(found) = self.found else { return Ok(Written { text, cited: None, reason, usage }) };
-        let cited: CitedAnswer = self.answering.cited(found, text, self.top).await?;
-        let name = self.answering.name();
-        let cited = AnswerResponse::new(name, cited, self.answering.store(), None, 0.0);
+        if let Some(trace) = &mut self.trace {
+            trace.wrote(&text, usage.completion_tokens.unwrap_or(0), asked.elapsed().as_secs_f64());
+        }
+        let mut cited = self.answering.cited(found, text, self.top).await?;
+        (cited.trace, cited.seconds) = (self.trace, self.begin.elapsed().as_secs_f64());
         Ok(Written { text: cited.answer.clone(), cited: Some(cited), reason, usage })
     }
 
@@ -145,7 +163,8 @@ impl Writing {
         self.written(None).await
     }
 
-    /// The answer as server-sent events: `first`, then one for each part of the text, and `last` for the end.
+    /// The answer as server-sent events: `first`, then one for each part of the text, and `last` for the end. It ends when the
+    /// client goes or the time of a stream is over, and with it the generation.
     pub(super) fn stream(
         self,
         first: Option<Value>,
@@ -153,51 +172,61 @@ impl Writing {
         last: impl Fn(&Written) -> Vec<Value> + Send + Sync + 'static,
     ) -> Response {
         let (events, received) = channel::<Event>(WAITING);
-        let (parts, mut texts) = channel::<Part>(WAITING);
+        let limit = self.answering.limits().stream_time;
         tokio::spawn(async move {
-            if let Some(first) = first {
-                let _ = events.send(event(&first)).await;
-            }
-            let writing = async move {
-                let written = self.written(Some(&parts)).await;
-                // The client may have gone.
-                let _ = parts.send(Part::End(Box::new(written))).await;
-            };
             let sending = async {
-                while let Some(next) = texts.recv().await {
-                    let values = match next {
-                        Part::Text(text) => vec![part(&text)],
-                        Part::End(written) => match *written {
-                            Ok(written) => last(&written),
-                            Err(failure) => vec![
-                                json!({ "error": { "message": failure.message, "type": "server_error" } }),
-                            ],
-                        },
-                    };
-                    for value in values {
-                        if events.send(event(&value)).await.is_err() {
-                            return;
-                        }
-                    }
+                let parts = Parts { events: &events, part: &part };
+                parts.event(first.as_ref()).await;
+                let values = match self.written(Some(&parts)).await {
+                    Ok(written) => last(&written),
+                    Err(failure) => vec![told(&failure)],
+                };
+                for value in &values {
+                    parts.event(Some(value)).await;
                 }
-                let _ = events.send(Event::default().data("[DONE]")).await;
             };
-            tokio::pin!(writing, sending);
-            tokio::select! {
-                () = &mut sending => {}
-                () = &mut writing => sending.await,
-                // The client has gone, perhaps before the first text. The generation ends with `writing`.
-                () = events.closed() => {}
+            let is_late = tokio::select! {
+                sent = timeout(limit, sending) => sent.is_err(),
+                () = events.closed() => return,
+            };
+            if is_late {
+                // A client that does not read has no place for it.
+                let _ = events.try_send(event(&told(&late(limit))));
             }
+            let _ = timeout(limit, events.send(Event::default().data("[DONE]"))).await;
         });
         Sse::new(Events(received)).keep_alive(KeepAlive::default()).into_response()
     }
 }
 
-/// A part of a stream.
-enum Part {
-    Text(String),
-    End(Box<Result<Written, Failure>>),
+/// Sends the parts of a text.
+struct Parts<'a> {
+    events: &'a Sender<Event>,
+    part: &'a (dyn Fn(&str) -> Value + Send + Sync),
+}
+
+impl Parts<'_> {
+    async fn send(&self, text: &str) {
+        if !text.is_empty() {
+            self.event(Some(&(self.part)(text))).await;
+        }
+    }
+
+    async fn event(&self, value: Option<&Value>) {
+        if let Some(value) = value {
+            // The stream ends when the client has gone.
+            let _ = self.events.send(event(value)).await;
+        }
+    }
+}
+
+fn late(limit: Duration) -> Failure {
+    Failure::new(Cause::TimedOut, format!("the stream took longer than {} s", limit.as_secs_f64()))
+}
+
+/// A failure as an event of a stream.
+fn told(failure: &Failure) -> Value {
+    Form::OpenAi.body(failure)
 }
 
 fn event(value: &Value) -> Event {
@@ -219,25 +248,21 @@ impl Stream for Events {
 struct Stops {
     stops: Vec<String>,
     text: String,
-    /// The bytes that were passed on.
+    /// The bytes that were passed on. No stop begins in them.
     sent: usize,
-    /// The number of parts.
-    pieces: usize,
     is_over: bool,
 }
 
 impl Stops {
     fn new(stops: Vec<String>) -> Self {
-        Self { stops, text: String::new(), sent: 0, pieces: 0, is_over: false }
+        Self { stops, text: String::new(), sent: 0, is_over: false }
     }
 
     /// Adds text. Returns what can be passed on.
     fn push(&mut self, text: &str) -> String {
         self.text.push_str(text);
-        self.pieces += 1;
-        // What was passed on has no beginning of a stop.
-        let fresh = &self.text[self.sent..];
-        if let Some(end) = self.stops.iter().filter_map(|stop| fresh.find(stop.as_str())).min() {
+        let open = &self.text[self.sent..];
+        if let Some(end) = self.stops.iter().filter_map(|stop| open.find(stop.as_str())).min() {
             self.text.truncate(self.sent + end);
             self.is_over = true;
             return self.take(self.text.len());
@@ -246,7 +271,7 @@ impl Stops {
             let end = &self.text[*at..];
             self.stops.iter().any(|stop| stop.starts_with(end))
         };
-        let held = self.text.char_indices().map(|(at, _)| at).filter(|at| *at >= self.sent).find(is_begun);
+        let held = open.char_indices().map(|(at, _)| self.sent + at).find(is_begun);
         self.take(held.unwrap_or(self.text.len()))
     }
 
