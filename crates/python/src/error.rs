@@ -5,6 +5,7 @@ use std::error::Error as _;
 use pyo3::{PyErr, exceptions::PyRuntimeError, import_exception};
 use sporran_pipeline::Error;
 
+import_exception!(sporran.errors, BusyError);
 import_exception!(sporran.errors, ConfigError);
 import_exception!(sporran.errors, InputError);
 import_exception!(sporran.errors, WorkError);
@@ -22,6 +23,7 @@ pub(crate) fn raised(error: impl Into<Error>) -> PyErr {
         cause = error.source();
     }
     match error {
+        Error::Busy { .. } => BusyError::new_err(text),
         Error::Config(_) => ConfigError::new_err(text),
         _ if error.is_input() => InputError::new_err(text),
         _ => WorkError::new_err(text),
