@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 
 def assigned() -> int:
     """The whole CPUs that Ray assigned to this task or actor; at least 1."""
     import ray
 
-    cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
+    context: Any = ray.get_runtime_context()
+    cpus = context.get_assigned_resources().get("CPU", 1)
     return max(1, int(cpus))
 
 
