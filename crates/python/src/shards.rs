@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use sporran_kilt::folder::Shard;
 use sporran_pipeline::{
-    IndexReport, Options, Outcome, ShardReport, registry,
+    Config, IndexReport, Options, Outcome, ShardReport, registry,
     shards::{self, Indexing},
 };
 
@@ -51,11 +51,7 @@ pub(crate) fn shard(
 /// Merges the folders of all shards of a verb, and runs the configs that the config of a run names in `then`.
 #[pyfunction]
 #[pyo3(signature = (folders, progress = None))]
-pub(crate) fn merge(
-    py: Python<'_>,
-    folders: Vec<PathBuf>,
-    progress: Option<Py<PyAny>>,
-) -> Result<Reports> {
+pub(crate) fn merge(py: Python<'_>, folders: Vec<PathBuf>, progress: Option<Py<PyAny>>) -> Result<Reports> {
     observed(py, progress, |observer| {
         let set = shards::find_shards(&folders)?;
         let outcome = if set.first().1.verb == "index" {

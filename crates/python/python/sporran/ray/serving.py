@@ -27,7 +27,7 @@ _HOP_BY_HOP = {
 
 
 class _Server:
-    """``sporran serve`` in a process of its own, at a free port of the loopback address. It ends with this process."""
+    """``sporran serve`` in a separate process, at a free port of the loopback address. It ends with this process."""
 
     def __init__(self, arguments: list[str], folder: str, threads: int) -> None:
         command = [sys.executable, "-m", "sporran._child", "--threads", str(threads), "serve", *arguments]
@@ -161,7 +161,7 @@ def serve(
     """Serves documents, configs and models, as ``sporran serve``, by ``replicas`` on the nodes of a Ray cluster.
 
     ``served`` are the arguments of the command, and ``options`` its options: ``embed="models/minilm"`` is ``--embed models/minilm``.
-    Each replica is a server in a process of its own with ``num_cpus`` threads, to which requests and streams are forwarded. Gives
+    Each replica is a separate server process with ``num_cpus`` threads, to which requests and streams are forwarded. Gives
     the handle of the deployment; ``ray.serve.delete(name)`` ends it. All nodes need the working folder of the caller, at the same
     path.
     """

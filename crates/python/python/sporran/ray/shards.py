@@ -79,7 +79,7 @@ def _in_shards(
     folder = os.getcwd()
 
     def task(work: Callable[..., Any], name: str) -> Any:
-        # The library's threads are those of a process, so each task has a process of its own.
+        # The library's threads are those of a process, so each task has a separate process.
         options = {"num_cpus": num_cpus, "max_retries": max_retries, "scheduling_strategy": "SPREAD"}
         return ray.remote(max_calls=1)(work).options(name=f"sporran {verb} {name}", **options)
 
@@ -141,7 +141,7 @@ def build_index(
     """Builds the passage store and the indexes of a config, as ``sporran index``, in shards on the nodes of a Ray cluster.
 
     Each shard and the merge is a task with ``num_cpus`` CPUs and as many threads. A task is repeated on another node, up to
-    ``max_retries`` times, when its process or its node ends. The same call goes on from the shards' folders in ``output``, and
+    ``max_retries`` times, when its process or its node ends. The same call continues from the shards' folders in ``output``, and
     keeps what is complete. ``source`` is a ``ray.data.Dataset``: its rows are written to ``source_file`` as JSON lines, in their
     order, and ``source_file`` is the source of the config.
 
