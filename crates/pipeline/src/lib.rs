@@ -45,9 +45,9 @@ pub use tasks::{files::TaskFile, loader::Asked};
 pub use user::UserOptions;
 pub use workflows::{
     answer::{
-        Answer, Assembly, BuildPlan, Evidence, Explanation, Options, Report, Step, Total, Trial, assemble,
-        assemble_retrieval, explain, options, report, retrieval, retrieve, retrieve_shard, run, run_shard,
-        trace, train, train::encoder_options, tune,
+        Answer, Assembly, BuildPlan, Evidence, Explanation, IndexReport, Options, Report, Step, Total, Trial,
+        assemble, assemble_retrieval, explain, options, report, retrieval, retrieve, retrieve_shard, run,
+        run_shard, trace, train, train::encoder_options, tune,
     },
     document_relations, entity_linking, kbqa, knowledge_selection, link_prediction, population,
     registry::{self, check, show, workflow_named, workflow_of},

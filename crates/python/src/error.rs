@@ -3,6 +3,7 @@
 use pyo3::{PyErr, exceptions::PyRuntimeError, import_exception};
 use sporran_pipeline::Error;
 
+import_exception!(sporran.errors, BusyError);
 import_exception!(sporran.errors, ConfigError);
 import_exception!(sporran.errors, InputError);
 import_exception!(sporran.errors, WorkError);
@@ -15,6 +16,7 @@ pub(crate) fn raised(error: impl Into<Error>) -> PyErr {
     let error = error.into();
     let text = sporran_kilt::with_causes(&error);
     match error {
+        Error::Busy { .. } => BusyError::new_err(text),
         Error::Config(_) => ConfigError::new_err(text),
         _ if error.is_input() => InputError::new_err(text),
         _ => WorkError::new_err(text),

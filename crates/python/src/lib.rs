@@ -19,6 +19,7 @@ mod hit;
 mod links;
 mod program;
 mod reranker;
+mod shards;
 mod store;
 mod workflows;
 
@@ -38,6 +39,7 @@ mod _sporran {
         links::TripleScorer,
         program::{program, version},
         reranker::Reranker,
+        shards::{merge, shard},
         store::PassageStore,
         workflows::{check, run, train},
     };

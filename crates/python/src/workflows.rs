@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use sporran_pipeline::registry;
+use sporran_pipeline::{Observer, Outcome, registry};
 
 use crate::{
     calls::{compute, observed},
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The summary and the JSON report of a verb, for the config and each config after it.
-type Reports = Vec<(String, String)>;
+pub(crate) type Reports = Vec<(String, String)>;
 
 /// Runs a config, and the configs that it names in `then`.
 #[pyfunction]
@@ -23,17 +23,22 @@ pub(crate) fn run(
     progress: Option<Py<PyAny>>,
 ) -> Result<Reports> {
     observed(py, progress, |observer| {
-        let mut reports = Vec::new();
-        let mut next = vec![(config, overrides)];
-        while let Some((path, overrides)) = next.pop() {
-            let outcome = registry::run(&path, &overrides, observer)?;
-            reports.push((outcome.summary, outcome.json));
-            if reports.len() == 1 {
-                next.extend(outcome.then.into_iter().rev());
-            }
-        }
-        Ok(reports)
+        let first = registry::run(&config, &overrides, observer)?;
+        with_then(first, observer)
     })
+}
+
+/// Runs the configs that follow an outcome. Gives its report and theirs.
+pub(crate) fn with_then(
+    first: Outcome,
+    observer: &mut Observer<'_>,
+) -> std::result::Result<Reports, sporran_pipeline::Error> {
+    let mut reports = vec![(first.summary, first.json)];
+    for (config, overrides) in &first.then {
+        let outcome = registry::run(config, overrides, observer)?;
+        reports.push((outcome.summary, outcome.json));
+    }
+    Ok(reports)
 }
 
 /// Trains the model of a config.

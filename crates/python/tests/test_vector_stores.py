@@ -38,8 +38,37 @@ def test_pgvector_ranks_as_we_do(encoder, tmp_path, similarity):
     ids, scores = _ours(encoder, similarity, "a cat", 4)
     assert [hit.id for hit in hits] == ids
     assert [hit.passage.text for hit in hits] == [TEXTS[at] for at in ids]
-    if similarity != "euclidean":
-        assert [hit.score for hit in hits] == pytest.approx(scores, abs=1e-4)
+    assert [hit.score for hit in hits] == pytest.approx(scores, abs=1e-4)
+
+
+@pytest.mark.parametrize("similarity", ["inner-product", "cosine", "euclidean"])
+def test_a_search_uses_an_index_of_pgvector(encoder, tmp_path, similarity):
+    pgserver = pytest.importorskip("pgserver")
+    psycopg = pytest.importorskip("psycopg")
+    from sporran.adapters.pgvector import PgVector
+
+    texts = [f"{text} {number}" for number in range(40) for text in TEXTS]
+    server = pgserver.get_server(tmp_path / "postgres")
+    try:
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            store = PgVector(connection, "passages", encoder, similarity)
+            store.create()
+            store.add(texts)
+            exact = store.search("a cat", k=100)
+            with pytest.raises(ValueError, match="expected hnsw or ivfflat, found 'flat'"):
+                store.create_index("flat")
+            store.create_index(m=8, ef_construction=32)
+            connection.execute("SET enable_seqscan = off")
+            vector = "[" + ",".join(map(str, encoder.encode("a cat").tolist())) + "]"
+            lines = connection.execute(
+                b"EXPLAIN " + store._nearest().as_bytes(connection), {"vector": vector, "k": 100}
+            ).fetchall()
+            found = store.search("a cat", k=100)
+    finally:
+        server.cleanup()
+    assert any("Index Scan using passages_vector_idx" in line for (line,) in lines), lines
+    assert len(found) == 100
+    assert len({hit.id for hit in found} & {hit.id for hit in exact}) >= 90
 
 
 @pytest.mark.parametrize("similarity", ["inner-product", "cosine", "euclidean"])
@@ -53,8 +82,7 @@ def test_lancedb_ranks_as_we_do(encoder, tmp_path, similarity):
     hits = store.search("a cat", k=4)
     ids, scores = _ours(encoder, similarity, "a cat", 4)
     assert [hit.id for hit in hits] == ids
-    if similarity != "euclidean":
-        assert [hit.score for hit in hits] == pytest.approx(scores, abs=1e-4)
+    assert [hit.score for hit in hits] == pytest.approx(scores, abs=1e-4)
 
 
 @pytest.mark.parametrize("similarity", ["inner-product", "euclidean"])
@@ -90,3 +118,4 @@ def test_bulk_files_have_a_line_for_each_passage(encoder, tmp_path):
     assert len((tmp_path / "bulk.jsonl").read_text().splitlines()) == 2 * len(TEXTS)
     with pytest.raises(ValueError, match="expected 5 titles and vectors"):
         vector_files.write_qdrant(tmp_path / "points.jsonl", TEXTS, vectors[:2])
+    assert len((tmp_path / "points.jsonl").read_text().splitlines()) == len(TEXTS)

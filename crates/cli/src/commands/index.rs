@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use clap::Args;
-use serde_json::json;
 use sporran_kilt::store::PlanOptions;
 use sporran_pipeline::{
-    Assembly, BuildPlan,
+    Assembly, BuildPlan, IndexReport,
     shards::{self, Indexing},
 };
 
@@ -65,30 +64,7 @@ impl Index {
 
 /// The sizes and hashes of a store and its indexes.
 pub(crate) fn indexed(assembly: &Assembly) -> Result<Outcome> {
-    let Some(store) = &assembly.store else { return Ok(Outcome::default()) };
-    let mut text = format!("{} pages, {} passages, {} bytes\n", store.pages(), store.len(), store.bytes());
-    for part in &assembly.hashes {
-        text.push_str(&format!("{:10} {}  {}\n", part.part, &part.blake3[..12], part.path.display()));
-    }
-    for recall in &assembly.recalls {
-        text.push_str(&format!("{recall}\n"));
-    }
-    if let Some(documents) = assembly.documents() {
-        text.push_str(&format!("{documents}\n"));
-        documents.lines().iter().for_each(|line| text.push_str(&format!("  {line}\n")));
-    }
-    let mut report = json!({
-        "pages": store.pages(),
-        "passages": store.len(),
-        "bytes": store.bytes(),
-        "hash": store.hash(),
-        "parts": assembly.hashes,
-        "recalls": assembly.recalls,
-    });
-    if let Some(documents) = assembly.documents() {
-        report["documents"] = json!(documents);
-    }
-    Outcome::new(text, &report)
+    IndexReport::of(assembly).map_or_else(|| Ok(Outcome::default()), |report| Outcome::of(&report))
 }
 
 /// The estimate, with its precision.

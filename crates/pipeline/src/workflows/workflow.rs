@@ -225,7 +225,10 @@ pub struct Outcome {
 
 impl Outcome {
     /// An outcome with a report as summary and as JSON.
-    pub(crate) fn of<T: Display + Serialize>(report: &T) -> Result<Self> {
+    ///
+    /// # Errors
+    /// [`Error::Io`] for a report that is no JSON.
+    pub fn of<T: Display + Serialize>(report: &T) -> Result<Self> {
         Self::new(report, report)
     }
 

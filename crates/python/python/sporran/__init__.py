@@ -22,7 +22,7 @@ from ._sporran import (
     PassageStore,
     Reranker,
 )
-from .errors import ConfigError, InputError, SporranError, WorkError
+from .errors import BusyError, ConfigError, InputError, SporranError, WorkError
 from .facts import FactExtractor
 from .links import TripleScorer
 from .workflows import Report, check, run, train
@@ -31,6 +31,7 @@ __all__ = [
     "BM25",
     "Answer",
     "Asker",
+    "BusyError",
     "ConfigError",
     "DenseIndex",
     "Encoder",

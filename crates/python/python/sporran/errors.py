@@ -9,6 +9,10 @@ class InputError(SporranError, ValueError):
     """An argument, an option, a file or a model is wrong. The message names it."""
 
 
+class BusyError(InputError):
+    """Another process works in the folder of a run or a shard. The message names the folder and the process."""
+
+
 class ConfigError(InputError):
     """A config is wrong. The message has every mistake with its file and line."""
 

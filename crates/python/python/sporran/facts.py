@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _sporran
-from .workflows import _texts
+from .workflows import texts_of
 
 
 class FactExtractor(_sporran.FactExtractor):
@@ -20,7 +20,7 @@ class FactExtractor(_sporran.FactExtractor):
     def __new__(
         cls, config: str | os.PathLike[str], overrides: Mapping[str, Any] | Sequence[str] | None = None
     ) -> FactExtractor:
-        given = _texts(overrides) if isinstance(overrides, Mapping) else list(overrides or ())
+        given = texts_of(overrides) if isinstance(overrides, Mapping) else list(overrides or ())
         return super().__new__(cls, config, given)
 
     def extract(self, texts: Sequence[str]) -> list[list[dict[str, Any]]]:

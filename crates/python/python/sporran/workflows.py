@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class Report:
         return pandas.json_normalize(rows if isinstance(rows, list) else [self.data])
 
 
-def _texts(overrides: Mapping[str, Any]) -> list[str]:
+def texts_of(overrides: Mapping[str, Any]) -> list[str]:
     """Overrides as the command line has them: ``{"tasks.limit": 20}`` is ``tasks.limit=20``."""
     return [f"{key}={_value(value)}" for key, value in overrides.items()]
 
@@ -52,6 +52,12 @@ def _value(value: Any) -> str:
         value = os.fspath(value)
     # A JSON value is a TOML value too, tables excepted.
     return json.dumps(value, ensure_ascii=False)
+
+
+def reported(outcomes: Sequence[tuple[str, str]]) -> Report:
+    """The report of a config, with those of the configs after it, of their summaries and their JSON."""
+    (summary, data), *rest = outcomes
+    return Report(json.loads(data), summary, [Report(json.loads(data), summary) for summary, data in rest])
 
 
 def _bars() -> Progress | None:
@@ -100,12 +106,7 @@ def run(
     given = dict(overrides or {})
     if limit is not None:
         given["tasks.limit"] = limit
-    reports = [
-        Report(json.loads(data), summary)
-        for summary, data in _sporran.run(config, _texts(given), _observer(progress))
-    ]
-    first, *rest = reports
-    return Report(first.data, first.summary, rest)
+    return reported(_sporran.run(config, texts_of(given), _observer(progress)))
 
 
 def train(
@@ -115,10 +116,10 @@ def train(
     progress: Progress | bool | None = None,
 ) -> Report:
     """Trains the model of a config, as ``sporran train``. The arguments are those of :func:`run`."""
-    summary, data, models = _sporran.train(config, _texts(overrides or {}), _observer(progress))
+    summary, data, models = _sporran.train(config, texts_of(overrides or {}), _observer(progress))
     return Report(json.loads(data), summary, models=[Path(model) for model in models])
 
 
 def check(config: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> list[str]:
     """The mistakes of a config, as ``sporran config check`` finds them: an empty list if there are none."""
-    return _sporran.check(config, _texts(overrides or {}))
+    return _sporran.check(config, texts_of(overrides or {}))

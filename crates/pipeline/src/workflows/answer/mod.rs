@@ -5,6 +5,7 @@ pub(crate) mod assemble;
 mod check;
 mod evidence;
 mod explain;
+mod index_report;
 mod mentions;
 pub mod options;
 mod overrides;
@@ -27,6 +28,7 @@ pub use ask::{
 };
 pub use assemble::{Assembly, assemble, assemble_retrieval};
 pub use explain::{Answer, Evidence, Explanation, explain};
+pub use index_report::IndexReport;
 pub use options::Options;
 pub use plan::{BuildPlan, Total};
 pub use report::Report;

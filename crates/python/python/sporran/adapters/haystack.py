@@ -8,6 +8,7 @@ from typing import Any
 from haystack import Document, component
 
 from .. import Encoder, Hit, Reranker
+from ._parts import best
 
 __all__ = ["SporranDocumentEmbedder", "SporranRanker", "SporranRetriever", "SporranTextEmbedder"]
 
@@ -73,5 +74,4 @@ class SporranRanker:
         if not documents:
             return {"documents": []}
         scores = self.reranker.score(query, [document.content or "" for document in documents])
-        best = sorted(range(len(documents)), key=lambda at: (-scores[at], at))[: self.top_k]
-        return {"documents": [replace(documents[at], score=float(scores[at])) for at in best]}
+        return {"documents": [replace(documents[at], score=float(scores[at])) for at in best(scores, self.top_k)]}

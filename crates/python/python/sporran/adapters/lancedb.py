@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from .. import Encoder, Hit
 from .._sporran import text_hit
+from ._parts import encoded_rows
 
 __all__ = ["Lance"]
 
@@ -21,7 +23,7 @@ class Lance:
     """Passages with their vectors in a table of LanceDB. ``search`` is that of :class:`sporran.BM25`.
 
     The table has the columns ``id``, ``title``, ``text`` and ``vector``. The search is exact unless the table has an index.
-    Scores are inner products, cosines, or negative squared distances.
+    Scores are inner products, cosines, or negative distances.
     """
 
     def __init__(self, database: Any, table: str, encoder: Encoder, similarity: str = "inner-product") -> None:
@@ -44,19 +46,18 @@ class Lance:
         first: int = 0,
     ) -> None:
         """Adds texts with the ids ``first``, ``first + 1`` .., and their vectors, which are computed unless they are given."""
-        rows = self.encoder.encode(texts) if vectors is None else vectors
-        names = titles if titles is not None else [""] * len(texts)
-        if not len(rows) == len(names) == len(texts):
-            raise ValueError(f"expected {len(texts)} titles and vectors, found {len(names)} and {len(rows)}")
-        each = enumerate(zip(names, texts, rows), first)
-        table = self.database.open_table(self.name)
-        table.add([{"id": at, "title": title, "text": text, "vector": row} for at, (title, text, row) in each])
+        rows = encoded_rows(self.encoder, texts, titles, vectors, first)
+        names = ("id", "title", "text", "vector")
+        self.database.open_table(self.name).add([dict(zip(names, row)) for row in rows])
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The ``k`` best passages, best first; ties by id."""
         table = self.database.open_table(self.name)
         found = table.search(self.encoder.encode(query), vector_column_name="vector")
         rows = found.distance_type(_METRICS[self.similarity]).limit(k).to_list()
-        offset = 0.0 if self.similarity == "euclidean" else 1.0
-        hits = [text_hit(row["id"], offset - row["_distance"], row["title"], row["text"]) for row in rows]
+        hits = [text_hit(row["id"], self._score(row["_distance"]), row["title"], row["text"]) for row in rows]
         return sorted(hits, key=lambda hit: (-hit.score, hit.id))
+
+    def _score(self, distance: float) -> float:
+        """The score of LanceDB's distance, which is 1 less the similarity, or the square of the euclidean distance."""
+        return -math.sqrt(max(distance, 0.0)) if self.similarity == "euclidean" else 1.0 - distance

@@ -12,6 +12,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict
 
 from .. import Encoder, Hit, Reranker
+from ._parts import best
 
 __all__ = ["SporranEmbeddings", "SporranReranker", "SporranRetriever"]
 
@@ -73,11 +74,10 @@ class SporranReranker(BaseDocumentCompressor):
         if not documents:
             return []
         scores = self.reranker.score(query, [document.page_content for document in documents])
-        best = sorted(range(len(documents)), key=lambda at: (-scores[at], at))[: self.k]
         return [
             Document(
                 page_content=documents[at].page_content,
                 metadata={**documents[at].metadata, "rerank_score": float(scores[at])},
             )
-            for at in best
+            for at in best(scores, self.k)
         ]

@@ -11,6 +11,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
 from .. import Encoder, Hit, Reranker
+from ._parts import best
 
 __all__ = ["SporranEmbedding", "SporranReranker", "SporranRetriever"]
 
@@ -81,5 +82,4 @@ class SporranReranker(BaseNodePostprocessor):
             return []
         texts = [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes]
         scores = self._reranker.score(query_bundle.query_str, texts)
-        best = sorted(range(len(nodes)), key=lambda at: (-scores[at], at))[: self.k]
-        return [NodeWithScore(node=nodes[at].node, score=float(scores[at])) for at in best]
+        return [NodeWithScore(node=nodes[at].node, score=float(scores[at])) for at in best(scores, self.k)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ._parts import passage_rows
 
 __all__ = ["read_faiss", "write_faiss", "write_opensearch", "write_qdrant"]
 
@@ -57,16 +59,6 @@ def read_faiss(path: str | os.PathLike[str]) -> tuple[NDArray[np.float32], str]:
     return rows, _FAISS[kind]
 
 
-def _rows(
-    texts: Sequence[str], vectors: NDArray[np.float32], titles: Sequence[str] | None
-) -> Iterator[tuple[int, str, str, list[float]]]:
-    names = titles if titles is not None else [""] * len(texts)
-    if not len(vectors) == len(names) == len(texts):
-        raise ValueError(f"expected {len(texts)} titles and vectors, found {len(names)} and {len(vectors)}")
-    for at, (title, text, vector) in enumerate(zip(names, texts, vectors)):
-        yield at, title, text, vector.tolist()
-
-
 def write_opensearch(
     path: str | os.PathLike[str],
     index: str,
@@ -75,10 +67,11 @@ def write_opensearch(
     titles: Sequence[str] | None = None,
 ) -> None:
     """Writes the lines of a request to ``_bulk`` of OpenSearch. It has not been tried against a server."""
+    rows = passage_rows(texts, titles, vectors)
     with open(path, "w", encoding="utf-8") as out:
-        for at, title, text, vector in _rows(texts, vectors, titles):
+        for at, title, text, vector in rows:
             action = {"index": {"_index": index, "_id": str(at)}}
-            document = {"title": title, "text": text, "vector": vector}
+            document = {"title": title, "text": text, "vector": vector.tolist()}
             out.write(f"{json.dumps(action)}\n{json.dumps(document, ensure_ascii=False)}\n")
 
 
@@ -89,7 +82,8 @@ def write_qdrant(
     titles: Sequence[str] | None = None,
 ) -> None:
     """Writes a point of Qdrant a line: ``id``, ``vector``, ``payload``. It has not been tried against a server."""
+    rows = passage_rows(texts, titles, vectors)
     with open(path, "w", encoding="utf-8") as out:
-        for at, title, text, vector in _rows(texts, vectors, titles):
-            point = {"id": at, "vector": vector, "payload": {"title": title, "text": text}}
+        for at, title, text, vector in rows:
+            point = {"id": at, "vector": vector.tolist(), "payload": {"title": title, "text": text}}
             out.write(json.dumps(point, ensure_ascii=False) + "\n")

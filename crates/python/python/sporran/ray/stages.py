@@ -1,37 +1,24 @@
-"""Stages for Ray Data (``pip install 'ray[data]'``): classes for ``Dataset.map_batches``.
+"""Stages for Ray Data: classes for ``Dataset.map_batches``.
 
-A stage loads its model once in each actor and uses as many threads as the actor has CPUs:
-
-    import ray, sporran.ray
-    rows = ray.data.read_json("texts.jsonl")
-    rows = sporran.ray.map(rows, sporran.ray.Encode, model="models/minilm", column="text", actors=2, num_cpus=2)
-    rows.write_parquet("vectors")
-
-Every row of a result has the columns of its input, the columns of the stage, and ``error``: empty, or why the row has no result.
-A row that fails does not end the job. Ray starts an actor that has ended again and repeats its batches.
+A stage loads its model once in each actor and uses as many threads as the actor has CPUs. Every row of a result has the columns of
+its input, the columns of the stage, and ``error``: empty, or why the row has no result. A row that fails does not end the job. Ray
+starts an actor that has ended again and repeats its batches.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from . import cpus
+
 __all__ = ["Encode", "Extract", "Generate", "Rerank", "Retrieve", "map"]
 
 Batch = dict[str, Any]
 """The columns of a batch: an array or a list each."""
-
-
-def _use_assigned_cpus() -> None:
-    """Limits the library's threads to the CPUs of the actor. The library starts its threads at its first call."""
-    import ray
-
-    cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
-    os.environ["RAYON_NUM_THREADS"] = str(max(1, int(cpus)))
 
 
 class _Stage:
@@ -40,7 +27,7 @@ class _Stage:
     columns: tuple[str, ...] = ()
 
     def __init__(self) -> None:
-        _use_assigned_cpus()
+        cpus.use_assigned()
 
     def work(self, rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
         raise NotImplementedError
