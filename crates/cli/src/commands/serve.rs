@@ -28,6 +28,7 @@ const LIMITS: &str = "Limits";
     override_usage = "sporran serve [OPTIONS] [CONFIG|SOURCE]...",
     after_help = "Examples:\n  \
         sporran serve notes --model smollm2\n  \
+        sporran serve --model smollm2\n  \
         sporran serve configs/quickstart.toml --port 0\n  \
         sporran serve --embed minilm --rerank reranker --port 3000\n  \
         sporran serve configs/quickstart.toml --run quickstart=runs/quickstart --kb facts=examples/minikilt/kb\n\
