@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -130,7 +131,8 @@ async def use(session, how):
 
 
 async def over_stdio(program, arguments):
-    parameters = StdioServerParameters(command=program, args=["mcp", *arguments], cwd=ROOT)
+    # The client passes only a few variables on by itself, and not those of the folders of indexes and configs.
+    parameters = StdioServerParameters(command=program, args=["mcp", *arguments], cwd=ROOT, env=dict(os.environ))
     for mode in MODES:
         async with Client(parameters, mode=mode) as session:
             await use(session, "standard input and output")

@@ -166,7 +166,7 @@ fn the_first_mount_that_fits_answers() {
         let searched = config(folder, "searched", &retrieving(folder));
         ServerOptions { mounts: vec![closed, searched], ..ServerOptions::new() }
     });
-    assert_eq!(served.post("/retrieve", &json!({ "queries": ["tea"] })).json()["result"][0][0]["id"], "3");
+    assert_eq!(served.post("/retrieve", &json!({ "queries": ["tea"] })).json()["result"][0][0]["id"], "2");
     assert_eq!(served.get("/browse/documents").json()["total"], 3);
     let missing = served.get("/v1/closed/search?query=tea");
     assert_eq!(
