@@ -57,7 +57,7 @@ def test_a_search_uses_an_index_of_pgvector(encoder, tmp_path, similarity):
             exact = store.search("a cat", k=100)
             with pytest.raises(ValueError, match="expected hnsw or ivfflat, found 'flat'"):
                 store.create_index("flat")
-            store.create_index(m=8, ef_construction=32)
+            store.create_index(m=32, ef_construction=200)
             connection.execute("SET enable_seqscan = off")
             vector = "[" + ",".join(map(str, encoder.encode("a cat").tolist())) + "]"
             lines = connection.execute(
@@ -67,8 +67,9 @@ def test_a_search_uses_an_index_of_pgvector(encoder, tmp_path, similarity):
     finally:
         server.cleanup()
     assert any("Index Scan using passages_vector_idx" in line for (line,) in lines), lines
-    assert len(found) == 100
-    assert len({hit.id for hit in found} & {hit.id for hit in exact}) >= 90
+    # The index finds 9 of 10 passages; equal vectors have equal scores.
+    assert len({hit.id for hit in found}) == 100
+    assert sum(hit.score >= exact[-1].score - 1e-6 for hit in found) >= 90
 
 
 @pytest.mark.parametrize("similarity", ["inner-product", "cosine", "euclidean"])
