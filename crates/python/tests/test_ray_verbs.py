@@ -1,11 +1,13 @@
 """Verbs in shards and the server on a Ray cluster of two nodes on this machine."""
 
+import fcntl
 import hashlib
 import json
 import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -18,6 +20,8 @@ pytest.importorskip("ray.data")
 
 import sporran  # noqa: E402
 import sporran.ray as verbs  # noqa: E402
+from sporran import _sporran  # noqa: E402
+from sporran.ray.shards import _when_free  # noqa: E402
 
 # Files that have times or the paths of the run in them.
 UNEQUAL = {"manifest.json", "report.html", "lock", "config.toml"}
@@ -126,6 +130,26 @@ def test_a_wrong_config_is_an_error(cluster, folder):
         verbs.build_index("configs/quickstart.toml", shards=0)
     with pytest.raises(sporran.ConfigError, match="does not apply"):
         verbs.build_index("configs/quickstart-kbp.toml", shards=2)
+
+
+def test_a_shard_waits_for_a_process_that_ends(folder, root):
+    config = a_config(root, path="examples/minikilt/knowledge_source.jsonl.gz")
+    lock = folder / "runs/both-index.shard-0-of-2/work/lock"
+    lock.parent.mkdir(parents=True)
+
+    def shard():
+        return _sporran.shard("index", config, [], 0, 2)
+
+    with open(lock, "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(sporran.BusyError, match="both-index.shard-0-of-2"):
+            shard()
+        threading.Timer(0.3, lambda: fcntl.flock(held, fcntl.LOCK_UN)).start()
+        assert _when_free(shard) == Path("runs/both-index.shard-0-of-2")
+    with pytest.raises(sporran.InputError, match="found 2 of 2"):
+        _sporran.shard("index", config, [], 2, 2)
+    with pytest.raises(sporran.InputError, match="expected index, run or populate, found train"):
+        _sporran.shard("train", config, [], 0, 2)
 
 
 def test_a_node_that_is_killed_costs_no_byte(folder, root):

@@ -49,14 +49,14 @@ def _when_free(work: Callable[[], T]) -> T:
             time.sleep(0.5)
 
 
-def _shard(verb: str, config: str, overrides: list[str], index: int, of: int, folder: str) -> str:
+def _shard(verb: str, config: str, overrides: list[str], index: int, of: int, folder: str) -> Path:
     """Does a shard of a verb. Gives the shard's folder."""
     _enter(folder)
     cpus.use_assigned()
     return _when_free(lambda: _sporran.shard(verb, config, overrides, index, of))
 
 
-def _merge(shards: list[str], folder: str) -> list[tuple[str, str]]:
+def _merge(shards: list[Path], folder: str) -> list[tuple[str, str]]:
     """Merges shards. Gives the summary and the JSON report of each config."""
     _enter(folder)
     cpus.use_assigned()
