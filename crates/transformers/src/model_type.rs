@@ -206,6 +206,7 @@ mod tests {
             ("encoders/llama-sequence", ModelType::SequenceClassifier),
             ("mt5", ModelType::EncoderDecoder),
             ("pegasus", ModelType::EncoderDecoder),
+            ("marian", ModelType::EncoderDecoder),
         ] {
             assert_eq!(types_of(&folder(name)).0, [expected], "{name}");
         }

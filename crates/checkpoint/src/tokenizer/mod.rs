@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The files that a folder's tokenizer and its chat template may have.
-pub(crate) const FILES: [&str; 13] = [
+pub(crate) const FILES: [&str; 15] = [
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -33,6 +33,8 @@ pub(crate) const FILES: [&str; 13] = [
     "sentencepiece.bpe.model",
     "tokenizer.model",
     "tiktoken.model",
+    "source.spm",
+    "target.spm",
     "chat_template.jinja",
     "chat_template.json",
 ];
@@ -45,6 +47,21 @@ pub struct Tokenizer {
     json: String,
     side: Option<TruncationSide>,
     gives_types: bool,
+    /// The first id without a row, and the id that stands for it and those after it.
+    unknown: Option<(u32, u32)>,
+}
+
+/// A vocabulary as a `tokenizer.json`.
+struct Converted {
+    json: String,
+    /// The first id that the model does not have, and the id that stands for it and those after it.
+    unknown: Option<(u32, u32)>,
+}
+
+impl From<String> for Converted {
+    fn from(json: String) -> Self {
+        Self { json, unknown: None }
+    }
 }
 
 /// A word's contractions, and runs of letters, of digits, of other signs and of spaces, as LLaMA 3, Qwen 2 and tiktoken split.
@@ -98,7 +115,7 @@ impl Tokenizer {
     /// The tokenizer of a model folder: `tokenizer.json`, or else the one that the class in `tokenizer_config.json` makes of
     /// the folder's vocabulary, as in `transformers` 5: `vocab.txt` (WordPiece, as BERT has it), `vocab.json` and `merges.txt`
     /// (byte-level BPE, as GPT-2, RoBERTa, BART and Qwen 2 have it), SentencePiece's `spiece.model`,
-    /// `sentencepiece.bpe.model` or `tokenizer.model` (T5, XLM-RoBERTa, LLaMA), or a file of tiktoken. Options and special
+    /// `sentencepiece.bpe.model` or `tokenizer.model` (T5, XLM-RoBERTa, LLaMA), `source.spm` with `vocab.json` (Marian), or a file of tiktoken. Options and special
     /// tokens are those of `tokenizer_config.json` and its older companions. Its `truncation_side` says how long texts are
     /// cut.
     ///
@@ -109,7 +126,10 @@ impl Tokenizer {
         let path = folder.join("tokenizer.json");
         let tokenizer = match json::text(&path)? {
             Some(json) => Self::from_json(&path, json)?,
-            None => Self::from_json(&path, vocab_files::json(folder)?)?,
+            None => {
+                let Converted { json, unknown } = vocab_files::json(folder)?;
+                Self { unknown, ..Self::from_json(&path, json)? }
+            }
         };
         let path = folder.join("tokenizer_config.json");
         let cutting = json::text(&path)?.map(|text| json::parse::<Cutting>(&path, &text)).transpose()?;
@@ -165,7 +185,7 @@ impl Tokenizer {
         let mut inner: tokenizers::Tokenizer = json.parse().map_err(wrong)?;
         inner.with_truncation(None).map_err(wrong)?;
         inner.with_padding(None);
-        Ok(Self { inner, path: path.into(), json, side: None, gives_types: true })
+        Ok(Self { inner, path: path.into(), json, side: None, gives_types: true, unknown: None })
     }
 
     /// The same tokenizer, with these words of its vocabulary as added tokens.
@@ -215,7 +235,7 @@ impl Tokenizer {
     /// As for `encode`.
     pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, false).map_err(|source| self.wrong(source))?;
-        Ok(encoding.get_ids().to_vec())
+        Ok(self.known(encoding.get_ids()))
     }
 
     /// The special tokens that the tokenizer puts before a text, such as BART's `<s>`. A decoder that generates whole
@@ -238,7 +258,7 @@ impl Tokenizer {
         let encoding = self.inner.encode_char_offsets(text, true).map_err(|source| self.wrong(source))?;
         let places = encoding.get_offsets().iter().zip(encoding.get_special_tokens_mask());
         let token = |(id, (&(start, end), &special)): (&u32, (&(usize, usize), &u32))| PlacedToken {
-            id: *id,
+            id: self.known_id(*id),
             place: (special == 0).then_some(start..end),
         };
         Ok(encoding.get_ids().iter().zip(places).map(token).collect())
@@ -265,7 +285,7 @@ impl Tokenizer {
     /// The id of a token, given as it is in the vocabulary.
     #[must_use]
     pub fn token_id(&self, token: &str) -> Option<u32> {
-        self.inner.token_to_id(token)
+        self.inner.token_to_id(token).map(|id| self.known_id(id))
     }
 
     /// The texts of the special tokens, longest first: a text that has one in it is not read as its characters.
@@ -281,7 +301,8 @@ impl Tokenizer {
     /// The number of tokens, added ones included.
     #[must_use]
     pub fn vocab_size(&self) -> usize {
-        self.inner.get_vocab_size(true)
+        let all = self.inner.get_vocab_size(true);
+        self.unknown.map_or(all, |(first, _)| first as usize)
     }
 
     /// The file that it was read from.
@@ -295,6 +316,7 @@ impl Tokenizer {
         let special = self.inner.get_added_tokens_decoder();
         let is_special = |id: &u32| special.get(id).is_some_and(|token| token.special);
         let vocabulary = self.inner.get_vocab(true).into_iter();
+        let vocabulary = vocabulary.filter(|(_, id)| self.known_id(*id) == *id);
         let beyond = vocabulary.filter(|(_, id)| usize::try_from(*id).is_ok_and(|id| id >= rows));
         beyond
             .map(|(token, id)| (is_special(&id), id, token))
@@ -319,8 +341,17 @@ impl Tokenizer {
         &self.json
     }
 
+    /// The id, or the one that stands for it.
+    fn known_id(&self, id: u32) -> u32 {
+        self.unknown.filter(|(first, _)| id >= *first).map_or(id, |(_, unknown)| unknown)
+    }
+
+    fn known(&self, ids: &[u32]) -> Vec<u32> {
+        ids.iter().map(|id| self.known_id(*id)).collect()
+    }
+
     fn cut(&self, encoding: &tokenizers::Encoding, max_length: Option<usize>) -> Result<Vec<u32>> {
-        let mut ids = encoding.get_ids().to_vec();
+        let mut ids = self.known(encoding.get_ids());
         match max_length {
             Some(0) => {
                 Err(Error::Options { option: "max-length", expected: "at least 1".into(), found: "0".into() })
