@@ -200,11 +200,17 @@ fn a_marian_without_what_its_vocabulary_needs_is_told_by_name() {
 }
 
 #[test]
-fn a_piece_that_a_marians_vocabulary_lacks_is_unknown_and_no_token() {
+fn a_piece_that_one_of_a_marians_files_lacks_is_unknown_or_no_part_of_a_text() {
     let tokenizer = Tokenizer::from_folder(&data("../sentence-piece/marian")).unwrap();
     let unknown = tokenizer.token_id("<unk>");
     assert_eq!(unknown, Some(1));
     // The source's file has it, and `vocab.json` does not.
-    assert_eq!(tokenizer.token_id("re"), unknown);
-    assert_eq!(tokenizer.encode_plain("where").unwrap()[2..], [1]);
+    assert_eq!(tokenizer.token_id("re"), None);
+    assert_eq!(tokenizer.encode_plain("where").unwrap(), [1, 1]);
+    // The target's file alone has it.
+    let text = fs::read_to_string(data("../sentence-piece/marian/vocab.json")).unwrap();
+    let ids: std::collections::BTreeMap<String, u32> = serde_json::from_str(&text).unwrap();
+    let word = "\u{2581}alte";
+    assert!(ids.contains_key(word) && tokenizer.token_id(word) == Some(ids[word]));
+    assert_eq!(tokenizer.decode(&[ids[word]]).unwrap(), "alte");
 }

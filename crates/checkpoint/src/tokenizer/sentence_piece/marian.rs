@@ -1,7 +1,7 @@
 //! Marian's tokenizer: `source.spm` splits texts, and `vocab.json` has the ids of the pieces of inputs and outputs.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::Path,
 };
 
@@ -9,8 +9,11 @@ use serde_json::json;
 use tokenizers::AddedToken;
 
 use super::{
+    super::{
+        FOREIGN, Unknown,
+        options::{CONFIG, Options, token},
+    },
     Failure, MARK, Model, Parts, PieceKind, Value, other_roles, replace, replace_regex, special,
-    super::options::{CONFIG, Options, token},
 };
 use crate::{
     error::{Error, Result},
@@ -20,11 +23,8 @@ use crate::{
 /// The file of the ids.
 const IDS: &str = "vocab.json";
 
-/// The score of pieces that the source's file lacks. They stand only for characters that it does not know.
-const LOWEST: f64 = -1e6;
-
 /// Stands for the code of a language that the vocabulary lacks. No text has this character.
-const UNKNOWN_CODE: &str = "\u{ffff}";
+const UNKNOWN_CODE: &str = "\u{fffe}";
 
 /// Whether a folder has the files.
 pub(super) fn is_in(folder: &Path) -> bool {
@@ -32,7 +32,8 @@ pub(super) fn is_in(folder: &Path) -> bool {
 }
 
 /// The tokenizer of inputs (Junczys-Dowmunt et al. 2018). The vocabulary is that of `vocab.json`, followed by the pieces of
-/// the source that it lacks. Returns the number of ids in `vocab.json` and the id of the unknown token, which stands for these.
+/// the source that it lacks. Pieces that the source lacks have [`FOREIGN`] at their end, so that no text is split into them.
+/// An unknown part of a text that equals one of them has its id, as in the reference.
 ///
 /// A code such as `>>deu<<` before a text is one token.
 ///
@@ -44,7 +45,7 @@ pub(super) fn parts(
     model: &Model,
     rules: Value,
     options: &Options,
-) -> Result<(Parts, (u32, u32))> {
+) -> Result<(Parts, Unknown)> {
     if options.separate_vocabs == Some(true) {
         return Err(Error::Config {
             path: folder.join(CONFIG),
@@ -74,9 +75,19 @@ pub(super) fn parts(
     let pieces = || model.pieces.iter().filter(|piece| text(piece.kind));
     let scores: HashMap<&str, f64> =
         pieces().map(|piece| (piece.text.as_str(), f64::from(piece.score))).collect();
-    let score = |piece: &str| scores.get(piece).copied().unwrap_or(LOWEST);
-    let mut vocab: Vec<(String, f64)> =
-        by_id.iter().map(|(_, piece)| ((*piece).clone(), score(piece))).collect();
+    let special_tokens: Vec<_> = other_roles(options, &roles.each_ref()).into_iter().map(Some).collect();
+    let mut added = options.tokens(&special_tokens);
+    let is_code = |piece: &&String| piece.starts_with(">>") && piece.ends_with("<<");
+    added.extend(
+        ids.keys().filter(is_code).map(|code| AddedToken::from(code.clone(), false).normalized(false)),
+    );
+    let names: HashSet<&str> = added.iter().map(|token| token.content.as_str()).collect();
+    let word = |piece: &String| match scores.get(piece.as_str()) {
+        Some(score) => (piece.clone(), *score),
+        None if names.contains(piece.as_str()) => (piece.clone(), 0.0),
+        None => (format!("{piece}{FOREIGN}"), 0.0),
+    };
+    let mut vocab: Vec<(String, f64)> = by_id.iter().map(|(_, piece)| word(piece)).collect();
     let others = pieces().filter(|piece| !ids.contains_key(&piece.text));
     vocab.extend(others.map(|piece| (piece.text.clone(), f64::from(piece.score))));
 
@@ -91,14 +102,9 @@ pub(super) fn parts(
         normalizers.push(json!({ "type": "Prepend", "prepend": MARK }));
     }
     normalizers.extend([replace(" ", MARK), replace(&format!("{MARK}{UNKNOWN_CODE}"), UNKNOWN_CODE)]);
-    let special_tokens: Vec<_> =
-        other_roles(options, &roles.each_ref()).into_iter().map(Some).collect();
-    let mut added = options.tokens(&special_tokens);
-    let is_code = |piece: &&String| piece.starts_with(">>") && piece.ends_with("<<");
-    added.extend(ids.keys().filter(is_code).map(|code| AddedToken::from(code.clone(), false).normalized(false)));
     let (end, next) = (special(&end.content), (None, 0));
     let unknown = ids[&unknown.content];
-    let count = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+    let first = u32::try_from(ids.len()).unwrap_or(u32::MAX);
     let parts = Parts {
         vocab,
         merges: None,
@@ -106,11 +112,11 @@ pub(super) fn parts(
         normalizer: json!({ "type": "Sequence", "normalizers": normalizers }),
         pre_tokenizer: Value::Null,
         decoder: json!({ "type": "Sequence", "decoders": [
-            replace(MARK, " "), { "type": "ByteFallback" }, { "type": "Fuse" },
+            replace(FOREIGN, ""), replace(MARK, " "), { "type": "ByteFallback" }, { "type": "Fuse" },
             replace_regex(r"\A +| +\z", ""),
         ] }),
         around: [vec![next.clone(), end.clone()], vec![next.clone(), next, end]],
         added,
     };
-    Ok((parts, (count, unknown)))
+    Ok((parts, Unknown { first, id: unknown }))
 }

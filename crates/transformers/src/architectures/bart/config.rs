@@ -170,7 +170,9 @@ impl BartConfig {
             return parse(path, text);
         }
         let mut fields: Map<String, Value> = parse(path, text)?;
-        if family == BartFamily::Marian && fields.get("share_encoder_decoder_embeddings") == Some(&json!(false)) {
+        if family == BartFamily::Marian
+            && fields.get("share_encoder_decoder_embeddings") == Some(&json!(false))
+        {
             let field = "share_encoder_decoder_embeddings";
             return Err(wrong(field, "true", "false").within(path));
         }
