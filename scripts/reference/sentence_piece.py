@@ -1,6 +1,6 @@
 """Makes the fixtures of SentencePiece's and tiktoken's files, crates/checkpoint/tests/data/sentence-piece.
 
-Tiny vocabularies in the layouts of T5, mT5, XLM-RoBERTa, mBART, Pegasus, LLaMA and Qwen 2, of folders whose tokenizer has no class of its own,
+Tiny vocabularies in the layouts of T5, mT5, XLM-RoBERTa, mBART, Pegasus, Marian, LLaMA and Qwen 2, of folders whose tokenizer has no class of its own,
 and of tiktoken, and the tokens by `transformers` of the sentences of `checkpoint_parity.py`.
 
     python scripts/reference/sentence_piece.py      # transformers 5.24, sentencepiece 0.2, tiktoken 0.14, protobuf
@@ -26,6 +26,7 @@ MORE = [
     "   ",
     "token\U0001f600 <0x41> 12345",
 ]
+CODES = [">>deu<< Where is the river?", ">>fra<<Who wrote it", "Straße ß über ßß", ">>deu<<", "  the  river "]
 TEXT = """The river runs through the old town and past the castle on the hill. In the year 1788 a poet wrote a song about
 old friends, and people still sing it when the new year begins. What is the name of the poem? Who wrote the words, and
 where was the writer born? The bridge over the water was opened by the king in 1890, and trains cross it every day. He
@@ -34,14 +35,34 @@ was born in the north and she was born in the south. They read the news, the let
 RULES = "FF21\t41\nFF22\t42\nFB01\t66 69\n9\t20\n3000\t20\nA0\t20\nE9\t65\n"
 
 
-def train(path, kind, size, **options):
+GERMAN = """Die Straße führt über den Fluss und an der alten Mühle vorbei. Im Jahr 1788 schrieb ein Dichter ein Lied über alte
+Freunde, und die Leute singen es noch immer. Wie heißt das Gedicht? Wer schrieb die Wörter, und wo wurde er geboren?"""
+
+
+def marian(folder, codes):
+    """The two models' pieces in one vocabulary in Marian's order, without a few of the source's, which are unknown."""
+    train(folder / "source.spm", "unigram", 120)
+    train(folder / "target.spm", "unigram", 90, text=GERMAN.split("\n"))
+    pieces = {}
+    for name in ("source.spm", "target.spm"):
+        model = sentencepiece.SentencePieceProcessor(model_file=str(folder / name))
+        for at in range(3, model.get_piece_size()):
+            pieces.setdefault(model.id_to_piece(at))
+    source = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
+    for piece in source.encode("where the river?", out_type=str)[:2]:
+        del pieces[piece]
+    tokens = ["</s>", "<unk>", *sorted(pieces), *codes, "<pad>"]
+    (folder / "vocab.json").write_text(json.dumps({token: at for at, token in enumerate(tokens)}) + "\n")
+
+
+def train(path, kind, size, text=None, **options):
     model = io.BytesIO()
     rules = path.parent / "rules.tsv"
     if "normalization_rule_name" not in options:
         rules.write_text(RULES)
         options["normalization_rule_tsv"] = str(rules)
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter((TEXT.split("\n") + SENTENCES[:4]) * 3), model_writer=model, model_type=kind, vocab_size=size,
+        sentence_iterator=iter((text or TEXT.split("\n") + SENTENCES[:4]) * 3), model_writer=model, model_type=kind, vocab_size=size,
         minloglevel=2, hard_vocab_limit=False, character_coverage=1.0, **options,
     )
     rules.unlink(missing_ok=True)
@@ -72,6 +93,8 @@ CONFIGS = {
     "mbart50": ("sentencepiece.bpe.model", "mbart", {"tokenizer_class": "MBart50Tokenizer", "src_lang": "de_DE", "tgt_lang": None}),
     "pegasus": ("spiece.model", "pegasus", {"tokenizer_class": "PegasusTokenizer", "mask_token": "<mask_2>", "mask_token_sent": "<mask_1>"}),
     "pegasus-few": ("spiece.model", "pegasus", {"offset": 5}),
+    "marian": ("source.spm", "marian", {"source_lang": "en", "target_lang": "de", "separate_vocabs": False}),
+    "marian-codes": ("source.spm", "marian", {"tokenizer_class": "MarianTokenizer"}),
     "llama": ("tokenizer.model", "llama", {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False, "legacy": False, "pad_token": "[PAD]"}),
     "llama-legacy": ("tokenizer.model", "llama", {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True, "add_eos_token": True, "legacy": True}),
     "llama-bare": ("tokenizer.model", "llama", {"tokenizer_class": "LlamaTokenizer"}),
@@ -92,6 +115,8 @@ def main():
             train(folder / file, "unigram", 120, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, user_defined_symbols=["<sep>"])
         elif name == "mt5":
             train(folder / file, "unigram", 400, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, byte_fallback=True)
+        elif name.startswith("marian"):
+            marian(folder, [">>deu<<", ">>fra<<"] if name == "marian-codes" else [])
         elif name.startswith("pegasus"):
             train(folder / file, "unigram", 120, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
         elif name == "xlm-roberta" or name.startswith("mbart"):
@@ -116,7 +141,8 @@ def main():
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")
         tokenizer = AutoTokenizer.from_pretrained(folder)
         cases = []
-        for text in SENTENCES + MORE:
+        more = CODES if name.startswith("marian") else []
+        for text in SENTENCES + MORE + more:
             ids = tokenizer(text)["input_ids"]
             plain = tokenizer(text, add_special_tokens=False)["input_ids"]
             decoded = tokenizer.decode(plain, skip_special_tokens=True, clean_up_tokenization_spaces=False)

@@ -1,13 +1,17 @@
-"""Makes the parity fixtures of the encoder-decoders of T5's and BART's families: mT5, UMT5, mBART and Pegasus.
+"""Makes the parity fixtures of the encoder-decoders of T5's and BART's families: mT5, UMT5, mBART, Pegasus and Marian.
 
 They have the layout of `transformers_parity.py`, with fewer inputs and cases, in crates/transformers/tests/data.
 
     python scripts/reference/seq2seq_families.py            # torch 2.15, transformers 5.24, tokenizers 0.23
 """
 
+import json
+
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import (
+    MarianConfig,
+    MarianMTModel,
     MBartConfig,
     MBartForConditionalGeneration,
     MT5Config,
@@ -31,6 +35,8 @@ CASES = [
     "beam 4, two ends",
 ]
 CODES = ["en_XX", "ro_RO"]
+# The deviations of a Marian's weights: its norms after each part and its tied head repeat a token otherwise.
+MARIAN = {"encoder_attn": 0.1, "self_attn": 1.2, "fc1": 1.0, "fc2": 2.0, "shared": 0.2}
 
 
 def mbart_tokenizer():
@@ -47,6 +53,20 @@ def mbart_tokenizer():
     special = [(token, tokenizer.token_to_id(token)) for token in ("</s>", "en_XX")]
     tokenizer.post_processor = processors.TemplateProcessing(
         single="$A </s> en_XX", pair="$A $B </s> en_XX", special_tokens=special
+    )
+    return tokenizer
+
+
+def marian_tokenizer():
+    """T5's tokenizer in the order of a Marian's vocabulary: the end and the unknown token first, padding last."""
+    stored = json.loads(t5_tokenizer().to_str())
+    pieces = [("</s>", 0.0), ("<unk>", 0.0), *map(tuple, stored["model"]["vocab"][3:]), ("<pad>", 0.0)]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=1, byte_fallback=False))
+    other = t5_tokenizer()
+    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = other.normalizer, other.pre_tokenizer, other.decoder
+    tokenizer.add_special_tokens(["</s>", "<unk>", "<pad>"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A $B </s>", special_tokens=[("</s>", 0)]
     )
     return tokenizer
 
@@ -86,6 +106,8 @@ def bart_like(seed, kind, build, vocabulary, **settings):
         for name, weight in model.named_parameters():
             if "layer_norm" in name or "layernorm" in name or name.endswith("bias"):
                 weight.add_(0.15 * torch.randn_like(weight))
+            elif config.model_type == "marian" and (part := next((p for p in MARIAN if p in name), None)):
+                weight.copy_(MARIAN[part] * torch.randn_like(weight))
             elif "fc" in name:
                 weight.copy_(0.5 * torch.randn_like(weight))
             elif "attn" in name:
@@ -96,9 +118,16 @@ def bart_like(seed, kind, build, vocabulary, **settings):
             else:
                 weight.copy_(0.25 * torch.randn_like(weight))
         # A tied head favours the input token; the other parts need a larger weight.
-        model.model.decoder.layers[-1].fc2.weight.mul_(4.0)
+        if config.model_type == "marian":
+            model.model.decoder.layers[-1].final_layer_norm.weight.mul_(10.0)
+        else:
+            model.model.decoder.layers[-1].fc2.weight.mul_(4.0)
         model.final_logits_bias.copy_(0.5 * torch.randn_like(model.final_logits_bias))
         model.final_logits_bias[0, config.eos_token_id] = 3.0
+        if config.model_type == "marian":
+            # Padding would be generated if it were not forbidden.
+            model.final_logits_bias[0, config.pad_token_id] = 4.0
+            model.generation_config.bad_words_ids = [[config.pad_token_id]]
     return model
 
 
@@ -114,6 +143,12 @@ def main():
     build = PegasusForConditionalGeneration
     settings = {"activation_function": "relu"}
     write("pegasus", tokenizer, lambda seed: bart_like(seed, PegasusConfig, build, vocabulary, **settings),
+          build.from_pretrained, inputs, CASES)
+    tokenizer = marian_tokenizer()
+    vocabulary, build = tokenizer.get_vocab_size(), MarianMTModel
+    pad = tokenizer.token_to_id("<pad>")
+    settings = {"activation_function": "swish", "pad_token_id": pad, "decoder_start_token_id": pad}
+    write("marian", tokenizer, lambda seed: bart_like(seed, MarianConfig, build, vocabulary, **settings),
           build.from_pretrained, inputs, CASES)
     tokenizer = mbart_tokenizer()
     vocabulary = tokenizer.get_vocab_size()

@@ -198,9 +198,12 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Reports a folder that is not a model.
+    /// Reports a folder that is neither a model nor an adapter.
     pub fn check_checkpoint(&mut self, key: &str, folder: &Path) {
-        self.check_folder(key, folder, "config.json");
+        let is_adapter =
+            !folder.join("config.json").is_file() && folder.join("adapter_config.json").is_file();
+        let file = if is_adapter { "adapter_config.json" } else { "config.json" };
+        self.check_folder(key, folder, file);
     }
 
     /// Reports a folder that is not an encoder. Models of sentence-transformers can have the encoder in a subfolder.

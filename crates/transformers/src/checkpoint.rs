@@ -88,12 +88,15 @@ impl Checkpoint {
     /// `model.safetensors.index.json`, `pytorch_model.bin` and `pytorch_model.bin.index.json` that is there. No code
     /// in a PyTorch file is run.
     ///
+    /// An adapter of LoRA without a `config.json` is opened as its base model with the adapter merged into it. The base model
+    /// is a folder that `base_model_name_or_path` names, from here or from the adapter's folder, or an imported model.
+    ///
     /// A head that the config ties to the embeddings, but that the weights hold with other values, is kept apart,
     /// as in `transformers`.
     ///
     /// # Errors
     /// A variant for each way in which a folder can be wrong: [`Error::MissingFile`], [`Error::MissingShard`],
-    /// [`Error::Pointer`], [`Error::Adapter`], [`Error::Json`],
+    /// [`Error::Pointer`], [`Error::Adapter`], [`Error::MissingBase`], [`Error::Json`],
     /// [`Error::Config`], [`Error::Truncated`], [`Error::Safetensors`], [`Error::Archive`], [`Error::Pytorch`],
     /// [`Error::Pickle`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorDtype`], and
     /// [`Error::Io`].
@@ -110,18 +113,17 @@ impl Checkpoint {
     }
 
     fn open_as(folder: &Path, part: Option<Part>) -> Result<Self> {
-        let config_path = folder.join(CONFIG);
-        let missing = || {
-            match Adapter::is_in(folder) {
-            true => Error::Adapter {
-                path: folder.into(),
-                problem: "expected a model, found an adapter; merge it with its base model by `sporran models import`"
-                    .into(),
-            },
-            false => Error::MissingFile { folder: folder.into(), expected: CONFIG },
-        }
+        let missing = || Error::MissingFile { folder: folder.into(), expected: CONFIG };
+        // The files that an adapter has from its base model.
+        let mut base = folder.to_owned();
+        let text = if Adapter::is_alone_in(folder) {
+            let adapter = Adapter::open(folder)?;
+            base = adapter.local_base()?;
+            adapter.model_config(&base)?
+        } else {
+            json::text(&folder.join(CONFIG))?.ok_or_else(missing)?
         };
-        let text = json::text(&config_path)?.ok_or_else(missing)?;
+        let config_path = base.join(CONFIG);
         let text = match part {
             Some(part) => part.config(&config_path, &text)?,
             None => text,
@@ -133,7 +135,7 @@ impl Checkpoint {
             None => (None, GenerationOptions::default()),
             Some(defaults) => {
                 let own = config.generation_defaults();
-                let (tokens, generation) = generation_files(folder, (&config_path, &text), &own)?;
+                let (tokens, generation) = generation_files(&base, (&config_path, &text), &own)?;
                 (Some(tokens.or(defaults).resolve(config.vocab_size(), &config_path)?), generation)
             }
         };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sporran_checkpoint::{CrossEncoderFolder, GgufFile, ModelKind, find_gguf, json};
+use sporran_checkpoint::{Adapter, CrossEncoderFolder, GgufFile, ModelKind, find_gguf, json};
 
 use crate::architectures::{ModelConfig, bert::BertTask, registry::is_candle_type};
 
@@ -123,7 +123,12 @@ fn own_type(folder: &Path) -> Option<(ModelType, String)> {
         None => {}
     }
     let path = model.join("config.json");
-    let text = json::text(&path).ok()??;
+    let text = if Adapter::is_alone_in(&model) {
+        let adapter = Adapter::open(&model).ok()?;
+        adapter.model_config(&adapter.local_base().ok()?).ok()?
+    } else {
+        json::text(&path).ok()??
+    };
     let config = match ModelConfig::from_json(&path, &text) {
         Ok(config) => config,
         Err(_) => {
@@ -206,6 +211,7 @@ mod tests {
             ("encoders/llama-sequence", ModelType::SequenceClassifier),
             ("mt5", ModelType::EncoderDecoder),
             ("pegasus", ModelType::EncoderDecoder),
+            ("marian", ModelType::EncoderDecoder),
         ] {
             assert_eq!(types_of(&folder(name)).0, [expected], "{name}");
         }

@@ -84,10 +84,16 @@ struct Pair<'a> {
 }
 
 impl Adapter {
-    /// Whether a folder holds an adapter and no weights of a whole model.
+    /// Whether a folder holds an adapter.
     #[must_use]
     pub fn is_in(folder: &Path) -> bool {
         folder.join(CONFIG).is_file() && WEIGHTS.iter().any(|file| folder.join(file).is_file())
+    }
+
+    /// Whether a folder holds an adapter in place of a model, which has a `config.json`.
+    #[must_use]
+    pub fn is_alone_in(folder: &Path) -> bool {
+        Self::is_in(folder) && !folder.join("config.json").exists()
     }
 
     /// Reads the config of an adapter of LoRA.
@@ -103,26 +109,16 @@ impl Adapter {
         Ok(Self { folder: folder.into(), config })
     }
 
-    /// The base model that the config names: a folder, or a model in the hub's cache, which is not asked for anything.
+    /// The base model that the config names: a folder, an imported model, or a model in the hub's cache, which is not asked
+    /// for anything.
     ///
     /// # Errors
-    /// [`Error::MissingBase`] where it is neither, [`Error::Config`] where the config names none.
+    /// [`Error::MissingBase`] where it is none of these, [`Error::Config`] where the config names none.
     pub fn base(&self, hub: Hub) -> Result<PathBuf> {
-        let path = self.folder.join(CONFIG);
-        let Some(base) = self.config.base_model_name_or_path.as_deref().filter(|base| !base.is_empty())
-        else {
-            return Err(Error::Config {
-                path,
-                field: "base_model_name_or_path".into(),
-                expected: "the adapter's base model; its folder can be given by `--base`".into(),
-                found: "none".into(),
-            });
-        };
-        for folder in [PathBuf::from(base), self.folder.join(base)] {
-            if folder.join("config.json").is_file() {
-                return Ok(folder);
-            }
+        if let Some(folder) = self.base_folder()? {
+            return Ok(folder);
         }
+        let (path, base) = (self.folder.join(CONFIG), self.base_name()?);
         let id = match &self.config.revision {
             Some(revision) if !revision.is_empty() => format!("{base}@{revision}"),
             _ => base.to_owned(),
@@ -134,6 +130,88 @@ impl Adapter {
         })
     }
 
+    /// The base model, where it is a folder: a path, a path from the adapter's folder, or the name of an imported model.
+    ///
+    /// # Errors
+    /// [`Error::MissingBase`] where there is no such folder, [`Error::Config`] where the config names none.
+    pub fn local_base(&self) -> Result<PathBuf> {
+        let missing =
+            |base: &str| Error::MissingBase { path: self.folder.join(CONFIG), base: base.to_owned() };
+        self.base_folder()?.map_or_else(|| Err(missing(self.base_name()?)), Ok)
+    }
+
+    fn base_name(&self) -> Result<&str> {
+        let name = self.config.base_model_name_or_path.as_deref().filter(|base| !base.is_empty());
+        name.ok_or_else(|| Error::Config {
+            path: self.folder.join(CONFIG),
+            field: "base_model_name_or_path".into(),
+            expected: "the adapter's base model; its folder can be given by `--base`".into(),
+            found: "none".into(),
+        })
+    }
+
+    fn base_folder(&self) -> Result<Option<PathBuf>> {
+        let base = Path::new(self.base_name()?);
+        let imported = (base.components().count() == 1).then(|| Path::new("models").join(base));
+        let folders = [base.to_owned(), self.folder.join(base)].into_iter().chain(imported);
+        Ok(folders.into_iter().find(|folder| folder.join("config.json").is_file()))
+    }
+
+    /// The folder of a model's tokenizer and chat template: for an adapter without a tokenizer its base model's, and
+    /// `folder` itself otherwise.
+    pub(crate) fn tokenizer_folder(folder: &Path) -> Result<PathBuf> {
+        if Self::is_alone_in(folder) && !Tokenizer::has_files(folder) {
+            return Self::open(folder)?.local_base();
+        }
+        Ok(folder.to_owned())
+    }
+
+    /// The text of the merged model's `config.json`. Of the weights only names and shapes are read.
+    ///
+    /// # Errors
+    /// As for [`merge`](Self::merge).
+    pub fn model_config(&self, base: &Path) -> Result<String> {
+        let (adapter, files) = (self.weights()?, open_weights(base)?.0);
+        let mut merge = Merge::new(&adapter, &files, base)?;
+        let (_, wholes) = merge.sorted()?;
+        let mut is_added = false;
+        for (name, tensor) in wholes {
+            is_added |= merge.fit(&name, tensor)?.is_none();
+        }
+        if is_added {
+            name_head(&mut merge.config, self.config.task_type.as_deref());
+        }
+        Ok(Value::Object(merge.config).to_string())
+    }
+
+    fn weights(&self) -> Result<WeightFile> {
+        let path = WEIGHTS.iter().map(|file| self.folder.join(file)).find(|path| path.is_file());
+        let expected = "adapter_model.safetensors or adapter_model.bin";
+        let path = path.ok_or_else(|| Error::MissingFile { folder: self.folder.clone(), expected })?;
+        WeightFile::open(&path, expected)
+    }
+
+    /// The base model's weights with the adapter merged into them, and the path that stands for them in errors. The tensors
+    /// that differ from the base model's are in a temporary file.
+    pub(crate) fn merged_weights(&self, base: &Path) -> Result<(Vec<WeightFile>, PathBuf)> {
+        let adapter = self.weights()?;
+        let (mut files, _) = open_weights(base)?;
+        let mut merge = Merge::new(&adapter, &files, base)?;
+        let merged = self.apply(&mut merge)?;
+        let new = merge.new;
+        let scratch = tempfile::tempdir().map_err(Error::io(&std::env::temp_dir(), "create"))?;
+        let path = scratch.path().join("model.safetensors");
+        let tensors = new.iter().map(|(name, (dtype, shape, bytes))| {
+            (name.as_str(), Raw { dtype: *dtype, shape, bytes: Cow::Borrowed(bytes.as_slice()) })
+        });
+        write_weights(tensors.collect(), &path)?;
+        let changed = WeightFile::open(&path, "model.safetensors")?.named(adapter.path());
+        files.iter_mut().for_each(|file| file.retain(|name| !new.contains_key(name)));
+        files.push(changed);
+        tracing::info!(adapter = %self.folder.display(), "{merged}");
+        Ok((files, adapter.path().to_owned()))
+    }
+
     /// Writes the base model with the adapter merged into it as the folder `to`, which must not exist or be empty: whole or
     /// not at all. The sums are computed in f32 and rounded to the base model's types. The tokenizer is the adapter's where
     /// its folder has one.
@@ -142,18 +220,25 @@ impl Adapter {
     /// [`Error::Adapter`] where the adapter's tensors are not those of layers of the base model, [`Error::Exists`], and
     /// those of reading and writing weights.
     pub fn merge(&self, base: &Path, to: &Path) -> Result<Merged> {
-        let path = WEIGHTS.iter().map(|file| self.folder.join(file)).find(|path| path.is_file());
-        let expected = "adapter_model.safetensors or adapter_model.bin";
-        let path = path.ok_or_else(|| Error::MissingFile { folder: self.folder.clone(), expected })?;
-        let adapter = WeightFile::open(&path, expected)?;
+        let adapter = self.weights()?;
         let (files, _) = open_weights(base)?;
-        let config_path = base.join("config.json");
-        let text = json::text(&config_path)?
-            .ok_or_else(|| Error::MissingFile { folder: base.into(), expected: "config.json" })?;
-        let config: Map<String, Value> = parse(&config_path, &text)?;
-        let mut merge = Merge { adapter: &adapter, files: &files, base, config, new: BTreeMap::new() };
+        let mut merge = Merge::new(&adapter, &files, base)?;
+        let merged = self.apply(&mut merge)?;
+        let Merge { config, new, .. } = merge;
+        appear(to, |folder| {
+            self.copy_companions(base, folder)?;
+            let path = folder.join("config.json");
+            let text = format!("{:#}\n", Value::Object(config));
+            fs::write(&path, text).map_err(Error::io(&path, "write"))?;
+            write_tensors(&files, new, &folder.join("model.safetensors"))
+        })?;
+        Ok(merged)
+    }
+
+    /// Computes the tensors and the config of the merged model.
+    fn apply(&self, merge: &mut Merge<'_>) -> Result<Merged> {
         let mut merged = Merged {
-            base: base.into(),
+            base: merge.base.into(),
             layers: 0,
             modules: BTreeSet::new(),
             rank: self.config.r,
@@ -180,19 +265,11 @@ impl Adapter {
         if !merged.added.is_empty() {
             name_head(&mut merge.config, self.config.task_type.as_deref());
         }
-        let Merge { config, new, .. } = merge;
-        appear(to, |folder| {
-            self.copy_companions(base, folder)?;
-            let path = folder.join("config.json");
-            let text = format!("{:#}\n", Value::Object(config));
-            fs::write(&path, text).map_err(Error::io(&path, "write"))?;
-            write_tensors(&files, new, &folder.join("model.safetensors"))
-        })?;
         Ok(merged)
     }
 
     fn copy_companions(&self, base: &Path, to: &Path) -> Result<()> {
-        let folder = if Tokenizer::is_in(&self.folder) { self.folder.as_path() } else { base };
+        let folder = if Tokenizer::has_files(&self.folder) { self.folder.as_path() } else { base };
         let tokenizer = tokenizer::FILES.map(|name| folder.join(name));
         let others = [base.join("generation_config.json"), self.folder.join("README.md")];
         for from in tokenizer.into_iter().chain(others).filter(|path| path.is_file()) {
@@ -217,6 +294,14 @@ struct Merge<'a> {
 type Sorted<'a> = (BTreeMap<String, Pair<'a>>, Vec<(String, &'a StoredTensor)>);
 
 impl<'a> Merge<'a> {
+    /// A merge with the base model's folder, whose weights are `files`.
+    fn new(adapter: &'a WeightFile, files: &'a [WeightFile], base: &'a Path) -> Result<Self> {
+        let path = base.join("config.json");
+        let text = json::text(&path)?
+            .ok_or_else(|| Error::MissingFile { folder: base.into(), expected: "config.json" })?;
+        Ok(Self { adapter, files, base, config: parse(&path, &text)?, new: BTreeMap::new() })
+    }
+
     fn wrong(&self, problem: String) -> Error {
         Error::Adapter { path: self.adapter.path().into(), problem }
     }
@@ -306,10 +391,28 @@ impl<'a> Merge<'a> {
 
     /// Takes a whole tensor of the adapter. Returns the name of the base model's tensor that it replaces, if there is one.
     fn replace(&mut self, name: &str, tensor: &StoredTensor) -> Result<Option<String>> {
+        let Some((file, old)) = self.fit(name, tensor)? else {
+            self.adapter.dtype(tensor)?;
+            let bytes = self.adapter.bytes(tensor).into_owned();
+            self.new.insert(name.to_owned(), (tensor.dtype, tensor.shape.clone(), bytes));
+            return Ok(None);
+        };
+        let value = self.adapter.read(tensor, DType::F32, &Device::Cpu)?;
+        let bytes = tensor_bytes(&value, file.dtype(old)?)?;
+        self.new.insert(old.name.clone(), (old.dtype, tensor.shape.clone(), bytes));
+        Ok(Some(old.name.clone()))
+    }
+
+    /// Finds the base model's tensor in whose place a whole tensor of the adapter comes, and changes the config accordingly.
+    fn fit(
+        &mut self,
+        name: &str,
+        tensor: &StoredTensor,
+    ) -> Result<Option<(&'a WeightFile, &'a StoredTensor)>> {
         let found = self.find(name)?;
         let rows = tensor.shape.first().copied().unwrap_or(0);
         let is_table = TABLES.iter().any(|end| ends_with(name, end));
-        if let Some((file, old)) = found {
+        if let Some((_, old)) = found {
             let same_rest =
                 tensor.shape.len() == old.shape.len() && tensor.shape.get(1..) == old.shape.get(1..);
             if !same_rest {
@@ -320,17 +423,9 @@ impl<'a> Merge<'a> {
                     found: Shape::from(tensor.shape.as_slice()),
                 });
             }
-            let (dtype, stored) = (file.dtype(old)?, old.dtype);
             if is_table && rows != old.shape[0] {
                 self.config.insert("vocab_size".into(), rows.into());
             }
-            let value = self.adapter.read(tensor, DType::F32, &Device::Cpu)?;
-            let bytes = tensor_bytes(&value, dtype)?;
-            self.new.insert(old.name.clone(), (stored, tensor.shape.clone(), bytes));
-        } else {
-            self.adapter.dtype(tensor)?;
-            let bytes = self.adapter.bytes(tensor).into_owned();
-            self.new.insert(name.to_owned(), (tensor.dtype, tensor.shape.clone(), bytes));
         }
         let is_head = !is_table && tensor.shape.len() == 2 && !name.contains(".layer");
         let differs = found.is_none_or(|(_, old)| old.shape.first() != tensor.shape.first());
@@ -340,7 +435,7 @@ impl<'a> Merge<'a> {
         {
             self.label(rows);
         }
-        Ok(found.map(|(_, old)| old.name.clone()))
+        Ok(found)
     }
 
     /// Names the labels of a head of `count` rows where the config has another number of them.

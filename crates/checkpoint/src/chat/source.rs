@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::{
+    adapter::Adapter,
     error::{Error, Result},
     gguf::{GgufFile, find_gguf},
     json::{self, parse},
@@ -60,6 +61,7 @@ impl Source {
             let template = GgufFile::chat_template(&file)?;
             return Ok(template.map(|(text, tokens)| Self { path: file, text, tokens }));
         }
+        let model = &Adapter::tokenizer_folder(model)?;
         let path = model.join("chat_template.jinja");
         let mut found = json::text(&path)?.map(|text| (path, text));
         for name in ["tokenizer_config.json", "chat_template.json"] {

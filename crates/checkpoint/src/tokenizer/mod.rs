@@ -16,12 +16,13 @@ use tokenizers::{
 };
 
 use crate::{
+    adapter::Adapter,
     error::{Error, Result},
     json,
 };
 
 /// The files that a folder's tokenizer and its chat template may have.
-pub(crate) const FILES: [&str; 13] = [
+pub(crate) const FILES: [&str; 15] = [
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -33,6 +34,8 @@ pub(crate) const FILES: [&str; 13] = [
     "sentencepiece.bpe.model",
     "tokenizer.model",
     "tiktoken.model",
+    "source.spm",
+    "target.spm",
     "chat_template.jinja",
     "chat_template.json",
 ];
@@ -45,6 +48,30 @@ pub struct Tokenizer {
     json: String,
     side: Option<TruncationSide>,
     gives_types: bool,
+    unknown: Option<Unknown>,
+}
+
+/// The end of words of a vocabulary that texts are not split into. No text has this character.
+const FOREIGN: &str = "\u{ffff}";
+
+/// The unknown token of a model whose tokenizer has more words.
+#[derive(Debug, Clone, Copy)]
+struct Unknown {
+    /// The first id that the model does not have. The unknown token stands for it and those after it.
+    first: u32,
+    id: u32,
+}
+
+/// A vocabulary as a `tokenizer.json`.
+struct Converted {
+    json: String,
+    unknown: Option<Unknown>,
+}
+
+impl From<String> for Converted {
+    fn from(json: String) -> Self {
+        Self { json, unknown: None }
+    }
 }
 
 /// A word's contractions, and runs of letters, of digits, of other signs and of spaces, as LLaMA 3, Qwen 2 and tiktoken split.
@@ -98,18 +125,22 @@ impl Tokenizer {
     /// The tokenizer of a model folder: `tokenizer.json`, or else the one that the class in `tokenizer_config.json` makes of
     /// the folder's vocabulary, as in `transformers` 5: `vocab.txt` (WordPiece, as BERT has it), `vocab.json` and `merges.txt`
     /// (byte-level BPE, as GPT-2, RoBERTa, BART and Qwen 2 have it), SentencePiece's `spiece.model`,
-    /// `sentencepiece.bpe.model` or `tokenizer.model` (T5, XLM-RoBERTa, LLaMA), or a file of tiktoken. Options and special
+    /// `sentencepiece.bpe.model` or `tokenizer.model` (T5, XLM-RoBERTa, LLaMA), `source.spm` with `vocab.json` (Marian), or a file of tiktoken. Options and special
     /// tokens are those of `tokenizer_config.json` and its older companions. Its `truncation_side` says how long texts are
-    /// cut.
+    /// cut. An adapter without a tokenizer has that of its base model.
     ///
     /// # Errors
     /// [`Error::MissingFile`] where the folder has none of these, [`Error::Json`], [`Error::Config`] where it does
     /// not say which model its vocabulary is for, and [`Error::Tokenizer`].
     pub fn from_folder(folder: &Path) -> Result<Self> {
+        let folder = &Adapter::tokenizer_folder(folder)?;
         let path = folder.join("tokenizer.json");
         let tokenizer = match json::text(&path)? {
             Some(json) => Self::from_json(&path, json)?,
-            None => Self::from_json(&path, vocab_files::json(folder)?)?,
+            None => {
+                let Converted { json, unknown } = vocab_files::json(folder)?;
+                Self { unknown, ..Self::from_json(&path, json)? }
+            }
         };
         let path = folder.join("tokenizer_config.json");
         let cutting = json::text(&path)?.map(|text| json::parse::<Cutting>(&path, &text)).transpose()?;
@@ -152,6 +183,11 @@ impl Tokenizer {
     /// Whether a folder has the files that [`from_folder`](Self::from_folder) reads.
     #[must_use]
     pub fn is_in(folder: &Path) -> bool {
+        Adapter::tokenizer_folder(folder).is_ok_and(|folder| Self::has_files(&folder))
+    }
+
+    /// Whether the folder itself has the files.
+    pub(crate) fn has_files(folder: &Path) -> bool {
         folder.join("tokenizer.json").is_file() || vocab_files::are_in(folder)
     }
 
@@ -165,7 +201,7 @@ impl Tokenizer {
         let mut inner: tokenizers::Tokenizer = json.parse().map_err(wrong)?;
         inner.with_truncation(None).map_err(wrong)?;
         inner.with_padding(None);
-        Ok(Self { inner, path: path.into(), json, side: None, gives_types: true })
+        Ok(Self { inner, path: path.into(), json, side: None, gives_types: true, unknown: None })
     }
 
     /// The same tokenizer, with these words of its vocabulary as added tokens.
@@ -205,7 +241,7 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Tokenizer`] where the text cannot be tokenized; [`Error::Options`] where `max_length` is 0.
     pub fn encode(&self, text: &str, max_length: Option<usize>) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode_fast(text, true).map_err(|source| self.wrong(source))?;
+        let encoding = self.encoding(text, true)?;
         self.cut(&encoding, max_length)
     }
 
@@ -214,8 +250,8 @@ impl Tokenizer {
     /// # Errors
     /// As for `encode`.
     pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode_fast(text, false).map_err(|source| self.wrong(source))?;
-        Ok(encoding.get_ids().to_vec())
+        let encoding = self.encoding(text, false)?;
+        Ok(self.ids(&encoding))
     }
 
     /// The special tokens that the tokenizer puts before a text, such as BART's `<s>`. A decoder that generates whole
@@ -241,7 +277,7 @@ impl Tokenizer {
             id: *id,
             place: (special == 0).then_some(start..end),
         };
-        Ok(encoding.get_ids().iter().zip(places).map(token).collect())
+        Ok(self.ids(&encoding).iter().zip(places).map(token).collect())
     }
 
     /// [`encode`](Self::encode) for many texts at once; answer i belongs to text i.
@@ -249,8 +285,11 @@ impl Tokenizer {
     /// # Errors
     /// As for `encode`.
     pub fn encode_batch(&self, texts: &[&str], max_length: Option<usize>) -> Result<Vec<Vec<u32>>> {
-        let encodings =
-            self.inner.encode_batch_fast(texts.to_vec(), true).map_err(|source| self.wrong(source))?;
+        let encodings = match self.unknown {
+            Some(_) => self.inner.encode_batch(texts.to_vec(), true),
+            None => self.inner.encode_batch_fast(texts.to_vec(), true),
+        };
+        let encodings = encodings.map_err(|source| self.wrong(source))?;
         encodings.iter().map(|encoding| self.cut(encoding, max_length)).collect()
     }
 
@@ -265,7 +304,11 @@ impl Tokenizer {
     /// The id of a token, given as it is in the vocabulary.
     #[must_use]
     pub fn token_id(&self, token: &str) -> Option<u32> {
-        self.inner.token_to_id(token)
+        let id = self.inner.token_to_id(token);
+        match self.unknown {
+            None => id,
+            Some(unknown) => id.filter(|id| *id < unknown.first).or_else(|| self.foreign(token)),
+        }
     }
 
     /// The texts of the special tokens, longest first: a text that has one in it is not read as its characters.
@@ -281,7 +324,8 @@ impl Tokenizer {
     /// The number of tokens, added ones included.
     #[must_use]
     pub fn vocab_size(&self) -> usize {
-        self.inner.get_vocab_size(true)
+        let all = self.inner.get_vocab_size(true);
+        self.unknown.map_or(all, |unknown| unknown.first as usize)
     }
 
     /// The file that it was read from.
@@ -295,6 +339,7 @@ impl Tokenizer {
         let special = self.inner.get_added_tokens_decoder();
         let is_special = |id: &u32| special.get(id).is_some_and(|token| token.special);
         let vocabulary = self.inner.get_vocab(true).into_iter();
+        let vocabulary = vocabulary.filter(|(_, id)| self.unknown.is_none_or(|unknown| *id < unknown.first));
         let beyond = vocabulary.filter(|(_, id)| usize::try_from(*id).is_ok_and(|id| id >= rows));
         beyond
             .map(|(token, id)| (is_special(&id), id, token))
@@ -319,8 +364,34 @@ impl Tokenizer {
         &self.json
     }
 
+    /// The id of a word that texts are not split into.
+    fn foreign(&self, word: &str) -> Option<u32> {
+        self.inner.token_to_id(&format!("{word}{FOREIGN}"))
+    }
+
+    /// The tokens of a text; with their words only where [`ids`](Self::ids) needs these.
+    fn encoding(&self, text: &str, with_special: bool) -> Result<tokenizers::Encoding> {
+        let encoding = match self.unknown {
+            Some(_) => self.inner.encode(text, with_special),
+            None => self.inner.encode_fast(text, with_special),
+        };
+        encoding.map_err(|source| self.wrong(source))
+    }
+
+    /// The ids by which the model knows the tokens.
+    fn ids(&self, encoding: &tokenizers::Encoding) -> Vec<u32> {
+        let ids = encoding.get_ids();
+        let Some(unknown) = self.unknown else { return ids.to_vec() };
+        let known = |(&id, word): (&u32, &String)| match id {
+            id if id >= unknown.first => unknown.id,
+            id if id == unknown.id => self.foreign(word).unwrap_or(id),
+            id => id,
+        };
+        ids.iter().zip(encoding.get_tokens()).map(known).collect()
+    }
+
     fn cut(&self, encoding: &tokenizers::Encoding, max_length: Option<usize>) -> Result<Vec<u32>> {
-        let mut ids = encoding.get_ids().to_vec();
+        let mut ids = self.ids(encoding);
         match max_length {
             Some(0) => {
                 Err(Error::Options { option: "max-length", expected: "at least 1".into(), found: "0".into() })

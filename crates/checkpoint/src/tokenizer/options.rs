@@ -84,6 +84,8 @@ pub(super) struct Options {
     pub(super) mask_token_sent: Option<Token>,
     /// mBART: the code of the language of inputs.
     pub(super) src_lang: Option<String>,
+    /// Marian: whether inputs and outputs have vocabularies of their own.
+    pub(super) separate_vocabs: Option<bool>,
     pub(super) bos_token: Option<Token>,
     pub(super) eos_token: Option<Token>,
     pub(super) unk_token: Option<Token>,
@@ -196,6 +198,7 @@ pub(super) fn class(folder: &Path, options: &Options) -> Result<String> {
         Some("xlm-roberta") => "XLMRoberta".into(),
         Some("mbart") => "MBart".into(),
         Some("pegasus") => "Pegasus".into(),
+        Some("marian") => "Marian".into(),
         other => other.unwrap_or("none").to_owned(),
     })
 }

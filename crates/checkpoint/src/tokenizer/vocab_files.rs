@@ -18,7 +18,7 @@ use tokenizers::{
 };
 
 use super::{
-    bounds, byte_pattern,
+    Converted, bounds, byte_pattern,
     options::{Options, class, other_class, token},
     sentence_piece, tiktoken,
 };
@@ -33,7 +33,7 @@ const MERGES: &str = "merges.txt";
 
 /// Whether a folder has the files of a vocabulary.
 pub(super) fn are_in(folder: &Path) -> bool {
-    folder.join(WORDS).is_file() || has_pieces(folder) || sentence_piece::file(folder, "none").is_some()
+    folder.join(WORDS).is_file() || has_pieces(folder) || sentence_piece::is_in(folder)
 }
 
 fn has_pieces(folder: &Path) -> bool {
@@ -63,7 +63,7 @@ const WORD_PIECES: [&str; 14] = [
 /// # Errors
 /// [`Error::MissingFile`] where the vocabulary is missing, [`Error::Json`], [`Error::Config`] where the folder does
 /// not say which kind of tokenizer its files are for, or names one that needs more than files, and [`Error::Tokenizer`].
-pub(super) fn json(folder: &Path) -> Result<String> {
+pub(super) fn json(folder: &Path) -> Result<Converted> {
     let options = Options::read(folder)?;
     let class = class(folder, &options)?;
     // The readers of `tokenizers` do not report the position of invalid text.
@@ -77,7 +77,7 @@ pub(super) fn json(folder: &Path) -> Result<String> {
         let bytes = std::fs::read(&path).map_err(Error::io(&path, "read"))?;
         crate::pointer::check(&path, &bytes)?;
         return match tiktoken::is_one(&bytes) {
-            true => tiktoken::json(folder, &path, &bytes, &class, &options),
+            true => tiktoken::json(folder, &path, &bytes, &class, &options).map(Converted::from),
             false => sentence_piece::json(folder, &path, &bytes, &class, &options),
         };
     }
@@ -90,14 +90,14 @@ pub(super) fn json(folder: &Path) -> Result<String> {
                 &class,
             ));
         }
-        return word_pieces(folder, &options);
+        return word_pieces(folder, &options).map(Converted::from);
     }
     if !has_pieces(folder) {
         let expected = "tokenizer.json, vocab.txt, or vocab.json with merges.txt, or spiece.model, \
-                        sentencepiece.bpe.model, tokenizer.model or tiktoken.model";
+                        sentencepiece.bpe.model, tokenizer.model or tiktoken.model, or source.spm with vocab.json";
         return Err(Error::MissingFile { folder: folder.into(), expected });
     }
-    match class.as_str() {
+    let json = match class.as_str() {
         "GPT2" => gpt2(folder, &options),
         "Qwen2" => qwen2(folder, &options),
         "Roberta" | "Bart" | "Longformer" => roberta(folder, &options),
@@ -106,7 +106,8 @@ pub(super) fn json(folder: &Path) -> Result<String> {
             "`GPT2Tokenizer`, `RobertaTokenizer`, `BartTokenizer` or `Qwen2Tokenizer`",
             other,
         )),
-    }
+    };
+    json.map(Converted::from)
 }
 
 type Tokenizer<M, N, P, S, D> = TokenizerImpl<M, N, P, S, D>;

@@ -50,6 +50,16 @@ impl WeightFile {
         &self.path
     }
 
+    /// The same file under another name in errors.
+    pub(crate) fn named(self, path: &Path) -> Self {
+        Self { path: path.into(), ..self }
+    }
+
+    /// Leaves out the tensors with other names.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
+        self.tensors.retain(|tensor| keeps(&tensor.name));
+    }
+
     pub(crate) fn tensors(&self) -> &[StoredTensor] {
         &self.tensors
     }

@@ -19,6 +19,7 @@ use candle_nn::{Init, VarBuilder, VarMap, var_builder::SimpleBackend};
 use safetensors::Dtype;
 
 use crate::{
+    adapter::Adapter,
     architecture::Architecture,
     error::{Error, Result},
     parameters::{self, Parameter},
@@ -57,6 +58,8 @@ impl StoredModel {
     /// weights are those of the first of `model.safetensors`, `model.safetensors.index.json`, `pytorch_model.bin` and
     /// `pytorch_model.bin.index.json` that is there. No code in a PyTorch file is run.
     ///
+    /// An adapter's folder has the weights of its [base model](Adapter::local_base), merged with the adapter.
+    ///
     /// A prefix that all tensor names share and that the model's names lack, such as `module.`, is taken off, with a warning;
     /// [`prefix`](Self::prefix) names it.
     ///
@@ -64,11 +67,18 @@ impl StoredModel {
     /// `transformers`: `architecture` is [untied](Architecture::untie).
     ///
     /// # Errors
-    /// [`Error::MissingFile`], [`Error::MissingShard`], [`Error::Pointer`], [`Error::Json`], [`Error::Config`], [`Error::Truncated`], [`Error::Safetensors`],
+    /// [`Error::MissingFile`], [`Error::MissingShard`], [`Error::MissingBase`], [`Error::Adapter`], [`Error::Pointer`],
+    /// [`Error::Json`], [`Error::Config`], [`Error::Truncated`], [`Error::Safetensors`],
     /// [`Error::Archive`], [`Error::Pytorch`], [`Error::Pickle`], [`Error::MissingTensor`], [`Error::TensorShape`],
     /// [`Error::TensorDtype`], and [`Error::Io`].
     pub fn open(folder: &Path, part: Option<Part>, architecture: &mut dyn Architecture) -> Result<Self> {
-        let (files, index) = open_weights(folder)?;
+        let (files, index) = match Adapter::is_alone_in(folder) {
+            true => {
+                let adapter = Adapter::open(folder)?;
+                adapter.merged_weights(&adapter.local_base()?)?
+            }
+            false => open_weights(folder)?,
+        };
         let tensors = files.iter().map(|file| file.tensors().len()).sum();
         architecture.check_layers(tensors).map_err(|error| error.within(&folder.join("config.json")))?;
         let prefix = stored::shared_prefix(&files, architecture, part)?;

@@ -122,3 +122,18 @@ fn other_kinds_and_other_base_models_are_refused() {
     let targets = edited("bert", "\"query\"", "\"key\"");
     assert!(merge(targets.path(), "bert/base").contains("expected modules of `target_modules`"));
 }
+
+#[test]
+fn an_adapters_folder_has_the_tensors_of_its_merge() {
+    for name in ["gpt2", "llama", "bert"] {
+        let (to, _) = merge(name);
+        let folder = data(name).join("adapter");
+        assert!(Adapter::is_alone_in(&folder) && !Adapter::is_alone_in(&to.path().join("model")));
+        let adapter = Adapter::open(&folder).unwrap();
+        let config = adapter.model_config(&adapter.local_base().unwrap()).unwrap();
+        let written = fs::read_to_string(to.path().join("model/config.json")).unwrap();
+        let [own, merged] =
+            [config, written].map(|text| serde_json::from_str::<serde_json::Value>(&text).unwrap());
+        assert_eq!(own, merged, "{name}");
+    }
+}

@@ -47,7 +47,7 @@ fn sentences_in_many_languages_have_the_ids_of_transformers() {
 }
 
 /// The folders of `scripts/reference/sentence_piece.py`.
-const SENTENCE_PIECE: [&str; 16] = [
+const SENTENCE_PIECE: [&str; 18] = [
     "t5",
     "t5-few",
     "xlm-roberta",
@@ -57,6 +57,8 @@ const SENTENCE_PIECE: [&str; 16] = [
     "mbart50",
     "pegasus",
     "pegasus-few",
+    "marian",
+    "marian-codes",
     "llama",
     "llama-legacy",
     "llama-bare",
@@ -175,4 +177,40 @@ fn a_language_that_an_mbart_lacks_is_named() {
     let error = Tokenizer::from_folder(folder.path()).unwrap_err().to_string();
     assert!(error.contains("field `src_lang`: expected one of the codes ar_AR, "), "{error}");
     assert!(error.ends_with("found `xx_XX`"), "{error}");
+}
+
+#[test]
+fn a_marian_without_what_its_vocabulary_needs_is_told_by_name() {
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let from = data("../sentence-piece/marian");
+    fs::copy(from.join("source.spm"), folder.path().join("source.spm")).unwrap();
+    write("config.json", r#"{"model_type": "marian"}"#);
+    let open = || Tokenizer::from_folder(folder.path()).unwrap_err();
+    assert!(open().to_string().contains("vocab.json"), "{}", open());
+    assert!(!Tokenizer::is_in(folder.path()));
+    let cause = || std::error::Error::source(&open()).unwrap().to_string();
+    write("vocab.json", r#"{"</s>": 0, "<unk>": 1, "<pad>": 3}"#);
+    assert_eq!(cause(), "expected the id 2 once, found `<pad>` with the id 3");
+    write("vocab.json", r#"{"</s>": 0, "<unk>": 1, "a": 2}"#);
+    assert_eq!(cause(), "expected the special token `<pad>`, found none");
+    write("tokenizer_config.json", r#"{"separate_vocabs": true}"#);
+    let expected = "tokenizer_config.json: field `separate_vocabs`: expected false, found true";
+    assert!(open().to_string().ends_with(expected), "{}", open());
+}
+
+#[test]
+fn a_piece_that_one_of_a_marians_files_lacks_is_unknown_or_no_part_of_a_text() {
+    let tokenizer = Tokenizer::from_folder(&data("../sentence-piece/marian")).unwrap();
+    let unknown = tokenizer.token_id("<unk>");
+    assert_eq!(unknown, Some(1));
+    // The source's file has it, and `vocab.json` does not.
+    assert_eq!(tokenizer.token_id("re"), None);
+    assert_eq!(tokenizer.encode_plain("where").unwrap(), [1, 1]);
+    // The target's file alone has it.
+    let text = fs::read_to_string(data("../sentence-piece/marian/vocab.json")).unwrap();
+    let ids: std::collections::BTreeMap<String, u32> = serde_json::from_str(&text).unwrap();
+    let word = "\u{2581}alte";
+    assert!(ids.contains_key(word) && tokenizer.token_id(word) == Some(ids[word]));
+    assert_eq!(tokenizer.decode(&[ids[word]]).unwrap(), "alte");
 }

@@ -32,7 +32,7 @@ pub enum ModelConfig {
     T5(T5Config),
     /// The encoder of one of these alone.
     T5Encoder(T5EncoderConfig),
-    /// BART, mBART or Pegasus.
+    /// BART, mBART, Pegasus or Marian.
     Bart(BartConfig),
     /// BERT or another `BertFamily`.
     Bert(BertConfig),

@@ -173,6 +173,10 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     ArchitectureEntry::own("pegasus", "Pegasus", &[Generation], |path, text, _| {
         BartConfig::from_json(BartFamily::Pegasus, path, text).map(ModelConfig::Bart)
     }),
+    ArchitectureEntry::own("marian", "Marian (Opus-MT)", &[Generation], |path, text, _| {
+        BartConfig::from_json(BartFamily::Marian, path, text).map(ModelConfig::Bart)
+    })
+    .untrained(),
     ArchitectureEntry::own("bert", "BERT", ENCODER, |path, text, _| read_bert(BertFamily::Bert, path, text)),
     ArchitectureEntry::own("roberta", "RoBERTa", ENCODER, |path, text, _| {
         read_bert(BertFamily::Roberta, path, text)

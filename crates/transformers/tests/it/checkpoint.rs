@@ -7,8 +7,10 @@ use std::{
 };
 
 use candle_core::{DType, Device, Tensor};
-use sporran_checkpoint::{Error, save};
-use sporran_transformers::{Batch, Checkpoint, ModelConfig, Seq2Seq, T5Config};
+use sporran_checkpoint::{Adapter, Error, save};
+use sporran_transformers::{
+    Batch, CausalCache, Checkpoint, DeviceName, ModelConfig, Precision, Seq2Seq, T5Config,
+};
 use tempfile::TempDir;
 
 fn data(name: &str) -> PathBuf {
@@ -103,7 +105,7 @@ fn an_architecture_that_is_not_here_is_named() {
     edit_config(folder.path(), "\"model_type\": \"t5\"", "\"model_type\": \"mamba\"");
     assert_eq!(
         message(folder.path()),
-        "config.json: field `model_type`: expected one of `t5`, `mt5`, `umt5`, `bart`, `mbart`, `pegasus`, `bert`, `roberta`, `xlm-roberta`, `camembert`, `distilbert`, `dpr`, `mpnet`, `electra`, `albert`, `deberta-v2`, `modernbert`, `gpt2`, `llama`, `mistral`, `qwen2`, `qwen3`, `gemma2`, `gemma3`, `gemma3_text`, `smollm3`, `phi3`, `olmo2`, `granite`, found `mamba`"
+        "config.json: field `model_type`: expected one of `t5`, `mt5`, `umt5`, `bart`, `mbart`, `pegasus`, `marian`, `bert`, `roberta`, `xlm-roberta`, `camembert`, `distilbert`, `dpr`, `mpnet`, `electra`, `albert`, `deberta-v2`, `modernbert`, `gpt2`, `llama`, `mistral`, `qwen2`, `qwen3`, `gemma2`, `gemma3`, `gemma3_text`, `smollm3`, `phi3`, `olmo2`, `granite`, found `mamba`"
     );
 }
 
@@ -405,4 +407,63 @@ fn counts_that_the_weights_cannot_have_are_refused_before_anything_is_made_of_th
     }
     // Rotary positions take no memory, and learned ones are missed in the weights.
     assert!(refused("bart", "max_position_embeddings", MANY).contains("embed_positions.weight"));
+}
+
+/// A fixture of the adapters in the crate `checkpoint`.
+fn adapter(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../checkpoint/tests/data/lora").join(name)
+}
+
+#[test]
+fn an_adapter_is_opened_as_the_model_that_its_merge_is() {
+    let to = TempDir::new().unwrap();
+    for name in ["llama", "bert"] {
+        let folder = adapter(name).join("adapter");
+        let merged = to.path().join(name);
+        Adapter::open(&folder).unwrap().merge(&adapter(name).join("base"), &merged).unwrap();
+        let (own, whole) = (Checkpoint::open(&folder).unwrap(), Checkpoint::open(&merged).unwrap());
+        assert_eq!(own.config(), whole.config(), "{name}");
+        assert_eq!(own.surplus(), whole.surplus(), "{name}");
+        let values =
+            |checkpoint: &Checkpoint, parameter: &str| checkpoint.stored().values(parameter).unwrap();
+        for parameter in whole.parameters() {
+            assert_eq!(values(&own, &parameter.name), values(&whole, &parameter.name), "{}", parameter.name);
+        }
+        assert_eq!(own.stored_types(), whole.stored_types(), "{name}");
+    }
+}
+
+#[test]
+fn outputs_of_an_adapter_are_those_of_its_merge_and_not_of_its_base() {
+    let to = TempDir::new().unwrap();
+    let folder = adapter("llama").join("adapter");
+    let base = adapter("llama").join("base");
+    let merged = to.path().join("merged");
+    Adapter::open(&folder).unwrap().merge(&base, &merged).unwrap();
+    let logits = |folder: &Path| {
+        let model = Checkpoint::open(folder).unwrap();
+        let model = model.causal(DeviceName::Cpu, Precision::F32).unwrap();
+        let input = Batch::new(&[vec![3, 5, 7, 2], vec![4, 9]], 0, model.device()).unwrap();
+        model.begin(&input, &mut CausalCache::default()).unwrap()
+    };
+    assert_eq!(logits(&folder), logits(&merged));
+    assert_ne!(logits(&folder), logits(&base));
+}
+
+#[test]
+fn an_adapter_without_its_base_is_told_by_the_bases_name() {
+    let folder = TempDir::new().unwrap();
+    for file in ["adapter_config.json", "adapter_model.safetensors"] {
+        fs::copy(adapter("llama/adapter").join(file), folder.path().join(file)).unwrap();
+    }
+    let error = Checkpoint::open(folder.path()).unwrap_err();
+    assert!(error.to_string().contains("base model `../base`"), "{error}");
+    // The base may also lie beside the adapter.
+    let text = fs::read_to_string(folder.path().join("adapter_config.json")).unwrap();
+    fs::write(folder.path().join("adapter_config.json"), text.replace("../base", "base")).unwrap();
+    fs::create_dir(folder.path().join("base")).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(adapter("llama/base").join(file), folder.path().join("base").join(file)).unwrap();
+    }
+    assert!(Checkpoint::open(folder.path()).is_ok());
 }

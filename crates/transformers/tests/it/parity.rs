@@ -12,7 +12,7 @@ use sporran_transformers::{
     Trainable, generate,
 };
 
-const FOLDERS: [&str; 7] = ["t5-relu", "t5-gated", "bart", "mt5", "umt5", "mbart", "pegasus"];
+const FOLDERS: [&str; 8] = ["t5-relu", "t5-gated", "bart", "mt5", "umt5", "mbart", "pegasus", "marian"];
 
 #[derive(Deserialize)]
 struct Expected {

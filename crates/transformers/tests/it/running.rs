@@ -11,7 +11,7 @@ use sporran_transformers::{
     generate, generate_causal_until,
 };
 
-const SEQ2SEQ: [&str; 5] = ["t5-relu", "t5-gated", "bart", "umt5", "pegasus"];
+const SEQ2SEQ: [&str; 6] = ["t5-relu", "t5-gated", "bart", "umt5", "pegasus", "marian"];
 
 fn checkpoint(name: &str) -> Checkpoint {
     Checkpoint::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)).unwrap()

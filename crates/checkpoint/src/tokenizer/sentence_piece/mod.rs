@@ -1,6 +1,7 @@
 //! Tokenizers from SentencePiece's files (Kudo and Richardson 2018), with the parts that `transformers` 5 puts together for
 //! each class.
 
+mod marian;
 mod model;
 
 use std::{
@@ -11,12 +12,15 @@ use std::{
 use serde_json::{Value, json};
 use tokenizers::{AddedToken, normalizers::Precompiled};
 
-use super::options::{Options, other_class, token};
+use super::{
+    Converted,
+    options::{Options, other_class, token},
+};
 use crate::error::{Error, Result};
 use model::{Algorithm, Model, Piece, PieceKind};
 
 /// The classes that are built from SentencePiece's files alone.
-pub(super) const CLASSES: [&str; 6] = ["T5", "XLMRoberta", "Llama", "MBart", "MBart50", "Pegasus"];
+pub(super) const CLASSES: [&str; 7] = ["T5", "XLMRoberta", "Llama", "MBart", "MBart50", "Pegasus", "Marian"];
 
 /// The names of the files.
 const FILES: [&str; 4] = ["spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "tiktoken.model"];
@@ -42,11 +46,17 @@ const MOST_SENTINELS: u32 = 10_000;
 /// The file of a folder's tokenizer: the one that the class has, or else any other.
 pub(super) fn file(folder: &Path, class: &str) -> Option<PathBuf> {
     let own = match class {
+        "Marian" => "source.spm",
         "T5" | "Pegasus" => "spiece.model",
         "XLMRoberta" | "MBart" | "MBart50" => "sentencepiece.bpe.model",
         _ => "tokenizer.model",
     };
     std::iter::once(own).chain(FILES).map(|name| folder.join(name)).find(|path| path.is_file())
+}
+
+/// Whether a folder has the files of any class.
+pub(super) fn is_in(folder: &Path) -> bool {
+    file(folder, "none").is_some() || marian::is_in(folder)
 }
 
 /// The text of the `tokenizer.json` that is equivalent to the file `path`, whose content is `bytes`, for a tokenizer of a
@@ -61,11 +71,11 @@ pub(super) fn json(
     bytes: &[u8],
     class: &str,
     options: &Options,
-) -> Result<String> {
+) -> Result<Converted> {
     let wrong = |source| Error::Tokenizer { path: path.into(), source };
     let model = Model::read(bytes).map_err(|fault| wrong(fault.into()))?;
     let algorithm = match class {
-        "T5" | "XLMRoberta" | "MBart" | "MBart50" | "Pegasus" => Some(Algorithm::Unigram),
+        "T5" | "XLMRoberta" | "MBart" | "MBart50" | "Pegasus" | "Marian" => Some(Algorithm::Unigram),
         "Llama" => Some(Algorithm::Bpe),
         _ => None,
     };
@@ -75,12 +85,18 @@ pub(super) fn json(
         return Err(wrong(problem.into()));
     }
     let rules = rules(&model).map_err(wrong)?;
+    let mut unknown = None;
     let built = match class {
         "T5" => t5(folder, &model, rules, options)?,
         "XLMRoberta" => xlm_roberta(&model, rules, options),
         "MBart" => mbart(folder, &model, None, options)?,
         "MBart50" => mbart(folder, &model, Some(rules), options)?,
         "Pegasus" => pegasus(folder, &model, rules, options)?,
+        "Marian" => {
+            let (parts, beyond) = marian::parts(folder, &model, rules, options)?;
+            unknown = Some(beyond);
+            parts
+        }
         "Llama" => llama(&model, options),
         _ if options.tokenizer_class.is_none() || ["PreTrained", "TokenizersBackend"].contains(&class) => {
             by_its_settings(&model, rules, options).map_err(|problem| wrong(problem.into()))?
@@ -88,13 +104,13 @@ pub(super) fn json(
         other => {
             return Err(other_class(
                 folder,
-                "`T5Tokenizer`, `XLMRobertaTokenizer`, `MBartTokenizer`, `MBart50Tokenizer`, `PegasusTokenizer` or \
-                 `LlamaTokenizer`",
+                "`T5Tokenizer`, `XLMRobertaTokenizer`, `MBartTokenizer`, `MBart50Tokenizer`, `PegasusTokenizer`, \
+                 `MarianTokenizer` or `LlamaTokenizer`",
                 other,
             ));
         }
     };
-    built.json().map_err(wrong)
+    Ok(Converted { json: built.json().map_err(wrong)?, unknown })
 }
 
 /// The parts of a tokenizer. The ids of the vocabulary are the places of its words.

@@ -1,4 +1,4 @@
-//! The `config.json` of a BART, an mBART or a Pegasus.
+//! The `config.json` of a BART, an mBART, a Pegasus or a Marian.
 
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,9 @@ use sporran_checkpoint::{
 use super::model::Bart;
 use crate::{decode::GenerationOptions, layers::Activation};
 
+/// The vocabulary of a Marian whose config has none; its last token is the padding.
+const MARIAN_VOCABULARY: u32 = 58101;
+
 /// The models of BART's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BartFamily {
@@ -23,6 +26,9 @@ pub enum BartFamily {
     Mbart,
     /// Pegasus (Zhang et al. 2020): mBART's norms, but none of the embeddings, and sinusoidal positions.
     Pegasus,
+    /// Marian (Junczys-Dowmunt et al. 2018), as Opus-MT's models have it: BART's norms, but none of the embeddings, and
+    /// sinusoidal positions. The decoder begins with the padding token, which is never generated.
+    Marian,
 }
 
 impl BartFamily {
@@ -33,13 +39,15 @@ impl BartFamily {
             Self::Bart => "bart",
             Self::Mbart => "mbart",
             Self::Pegasus => "pegasus",
+            Self::Marian => "marian",
         }
     }
 
     /// The family with this `model_type`.
     #[must_use]
     pub fn named(model_type: &str) -> Option<Self> {
-        [Self::Bart, Self::Mbart, Self::Pegasus].into_iter().find(|family| family.model_type() == model_type)
+        let all = [Self::Bart, Self::Mbart, Self::Pegasus, Self::Marian];
+        all.into_iter().find(|family| family.model_type() == model_type)
     }
 }
 
@@ -152,25 +160,40 @@ impl Default for BartConfig {
 
 impl BartConfig {
     /// Reads the text of a `config.json` of a family; `path` names it in errors. The places of norms are those of the family,
-    /// whatever the config of an mBART or a Pegasus says, as in `transformers`.
+    /// whatever the config of another family than BART says, as in `transformers`.
     ///
     /// # Errors
-    /// [`Error::Json`] where a field has the wrong type.
+    /// [`Error::Json`] where a field has the wrong type, and [`Error::Config`] for a Marian whose encoder and decoder have
+    /// embeddings of their own.
     pub fn from_json(family: BartFamily, path: &Path, text: &str) -> Result<Self> {
         if family == BartFamily::Bart {
             return parse(path, text);
         }
         let mut fields: Map<String, Value> = parse(path, text)?;
-        if family == BartFamily::Pegasus {
+        if family == BartFamily::Marian
+            && fields.get("share_encoder_decoder_embeddings") == Some(&json!(false))
+        {
+            let field = "share_encoder_decoder_embeddings";
+            return Err(wrong(field, "true", "false").within(path));
+        }
+        let defaults = match family {
+            BartFamily::Pegasus => Some((0, 1)),
+            BartFamily::Marian => Some((MARIAN_VOCABULARY - 1, 0)),
+            BartFamily::Bart | BartFamily::Mbart => None,
+        };
+        if let Some((pad, end)) = defaults {
             for (name, id) in [
-                ("pad_token_id", Some(0)),
+                ("pad_token_id", Some(pad)),
                 ("bos_token_id", None),
-                ("eos_token_id", Some(1)),
-                ("decoder_start_token_id", Some(0)),
-                ("forced_eos_token_id", Some(1)),
+                ("eos_token_id", Some(end)),
+                ("decoder_start_token_id", Some(pad)),
+                ("forced_eos_token_id", Some(end)),
             ] {
                 fields.entry(name).or_insert(json!(id));
             }
+        }
+        if family == BartFamily::Marian {
+            fields.entry("vocab_size").or_insert(json!(MARIAN_VOCABULARY));
         }
         let no_start = fields.get("decoder_start_token_id").is_none_or(Value::is_null);
         let read: Self = parse(path, &Value::Object(fields).to_string())?;
@@ -179,12 +202,13 @@ impl BartConfig {
             _ => read.decoder_start_token_id,
         };
         let normalize_embedding = family == BartFamily::Mbart;
-        Ok(Self { family, normalize_before: true, normalize_embedding, decoder_start_token_id, ..read })
+        let normalize_before = family != BartFamily::Marian;
+        Ok(Self { family, normalize_before, normalize_embedding, decoder_start_token_id, ..read })
     }
 
     /// Whether positions are sinusoids, which checkpoints may hold but need not.
     pub(crate) fn has_sinusoids(&self) -> bool {
-        self.family == BartFamily::Pegasus
+        matches!(self.family, BartFamily::Pegasus | BartFamily::Marian)
     }
 
     /// The special tokens that the config names.
@@ -200,7 +224,11 @@ impl BartConfig {
 
     /// The generation options of the architecture, for a folder without a `generation_config.json`.
     pub(crate) fn generation_defaults(&self) -> GenerationOptions {
-        GenerationOptions { forced_eos_token_id: self.forced_eos_token_id, ..GenerationOptions::default() }
+        GenerationOptions {
+            forced_eos_token_id: self.forced_eos_token_id,
+            bad_words_ids: (self.family == BartFamily::Marian).then(|| vec![vec![self.pad_token_id]]),
+            ..GenerationOptions::default()
+        }
     }
 
     pub(crate) fn activation(&self) -> Result<Activation> {
@@ -210,6 +238,10 @@ impl BartConfig {
 
     /// Whether the config can be trained as it says.
     pub(crate) fn validate_training(&self) -> Result<()> {
+        if self.family == BartFamily::Marian {
+            // Its targets are split by a vocabulary file of their own.
+            return Err(wrong("model_type", "another than `marian` in training", "`marian`"));
+        }
         for (field, rate) in
             [("encoder_layerdrop", self.encoder_layerdrop), ("decoder_layerdrop", self.decoder_layerdrop)]
         {
@@ -231,6 +263,7 @@ impl Architecture for BartConfig {
             BartFamily::Bart => "BartForConditionalGeneration",
             BartFamily::Mbart => "MBartForConditionalGeneration",
             BartFamily::Pegasus => "PegasusForConditionalGeneration",
+            BartFamily::Marian => "MarianMTModel",
         }
     }
 
@@ -268,7 +301,7 @@ impl Architecture for BartConfig {
                 return Err(wrong(field, "from 0 to below 1", &rate.to_string()));
             }
         }
-        if self.normalize_before && self.family == BartFamily::Bart {
+        if self.normalize_before && matches!(self.family, BartFamily::Bart | BartFamily::Marian) {
             return Err(wrong("normalize_before", "false", "true"));
         }
         self.activation().map(|_| ())
@@ -321,7 +354,11 @@ impl Architecture for BartConfig {
 
     fn default_tokens(&self) -> Option<TokenFields> {
         let (pad, start) = (Some(self.pad_token_id), Some(self.decoder_start_token_id));
-        let end = if self.family == BartFamily::Pegasus { 1 } else { 2 };
+        let end = match self.family {
+            BartFamily::Bart | BartFamily::Mbart => 2,
+            BartFamily::Pegasus => 1,
+            BartFamily::Marian => 0,
+        };
         Some(TokenFields::defaults(pad, Some(end), self.bos_token_id, start))
     }
 }
@@ -372,10 +409,26 @@ mod tests {
         let tokens = pegasus.special_tokens();
         assert_eq!((tokens.pad, tokens.bos, tokens.decoder_start), (0, None, 0));
         assert_eq!((tokens.eos, pegasus.forced_eos_token_id), (vec![1], Some(1)));
-        for config in [mbart, pegasus] {
+        let marian = read(BartFamily::Marian, r#"{"normalize_before": true, "normalize_embedding": true}"#);
+        assert!(!marian.normalize_before && !marian.normalize_embedding && marian.has_sinusoids());
+        let tokens = marian.special_tokens();
+        assert_eq!((tokens.pad, tokens.decoder_start, tokens.eos, tokens.bos), (58100, 58100, vec![0], None));
+        assert_eq!(marian.generation_defaults().bad_words_ids, Some(vec![vec![58100]]));
+        assert!(marian.validate().is_ok());
+        assert!(marian.validate_training().unwrap_err().to_string().contains("found `marian`"));
+        for config in [mbart, pegasus, marian] {
             assert_eq!(read(config.family, &config.to_json().to_string()), config);
         }
-        assert_eq!(BartFamily::named("marian"), None);
+        assert_eq!(BartFamily::named("marian"), Some(BartFamily::Marian));
+        assert_eq!(BartFamily::named("led"), None);
+    }
+
+    #[test]
+    fn a_marian_with_two_embedding_tables_is_refused_by_the_field() {
+        let text = r#"{"share_encoder_decoder_embeddings": false}"#;
+        let error = BartConfig::from_json(BartFamily::Marian, Path::new("a/config.json"), text).unwrap_err();
+        let expected = "a/config.json: field `share_encoder_decoder_embeddings`: expected true, found false";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! BART (Lewis et al. 2020): an encoder-decoder with learned positions and layer normalisation after each part. In mBART and
-//! Pegasus it comes before each part; Pegasus has sinusoidal positions.
+//! Pegasus it comes before each part; Pegasus and Marian have sinusoidal positions.
 
 use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
