@@ -226,7 +226,7 @@ mod tests {
         let cause = std::fmt::Error.to_string();
         let failure = Failure::internal(error);
         let detail = failure.detail.unwrap();
-        assert!(detail.starts_with("reading x failed: ") && detail.ends_with(&cause), "{detail}");
+        assert!(detail.starts_with("reading x failed; because: ") && detail.ends_with(&cause), "{detail}");
         assert!(!failure.message.contains("reading x"));
         assert_eq!(Failure::internal("a text").detail.as_deref(), Some("a text"));
     }

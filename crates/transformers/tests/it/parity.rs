@@ -154,6 +154,12 @@ fn batches_are_padded_and_masked_alike() {
     }
 }
 
+/// The greatest difference of states and logits. Marian's fixture magnifies rounding: the states of `transformers` in f32 differ by
+/// 4.8e-5 from those in f64, which are the expected ones; its logits are up to 29.
+fn limit(name: &str) -> f32 {
+    if name == "marian" { 1.5e-4 } else { 5e-5 }
+}
+
 #[test]
 fn encoder_states_agree() {
     for name in FOLDERS {
@@ -162,7 +168,7 @@ fn encoder_states_agree() {
         for (kind, model) in fixture.named() {
             let memory = model.encode(&fixture.batch(model)).unwrap();
             let worst = difference(memory.hidden(), &expected, memory.mask());
-            near(&format!("{name}, {kind}"), "encoder's states, padded batch", worst, 5e-5);
+            near(&format!("{name}, {kind}"), "encoder's states, padded batch", worst, limit(name));
         }
     }
 }
@@ -177,7 +183,7 @@ fn logits_of_whole_sequences_agree() {
             .forward(&fixture.batch(&*fixture.model), &ids, &mask, &mut Mode::Inference)
             .unwrap();
         let worst = difference(&logits, &fixture.tensor("logits"), &mask);
-        near(&format!("{name}, candle"), "logits, teacher forcing", worst, 5e-5);
+        near(&format!("{name}, candle"), "logits, teacher forcing", worst, limit(name));
     }
 }
 
@@ -204,7 +210,7 @@ fn decoding_step_by_step_gives_the_logits_of_the_whole_sequence() {
                 let mask = Tensor::ones((3, 1), DType::F32, &device()).unwrap();
                 most = most.max(difference(&logits, &expected, &mask));
             }
-            near(&format!("{name}, {kind}"), "logits, step by step", most, 5e-5);
+            near(&format!("{name}, {kind}"), "logits, step by step", most, limit(name));
         }
     }
 }
