@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 /// The result of starting or running a server.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of starting or running a server. Requests fail with a [`Failure`](crate::Failure) instead.
+/// An error of starting or running a server. Requests fail with a `Failure` instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
