@@ -6,16 +6,23 @@ use pyo3::prelude::*;
 use serde_json::json;
 use sporran_kilt::scores::{kilt, trec};
 
-use crate::{
-    calls::compute,
-    error::{Result, argument},
-};
+use crate::{calls::compute, error::Result};
 
-/// KILT's scores of a file of predictions, as JSON.
+/// KILT's scores of a file of predictions as JSON: the means, and the values of each record.
 #[pyfunction]
 pub(crate) fn evaluate_kilt(py: Python<'_>, gold: PathBuf, guess: PathBuf) -> Result<String> {
     let found = compute(py, || kilt::evaluate(&gold, &guess))?;
-    serde_json::to_string(&found.report).map_err(|error| argument("report", "plain values", error))
+    let records = &found.records;
+    let columns: Vec<Vec<f64>> = records.names().iter().filter_map(|name| records.column(name)).collect();
+    let values: Vec<Vec<f64>> =
+        (0..records.ids().len()).map(|at| columns.iter().map(|column| column[at]).collect()).collect();
+    let report = json!({
+        "report": found.report,
+        "measures": records.names(),
+        "ids": records.ids(),
+        "values": values,
+    });
+    Ok(report.to_string())
 }
 
 /// The figures of a TREC run as JSON: the means, the values of each query, and the queries that the run lacks.

@@ -165,6 +165,9 @@ def test_a_run_is_that_of_the_program(root, tmp_path, monkeypatch):
     gold.write_text("\n".join(lines) + "\n")
     scores = sporran.evaluate.kilt(gold, guess)
     assert set(scores) == {"downstream", "kilt", "retrieval"}
+    each = sporran.evaluate.kilt(gold, guess, per_record=True)["per_record"]
+    assert len(each) == 5
+    assert sum(row["f1"] for row in each.values()) / 5 == pytest.approx(scores["downstream"]["f1"])
 
 
 def test_mistakes_of_a_config_are_listed(root, monkeypatch):

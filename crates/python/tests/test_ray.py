@@ -68,3 +68,18 @@ def test_passages_and_facts(cluster, root, tmp_path, monkeypatch):
     ).take_all()
     assert row["error"] == ""
     assert json.loads(row["facts"]) == sporran.FactExtractor(config).extract([text])[0]
+
+
+def test_answers_are_scored_by_row(cluster):
+    rows = [
+        {"answer": "the oslo", "pages": ["1"], "gold": ["Oslo", "Kristiania"], "gold_pages": [["1"], ["2", "3"]]},
+        {"answer": "Bergen", "pages": ["9", "3", "2"], "gold": ["Bergen"], "gold_pages": [["2", "3"]]},
+        {"answer": None, "pages": ["1"], "gold": ["Oslo"], "gold_pages": [["1"]]},
+    ]
+    done = stages.map(ray.data.from_items(rows), stages.Evaluate, batch_size=3).take_all()
+    by_answer = {row["answer"]: row for row in done}
+    first, second, wrong = by_answer["the oslo"], by_answer["Bergen"], by_answer[None]
+    assert (first["error"], first["accuracy"], first["em"], first["KILT-em"]) == ("", 0.0, 1.0, 1.0)
+    # One of the two pages is among the first two.
+    assert (second["em"], second["Rprec"], second["KILT-em"], second["recall@5"]) == (1.0, 0.5, 0.0, 1.0)
+    assert wrong["em"] is None and wrong["error"] == "TypeError: column answer: expected a text, found NoneType"

@@ -1,6 +1,9 @@
 //! `sporran docs`: pages of the manual that are generated from the program.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use clap::{CommandFactory, Subcommand};
 use serde_json::json;
@@ -13,9 +16,7 @@ use crate::{
     outcome::Outcome,
 };
 
-/// The page of models, with the table of architectures of this program.
-const MODELS: &str = include_str!("../../../../docs/models.md");
-/// The lines around that table.
+/// The lines around the table of architectures in the page of models.
 const TABLE: [&str; 2] =
     ["<!-- `sporran docs models` writes this table. -->\n", "<!-- The end of the table. -->\n"];
 
@@ -24,8 +25,12 @@ const TABLE: [&str; 2] =
 pub(crate) enum Docs {
     /// `docs/cli.md`: every command with its options
     Cli,
-    /// `docs/models.md`: the architectures, with their tasks, engines, precisions and devices
-    Models,
+    /// `docs/models.md`: the table of architectures, with their tasks, engines, precisions and devices
+    Models {
+        /// Page to write the table into, between the two comments that mark its place
+        #[arg(value_name = "FILE")]
+        page: PathBuf,
+    },
     /// `docs/config`: every key of every workflow's configs
     Config {
         /// Folder to write the pages to
@@ -41,9 +46,12 @@ impl Docs {
                 let text = help::manual(&Cli::command());
                 Outcome::new(&text, &json!({ "markdown": text }))
             }
-            Self::Models => {
-                let text = models_page();
-                Outcome::new(&text, &json!({ "markdown": text }))
+            Self::Models { page } => {
+                let text = fs::read_to_string(&page).map_err(Error::io(&page, "read"))?;
+                let text = models_page(&page, &text)?;
+                fs::write(&page, text).map_err(Error::io(&page, "write"))?;
+                let summary = format!("{}: {} architectures", page.display(), ARCHITECTURES.len());
+                Outcome::new(summary, &json!({ "architectures": ARCHITECTURES.len() }))
             }
             Self::Config { folder } => {
                 fs::create_dir_all(&folder).map_err(Error::io(&folder, "create"))?;
@@ -60,11 +68,14 @@ impl Docs {
 }
 
 /// The page of models with the table of the registry.
-fn models_page() -> String {
+fn models_page(path: &Path, page: &str) -> Result<String> {
     let [start, end] = TABLE;
-    let parts = MODELS.split_once(start).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
-    let (before, after) = parts.unwrap_or((MODELS, ""));
-    format!("{before}{start}{}{end}{after}", architectures()).trim_end().to_owned()
+    let parts = page.split_once(start).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
+    let (before, after) = parts.ok_or_else(|| {
+        let [start, end] = TABLE.map(str::trim_end);
+        Error::Input(format!("{}: expected the lines `{start}` and `{end}`, found no such pair", path.display()))
+    })?;
+    Ok(format!("{before}{start}{}{end}{after}", architectures()))
 }
 
 /// The architectures, a row each.

@@ -12,13 +12,20 @@ from . import _sporran
 __all__ = ["kilt", "trec"]
 
 
-def kilt(gold: str | os.PathLike[str], guess: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+def kilt(
+    gold: str | os.PathLike[str], guess: str | os.PathLike[str], *, per_record: bool = False
+) -> dict[str, Any]:
     """KILT's scores of a file of predictions against a gold file.
 
     The result has the tables ``downstream`` (accuracy, em, f1, rougel), ``kilt`` (the same, where the evidence is right) and
-    ``retrieval`` (Rprec, recall@5). Values are means from 0 to 1.
+    ``retrieval`` (Rprec, recall@5). Values are means from 0 to 1. With ``per_record``, the key ``per_record`` has the values of
+    each record by its id.
     """
-    report: dict[str, Any] = json.loads(_sporran.evaluate_kilt(gold, guess))
+    found = json.loads(_sporran.evaluate_kilt(gold, guess))
+    report: dict[str, Any] = found["report"]
+    if per_record:
+        rows = zip(found["ids"], found["values"])
+        report["per_record"] = {record: dict(zip(found["measures"], values)) for record, values in rows}
     return report
 
 

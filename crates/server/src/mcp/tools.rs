@@ -204,7 +204,7 @@ async fn facts(state: &State, arguments: JsonObject) -> Result<Value, Failure> {
     let FactsInput { text, mount } = input(arguments)?;
     let mounts = state.mounts();
     let request = TextsRequest { text: Some(text), texts: Vec::new(), mount };
-    output(&mounts.extracting(request.mount.as_deref(), false)?.facts(&request).await?)
+    output(&mounts.extracting(request.mount.as_deref())?.facts(&request).await?)
 }
 
 async fn evaluate(state: &Arc<State>, arguments: JsonObject) -> Result<Value, Failure> {

@@ -4,7 +4,10 @@ use std::{path::Path, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_pipeline::population::{FactSystem, PopulationOptions, Purpose, TextFact, TextMention};
+use sporran_pipeline::{
+    entity_linking::{LinkSystem, LinkingOptions},
+    population::{FactSystem, PopulationOptions, Purpose, TextFact, TextMention},
+};
 
 use crate::{
     Failure, Result,
@@ -14,8 +17,16 @@ use crate::{
 /// Extracts facts and links mentions, with a thread.
 pub(crate) struct Extracting {
     name: String,
-    system: Arc<FactSystem>,
+    system: Arc<System>,
     worker: Worker<Read, Found>,
+}
+
+/// The models of a config.
+enum System {
+    /// They extract facts, and link mentions if the config has a linker.
+    Facts(FactSystem),
+    /// They link mentions.
+    Links(LinkSystem),
 }
 
 /// A text, and what is wanted of it.
@@ -91,13 +102,24 @@ pub(crate) struct TextLinks {
 }
 
 impl Extracting {
-    /// Loads the models of a config of the workflow `population`, and starts a thread.
+    /// Loads the models of a config of the workflow `population` or `entity-linking`, and starts a thread.
     ///
     /// # Errors
     /// Errors of the config and its models, and a system without threads.
-    pub(crate) fn open(config: &Path, setting: &Setting) -> Result<Self> {
-        let options = PopulationOptions::load_for(config, &[], Purpose::Texts)?;
-        let (name, system) = (options.name.clone(), Arc::new(FactSystem::open(&options)?));
+    pub(crate) fn open(config: &Path, workflow: &str, setting: &Setting) -> Result<Self> {
+        let (name, system) = match workflow {
+            "entity-linking" => {
+                let options = LinkingOptions::load_for_texts(config, &[])?;
+                let system = System::Links(LinkSystem::open(&options)?);
+                (options.name, system)
+            }
+            _ => {
+                let options = PopulationOptions::load_for(config, &[], Purpose::Texts)?;
+                let system = System::Facts(FactSystem::open(&options)?);
+                (options.name, system)
+            }
+        };
+        let system = Arc::new(system);
         let own = Arc::clone(&system);
         let worker = setting.worker(&format!("extract {name}"), move |items: &[Read]| {
             read(&own, items).map_err(Failure::internal)
@@ -110,9 +132,17 @@ impl Extracting {
         &self.name
     }
 
+    /// Whether facts are extracted.
+    pub(crate) fn extracts_facts(&self) -> bool {
+        matches!(&*self.system, System::Facts(_))
+    }
+
     /// Whether mentions are linked to a knowledge base.
     pub(crate) fn links_mentions(&self) -> bool {
-        self.system.links()
+        match &*self.system {
+            System::Facts(system) => system.links(),
+            System::Links(_) => true,
+        }
     }
 
     async fn read(&self, request: &TextsRequest, with_facts: bool) -> Result<Vec<Found>, Failure> {
@@ -151,13 +181,20 @@ impl Extracting {
 }
 
 /// What each text has, in order. Texts of which the same is wanted are read together.
-fn read(system: &FactSystem, items: &[Read]) -> sporran_pipeline::Result<Vec<Found>> {
+fn read(system: &System, items: &[Read]) -> sporran_pipeline::Result<Vec<Found>> {
     let texts = |with_facts: bool| -> Vec<&str> {
         items.iter().filter(|item| item.with_facts == with_facts).map(|item| item.text.as_str()).collect()
     };
     let (for_facts, for_mentions) = (texts(true), texts(false));
-    let facts = if for_facts.is_empty() { Vec::new() } else { system.facts(&for_facts)? };
-    let mentions = if for_mentions.is_empty() { Vec::new() } else { system.mentions(&for_mentions)? };
+    let facts = match system {
+        System::Facts(system) if !for_facts.is_empty() => system.facts(&for_facts)?,
+        _ => Vec::new(),
+    };
+    let mentions = match system {
+        _ if for_mentions.is_empty() => Vec::new(),
+        System::Facts(system) => system.mentions(&for_mentions)?,
+        System::Links(system) => system.mentions(&for_mentions)?,
+    };
     let (mut facts, mut mentions) = (facts.into_iter(), mentions.into_iter());
     let found = |item: &Read| match item.with_facts {
         true => facts.next().map(Found::Facts),

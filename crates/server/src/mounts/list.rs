@@ -25,7 +25,7 @@ pub(crate) struct Mount {
 enum Mounted {
     /// Answers and searches.
     Answers(Arc<Answering>),
-    /// Facts and mentions of texts.
+    /// Facts of texts, and entities of their mentions.
     Facts(Arc<Extracting>),
     /// Completion of triples over a knowledge base.
     Knowledge(Arc<Completing>),
@@ -49,7 +49,7 @@ pub(crate) struct MountsResponse {
 pub(crate) struct MountSummary {
     /// The name.
     pub(crate) name: String,
-    /// The kind: `answer`, `facts` or `knowledge`.
+    /// The kind: `answer`, `facts`, `links` or `knowledge`.
     pub(crate) kind: &'static str,
     /// What it can do: `search`, `answer` (answers in sentences), `facts`, `link`, `complete`.
     pub(crate) abilities: Vec<&'static str>,
@@ -90,9 +90,9 @@ impl Mount {
                 "answer"
             }
             Mounted::Facts(extracting) => {
-                abilities.push("facts");
+                abilities.extend(extracting.extracts_facts().then_some("facts"));
                 abilities.extend(extracting.links_mentions().then_some("link"));
-                "facts"
+                if extracting.extracts_facts() { "facts" } else { "links" }
             }
             Mounted::Knowledge(_) => {
                 abilities.push("complete");
@@ -160,14 +160,30 @@ impl Mounts {
         first.map_or_else(|| self.find("index or generator", name, Mount::answering), Ok)
     }
 
-    /// What extracts facts, of a name or the first one. With `links`, it must link mentions.
+    /// What extracts facts, of a name or the first one.
     ///
     /// # Errors
     /// A name that is not there.
-    pub(crate) fn extracting(&self, name: Option<&str>, links: bool) -> Result<&Arc<Extracting>, Failure> {
-        let what = if links { "linker" } else { "extractor of facts" };
+    pub(crate) fn extracting(&self, name: Option<&str>) -> Result<&Arc<Extracting>, Failure> {
+        self.reading("extractor of facts", name, Extracting::extracts_facts)
+    }
+
+    /// What links mentions, of a name or the first one.
+    ///
+    /// # Errors
+    /// A name that is not there.
+    pub(crate) fn linking(&self, name: Option<&str>) -> Result<&Arc<Extracting>, Failure> {
+        self.reading("linker", name, Extracting::links_mentions)
+    }
+
+    fn reading(
+        &self,
+        what: &str,
+        name: Option<&str>,
+        can: fn(&Extracting) -> bool,
+    ) -> Result<&Arc<Extracting>, Failure> {
         self.find(what, name, |mount| match &mount.mounted {
-            Mounted::Facts(extracting) if !links || extracting.links_mentions() => Some(extracting),
+            Mounted::Facts(extracting) if can(extracting) => Some(extracting),
             _ => None,
         })
     }
@@ -203,7 +219,8 @@ impl Mounts {
 }
 
 /// The workflows that are served.
-const SERVED: [&str; 5] = ["answer", "population", "link-prediction", "graph-network", "rules"];
+const SERVED: [&str; 6] =
+    ["answer", "population", "entity-linking", "link-prediction", "graph-network", "rules"];
 
 /// The mounts of an argument: the documents, or the config and those of its key `then` that are served. `above`: the configs
 /// that led to it.
@@ -241,8 +258,8 @@ fn open(
             above.pop();
             Ok(mounts)
         }
-        "population" => {
-            let extracting = Extracting::open(config, setting)?;
+        "population" | "entity-linking" => {
+            let extracting = Extracting::open(config, workflow, setting)?;
             let (name, mounted) = (extracting.name().to_owned(), Mounted::Facts(Arc::new(extracting)));
             Ok(vec![Mount { name, mounted }])
         }

@@ -25,14 +25,14 @@ async fn facts(
     Shared(state): Shared<Arc<State>>,
     Body(request): Body<TextsRequest>,
 ) -> Result<Json<FactsResponse>, Failure> {
-    Ok(Json(state.mounts().extracting(request.mount.as_deref(), false)?.facts(&request).await?))
+    Ok(Json(state.mounts().extracting(request.mount.as_deref())?.facts(&request).await?))
 }
 
 async fn link(
     Shared(state): Shared<Arc<State>>,
     Body(request): Body<TextsRequest>,
 ) -> Result<Json<LinksResponse>, Failure> {
-    Ok(Json(state.mounts().extracting(request.mount.as_deref(), true)?.links(&request).await?))
+    Ok(Json(state.mounts().linking(request.mount.as_deref())?.links(&request).await?))
 }
 
 async fn complete(

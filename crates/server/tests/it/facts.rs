@@ -83,3 +83,42 @@ fn facts_and_triples_have_what_they_rest_on() {
         assert!(found.status >= 400 && found.json()["error"].is_string(), "{wrong}: {}", found.text);
     }
 }
+
+/// A table of names.
+const ENTITIES: &str = "id\tlabel\nQ1\tAda Lovelace\nQ2\tLondon\n";
+
+#[test]
+fn a_config_of_entity_linking_links_the_mentions_of_any_text() {
+    let served = Served::start(|folder| {
+        let names = folder.join("entities.tsv");
+        fs::write(&names, ENTITIES).unwrap();
+        let text = format!(
+            "workflow = \"entity-linking\"\nname = \"linker\"\n[linking]\nfiles = [\"absent.jsonl\"]\n\
+             [linker]\n[[linker.names]]\nfile = \"{}\"\nformat = \"table\"\n",
+            names.display()
+        );
+        let path = folder.join("linking.toml");
+        fs::write(&path, text).unwrap();
+        ServerOptions {
+            mounts: vec![AskOptions::new(vec![path], folder.join("cache"))],
+            ..ServerOptions::new()
+        }
+    });
+    let mounts = served.get("/v1/mounts").json();
+    let mount = &mounts["mounts"][0];
+    assert_eq!((&mount["kind"], &mount["abilities"]), (&json!("links"), &json!(["link"])));
+
+    let found = served.post("/v1/link", &json!({ "texts": [TEXT, "Nothing."] })).json();
+    assert_eq!((&found["mount"], found["results"].as_array().unwrap().len()), (&json!("linker"), 2));
+    let linked: Vec<(String, &Value)> = found["results"][0]["mentions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|mention| mention["entity"].is_string())
+        .map(|mention| (slice(&mention["mention"]), &mention["entity"]))
+        .collect();
+    assert_eq!(linked, [("Ada Lovelace".to_owned(), &json!("Q1")), ("London".to_owned(), &json!("Q2"))]);
+
+    let found = served.post("/v1/facts", &json!({ "text": TEXT }));
+    assert_eq!((found.status, found.json()["error"].as_str()), (404, Some("no extractor of facts is mounted")));
+}

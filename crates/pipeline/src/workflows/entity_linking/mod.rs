@@ -1,6 +1,7 @@
 //! Entity linking on texts with given mentions, and its scores.
 
 mod options;
+mod system;
 pub(crate) mod workflow;
 
 use std::{
@@ -23,6 +24,7 @@ use sporran_kilt::{
 
 pub use options::{LinkedInput, LinkingOptions};
 pub use sporran_extractor::NamedEntities;
+pub use system::LinkSystem;
 
 use crate::{
     Result,

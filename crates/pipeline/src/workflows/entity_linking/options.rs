@@ -1,6 +1,6 @@
 //! The options of entity linking. The documentation of these types is the manual of the config file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,6 +8,7 @@ use sporran_config::Document;
 use sporran_extractor::{MentionsOptions, NamedEntities, coreference::CoreferenceKind};
 
 use crate::{
+    Result,
     config::Config,
     source::{options::SourceOptions, pages},
 };
@@ -65,12 +66,24 @@ impl Config for LinkingOptions {
         if let Some(path) = entities.as_ref().filter(|path| !path.is_file()) {
             document.report_key("linking.entities", format!("no file {}", path.display()));
         }
-        self.linker.check("linker", document);
-        self.mentions.check("mentions", self.coreference != CoreferenceKind::None, document);
+        self.check_models(document);
     }
 }
 
 impl LinkingOptions {
+    /// Reads and checks a config for the texts of a program. The files of `[linking]` and `[source]` need not exist.
+    ///
+    /// # Errors
+    /// Those of [`Config::load`].
+    pub fn load_for_texts(path: &Path, overrides: &[String]) -> Result<Self> {
+        crate::config::load(path, overrides, Self::check_models)
+    }
+
+    fn check_models(&self, document: &mut Document<'_>) {
+        self.linker.check("linker", document);
+        self.mentions.check("mentions", self.coreference != CoreferenceKind::None, document);
+    }
+
     /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> PathBuf {

@@ -26,5 +26,6 @@ pub use sporran_extractor::{
     relations::{BilstmTraining, FreshEncoder, LinearTraining, MarkedTraining, MaximumRecall},
     triplets::{TripletTraining, WrittenProperty},
 };
+pub(crate) use system::linked_mentions;
 pub use system::{FactArgument, FactSystem, TextFact, TextMention, TextSpan};
 pub use train::{TrainedRelations, train};

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use sporran_extractor::{Argument, Document, EntityType, FactExtractor, Link, Mention, MentionForm, Span};
+use sporran_extractor::{
+    Argument, Coreference, Document, EntityType, FactExtractor, Link, Linker, Mention, MentionFinder, MentionForm, Span,
+};
 
 use super::{options::PopulationOptions, parts::open, populate::text};
 use crate::Result;
@@ -119,29 +121,42 @@ impl FactSystem {
     /// Errors of a model.
     pub fn mentions(&self, texts: &[&str]) -> Result<Vec<Vec<TextMention>>> {
         let FactExtractor { mentions, coreference, linker, .. } = &self.extractor;
-        let documents = documents(texts);
-        let found = mentions.mentions(&documents)?;
-        let linked = |(document, mentions): (&Document, Vec<Mention>)| -> Result<Vec<TextMention>> {
-            let chains = match coreference {
-                Some(coreference) => coreference.chains(document, &mentions)?,
-                None => Vec::new(),
-            };
-            let links = match linker {
-                Some(linker) => linker.link(document, &mentions, &chains),
-                None => vec![None; mentions.len()],
-            };
-            let mention = |(mention, link): (Mention, Option<Link>)| TextMention {
-                mention: span(document, mention.span),
-                kind: mention.kind,
-                form: mention.form,
-                confidence: mention.confidence,
-                link_confidence: link.as_ref().map(|link| link.confidence),
-                entity: link.map(|link| link.entity),
-            };
-            Ok(mentions.into_iter().zip(links).map(mention).collect())
-        };
-        documents.iter().zip(found).map(linked).collect()
+        linked_mentions(texts, mentions.as_ref(), coreference.as_deref(), linker.as_ref())
     }
+}
+
+/// The mentions that `finder` finds in texts, by their start, with the links of `linker`. Result `i` is that of `texts[i]`.
+///
+/// # Errors
+/// Errors of a model.
+pub(crate) fn linked_mentions(
+    texts: &[&str],
+    finder: &dyn MentionFinder,
+    coreference: Option<&dyn Coreference>,
+    linker: Option<&Linker>,
+) -> Result<Vec<Vec<TextMention>>> {
+    let documents = documents(texts);
+    let found = finder.mentions(&documents)?;
+    let linked = |(document, mentions): (&Document, Vec<Mention>)| -> Result<Vec<TextMention>> {
+        let chains = match coreference {
+            Some(coreference) => coreference.chains(document, &mentions)?,
+            None => Vec::new(),
+        };
+        let links = match linker {
+            Some(linker) => linker.link(document, &mentions, &chains),
+            None => vec![None; mentions.len()],
+        };
+        let mention = |(mention, link): (Mention, Option<Link>)| TextMention {
+            mention: span(document, mention.span),
+            kind: mention.kind,
+            form: mention.form,
+            confidence: mention.confidence,
+            link_confidence: link.as_ref().map(|link| link.confidence),
+            entity: link.map(|link| link.entity),
+        };
+        Ok(mentions.into_iter().zip(links).map(mention).collect())
+    };
+    documents.iter().zip(found).map(linked).collect()
 }
 
 fn documents(texts: &[&str]) -> Vec<Document> {

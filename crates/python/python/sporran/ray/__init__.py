@@ -17,6 +17,18 @@ from __future__ import annotations
 
 from .serving import serve
 from .shards import build_index, populate, run
-from .stages import Encode, Extract, Generate, Rerank, Retrieve, map
+from .stages import Encode, Evaluate, Extract, Generate, Rerank, Retrieve, map
 
-__all__ = ["Encode", "Extract", "Generate", "Rerank", "Retrieve", "build_index", "map", "populate", "run", "serve"]
+__all__ = [
+    "Encode",
+    "Evaluate",
+    "Extract",
+    "Generate",
+    "Rerank",
+    "Retrieve",
+    "build_index",
+    "map",
+    "populate",
+    "run",
+    "serve",
+]

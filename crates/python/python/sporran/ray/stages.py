@@ -8,14 +8,16 @@ starts an actor that has ended again and repeats its batches.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import cpus
 
-__all__ = ["Encode", "Extract", "Generate", "Rerank", "Retrieve", "map"]
+__all__ = ["Encode", "Evaluate", "Extract", "Generate", "Rerank", "Retrieve", "map"]
 
 Batch = dict[str, Any]
 """The columns of a batch: an array or a list each."""
@@ -159,6 +161,67 @@ class Extract(_Stage):
     def work(self, rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
         found = self.extractor.extract([_text(row, self.column) for row in rows])
         return [(json.dumps(facts, ensure_ascii=False),) for facts in found]
+
+
+class Evaluate(_Stage):
+    """KILT's scores of the text in ``answer`` with the pages in ``pages``, a column for each score.
+
+    ``gold`` is the column of the right answers, a list of texts. ``gold_pages`` is that of the right evidence: a list of sets of
+    page ids, each of which is enough. A row without the column of pages names no page; one without evidence counts as ``Rprec`` 0.
+    """
+
+    columns = (
+        *("accuracy", "em", "f1", "rougel", "KILT-accuracy", "KILT-em", "KILT-f1", "KILT-rougel"),
+        *("Rprec", "recall@5"),
+    )
+
+    def __init__(
+        self, answer: str = "answer", pages: str = "pages", gold: str = "gold", gold_pages: str = "gold_pages"
+    ) -> None:
+        super().__init__()
+        self.answer, self.pages, self.gold, self.gold_pages = answer, pages, gold, gold_pages
+
+    def work(self, rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        import sporran
+
+        with tempfile.TemporaryDirectory() as place:
+            gold, guess = Path(place, "gold.jsonl"), Path(place, "guess.jsonl")
+            _write(gold, (self._gold(row) for row in rows))
+            _write(guess, ([_output(_text(row, self.answer), _items(row, self.pages))] for row in rows))
+            scores = sporran.evaluate.kilt(gold, guess, per_record=True)["per_record"]
+        return [tuple(scores[str(at)][name] for name in self.columns) for at in range(len(rows))]
+
+    def _gold(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+        answers = [str(answer) for answer in _items(row, self.gold)]
+        if not answers:
+            raise ValueError(f"column {self.gold}: expected at least one answer, found none")
+        return [{"answer": answer} for answer in answers] + [
+            {"provenance": _provenance(pages)} for pages in _items(row, self.gold_pages)
+        ]
+
+
+def _items(row: Mapping[str, Any], column: str) -> list[Any]:
+    value = row.get(column)
+    if value is None:
+        return []
+    if isinstance(value, str):
+        raise TypeError(f"column {column}: expected a list, found str")
+    return list(value)
+
+
+def _provenance(pages: Iterable[Any]) -> list[dict[str, str]]:
+    return [{"wikipedia_id": str(page)} for page in pages]
+
+
+def _output(answer: str, pages: Iterable[Any]) -> dict[str, Any]:
+    return {"answer": answer, "provenance": _provenance(pages)}
+
+
+def _write(path: Path, outputs: Iterable[list[dict[str, Any]]]) -> None:
+    """A file of KILT records, whose ids are their numbers."""
+    with path.open("w", encoding="utf-8") as file:
+        for at, output in enumerate(outputs):
+            file.write(json.dumps({"id": str(at), "output": output}) + "\n")
 
 
 def map(
