@@ -680,6 +680,27 @@ fn entities_without_a_vector_are_no_answers() {
 }
 
 #[test]
+fn a_question_about_an_entity_without_a_vector_has_no_answer() {
+    let world = World::new();
+    let built = world.build();
+    let question = &built.questions[3][0];
+    // A part with another town, its people and its language.
+    let part = built.questions[0]
+        .iter()
+        .map(|other| linked_part(&world.kb, [other], false, 1).unwrap())
+        .find(|part| part.entity(&question.topics()[0]).is_none())
+        .unwrap();
+    let kind = QuestionKind::EmbedKgqa { rank: 8, topic: Topic::Given };
+    let model = QuestionModel::new(parts(kind, &built.questions[0]), &part).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    model.save(folder.path(), &part, "").unwrap();
+    let mut loaded = QuestionModel::load(folder.path(), &world.kb).unwrap();
+    loaded.set_threshold(0.0);
+    let found = loaded.answers(&[QuestionInput::of(question)], 64).unwrap().remove(0);
+    assert!(found.answers.is_empty(), "{:?}", found.answers);
+}
+
+#[test]
 fn vectors_of_another_size_are_refused() {
     let world = World::new();
     let built = world.build();
