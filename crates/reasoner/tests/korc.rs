@@ -443,6 +443,19 @@ fn inverse_relations_are_asked() {
 }
 
 #[test]
+fn a_question_whose_words_have_an_answer_is_left_out() {
+    let mut world = World::new();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), r#"{"P3":["Does {} speak Arvish, or what?"]}"#).unwrap();
+    world.templates = Templates::load(file.path()).unwrap();
+    let built = korc::build(&world.sources(), &BuildOptions::default(), 3).unwrap();
+    let asked: Vec<&Question> =
+        built.questions.iter().flatten().filter(|question| question.extra["relation"] == "P3").collect();
+    assert!(!asked.is_empty());
+    assert!(asked.iter().all(|question| !question.labels().iter().any(|label| label == "Arvish")));
+}
+
+#[test]
 fn a_leak_fails_the_build() {
     let mut world = World::new();
     let file = tempfile::NamedTempFile::new().unwrap();
