@@ -443,6 +443,19 @@ fn inverse_relations_are_asked() {
 }
 
 #[test]
+fn a_question_whose_words_have_an_answer_is_left_out() {
+    let mut world = World::new();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), r#"{"P3":["Does {} speak Arvish, or what?"]}"#).unwrap();
+    world.templates = Templates::load(file.path()).unwrap();
+    let built = korc::build(&world.sources(), &BuildOptions::default(), 3).unwrap();
+    let asked: Vec<&Question> =
+        built.questions.iter().flatten().filter(|question| question.extra["relation"] == "P3").collect();
+    assert!(!asked.is_empty());
+    assert!(asked.iter().all(|question| !question.labels().iter().any(|label| label == "Arvish")));
+}
+
+#[test]
 fn a_leak_fails_the_build() {
     let mut world = World::new();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -677,6 +690,27 @@ fn entities_without_a_vector_are_no_answers() {
         let name = world.kb.entity_name(answer.entity);
         assert!(part.entity(name).is_some(), "{name} has no vector");
     }
+}
+
+#[test]
+fn a_question_about_an_entity_without_a_vector_has_no_answer() {
+    let world = World::new();
+    let built = world.build();
+    let question = &built.questions[3][0];
+    // A part with another town, its people and its language.
+    let part = built.questions[0]
+        .iter()
+        .map(|other| linked_part(&world.kb, [other], false, 1).unwrap())
+        .find(|part| part.entity(&question.topics()[0]).is_none())
+        .unwrap();
+    let kind = QuestionKind::EmbedKgqa { rank: 8, topic: Topic::Given };
+    let model = QuestionModel::new(parts(kind, &built.questions[0]), &part).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    model.save(folder.path(), &part, "").unwrap();
+    let mut loaded = QuestionModel::load(folder.path(), &world.kb).unwrap();
+    loaded.set_threshold(0.0);
+    let found = loaded.answers(&[QuestionInput::of(question)], 64).unwrap().remove(0);
+    assert!(found.answers.is_empty(), "{:?}", found.answers);
 }
 
 #[test]

@@ -296,6 +296,13 @@ fn a_bilstm_trains_resumes_and_extracts_facts() {
     json(folder, &[&["-q", "train", "c.toml", "--json"][..], &again].concat());
     assert!(fs::read(folder.join("again-model/model.safetensors")).unwrap() == weights);
 
+    // Training says which inputs it lacks.
+    let brief = ["name=brief", "relations.model=brief", "relations.bilstm.optimizer.epochs=1"];
+    let told = errors(&sporran(folder, &[&["train", "c.toml"][..], &brief].concat()).output().unwrap());
+    for lacking in ["without `parses`, features 3, 4, 7 and 8", "without `relations.bilstm.vectors`"] {
+        assert!(told.contains(lacking), "{told}");
+    }
+
     let report = json(folder, &["-q", "populate", "c.toml", "--json"]);
     assert!(report["files"][0]["linked"].as_u64().unwrap() > 0, "{report}");
     let guess = folder.join("runs/bilstm/knowledgenet/train.json");

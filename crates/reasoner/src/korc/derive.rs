@@ -68,8 +68,12 @@ impl<'a> Derive<'a> {
                     };
                     for &(&asked, routes) in &asked {
                         let chains = chains(routes, graphs, entity.0, &is_answer, limits);
-                        if (1..=most).contains(&chains.len()) && self.is_nameless(entity, asked, class) {
-                            let answers = chains.iter().map(|chain| EntityId(chain.answer)).collect();
+                        if !(1..=most).contains(&chains.len()) {
+                            continue;
+                        }
+                        let answers: Vec<EntityId> =
+                            chains.iter().map(|chain| EntityId(chain.answer)).collect();
+                        if self.is_silent((entity, class), asked, &answers) {
                             found.push(Origin { document, entity, asked, answers, chains });
                         }
                     }
@@ -176,11 +180,13 @@ impl<'a> Derive<'a> {
         label.is_some_and(|label| !document.text.contains(label) && !class.contains(label))
     }
 
-    /// Whether no name of an entity is in the words of a question about it.
-    fn is_nameless(&self, entity: EntityId, asked: Step, class: &str) -> bool {
+    /// Whether the words of a question have neither a name of its entity nor an answer. The words include the class.
+    fn is_silent(&self, (entity, class): (EntityId, &str), asked: Step, answers: &[EntityId]) -> bool {
         let Sources { kb, entities, templates, .. } = self.sources;
         let templates = templates.of(asked, kb);
         let texts = || templates.iter().map(String::as_str).chain([class]);
-        entities.names(entity).iter().all(|name| texts().all(|text| places(text, name).is_empty()))
+        let names = entities.names(entity).iter().map(String::as_str);
+        let labels = answers.iter().filter_map(|answer| entities.label(*answer));
+        names.chain(labels).all(|name| texts().all(|text| places(text, name).is_empty()))
     }
 }

@@ -149,7 +149,7 @@ struct Numbering {
     relations: Vec<Option<u32>>,
     /// The number of the model's relations.
     count: usize,
-    /// The entities without a vector.
+    /// The entities without a vector, ascending. They are neither answers nor topic entities.
     absent: Vec<u32>,
 }
 
@@ -238,7 +238,9 @@ impl QuestionModel {
         let encoder = TunedEncoder::new(&encoder, variables, &Device::Cpu)?;
         let most = encoder.config().max_input_length().min(max_tokens);
         let ids = if kind.topic() == Topic::Given {
-            (0..entities as u32).map(|at| (kb.entity_name(EntityId(at)).to_owned(), at)).collect()
+            let has_vector = |at: &u32| absent.binary_search(at).is_err();
+            let known = (0..entities as u32).filter(has_vector);
+            known.map(|at| (kb.entity_name(EntityId(at)).to_owned(), at)).collect()
         } else {
             FxHashMap::default()
         };

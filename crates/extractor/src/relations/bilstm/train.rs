@@ -122,7 +122,12 @@ impl BilstmTraining {
 
     /// The pretrained vectors of the words of all documents.
     fn word_vectors(&self, training: &RelationTraining<'_>) -> Result<Option<Arc<Vectors>>> {
-        let Some(path) = &self.vectors else { return Ok(None) };
+        let Some(path) = &self.vectors else {
+            tracing::warn!(
+                "without `relations.bilstm.vectors`, hashed words are trained in place of word vectors"
+            );
+            return Ok(None);
+        };
         let validation = training.validation.iter().map(|held_out| held_out.annotated);
         let documents = training.documents.iter().chain(validation).map(|annotated| &annotated.document);
         let words: FxHashSet<String> = documents
