@@ -14,7 +14,10 @@ use crate::{
         modernbert::ModernBertConfig,
         t5::{T5Config, T5EncoderConfig, T5Family},
     },
-    candle_models::folders::{self as candle, Load},
+    candle_models::{
+        folders::{self as candle, Load},
+        recurrent,
+    },
 };
 
 /// What models of an architecture are used for.
@@ -253,15 +256,22 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
         read_llama(LlamaKind::Granite, path, text)
     })
     .or_candle(candle::load_granite),
+    ArchitectureEntry::candle("deepseek_v2", "DeepSeek V2", candle::load_deepseek2),
     ArchitectureEntry::candle("falcon", "Falcon", candle::load_falcon),
     ArchitectureEntry::candle("gemma", "Gemma 1", candle::load_gemma),
     ArchitectureEntry::candle("glm4", "GLM-4", candle::load_glm4),
+    ArchitectureEntry::candle("gpt_bigcode", "GPT-BigCode", candle::load_bigcode),
+    ArchitectureEntry::candle("granitemoehybrid", "Granite 4 without experts", candle::load_granite_hybrid),
     ArchitectureEntry::candle("helium", "Helium", candle::load_helium),
+    ArchitectureEntry::candle("lfm2", "LFM2", recurrent::load_lfm2),
+    ArchitectureEntry::candle("mamba", "Mamba", recurrent::load_mamba),
+    ArchitectureEntry::candle("mamba2", "Mamba 2", recurrent::load_mamba2),
     ArchitectureEntry::candle("mixtral", "Mixtral", candle::load_mixtral),
     ArchitectureEntry::candle("olmo", "OLMo 1", candle::load_olmo),
     ArchitectureEntry::candle("phi", "Phi 1, 1.5, 2", candle::load_phi),
     ArchitectureEntry::candle("qwen2_moe", "Qwen 2 MoE", candle::load_qwen2_moe),
     ArchitectureEntry::candle("qwen3_moe", "Qwen 3 MoE", candle::load_qwen3_moe),
+    ArchitectureEntry::candle("recurrent_gemma", "RecurrentGemma", recurrent::load_recurrent_gemma),
     ArchitectureEntry::candle("stablelm", "StableLM", candle::load_stable_lm),
     ArchitectureEntry::candle("starcoder2", "StarCoder 2", candle::load_starcoder2),
 ];
@@ -361,12 +371,12 @@ mod tests {
     #[test]
     fn an_unknown_model_type_is_answered_with_those_that_there_are() {
         let read = |text: &str| read_config(Path::new("config.json"), text).unwrap_err().to_string();
-        let error = read(r#"{"model_type": "mamba"}"#);
+        let error = read(r#"{"model_type": "rwkv"}"#);
         assert!(
             error.starts_with("config.json: field `model_type`: expected one of `t5`, `mt5`, "),
             "{error}"
         );
-        assert!(error.ends_with("`granite`, found `mamba`"), "{error}");
+        assert!(error.ends_with("`granite`, found `rwkv`"), "{error}");
         assert!(read("{}").ends_with("found none"));
         assert!(read(r#"{"model_type": "rag"}"#).contains("opened one by one"));
         // Only the other engine has it.
