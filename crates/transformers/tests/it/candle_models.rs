@@ -221,7 +221,12 @@ fn what_candle_does_not_have_is_an_error_that_says_so() {
         ),
         ("stablelm", "use_parallel_residual", true.into(), "field `use_parallel_residual`: expected false"),
         ("mistral", "rms_norm_eps", "x".into(), "field `rms_norm_eps`"),
-        ("deepseek_v2", "topk_method", "group_limited_greedy".into(), "field `topk_method`: expected greedy"),
+        (
+            "deepseek_v2",
+            "topk_method",
+            "group_limited_greedy".into(),
+            "field `topk_method`: expected \"greedy\"",
+        ),
         ("deepseek_v2", "qk_rope_head_dim", 1_000_000.into(), "field `head_dim`: expected 1000000"),
         ("gpt_bigcode", "multi_query", false.into(), "field `multi_query`: expected true"),
         ("granitemoehybrid", "num_local_experts", 4.into(), "field `num_local_experts`: expected 0"),
