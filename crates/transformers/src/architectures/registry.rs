@@ -256,9 +256,35 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
         read_llama(LlamaKind::Granite, path, text)
     })
     .or_candle(candle::load_granite),
+    ArchitectureEntry::own("cohere", "Cohere (Command R)", &[Generation, Embedding], |path, text, _| {
+        read_llama(LlamaKind::Cohere, path, text)
+    }),
+    ArchitectureEntry::own("gemma", "Gemma 1", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Gemma, path, text)
+    })
+    .or_candle(candle::load_gemma),
+    ArchitectureEntry::own("gpt_neox", "GPT-NeoX, Pythia", DECODER, |path, text, _| {
+        read_llama(LlamaKind::GptNeox, path, text)
+    }),
+    ArchitectureEntry::own("olmo", "OLMo 1", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Olmo, path, text)
+    })
+    .or_candle(candle::load_olmo),
+    ArchitectureEntry::own("opt", "OPT", DECODER, |path, text, _| read_llama(LlamaKind::Opt, path, text)),
+    ArchitectureEntry::own("phi", "Phi 1, 1.5, 2", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Phi, path, text)
+    })
+    .or_candle(candle::load_phi),
+    ArchitectureEntry::own("stablelm", "StableLM", DECODER, |path, text, _| {
+        read_llama(LlamaKind::StableLm, path, text)
+    })
+    .or_candle(candle::load_stable_lm),
+    ArchitectureEntry::own("starcoder2", "StarCoder 2", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Starcoder2, path, text)
+    })
+    .or_candle(candle::load_starcoder2),
     ArchitectureEntry::candle("deepseek_v2", "DeepSeek V2", candle::load_deepseek2),
     ArchitectureEntry::candle("falcon", "Falcon", candle::load_falcon),
-    ArchitectureEntry::candle("gemma", "Gemma 1", candle::load_gemma),
     ArchitectureEntry::candle("glm4", "GLM-4", candle::load_glm4),
     ArchitectureEntry::candle("gpt_bigcode", "GPT-BigCode", candle::load_bigcode),
     ArchitectureEntry::candle("granitemoehybrid", "Granite 4 without experts", candle::load_granite_hybrid),
@@ -267,13 +293,9 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     ArchitectureEntry::candle("mamba", "Mamba", recurrent::load_mamba),
     ArchitectureEntry::candle("mamba2", "Mamba 2", recurrent::load_mamba2),
     ArchitectureEntry::candle("mixtral", "Mixtral", candle::load_mixtral),
-    ArchitectureEntry::candle("olmo", "OLMo 1", candle::load_olmo),
-    ArchitectureEntry::candle("phi", "Phi 1, 1.5, 2", candle::load_phi),
     ArchitectureEntry::candle("qwen2_moe", "Qwen 2 MoE", candle::load_qwen2_moe),
     ArchitectureEntry::candle("qwen3_moe", "Qwen 3 MoE", candle::load_qwen3_moe),
     ArchitectureEntry::candle("recurrent_gemma", "RecurrentGemma", recurrent::load_recurrent_gemma),
-    ArchitectureEntry::candle("stablelm", "StableLM", candle::load_stable_lm),
-    ArchitectureEntry::candle("starcoder2", "StarCoder 2", candle::load_starcoder2),
 ];
 
 fn read_t5(family: T5Family, path: &Path, text: &str, class: Option<&str>) -> Result<ModelConfig> {
@@ -376,12 +398,12 @@ mod tests {
             error.starts_with("config.json: field `model_type`: expected one of `t5`, `mt5`, "),
             "{error}"
         );
-        assert!(error.ends_with("`granite`, found `rwkv`"), "{error}");
+        assert!(error.ends_with("`starcoder2`, found `rwkv`"), "{error}");
         assert!(read("{}").ends_with("found none"));
         assert!(read(r#"{"model_type": "rag"}"#).contains("opened one by one"));
         // Only the other engine has it.
-        assert!(read(r#"{"model_type": "phi"}"#).ends_with("found `phi`"));
-        assert!(is_candle_type("phi") && is_candle_type("llama") && !is_candle_type("t5"));
+        assert!(read(r#"{"model_type": "falcon"}"#).ends_with("found `falcon`"));
+        assert!(is_candle_type("falcon") && is_candle_type("llama") && !is_candle_type("t5"));
     }
 
     #[test]

@@ -53,7 +53,20 @@ fn worst(found: &[f32], expected: &[f32]) -> f32 {
 }
 
 /// The architectures of the fixtures that the packed engine has too.
-const BOTH: [&str; 7] = ["gemma2", "gemma3_text", "granite", "mistral", "olmo2", "phi3", "qwen3"];
+const BOTH: [&str; 12] = [
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "granite",
+    "mistral",
+    "olmo",
+    "olmo2",
+    "phi",
+    "phi3",
+    "qwen3",
+    "stablelm",
+    "starcoder2",
+];
 
 #[test]
 fn logits_and_greedy_tokens_are_those_of_transformers() {

@@ -12,7 +12,7 @@ use sporran_checkpoint::{
 };
 
 use super::{
-    kind::LlamaKind,
+    kind::{LlamaKind, NormKind},
     model::Llama,
     rope::{Rope, RopeContext, RopeParameters},
 };
@@ -128,15 +128,51 @@ pub struct LlamaConfig {
     /// Logits are divided by it (Granite).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logits_scaling: Option<f64>,
+    /// The factor of the logits (Cohere); 0.0625 where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logit_scale: Option<f64>,
+    /// Added to the variance before its root is taken, in layer norms; 1e-5 where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer_norm_eps: Option<f64>,
+    /// The bound of the values of queries, keys and values (OLMo 1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip_qkv: Option<f64>,
+    /// Whether both parts of a layer read the states before it (GPT-NeoX, StableLM).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_parallel_residual: Option<bool>,
+    /// Whether queries and keys are normalised (Phi, StableLM); not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qk_layernorm: Option<bool>,
+    /// The same of Cohere; not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_qk_norm: Option<bool>,
+    /// The width of embeddings (OPT); only that of the states is supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub word_embed_proj_dim: Option<usize>,
+    /// Whether parts read normalised states (OPT); `false` is not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub do_layer_norm_before: Option<bool>,
+    /// Whether norms have weights (OPT); `false` is not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer_norm_elementwise_affine: Option<bool>,
+    /// Whether there is no last norm (OPT); not supported.
+    #[serde(rename = "_remove_final_layer_norm", skip_serializing_if = "Option::is_none")]
+    pub remove_final_layer_norm: Option<bool>,
+    /// Whether projections have a bias (OPT, StarCoder 2), or those to queries, keys and values (StableLM).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_bias: Option<bool>,
     /// Whether the projections of attention have a bias.
     pub attention_bias: bool,
     /// Whether those of the feed-forward part have one.
     pub mlp_bias: bool,
     /// The dropout rate of the attention weights in training.
     pub attention_dropout: f64,
-    /// The dropout rate of what a part adds to the states, in training (Phi 3).
+    /// The dropout rate of what a part adds to the states, in training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resid_pdrop: Option<f64>,
+    /// The dropout rate of the embeddings, in training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embd_pdrop: Option<f64>,
     /// The standard deviation of fresh weights.
     pub initializer_range: f64,
     /// Whether the head is the embedding table.
@@ -191,10 +227,22 @@ impl Default for LlamaConfig {
             residual_multiplier: None,
             attention_multiplier: None,
             logits_scaling: None,
+            logit_scale: None,
+            layer_norm_eps: None,
+            clip_qkv: None,
+            use_parallel_residual: None,
+            qk_layernorm: None,
+            use_qk_norm: None,
+            word_embed_proj_dim: None,
+            do_layer_norm_before: None,
+            layer_norm_elementwise_affine: None,
+            remove_final_layer_norm: None,
+            use_bias: None,
             attention_bias: false,
             mlp_bias: false,
             attention_dropout: 0.0,
             resid_pdrop: None,
+            embd_pdrop: None,
             initializer_range: 0.02,
             tie_word_embeddings: false,
             bos_token_id: None,
@@ -248,7 +296,7 @@ impl LlamaConfig {
     /// Whether `layer` turns queries and keys by their positions.
     fn turns(&self, layer: usize) -> bool {
         if self.kind != LlamaKind::SmolLm3 {
-            return true;
+            return self.kind.position_offset().is_none();
         }
         match &self.no_rope_layers {
             Some(turned) => turned.get(layer).is_some_and(|turned| *turned != 0),
@@ -259,16 +307,19 @@ impl LlamaConfig {
     /// The tokens that `layer` attends to, the own one included; none for all before.
     pub(crate) fn window(&self, layer: usize) -> Option<usize> {
         let is_windowed = match self.kind {
-            LlamaKind::Mistral | LlamaKind::Phi3 => true,
+            LlamaKind::Mistral | LlamaKind::Phi3 | LlamaKind::Starcoder2 => true,
             LlamaKind::Qwen2 | LlamaKind::Qwen3 => self.use_sliding_window && self.is_sliding(layer),
             LlamaKind::Gemma2 | LlamaKind::Gemma3 | LlamaKind::SmolLm3 => self.is_sliding(layer),
-            LlamaKind::Llama | LlamaKind::Olmo2 | LlamaKind::Granite => false,
+            _ => false,
         };
         self.sliding_window.filter(|_| is_windowed)
     }
 
     /// The different angles of the layers; [`rope_of`](Self::rope_of) says which are a layer's.
     pub(crate) fn ropes(&self) -> Result<Vec<Rope>> {
+        if self.kind.position_offset().is_some() {
+            return Ok(Vec::new());
+        }
         let old = self.rope_scaling.as_ref().map(|rope| ("rope_scaling", rope));
         let new = self.rope_parameters.as_ref().map(|rope| ("rope_parameters", rope));
         let none = RopeParameters::default();
@@ -322,11 +373,12 @@ impl LlamaConfig {
 
     /// The width of the part of a head that is turned.
     fn turned_width(&self, parameters: &RopeParameters) -> Result<usize> {
-        let part = parameters.partial_rotary_factor.or(self.partial_rotary_factor).unwrap_or(1.0);
+        let part = parameters.partial_rotary_factor.or(self.partial_rotary_factor);
+        let part = part.or(self.kind.turned_part()).unwrap_or(1.0);
         if part == 1.0 {
             return Ok(self.head_width());
         }
-        if self.kind != LlamaKind::Phi3 {
+        if self.kind.turned_part().is_none() {
             return Err(wrong("partial_rotary_factor", "1", &part.to_string()));
         }
         let width = (self.head_width() as f64 * part) as usize;
@@ -338,15 +390,58 @@ impl LlamaConfig {
     }
 
     pub(crate) fn projections_have_bias(&self) -> bool {
-        self.kind == LlamaKind::Qwen2 || self.output_has_bias()
+        match self.kind {
+            LlamaKind::Qwen2 => true,
+            LlamaKind::StableLm => self.use_bias.unwrap_or(false),
+            _ => self.output_has_bias(),
+        }
     }
 
     pub(crate) fn output_has_bias(&self) -> bool {
-        self.attention_bias && !matches!(self.kind, LlamaKind::Mistral | LlamaKind::Phi3)
+        match self.kind {
+            LlamaKind::Mistral | LlamaKind::Phi3 | LlamaKind::StableLm => false,
+            LlamaKind::Opt | LlamaKind::Starcoder2 => self.use_bias.unwrap_or(true),
+            LlamaKind::Phi => true,
+            _ => self.attention_bias,
+        }
     }
 
     pub(crate) fn feed_forward_has_bias(&self) -> bool {
-        self.mlp_bias && matches!(self.kind, LlamaKind::Llama | LlamaKind::SmolLm3 | LlamaKind::Granite)
+        match self.kind {
+            LlamaKind::Llama | LlamaKind::SmolLm3 | LlamaKind::Granite => self.mlp_bias,
+            LlamaKind::Opt | LlamaKind::Starcoder2 => self.use_bias.unwrap_or(true),
+            LlamaKind::GptNeox | LlamaKind::Phi => true,
+            _ => false,
+        }
+    }
+
+    /// Whether both parts of a layer read the states before it.
+    pub(crate) fn is_parallel(&self) -> bool {
+        match self.kind {
+            LlamaKind::Cohere | LlamaKind::Phi => true,
+            LlamaKind::GptNeox => self.use_parallel_residual.unwrap_or(true),
+            LlamaKind::StableLm => self.use_parallel_residual.unwrap_or(false),
+            _ => false,
+        }
+    }
+
+    /// Whether both parts of a layer read the states that one norm gives.
+    pub(crate) fn shares_norm(&self) -> bool {
+        self.is_parallel() && self.kind != LlamaKind::GptNeox
+    }
+
+    /// What norms add before they take the root.
+    pub(crate) fn norm_eps(&self) -> f64 {
+        match self.kind.norm_kind() {
+            NormKind::Root | NormKind::RootAroundOne => self.rms_norm_eps,
+            NormKind::Layer | NormKind::LayerWithoutShift => self.layer_norm_eps.unwrap_or(1e-5),
+            NormKind::LayerWithoutWeights => 1e-5,
+        }
+    }
+
+    /// The bound of the values of queries, keys and values.
+    pub(crate) fn clip(&self) -> Option<f64> {
+        self.clip_qkv.filter(|_| self.kind == LlamaKind::Olmo)
     }
 
     /// The factor of the products of queries and keys.
@@ -366,7 +461,7 @@ impl LlamaConfig {
     /// The factor of embeddings.
     pub(crate) fn embedding_scale(&self) -> f64 {
         match self.kind {
-            LlamaKind::Gemma2 | LlamaKind::Gemma3 => (self.hidden_size as f64).sqrt(),
+            LlamaKind::Gemma | LlamaKind::Gemma2 | LlamaKind::Gemma3 => (self.hidden_size as f64).sqrt(),
             LlamaKind::Granite => self.embedding_multiplier.unwrap_or(1.0),
             _ => 1.0,
         }
@@ -379,24 +474,49 @@ impl LlamaConfig {
 
     /// The factor of the logits.
     pub(crate) fn logit_scale(&self) -> f64 {
-        1.0 / self.logits_scaling.filter(|_| self.kind == LlamaKind::Granite).unwrap_or(1.0)
+        match self.kind {
+            LlamaKind::Cohere => self.logit_scale.unwrap_or(0.0625),
+            LlamaKind::Granite => 1.0 / self.logits_scaling.unwrap_or(1.0),
+            _ => 1.0,
+        }
     }
 
     /// The bound of the logits.
     pub(crate) fn logit_cap(&self) -> Option<f64> {
-        self.final_logit_softcapping.filter(|_| self.kind.is_gemma())
+        self.final_logit_softcapping.filter(|_| self.kind.is_new_gemma())
     }
 
-    /// The dropout rate of what a part adds to the states, in training.
-    pub(crate) fn part_dropout(&self) -> f64 {
-        self.resid_pdrop.filter(|_| self.kind == LlamaKind::Phi3).unwrap_or(0.0)
+    /// The dropout rates of what attention and the feed-forward part add to the states, in training.
+    pub(crate) fn part_dropouts(&self) -> [f64; 2] {
+        let rate = self.resid_pdrop.unwrap_or(0.0);
+        match self.kind {
+            LlamaKind::StableLm => [0.0, rate],
+            LlamaKind::GptNeox
+            | LlamaKind::Opt
+            | LlamaKind::Phi
+            | LlamaKind::Phi3
+            | LlamaKind::Starcoder2 => [rate; 2],
+            _ => [0.0; 2],
+        }
+    }
+
+    /// The dropout rate of the embeddings, in training.
+    pub(crate) fn embedding_dropout(&self) -> f64 {
+        match self.kind {
+            LlamaKind::GptNeox => self.resid_pdrop.unwrap_or(0.0),
+            LlamaKind::Phi | LlamaKind::Starcoder2 => self.embd_pdrop.unwrap_or(0.0),
+            _ => 0.0,
+        }
     }
 
     pub(crate) fn activation(&self) -> Result<Activation> {
-        let (field, name) = if self.kind.is_gemma() {
-            ("hidden_activation", self.hidden_activation.as_deref().unwrap_or("gelu_pytorch_tanh"))
-        } else {
-            ("hidden_act", self.hidden_act.as_str())
+        let (field, name) = match self.kind {
+            LlamaKind::Gemma2 | LlamaKind::Gemma3 => {
+                ("hidden_activation", self.hidden_activation.as_deref().unwrap_or("gelu_pytorch_tanh"))
+            }
+            // The first files say `gelu`, and mean its approximation.
+            LlamaKind::Gemma if self.hidden_act == "gelu" => ("hidden_act", "gelu_pytorch_tanh"),
+            _ => ("hidden_act", self.hidden_act.as_str()),
         };
         Activation::named(name).ok_or_else(|| wrong(field, "a known activation", name))
     }
@@ -407,13 +527,18 @@ impl LlamaConfig {
     /// [`Error::Json`] where a field has the wrong type.
     pub fn from_json(kind: LlamaKind, path: &Path, text: &str) -> Result<Self> {
         let head = DecoderHead::of(path, text, kind.class_of_labels())?;
-        let own: Self = parse(path, text)?;
+        // A field that is null is set.
+        let mut given: Map<String, Value> = parse(path, text)?;
+        for (own, here) in kind.field_names() {
+            if let Some(value) = given.remove(*own) {
+                given.entry(*here).or_insert(value);
+            }
+        }
+        let own: Self = parse(path, &Value::from(given.clone()).to_string())?;
         let defaults = kind.defaults();
         if defaults == Self::default() {
             return Ok(Self { head, ..own });
         }
-        // A field that is null is set.
-        let given: Map<String, Value> = parse(path, text)?;
         let mut fields = json!(defaults);
         if let Value::Object(fields) = &mut fields {
             fields.extend(given);
@@ -457,8 +582,18 @@ impl LlamaConfig {
                 return Err(wrong("layer_types", &expected, &format!("`{other}`")));
             }
         }
-        let has_window = |kind| !matches!(kind, LlamaKind::Llama | LlamaKind::Olmo2 | LlamaKind::Granite);
-        if self.use_sliding_window && !has_window(self.kind) {
+        let has_window = matches!(
+            self.kind,
+            LlamaKind::Qwen2
+                | LlamaKind::Qwen3
+                | LlamaKind::Mistral
+                | LlamaKind::Gemma2
+                | LlamaKind::Gemma3
+                | LlamaKind::SmolLm3
+                | LlamaKind::Phi3
+                | LlamaKind::Starcoder2
+        );
+        if self.use_sliding_window && !has_window {
             return Err(wrong("use_sliding_window", "false", "true"));
         }
         if let Some(turned) = self.no_rope_layers.as_ref().filter(|turned| turned.len() < layers) {
@@ -471,48 +606,8 @@ impl LlamaConfig {
         Ok(())
     }
 
-    /// Checks the factors and bounds of states, scores and logits.
-    fn check_factors(&self) -> Result<()> {
-        for (field, value) in [
-            ("query_pre_attn_scalar", self.query_pre_attn_scalar),
-            ("attn_logit_softcapping", self.attn_logit_softcapping),
-            ("final_logit_softcapping", self.final_logit_softcapping),
-            ("embedding_multiplier", self.embedding_multiplier),
-            ("residual_multiplier", self.residual_multiplier),
-            ("attention_multiplier", self.attention_multiplier),
-            ("logits_scaling", self.logits_scaling),
-        ] {
-            if let Some(value) = value.filter(|value| !(*value > 0.0 && value.is_finite())) {
-                return Err(wrong(field, "a number above 0", &value.to_string()));
-            }
-        }
-        if let Some(cap) = self.attn_logit_softcapping.filter(|_| self.kind == LlamaKind::Gemma3) {
-            return Err(wrong("attn_logit_softcapping", "null", &cap.to_string()));
-        }
-        for (field, rate) in
-            [("attention_dropout", self.attention_dropout), ("resid_pdrop", self.part_dropout())]
-        {
-            if !(0.0..1.0).contains(&rate) {
-                return Err(wrong(field, "at least 0 and below 1", &rate.to_string()));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Architecture for LlamaConfig {
-    fn model_type(&self) -> &'static str {
-        self.kind.model_type()
-    }
-
-    fn class(&self) -> &'static str {
-        match self.head {
-            DecoderHead::Labels(_) => self.kind.class_of_labels(),
-            DecoderHead::LanguageModel | DecoderHead::None => self.kind.class(),
-        }
-    }
-
-    fn validate(&self) -> Result<()> {
+    /// Checks all settings, whose fields errors call as they are called here.
+    fn check(&self) -> Result<()> {
         for (field, size) in [
             ("vocab_size", self.vocab_size),
             ("hidden_size", self.hidden_size),
@@ -543,6 +638,7 @@ impl Architecture for LlamaConfig {
             let expected = format!("a divisor of num_attention_heads, {}", self.num_attention_heads);
             return Err(wrong("num_key_value_heads", &expected, &self.groups().to_string()));
         }
+        self.check_kind()?;
         self.check_windows()?;
         self.check_factors()?;
         let ropes = self.ropes()?;
@@ -553,6 +649,99 @@ impl Architecture for LlamaConfig {
             return Err(wrong("rope_divisors", &expected, &divisors.len().to_string()));
         }
         self.activation().map(|_| ())
+    }
+
+    /// Checks the settings of single kinds.
+    fn check_kind(&self) -> Result<()> {
+        let width = self.hidden_size / self.num_attention_heads;
+        if !self.kind.has_head_dim()
+            && let Some(found) = self.head_dim.filter(|found| *found != width)
+        {
+            let expected = format!("hidden_size by num_attention_heads, {width}");
+            return Err(wrong("head_dim", &expected, &found.to_string()));
+        }
+        if matches!(self.kind, LlamaKind::GptNeox | LlamaKind::Opt)
+            && self.groups() != self.num_attention_heads
+        {
+            let expected = format!("num_attention_heads, {}", self.num_attention_heads);
+            return Err(wrong("num_key_value_heads", &expected, &self.groups().to_string()));
+        }
+        for (field, value, only) in [
+            ("qk_layernorm", self.qk_layernorm, false),
+            ("use_qk_norm", self.use_qk_norm, false),
+            ("do_layer_norm_before", self.do_layer_norm_before, true),
+            ("layer_norm_elementwise_affine", self.layer_norm_elementwise_affine, true),
+            ("_remove_final_layer_norm", self.remove_final_layer_norm, false),
+        ] {
+            if let Some(found) = value.filter(|found| *found != only) {
+                return Err(wrong(field, &only.to_string(), &found.to_string()));
+            }
+        }
+        if let Some(found) = self.word_embed_proj_dim.filter(|found| *found != self.hidden_size) {
+            let expected = format!("hidden_size, {}", self.hidden_size);
+            return Err(wrong("word_embed_proj_dim", &expected, &found.to_string()));
+        }
+        if self.tie_word_embeddings && self.kind.head_has_bias() {
+            return Err(wrong("tie_word_embeddings", "false", "true"));
+        }
+        Ok(())
+    }
+
+    /// Checks the factors and bounds of states, scores and logits.
+    fn check_factors(&self) -> Result<()> {
+        for (field, value) in [
+            ("query_pre_attn_scalar", self.query_pre_attn_scalar),
+            ("attn_logit_softcapping", self.attn_logit_softcapping),
+            ("final_logit_softcapping", self.final_logit_softcapping),
+            ("embedding_multiplier", self.embedding_multiplier),
+            ("residual_multiplier", self.residual_multiplier),
+            ("attention_multiplier", self.attention_multiplier),
+            ("logits_scaling", self.logits_scaling),
+            ("logit_scale", self.logit_scale),
+            ("clip_qkv", self.clip_qkv),
+        ] {
+            if let Some(value) = value.filter(|value| !(*value > 0.0 && value.is_finite())) {
+                return Err(wrong(field, "a number above 0", &value.to_string()));
+            }
+        }
+        if let Some(cap) = self.attn_logit_softcapping.filter(|_| self.kind == LlamaKind::Gemma3) {
+            return Err(wrong("attn_logit_softcapping", "null", &cap.to_string()));
+        }
+        let [_, part_dropout] = self.part_dropouts();
+        for (field, rate) in [
+            ("attention_dropout", self.attention_dropout),
+            ("resid_pdrop", part_dropout),
+            ("embd_pdrop", self.embedding_dropout()),
+        ] {
+            if !(0.0..1.0).contains(&rate) {
+                return Err(wrong(field, "at least 0 and below 1", &rate.to_string()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Architecture for LlamaConfig {
+    fn model_type(&self) -> &'static str {
+        self.kind.model_type()
+    }
+
+    fn class(&self) -> &'static str {
+        match self.head {
+            DecoderHead::Labels(_) => self.kind.class_of_labels(),
+            DecoderHead::LanguageModel | DecoderHead::None => self.kind.class(),
+        }
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.check().map_err(|error| match error {
+            Error::Config { path, field, expected, found } => {
+                let named = self.kind.field_names().iter().find(|(_, here)| *here == field);
+                let field = named.map_or(field, |(own, _)| (*own).into());
+                Error::Config { path, field, expected, found }
+            }
+            other => other,
+        })
     }
 
     fn layers(&self) -> Vec<(&'static str, usize)> {
@@ -568,6 +757,15 @@ impl Architecture for LlamaConfig {
             }
         }
         if let Value::Object(fields) = &mut fields {
+            if !self.kind.has_head_dim() {
+                // `transformers` would take null for the width of a head.
+                fields.remove("head_dim");
+            }
+            for (own, here) in self.kind.field_names() {
+                if let Some(value) = fields.remove(*here) {
+                    fields.insert((*own).into(), value);
+                }
+            }
             self.head.write(fields);
         }
         fields
@@ -578,13 +776,15 @@ impl Architecture for LlamaConfig {
     }
 
     fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
-        self.head.drop_missing(self.tie_word_embeddings, has)
+        let head = format!("{}.", self.kind.names().head);
+        self.head.drop_missing(self.tie_word_embeddings, &|_| has(&head))
     }
 
     fn embedding(&self) -> Option<Embedding> {
         let is_tied = self.tie_word_embeddings && self.head.is_language_model();
-        let tied_head = is_tied.then_some("lm_head.weight");
-        Some(Embedding { name: "model.embed_tokens.weight", others: &[], tied_head })
+        let names = self.kind.names();
+        let head = if names.head == "lm_head" { "lm_head.weight" } else { "embed_out.weight" };
+        Some(Embedding { name: names.table, others: &[], tied_head: is_tied.then_some(head) })
     }
 
     fn untie(&mut self) {
@@ -593,8 +793,15 @@ impl Architecture for LlamaConfig {
 
     fn canonical(&self, stored: &str) -> String {
         // Embedders have the body alone.
-        if ["embed_tokens.", "layers.", "norm."].iter().any(|part| stored.starts_with(part)) {
+        let names = self.kind.names();
+        if let Some(placed) = names.placed(stored) {
+            return placed;
+        }
+        if self.kind == LlamaKind::Opt && stored.starts_with("decoder.") {
             return format!("model.{stored}");
+        }
+        if let Some(end) = stored.strip_prefix("lm_head.") {
+            return format!("{}.{end}", names.head);
         }
         if self.kind != LlamaKind::Gemma3 {
             return stored.into();
@@ -612,6 +819,9 @@ impl Architecture for LlamaConfig {
         let is_of_images = IMAGES.iter().any(|part| inner.starts_with(part));
         // The steps of the angles, which older versions stored.
         name.ends_with(".rotary_emb.inv_freq")
+            // The masks of attention, which older versions of GPT-NeoX stored.
+            || name.ends_with(".attention.bias")
+            || name.ends_with(".attention.masked_bias")
             || self.head.ignores(name)
             || (self.kind == LlamaKind::Gemma3 && is_of_images)
     }
