@@ -187,9 +187,10 @@ pub(crate) fn load_falcon(settings: &mut Settings, weights: &Weights) -> Result<
 }
 
 pub(crate) fn load_gemma(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
-    // Older files have both, of which this one counts.
-    if settings.get("hidden_activation").is_some() {
-        settings.remove("hidden_act");
+    // `transformers` reads `hidden_act` alone, of which the first files say `gelu` and mean its approximation.
+    settings.remove("hidden_activation");
+    if settings.get("hidden_act").is_none_or(|activation| activation == "gelu") {
+        settings.set("hidden_act", "gelu_pytorch_tanh");
     }
     must_be(settings, &[("use_bidirectional_attention", json!(false))])?;
     cloned(settings, weights, |config, vb| gemma::Model::new(false, config, vb), gemma::Model::forward)

@@ -125,6 +125,9 @@ fn what_is_not_supported_is_an_error_that_names_the_field() {
         let error = Checkpoint::open(folder.path()).unwrap_err().to_string();
         assert!(error.contains(&format!("field `{field}`: expected")), "{name}: {error}");
     }
+    let folder = changed("starcoder2", |config| config["norm_epsilon"] = "x".into(), |tensors| tensors);
+    let error = Checkpoint::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("field `norm_epsilon`"), "{error}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The kinds of decoders of LLaMA's shape, and how their layers differ.
 
+use sporran_checkpoint::Error;
+
 /// The kinds of models of this shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -318,6 +320,21 @@ impl LlamaKind {
                 ("residual_dropout", "resid_pdrop"),
             ],
             _ => &[],
+        }
+    }
+
+    /// The error with its field as this kind's `config.json` calls it.
+    pub(super) fn with_own_field(self, error: Error) -> Error {
+        let own = |field: String| match self.field_names().iter().find(|(_, here)| *here == field) {
+            Some((own, _)) => (*own).into(),
+            None => field,
+        };
+        match error {
+            Error::Config { path, field, expected, found } => {
+                Error::Config { path, field: own(field), expected, found }
+            }
+            Error::Json { path, field, source } => Error::Json { path, field: own(field), source },
+            other => other,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! LLaMA (Touvron et al. 2023) and decoders of its shape, from Hugging Face's folders and from GGUF files.
 
+mod checks;
 mod config;
 mod defaults;
+mod derived;
 mod gguf;
 mod kind;
 mod model;

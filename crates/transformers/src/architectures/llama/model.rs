@@ -235,7 +235,7 @@ pub(crate) fn rotate(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> 
 fn rotate_neighbours(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
     let (rows, heads, length, width) = xs.dims4()?;
     let pairs = xs.reshape((rows, heads, length, width / 2, 2))?;
-    let part = |at: usize| Ok::<_, candle_core::Error>(pairs.narrow(4, at, 1)?.squeeze(4)?.contiguous()?);
+    let part = |at: usize| pairs.narrow(4, at, 1)?.squeeze(4)?.contiguous();
     let (first, second) = (part(0)?, part(1)?);
     let [cos, sin] = [cos.narrow(3, 0, width / 2)?, sin.narrow(3, 0, width / 2)?];
     let turned = [
