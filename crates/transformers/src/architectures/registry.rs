@@ -75,6 +75,8 @@ pub struct ArchitectureEntry {
     pub tasks: &'static [ModelTask],
     own: Option<Own>,
     candle: Option<Load>,
+    /// Whether it computes in f32 alone, on a GPU too.
+    is_f32: bool,
 }
 
 impl ArchitectureEntry {
@@ -86,12 +88,19 @@ impl ArchitectureEntry {
         read: Read,
     ) -> Self {
         let own = Own { read, is_packed: true, is_trained: true };
-        Self { model_type, name, tasks, own: Some(own), candle: None }
+        Self { model_type, name, tasks, own: Some(own), candle: None, is_f32: false }
     }
 
     /// One that the crate `candle-transformers` alone has.
     const fn candle(model_type: &'static str, name: &'static str, load: Load) -> Self {
-        Self { model_type, name, tasks: &[ModelTask::Generation], own: None, candle: Some(load) }
+        Self {
+            model_type,
+            name,
+            tasks: &[ModelTask::Generation],
+            own: None,
+            candle: Some(load),
+            is_f32: false,
+        }
     }
 
     /// The same, without training.
@@ -117,6 +126,11 @@ impl ArchitectureEntry {
         Self { candle: Some(load), ..self }
     }
 
+    /// The same, in f32 alone.
+    const fn in_f32(self) -> Self {
+        Self { is_f32: true, ..self }
+    }
+
     /// The engines that have it, by their names in configs.
     #[must_use]
     pub fn engines(&self) -> Vec<&'static str> {
@@ -136,7 +150,7 @@ impl ArchitectureEntry {
     /// The precisions on a GPU, by their names in configs.
     #[must_use]
     pub fn gpu_precisions(&self) -> &'static [&'static str] {
-        &["f32", "f16", "bf16"]
+        if self.is_f32 { &["f32"] } else { &["f32", "f16", "bf16"] }
     }
 
     /// Whether its models can be trained.
@@ -286,7 +300,7 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     ArchitectureEntry::candle("deepseek_v2", "DeepSeek V2", candle::load_deepseek2),
     ArchitectureEntry::candle("falcon", "Falcon", candle::load_falcon),
     ArchitectureEntry::candle("glm4", "GLM-4", candle::load_glm4),
-    ArchitectureEntry::candle("gpt_bigcode", "GPT-BigCode", candle::load_bigcode),
+    ArchitectureEntry::candle("gpt_bigcode", "GPT-BigCode", candle::load_bigcode).in_f32(),
     ArchitectureEntry::candle("granitemoehybrid", "Granite 4 without experts", candle::load_granite_hybrid),
     ArchitectureEntry::candle("helium", "Helium", candle::load_helium),
     ArchitectureEntry::candle("lfm2", "LFM2", recurrent::load_lfm2),

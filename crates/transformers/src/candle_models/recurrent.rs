@@ -164,7 +164,10 @@ pub(crate) fn load_recurrent_gemma(
         return Err(settings.wrong("block_types", "at least one type", &json!([])));
     }
     // It attends to everything before, so that a sequence ends at the window.
-    let window = settings.needed("attention_window_size")?.clamp(1, MOST_POSITIONS);
+    let window = settings.needed("attention_window_size")?;
+    if window == 0 {
+        return Err(settings.wrong("attention_window_size", "at least 1", &0.into()));
+    }
     settings.set("max_position_embeddings", window);
     settings.check_angles(width / heads)?;
     settings.set("max_seq_len", window);

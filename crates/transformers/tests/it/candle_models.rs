@@ -246,6 +246,12 @@ fn what_candle_does_not_have_is_an_error_that_says_so() {
         ("lfm2", "conv_bias", true.into(), "field `conv_bias`: expected false"),
         ("mamba", "state_size", 8.into(), "field `state_size`: expected 16"),
         ("mamba2", "n_groups", 2.into(), "field `n_groups`: expected 1"),
+        (
+            "recurrent_gemma",
+            "attention_window_size",
+            0.into(),
+            "field `attention_window_size`: expected at least",
+        ),
         ("recurrent_gemma", "hidden_size", 2560.into(), "field `hidden_size`: expected a number whose root"),
     ] {
         let place = changed(name, field, value);
