@@ -52,8 +52,8 @@ KINDS = {
         "residual_multiplier": 0.4, "attention_multiplier": 0.3,
     },
 }
-# Kinds without a fixture of a GGUF file.
 PLAIN = {"rope_type": "default", "rope_theta": 1e4}
+# Kinds without a fixture of a GGUF file. Fields that are `...` are not set.
 FOLDERS = {
     "cohere": {"logit_scale": 0.5, "rope_parameters": PLAIN},
     "gemma": {"head_dim": 6, "hidden_act": "gelu"},
@@ -66,7 +66,7 @@ FOLDERS = {
     },
     "starcoder2": {"sliding_window": 5},
 }
-# The same weights with other settings, or other weights: the kind, and its fields.
+# More fixtures of these kinds: each kind, and its fields.
 VARIANTS = {
     "gpt_neox-sequential": ("gpt_neox", FOLDERS["gpt_neox"] | {"use_parallel_residual": False, "attention_bias": False}),
     "stablelm-sequential": ("stablelm", FOLDERS["stablelm"] | {"use_parallel_residual": False, "use_qkv_bias": False}),

@@ -53,7 +53,7 @@ fn prepare_mamba(settings: &mut Settings) -> Result<()> {
             ("use_conv_bias", json!(true)),
         ],
     )?;
-    // It has no positions, so that a sequence has no end.
+    // It has no positions, and so no bound of its own.
     settings.set("max_position_embeddings", MOST_POSITIONS);
     settings.set("pad_vocab_size_multiple", 1);
     Ok(())
