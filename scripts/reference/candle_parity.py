@@ -1,6 +1,6 @@
 """Tiny decoder-only models of architectures that candle-transformers has, with the logits and greedy tokens of `transformers`.
 
-    python3 scripts/reference/candle_parity.py crates/transformers/tests/data/candle
+    python3 scripts/reference/candle_parity.py crates/transformers/tests/data/candle [MODEL_TYPE ..]
 
 Needs `torch` and `transformers` 5. Each folder gets a seeded model's `config.json` and `model.safetensors`, and
 `expected.json`: `prompt`, `logits` at every position of the prompt, and `tokens`, the next ones by greedy search.
@@ -15,6 +15,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 SEED = 11
+# Seeds of models that would repeat a token or end at once.
+SEEDS = {"granitemoehybrid": 13, "lfm2": 12, "mamba": 48, "mamba2": 12, "recurrent_gemma": 15}
 PROMPT = [0, 7, 31, 4, 19, 22, 5]
 NEW_TOKENS = 8
 COMMON = {
@@ -31,7 +33,19 @@ COMMON = {
 }
 GEMMA = {"head_dim": 8, "sliding_window": 32, "query_pre_attn_scalar": 8}
 EXPERTS = {"moe_intermediate_size": 12, "num_experts": 3, "num_experts_per_tok": 2}
+LATENT = {
+    "kv_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 6, "num_key_value_heads": 4,
+}
+RECURRENT = {"max_position_embeddings": ..., "num_attention_heads": ..., "num_key_value_heads": ...}
+# Fields that are `...` are not set.
 MODELS = {
+    "deepseek_v2": {
+        **EXPERTS, **LATENT, "first_k_dense_replace": 1, "q_lora_rank": 12, "n_shared_experts": 1,
+        "rope_parameters": {
+            "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0,
+            "beta_slow": 1.0, "mscale": 0.7, "mscale_all_dim": 0.8,
+        },
+    },
     "falcon": {},
     "gemma": {"head_dim": 8},
     "gemma2": GEMMA,
@@ -39,7 +53,20 @@ MODELS = {
     "glm4": {"head_dim": 8},
     # Candle has no multipliers, and divides scores by the root of a head's width.
     "granite": {"attention_multiplier": 0.5},
+    # Candle has its layers of attention only, and none of its experts.
+    "granitemoehybrid": {
+        "layer_types": ["attention"] * 2, "num_local_experts": 0, "position_embedding_type": "rope",
+        "shared_intermediate_size": 24, "tie_word_embeddings": True, "mamba_n_heads": 4, "embedding_multiplier": 0.3,
+        "logits_scaling": 0.5, "residual_multiplier": 1.4, "attention_multiplier": 0.3,
+    },
+    "gpt_bigcode": {"n_inner": 24, "intermediate_size": ..., "num_key_value_heads": ...},
     "helium": {"head_dim": 4},
+    "lfm2": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "block_multiple_of": 8},
+    "mamba": {**RECURRENT, "intermediate_size": ...},
+    # Candle's model ties the head, and normalises all groups together.
+    "mamba2": {
+        **RECURRENT, "num_heads": 4, "head_dim": 8, "n_groups": 1, "state_size": 8, "tie_word_embeddings": True,
+    },
     "mistral": {"sliding_window": None},
     "mixtral": {"num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": None},
     "olmo": {},
@@ -50,13 +77,18 @@ MODELS = {
     "qwen3": {"head_dim": 8},
     "qwen3_moe": {**EXPERTS, "head_dim": 8},
     "stablelm": {"partial_rotary_factor": 0.5},
+    "recurrent_gemma": {
+        "num_hidden_layers": 3, "intermediate_size": 48, "num_key_value_heads": 1, "attention_window_size": 64,
+        "max_position_embeddings": ...,
+    },
     "starcoder2": {"sliding_window": None},
 }
 
 
 def model(name: str) -> torch.nn.Module:
-    torch.manual_seed(SEED)
-    config = AutoConfig.for_model(name, **{**COMMON, **MODELS[name]})
+    torch.manual_seed(SEEDS.get(name, SEED))
+    fields = {field: value for field, value in (COMMON | MODELS[name]).items() if value is not ...}
+    config = AutoConfig.for_model(name, **fields)
     made = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
     with torch.no_grad():
         for _, values in sorted(made.named_parameters()):
@@ -69,7 +101,7 @@ def model(name: str) -> torch.nn.Module:
 
 def main() -> None:
     out = Path(sys.argv[1])
-    for name in MODELS:
+    for name in sys.argv[2:] or MODELS:
         made, folder = model(name), out / name
         made.save_pretrained(folder)
         shutil.rmtree(folder / ".cache", ignore_errors=True)

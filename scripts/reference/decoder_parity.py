@@ -4,14 +4,14 @@ For each kind it writes a seeded tiny checkpoint in bf16, the same as a GGUF fil
 prompts one by one, in f64) and `expected.json` (generations by `transformers` in f32 on one CPU thread). For each way in
 which angles are stretched it writes a `config.json` for the weights of the fixture `llama`, and the same expectations.
 
-    python scripts/reference/decoder_parity.py                # torch 2.15, transformers 5.24, gguf; after causal_parity.py
+    python scripts/reference/decoder_parity.py [NAME ..]      # torch 2.15, transformers 5.24, gguf; after causal_parity.py
 """
 
 import copy
 import json
 import shutil
+import sys
 
-import gguf
 import numpy
 import torch
 from causal_parity import DATA, END, generate
@@ -52,6 +52,25 @@ KINDS = {
         "residual_multiplier": 0.4, "attention_multiplier": 0.3,
     },
 }
+PLAIN = {"rope_type": "default", "rope_theta": 1e4}
+# Kinds without a fixture of a GGUF file. Fields that are `...` are not set.
+FOLDERS = {
+    "cohere": {"logit_scale": 0.5, "rope_parameters": PLAIN},
+    "gemma": {"head_dim": 6, "hidden_act": "gelu"},
+    "gpt_neox": {"num_key_value_heads": ..., "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
+    "olmo": {"clip_qkv": 1.0},
+    "opt": {"intermediate_size": ..., "num_key_value_heads": ..., "ffn_dim": 24},
+    "phi": {"num_attention_heads": 2, "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
+    "stablelm": {
+        "use_qkv_bias": True, "use_parallel_residual": True, "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5},
+    },
+    "starcoder2": {"sliding_window": 5},
+}
+# More fixtures of these kinds: each kind, and its fields.
+VARIANTS = {
+    "gpt_neox-sequential": ("gpt_neox", FOLDERS["gpt_neox"] | {"use_parallel_residual": False, "attention_bias": False}),
+    "stablelm-sequential": ("stablelm", FOLDERS["stablelm"] | {"use_parallel_residual": False, "use_qkv_bias": False}),
+}
 ROPES = {
     "linear": {"factor": 4.0},
     "dynamic": {"factor": 4.0},
@@ -65,7 +84,7 @@ def prompts(vocabulary):
     return [torch.randint(3, vocabulary, (length,), generator=generator).tolist() for length in PROMPTS]
 
 
-def expect(folder, rows):
+def expect(folder, rows, has_states=False):
     """Each prompt alone with a fresh model, since angles of the kind `dynamic` follow the longest of a batch."""
 
     def model():
@@ -76,8 +95,10 @@ def expect(folder, rows):
     tensors = {}
     for at, row in enumerate(rows):
         with torch.no_grad():
-            logits = model().double()(input_ids=torch.tensor([row])).logits[0]
-        tensors[f"logits.{at}"] = logits.float().contiguous()
+            found = model().double()(input_ids=torch.tensor([row]), output_hidden_states=True)
+        tensors[f"logits.{at}"] = found.logits[0].float().contiguous()
+        if has_states:
+            tensors[f"states.{at}"] = found.hidden_states[-1][0].float().contiguous()
     cases = [
         {"name": case, "options": {k.replace("_", "-"): v for k, v in options.items()},
          "outputs": [generate(model(), [row], options)[0] for row in rows]}
@@ -88,10 +109,11 @@ def expect(folder, rows):
     return [[len(h["tokens"]) for row in c["outputs"] for h in row] for c in cases]
 
 
-def kind(name, fields):
+def kind(name, fields, model_type=None):
     folder = DATA / "decoders" / name
     shutil.rmtree(folder, ignore_errors=True)
-    config = AutoConfig.for_model(name, **(SIZES | fields))
+    fields = {field: value for field, value in (SIZES | fields).items() if value is not ...}
+    config = AutoConfig.for_model(model_type or name, **fields)
     rows = prompts(config.vocab_size)
     for seed in range(100):
         torch.manual_seed(seed)
@@ -110,8 +132,9 @@ def kind(name, fields):
     else:
         raise SystemExit(f"{name}: no seed gives varied outputs")
     model.save_pretrained(folder)
-    print(name, "seed", seed, "lengths", expect(folder, rows))
-    write_gguf(folder, json.loads((folder / "config.json").read_text()))
+    print(name, "seed", seed, "lengths", expect(folder, rows, name not in KINDS))
+    if name in KINDS:
+        write_gguf(folder, json.loads((folder / "config.json").read_text()))
 
 
 def rope(name, fields):
@@ -138,6 +161,8 @@ def rope(name, fields):
 
 def write_gguf(folder, config):
     """The checkpoint as llama.cpp's converter writes it; names are from the table of the `gguf` package."""
+    import gguf
+
     kind = config["model_type"]
     name = {"mistral": "llama", "gemma3_text": "gemma3"}.get(kind, kind)
     arch = next(arch for arch, own in gguf.MODEL_ARCH_NAMES.items() if own == name)
@@ -200,7 +225,13 @@ def write_gguf(folder, config):
 
 
 if __name__ == "__main__":
-    for name, fields in KINDS.items():
-        kind(name, fields)
+    chosen = sys.argv[1:]
+    for name, fields in (KINDS | FOLDERS).items():
+        if not chosen or name in chosen:
+            kind(name, fields)
+    for name, (model_type, fields) in VARIANTS.items():
+        if not chosen or name in chosen:
+            kind(name, fields, model_type)
     for name, fields in ROPES.items():
-        rope(name, fields)
+        if not chosen or name in chosen:
+            rope(name, fields)

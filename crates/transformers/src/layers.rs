@@ -221,6 +221,16 @@ impl LayerNorm {
         Ok(Self { weight, bias, eps })
     }
 
+    /// Without a scale and a shift. `vb` says the type and the device.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn without_weights(width: usize, eps: f64, vb: &VarBuilder) -> Result<Self> {
+        let weight = Tensor::ones(width, vb.dtype(), vb.device())?;
+        let bias = weight.zeros_like()?;
+        Ok(Self { weight, bias, eps })
+    }
+
     /// Vectors (.., width) to normalised ones of the same shape.
     ///
     /// # Errors

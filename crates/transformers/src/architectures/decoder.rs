@@ -91,7 +91,7 @@ impl DecoderHead {
 
     /// Whether the tensor is the head of words, of which a model with another head has no use.
     pub(crate) fn ignores(&self, name: &str) -> bool {
-        !self.is_language_model() && name == "lm_head.weight"
+        !self.is_language_model() && ["lm_head.weight", "lm_head.bias", "embed_out.weight"].contains(&name)
     }
 
     /// Takes the head of words off a model whose config does not tie it and whose weights lack it, as `has` says. Returns

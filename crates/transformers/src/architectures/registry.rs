@@ -14,7 +14,10 @@ use crate::{
         modernbert::ModernBertConfig,
         t5::{T5Config, T5EncoderConfig, T5Family},
     },
-    candle_models::folders::{self as candle, Load},
+    candle_models::{
+        folders::{self as candle, Load},
+        recurrent,
+    },
 };
 
 /// What models of an architecture are used for.
@@ -72,6 +75,8 @@ pub struct ArchitectureEntry {
     pub tasks: &'static [ModelTask],
     own: Option<Own>,
     candle: Option<Load>,
+    /// Whether it computes in f32 alone, on a GPU too.
+    is_f32: bool,
 }
 
 impl ArchitectureEntry {
@@ -83,12 +88,19 @@ impl ArchitectureEntry {
         read: Read,
     ) -> Self {
         let own = Own { read, is_packed: true, is_trained: true };
-        Self { model_type, name, tasks, own: Some(own), candle: None }
+        Self { model_type, name, tasks, own: Some(own), candle: None, is_f32: false }
     }
 
     /// One that the crate `candle-transformers` alone has.
     const fn candle(model_type: &'static str, name: &'static str, load: Load) -> Self {
-        Self { model_type, name, tasks: &[ModelTask::Generation], own: None, candle: Some(load) }
+        Self {
+            model_type,
+            name,
+            tasks: &[ModelTask::Generation],
+            own: None,
+            candle: Some(load),
+            is_f32: false,
+        }
     }
 
     /// The same, without training.
@@ -114,6 +126,11 @@ impl ArchitectureEntry {
         Self { candle: Some(load), ..self }
     }
 
+    /// The same, in f32 alone.
+    const fn in_f32(self) -> Self {
+        Self { is_f32: true, ..self }
+    }
+
     /// The engines that have it, by their names in configs.
     #[must_use]
     pub fn engines(&self) -> Vec<&'static str> {
@@ -133,7 +150,7 @@ impl ArchitectureEntry {
     /// The precisions on a GPU, by their names in configs.
     #[must_use]
     pub fn gpu_precisions(&self) -> &'static [&'static str] {
-        &["f32", "f16", "bf16"]
+        if self.is_f32 { &["f32"] } else { &["f32", "f16", "bf16"] }
     }
 
     /// Whether its models can be trained.
@@ -253,17 +270,46 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
         read_llama(LlamaKind::Granite, path, text)
     })
     .or_candle(candle::load_granite),
+    ArchitectureEntry::own("cohere", "Cohere (Command R)", &[Generation, Embedding], |path, text, _| {
+        read_llama(LlamaKind::Cohere, path, text)
+    }),
+    ArchitectureEntry::own("gemma", "Gemma 1", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Gemma, path, text)
+    })
+    .or_candle(candle::load_gemma),
+    ArchitectureEntry::own("gpt_neox", "GPT-NeoX, Pythia", DECODER, |path, text, _| {
+        read_llama(LlamaKind::GptNeox, path, text)
+    }),
+    ArchitectureEntry::own("olmo", "OLMo 1", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Olmo, path, text)
+    })
+    .or_candle(candle::load_olmo),
+    ArchitectureEntry::own("opt", "OPT", DECODER, |path, text, _| read_llama(LlamaKind::Opt, path, text)),
+    ArchitectureEntry::own("phi", "Phi 1, 1.5, 2", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Phi, path, text)
+    })
+    .or_candle(candle::load_phi),
+    ArchitectureEntry::own("stablelm", "StableLM", DECODER, |path, text, _| {
+        read_llama(LlamaKind::StableLm, path, text)
+    })
+    .or_candle(candle::load_stable_lm),
+    ArchitectureEntry::own("starcoder2", "StarCoder 2", DECODER, |path, text, _| {
+        read_llama(LlamaKind::Starcoder2, path, text)
+    })
+    .or_candle(candle::load_starcoder2),
+    ArchitectureEntry::candle("deepseek_v2", "DeepSeek V2", candle::load_deepseek2),
     ArchitectureEntry::candle("falcon", "Falcon", candle::load_falcon),
-    ArchitectureEntry::candle("gemma", "Gemma 1", candle::load_gemma),
     ArchitectureEntry::candle("glm4", "GLM-4", candle::load_glm4),
+    ArchitectureEntry::candle("gpt_bigcode", "GPT-BigCode", candle::load_bigcode).in_f32(),
+    ArchitectureEntry::candle("granitemoehybrid", "Granite 4 without experts", candle::load_granite_hybrid),
     ArchitectureEntry::candle("helium", "Helium", candle::load_helium),
+    ArchitectureEntry::candle("lfm2", "LFM2", recurrent::load_lfm2),
+    ArchitectureEntry::candle("mamba", "Mamba", recurrent::load_mamba),
+    ArchitectureEntry::candle("mamba2", "Mamba 2", recurrent::load_mamba2),
     ArchitectureEntry::candle("mixtral", "Mixtral", candle::load_mixtral),
-    ArchitectureEntry::candle("olmo", "OLMo 1", candle::load_olmo),
-    ArchitectureEntry::candle("phi", "Phi 1, 1.5, 2", candle::load_phi),
     ArchitectureEntry::candle("qwen2_moe", "Qwen 2 MoE", candle::load_qwen2_moe),
     ArchitectureEntry::candle("qwen3_moe", "Qwen 3 MoE", candle::load_qwen3_moe),
-    ArchitectureEntry::candle("stablelm", "StableLM", candle::load_stable_lm),
-    ArchitectureEntry::candle("starcoder2", "StarCoder 2", candle::load_starcoder2),
+    ArchitectureEntry::candle("recurrent_gemma", "RecurrentGemma", recurrent::load_recurrent_gemma),
 ];
 
 fn read_t5(family: T5Family, path: &Path, text: &str, class: Option<&str>) -> Result<ModelConfig> {
@@ -361,17 +407,17 @@ mod tests {
     #[test]
     fn an_unknown_model_type_is_answered_with_those_that_there_are() {
         let read = |text: &str| read_config(Path::new("config.json"), text).unwrap_err().to_string();
-        let error = read(r#"{"model_type": "mamba"}"#);
+        let error = read(r#"{"model_type": "rwkv"}"#);
         assert!(
             error.starts_with("config.json: field `model_type`: expected one of `t5`, `mt5`, "),
             "{error}"
         );
-        assert!(error.ends_with("`granite`, found `mamba`"), "{error}");
+        assert!(error.ends_with("`starcoder2`, found `rwkv`"), "{error}");
         assert!(read("{}").ends_with("found none"));
         assert!(read(r#"{"model_type": "rag"}"#).contains("opened one by one"));
         // Only the other engine has it.
-        assert!(read(r#"{"model_type": "phi"}"#).ends_with("found `phi`"));
-        assert!(is_candle_type("phi") && is_candle_type("llama") && !is_candle_type("t5"));
+        assert!(read(r#"{"model_type": "falcon"}"#).ends_with("found `falcon`"));
+        assert!(is_candle_type("falcon") && is_candle_type("llama") && !is_candle_type("t5"));
     }
 
     #[test]

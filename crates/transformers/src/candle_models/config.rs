@@ -27,6 +27,14 @@ const SIZES: [&str; 10] = [
     "moe_intermediate_size",
 ];
 
+/// The names of sizes in older architectures, and those of others.
+const OTHER_NAMES: [(&str, &str); 4] = [
+    ("n_embd", "hidden_size"),
+    ("n_layer", "num_hidden_layers"),
+    ("n_head", "num_attention_heads"),
+    ("n_positions", "max_position_embeddings"),
+];
+
 /// The settings of a model.
 pub(crate) struct Settings {
     path: PathBuf,
@@ -41,6 +49,11 @@ impl Settings {
     /// [`Error::Json`], and [`Error::Config`] for a size that no model has, and for angles that are stretched.
     pub(super) fn read(path: &Path, text: &str) -> Result<Self> {
         let mut settings = Self { path: path.into(), fields: parse(path, text)? };
+        for (old, new) in OTHER_NAMES {
+            if let Some(value) = settings.fields.get(old).cloned() {
+                settings.fields.entry(new).or_insert(value);
+            }
+        }
         settings.check_sizes()?;
         settings.place_angles()?;
         settings.check_rotated_part()?;
@@ -79,20 +92,36 @@ impl Settings {
             let expected = format!("a divisor of num_attention_heads, {heads}");
             return Err(self.wrong("num_key_value_heads", &expected, &self.fields["num_key_value_heads"]));
         }
-        if let Some(positions) = self.size("max_position_embeddings") {
-            let most = MOST_POSITIONS.min(MOST_ANGLES / width);
-            if positions > most {
+        self.check_angles(width)
+    }
+
+    /// Checks the number of positions, where heads have angles for `width` values.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where a table of angles would be too large.
+    pub(super) fn check_angles(&self, width: usize) -> Result<()> {
+        let most = MOST_POSITIONS.min(MOST_ANGLES / width.max(1));
+        match self.size("max_position_embeddings").filter(|positions| *positions > most) {
+            Some(positions) => {
                 let expected = format!("at most {most} with heads of {width} values");
-                return Err(self.wrong("max_position_embeddings", &expected, &positions.into()));
+                Err(self.wrong("max_position_embeddings", &expected, &positions.into()))
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Moves the fields of `rope_parameters`, and checks that angles are not stretched.
     fn place_angles(&mut self) -> Result<()> {
+        let mut stretched = None;
         for field in ["rope_parameters", "rope_scaling"] {
             let Some(Value::Object(angles)) = self.fields.get(field).cloned() else { continue };
+            if self.get("model_type") == Some(&"deepseek_v2".into()) && is_yarn(&angles) {
+                stretched = Some(self.yarn(field, &angles)?);
+                if let Some(theta) = angles.get("rope_theta") {
+                    self.set_missing("rope_theta", theta.clone());
+                }
+                continue;
+            }
             // Gemma 3 has two: of layers that see everything, and of others.
             let groups = [("full_attention", "rope_theta"), ("sliding_attention", "rope_local_base_freq")];
             let mut all = vec![(&angles, "rope_theta")];
@@ -115,7 +144,34 @@ impl Settings {
             }
         }
         self.fields.remove("rope_scaling");
+        self.fields.extend(stretched.map(|angles| ("rope_scaling".to_owned(), angles)));
         Ok(())
+    }
+
+    /// The settings of YaRN as candle's DeepSeek V2 reads them, which has all of them.
+    fn yarn(&self, field: &str, angles: &Map<String, Value>) -> Result<Value> {
+        for (name, expected) in [("attention_factor", Value::Null), ("truncate", Value::Bool(true))] {
+            if let Some(found) = angles.get(name).filter(|found| !found.is_null() && **found != expected) {
+                let expected = format!("{expected} with the engine `candle`");
+                return Err(self.wrong(&format!("{field}.{name}"), &expected, found));
+            }
+        }
+        let mut kept = Map::from_iter([("type".to_owned(), "yarn".into())]);
+        for name in [
+            "factor",
+            "original_max_position_embeddings",
+            "beta_fast",
+            "beta_slow",
+            "mscale",
+            "mscale_all_dim",
+        ] {
+            let found = angles.get(name).unwrap_or(&Value::Null);
+            if found.as_f64().is_none_or(|found| found <= 0.0) {
+                return Err(self.wrong(&format!("{field}.{name}"), "a number above 0", found));
+            }
+            kept.insert(name.to_owned(), found.clone());
+        }
+        Ok(kept.into())
     }
 
     /// Checks that there are no more layers than tensors.
@@ -177,6 +233,13 @@ impl Settings {
         self.fields.insert(field.into(), value.into());
     }
 
+    /// Sets a field that is not set.
+    pub(super) fn set_missing(&mut self, field: &str, value: impl Into<Value>) {
+        if self.get(field).is_none() {
+            self.set(field, value);
+        }
+    }
+
     /// Removes a field.
     pub(super) fn remove(&mut self, field: &str) {
         self.fields.remove(field);
@@ -219,6 +282,11 @@ impl Settings {
     pub(super) fn typed<C: DeserializeOwned>(&self) -> Result<C> {
         parse(&self.path, &Value::Object(self.fields.clone()).to_string())
     }
+}
+
+/// Whether angles are stretched by YaRN.
+fn is_yarn(angles: &Map<String, Value>) -> bool {
+    angles.get("rope_type").or_else(|| angles.get("type")) == Some(&"yarn".into())
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! The loaders of model folders whose architectures candle has; the registry lists them.
 
-use candle_core::{Result as CandleResult, Tensor};
+use candle_core::{DType, Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::{
-    falcon, gemma, gemma2, gemma3, glm4_new, granite, helium, llama, mistral, mixtral, olmo, olmo2, phi,
-    phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, stable_lm, starcoder2,
+    bigcode, deepseek2, falcon, gemma, gemma2, gemma3, glm4_new, granite, granitemoehybrid, helium, llama,
+    mistral, mixtral, olmo, olmo2, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, stable_lm, starcoder2,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sporran_checkpoint::Result;
+use sporran_checkpoint::{Error, Result};
 
 use super::{
     config::Settings,
@@ -20,7 +20,7 @@ use super::{
 pub(crate) type Load = fn(&mut Settings, &Weights) -> Result<Box<dyn CandleModel>>;
 
 /// A model that is cloned for each sequence.
-fn cloned<C: DeserializeOwned, M: Clone + Send + Sync + 'static>(
+pub(super) fn cloned<C: DeserializeOwned, M: Clone + Send + Sync + 'static>(
     settings: &Settings,
     weights: &Weights,
     new: impl FnOnce(&C, VarBuilder<'static>) -> CandleResult<M>,
@@ -32,8 +32,133 @@ fn cloned<C: DeserializeOwned, M: Clone + Send + Sync + 'static>(
 }
 
 /// Checks settings that a model does not read.
-fn must_be(settings: &Settings, fixed: &[(&str, Value)]) -> Result<()> {
+pub(super) fn must_be(settings: &Settings, fixed: &[(&str, Value)]) -> Result<()> {
     fixed.iter().try_for_each(|(field, expected)| settings.must_be(field, expected))
+}
+
+/// A model that is made for each sequence.
+fn made<M: Send + Sync + 'static>(
+    weights: &Weights,
+    new: impl Fn(VarBuilder<'static>) -> CandleResult<M> + Send + Sync + 'static,
+    read: Read<M>,
+) -> Result<Box<dyn CandleModel>> {
+    let vb = weights.vb.clone();
+    let make = std::sync::Arc::new(move || new(vb.clone()));
+    let model = make().map_err(|error| weights.error(error))?;
+    Ok(Box::new(Made { make, model, read }))
+}
+
+/// Of DeepSeek V2's ways to choose experts, candle has `greedy` as `transformers` has it.
+pub(crate) fn load_deepseek2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    let (heads, turned) = (settings.needed("num_attention_heads")?, settings.needed("qk_rope_head_dim")?);
+    must_be(
+        settings,
+        &[
+            ("head_dim", json!(turned)),
+            ("mlp_bias", json!(false)),
+            ("moe_layer_freq", json!(1)),
+            ("norm_topk_prob", json!(false)),
+            ("num_key_value_heads", json!(heads)),
+            // `transformers` has it so in the norms within attention.
+            ("rms_norm_eps", json!(1e-6)),
+            ("scoring_func", json!("softmax")),
+            ("topk_method", json!("greedy")),
+        ],
+    )?;
+    for field in ["n_routed_experts", "n_shared_experts", "num_experts_per_tok"] {
+        settings.needed(field)?;
+    }
+    for (field, default) in
+        [("attention_bias", json!(false)), ("rms_norm_eps", json!(1e-6)), ("rope_theta", json!(10_000.0))]
+    {
+        settings.set_missing(field, default);
+    }
+    settings.check_angles(turned)?;
+    // It reads these for the other ways.
+    settings.set("n_group", 1);
+    settings.set("topk_group", 1);
+    let config: deepseek2::DeepSeekV2Config = settings.typed()?;
+    let new = move |vb| deepseek2::DeepSeekV2::new(&config, vb);
+    made(weights, new, deepseek2::DeepSeekV2::forward)
+}
+
+/// The most positions of GPT-BigCode: its mask is a table of all pairs of them.
+const MOST_PAIRED: usize = 1 << 14;
+
+pub(crate) fn load_bigcode(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    must_be(
+        settings,
+        &[
+            ("activation_function", json!("gelu_pytorch_tanh")),
+            ("add_cross_attention", json!(false)),
+            ("multi_query", json!(true)),
+            ("scale_attn_weights", json!(true)),
+            ("tie_word_embeddings", json!(true)),
+        ],
+    )?;
+    if weights.vb.dtype() != DType::F32 {
+        return Err(Error::Options {
+            option: "precision",
+            expected: "`f32` for GPT-BigCode with the engine `candle`".into(),
+            found: format!("`{}`", weights.vb.dtype().as_str()),
+        });
+    }
+    let positions = settings.needed("max_position_embeddings")?;
+    if positions > MOST_PAIRED {
+        return Err(settings.wrong("n_positions", &format!("at most {MOST_PAIRED}"), &positions.into()));
+    }
+    let epsilon = settings.get("layer_norm_epsilon").cloned().unwrap_or(json!(1e-5));
+    let layer_norm_epsilon =
+        epsilon.as_f64().ok_or_else(|| settings.wrong("layer_norm_epsilon", "a number", &epsilon))?;
+    let (vocab_size, hidden_size) = (settings.needed("vocab_size")?, settings.needed("hidden_size")?);
+    let num_hidden_layers = settings.needed("num_hidden_layers")?;
+    let num_attention_heads = settings.needed("num_attention_heads")?;
+    let n_inner = settings.size("n_inner");
+    let new = move |vb| {
+        let config = bigcode::Config {
+            vocab_size,
+            max_position_embeddings: positions,
+            num_hidden_layers,
+            hidden_size,
+            layer_norm_epsilon,
+            n_inner,
+            num_attention_heads,
+            multi_query: true,
+            use_cache: true,
+        };
+        bigcode::GPTBigCode::load(vb, config)
+    };
+    made(weights, new, bigcode::GPTBigCode::forward)
+}
+
+/// Candle's model has its layers of attention alone, and none of its experts.
+pub(crate) fn load_granite_hybrid(
+    settings: &mut Settings,
+    weights: &Weights,
+) -> Result<Box<dyn CandleModel>> {
+    settings.must_say("num_local_experts", &json!(0))?;
+    settings.must_say("position_embedding_type", &json!("rope"))?;
+    settings.must_say("tie_word_embeddings", &json!(true))?;
+    must_be(settings, &[("attention_bias", json!(false)), ("hidden_act", json!("silu"))])?;
+    let types = settings.get("layer_types").or(settings.get("layers_block_type"));
+    let types = types.and_then(Value::as_array).cloned().unwrap_or_default();
+    let layers = settings.needed("num_hidden_layers")?;
+    let is_attention = |kind: &Value| *kind == "attention" || *kind == "full_attention";
+    if types.len() != layers || !types.iter().all(is_attention) {
+        let expected = format!("{layers} times `full_attention` with the engine `candle`");
+        return Err(settings.wrong("layer_types", &expected, &json!(types)));
+    }
+    settings.set("layer_types", json!(vec!["attention"; layers]));
+    settings.needed("shared_intermediate_size")?;
+    // It reads one end token alone, and does not use it.
+    settings.remove("eos_token_id");
+    settings.set_missing("rms_norm_eps", json!(1e-6));
+    let config = settings.typed::<granitemoehybrid::GraniteMoeHybridConfig>()?.into_config(false);
+    let vb = weights.vb.clone();
+    let cache = granitemoehybrid::GraniteMoeHybridCache::new(true, vb.dtype(), &config, vb.device());
+    let model = cache.and_then(|cache| Ok((granitemoehybrid::GraniteMoeHybrid::load(vb, &config)?, cache)));
+    let model = model.map_err(|error| weights.error(error))?;
+    Ok(Box::new(Cloned { model, read: |(model, cache), ids, past| model.forward(ids, past, cache) }))
 }
 
 /// Its GELU is the approximation by tanh, so its logits differ slightly from those of `transformers`.
@@ -62,9 +187,10 @@ pub(crate) fn load_falcon(settings: &mut Settings, weights: &Weights) -> Result<
 }
 
 pub(crate) fn load_gemma(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
-    // Older files have both, of which this one counts.
-    if settings.get("hidden_activation").is_some() {
-        settings.remove("hidden_act");
+    // `transformers` reads `hidden_act` alone, of which the first files say `gelu` and mean its approximation.
+    settings.remove("hidden_activation");
+    if settings.get("hidden_act").is_none_or(|activation| activation == "gelu") {
+        settings.set("hidden_act", "gelu_pytorch_tanh");
     }
     must_be(settings, &[("use_bidirectional_attention", json!(false))])?;
     cloned(settings, weights, |config, vb| gemma::Model::new(false, config, vb), gemma::Model::forward)
@@ -170,10 +296,7 @@ pub(crate) fn load_stable_lm(settings: &mut Settings, weights: &Weights) -> Resu
     must_be(settings, &[("use_parallel_residual", json!(false)), ("qk_layernorm", json!(false))])?;
     settings.set("use_cache", true);
     let config: stable_lm::Config = settings.typed()?;
-    let vb = weights.vb.clone();
-    let make = std::sync::Arc::new(move || stable_lm::Model::new(&config, vb.clone()));
-    let model = make().map_err(|error| weights.error(error))?;
-    Ok(Box::new(Made { make, model, read: stable_lm::Model::forward }))
+    made(weights, move |vb| stable_lm::Model::new(&config, vb), stable_lm::Model::forward)
 }
 
 pub(crate) fn load_glm4(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {

@@ -79,7 +79,12 @@ impl SimpleBackend for Tensors {
 
 const HEAD: &str = "lm_head.weight";
 /// The names of embedding tables.
-const EMBEDDINGS: [&str; 2] = ["model.embed_tokens.weight", "transformer.word_embeddings.weight"];
+const EMBEDDINGS: [&str; 4] = [
+    "model.embed_tokens.weight",
+    "transformer.word_embeddings.weight",
+    "transformer.wte.weight",
+    "backbone.embeddings.weight",
+];
 
 /// The weights of a folder in memory.
 pub(crate) struct Weights {

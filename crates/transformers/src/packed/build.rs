@@ -15,7 +15,7 @@ use super::{
     seq2seq::PackedSeq2Seq,
     stack::{Layer, Positions, Stack},
     t5_encoder::PackedT5Encoder,
-    weights::StoredWeights,
+    weights::{StoredWeights, head_places},
 };
 use crate::{
     architectures::{
@@ -23,7 +23,7 @@ use crate::{
         bert::{
             BertConfig, BertFamily, BertNames, Disentangled, MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE,
         },
-        llama::{HeadNorms, LlamaConfig, PartNorms},
+        llama::{HeadNorms, Inner, Inputs, LlamaConfig, NormKind, PartNorms},
         modernbert::ModernBertConfig,
         t5::{T5Config, T5EncoderConfig},
     },
@@ -78,6 +78,19 @@ impl Packer<'_> {
         let mut bias = if has_bias { Some(self.values(&format!("{name}.bias"))?) } else { None };
         let second = bias.as_mut().map(|bias| bias.split_off(outputs));
         Ok([Linear { matrix: upper, bias }, Linear { matrix: lower, bias: second }])
+    }
+
+    /// The projection to queries, keys and values of `heads` heads, of which a tensor has each head's together.
+    fn by_head(&mut self, name: &str, inputs: usize, heads: usize, has_bias: bool) -> Result<Linear> {
+        let weight = (self.read)(&format!("{name}.weight"))?;
+        let matrix = weight.pack_heads(inputs, heads, self.precision);
+        if !has_bias {
+            return Ok(Linear { matrix, bias: None });
+        }
+        let values = self.values(&format!("{name}.bias"))?;
+        let size = values.len() / (3 * heads);
+        let bias = head_places(heads).flat_map(|place| &values[place * size..][..size]).copied().collect();
+        Ok(Linear { matrix, bias: Some(bias) })
     }
 
     /// The head that scores words, and the table of their embeddings where it is another one than the head's. They come
@@ -216,54 +229,84 @@ impl PackedLlama {
         let (width, kind) = (config.hidden_size, config.kind);
         let heads =
             Heads { heads: config.num_attention_heads, groups: config.groups(), width: config.head_width() };
+        let names = kind.names();
         let norm = |packer: &mut Packer<'_>, name: &str| -> Result<Norm> {
-            let mut norm = packer.norm(name, false, config.rms_norm_eps)?;
-            norm.weight.iter_mut().for_each(|weight| *weight += kind.norm_offset());
+            let eps = config.norm_eps();
+            if kind.norm_kind() == NormKind::LayerWithoutWeights {
+                let (weight, bias) = (vec![1.0; width], Some(vec![0.0; width]));
+                return Ok(Norm { weight, bias, eps: eps as f32 });
+            }
+            let mut norm = packer.norm(name, kind.norm_kind() == NormKind::Layer, eps)?;
+            match kind.norm_kind() {
+                NormKind::RootAroundOne => norm.weight.iter_mut().for_each(|weight| *weight += 1.0),
+                NormKind::LayerWithoutShift => norm.bias = Some(vec![0.0; width]),
+                NormKind::Root | NormKind::Layer | NormKind::LayerWithoutWeights => {}
+            }
             Ok(norm)
         };
         let (has_bias, mlp_bias) = (config.projections_have_bias(), config.feed_forward_has_bias());
         let (head, embeddings) = match use_of {
             Use::Words => {
-                let head = (!config.tie_word_embeddings).then_some("lm_head");
-                let (head, embeddings) = packer.words("model.embed_tokens", head, width)?;
+                let head = (!config.tie_word_embeddings).then_some(names.head);
+                let (mut head, embeddings) =
+                    packer.words(names.table.trim_end_matches(".weight"), head, width)?;
+                if kind.head_has_bias() {
+                    head.bias = Some(packer.values(&format!("{}.bias", names.head))?);
+                }
                 (Some(head), embeddings)
             }
-            Use::States => (None, Some(packer.table("model.embed_tokens.weight", width)?)),
+            Use::States => (None, Some(packer.table(names.table, width)?)),
+        };
+        let positions = match kind.position_offset() {
+            Some(offset) => {
+                let all = packer.values(&format!("{}.embed_positions.weight", names.body))?;
+                Some(StoredWeights::of_values(&all[offset * width..]).table(width))
+            }
+            None => None,
         };
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for i in 0..config.num_hidden_layers {
-            let at = format!("model.layers.{i}");
+            let at = format!("{}.layers.{i}", names.body);
             let first = |packer: &mut Packer<'_>, norms| match norms {
                 PartNorms::Before(name) | PartNorms::After(name) | PartNorms::Around(name, _) => {
                     norm(packer, &format!("{at}.{name}"))
                 }
             };
-            let projections: &[&str] =
-                if kind.is_fused() { &["qkv_proj"] } else { &["q_proj", "k_proj", "v_proj"] };
-            let attention = format!("{at}.self_attn");
-            let inputs = packer.linear(&named(&attention, projections), width, has_bias)?;
+            let inputs = match names.inputs {
+                Inputs::Apart(projections) => packer.linear(&named(&at, &projections), width, has_bias)?,
+                Inputs::Fused(name) => packer.linear(&named(&at, &[name]), width, has_bias)?,
+                Inputs::ByHead(name) => {
+                    packer.by_head(&format!("{at}.{name}"), width, heads.heads, has_bias)?
+                }
+            };
             let output = packer.linear(
-                &named(&attention, &["o_proj"]),
+                &named(&at, &[names.output]),
                 heads.heads * heads.width,
                 config.output_has_bias(),
             )?;
-            let [gate, up] = if kind.is_fused() {
-                packer.halves(
-                    &format!("{at}.mlp.gate_up_proj"),
-                    (width, config.intermediate_size),
-                    mlp_bias,
-                )?
-            } else {
-                let gate = packer.linear(&named(&at, &["mlp.gate_proj"]), width, mlp_bias)?;
-                [gate, packer.linear(&named(&at, &["mlp.up_proj"]), width, mlp_bias)?]
+            let (inner, gated) = match names.inner {
+                Inner::Fused(name) => {
+                    let sizes = (width, config.intermediate_size);
+                    let [gate, up] = packer.halves(&format!("{at}.{name}"), sizes, mlp_bias)?;
+                    (gate, Some(up))
+                }
+                Inner::Gated(gate, up) => {
+                    let gate = packer.linear(&named(&at, &[gate]), width, mlp_bias)?;
+                    (gate, Some(packer.linear(&named(&at, &[up]), width, mlp_bias)?))
+                }
+                Inner::Plain(name) => (packer.linear(&named(&at, &[name]), width, mlp_bias)?, None),
             };
             let own = SelfAttention { inputs, output, norm: first(packer, kind.attention_norms())? };
             let feed_forward = FeedForward {
-                inner: gate,
-                gated: Some(up),
-                outer: packer.linear(&named(&at, &["mlp.down_proj"]), config.intermediate_size, mlp_bias)?,
+                inner,
+                gated,
+                outer: packer.linear(&named(&at, &[names.outer]), config.intermediate_size, mlp_bias)?,
                 activation: activation(config.activation()?),
-                norm: first(packer, kind.feed_forward_norms())?,
+                norm: if config.shares_norm() {
+                    own.norm.clone()
+                } else {
+                    first(packer, kind.feed_forward_norms())?
+                },
             };
             let second = |packer: &mut Packer<'_>, norms| match norms {
                 PartNorms::Around(_, name) => norm(packer, &format!("{at}.{name}")).map(Some),
@@ -279,8 +322,8 @@ impl PackedLlama {
                 head_norms: match kind.head_norms() {
                     HeadNorms::None => None,
                     HeadNorms::Each | HeadNorms::All => Some([
-                        norm(packer, &format!("{attention}.q_norm"))?,
-                        norm(packer, &format!("{attention}.k_norm"))?,
+                        norm(packer, &format!("{at}.self_attn.q_norm"))?,
+                        norm(packer, &format!("{at}.self_attn.k_norm"))?,
                     ]),
                 },
                 rope: config.rope_of(i),
@@ -290,19 +333,23 @@ impl PackedLlama {
         Ok(Self {
             embeddings,
             embedding_scale: config.embedding_scale() as f32,
+            positions,
             head,
             logit_scale: config.logit_scale() as f32,
             logit_cap: config.logit_cap().map(|cap| cap as f32),
             layers,
-            norm: norm(packer, "model.norm")?,
+            norm: norm(packer, &format!("{}.{}", names.body, names.norm))?,
             heads,
             width,
             ropes: config.ropes()?,
+            turns_neighbours: kind.turns_neighbours(),
+            clip: config.clip().map(|most| most as f32),
             scores: Scores {
                 scale: config.score_scale() as f32,
                 cap: config.score_cap().map(|cap| cap as f32),
             },
             norm_first: kind.attention_norms().before().is_some(),
+            is_parallel: config.is_parallel(),
             residual_scale: config.residual_scale() as f32,
             max_length: config.max_position_embeddings,
             tokens,

@@ -11,13 +11,14 @@ use super::{
     kv_cache::{Heads, KvCache, Prompt},
     layers::{Buffers, FeedForward, Linear, Machine, Machines, SelfAttention},
     ragged::{Ragged, Token},
-    rotary::turn,
+    rotary::{turn, turn_neighbours},
 };
 use crate::{
     architectures::llama::Rope,
     batch::Batch,
     causal::{CausalCache, CausalLm},
     decode::GenerationOptions,
+    seq2seq::too_long,
 };
 
 /// Added to the score of a key that a query does not see.
@@ -44,6 +45,8 @@ pub struct PackedLlama {
     /// The embedding table where the head does not share it: (vocabulary, width).
     pub(super) embeddings: Option<Table>,
     pub(super) embedding_scale: f32,
+    /// The learned vectors of positions (positions, width).
+    pub(super) positions: Option<Table>,
     /// The head that scores words; none in an encoder, which has a table of embeddings.
     pub(super) head: Option<Linear>,
     pub(super) logit_scale: f32,
@@ -54,9 +57,15 @@ pub struct PackedLlama {
     pub(super) heads: Heads,
     pub(super) width: usize,
     pub(super) ropes: Vec<Rope>,
+    /// Whether the two of a pair that is turned together lie side by side.
+    pub(super) turns_neighbours: bool,
+    /// The bound of the values of queries, keys and values.
+    pub(super) clip: Option<f32>,
     pub(super) scores: Scores,
     /// Whether a part reads normalised states, or its result is normalised (OLMo 2).
     pub(super) norm_first: bool,
+    /// Whether the feed-forward part reads the states before a layer, and not those after attention.
+    pub(super) is_parallel: bool,
     /// The factor of what a part adds to the states.
     pub(super) residual_scale: f32,
     pub(super) max_length: usize,
@@ -75,11 +84,18 @@ struct Turns {
 }
 
 impl PackedLlama {
-    fn embeddings(&self, machine: &Machine, tokens: &[u32]) -> Result<Rows> {
+    /// The embeddings of tokens, whose positions in their sequences are `places`.
+    fn embeddings(&self, machine: &Machine, tokens: &[u32], places: &[usize]) -> Result<Rows> {
         let vocabulary = self.vocab_size();
         if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
             let (expected, found) = (format!("token ids below {vocabulary}"), token.to_string());
             return Err(Error::Batch { expected, found });
+        }
+        let most = self.positions.as_ref().map(|_| self.max_length);
+        if let (Some(most), Some(last)) = (most, places.iter().max())
+            && *last >= most
+        {
+            return Err(too_long("sequence", most, last + 1));
         }
         let mut xs = Rows::new(tokens.len(), self.width);
         let blocks: Vec<_> = (0..tokens.len()).map(|row| row..row + 1).collect();
@@ -92,6 +108,11 @@ impl PackedLlama {
             }
             if self.embedding_scale != 1.0 {
                 out.iter_mut().for_each(|value| *value *= self.embedding_scale);
+            }
+            if let Some(positions) = &self.positions {
+                let mut place = vec![0.0; out.len()];
+                positions.row(places[row], &mut place);
+                out.iter_mut().zip(place).for_each(|(value, place)| *value += place);
             }
         });
         Ok(xs)
@@ -120,7 +141,7 @@ impl PackedLlama {
     /// Normalises the queries and keys of each row where the layer does, and turns them by their angles.
     fn prepare(&self, machine: &Machine, layer: &CausalLayer, inputs: &mut Rows, turns: &[Turns]) {
         let turns = layer.rope.map(|rope| (&turns[rope], self.ropes[rope].pairs()));
-        if turns.is_none() && layer.head_norms.is_none() {
+        if turns.is_none() && layer.head_norms.is_none() && self.clip.is_none() {
             return;
         }
         let Heads { heads, groups, width } = self.heads;
@@ -128,6 +149,9 @@ impl PackedLlama {
         let isa = machine.core.isa;
         let blocks: Vec<_> = (0..inputs.count()).map(|row| row..row + 1).collect();
         inputs.each_part(machine.core.pool, &blocks, all, &|row, _, mut part| {
+            if let Some(most) = self.clip {
+                part.row_mut(0).iter_mut().for_each(|value| *value = value.clamp(-most, most));
+            }
             let both = &mut part.row_mut(0)[..(heads + groups) * width];
             if let Some(norms) = &layer.head_norms {
                 let (queries, keys) = both.split_at_mut(heads * width);
@@ -138,7 +162,11 @@ impl PackedLlama {
             let Some((turns, pairs)) = turns else { return };
             let [cos, sin] = [&turns.values.0, &turns.values.1]
                 .map(|values| &values[turns.places[row] * pairs..][..pairs]);
-            turn(both, width, cos, sin);
+            if self.turns_neighbours {
+                turn_neighbours(both, width, cos, sin);
+            } else {
+                turn(both, width, cos, sin);
+            }
         });
     }
 
@@ -181,7 +209,8 @@ impl PackedLlama {
         });
     }
 
-    /// Adds the output of attention over `mixed` values to the states `xs`; `result` is overwritten.
+    /// Adds the output of attention over `mixed` values to the states `xs`; `result` is overwritten. Where both parts read the
+    /// same states, it becomes what the feed-forward part reads.
     fn attended(
         &self,
         machine: &mut Machine,
@@ -190,6 +219,11 @@ impl PackedLlama {
         result: &mut Rows,
         xs: &mut Rows,
     ) {
+        if self.is_parallel {
+            // The feed-forward part reads the states as they are before attention is added.
+            layer.feed_forward.norm.forward_to(machine.core.isa, machine.core.pool, xs, result);
+            return layer.own.output.add(machine, mixed, xs);
+        }
         let norm = self.result_norm(&layer.own.norm, &layer.result_norms[0]);
         if self.adds_plainly(norm) {
             return layer.own.output.add(machine, mixed, xs);
@@ -242,9 +276,11 @@ impl PackedLlama {
         mut see: Option<&mut dyn FnMut(&Rows)>,
     ) -> Result<(Rows, Vec<Prompt>)> {
         let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
-        let mut xs = self.embeddings(machine, &ids)?;
         let places = |length: &usize| (0..*length).map(|position| (position, *length)).collect::<Vec<_>>();
-        let turns = self.turns(&lengths.iter().flat_map(places).collect::<Vec<_>>());
+        let rows = lengths.iter().flat_map(places).collect::<Vec<_>>();
+        let places: Vec<usize> = rows.iter().map(|(position, _)| *position).collect();
+        let mut xs = self.embeddings(machine, &ids, &places)?;
+        let turns = self.turns(&rows);
         let mut prompts: Vec<Prompt> =
             lengths.iter().map(|length| Prompt { length: *length, layers: Vec::new() }).collect();
         let longest = lengths.iter().copied().max().unwrap_or(1);
@@ -308,7 +344,8 @@ impl PackedLlama {
         Ok((xs, prompts))
     }
 
-    /// Adds the feed-forward part of the states `xs` to them; the other rows are overwritten.
+    /// Adds the feed-forward part of the states `xs` to them; the other rows are overwritten. Where both parts read the same
+    /// states, `normed` are those.
     fn feed_forward(
         &self,
         machine: &mut Machine,
@@ -318,6 +355,9 @@ impl PackedLlama {
         xs: &mut Rows,
     ) {
         let part = &layer.feed_forward;
+        if self.is_parallel {
+            return part.add(machine, Some(normed), inner, xs);
+        }
         if self.norm_first {
             part.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
         }
@@ -332,8 +372,9 @@ impl PackedLlama {
 
     /// Continues every sequence by a token, and returns the states after the last norm.
     fn step(&self, machine: &mut Machine, tokens: &[u32], kept: &mut KvCache) -> Result<Rows> {
-        let turns = self.turns(&kept.lengths().map(|length| (length, length + 1)).collect::<Vec<_>>());
-        let mut xs = self.embeddings(machine, tokens)?;
+        let places: Vec<usize> = kept.lengths().collect();
+        let turns = self.turns(&places.iter().map(|length| (*length, length + 1)).collect::<Vec<_>>());
+        let mut xs = self.embeddings(machine, tokens, &places)?;
         kept.steps.push(xs.count());
         let rows: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
         let shape = self.heads;
@@ -448,7 +489,7 @@ impl CausalLm for PackedLlama {
     }
 
     fn has_learned_positions(&self) -> bool {
-        false
+        self.positions.is_some()
     }
 
     fn joins(&self) -> bool {

@@ -45,3 +45,13 @@ pub(super) fn turn(heads: &mut [f32], width: usize, cos: &[f32], sin: &[f32]) {
         }
     }
 }
+
+/// The same for pairs that lie side by side.
+#[inline(always)]
+pub(super) fn turn_neighbours(heads: &mut [f32], width: usize, cos: &[f32], sin: &[f32]) {
+    for head in heads.chunks_exact_mut(width) {
+        for ((pair, cos), sin) in head.chunks_exact_mut(2).zip(cos).zip(sin) {
+            (pair[0], pair[1]) = (pair[0] * cos - pair[1] * sin, pair[1] * cos + pair[0] * sin);
+        }
+    }
+}

@@ -53,18 +53,37 @@ fn worst(found: &[f32], expected: &[f32]) -> f32 {
 }
 
 /// The architectures of the fixtures that the packed engine has too.
-const BOTH: [&str; 7] = ["gemma2", "gemma3_text", "granite", "mistral", "olmo2", "phi3", "qwen3"];
+const BOTH: [&str; 12] = [
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "granite",
+    "mistral",
+    "olmo",
+    "olmo2",
+    "phi",
+    "phi3",
+    "qwen3",
+    "stablelm",
+    "starcoder2",
+];
 
 #[test]
 fn logits_and_greedy_tokens_are_those_of_transformers() {
     let names = [
+        "deepseek_v2",
         "falcon",
         "gemma",
         "gemma2",
         "gemma3_text",
         "glm4",
+        "gpt_bigcode",
         "granite",
+        "granitemoehybrid",
         "helium",
+        "lfm2",
+        "mamba",
+        "mamba2",
         "mistral",
         "mixtral",
         "olmo",
@@ -74,6 +93,7 @@ fn logits_and_greedy_tokens_are_those_of_transformers() {
         "qwen2_moe",
         "qwen3",
         "qwen3_moe",
+        "recurrent_gemma",
         "stablelm",
         "starcoder2",
     ];
@@ -191,7 +211,7 @@ fn changed(name: &str, field: &str, value: serde_json::Value) -> tempfile::TempD
 #[test]
 fn what_candle_does_not_have_is_an_error_that_says_so() {
     for (name, field, value, part) in [
-        ("phi", "model_type", "rwkv9".into(), "expected one of `falcon`, `gemma`, `gemma2`"),
+        ("phi", "model_type", "rwkv9".into(), "expected one of `deepseek_v2`, `falcon`, `gemma`, `gemma2`"),
         (
             "phi",
             "max_position_embeddings",
@@ -214,6 +234,25 @@ fn what_candle_does_not_have_is_an_error_that_says_so() {
         ),
         ("stablelm", "use_parallel_residual", true.into(), "field `use_parallel_residual`: expected false"),
         ("mistral", "rms_norm_eps", "x".into(), "field `rms_norm_eps`"),
+        (
+            "deepseek_v2",
+            "topk_method",
+            "group_limited_greedy".into(),
+            "field `topk_method`: expected \"greedy\"",
+        ),
+        ("deepseek_v2", "qk_rope_head_dim", 1_000_000.into(), "field `head_dim`: expected 1000000"),
+        ("gpt_bigcode", "multi_query", false.into(), "field `multi_query`: expected true"),
+        ("granitemoehybrid", "num_local_experts", 4.into(), "field `num_local_experts`: expected 0"),
+        ("lfm2", "conv_bias", true.into(), "field `conv_bias`: expected false"),
+        ("mamba", "state_size", 8.into(), "field `state_size`: expected 16"),
+        ("mamba2", "n_groups", 2.into(), "field `n_groups`: expected 1"),
+        (
+            "recurrent_gemma",
+            "attention_window_size",
+            0.into(),
+            "field `attention_window_size`: expected at least",
+        ),
+        ("recurrent_gemma", "hidden_size", 2560.into(), "field `hidden_size`: expected a number whose root"),
     ] {
         let place = changed(name, field, value);
         let error = CandleLm::open(place.path(), DeviceName::Cpu, Precision::F32).err().unwrap();
@@ -222,7 +261,10 @@ fn what_candle_does_not_have_is_an_error_that_says_so() {
     }
     let unknown = changed("phi", "model_type", "rwkv9".into());
     let error = Engine::Auto.is_candle(unknown.path()).unwrap_err().to_string();
-    assert!(error.contains("`llama`") && error.contains("or, with the engine `candle`, `falcon`"), "{error}");
+    assert!(
+        error.contains("`llama`") && error.contains("or, with the engine `candle`, `deepseek_v2`"),
+        "{error}"
+    );
 }
 
 #[test]

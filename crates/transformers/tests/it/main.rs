@@ -4,6 +4,7 @@ mod candle_models;
 mod causal;
 mod checkpoint;
 mod common;
+mod decoder_kinds;
 mod decoders;
 mod decoding;
 mod device;

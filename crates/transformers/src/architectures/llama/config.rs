@@ -1,30 +1,18 @@
 //! The `config.json` of a model of LLaMA's shape.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use candle_nn::VarBuilder;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sporran_checkpoint::{
-    Architecture, Embedding, Error, Parameter, Result, SpecialTokens, TokenFields,
+    Architecture, Embedding, Parameter, Result, SpecialTokens, TokenFields,
     json::{deserialize_id, deserialize_ids, parse, serialize_ids},
     parameters,
 };
 
-use super::{
-    kind::LlamaKind,
-    model::Llama,
-    rope::{Rope, RopeContext, RopeParameters},
-};
-use crate::{
-    architectures::{bert::Head, decoder::DecoderHead},
-    layers::Activation,
-};
-
-/// The layer type of attention to a sliding window.
-const SLIDING: &str = "sliding_attention";
-/// The layer type of attention to everything before.
-const FULL: &str = "full_attention";
+use super::{checks::wrong, kind::LlamaKind, model::Llama, rope::RopeParameters};
+use crate::architectures::{bert::Head, decoder::DecoderHead};
 
 /// The fields of the `config.json`, with the defaults of `transformers` for LLaMA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -128,15 +116,51 @@ pub struct LlamaConfig {
     /// Logits are divided by it (Granite).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logits_scaling: Option<f64>,
+    /// The factor of the logits (Cohere); 0.0625 where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logit_scale: Option<f64>,
+    /// Added to the variance before its root is taken, in layer norms; 1e-5 where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer_norm_eps: Option<f64>,
+    /// The bound of the values of queries, keys and values (OLMo 1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip_qkv: Option<f64>,
+    /// Whether both parts of a layer read the states before it (GPT-NeoX, StableLM).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_parallel_residual: Option<bool>,
+    /// Whether queries and keys are normalised (Phi, StableLM); not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qk_layernorm: Option<bool>,
+    /// The same of Cohere; not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_qk_norm: Option<bool>,
+    /// The width of embeddings (OPT); only that of the states is supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub word_embed_proj_dim: Option<usize>,
+    /// Whether parts read normalised states (OPT); `false` is not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub do_layer_norm_before: Option<bool>,
+    /// Whether norms have weights (OPT); `false` is not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer_norm_elementwise_affine: Option<bool>,
+    /// Whether there is no last norm (OPT); not supported.
+    #[serde(rename = "_remove_final_layer_norm", skip_serializing_if = "Option::is_none")]
+    pub remove_final_layer_norm: Option<bool>,
+    /// Whether projections have a bias (OPT, StarCoder 2), or those to queries, keys and values (StableLM).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_bias: Option<bool>,
     /// Whether the projections of attention have a bias.
     pub attention_bias: bool,
     /// Whether those of the feed-forward part have one.
     pub mlp_bias: bool,
     /// The dropout rate of the attention weights in training.
     pub attention_dropout: f64,
-    /// The dropout rate of what a part adds to the states, in training (Phi 3).
+    /// The dropout rate of what a part adds to the states, in training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resid_pdrop: Option<f64>,
+    /// The dropout rate of the embeddings, in training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embd_pdrop: Option<f64>,
     /// The standard deviation of fresh weights.
     pub initializer_range: f64,
     /// Whether the head is the embedding table.
@@ -191,10 +215,22 @@ impl Default for LlamaConfig {
             residual_multiplier: None,
             attention_multiplier: None,
             logits_scaling: None,
+            logit_scale: None,
+            layer_norm_eps: None,
+            clip_qkv: None,
+            use_parallel_residual: None,
+            qk_layernorm: None,
+            use_qk_norm: None,
+            word_embed_proj_dim: None,
+            do_layer_norm_before: None,
+            layer_norm_elementwise_affine: None,
+            remove_final_layer_norm: None,
+            use_bias: None,
             attention_bias: false,
             mlp_bias: false,
             attention_dropout: 0.0,
             resid_pdrop: None,
+            embd_pdrop: None,
             initializer_range: 0.02,
             tie_word_embeddings: false,
             bos_token_id: None,
@@ -223,188 +259,10 @@ impl LlamaConfig {
         }
     }
 
-    pub(crate) fn groups(&self) -> usize {
-        self.num_key_value_heads.unwrap_or(self.num_attention_heads)
-    }
-
-    pub(crate) fn head_width(&self) -> usize {
-        self.head_dim.unwrap_or(self.hidden_size / self.num_attention_heads.max(1))
-    }
-
-    /// Whether `layer` attends to a sliding window, where the model has one.
-    fn is_sliding(&self, layer: usize) -> bool {
-        if let Some(types) = &self.layer_types {
-            return types.get(layer).is_some_and(|kind| kind == SLIDING);
-        }
-        match self.kind {
-            LlamaKind::Qwen2 | LlamaKind::Qwen3 => layer >= self.max_window_layers.unwrap_or(28),
-            LlamaKind::Gemma2 => !(layer + 1).is_multiple_of(2),
-            LlamaKind::Gemma3 => !(layer + 1).is_multiple_of(self.sliding_window_pattern.unwrap_or(6)),
-            LlamaKind::SmolLm3 => self.use_sliding_window && !self.turns(layer),
-            _ => false,
-        }
-    }
-
-    /// Whether `layer` turns queries and keys by their positions.
-    fn turns(&self, layer: usize) -> bool {
-        if self.kind != LlamaKind::SmolLm3 {
-            return true;
-        }
-        match &self.no_rope_layers {
-            Some(turned) => turned.get(layer).is_some_and(|turned| *turned != 0),
-            None => !(layer + 1).is_multiple_of(self.no_rope_layer_interval.unwrap_or(4)),
-        }
-    }
-
-    /// The tokens that `layer` attends to, the own one included; none for all before.
-    pub(crate) fn window(&self, layer: usize) -> Option<usize> {
-        let is_windowed = match self.kind {
-            LlamaKind::Mistral | LlamaKind::Phi3 => true,
-            LlamaKind::Qwen2 | LlamaKind::Qwen3 => self.use_sliding_window && self.is_sliding(layer),
-            LlamaKind::Gemma2 | LlamaKind::Gemma3 | LlamaKind::SmolLm3 => self.is_sliding(layer),
-            LlamaKind::Llama | LlamaKind::Olmo2 | LlamaKind::Granite => false,
-        };
-        self.sliding_window.filter(|_| is_windowed)
-    }
-
-    /// The different angles of the layers; [`rope_of`](Self::rope_of) says which are a layer's.
-    pub(crate) fn ropes(&self) -> Result<Vec<Rope>> {
-        let old = self.rope_scaling.as_ref().map(|rope| ("rope_scaling", rope));
-        let new = self.rope_parameters.as_ref().map(|rope| ("rope_parameters", rope));
-        let none = RopeParameters::default();
-        let (field, own) = old.or(new).unwrap_or(("rope_parameters", &none));
-        let build = |field: &str, parameters: &RopeParameters, theta: Option<f64>| {
-            let theta = parameters.rope_theta.or(theta).unwrap_or(self.kind.theta());
-            if !(theta > 0.0 && theta.is_finite()) {
-                return Err(wrong("rope_theta", "a number above 0", &theta.to_string()));
-            }
-            let context = RopeContext {
-                theta,
-                width: self.turned_width(parameters)?,
-                longest: self.max_position_embeddings,
-                original: self.original_max_position_embeddings,
-            };
-            Rope::new(parameters, context).map_err(|(inner, expected, found)| {
-                let field = if inner == "head_dim" { inner.into() } else { format!("{field}.{inner}") };
-                wrong(&field, &expected, &found)
-            })
-        };
-        if self.kind != LlamaKind::Gemma3 {
-            if own.full_attention.is_some() || own.sliding_attention.is_some() {
-                return Err(wrong(field, "one set of angles for all layers", "angles by layer type"));
-            }
-            let theta = new.and_then(|(_, rope)| rope.rope_theta).or(self.rope_theta);
-            let rope = build(field, own, theta)?;
-            return Ok(vec![match &self.rope_divisors {
-                Some(divisors) => rope.divided(divisors),
-                None => rope,
-            }]);
-        }
-        let by_layer = self.rope_parameters.as_ref();
-        let full = by_layer.and_then(|rope| rope.full_attention.as_deref());
-        let (field, full) = match &self.rope_scaling {
-            Some(scaling) => ("rope_scaling", scaling),
-            None => ("rope_parameters.full_attention", full.unwrap_or(&none)),
-        };
-        let sliding = by_layer.and_then(|rope| rope.sliding_attention.as_deref()).unwrap_or(&none);
-        let local = self.rope_local_base_freq.or(Some(10_000.0));
-        Ok(vec![
-            build(field, full, self.rope_theta)?,
-            build("rope_parameters.sliding_attention", sliding, local)?,
-        ])
-    }
-
-    /// The place of the angles of `layer` in [`ropes`](Self::ropes); none where it turns nothing.
-    pub(crate) fn rope_of(&self, layer: usize) -> Option<usize> {
-        let own = usize::from(self.kind == LlamaKind::Gemma3 && self.is_sliding(layer));
-        self.turns(layer).then_some(own)
-    }
-
-    /// The width of the part of a head that is turned.
-    fn turned_width(&self, parameters: &RopeParameters) -> Result<usize> {
-        let part = parameters.partial_rotary_factor.or(self.partial_rotary_factor).unwrap_or(1.0);
-        if part == 1.0 {
-            return Ok(self.head_width());
-        }
-        if self.kind != LlamaKind::Phi3 {
-            return Err(wrong("partial_rotary_factor", "1", &part.to_string()));
-        }
-        let width = (self.head_width() as f64 * part) as usize;
-        if !(0.0..1.0).contains(&part) || width == 0 || !width.is_multiple_of(2) {
-            let expected = format!("an even part of a head of {}", self.head_width());
-            return Err(wrong("partial_rotary_factor", &expected, &part.to_string()));
-        }
-        Ok(width)
-    }
-
-    pub(crate) fn projections_have_bias(&self) -> bool {
-        self.kind == LlamaKind::Qwen2 || self.output_has_bias()
-    }
-
-    pub(crate) fn output_has_bias(&self) -> bool {
-        self.attention_bias && !matches!(self.kind, LlamaKind::Mistral | LlamaKind::Phi3)
-    }
-
-    pub(crate) fn feed_forward_has_bias(&self) -> bool {
-        self.mlp_bias && matches!(self.kind, LlamaKind::Llama | LlamaKind::SmolLm3 | LlamaKind::Granite)
-    }
-
-    /// The factor of the products of queries and keys.
-    pub(crate) fn score_scale(&self) -> f64 {
-        match self.kind {
-            LlamaKind::Gemma2 | LlamaKind::Gemma3 => self.query_pre_attn_scalar.unwrap_or(256.0).powf(-0.5),
-            LlamaKind::Granite => self.attention_multiplier.unwrap_or(1.0),
-            _ => (self.head_width() as f64).powf(-0.5),
-        }
-    }
-
-    /// The bound of the scores of attention.
-    pub(crate) fn score_cap(&self) -> Option<f64> {
-        self.attn_logit_softcapping.filter(|_| self.kind == LlamaKind::Gemma2)
-    }
-
-    /// The factor of embeddings.
-    pub(crate) fn embedding_scale(&self) -> f64 {
-        match self.kind {
-            LlamaKind::Gemma2 | LlamaKind::Gemma3 => (self.hidden_size as f64).sqrt(),
-            LlamaKind::Granite => self.embedding_multiplier.unwrap_or(1.0),
-            _ => 1.0,
-        }
-    }
-
-    /// The factor of what a part adds to the states.
-    pub(crate) fn residual_scale(&self) -> f64 {
-        self.residual_multiplier.filter(|_| self.kind == LlamaKind::Granite).unwrap_or(1.0)
-    }
-
-    /// The factor of the logits.
-    pub(crate) fn logit_scale(&self) -> f64 {
-        1.0 / self.logits_scaling.filter(|_| self.kind == LlamaKind::Granite).unwrap_or(1.0)
-    }
-
-    /// The bound of the logits.
-    pub(crate) fn logit_cap(&self) -> Option<f64> {
-        self.final_logit_softcapping.filter(|_| self.kind.is_gemma())
-    }
-
-    /// The dropout rate of what a part adds to the states, in training.
-    pub(crate) fn part_dropout(&self) -> f64 {
-        self.resid_pdrop.filter(|_| self.kind == LlamaKind::Phi3).unwrap_or(0.0)
-    }
-
-    pub(crate) fn activation(&self) -> Result<Activation> {
-        let (field, name) = if self.kind.is_gemma() {
-            ("hidden_activation", self.hidden_activation.as_deref().unwrap_or("gelu_pytorch_tanh"))
-        } else {
-            ("hidden_act", self.hidden_act.as_str())
-        };
-        Activation::named(name).ok_or_else(|| wrong(field, "a known activation", name))
-    }
-
     /// Reads the text of a `config.json` of this kind; `path` names it in errors.
     ///
     /// # Errors
-    /// [`Error::Json`] where a field has the wrong type.
+    /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type.
     pub fn from_json(kind: LlamaKind, path: &Path, text: &str) -> Result<Self> {
         let head = DecoderHead::of(path, text, kind.class_of_labels())?;
         let own: Self = parse(path, text)?;
@@ -413,90 +271,29 @@ impl LlamaConfig {
             return Ok(Self { head, ..own });
         }
         // A field that is null is set.
-        let given: Map<String, Value> = parse(path, text)?;
+        let mut given: Map<String, Value> = parse(path, text)?;
+        for (own, here) in kind.field_names() {
+            if let Some(value) = given.remove(*own) {
+                given.insert((*here).into(), value);
+            }
+        }
         let mut fields = json!(defaults);
         if let Value::Object(fields) = &mut fields {
             fields.extend(given);
         }
-        Ok(Self { kind, head, ..parse(path, &fields.to_string())? })
+        let read = parse(path, &fields.to_string()).map_err(|error| kind.with_own_field(error))?;
+        Ok(Self { kind, head, ..read })
     }
 
     /// Reads the text of the `config.json` of a Gemma 3 with images: its part for text alone.
     ///
     /// # Errors
-    /// As for [`from_json`](Self::from_json), and [`Error::Config`] where it has no such part.
+    /// As for [`from_json`](Self::from_json), and [`Error::Config`](sporran_checkpoint::Error::Config) where it has no such part.
     pub fn of_text_part(path: &Path, text: &str) -> Result<Self> {
         let whole: Map<String, Value> = parse(path, text)?;
         let part = whole.get("text_config").filter(|part| part.is_object());
         let part = part.ok_or_else(|| wrong("text_config", "an object", "none").within(path))?;
         Self::from_json(LlamaKind::Gemma3, path, &part.to_string())
-    }
-
-    /// Checks the settings of layers with a sliding window.
-    fn check_windows(&self) -> Result<()> {
-        if self.sliding_window == Some(0) {
-            return Err(wrong("sliding_window", "at least 1", "0"));
-        }
-        if self.sliding_window_pattern == Some(0) {
-            return Err(wrong("sliding_window_pattern", "at least 1", "0"));
-        }
-        if self.use_bidirectional_attention == Some(true) {
-            return Err(wrong("use_bidirectional_attention", "false", "true"));
-        }
-        if self.is_causal == Some(false) {
-            return Err(wrong("is_causal", "true", "false"));
-        }
-        let layers = self.num_hidden_layers;
-        if let Some(types) = &self.layer_types {
-            if types.len() < layers {
-                let expected = format!("a type for each of {layers} layers");
-                return Err(wrong("layer_types", &expected, &types.len().to_string()));
-            }
-            if let Some(other) = types.iter().find(|kind| ![FULL, SLIDING].contains(&kind.as_str())) {
-                let expected = format!("`{FULL}` or `{SLIDING}`");
-                return Err(wrong("layer_types", &expected, &format!("`{other}`")));
-            }
-        }
-        let has_window = |kind| !matches!(kind, LlamaKind::Llama | LlamaKind::Olmo2 | LlamaKind::Granite);
-        if self.use_sliding_window && !has_window(self.kind) {
-            return Err(wrong("use_sliding_window", "false", "true"));
-        }
-        if let Some(turned) = self.no_rope_layers.as_ref().filter(|turned| turned.len() < layers) {
-            let expected = format!("a number for each of {layers} layers");
-            return Err(wrong("no_rope_layers", &expected, &turned.len().to_string()));
-        }
-        if self.no_rope_layer_interval == Some(0) {
-            return Err(wrong("no_rope_layer_interval", "at least 1", "0"));
-        }
-        Ok(())
-    }
-
-    /// Checks the factors and bounds of states, scores and logits.
-    fn check_factors(&self) -> Result<()> {
-        for (field, value) in [
-            ("query_pre_attn_scalar", self.query_pre_attn_scalar),
-            ("attn_logit_softcapping", self.attn_logit_softcapping),
-            ("final_logit_softcapping", self.final_logit_softcapping),
-            ("embedding_multiplier", self.embedding_multiplier),
-            ("residual_multiplier", self.residual_multiplier),
-            ("attention_multiplier", self.attention_multiplier),
-            ("logits_scaling", self.logits_scaling),
-        ] {
-            if let Some(value) = value.filter(|value| !(*value > 0.0 && value.is_finite())) {
-                return Err(wrong(field, "a number above 0", &value.to_string()));
-            }
-        }
-        if let Some(cap) = self.attn_logit_softcapping.filter(|_| self.kind == LlamaKind::Gemma3) {
-            return Err(wrong("attn_logit_softcapping", "null", &cap.to_string()));
-        }
-        for (field, rate) in
-            [("attention_dropout", self.attention_dropout), ("resid_pdrop", self.part_dropout())]
-        {
-            if !(0.0..1.0).contains(&rate) {
-                return Err(wrong(field, "at least 0 and below 1", &rate.to_string()));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -513,46 +310,7 @@ impl Architecture for LlamaConfig {
     }
 
     fn validate(&self) -> Result<()> {
-        for (field, size) in [
-            ("vocab_size", self.vocab_size),
-            ("hidden_size", self.hidden_size),
-            ("intermediate_size", self.intermediate_size),
-            ("num_hidden_layers", self.num_hidden_layers),
-            ("num_attention_heads", self.num_attention_heads),
-            ("num_key_value_heads", self.groups()),
-            ("max_position_embeddings", self.max_position_embeddings),
-        ] {
-            if size == 0 {
-                return Err(wrong(field, "at least 1", "0"));
-            }
-        }
-        if self.head_dim.is_none() && !self.hidden_size.is_multiple_of(self.num_attention_heads) {
-            let expected = format!("a divisor of hidden_size, {}", self.hidden_size);
-            return Err(wrong("num_attention_heads", &expected, &self.num_attention_heads.to_string()));
-        }
-        let width = self.head_width();
-        if width == 0 || !width.is_multiple_of(2) {
-            return Err(wrong("head_dim", "an even number", &width.to_string()));
-        }
-        if self.num_attention_heads.checked_mul(width).is_none_or(|width| width > i32::MAX as usize) {
-            let expected = format!("at most {} as the width of all heads", i32::MAX);
-            let found = format!("{width} for each of {}", self.num_attention_heads);
-            return Err(wrong("head_dim", &expected, &found));
-        }
-        if !self.num_attention_heads.is_multiple_of(self.groups()) {
-            let expected = format!("a divisor of num_attention_heads, {}", self.num_attention_heads);
-            return Err(wrong("num_key_value_heads", &expected, &self.groups().to_string()));
-        }
-        self.check_windows()?;
-        self.check_factors()?;
-        let ropes = self.ropes()?;
-        if let (Some(divisors), Some(rope)) = (&self.rope_divisors, ropes.first())
-            && divisors.len() != rope.pairs()
-        {
-            let expected = format!("a number for each of {} pairs", rope.pairs());
-            return Err(wrong("rope_divisors", &expected, &divisors.len().to_string()));
-        }
-        self.activation().map(|_| ())
+        self.check().map_err(|error| self.kind.with_own_field(error))
     }
 
     fn layers(&self) -> Vec<(&'static str, usize)> {
@@ -568,6 +326,15 @@ impl Architecture for LlamaConfig {
             }
         }
         if let Value::Object(fields) = &mut fields {
+            if !self.kind.has_head_dim() {
+                // `transformers` would take null for the width of a head.
+                fields.remove("head_dim");
+            }
+            for (own, here) in self.kind.field_names() {
+                if let Some(value) = fields.remove(*here) {
+                    fields.insert((*own).into(), value);
+                }
+            }
             self.head.write(fields);
         }
         fields
@@ -578,13 +345,15 @@ impl Architecture for LlamaConfig {
     }
 
     fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
-        self.head.drop_missing(self.tie_word_embeddings, has)
+        let head = format!("{}.", self.kind.names().head);
+        self.head.drop_missing(self.tie_word_embeddings, &|_| has(&head))
     }
 
     fn embedding(&self) -> Option<Embedding> {
         let is_tied = self.tie_word_embeddings && self.head.is_language_model();
-        let tied_head = is_tied.then_some("lm_head.weight");
-        Some(Embedding { name: "model.embed_tokens.weight", others: &[], tied_head })
+        let names = self.kind.names();
+        let head = if names.head == "lm_head" { "lm_head.weight" } else { "embed_out.weight" };
+        Some(Embedding { name: names.table, others: &[], tied_head: is_tied.then_some(head) })
     }
 
     fn untie(&mut self) {
@@ -593,8 +362,15 @@ impl Architecture for LlamaConfig {
 
     fn canonical(&self, stored: &str) -> String {
         // Embedders have the body alone.
-        if ["embed_tokens.", "layers.", "norm."].iter().any(|part| stored.starts_with(part)) {
+        let names = self.kind.names();
+        if let Some(placed) = names.placed(stored) {
+            return placed;
+        }
+        if self.kind == LlamaKind::Opt && stored.starts_with("decoder.") {
             return format!("model.{stored}");
+        }
+        if let Some(end) = stored.strip_prefix("lm_head.") {
+            return format!("{}.{end}", names.head);
         }
         if self.kind != LlamaKind::Gemma3 {
             return stored.into();
@@ -612,6 +388,9 @@ impl Architecture for LlamaConfig {
         let is_of_images = IMAGES.iter().any(|part| inner.starts_with(part));
         // The steps of the angles, which older versions stored.
         name.ends_with(".rotary_emb.inv_freq")
+            // The masks of attention, which older versions of GPT-NeoX stored.
+            || name.ends_with(".attention.bias")
+            || name.ends_with(".attention.masked_bias")
             || self.head.ignores(name)
             || (self.kind == LlamaKind::Gemma3 && is_of_images)
     }
@@ -627,67 +406,12 @@ impl Architecture for LlamaConfig {
     }
 }
 
-fn wrong(field: &str, expected: &str, found: &str) -> Error {
-    Error::Config {
-        path: PathBuf::from("config.json"),
-        field: field.into(),
-        expected: expected.into(),
-        found: found.into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::{FULL, LlamaConfig, LlamaKind, RopeParameters, SLIDING};
+    use super::{LlamaConfig, LlamaKind};
     use sporran_checkpoint::Architecture;
-
-    #[test]
-    fn what_is_not_supported_is_refused() {
-        assert!(LlamaConfig::default().validate().is_ok());
-        let scaled = RopeParameters { rope_type: Some("longrope".into()), ..RopeParameters::default() };
-        let error =
-            LlamaConfig { rope_scaling: Some(scaled), ..LlamaConfig::default() }.validate().unwrap_err();
-        let expected = "config.json: field `rope_scaling.rope_type`: expected the rope type `default`, `linear`, \
-                        `dynamic`, `yarn` or `llama3`, found `longrope`";
-        assert_eq!(error.to_string(), expected);
-        assert!(LlamaConfig { use_sliding_window: true, ..LlamaConfig::default() }.validate().is_err());
-        assert!(LlamaConfig { num_key_value_heads: Some(5), ..LlamaConfig::default() }.validate().is_err());
-        assert!(LlamaConfig { head_dim: Some(3), ..LlamaConfig::default() }.validate().is_err());
-        assert!(LlamaConfig { head_dim: Some(1 << 62), ..LlamaConfig::default() }.validate().is_err());
-    }
-
-    #[test]
-    fn counts_that_no_file_can_hold_are_refused_by_name() {
-        let many = LlamaConfig { num_hidden_layers: 2_147_483_647, ..LlamaConfig::default() };
-        assert!(many.check_sizes().is_ok());
-        let error = many.check_layers(29).unwrap_err().to_string();
-        let expected = "config.json: field `num_hidden_layers`: expected no more layers than the weights have tensors, \
-                        29, found 2147483647";
-        assert_eq!(error, expected);
-        let wide = LlamaConfig { hidden_size: 1 << 40, ..LlamaConfig::default() };
-        let error = wide.check_sizes().unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "config.json: field `hidden_size`: expected at most 2147483647, found 1099511627776"
-        );
-        assert!(LlamaConfig::default().check_layers(32).is_ok());
-    }
-
-    #[test]
-    fn the_base_of_the_angles_is_found_in_new_files_and_in_old_ones() {
-        // The angle of the second of two pairs is the base to the power of -1/2.
-        let base = |config: &LlamaConfig| {
-            let config = LlamaConfig { head_dim: Some(4), ..config.clone() };
-            config.ropes().unwrap()[0].steps(1)[1].powi(-2).round()
-        };
-        assert_eq!(base(&LlamaConfig::default()), 10_000.0);
-        let old = LlamaConfig { rope_theta: Some(250_000.0), ..LlamaConfig::default() };
-        assert_eq!(base(&old), 250_000.0);
-        let rope = RopeParameters { rope_theta: Some(1e6), ..RopeParameters::default() };
-        assert_eq!(base(&LlamaConfig { rope_parameters: Some(rope), ..old }), 1e6);
-    }
 
     #[test]
     fn a_kind_has_its_own_defaults_and_null_is_a_value() {
@@ -707,76 +431,5 @@ mod tests {
             (Some(50.0), Some(30.0), 0.0625)
         );
         assert!(gemma.tie_word_embeddings && !read(LlamaKind::Llama, "{}").tie_word_embeddings);
-    }
-
-    #[test]
-    fn layers_have_windows_and_angles_by_their_places() {
-        let of = |kind: LlamaKind| LlamaConfig { num_hidden_layers: 6, ..kind.defaults() };
-        let windows = |config: &LlamaConfig| -> Vec<bool> {
-            (0..6).map(|layer| config.window(layer).is_some()).collect()
-        };
-        assert_eq!(windows(&of(LlamaKind::Gemma2)), [true, false, true, false, true, false]);
-        let gemma = of(LlamaKind::Gemma3);
-        assert_eq!(windows(&gemma), [true, true, true, true, true, false]);
-        assert_eq!([0, 5].map(|layer| gemma.rope_of(layer)), [Some(1), Some(0)]);
-        let types = (0..6).map(|layer| [FULL, SLIDING][layer % 2].into()).collect();
-        let gemma = LlamaConfig { layer_types: Some(types), ..gemma };
-        assert_eq!(windows(&gemma), [false, true, false, true, false, true]);
-        let qwen = LlamaConfig {
-            use_sliding_window: true,
-            sliding_window: Some(8),
-            max_window_layers: Some(4),
-            ..of(LlamaKind::Qwen3)
-        };
-        assert_eq!(windows(&qwen), [false, false, false, false, true, true]);
-        assert_eq!(windows(&LlamaConfig { use_sliding_window: false, ..qwen }), [false; 6]);
-        let smol = of(LlamaKind::SmolLm3);
-        let turned: Vec<bool> = (0..6).map(|layer| smol.rope_of(layer).is_some()).collect();
-        assert_eq!(turned, [true, true, true, false, true, true]);
-        let own = LlamaConfig { no_rope_layers: Some(vec![0, 1, 1, 1, 1, 0]), ..smol };
-        assert_eq!((own.rope_of(0), own.rope_of(3)), (None, Some(0)));
-    }
-
-    #[test]
-    fn settings_of_other_kinds_are_refused_by_name() {
-        let refused = |config: LlamaConfig, field: &str| {
-            let error = config.validate().unwrap_err().to_string();
-            assert!(error.contains(&format!("field `{field}`")), "{error}");
-        };
-        let types = Some(vec!["chunked_attention".into(); 32]);
-        refused(LlamaConfig { layer_types: types, ..LlamaKind::Qwen3.defaults() }, "layer_types");
-        let short = Some(vec!["full_attention".into()]);
-        refused(LlamaConfig { layer_types: short, ..LlamaKind::Qwen3.defaults() }, "layer_types");
-        let part = Some(0.5);
-        refused(
-            LlamaConfig { partial_rotary_factor: part, ..LlamaConfig::default() },
-            "partial_rotary_factor",
-        );
-        assert!(LlamaConfig { partial_rotary_factor: part, ..LlamaKind::Phi3.defaults() }.validate().is_ok());
-        let cap = Some(50.0);
-        refused(
-            LlamaConfig { attn_logit_softcapping: cap, ..LlamaKind::Gemma3.defaults() },
-            "attn_logit_softcapping",
-        );
-        let other = Some("mish".into());
-        refused(
-            LlamaConfig { hidden_activation: other, ..LlamaKind::Gemma2.defaults() },
-            "hidden_activation",
-        );
-        let both = Some(true);
-        refused(
-            LlamaConfig { use_bidirectional_attention: both, ..LlamaKind::Gemma3.defaults() },
-            "use_bidirectional_attention",
-        );
-        refused(
-            LlamaConfig { attention_multiplier: Some(0.0), ..LlamaKind::Granite.defaults() },
-            "attention_multiplier",
-        );
-    }
-
-    #[test]
-    fn qwen_has_biases_that_llama_has_not() {
-        let qwen = LlamaConfig { kind: LlamaKind::Qwen2, ..LlamaConfig::default() };
-        assert!(qwen.projections_have_bias() && !LlamaConfig::default().projections_have_bias());
     }
 }

@@ -10,7 +10,12 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::{Architecture, GgufFields, GgufFile, Parameter, Result, Tokenizer};
 
-use super::{config::LlamaConfig, kind::LlamaKind, model::Llama, rope::RopeParameters};
+use super::{
+    config::LlamaConfig,
+    kind::{LlamaKind, NormKind},
+    model::Llama,
+    rope::RopeParameters,
+};
 use crate::{
     causal::CausalLm,
     decode::GenerationOptions,
@@ -112,10 +117,9 @@ impl Gguf {
 
     fn tensor(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
         let tensor = self.file.tensor(&stored(self.config.kind, name), device)?;
-        if name.ends_with("norm.weight") && self.config.kind.is_gemma() {
+        if name.ends_with("norm.weight") && self.config.kind.norm_kind() == NormKind::RootAroundOne {
             // In these files the weights of norms are whole.
-            let offset = f64::from(self.config.kind.norm_offset());
-            return Ok((tensor - offset)?.to_dtype(dtype)?);
+            return Ok((tensor - 1.0)?.to_dtype(dtype)?);
         }
         let Some(heads) = self.turned_heads(name) else { return Ok(tensor.to_dtype(dtype)?) };
         // In these files the two of a pair that is turned together lie side by side, here half a head apart.
@@ -315,7 +319,7 @@ fn config(file: &GgufFile) -> Result<LlamaConfig> {
             config.attention_multiplier = number("attention.scale")?.or(Some((head as f64).powf(-0.5)));
             config.logits_scaling = number("logit_scale")?;
         }
-        LlamaKind::Llama | LlamaKind::Qwen2 | LlamaKind::Qwen3 | LlamaKind::SmolLm3 | LlamaKind::Olmo2 => {}
+        _ => {}
     }
     Ok(config)
 }

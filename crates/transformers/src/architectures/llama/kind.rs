@@ -1,6 +1,6 @@
 //! The kinds of decoders of LLaMA's shape, and how their layers differ.
 
-use super::config::LlamaConfig;
+use sporran_checkpoint::Error;
 
 /// The kinds of models of this shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,6 +27,22 @@ pub enum LlamaKind {
     Olmo2,
     /// Granite 3, which scales embeddings, parts, scores and logits.
     Granite,
+    /// Cohere's Command R, whose parts both read the states before a layer.
+    Cohere,
+    /// Gemma 1 (Gemma Team 2024), which scales embeddings.
+    Gemma,
+    /// GPT-NeoX (Black et al. 2022) and Pythia, whose parts both read the states before a layer.
+    GptNeox,
+    /// OLMo 1 (Groeneveld et al. 2024), whose norms have no weights.
+    Olmo,
+    /// OPT (Zhang et al. 2022), which has learned positions.
+    Opt,
+    /// Phi 1 and 2, whose parts both read the states before a layer.
+    Phi,
+    /// StableLM.
+    StableLm,
+    /// StarCoder 2 (Lozhkov et al. 2024), whose layers attend to a sliding window.
+    Starcoder2,
 }
 
 /// The norms of the queries and keys of a layer.
@@ -38,6 +54,21 @@ pub(crate) enum HeadNorms {
     Each,
     /// All heads are normalised as one vector.
     All,
+}
+
+/// What the norms of hidden states do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NormKind {
+    /// They divide by the root of the mean square.
+    Root,
+    /// The same, where weights are stored without their 1.
+    RootAroundOne,
+    /// They subtract the mean, divide by the deviation, scale and shift.
+    Layer,
+    /// The same without the shift.
+    LayerWithoutShift,
+    /// The same without scale and shift: they store nothing.
+    LayerWithoutWeights,
 }
 
 /// The names of the norms of a part of a layer.
@@ -69,7 +100,7 @@ impl PartNorms {
     }
 }
 
-const ALL: [LlamaKind; 10] = [
+const ALL: [LlamaKind; 18] = [
     LlamaKind::Llama,
     LlamaKind::Qwen2,
     LlamaKind::Qwen3,
@@ -80,6 +111,14 @@ const ALL: [LlamaKind; 10] = [
     LlamaKind::Phi3,
     LlamaKind::Olmo2,
     LlamaKind::Granite,
+    LlamaKind::Cohere,
+    LlamaKind::Gemma,
+    LlamaKind::GptNeox,
+    LlamaKind::Olmo,
+    LlamaKind::Opt,
+    LlamaKind::Phi,
+    LlamaKind::StableLm,
+    LlamaKind::Starcoder2,
 ];
 
 impl LlamaKind {
@@ -103,10 +142,18 @@ impl LlamaKind {
             Self::Phi3 => "phi3",
             Self::Olmo2 => "olmo2",
             Self::Granite => "granite",
+            Self::Cohere => "cohere",
+            Self::Gemma => "gemma",
+            Self::GptNeox => "gpt_neox",
+            Self::Olmo => "olmo",
+            Self::Opt => "opt",
+            Self::Phi => "phi",
+            Self::StableLm => "stablelm",
+            Self::Starcoder2 => "starcoder2",
         }
     }
 
-    /// The class of `transformers` with a head of labels.
+    /// The class of `transformers` with a head of labels. Cohere has none there.
     pub(crate) fn class_of_labels(self) -> &'static str {
         match self {
             Self::Llama => "LlamaForSequenceClassification",
@@ -119,6 +166,14 @@ impl LlamaKind {
             Self::Phi3 => "Phi3ForSequenceClassification",
             Self::Olmo2 => "Olmo2ForSequenceClassification",
             Self::Granite => "GraniteForSequenceClassification",
+            Self::Cohere => "CohereForSequenceClassification",
+            Self::Gemma => "GemmaForSequenceClassification",
+            Self::GptNeox => "GPTNeoXForSequenceClassification",
+            Self::Olmo => "OlmoForSequenceClassification",
+            Self::Opt => "OPTForSequenceClassification",
+            Self::Phi => "PhiForSequenceClassification",
+            Self::StableLm => "StableLmForSequenceClassification",
+            Self::Starcoder2 => "Starcoder2ForSequenceClassification",
         }
     }
 
@@ -135,11 +190,61 @@ impl LlamaKind {
             Self::Phi3 => "Phi3ForCausalLM",
             Self::Olmo2 => "Olmo2ForCausalLM",
             Self::Granite => "GraniteForCausalLM",
+            Self::Cohere => "CohereForCausalLM",
+            Self::Gemma => "GemmaForCausalLM",
+            Self::GptNeox => "GPTNeoXForCausalLM",
+            Self::Olmo => "OlmoForCausalLM",
+            Self::Opt => "OPTForCausalLM",
+            Self::Phi => "PhiForCausalLM",
+            Self::StableLm => "StableLmForCausalLM",
+            Self::Starcoder2 => "Starcoder2ForCausalLM",
         }
     }
 
-    pub(crate) fn is_gemma(self) -> bool {
+    /// Whether it is Gemma 2 or 3.
+    pub(crate) fn is_new_gemma(self) -> bool {
         matches!(self, Self::Gemma2 | Self::Gemma3)
+    }
+
+    /// Whether a config may set the width of a head.
+    pub(crate) fn has_head_dim(self) -> bool {
+        !matches!(
+            self,
+            Self::Cohere
+                | Self::GptNeox
+                | Self::Olmo
+                | Self::Opt
+                | Self::Phi
+                | Self::StableLm
+                | Self::Starcoder2
+        )
+    }
+
+    /// What the norms of hidden states do.
+    pub(crate) fn norm_kind(self) -> NormKind {
+        match self {
+            Self::Gemma | Self::Gemma2 | Self::Gemma3 => NormKind::RootAroundOne,
+            Self::GptNeox | Self::Opt | Self::Phi | Self::StableLm | Self::Starcoder2 => NormKind::Layer,
+            Self::Cohere => NormKind::LayerWithoutShift,
+            Self::Olmo => NormKind::LayerWithoutWeights,
+            _ => NormKind::Root,
+        }
+    }
+
+    /// Whether the two of a pair that is turned together lie side by side, and not half a head apart.
+    pub(crate) fn turns_neighbours(self) -> bool {
+        self == Self::Cohere
+    }
+
+    /// The number of rows before that of position 0 in the table of learned positions; none where positions turn queries and
+    /// keys.
+    pub(crate) fn position_offset(self) -> Option<usize> {
+        (self == Self::Opt).then_some(2)
+    }
+
+    /// Whether the head that scores words has a bias.
+    pub(crate) fn head_has_bias(self) -> bool {
+        self == Self::Phi
     }
 
     /// The norms of attention.
@@ -147,17 +252,19 @@ impl LlamaKind {
         match self {
             Self::Olmo2 => PartNorms::After("post_attention_layernorm"),
             Self::Gemma2 | Self::Gemma3 => PartNorms::Around("input_layernorm", "post_attention_layernorm"),
+            Self::Opt => PartNorms::Before("self_attn_layer_norm"),
             _ => PartNorms::Before("input_layernorm"),
         }
     }
 
-    /// The norms of the feed-forward part.
+    /// The norms of the feed-forward part, where it has its own.
     pub(crate) fn feed_forward_norms(self) -> PartNorms {
         match self {
             Self::Olmo2 => PartNorms::After("post_feedforward_layernorm"),
             Self::Gemma2 | Self::Gemma3 => {
                 PartNorms::Around("pre_feedforward_layernorm", "post_feedforward_layernorm")
             }
+            Self::Opt => PartNorms::Before("final_layer_norm"),
             _ => PartNorms::Before("post_attention_layernorm"),
         }
     }
@@ -171,94 +278,63 @@ impl LlamaKind {
         }
     }
 
-    /// What a norm adds to its stored weights.
-    pub(crate) fn norm_offset(self) -> f32 {
-        if self.is_gemma() { 1.0 } else { 0.0 }
-    }
-
-    /// Whether queries, keys and values are one stored tensor, and both inner projections of the feed-forward part
-    /// another.
-    pub(crate) fn is_fused(self) -> bool {
-        self == Self::Phi3
-    }
-
     /// The base of the angles of a config that has none.
     pub(crate) fn theta(self) -> f64 {
         match self {
             Self::SmolLm3 => 2e6,
             Self::Gemma3 => 1e6,
+            Self::Cohere => 5e5,
             _ => 1e4,
         }
     }
 
-    /// The config of this kind in `transformers`.
-    pub(crate) fn defaults(self) -> LlamaConfig {
-        let of = |vocab_size, max_position_embeddings| LlamaConfig {
-            kind: self,
-            vocab_size,
-            max_position_embeddings,
-            ..LlamaConfig::default()
-        };
+    /// The part of a head that is turned, of a config that does not say it; none where all of it always is.
+    pub(crate) fn turned_part(self) -> Option<f64> {
         match self {
-            Self::Llama => of(32_000, 2048),
-            Self::Qwen2 | Self::Qwen3 => LlamaConfig {
-                intermediate_size: 22_016,
-                num_key_value_heads: Some(32),
-                head_dim: (self == Self::Qwen3).then_some(128),
-                sliding_window: Some(4096),
-                ..of(151_936, 32_768)
-            },
-            Self::Mistral => LlamaConfig {
-                intermediate_size: 14_336,
-                num_key_value_heads: Some(8),
-                sliding_window: Some(4096),
-                bos_token_id: Some(1),
-                eos_token_id: vec![2],
-                ..of(32_000, 131_072)
-            },
-            Self::Gemma2 | Self::Gemma3 => LlamaConfig {
-                hidden_size: 2304,
-                intermediate_size: 9216,
-                num_hidden_layers: 26,
-                num_attention_heads: 8,
-                num_key_value_heads: Some(4),
-                head_dim: Some(256),
-                sliding_window: Some(4096),
-                final_logit_softcapping: (self == Self::Gemma2).then_some(30.0),
-                attn_logit_softcapping: (self == Self::Gemma2).then_some(50.0),
-                tie_word_embeddings: true,
-                pad_token_id: Some(0),
-                eos_token_id: vec![1],
-                bos_token_id: Some(2),
-                ..if self == Self::Gemma2 { of(256_000, 8192) } else { of(262_208, 131_072) }
-            },
-            Self::SmolLm3 => LlamaConfig {
-                hidden_size: 2048,
-                num_hidden_layers: 36,
-                num_attention_heads: 16,
-                num_key_value_heads: Some(4),
-                tie_word_embeddings: true,
-                pad_token_id: Some(128_004),
-                bos_token_id: Some(128_000),
-                eos_token_id: vec![128_001],
-                ..of(128_256, 32_768)
-            },
-            Self::Phi3 => LlamaConfig {
-                hidden_size: 3072,
-                intermediate_size: 8192,
-                rms_norm_eps: 1e-5,
-                bos_token_id: Some(1),
-                eos_token_id: vec![32_000],
-                pad_token_id: Some(32_000),
-                ..of(32_064, 4096)
-            },
-            Self::Olmo2 => LlamaConfig {
-                rms_norm_eps: 1e-5,
-                eos_token_id: vec![50_279],
-                pad_token_id: Some(1),
-                ..of(50_304, 2048)
-            },
-            Self::Granite => LlamaConfig { bos_token_id: Some(1), eos_token_id: vec![2], ..of(32_000, 2048) },
+            Self::Phi3 => Some(1.0),
+            Self::Phi => Some(0.5),
+            Self::GptNeox | Self::StableLm => Some(0.25),
+            _ => None,
+        }
+    }
+
+    /// The names of fields in this kind's `config.json`, and those that they have here.
+    pub(crate) fn field_names(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::GptNeox => &[
+                ("hidden_dropout", "resid_pdrop"),
+                ("rotary_pct", "partial_rotary_factor"),
+                ("rotary_emb_base", "rope_theta"),
+            ],
+            Self::Opt => &[
+                ("activation_function", "hidden_act"),
+                ("dropout", "resid_pdrop"),
+                ("enable_bias", "use_bias"),
+                ("ffn_dim", "intermediate_size"),
+                ("init_std", "initializer_range"),
+            ],
+            Self::StableLm => &[("hidden_dropout", "resid_pdrop"), ("use_qkv_bias", "use_bias")],
+            Self::Starcoder2 => &[
+                ("embedding_dropout", "embd_pdrop"),
+                ("norm_epsilon", "layer_norm_eps"),
+                ("residual_dropout", "resid_pdrop"),
+            ],
+            _ => &[],
+        }
+    }
+
+    /// The error with its field as this kind's `config.json` calls it.
+    pub(super) fn with_own_field(self, error: Error) -> Error {
+        let own = |field: String| match self.field_names().iter().find(|(_, here)| *here == field) {
+            Some((own, _)) => (*own).into(),
+            None => field,
+        };
+        match error {
+            Error::Config { path, field, expected, found } => {
+                Error::Config { path, field: own(field), expected, found }
+            }
+            Error::Json { path, field, source } => Error::Json { path, field: own(field), source },
+            other => other,
         }
     }
 }

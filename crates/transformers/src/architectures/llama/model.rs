@@ -1,20 +1,22 @@
 //! LLaMA (Touvron et al. 2023) and its variants: decoders with rotary positions (Su et al. 2021), gated feed-forward
-//! parts, root mean square normalisation, and heads that share keys and values.
+//! parts, root mean square normalisation, and heads that share keys and values; and decoders that differ from it in some of
+//! these.
 
 use candle_core::{D, DType, Tensor};
-use candle_nn::VarBuilder;
+use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
 use super::{
     config::LlamaConfig,
-    kind::{HeadNorms, PartNorms},
+    kind::{HeadNorms, NormKind, PartNorms},
+    names,
     rope::Rope,
 };
 use crate::{
     cache::{KeyValue, LayerCache},
     causal::{Attending, Biases, Body, Shape, attend, capped, split_heads},
     decode::GenerationOptions,
-    layers::{Activation, Embedding, Linear, RmsNorm},
+    layers::{Activation, Embedding, LayerNorm, Linear, RmsNorm},
     mode::Mode,
 };
 
@@ -24,11 +26,15 @@ pub struct Llama {
     tokens: Embedding,
     /// The factor of embeddings.
     token_scale: f64,
+    /// The learned vectors of positions (positions, width).
+    positions: Option<Tensor>,
+    /// The dropout rate of the embeddings.
+    dropout: f64,
     ropes: Vec<Rope>,
     /// For each of these, the factors from a position to its angles, (1, w), with the two halves of `w` alike.
     steps: Vec<Tensor>,
     layers: Vec<Layer>,
-    norm: RmsNorm,
+    norm: Norm,
     head: Linear,
     /// The factor of the logits.
     logit_scale: f64,
@@ -39,10 +45,12 @@ pub struct Llama {
 
 #[derive(Debug, Clone)]
 struct Layer {
-    attention_norms: [Option<RmsNorm>; 2],
+    attention_norms: [Option<Norm>; 2],
     inputs: Inputs,
+    /// The bound of the values of queries, keys and values.
+    clip: Option<f64>,
     /// The norms of queries and of keys.
-    head_norms: Option<[RmsNorm; 2]>,
+    head_norms: Option<[Norm; 2]>,
     /// Whether these normalise all heads as one vector.
     norms_all_heads: bool,
     output: Linear,
@@ -50,34 +58,65 @@ struct Layer {
     groups: usize,
     /// The place of the layer's angles among the model's; none where it turns nothing.
     rope: Option<usize>,
+    /// Whether the two of a pair that is turned together lie side by side.
+    turns_neighbours: bool,
     /// Whether the layer attends to a sliding window.
     is_near: bool,
     scale: f64,
     cap: Option<f64>,
     /// The dropout rate of the attention weights.
     dropout: f64,
-    feed_forward_norms: [Option<RmsNorm>; 2],
+    feed_forward_norms: [Option<Norm>; 2],
+    /// Whether the feed-forward part reads the states before the layer, and not those after attention.
+    is_parallel: bool,
     gates: Gates,
     down: Linear,
     activation: Activation,
     /// The factor of what a part adds to the states.
     residual_scale: f64,
-    /// The dropout rate of what a part adds to the states.
-    part_dropout: f64,
+    /// The dropout rates of what the parts add to the states.
+    part_dropouts: [f64; 2],
+}
+
+/// A norm of hidden states.
+#[derive(Debug, Clone)]
+enum Norm {
+    Root(RmsNorm),
+    Layer(LayerNorm),
+}
+
+impl Norm {
+    fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        match self {
+            Self::Root(norm) => norm.forward(xs, mode),
+            Self::Layer(norm) => norm.forward_fused(xs, mode),
+        }
+    }
 }
 
 /// The projections to queries, keys and values.
 #[derive(Debug, Clone)]
 enum Inputs {
-    Apart { query: Linear, key: Linear, value: Linear },
+    Apart {
+        query: Linear,
+        key: Linear,
+        value: Linear,
+    },
     Fused(Linear),
+    /// The query, the key and the value of a head, then those of the next.
+    ByHead(Linear),
 }
 
 /// The inner projections of the feed-forward part.
 #[derive(Debug, Clone)]
 enum Gates {
-    Apart { gate: Linear, up: Linear },
+    Apart {
+        gate: Linear,
+        up: Linear,
+    },
     Fused(Linear),
+    /// There is no gate.
+    Plain(Linear),
 }
 
 impl Llama {
@@ -89,15 +128,28 @@ impl Llama {
     pub fn new(config: &LlamaConfig, vb: &VarBuilder) -> Result<Self> {
         config.validate()?;
         let (width, std) = (config.hidden_size, config.initializer_range);
-        let body = vb.pp("model");
-        let tokens = Embedding::new(config.vocab_size, width, std, &body.pp("embed_tokens"))?;
+        let names = config.kind.names();
+        let body = vb.pp(names.body);
+        let table = names.table.trim_end_matches(".weight");
+        let tokens = Embedding::new(config.vocab_size, width, std, &vb.pp(table))?;
+        let positions = match config.kind.position_offset() {
+            Some(offset) => {
+                let init = Init::Randn { mean: 0.0, stdev: std };
+                let rows = config.max_position_embeddings;
+                let all = body.get_with_hints((offset + rows, width), "embed_positions.weight", init)?;
+                Some(all.narrow(0, offset, rows)?)
+            }
+            None => None,
+        };
         let layer = |at: usize| Layer::new(config, at, &body.pp(format!("layers.{at}")));
         let layers: Vec<Layer> = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
-        let norm = norm(config, width, &body.pp("norm"))?;
+        let norm = norm(config, width, &body.pp(names.norm))?;
         let head = if config.tie_word_embeddings || !config.head.is_language_model() {
             Linear::shared(tokens.table().clone())
+        } else if config.kind.head_has_bias() {
+            Linear::with_bias(width, config.vocab_size, std, &vb.pp(names.head))?
         } else {
-            Linear::new(width, config.vocab_size, std, &vb.pp("lm_head"))?
+            Linear::new(width, config.vocab_size, std, &vb.pp(names.head))?
         };
         let ropes = config.ropes()?;
         let doubled =
@@ -108,7 +160,7 @@ impl Llama {
             generation: GenerationOptions::default(),
             vocab_size: config.vocab_size,
             max_length: config.max_position_embeddings,
-            has_learned_positions: false,
+            has_learned_positions: positions.is_some(),
             layers: config.num_hidden_layers,
             window: config.sliding_window.filter(|_| layers.iter().any(|layer| layer.is_near)),
             dtype: vb.dtype(),
@@ -117,6 +169,8 @@ impl Llama {
         Ok(Self {
             tokens,
             token_scale: config.embedding_scale(),
+            positions,
+            dropout: config.embedding_dropout(),
             ropes,
             steps,
             layers,
@@ -176,12 +230,30 @@ pub(crate) fn rotate(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> 
     Ok(Tensor::cat(&[part, xs.narrow(3, turned, width - turned)?], D::Minus1)?.contiguous()?)
 }
 
-fn norm(config: &LlamaConfig, width: usize, vb: &VarBuilder) -> Result<RmsNorm> {
-    if config.kind.norm_offset() == 0.0 {
-        RmsNorm::new(width, config.rms_norm_eps, 1.0, vb)
-    } else {
-        RmsNorm::around_one(width, config.rms_norm_eps, vb)
-    }
+/// Turns each pair of `xs` (r, h, t, w), which lie side by side, by its angle; `cos` and `sin` are (r, 1, t, w) with the two
+/// halves of `w` alike.
+fn rotate_neighbours(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
+    let (rows, heads, length, width) = xs.dims4()?;
+    let pairs = xs.reshape((rows, heads, length, width / 2, 2))?;
+    let part = |at: usize| pairs.narrow(4, at, 1)?.squeeze(4)?.contiguous();
+    let (first, second) = (part(0)?, part(1)?);
+    let [cos, sin] = [cos.narrow(3, 0, width / 2)?, sin.narrow(3, 0, width / 2)?];
+    let turned = [
+        (first.broadcast_mul(&cos)? - second.broadcast_mul(&sin)?)?,
+        (second.broadcast_mul(&cos)? + first.broadcast_mul(&sin)?)?,
+    ];
+    Ok(Tensor::stack(&turned, 4)?.reshape((rows, heads, length, width))?)
+}
+
+fn norm(config: &LlamaConfig, width: usize, vb: &VarBuilder) -> Result<Norm> {
+    let eps = config.norm_eps();
+    Ok(match config.kind.norm_kind() {
+        NormKind::Root => Norm::Root(RmsNorm::new(width, eps, 1.0, vb)?),
+        NormKind::RootAroundOne => Norm::Root(RmsNorm::around_one(width, eps, vb)?),
+        NormKind::Layer => Norm::Layer(LayerNorm::new(width, eps, vb)?),
+        NormKind::LayerWithoutShift => Norm::Layer(LayerNorm::without_shift(width, eps, vb)?),
+        NormKind::LayerWithoutWeights => Norm::Layer(LayerNorm::without_weights(width, eps, vb)?),
+    })
 }
 
 fn scaled(xs: Tensor, scale: f64) -> Result<Tensor> {
@@ -209,6 +281,11 @@ impl Body for Llama {
             .map(|rope| self.turns(rope, positions))
             .collect::<Result<Vec<_>>>()?;
         let mut xs = scaled(self.tokens.forward(ids)?, self.token_scale)?;
+        if let Some(table) = &self.positions {
+            let places = table.index_select(&positions.flatten_all()?, 0)?;
+            xs = (&xs + places.reshape(xs.shape())?)?;
+        }
+        let mut xs = mode.dropout(xs, self.dropout)?;
         for (layer, kept) in self.layers.iter().zip(kept) {
             see(&xs);
             xs = layer.forward(&xs, &turns, biases, kept, mode)?;
@@ -241,22 +318,31 @@ impl Layer {
             |norms: PartNorms| -> Result<_> { Ok([part_norm(norms.before())?, part_norm(norms.after())?]) };
         let (heads, groups, head) = (config.num_attention_heads, config.groups(), config.head_width());
         let (has_bias, mlp_bias) = (config.projections_have_bias(), config.feed_forward_has_bias());
-        let inputs = if config.kind.is_fused() {
-            Inputs::Fused(linear(width, (heads + 2 * groups) * head, has_bias, "self_attn.qkv_proj")?)
-        } else {
-            Inputs::Apart {
-                query: linear(width, heads * head, has_bias, "self_attn.q_proj")?,
-                key: linear(width, groups * head, has_bias, "self_attn.k_proj")?,
-                value: linear(width, groups * head, has_bias, "self_attn.v_proj")?,
+        let names = config.kind.names();
+        let inputs = match names.inputs {
+            names::Inputs::Apart([query, key, value]) => Inputs::Apart {
+                query: linear(width, heads * head, has_bias, query)?,
+                key: linear(width, groups * head, has_bias, key)?,
+                value: linear(width, groups * head, has_bias, value)?,
+            },
+            names::Inputs::Fused(name) => {
+                Inputs::Fused(linear(width, (heads + 2 * groups) * head, has_bias, name)?)
             }
+            names::Inputs::ByHead(name) => Inputs::ByHead(linear(width, 3 * heads * head, has_bias, name)?),
         };
-        let gates = if config.kind.is_fused() {
-            Gates::Fused(linear(width, 2 * inner, mlp_bias, "mlp.gate_up_proj")?)
+        let gates = match names.inner {
+            names::Inner::Gated(gate, up) => Gates::Apart {
+                gate: linear(width, inner, mlp_bias, gate)?,
+                up: linear(width, inner, mlp_bias, up)?,
+            },
+            names::Inner::Fused(name) => Gates::Fused(linear(width, 2 * inner, mlp_bias, name)?),
+            names::Inner::Plain(name) => Gates::Plain(linear(width, inner, mlp_bias, name)?),
+        };
+        let attention_norms = part_norms(config.kind.attention_norms())?;
+        let feed_forward_norms = if config.shares_norm() {
+            attention_norms.clone()
         } else {
-            Gates::Apart {
-                gate: linear(width, inner, mlp_bias, "mlp.gate_proj")?,
-                up: linear(width, inner, mlp_bias, "mlp.up_proj")?,
-            }
+            part_norms(config.kind.feed_forward_norms())?
         };
         let head_norms = |each: [usize; 2]| -> Result<_> {
             let [queries, keys] = each.map(|heads| heads * head);
@@ -271,30 +357,33 @@ impl Layer {
             HeadNorms::All => head_norms([heads, groups])?,
         };
         Ok(Self {
-            attention_norms: part_norms(config.kind.attention_norms())?,
+            attention_norms,
             inputs,
+            clip: config.clip(),
             head_norms,
             norms_all_heads: config.kind.head_norms() == HeadNorms::All,
-            output: linear(heads * head, width, config.output_has_bias(), "self_attn.o_proj")?,
+            output: linear(heads * head, width, config.output_has_bias(), names.output)?,
             heads,
             groups,
             rope: config.rope_of(at),
+            turns_neighbours: config.kind.turns_neighbours(),
             is_near: config.window(at).is_some(),
             scale: config.score_scale(),
             cap: config.score_cap(),
             dropout: config.attention_dropout,
-            feed_forward_norms: part_norms(config.kind.feed_forward_norms())?,
+            feed_forward_norms,
+            is_parallel: config.is_parallel(),
             gates,
-            down: linear(inner, width, mlp_bias, "mlp.down_proj")?,
+            down: linear(inner, width, mlp_bias, names.outer)?,
             activation: config.activation()?,
             residual_scale: config.residual_scale(),
-            part_dropout: config.part_dropout(),
+            part_dropouts: config.part_dropouts(),
         })
     }
 
     /// The queries, keys and values of `xs` (r, t, d), row after row.
     fn project(&self, xs: &Tensor) -> Result<[Tensor; 3]> {
-        Ok(match &self.inputs {
+        let all = match &self.inputs {
             Inputs::Apart { query, key, value } => [query.forward(xs)?, key.forward(xs)?, value.forward(xs)?],
             Inputs::Fused(all) => {
                 let all = all.forward(xs)?;
@@ -305,7 +394,19 @@ impl Layer {
                 let values = self.heads + self.groups;
                 [part(0, self.heads)?, part(self.heads, self.groups)?, part(values, self.groups)?]
             }
-        })
+            Inputs::ByHead(all) => {
+                let all = all.forward(xs)?;
+                let (rows, length, width) = all.dims3()?;
+                let all = all.reshape((rows, length, self.heads, 3, width / 3 / self.heads))?;
+                let part = |which: usize| -> Result<Tensor> {
+                    Ok(all.narrow(3, which, 1)?.contiguous()?.reshape((rows, length, width / 3))?)
+                };
+                [part(0)?, part(1)?, part(2)?]
+            }
+        };
+        let Some(most) = self.clip else { return Ok(all) };
+        let [queries, keys, values] = all;
+        Ok([queries.clamp(-most, most)?, keys.clamp(-most, most)?, values.clamp(-most, most)?])
     }
 
     /// The heads of queries or keys `xs` (r, t, d), normalised and turned.
@@ -313,7 +414,7 @@ impl Layer {
         &self,
         xs: Tensor,
         heads: usize,
-        norm: Option<&RmsNorm>,
+        norm: Option<&Norm>,
         turns: &[(Tensor, Tensor)],
         mode: &Mode,
     ) -> Result<Tensor> {
@@ -330,19 +431,25 @@ impl Layer {
         match self.rope {
             Some(rope) => {
                 let (cos, sin) = &turns[rope];
-                rotate(&xs, cos, sin)
+                if self.turns_neighbours { rotate_neighbours(&xs, cos, sin) } else { rotate(&xs, cos, sin) }
             }
             None => Ok(xs),
         }
     }
 
-    /// Adds the result of a part to the states `xs`.
-    fn add(&self, xs: &Tensor, result: Tensor, norm: Option<&RmsNorm>, mode: &mut Mode) -> Result<Tensor> {
+    /// Adds the result of a part to the states `xs`, with its norm and its dropout rate.
+    fn add(
+        &self,
+        xs: &Tensor,
+        result: Tensor,
+        (norm, dropout): (Option<&Norm>, f64),
+        mode: &mut Mode,
+    ) -> Result<Tensor> {
         let result = match norm {
             Some(norm) => norm.forward(&result, mode)?,
             None => result,
         };
-        let result = mode.dropout(result, self.part_dropout)?;
+        let result = mode.dropout(result, dropout)?;
         Ok((xs + scaled(result, self.residual_scale)?)?)
     }
 
@@ -369,20 +476,28 @@ impl Layer {
         let bias = if self.is_near { biases.near.as_ref() } else { biases.all.as_ref() };
         let with = Attending { bias, scale: self.scale, cap: self.cap, dropout: self.dropout };
         let mixed = attend(&queries, KeyValue { keys, values }, kept, &with, mode)?;
-        let xs = self.add(xs, self.output.forward(&mixed)?, after.as_ref(), mode)?;
+        let with = (after.as_ref(), self.part_dropouts[0]);
+        let ys = self.add(xs, self.output.forward(&mixed)?, with, mode)?;
         let [before, after] = &self.feed_forward_norms;
+        let source = if self.is_parallel { xs } else { &ys };
         let inner = match before {
-            Some(norm) => norm.forward(&xs, mode)?,
-            None => xs.clone(),
+            Some(norm) => norm.forward(source, mode)?,
+            None => source.clone(),
         };
         let (gate, up) = match &self.gates {
-            Gates::Apart { gate, up } => (gate.forward(&inner)?, up.forward(&inner)?),
+            Gates::Apart { gate, up } => (gate.forward(&inner)?, Some(up.forward(&inner)?)),
             Gates::Fused(both) => {
                 let both = both.forward(&inner)?.chunk(2, D::Minus1)?;
-                (both[0].contiguous()?, both[1].contiguous()?)
+                (both[0].contiguous()?, Some(both[1].contiguous()?))
             }
+            Gates::Plain(all) => (all.forward(&inner)?, None),
         };
-        let gated = (self.activation.forward_fused(&gate, mode)? * up)?;
-        self.add(&xs, self.down.forward(&gated)?, after.as_ref(), mode)
+        let active = self.activation.forward_fused(&gate, mode)?;
+        let gated = match up {
+            Some(up) => (active * up)?,
+            None => active,
+        };
+        let with = (after.as_ref(), self.part_dropouts[1]);
+        self.add(&ys, self.down.forward(&gated)?, with, mode)
     }
 }

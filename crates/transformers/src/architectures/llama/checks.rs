@@ -1,0 +1,262 @@
+//! Checks of a config: what is not supported is an error that names its field.
+
+use std::path::PathBuf;
+
+use sporran_checkpoint::{Error, Result};
+
+use super::{
+    config::LlamaConfig,
+    derived::{FULL, SLIDING},
+    kind::LlamaKind,
+};
+
+impl LlamaConfig {
+    /// Checks the settings of layers with a sliding window.
+    fn check_windows(&self) -> Result<()> {
+        if self.sliding_window == Some(0) {
+            return Err(wrong("sliding_window", "at least 1", "0"));
+        }
+        if self.sliding_window_pattern == Some(0) {
+            return Err(wrong("sliding_window_pattern", "at least 1", "0"));
+        }
+        if self.use_bidirectional_attention == Some(true) {
+            return Err(wrong("use_bidirectional_attention", "false", "true"));
+        }
+        if self.is_causal == Some(false) {
+            return Err(wrong("is_causal", "true", "false"));
+        }
+        let layers = self.num_hidden_layers;
+        if let Some(types) = &self.layer_types {
+            if types.len() < layers {
+                let expected = format!("a type for each of {layers} layers");
+                return Err(wrong("layer_types", &expected, &types.len().to_string()));
+            }
+            if let Some(other) = types.iter().find(|kind| ![FULL, SLIDING].contains(&kind.as_str())) {
+                let expected = format!("`{FULL}` or `{SLIDING}`");
+                return Err(wrong("layer_types", &expected, &format!("`{other}`")));
+            }
+        }
+        let has_window = matches!(
+            self.kind,
+            LlamaKind::Qwen2
+                | LlamaKind::Qwen3
+                | LlamaKind::Mistral
+                | LlamaKind::Gemma2
+                | LlamaKind::Gemma3
+                | LlamaKind::SmolLm3
+                | LlamaKind::Phi3
+                | LlamaKind::Starcoder2
+        );
+        if self.use_sliding_window && !has_window {
+            return Err(wrong("use_sliding_window", "false", "true"));
+        }
+        if let Some(turned) = self.no_rope_layers.as_ref().filter(|turned| turned.len() < layers) {
+            let expected = format!("a number for each of {layers} layers");
+            return Err(wrong("no_rope_layers", &expected, &turned.len().to_string()));
+        }
+        if self.no_rope_layer_interval == Some(0) {
+            return Err(wrong("no_rope_layer_interval", "at least 1", "0"));
+        }
+        Ok(())
+    }
+
+    /// Checks all settings, whose fields errors call as they are called here.
+    pub(super) fn check(&self) -> Result<()> {
+        for (field, size) in [
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("intermediate_size", self.intermediate_size),
+            ("num_hidden_layers", self.num_hidden_layers),
+            ("num_attention_heads", self.num_attention_heads),
+            ("num_key_value_heads", self.groups()),
+            ("max_position_embeddings", self.max_position_embeddings),
+        ] {
+            if size == 0 {
+                return Err(wrong(field, "at least 1", "0"));
+            }
+        }
+        if self.head_dim.is_none() && !self.hidden_size.is_multiple_of(self.num_attention_heads) {
+            let expected = format!("a divisor of hidden_size, {}", self.hidden_size);
+            return Err(wrong("num_attention_heads", &expected, &self.num_attention_heads.to_string()));
+        }
+        let width = self.head_width();
+        if width == 0 || !width.is_multiple_of(2) {
+            return Err(wrong("head_dim", "an even number", &width.to_string()));
+        }
+        if self.num_attention_heads.checked_mul(width).is_none_or(|width| width > i32::MAX as usize) {
+            let expected = format!("at most {} as the width of all heads", i32::MAX);
+            let found = format!("{width} for each of {}", self.num_attention_heads);
+            return Err(wrong("head_dim", &expected, &found));
+        }
+        if !self.num_attention_heads.is_multiple_of(self.groups()) {
+            let expected = format!("a divisor of num_attention_heads, {}", self.num_attention_heads);
+            return Err(wrong("num_key_value_heads", &expected, &self.groups().to_string()));
+        }
+        self.check_kind()?;
+        self.check_windows()?;
+        self.check_factors()?;
+        let ropes = self.ropes()?;
+        if let (Some(divisors), Some(rope)) = (&self.rope_divisors, ropes.first())
+            && divisors.len() != rope.pairs()
+        {
+            let expected = format!("a number for each of {} pairs", rope.pairs());
+            return Err(wrong("rope_divisors", &expected, &divisors.len().to_string()));
+        }
+        self.activation().map(|_| ())
+    }
+
+    /// Checks the settings of single kinds.
+    fn check_kind(&self) -> Result<()> {
+        let width = self.hidden_size / self.num_attention_heads;
+        if !self.kind.has_head_dim()
+            && let Some(found) = self.head_dim.filter(|found| *found != width)
+        {
+            let expected = format!("hidden_size by num_attention_heads, {width}");
+            return Err(wrong("head_dim", &expected, &found.to_string()));
+        }
+        if matches!(self.kind, LlamaKind::GptNeox | LlamaKind::Opt)
+            && self.groups() != self.num_attention_heads
+        {
+            let expected = format!("num_attention_heads, {}", self.num_attention_heads);
+            return Err(wrong("num_key_value_heads", &expected, &self.groups().to_string()));
+        }
+        for (field, value, only) in [
+            ("qk_layernorm", self.qk_layernorm, false),
+            ("use_qk_norm", self.use_qk_norm, false),
+            ("do_layer_norm_before", self.do_layer_norm_before, true),
+            ("layer_norm_elementwise_affine", self.layer_norm_elementwise_affine, true),
+            ("_remove_final_layer_norm", self.remove_final_layer_norm, false),
+        ] {
+            if let Some(found) = value.filter(|found| *found != only) {
+                return Err(wrong(field, &only.to_string(), &found.to_string()));
+            }
+        }
+        if let Some(found) = self.word_embed_proj_dim.filter(|found| *found != self.hidden_size) {
+            let expected = format!("hidden_size, {}", self.hidden_size);
+            return Err(wrong("word_embed_proj_dim", &expected, &found.to_string()));
+        }
+        if self.tie_word_embeddings && self.kind.head_has_bias() {
+            return Err(wrong("tie_word_embeddings", "false", "true"));
+        }
+        Ok(())
+    }
+
+    /// Checks the factors and bounds of states, scores and logits.
+    fn check_factors(&self) -> Result<()> {
+        for (field, value) in [
+            ("query_pre_attn_scalar", self.query_pre_attn_scalar),
+            ("attn_logit_softcapping", self.attn_logit_softcapping),
+            ("final_logit_softcapping", self.final_logit_softcapping),
+            ("embedding_multiplier", self.embedding_multiplier),
+            ("residual_multiplier", self.residual_multiplier),
+            ("attention_multiplier", self.attention_multiplier),
+            ("logits_scaling", self.logits_scaling),
+            ("logit_scale", self.logit_scale),
+            ("clip_qkv", self.clip_qkv),
+        ] {
+            if let Some(value) = value.filter(|value| !(*value > 0.0 && value.is_finite())) {
+                return Err(wrong(field, "a number above 0", &value.to_string()));
+            }
+        }
+        if let Some(cap) = self.attn_logit_softcapping.filter(|_| self.kind == LlamaKind::Gemma3) {
+            return Err(wrong("attn_logit_softcapping", "null", &cap.to_string()));
+        }
+        let [_, part_dropout] = self.part_dropouts();
+        for (field, rate) in [
+            ("attention_dropout", self.attention_dropout),
+            ("resid_pdrop", part_dropout),
+            ("embd_pdrop", self.embedding_dropout()),
+        ] {
+            if !(0.0..1.0).contains(&rate) {
+                return Err(wrong(field, "at least 0 and below 1", &rate.to_string()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error for a field.
+pub(super) fn wrong(field: &str, expected: &str, found: &str) -> Error {
+    Error::Config {
+        path: PathBuf::from("config.json"),
+        field: field.into(),
+        expected: expected.into(),
+        found: found.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LlamaConfig, LlamaKind};
+    use crate::architectures::llama::rope::RopeParameters;
+    use sporran_checkpoint::Architecture;
+
+    #[test]
+    fn what_is_not_supported_is_refused() {
+        assert!(LlamaConfig::default().validate().is_ok());
+        let scaled = RopeParameters { rope_type: Some("longrope".into()), ..RopeParameters::default() };
+        let error =
+            LlamaConfig { rope_scaling: Some(scaled), ..LlamaConfig::default() }.validate().unwrap_err();
+        let expected = "config.json: field `rope_scaling.rope_type`: expected the rope type `default`, `linear`, \
+                        `dynamic`, `yarn` or `llama3`, found `longrope`";
+        assert_eq!(error.to_string(), expected);
+        assert!(LlamaConfig { use_sliding_window: true, ..LlamaConfig::default() }.validate().is_err());
+        assert!(LlamaConfig { num_key_value_heads: Some(5), ..LlamaConfig::default() }.validate().is_err());
+        assert!(LlamaConfig { head_dim: Some(3), ..LlamaConfig::default() }.validate().is_err());
+        assert!(LlamaConfig { head_dim: Some(1 << 62), ..LlamaConfig::default() }.validate().is_err());
+    }
+
+    #[test]
+    fn counts_that_no_file_can_hold_are_refused_by_name() {
+        let many = LlamaConfig { num_hidden_layers: 2_147_483_647, ..LlamaConfig::default() };
+        assert!(many.check_sizes().is_ok());
+        let error = many.check_layers(29).unwrap_err().to_string();
+        let expected = "config.json: field `num_hidden_layers`: expected no more layers than the weights have tensors, \
+                        29, found 2147483647";
+        assert_eq!(error, expected);
+        let wide = LlamaConfig { hidden_size: 1 << 40, ..LlamaConfig::default() };
+        let error = wide.check_sizes().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "config.json: field `hidden_size`: expected at most 2147483647, found 1099511627776"
+        );
+        assert!(LlamaConfig::default().check_layers(32).is_ok());
+    }
+
+    #[test]
+    fn settings_of_other_kinds_are_refused_by_name() {
+        let refused = |config: LlamaConfig, field: &str| {
+            let error = config.validate().unwrap_err().to_string();
+            assert!(error.contains(&format!("field `{field}`")), "{error}");
+        };
+        let types = Some(vec!["chunked_attention".into(); 32]);
+        refused(LlamaConfig { layer_types: types, ..LlamaKind::Qwen3.defaults() }, "layer_types");
+        let short = Some(vec!["full_attention".into()]);
+        refused(LlamaConfig { layer_types: short, ..LlamaKind::Qwen3.defaults() }, "layer_types");
+        let part = Some(0.5);
+        refused(
+            LlamaConfig { partial_rotary_factor: part, ..LlamaConfig::default() },
+            "partial_rotary_factor",
+        );
+        assert!(LlamaConfig { partial_rotary_factor: part, ..LlamaKind::Phi3.defaults() }.validate().is_ok());
+        let cap = Some(50.0);
+        refused(
+            LlamaConfig { attn_logit_softcapping: cap, ..LlamaKind::Gemma3.defaults() },
+            "attn_logit_softcapping",
+        );
+        let other = Some("mish".into());
+        refused(
+            LlamaConfig { hidden_activation: other, ..LlamaKind::Gemma2.defaults() },
+            "hidden_activation",
+        );
+        let both = Some(true);
+        refused(
+            LlamaConfig { use_bidirectional_attention: both, ..LlamaKind::Gemma3.defaults() },
+            "use_bidirectional_attention",
+        );
+        refused(
+            LlamaConfig { attention_multiplier: Some(0.0), ..LlamaKind::Granite.defaults() },
+            "attention_multiplier",
+        );
+    }
+}

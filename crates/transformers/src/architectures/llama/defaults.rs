@@ -1,0 +1,158 @@
+//! The default values of a config of each kind.
+
+use super::{config::LlamaConfig, kind::LlamaKind};
+
+impl LlamaKind {
+    /// The config of this kind in `transformers`.
+    pub(crate) fn defaults(self) -> LlamaConfig {
+        let of = |vocab_size, max_position_embeddings| LlamaConfig {
+            kind: self,
+            vocab_size,
+            max_position_embeddings,
+            ..LlamaConfig::default()
+        };
+        match self {
+            Self::Llama => of(32_000, 2048),
+            Self::Qwen2 | Self::Qwen3 => LlamaConfig {
+                intermediate_size: 22_016,
+                num_key_value_heads: Some(32),
+                head_dim: (self == Self::Qwen3).then_some(128),
+                sliding_window: Some(4096),
+                ..of(151_936, 32_768)
+            },
+            Self::Mistral => LlamaConfig {
+                intermediate_size: 14_336,
+                num_key_value_heads: Some(8),
+                sliding_window: Some(4096),
+                bos_token_id: Some(1),
+                eos_token_id: vec![2],
+                ..of(32_000, 131_072)
+            },
+            Self::Gemma2 | Self::Gemma3 => LlamaConfig {
+                hidden_size: 2304,
+                intermediate_size: 9216,
+                num_hidden_layers: 26,
+                num_attention_heads: 8,
+                num_key_value_heads: Some(4),
+                head_dim: Some(256),
+                sliding_window: Some(4096),
+                final_logit_softcapping: (self == Self::Gemma2).then_some(30.0),
+                attn_logit_softcapping: (self == Self::Gemma2).then_some(50.0),
+                tie_word_embeddings: true,
+                pad_token_id: Some(0),
+                eos_token_id: vec![1],
+                bos_token_id: Some(2),
+                ..if self == Self::Gemma2 { of(256_000, 8192) } else { of(262_208, 131_072) }
+            },
+            Self::SmolLm3 => LlamaConfig {
+                hidden_size: 2048,
+                num_hidden_layers: 36,
+                num_attention_heads: 16,
+                num_key_value_heads: Some(4),
+                tie_word_embeddings: true,
+                pad_token_id: Some(128_004),
+                bos_token_id: Some(128_000),
+                eos_token_id: vec![128_001],
+                ..of(128_256, 32_768)
+            },
+            Self::Phi3 => LlamaConfig {
+                hidden_size: 3072,
+                intermediate_size: 8192,
+                rms_norm_eps: 1e-5,
+                bos_token_id: Some(1),
+                eos_token_id: vec![32_000],
+                pad_token_id: Some(32_000),
+                ..of(32_064, 4096)
+            },
+            Self::Olmo2 => LlamaConfig {
+                rms_norm_eps: 1e-5,
+                eos_token_id: vec![50_279],
+                pad_token_id: Some(1),
+                ..of(50_304, 2048)
+            },
+            Self::Granite => LlamaConfig { bos_token_id: Some(1), eos_token_id: vec![2], ..of(32_000, 2048) },
+            Self::Cohere => LlamaConfig {
+                hidden_size: 8192,
+                intermediate_size: 22_528,
+                num_hidden_layers: 40,
+                num_attention_heads: 64,
+                tie_word_embeddings: true,
+                pad_token_id: Some(0),
+                bos_token_id: Some(5),
+                eos_token_id: vec![255_001],
+                ..of(256_000, 8192)
+            },
+            Self::Gemma => LlamaConfig {
+                hidden_size: 3072,
+                intermediate_size: 24_576,
+                num_hidden_layers: 28,
+                num_attention_heads: 16,
+                num_key_value_heads: Some(16),
+                head_dim: Some(256),
+                hidden_act: "gelu_pytorch_tanh".into(),
+                tie_word_embeddings: true,
+                pad_token_id: Some(0),
+                eos_token_id: vec![1],
+                bos_token_id: Some(2),
+                ..of(256_000, 8192)
+            },
+            Self::GptNeox => LlamaConfig {
+                hidden_size: 6144,
+                intermediate_size: 24_576,
+                num_hidden_layers: 44,
+                num_attention_heads: 64,
+                hidden_act: "gelu".into(),
+                attention_bias: true,
+                bos_token_id: Some(0),
+                eos_token_id: vec![2],
+                ..of(50_432, 2048)
+            },
+            Self::Olmo => {
+                LlamaConfig { pad_token_id: Some(1), eos_token_id: vec![50_279], ..of(50_304, 2048) }
+            }
+            Self::Opt => LlamaConfig {
+                hidden_size: 768,
+                intermediate_size: 3072,
+                num_hidden_layers: 12,
+                num_attention_heads: 12,
+                hidden_act: "relu".into(),
+                resid_pdrop: Some(0.1),
+                tie_word_embeddings: true,
+                pad_token_id: Some(1),
+                bos_token_id: Some(2),
+                eos_token_id: vec![2],
+                ..of(50_272, 2048)
+            },
+            Self::Phi => LlamaConfig {
+                hidden_size: 2048,
+                intermediate_size: 8192,
+                num_hidden_layers: 24,
+                hidden_act: "gelu_new".into(),
+                bos_token_id: Some(1),
+                eos_token_id: vec![2],
+                ..of(51_200, 2048)
+            },
+            Self::StableLm => LlamaConfig {
+                hidden_size: 2560,
+                intermediate_size: 6912,
+                num_key_value_heads: Some(32),
+                bos_token_id: Some(0),
+                eos_token_id: vec![0],
+                ..of(50_304, 4096)
+            },
+            Self::Starcoder2 => LlamaConfig {
+                hidden_size: 3072,
+                intermediate_size: 12_288,
+                num_hidden_layers: 30,
+                num_attention_heads: 24,
+                num_key_value_heads: Some(2),
+                hidden_act: "gelu_pytorch_tanh".into(),
+                initializer_range: 0.018_042,
+                tie_word_embeddings: true,
+                bos_token_id: Some(50_256),
+                eos_token_id: vec![50_256],
+                ..of(49_152, 4096)
+            },
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Decoders that differ from LLaMA in their norms, feed-forward parts or positions: their states against `transformers`,
+//! their gradients, and what is not supported. The fixtures are from `scripts/reference/decoder_parity.py`.
+
+use std::{collections::HashMap, fs, path::Path};
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::VarBuilder;
+use sporran_transformers::{Batch, CausalCache, Checkpoint, Mode, Precision};
+use tempfile::TempDir;
+
+use crate::{
+    common::near,
+    decoders::{FOLDERS, Fixture, batch, fixture, models, values, worst, worst_logits},
+    device::device,
+};
+
+#[test]
+fn whole_states_equal_transformers_alone_and_in_a_batch() {
+    for name in FOLDERS {
+        let Fixture { folder, expected, tensors, .. } = fixture("decoders", name);
+        let checkpoint = Checkpoint::open(&folder).unwrap();
+        let states: Vec<Vec<f32>> =
+            (0..expected.rows.len()).map(|row| values(&tensors[&format!("states.{row}")])).collect();
+        for (engine, model) in [
+            ("candle", checkpoint.encoder(DType::F32, &device()).unwrap()),
+            ("packed", checkpoint.fast_encoder(Precision::F32).unwrap()),
+        ] {
+            let mut most: f32 = 0.0;
+            for (row, states) in expected.rows.iter().zip(&states) {
+                let input = Batch::new(&[row], 0, model.body.device()).unwrap();
+                most = most.max(worst(&values(&model.body.states(&input).unwrap()), states));
+            }
+            let found = model.body.states(&batch(&expected.rows, false)).unwrap();
+            for (at, (row, states)) in expected.rows.iter().zip(&states).enumerate() {
+                let own = found.get(at).unwrap().narrow(0, 0, row.len()).unwrap();
+                most = most.max(worst(&values(&own), states));
+            }
+            near(name, &format!("states, {engine}"), most, 1e-4);
+        }
+    }
+}
+
+#[test]
+fn every_weight_has_the_gradient_that_differences_show() {
+    for name in FOLDERS {
+        let Fixture { folder, expected, .. } = fixture("decoders", name);
+        let checkpoint = Checkpoint::open(&folder).unwrap();
+        // In f64, so that differences of the loss show its gradient to many digits.
+        let weights = checkpoint.var_map(DType::F64, &Device::Cpu).unwrap();
+        let vb = VarBuilder::from_varmap(&weights, DType::F64, &Device::Cpu);
+        let tokens = checkpoint.special_tokens().unwrap().clone();
+        let defaults = checkpoint.generation_defaults().clone();
+        let model = checkpoint.config().build_causal(&vb, tokens, defaults).unwrap();
+        let input = Batch::new(&[&expected.rows[2], &expected.rows[1]], 0, &Device::Cpu).unwrap();
+        let loss = || {
+            let states = model.states_in(&input, &mut Mode::training(0)).unwrap();
+            let logits = model.logits_of(&states.flatten_to(1).unwrap()).unwrap();
+            let mask = input.mask.to_dtype(DType::F64).unwrap().flatten_all().unwrap();
+            let log_p = candle_nn::ops::log_softmax(&logits, 1).unwrap().narrow(1, 10, 20).unwrap();
+            (log_p.mean(1).unwrap() * mask).unwrap().sum_all().unwrap()
+        };
+        let value = || loss().to_scalar::<f64>().unwrap();
+        let grads = loss().backward().unwrap();
+        let weights = weights.data().lock().unwrap().clone();
+        let mut names: Vec<_> = weights.keys().cloned().collect();
+        names.sort();
+        for weight in names {
+            let var = &weights[&weight];
+            let grad = grads.get(var).unwrap_or_else(|| panic!("{name}: {weight} has no gradient"));
+            // The derivative along the gradient's own direction is its norm.
+            let norm = grad.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap().sqrt();
+            assert!(norm.is_finite() && norm > 0.0, "{name}: {weight}: {norm}");
+            let (before, step) = (var.as_tensor().copy().unwrap(), 1e-6);
+            let at = |sign: f64| {
+                var.set(&(&before + (grad * (sign * step / norm)).unwrap()).unwrap()).unwrap();
+                value()
+            };
+            let slope = (at(1.0) - at(-1.0)) / (2.0 * step);
+            var.set(&before).unwrap();
+            assert!((slope - norm).abs() < 1e-4 * norm + 1e-7, "{name}: {weight}: {slope} for {norm}");
+        }
+    }
+}
+
+/// A copy of a fixture's folder with another config or with other tensors.
+fn changed(
+    name: &str,
+    config: impl FnOnce(&mut serde_json::Value),
+    tensors: impl FnOnce(HashMap<String, Tensor>) -> HashMap<String, Tensor>,
+) -> TempDir {
+    let (Fixture { folder, .. }, place) = (fixture("decoders", name), TempDir::new().unwrap());
+    let read = |folder: &Path| fs::read_to_string(folder.join("config.json")).unwrap();
+    let mut fields: serde_json::Value = serde_json::from_str(&read(&folder)).unwrap();
+    config(&mut fields);
+    fs::write(place.path().join("config.json"), fields.to_string()).unwrap();
+    let weights = candle_core::safetensors::load(folder.join("model.safetensors"), &Device::Cpu).unwrap();
+    candle_core::safetensors::save(&tensors(weights), place.path().join("model.safetensors")).unwrap();
+    place
+}
+
+#[test]
+fn what_is_not_supported_is_an_error_that_names_the_field() {
+    for (name, field, value) in [
+        ("cohere", "use_qk_norm", true.into()),
+        ("cohere", "logit_scale", 0.into()),
+        ("gemma", "hidden_act", "mish".into()),
+        ("gpt_neox", "num_key_value_heads", 2.into()),
+        ("gpt_neox", "hidden_dropout", 1.into()),
+        ("gpt_neox", "layer_types", serde_json::json!(["full_attention"])),
+        ("olmo", "clip_qkv", (-1).into()),
+        ("olmo", "partial_rotary_factor", 0.5.into()),
+        ("opt", "activation_function", "mish".into()),
+        ("opt", "do_layer_norm_before", false.into()),
+        ("opt", "ffn_dim", 0.into()),
+        ("opt", "layer_norm_elementwise_affine", false.into()),
+        ("opt", "_remove_final_layer_norm", true.into()),
+        ("opt", "word_embed_proj_dim", 8.into()),
+        ("phi", "qk_layernorm", true.into()),
+        ("phi", "tie_word_embeddings", true.into()),
+        ("stablelm", "qk_layernorm", true.into()),
+        ("starcoder2", "head_dim", 8.into()),
+        ("starcoder2", "sliding_window", 0.into()),
+    ] {
+        let folder = changed(name, |config| config[field] = value, |tensors| tensors);
+        let error = Checkpoint::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(&format!("field `{field}`: expected")), "{name}: {error}");
+    }
+    let folder = changed("starcoder2", |config| config["norm_epsilon"] = "x".into(), |tensors| tensors);
+    let error = Checkpoint::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("field `norm_epsilon`"), "{error}");
+}
+
+#[test]
+fn a_sequence_ends_at_the_learned_positions() {
+    for (engine, model) in models(&fixture("decoders", "opt").folder) {
+        assert!(model.has_learned_positions() && model.max_length() == 64, "{engine}");
+        let mut cache = CausalCache::new();
+        model.decode(&[5; 64], 1, &mut cache).unwrap();
+        for error in [
+            model.decode(&[5], 1, &mut cache).unwrap_err(),
+            model.decode(&[5; 65], 1, &mut CausalCache::new()).unwrap_err(),
+        ] {
+            assert_eq!(error.to_string(), "batch: expected at most 64 sequence tokens, found 65", "{engine}");
+        }
+    }
+}
+
+#[test]
+fn other_names_of_tensors_are_read_and_stored_masks_are_not() {
+    let renamed = |tensors: HashMap<String, Tensor>, from: &str, to: &str| -> HashMap<String, Tensor> {
+        tensors.into_iter().map(|(name, tensor)| (name.replacen(from, to, 1), tensor)).collect()
+    };
+    let neox = changed(
+        "gpt_neox",
+        |_| {},
+        |tensors| {
+            let mut tensors = renamed(tensors, "embed_out.", "lm_head.");
+            let mask = Tensor::ones((1, 1, 64, 64), DType::U8, &Device::Cpu).unwrap();
+            tensors.insert("gpt_neox.layers.0.attention.bias".into(), mask);
+            tensors
+        },
+    );
+    let opt = changed("opt", |_| {}, |tensors| renamed(tensors, "model.decoder.", "decoder."));
+    let phi = changed("phi", |_| {}, |tensors| renamed(tensors, "model.layers.", "layers."));
+    for (name, folder) in [("gpt_neox", neox), ("opt", opt), ("phi", phi)] {
+        let Fixture { expected, tensors, .. } = fixture("decoders", name);
+        for (engine, model) in models(folder.path()) {
+            near(name, &format!("other names, {engine}"), worst_logits(&*model, &expected, &tensors), 1e-4);
+        }
+    }
+}
