@@ -2,7 +2,7 @@
 
     python benches/full_size.py --program target/release/sporran --folder DIR [--pages 5900000] [--vectors 64]
 
-The pages are synthetic, from seed 1: words `w0` to `w99999`, of which the n-th is about n times as rare as the first, 373 words a page
+The pages are synthetic, from seed 1: words `w0` to `w99999`, of which the n-th is about n times as rare as the first, 321 words a page
 on average in six paragraphs, which makes 22 million passages of at most 100 words from 5.9 million pages. With `--vectors D`, as many
 vectors of D values around 4,096 centres are indexed by the Python package (`sporran`) in int8 and by product quantisation. Prints
 a row a step: elapsed and CPU seconds, disk, and the peak of anonymous memory. What is in DIR already is not made again. Needs numpy
@@ -57,7 +57,7 @@ def make_source(folder, pages):
         packer = subprocess.Popen(["zstd", "-1", "-q", "-T1"], stdin=subprocess.PIPE, stdout=file)
         for first in range(0, pages, 2000):
             count = min(2000, pages - first)
-            lengths = random.integers(32, 93, count * PARAGRAPHS)
+            lengths = random.integers(28, 80, count * PARAGRAPHS)
             ends = numpy.cumsum(lengths)
             drawn = words[ranks(random, int(ends[-1]))].tolist()
             paragraphs = [" ".join(drawn[end - length : end]) for end, length in zip(ends.tolist(), lengths.tolist())]
