@@ -122,6 +122,25 @@ fn the_quickstarts_predictions_are_kilts() {
 }
 
 #[test]
+fn a_run_forgets_the_gold_answers_of_an_earlier_one_with_a_limit() {
+    enter_root();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let retrieved = |more: &[String]| {
+        let files = "tasks.files=[\"examples/minikilt/kilt/nq-dev-kilt.jsonl\"]".to_owned();
+        let all = [&[indexes(folder), files, "name=limited".into()], more].concat();
+        let options = Options::parse(Path::new("configs/quickstart.toml"), &overrides(folder, &all)).unwrap();
+        sporran_pipeline::retrieve(&options, &mut |_| {}).unwrap();
+        let run = folder.join("runs/limited-retrieval");
+        (records(&run.join("predictions/nq-dev-kilt.jsonl")).len(), run.join("work/nq-dev-kilt.jsonl.gold.jsonl"))
+    };
+    let (count, gold) = retrieved(&["tasks.limit=3".into()]);
+    assert_eq!((count, records(&gold).len()), (3, 3));
+    let (count, gold) = retrieved(&[]);
+    assert!(count > 3 && !gold.exists());
+}
+
+#[test]
 fn chosen_sentences_and_responses_are_predictions_of_kilts_shape() {
     enter_root();
     let folder = tempfile::tempdir().unwrap();

@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
@@ -348,12 +350,16 @@ pub(super) fn score(
         Some(path) => Some(path.clone()),
         None => done.summary.has_gold.then(|| task.path.clone()),
     };
+    let first = folder.work(&format!("{}.gold.jsonl", task.name));
     let gold = match (gold, task.limit) {
-        (Some(path), Some(limit)) => {
-            let to = folder.work(&format!("{}.gold.jsonl", task.name));
-            Some(first_records(&path, limit, &to)?)
+        (Some(path), Some(limit)) => Some(first_records(&path, limit, &first)?),
+        (gold, _) => {
+            // Of an earlier run with a limit; reports would take it for the gold answers of this run.
+            match fs::remove_file(&first) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io(&first, "remove")(error)),
+                _ => gold,
+            }
         }
-        (gold, _) => gold,
     };
     let mut report = TaskReport {
         file: task.name.clone(),
