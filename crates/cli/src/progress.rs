@@ -9,6 +9,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use sporran_checkpoint::Progress as Download;
 use sporran_pipeline::{Event, Unit};
 
+use crate::outcome::stderr;
+
 /// The time between two log lines of a step whose bar is not drawn.
 const PAUSE: Duration = Duration::from_secs(60);
 
@@ -47,17 +49,17 @@ impl Progress {
                         bar.set_prefix(note);
                     }
                     if bar.is_hidden() && self.written.elapsed() >= PAUSE {
-                        eprintln!("{}", line(bar));
+                        stderr(&format!("{}\n", line(bar)));
                         self.written = Instant::now();
                     }
                 }
             }
             Event::End => self.end(),
             Event::Note { text } => match &self.bar {
-                Some(bar) => bar.suspend(|| eprintln!("{text}")),
-                None => eprintln!("{text}"),
+                Some(bar) => bar.suspend(|| stderr(&format!("{text}\n"))),
+                None => stderr(&format!("{text}\n")),
             },
-            Event::Skip { step } => eprintln!("{step}: up to date, skipped"),
+            Event::Skip { step } => stderr(&format!("{step}: up to date, skipped\n")),
             _ => {}
         }
     }
@@ -68,7 +70,7 @@ impl Progress {
             let (step, done) = (bar.message(), bar.position());
             bar.finish_and_clear();
             // This line is also written if standard error is no terminal and the bar was not drawn.
-            eprintln!("{step}: {done} in {took:.1} s");
+            stderr(&format!("{step}: {done} in {took:.1} s\n"));
         }
     }
 }

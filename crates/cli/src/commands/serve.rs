@@ -14,7 +14,7 @@ use super::{models, served::Served};
 use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
-    outcome::{Context, Outcome},
+    outcome::{Context, Outcome, stderr},
 };
 
 /// The greatest number of connections.
@@ -117,7 +117,7 @@ impl Serve {
         let server = Server::open(options, &stop, &mut context.observer())?;
         interrupt::keep(Kept::Nothing);
         interrupt::stop_with(move || stop.now());
-        eprintln!("listening on http://{}", server.address());
+        stderr(&format!("listening on http://{}\n", server.address()));
         server.run()?;
         Ok(Outcome::default())
     }
