@@ -15,6 +15,7 @@ use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
     outcome::{Context, Outcome, stderr},
+    paths,
 };
 
 /// The greatest number of connections.
@@ -124,6 +125,9 @@ impl Serve {
 
     fn options(&self, context: &Context) -> Result<ServerOptions> {
         let options = self.served.options(context)?;
+        if let Some(file) = &self.api_key_file {
+            paths::file(file)?;
+        }
         let key = self.api_key_file.as_deref().map(Key::read).transpose()?;
         let classifier =
             self.classify.as_ref().map(|model| models::resolve(model, context.quiet)).transpose()?;
