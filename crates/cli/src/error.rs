@@ -205,9 +205,10 @@ impl Error {
             {
                 Some(paths::relative_to())
             }
-            Pipeline::Kilt(sporran_kilt::Error::MissingPrediction { .. }) => {
-                Some("`sporran submit check` lists all ids that are missing or unknown".to_owned())
-            }
+            Pipeline::Kilt(sporran_kilt::Error::MissingPrediction { .. }) => Some(
+                "for KILT's tasks, `sporran submit check` lists all ids that are missing or unknown"
+                    .to_owned(),
+            ),
             Pipeline::Kilt(sporran_kilt::Error::Compressed { .. }) => {
                 Some("the file may be an incomplete download; fetch it again".to_owned())
             }

@@ -12,6 +12,8 @@ use std::{
 
 use sporran_kilt::jsonl;
 
+use crate::outcome::stderr;
+
 /// The exit code of a program that an interrupt ended: 128 and the number of the signal.
 const CODE: i32 = 130;
 
@@ -48,7 +50,7 @@ pub(crate) fn install() {
         if let Kept::Output(path) = &kept {
             remove_half_written(path);
         }
-        eprintln!("\ninterrupted: {}", kept.advice(ANSWERED.load(Ordering::Relaxed)));
+        stderr(&format!("\ninterrupted: {}\n", kept.advice(ANSWERED.load(Ordering::Relaxed))));
         process::exit(CODE);
     };
     if let Err(error) = ctrlc::set_handler(handle) {

@@ -118,7 +118,12 @@ pub fn run(arguments: &[OsString]) -> u8 {
         (_, 1) => tracing::Level::INFO,
         _ => tracing::Level::DEBUG,
     };
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time();
+    // A line that cannot be written is left out; by default it would be a panic.
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false)
+        .without_time();
     // In colour unless NO_COLOR is set; never in a file.
     if cli.json && matches!(cli.command, Command::Serve(_)) {
         log.json().flatten_event(true).with_timer(SystemTime).init();

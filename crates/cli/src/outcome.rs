@@ -118,7 +118,7 @@ impl Context {
         if !outcome.is_aside {
             stdout(&format!("{text}{end}"))?;
         } else if self.json || !self.quiet {
-            eprint!("{text}{end}");
+            stderr(&format!("{text}{end}"));
         }
         outcome.failure.map_or(Ok(()), Err)
     }
@@ -144,6 +144,11 @@ impl Context {
             progress.event(event);
         }
     }
+}
+
+/// Writes text to standard error. Where it is closed or full, the work goes on without it.
+pub(crate) fn stderr(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 fn stdout(text: &str) -> Result<()> {

@@ -5,9 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use sporran_checkpoint::Progress as Download;
 use sporran_pipeline::{Event, Unit};
+
+use crate::outcome::stderr;
 
 /// The time between two log lines of a step whose bar is not drawn.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -16,6 +18,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// line once a minute, so that the log of a background run shows its progress.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
+    /// The unit of the bar.
+    unit: Unit,
     /// When the step began or last wrote a line.
     written: Instant,
     quiet: bool,
@@ -23,7 +27,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new(quiet: bool) -> Self {
-        Self { bar: None, written: Instant::now(), quiet }
+        Self { bar: None, unit: Unit::Steps, written: Instant::now(), quiet }
     }
 
     pub(crate) fn event(&mut self, event: Event) {
@@ -38,6 +42,7 @@ impl Progress {
                 bar.set_message(step);
                 bar.enable_steady_tick(Duration::from_millis(200));
                 self.bar = Some(bar);
+                self.unit = unit;
                 self.written = Instant::now();
             }
             Event::Advance { done, note } => {
@@ -47,17 +52,17 @@ impl Progress {
                         bar.set_prefix(note);
                     }
                     if bar.is_hidden() && self.written.elapsed() >= PAUSE {
-                        eprintln!("{}", line(bar));
+                        stderr(&format!("{}\n", line(bar, self.unit)));
                         self.written = Instant::now();
                     }
                 }
             }
             Event::End => self.end(),
             Event::Note { text } => match &self.bar {
-                Some(bar) => bar.suspend(|| eprintln!("{text}")),
-                None => eprintln!("{text}"),
+                Some(bar) => bar.suspend(|| stderr(&format!("{text}\n"))),
+                None => stderr(&format!("{text}\n")),
             },
-            Event::Skip { step } => eprintln!("{step}: up to date, skipped"),
+            Event::Skip { step } => stderr(&format!("{step}: up to date, skipped\n")),
             _ => {}
         }
     }
@@ -65,20 +70,28 @@ impl Progress {
     fn end(&mut self) {
         if let Some(bar) = self.bar.take() {
             let took = bar.elapsed().as_secs_f64();
-            let (step, done) = (bar.message(), bar.position());
+            let (step, done) = (bar.message(), amount(bar.position(), self.unit));
             bar.finish_and_clear();
             // This line is also written if standard error is no terminal and the bar was not drawn.
-            eprintln!("{step}: {done} in {took:.1} s");
+            stderr(&format!("{step}: {done} in {took:.1} s\n"));
         }
     }
 }
 
 /// How far a step is, such as `train: 12 of 40 in 831 s, loss 5.02`.
-fn line(bar: &ProgressBar) -> String {
-    let (step, done, note) = (bar.message(), bar.position(), bar.prefix());
-    let of = bar.length().map_or(String::new(), |total| format!(" of {total}"));
+fn line(bar: &ProgressBar, unit: Unit) -> String {
+    let (step, done, note) = (bar.message(), amount(bar.position(), unit), bar.prefix());
+    let of = bar.length().map_or(String::new(), |total| format!(" of {}", amount(total, unit)));
     let comma = if note.is_empty() { "" } else { ", " };
     format!("{step}: {done}{of} in {:.0} s{comma}{note}", bar.elapsed().as_secs_f64())
+}
+
+/// A number of units: `12`, or `1.68 KiB` of bytes.
+fn amount(number: u64, unit: Unit) -> String {
+    match unit {
+        Unit::Bytes => HumanBytes(number).to_string(),
+        _ => number.to_string(),
+    }
 }
 
 fn style(unit: Unit) -> ProgressStyle {
@@ -151,7 +164,7 @@ impl Downloads {
 
 #[cfg(test)]
 mod tests {
-    use super::{line, rate, style};
+    use super::{amount, line, rate, style};
     use indicatif::{ProgressBar, ProgressDrawTarget};
     use sporran_pipeline::Unit;
 
@@ -179,6 +192,13 @@ mod tests {
         bar.set_message("train");
         bar.set_prefix("loss 5.02");
         bar.set_position(12);
-        assert!(line(&bar).starts_with("train: 12 of 40 in 0 s, loss 5.02"), "{}", line(&bar));
+        let written = line(&bar, Unit::Steps);
+        assert!(written.starts_with("train: 12 of 40 in 0 s, loss 5.02"), "{written}");
+    }
+
+    #[test]
+    fn bytes_have_a_unit() {
+        assert_eq!(amount(1719, Unit::Bytes), "1.68 KiB");
+        assert_eq!(amount(1719, Unit::Records), "1719");
     }
 }

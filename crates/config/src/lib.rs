@@ -244,9 +244,16 @@ impl<'t> Document<'t> {
         let mut table = self.root.get_ref();
         let mut at = 0;
         for part in key.split('.') {
-            let name = part.split('[').next().unwrap_or(part);
-            let Some((found, value)) = table.get_key_value(name) else { break };
+            let (name, index) = part.split_once('[').unwrap_or((part, ""));
+            let Some((found, mut value)) = table.get_key_value(name) else { break };
             at = found.span().start;
+            if let DeValue::Array(elements) = value.get_ref()
+                && let Some(element) =
+                    index.trim_end_matches(']').parse().ok().and_then(|at: usize| elements.get(at))
+            {
+                at = element.span().start;
+                value = element;
+            }
             match value.get_ref() {
                 DeValue::Table(inner) => table = inner,
                 _ => break,

@@ -240,13 +240,14 @@ const RENAMED: [(&str, &str); 19] = [
 ];
 
 /// Words of serde's messages, and the words of a config.
-const WORDS: [(&str, &str); 8] = [
+const WORDS: [(&str, &str); 9] = [
     ("expected f32", "expected a number"),
     ("expected f64", "expected a number"),
     ("expected usize", "expected a whole number of at least 0"),
     ("expected u32", "expected a whole number of at least 0"),
     ("expected u64", "expected a whole number of at least 0"),
     ("expected i64", "expected a whole number"),
+    ("expected a nonzero usize", "expected a whole number of at least 1"),
     ("expected a sequence", "expected a list"),
     ("unknown variant", "unknown value"),
 ];

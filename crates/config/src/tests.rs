@@ -97,6 +97,18 @@ fn a_key_of_an_earlier_version_is_reported_with_its_new_name() {
 }
 
 #[test]
+fn a_mistake_in_an_array_has_the_line_of_its_element() {
+    let text = "inner = [\n  1,\n  2,\n]\n\n[[names]]\nfile = \"a\"\n\n[[names]]\nfile = \"b\"\n";
+    let text = Text::new(Path::new("c.toml"), text.to_owned(), &[]);
+    let mut document = Document::parse(&text);
+    for key in ["inner[1]", "names[0].file", "names[1].file", "names[1].none", "names[2].file"] {
+        document.report_key(key, "wrong");
+    }
+    let lines: Vec<usize> = document.into_diagnostics().iter().map(|mistake| mistake.line).collect();
+    assert_eq!(lines, [3, 6, 7, 9, 10]);
+}
+
+#[test]
 fn a_missing_field_and_wrong_syntax_have_lines() {
     let (_, found) = read("depth = 1\n", &[]);
     assert_eq!(found, ["c.toml:1: `name`: is missing"]);

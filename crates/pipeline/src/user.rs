@@ -119,6 +119,7 @@ mod tests {
             "{error}"
         );
         assert!(error.contains("config.toml:2: `threads`"), "{error}");
+        assert!(error.contains("expected a whole number of at least 1"), "{error}");
         assert!(load("threads = \"two\"").unwrap_err().contains("`threads`"));
     }
 }

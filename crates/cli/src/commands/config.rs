@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use serde_json::json;
 use sporran_pipeline::{
-    check,
+    Diagnostic, check,
     registry::{WORKFLOWS, explain},
     show, workflow_named,
 };
@@ -53,7 +53,16 @@ impl Config {
                 let (path, overrides) = config.parts()?;
                 let mistakes = check(path, overrides)?;
                 if !mistakes.is_empty() {
-                    return Err(sporran_pipeline::Error::Config(mistakes).into());
+                    let listed: Vec<_> = mistakes
+                        .iter()
+                        .map(|Diagnostic { origin, line, key, message }| {
+                            let line = (*line > 0).then_some(line);
+                            json!({ "origin": origin, "line": line, "key": key, "message": message })
+                        })
+                        .collect();
+                    let failure = sporran_pipeline::Error::Config(mistakes).into();
+                    let outcome = Outcome::new("", &json!({ "ok": false, "mistakes": listed }))?;
+                    return Ok(outcome.failing(Some(failure)));
                 }
                 Outcome::new(format!("{}: no mistakes", path.display()), &json!({ "ok": true }))
             }

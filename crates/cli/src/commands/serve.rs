@@ -14,7 +14,8 @@ use super::{models, served::Served};
 use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
-    outcome::{Context, Outcome},
+    outcome::{Context, Outcome, stderr},
+    paths,
 };
 
 /// The greatest number of connections.
@@ -117,13 +118,16 @@ impl Serve {
         let server = Server::open(options, &stop, &mut context.observer())?;
         interrupt::keep(Kept::Nothing);
         interrupt::stop_with(move || stop.now());
-        eprintln!("listening on http://{}", server.address());
+        stderr(&format!("listening on http://{}\n", server.address()));
         server.run()?;
         Ok(Outcome::default())
     }
 
     fn options(&self, context: &Context) -> Result<ServerOptions> {
         let options = self.served.options(context)?;
+        if let Some(file) = &self.api_key_file {
+            paths::file(file)?;
+        }
         let key = self.api_key_file.as_deref().map(Key::read).transpose()?;
         let classifier =
             self.classify.as_ref().map(|model| models::resolve(model, context.quiet)).transpose()?;

@@ -147,7 +147,8 @@ impl Check {
         }
         let files: serde_json::Map<_, _> =
             faults.into_iter().map(|(name, faults)| (name, faults.into())).collect();
-        let failure = (wrong > 0).then(|| Error::Found(format!("{wrong} mistakes in the predictions")));
+        let noun = if wrong == 1 { "mistake" } else { "mistakes" };
+        let failure = (wrong > 0).then(|| Error::Found(format!("{wrong} {noun} in the predictions")));
         Ok(Outcome::new(text, &json!({ "ok": wrong == 0, "files": files }))?.failing(failure))
     }
 }

@@ -143,6 +143,13 @@ fn config_check_lists_every_mistake() {
     assert_eq!(output.status.code(), Some(2));
     assert!(message.contains("c.toml:4: `source.path`: no file or folder lost.jsonl"), "{message}");
     assert!(message.contains("c.toml:10: `evidence.depth`: expected at least 1, found 0"), "{message}");
+    let output = sporran(folder.path(), &["config", "check", "c.toml", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let depth = serde_json::json!({
+        "origin": "c.toml", "line": 10, "key": "evidence.depth", "message": "expected at least 1, found 0"
+    });
+    assert_eq!((&found["ok"], &found["mistakes"][1]), (&serde_json::json!(false), &depth));
     fs::write(folder.path().join("c.toml"), config.replace("kind", "knid").replace("depth", "dept")).unwrap();
     let message = errors(&sporran(folder.path(), &["config", "check", "c.toml"]).output().unwrap());
     assert!(message.contains("c.toml:7: `retriever.kind`: is missing"), "{message}");

@@ -67,6 +67,14 @@ fn a_model_is_imported_shown_and_listed() {
 }
 
 #[test]
+fn models_show_takes_a_folder() {
+    let readme = root().join("README.md").display().to_string();
+    let output = call(Path::new("."), &["models", "show", &readme]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("expected a folder, found the file"), "{}", errors(&output));
+}
+
+#[test]
 fn models_show_prints_the_purpose_of_our_models() {
     let models = root().join("models").display().to_string();
     let shown = |name: &str| {

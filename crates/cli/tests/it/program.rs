@@ -267,6 +267,24 @@ fn a_batch_size_of_one_answers_each_line_before_reading_the_next() {
     }
 }
 
+/// As with `2>&1 | head`. Progress and warnings are left out then.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_standard_error_does_not_end_the_work() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("bees.md"), "# Bees\n\nThe bees sleep in winter.\n").unwrap();
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = sporran(folder.path(), &["ask", "bees.md", "when do bees sleep"])
+        .env("XDG_CACHE_HOME", folder.path().join("cache"))
+        .stderr(full())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("sleep in winter"));
+    let output = sporran(folder.path(), &["ask", "none.md", "when"]).stderr(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
 #[test]
 fn ctrl_c_prints_the_line_to_continue_with() {
     let mut child = piped(&root(), &["embed", "--model", &encoder(), "--batch-size", "1"]);

@@ -76,6 +76,12 @@ fn the_bundled_embed_kgqa_answers_most_questions_correctly() {
     assert_eq!(output.status.code(), Some(2));
     let message = errors(&output);
     assert!(message.contains("`reasoner.kind`") && message.contains("is of kind `embed-kgqa`"), "{message}");
+    // The model must be there.
+    let call = ["reason", "configs/quickstart-reason.toml", &runs, "name=y", "reasoner.model=none"];
+    let output = sporran(&root(), &call).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = errors(&output);
+    assert!(message.contains("no folder none; `sporran train` creates it"), "{message}");
 }
 
 #[test]

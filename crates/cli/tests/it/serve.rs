@@ -122,6 +122,8 @@ fn wrong_calls_end_with_code_2_and_name_the_mistake() {
         (&["serve", "none"], "no file or folder none"),
         (&["serve", "tea.md", "tea.md"], "two mounts have the name `tea.md`"),
         (&["serve", "tea.md", "--api-key-file", "key"], "at least 16 characters"),
+        (&["serve", "tea.md", "--api-key-file", "none"], "no file none"),
+        (&["serve", "tea.md", "--api-key-file", "."], "expected a file, found the folder ."),
         (
             &["serve", "tagging.toml"],
             "expected a config of a served workflow, found `workflow = \"tagging\"`",

@@ -115,11 +115,12 @@ impl NamedEntities {
         if self.names.is_empty() {
             document.report_key(&key("names"), "expected at least one `[[linker.names]]`");
         }
-        for names in self.names.iter().filter(|names| !names.file.exists()) {
-            document.report_key(&key("names"), format!("no file {}", names.file.display()));
+        for (at, names) in self.names.iter().enumerate().filter(|(_, names)| !names.file.exists()) {
+            let key = key(&format!("names[{at}].file"));
+            document.report_key(&key, format!("no file or folder {}", names.file.display()));
         }
         if let Some(path) = self.facts.as_ref().filter(|path| !path.exists()) {
-            document.report_key(&key("facts"), format!("no file {}", path.display()));
+            document.report_key(&key("facts"), format!("no file or folder {}", path.display()));
         }
     }
 

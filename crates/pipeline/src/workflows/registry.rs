@@ -267,6 +267,7 @@ fn check_then(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
                     format!("expected a config that `sporran run` runs without tasks, found {path}");
                 document.report_key("then", message);
             }
+            Err(_) if !Path::new(&path).exists() => document.report_key("then", format!("no file {path}")),
             Err(error) => document.report_key("then", error.to_string()),
         }
     }
@@ -283,6 +284,15 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
         workflow_of(&path, &overrides).map(|workflow| workflow.name)
+    }
+
+    #[test]
+    fn a_missing_config_of_then_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.toml");
+        std::fs::write(&path, "workflow = \"answer\"\nthen = [\"none.toml\"]\n").unwrap();
+        let found = check_then(&path, &[]).unwrap();
+        assert_eq!((found[0].line, found[0].message.as_str()), (2, "no file none.toml"));
     }
 
     #[test]

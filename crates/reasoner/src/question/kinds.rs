@@ -110,6 +110,11 @@ fn check_optimizer(optimizer: &TrainingOptions, key: &str, document: &mut Docume
 
 /// Loads a model of the given kind.
 fn open(folder: &Path, kind: &'static str, kb: &KnowledgeBase) -> Result<Box<dyn Reasoner>> {
+    // The check of a config does not require a model that the config trains.
+    if !folder.exists() {
+        let message = format!("no folder {}; `sporran train` creates it", folder.display());
+        return Err(Error::Argument(message));
+    }
     let model = QuestionModel::load(folder, kb)?;
     let found = model.kind().name();
     if found != kind {

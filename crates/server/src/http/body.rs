@@ -36,6 +36,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
                 _ => Failure::new(Cause::Syntax, "the body ended early"),
             }
         })?;
+        // A list would be taken as the fields of the object in their order.
+        if bytes.trim_ascii_start().starts_with(b"[") {
+            return Err(Failure::new(Cause::Invalid, "expected a JSON object, found a list"));
+        }
         let mut reader = serde_json::Deserializer::from_slice(&bytes);
         let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
             let field = error.path().to_string();

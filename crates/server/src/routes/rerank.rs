@@ -46,7 +46,7 @@ struct RerankRequest {
 
 /// A document.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or an object with `text`")]
 enum RankedDocument {
     /// Its text.
     Text(String),

@@ -38,7 +38,7 @@ pub(super) fn add(api: Api<Arc<State>>) -> Api<Arc<State>> {
 
 /// One text or several.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
 pub(super) enum Texts {
     /// One text.
     One(String),
@@ -137,7 +137,10 @@ struct Compared {
 
 /// Texts to embed, or a text to compare with others.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected `inputs`: a text, a list of texts, or `source_sentence` and `sentences`"
+)]
 enum RootRequest {
     /// Texts to embed.
     Embed(EmbedRequest),
@@ -289,7 +292,7 @@ struct PredictRequest {
 
 /// A text, a pair of texts, or a list of these as lists.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text, a pair of texts, or a list of lists of one text or two")]
 enum PredictInputs {
     /// A text.
     One(String),

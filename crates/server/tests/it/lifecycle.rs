@@ -117,6 +117,21 @@ fn wrong_bodies_are_named_in_the_form_of_their_api() {
         "{}",
         found.text
     );
+    let found = send("/v1/answer", "application/json", r#" ["a", null, null, false]"#);
+    assert_eq!(
+        (found.status, found.json()["error"].as_str()),
+        (400, Some("expected a JSON object, found a list"))
+    );
+    for (path, body) in [
+        ("/embed", r#"{"inputs": 3}"#),
+        ("/v1/embeddings", r#"{"input": 3}"#),
+        ("/v1/rerank", r#"{"query": "a", "documents": [3]}"#),
+        ("/", r#"{"inputs": 3}"#),
+    ] {
+        let found = send(path, "application/json", body);
+        assert!(found.status >= 400 && !found.text.contains("variant"), "{path}: {}", found.text);
+        assert!(found.text.contains("expected "), "{path}: {}", found.text);
+    }
     let found = send("/v1/answer", "application/json", r#"{"question": "a"}"#);
     assert_eq!(
         (found.status, found.json()["error"].as_str()),

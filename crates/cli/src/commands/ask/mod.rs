@@ -18,7 +18,7 @@ use super::{answer_model::AnswerModel, models};
 use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
-    outcome::{Context, Outcome},
+    outcome::{Context, Outcome, stderr},
     paths, settings,
 };
 
@@ -161,7 +161,7 @@ impl Ask {
             event => draw(event),
         })?;
         if !asker.generates() && !context.quiet && !context.json {
-            eprintln!("{}", advice());
+            stderr(&format!("{}\n", advice()));
         }
         interrupt::keep(Kept::Nothing);
         let page = Page::new(context.verbose > 0);

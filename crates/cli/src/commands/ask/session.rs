@@ -10,7 +10,7 @@ use rustyline::{DefaultEditor, error::ReadlineError};
 use super::super::input::Lines;
 use crate::{
     error::{Error, Result},
-    outcome::{Context, Outcome},
+    outcome::{Context, Outcome, stderr},
     settings,
 };
 
@@ -32,7 +32,7 @@ pub(super) fn run(context: &Context, mut answer: impl FnMut(&str) -> Result<()>)
         return Ok(Outcome::default());
     }
     if !context.quiet {
-        eprintln!("Ctrl-D ends the session.");
+        stderr("Ctrl-D ends the session.\n");
     }
     let mut editor = DefaultEditor::new().map_err(failed)?;
     let history = settings::history();

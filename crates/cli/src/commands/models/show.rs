@@ -18,6 +18,7 @@ use super::{Card, check_engine, missing, read};
 use crate::{
     error::{Error, Result},
     outcome::Outcome,
+    paths,
 };
 
 /// `sporran models show`
@@ -146,6 +147,9 @@ impl Lines {
 impl Show {
     pub(super) fn run(self) -> Result<Outcome> {
         let imported = self.models.join(&self.model);
+        if !imported.is_dir() && self.model.is_file() {
+            paths::folder(&self.model)?;
+        }
         let folder = if self.model.is_dir() { self.model.clone() } else { imported.clone() };
         for path in [&self.model, &folder] {
             sporran_pipeline::check_model(path)?;

@@ -17,7 +17,7 @@ use self::expected::{Reproduced, Row, Verdict};
 use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
-    outcome::{Context, Outcome},
+    outcome::{Context, Outcome, stderr},
     paths,
 };
 
@@ -96,7 +96,7 @@ impl Reproduce {
             let arguments: Vec<String> =
                 command.split_whitespace().map(|word| filled(word, &paths)).collect();
             if !quiet {
-                eprintln!("$ sporran {}", arguments.join(" "));
+                stderr(&format!("$ sporran {}\n", arguments.join(" ")));
             }
             printed.push(call(&arguments, quiet)?);
         }

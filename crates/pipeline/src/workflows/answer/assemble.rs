@@ -84,6 +84,7 @@ pub(crate) fn with_generator(
     inputs: Inputs,
     observe: &mut Observer<'_>,
 ) -> Result<Assembly> {
+    check_generator(options)?;
     let mut assembly = without_generator(options, inputs, observe)?;
     if let Some(generator) = &options.generator {
         let models = generator.models("generator");
@@ -92,14 +93,6 @@ pub(crate) fn with_generator(
             assembly.hashes.push(PartHash { part, path, blake3: hash_json(generator) });
         }
         for model in models {
-            check_finished(model.folder)?;
-            // The check of a config does not require a model that the config trains.
-            if !model.folder.exists() {
-                let makes = if options.general.train.is_some() { "; `sporran train` creates it" } else { "" };
-                let message = format!("no folder {}{makes}", model.folder.display());
-                let key = format!("{}.model", model.key);
-                return Err(Error::Config(vec![Diagnostic::of_config(&key, message)]));
-            }
             let blake3 = hash_json(&(generator, assembly.inputs.content(model.folder)?));
             assembly.hashes.push(PartHash {
                 part: "generator".into(),
@@ -112,6 +105,21 @@ pub(crate) fn with_generator(
         assembly.inputs.verify()?;
     }
     Ok(assembly)
+}
+
+/// Checks that the generator's models are there, before an index is built.
+fn check_generator(options: &Options) -> Result<()> {
+    for model in options.generator.iter().flat_map(|generator| generator.models("generator")) {
+        check_finished(model.folder)?;
+        // The check of a config does not require a model that the config trains.
+        if !model.folder.exists() {
+            let makes = if options.general.train.is_some() { "; `sporran train` creates it" } else { "" };
+            let message = format!("no folder {}{makes}", model.folder.display());
+            let key = format!("{}.model", model.key);
+            return Err(Error::Config(vec![Diagnostic::of_config(&key, message)]));
+        }
+    }
+    Ok(())
 }
 
 /// Loads a generator. Some kinds read pages of `store`. `seed` is the seed of random choices.

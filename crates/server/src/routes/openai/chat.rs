@@ -61,7 +61,7 @@ enum Role {
 
 /// The text of a turn.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of parts with `type`")]
 enum Content {
     /// As a whole.
     Text(String),

@@ -38,7 +38,7 @@ struct EmbeddingsRequest {
 
 /// One text or several.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
 enum Input {
     /// One text.
     One(String),

@@ -92,7 +92,7 @@ struct StreamOptions {
 
 /// One text or several.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
 enum Stops {
     /// One text.
     One(String),
