@@ -18,8 +18,8 @@ use sporran_reasoner::{
         Statistics, Templates, Unit,
     },
     question::{
-        Edges, Parts, QuestionExample, QuestionInput, QuestionKind, QuestionModel, QuestionObjective, Topic,
-        Vectors, linked_part,
+        Edges, ObjectiveOptions, Parts, QuestionExample, QuestionInput, QuestionKind, QuestionModel,
+        QuestionObjective, Topic, Vectors, linked_part,
     },
     rules::{self, Clause, Graph, MineOptions, Rule, Shape, Step},
 };
@@ -478,7 +478,7 @@ fn names_walk(steps: usize) -> QuestionKind {
 
 /// An EmbedKGQA that starts from the named entities.
 fn names_embedding() -> QuestionKind {
-    QuestionKind::EmbedKgqa { rank: 8, topic: Topic::Names }
+    QuestionKind::EmbedKgqa { rank: 8, topic: Topic::Names, batch_normalisation: false }
 }
 
 fn parts(kind: QuestionKind, questions: &[Question]) -> Parts {
@@ -578,7 +578,7 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
         };
         let folder = tempfile::tempdir().unwrap();
         let training = Training {
-            objective: &QuestionObjective::new(&model, examples, &options),
+            objective: &QuestionObjective::new(&model, examples, &options, ObjectiveOptions::default()),
             variables: model.encoder().variables(),
             options: &options,
             evaluate: None,
@@ -620,7 +620,13 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
 }
 
 /// The folder of a model of this kind that is trained on the questions.
-fn learned(kind: QuestionKind, world: &World, questions: &[Question], folder: &std::path::Path) {
+fn learned(
+    kind: QuestionKind,
+    objective: ObjectiveOptions,
+    world: &World,
+    questions: &[Question],
+    folder: &std::path::Path,
+) {
     let model = QuestionModel::new(parts(kind, questions), &world.kb).unwrap();
     let example = |question: &Question| QuestionExample {
         input: model.read(&QuestionInput::of(question)).unwrap(),
@@ -634,7 +640,12 @@ fn learned(kind: QuestionKind, world: &World, questions: &[Question], folder: &s
         ..TrainingOptions::default()
     };
     let training = Training {
-        objective: &QuestionObjective::new(&model, questions.iter().map(example).collect(), &options),
+        objective: &QuestionObjective::new(
+            &model,
+            questions.iter().map(example).collect(),
+            &options,
+            objective,
+        ),
         variables: model.encoder().variables(),
         options: &options,
         evaluate: None,
@@ -653,7 +664,7 @@ fn a_walk_from_the_given_entity_learns_with_both_kinds_of_edges() {
     for edges in [Edges::Attention, Edges::Sum] {
         let kind = QuestionKind::TransferNet { steps: 2, topic: Topic::Given, edges };
         let folder = tempfile::tempdir().unwrap();
-        learned(kind, &world, questions, folder.path());
+        learned(kind, ObjectiveOptions::default(), &world, questions, folder.path());
         let model = QuestionModel::load(&folder.path().join("model"), &world.kb).unwrap();
         assert_eq!(model.kind(), kind);
         let share = right(&model, held_out, &world.kb);
@@ -669,6 +680,44 @@ fn a_walk_from_the_given_entity_learns_with_both_kinds_of_edges() {
         let unknown = QuestionInput { topics: &[], ..QuestionInput::of(question) };
         assert!(model.answers(&[unknown], 1).unwrap()[0].answers.is_empty());
     }
+}
+
+#[test]
+fn an_embed_kgqa_learns_with_batch_normalisation_smoothing_and_a_norm_penalty() {
+    let world = World::new();
+    let built = world.build();
+    let questions = &built.questions[0];
+    let kind = QuestionKind::EmbedKgqa { rank: 8, topic: Topic::Given, batch_normalisation: true };
+    let trained = |norm_penalty: f64| {
+        let folder = tempfile::tempdir().unwrap();
+        let objective = ObjectiveOptions {
+            smoothing: 0.05,
+            norm_penalty,
+            questions_per_batch: Some(4),
+            head_learning_rate: Some(1e-2),
+        };
+        learned(kind, objective, &world, questions, folder.path());
+        let saved = folder.path().join("model");
+        let tensors = candle_core::safetensors::load(saved.join("model.safetensors"), &Device::Cpu).unwrap();
+        let variance = &tensors["question.product-norm.running-variance"];
+        assert_eq!((variance.dtype(), variance.dims()), (DType::F32, &[2][..]));
+        assert_ne!(variance.to_vec1::<f32>().unwrap(), [1.0, 1.0]);
+        let vectors = tensors["question.entities"].to_dtype(DType::F32).unwrap();
+        let norm = vectors.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap();
+        (QuestionModel::load(&saved, &world.kb).unwrap(), norm)
+    };
+    let (model, norm) = trained(1e-3);
+    assert_eq!(model.kind(), kind);
+    let share = right(&model, questions, &world.kb);
+    assert!(share >= 0.9, "{share}");
+    // A batch equals its single members.
+    let inputs: Vec<QuestionInput<'_>> = questions[..3].iter().map(QuestionInput::of).collect();
+    let all = model.answers(&inputs, 1).unwrap();
+    for (input, found) in inputs.iter().zip(&all) {
+        assert_eq!(model.answers(&[*input], 1).unwrap()[0].answers[0].entity, found.answers[0].entity);
+    }
+    let (_, shrunk) = trained(0.1);
+    assert!(shrunk < norm, "{shrunk} {norm}");
 }
 
 #[test]
@@ -703,7 +752,7 @@ fn a_question_about_an_entity_without_a_vector_has_no_answer() {
         .map(|other| linked_part(&world.kb, [other], false, 1).unwrap())
         .find(|part| part.entity(&question.topics()[0]).is_none())
         .unwrap();
-    let kind = QuestionKind::EmbedKgqa { rank: 8, topic: Topic::Given };
+    let kind = QuestionKind::EmbedKgqa { rank: 8, topic: Topic::Given, batch_normalisation: false };
     let model = QuestionModel::new(parts(kind, &built.questions[0]), &part).unwrap();
     let folder = tempfile::tempdir().unwrap();
     model.save(folder.path(), &part, "").unwrap();
