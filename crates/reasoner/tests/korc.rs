@@ -456,6 +456,48 @@ fn a_question_whose_words_have_an_answer_is_left_out() {
 }
 
 #[test]
+fn no_mark_of_a_question_has_an_answer() {
+    let world = World::new();
+    // The languages have numbers for labels.
+    let relabelled = |labels: [&str; 3]| {
+        let mut table = "id\tlabel\ttype\n".to_owned();
+        for number in 0..world.kb.entity_count() as u32 {
+            let id = EntityId(number);
+            let label = world.entities.label(id).unwrap();
+            let label = LANGUAGES.iter().position(|name| *name == label).map_or(label, |at| labels[at]);
+            let class = world.entities.class(id).unwrap();
+            table.push_str(&format!("{}\t{label}\t{class}\n", world.kb.entity_name(id)));
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &table).unwrap();
+        let tables = EntityTables { tables: vec![file.path().to_owned()], ..EntityTables::default() };
+        Entities::load(&tables, &world.kb).unwrap()
+    };
+    let build = |entities: &Entities, options: &BuildOptions| {
+        korc::build(&Sources { entities, ..world.sources() }, options, 3).unwrap()
+    };
+    // One digit is in a third of all marks.
+    let digits = relabelled(["3", "5", "8"]);
+    for options in [BuildOptions::default(), options()] {
+        let built = build(&digits, &options);
+        let asked: Vec<&Question> = built.questions.iter().flatten().collect();
+        assert!(!asked.is_empty());
+        for question in asked {
+            let words = format!("{} {}", question.document(), question.question);
+            assert!(question.labels().iter().all(|label| !words.contains(label.as_str())), "{words}");
+        }
+    }
+    // The bracket and the class are in every mark of a person.
+    let bracket = relabelled(["[person", "Bretic", "Corlan"]);
+    let built = build(&bracket, &BuildOptions::default());
+    let about_people =
+        built.questions.iter().flatten().filter(|question| question.question.contains("[person "));
+    let labels: Vec<&String> = about_people.flat_map(Question::labels).collect();
+    assert!(labels.iter().any(|label| *label == "Bretic"));
+    assert!(labels.iter().all(|label| *label != "[person"));
+}
+
+#[test]
 fn a_leak_fails_the_build() {
     let mut world = World::new();
     let file = tempfile::NamedTempFile::new().unwrap();
