@@ -71,13 +71,13 @@ impl Rows<'_> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ 0x5eed);
         rng.set_stream(epoch << 32 | number);
         let answers = retrieved.example.answers();
-        // The first gold answer is the usual target: the others are aliases, which the page need not contain.
+        // The first gold answer is the name of a thing; the others are aliases, which the page need not contain.
         // Gold pages have no such order.
-        let first = self.settings.target == Target::Answer && rng.random_bool(0.9);
+        let first = self.settings.target == Target::Answer && rng.random_bool(self.settings.first_answers);
         let target = answers[if first { 0 } else { rng.random_range(0..answers.len()) }];
         let mut passages = retrieved.passages.clone();
         // Keeps the model from relying on the order of the passages.
-        if rng.random_bool(0.3) {
+        if rng.random_bool(self.settings.shuffled_passages) {
             passages.shuffle(&mut rng);
         }
         let shuffled = RetrievedExample { example: retrieved.example.clone(), passages };
