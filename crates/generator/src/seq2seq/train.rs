@@ -89,3 +89,61 @@ impl Rows<'_> {
         Ok(Row { source, target })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, path::Path};
+
+    use sporran_kilt::{Example, Output, Passage, Query};
+    use sporran_training::{KnowledgeOptions, TrainingOptions, session::ShapeOptions};
+    use sporran_transformers::{Checkpoint, DeviceName};
+
+    use super::*;
+    use crate::{PromptOptions, training::MatchingOptions};
+
+    /// The numbers of different targets and sources in forty epochs of a record with two answers and two passages.
+    fn drawn(first_answers: f64, shuffled_passages: f64) -> (usize, usize) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/bart");
+        let tokenizer = Checkpoint::open(&folder).unwrap().tokenizer().unwrap();
+        let output = |answer: &str| Output { answer: Some(answer.into()), ..Output::default() };
+        let gold = ["tea", "ice"].map(output).to_vec();
+        let example = Example { query: Query::of_text(1i64, "who?"), gold };
+        let passages = ["Tea is hot.", "Ice is cold."].map(|text| (Passage::of_text(text), 1.0)).to_vec();
+        let settings = TrainSettings {
+            model: &folder,
+            from: None,
+            shape: &ShapeOptions::default(),
+            optimizer: &TrainingOptions::default(),
+            target: Target::Answer,
+            add_gold: false,
+            matching: MatchingOptions::default(),
+            negatives: 0,
+            page_negatives: None,
+            evidence: None,
+            question_encoder: None,
+            knowledge: KnowledgeOptions::default(),
+            added_tokens: &[],
+            target_tokens: 16,
+            first_answers,
+            shuffled_passages,
+            device: DeviceName::Cpu,
+        };
+        let prompt = Prompt::new(PromptOptions { passages: 2, ..PromptOptions::default() }).unwrap();
+        let examples = [RetrievedExample { example, passages }];
+        let rows = Rows { examples: &examples, prompt, tokenizer: &tokenizer, settings: &settings, seed: 7 };
+        let (mut targets, mut sources) = (BTreeSet::new(), BTreeSet::new());
+        for epoch in 0..40 {
+            let row = &rows.of_epoch(epoch).unwrap()[0];
+            targets.insert(row.target.clone());
+            sources.insert(row.source.clone());
+        }
+        (targets.len(), sources.len())
+    }
+
+    #[test]
+    fn shares_say_how_often_answers_and_passages_are_drawn() {
+        assert_eq!(drawn(1.0, 0.0), (1, 1));
+        assert_eq!(drawn(0.0, 0.0), (2, 1));
+        assert_eq!(drawn(1.0, 1.0), (1, 2));
+    }
+}
