@@ -18,8 +18,8 @@ use sporran_reasoner::{
         Statistics, Templates, Unit,
     },
     question::{
-        Edges, ObjectiveOptions, Parts, QuestionExample, QuestionInput, QuestionKind, QuestionModel,
-        QuestionObjective, Topic, Vectors, linked_part,
+        Edges, EmbedStarOptions, ObjectiveOptions, Parts, QuestionExample, QuestionInput, QuestionKind,
+        QuestionModel, QuestionObjective, QuestionTraining, ReasonerKind, Topic, Vectors, linked_part,
     },
     rules::{self, Clause, Graph, MineOptions, Rule, Shape, Step},
 };
@@ -760,6 +760,63 @@ fn an_embed_kgqa_learns_with_batch_normalisation_smoothing_and_a_norm_penalty() 
     }
     let (_, shrunk) = trained(0.1);
     assert!(shrunk < norm, "{shrunk} {norm}");
+}
+
+#[test]
+fn the_part_of_an_embed_kgqa_star_has_the_tests_entities_if_asked_for() {
+    let world = World::new();
+    let built = world.build();
+    let learned = &built.questions[0][..1];
+    let tests = &built.questions[3];
+    // A RoBERTa of 70 tokens, with a tokenizer of a few words.
+    let roberta = tempfile::tempdir().unwrap();
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../transformers/tests/data/encoders/roberta-mlm");
+    for name in ["config.json", "model.safetensors"] {
+        std::fs::copy(std::path::Path::new(data).join(name), roberta.path().join(name)).unwrap();
+    }
+    let special = |id: u32, content: &str| {
+        serde_json::json!({ "id": id, "content": content, "single_word": false, "lstrip": false,
+            "rstrip": false, "normalized": false, "special": true })
+    };
+    let tokenizer = serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "decoder": null,
+        "added_tokens": [special(0, "<s>"), special(1, "<pad>"), special(2, "</s>"), special(3, "<unk>")],
+        "pre_tokenizer": { "type": "Whitespace" },
+        "post_processor": { "type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0],
+            "trim_offsets": true, "add_prefix_space": false },
+        "model": { "type": "WordLevel", "unk_token": "<unk>", "vocab": { "<s>": 0, "<pad>": 1, "</s>": 2,
+            "<unk>": 3, "person": 4, "town": 5, "language": 6, "born": 7, "birth": 8, "of": 9 } },
+    });
+    std::fs::write(roberta.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    let trained = |with_tests: bool| {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("model");
+        let options: EmbedStarOptions = serde_json::from_value(serde_json::json!({
+            "model": model, "rank": 4, "reach": 1, "with-tests": with_tests, "batch-normalisation": true,
+            "encoder": { "from": roberta.path() }, "optimizer": { "steps": 2, "warmup-steps": 0 },
+        }))
+        .unwrap();
+        assert_eq!(options.reads_tests(), with_tests);
+        let training = QuestionTraining {
+            kb: &world.kb,
+            passages: None,
+            questions: learned,
+            valid: &[],
+            tests,
+            max_answers: 4,
+            seed: 1,
+            config: "c",
+            folder: &folder.path().join("training"),
+        };
+        options.train(&training, &mut |_| {}).unwrap();
+        let loaded = QuestionModel::load(&model, &world.kb).unwrap();
+        assert!(loaded.answers(&[QuestionInput::of(&learned[0])], 1).is_ok());
+        let description = std::fs::read_to_string(model.join("reasoner.json")).unwrap();
+        let description: serde_json::Value = serde_json::from_str(&description).unwrap();
+        let entities = description["entities"].as_array().unwrap();
+        tests.iter().all(|test| entities.iter().any(|entity| *entity == test.topics()[0]))
+    };
+    assert!(trained(true) && !trained(false));
 }
 
 #[test]
