@@ -18,8 +18,8 @@ use sporran_reasoner::{
         Statistics, Templates, Unit,
     },
     question::{
-        Edges, Parts, QuestionExample, QuestionInput, QuestionKind, QuestionModel, QuestionObjective, Topic,
-        Vectors, linked_part,
+        Edges, EmbedStarOptions, ObjectiveOptions, Parts, QuestionExample, QuestionInput, QuestionKind,
+        QuestionModel, QuestionObjective, QuestionTraining, ReasonerKind, Topic, Vectors, linked_part,
     },
     rules::{self, Clause, Graph, MineOptions, Rule, Shape, Step},
 };
@@ -456,6 +456,48 @@ fn a_question_whose_words_have_an_answer_is_left_out() {
 }
 
 #[test]
+fn no_mark_of_a_question_has_an_answer() {
+    let world = World::new();
+    // The languages have numbers for labels.
+    let relabelled = |labels: [&str; 3]| {
+        let mut table = "id\tlabel\ttype\n".to_owned();
+        for number in 0..world.kb.entity_count() as u32 {
+            let id = EntityId(number);
+            let label = world.entities.label(id).unwrap();
+            let label = LANGUAGES.iter().position(|name| *name == label).map_or(label, |at| labels[at]);
+            let class = world.entities.class(id).unwrap();
+            table.push_str(&format!("{}\t{label}\t{class}\n", world.kb.entity_name(id)));
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &table).unwrap();
+        let tables = EntityTables { tables: vec![file.path().to_owned()], ..EntityTables::default() };
+        Entities::load(&tables, &world.kb).unwrap()
+    };
+    let build = |entities: &Entities, options: &BuildOptions| {
+        korc::build(&Sources { entities, ..world.sources() }, options, 3).unwrap()
+    };
+    // One digit is in a third of all marks.
+    let digits = relabelled(["3", "5", "8"]);
+    for options in [BuildOptions::default(), options()] {
+        let built = build(&digits, &options);
+        let asked: Vec<&Question> = built.questions.iter().flatten().collect();
+        assert!(!asked.is_empty());
+        for question in asked {
+            let words = format!("{} {}", question.document(), question.question);
+            assert!(question.labels().iter().all(|label| !words.contains(label.as_str())), "{words}");
+        }
+    }
+    // The bracket and the class are in every mark of a person.
+    let bracket = relabelled(["[person", "Bretic", "Corlan"]);
+    let built = build(&bracket, &BuildOptions::default());
+    let about_people =
+        built.questions.iter().flatten().filter(|question| question.question.contains("[person "));
+    let labels: Vec<&String> = about_people.flat_map(Question::labels).collect();
+    assert!(labels.iter().any(|label| *label == "Bretic"));
+    assert!(labels.iter().all(|label| *label != "[person"));
+}
+
+#[test]
 fn a_leak_fails_the_build() {
     let mut world = World::new();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -478,7 +520,7 @@ fn names_walk(steps: usize) -> QuestionKind {
 
 /// An EmbedKGQA that starts from the named entities.
 fn names_embedding() -> QuestionKind {
-    QuestionKind::EmbedKgqa { rank: 8, topic: Topic::Names }
+    QuestionKind::EmbedKgqa { rank: 8, topic: Topic::Names, batch_normalisation: false }
 }
 
 fn parts(kind: QuestionKind, questions: &[Question]) -> Parts {
@@ -578,7 +620,7 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
         };
         let folder = tempfile::tempdir().unwrap();
         let training = Training {
-            objective: &QuestionObjective::new(&model, examples, &options),
+            objective: &QuestionObjective::new(&model, examples, &options, ObjectiveOptions::default()),
             variables: model.encoder().variables(),
             options: &options,
             evaluate: None,
@@ -620,7 +662,13 @@ fn models_learn_to_answer_and_come_back_from_their_folders() {
 }
 
 /// The folder of a model of this kind that is trained on the questions.
-fn learned(kind: QuestionKind, world: &World, questions: &[Question], folder: &std::path::Path) {
+fn learned(
+    kind: QuestionKind,
+    objective: ObjectiveOptions,
+    world: &World,
+    questions: &[Question],
+    folder: &std::path::Path,
+) {
     let model = QuestionModel::new(parts(kind, questions), &world.kb).unwrap();
     let example = |question: &Question| QuestionExample {
         input: model.read(&QuestionInput::of(question)).unwrap(),
@@ -634,7 +682,12 @@ fn learned(kind: QuestionKind, world: &World, questions: &[Question], folder: &s
         ..TrainingOptions::default()
     };
     let training = Training {
-        objective: &QuestionObjective::new(&model, questions.iter().map(example).collect(), &options),
+        objective: &QuestionObjective::new(
+            &model,
+            questions.iter().map(example).collect(),
+            &options,
+            objective,
+        ),
         variables: model.encoder().variables(),
         options: &options,
         evaluate: None,
@@ -653,7 +706,7 @@ fn a_walk_from_the_given_entity_learns_with_both_kinds_of_edges() {
     for edges in [Edges::Attention, Edges::Sum] {
         let kind = QuestionKind::TransferNet { steps: 2, topic: Topic::Given, edges };
         let folder = tempfile::tempdir().unwrap();
-        learned(kind, &world, questions, folder.path());
+        learned(kind, ObjectiveOptions::default(), &world, questions, folder.path());
         let model = QuestionModel::load(&folder.path().join("model"), &world.kb).unwrap();
         assert_eq!(model.kind(), kind);
         let share = right(&model, held_out, &world.kb);
@@ -669,6 +722,101 @@ fn a_walk_from_the_given_entity_learns_with_both_kinds_of_edges() {
         let unknown = QuestionInput { topics: &[], ..QuestionInput::of(question) };
         assert!(model.answers(&[unknown], 1).unwrap()[0].answers.is_empty());
     }
+}
+
+#[test]
+fn an_embed_kgqa_learns_with_batch_normalisation_smoothing_and_a_norm_penalty() {
+    let world = World::new();
+    let built = world.build();
+    let questions = &built.questions[0];
+    let kind = QuestionKind::EmbedKgqa { rank: 8, topic: Topic::Given, batch_normalisation: true };
+    let trained = |norm_penalty: f64| {
+        let folder = tempfile::tempdir().unwrap();
+        let objective = ObjectiveOptions {
+            smoothing: 0.05,
+            norm_penalty,
+            questions_per_batch: Some(4),
+            head_learning_rate: Some(1e-2),
+        };
+        learned(kind, objective, &world, questions, folder.path());
+        let saved = folder.path().join("model");
+        let tensors = candle_core::safetensors::load(saved.join("model.safetensors"), &Device::Cpu).unwrap();
+        let variance = &tensors["question.product-norm.running-variance"];
+        assert_eq!((variance.dtype(), variance.dims()), (DType::F32, &[2][..]));
+        assert_ne!(variance.to_vec1::<f32>().unwrap(), [1.0, 1.0]);
+        let vectors = tensors["question.entities"].to_dtype(DType::F32).unwrap();
+        let norm = vectors.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap();
+        (QuestionModel::load(&saved, &world.kb).unwrap(), norm)
+    };
+    let (model, norm) = trained(1e-3);
+    assert_eq!(model.kind(), kind);
+    let share = right(&model, questions, &world.kb);
+    assert!(share >= 0.9, "{share}");
+    // A batch equals its single members.
+    let inputs: Vec<QuestionInput<'_>> = questions[..3].iter().map(QuestionInput::of).collect();
+    let all = model.answers(&inputs, 1).unwrap();
+    for (input, found) in inputs.iter().zip(&all) {
+        assert_eq!(model.answers(&[*input], 1).unwrap()[0].answers[0].entity, found.answers[0].entity);
+    }
+    let (_, shrunk) = trained(0.1);
+    assert!(shrunk < norm, "{shrunk} {norm}");
+}
+
+#[test]
+fn the_part_of_an_embed_kgqa_star_has_the_tests_entities_if_asked_for() {
+    let world = World::new();
+    let built = world.build();
+    let learned = &built.questions[0][..1];
+    let tests = &built.questions[3];
+    // A RoBERTa of 70 tokens, with a tokenizer of a few words.
+    let roberta = tempfile::tempdir().unwrap();
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../transformers/tests/data/encoders/roberta-mlm");
+    for name in ["config.json", "model.safetensors"] {
+        std::fs::copy(std::path::Path::new(data).join(name), roberta.path().join(name)).unwrap();
+    }
+    let special = |id: u32, content: &str| {
+        serde_json::json!({ "id": id, "content": content, "single_word": false, "lstrip": false,
+            "rstrip": false, "normalized": false, "special": true })
+    };
+    let tokenizer = serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "decoder": null,
+        "added_tokens": [special(0, "<s>"), special(1, "<pad>"), special(2, "</s>"), special(3, "<unk>")],
+        "pre_tokenizer": { "type": "Whitespace" },
+        "post_processor": { "type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0],
+            "trim_offsets": true, "add_prefix_space": false },
+        "model": { "type": "WordLevel", "unk_token": "<unk>", "vocab": { "<s>": 0, "<pad>": 1, "</s>": 2,
+            "<unk>": 3, "person": 4, "town": 5, "language": 6, "born": 7, "birth": 8, "of": 9 } },
+    });
+    std::fs::write(roberta.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    let trained = |with_tests: bool| {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("model");
+        let options: EmbedStarOptions = serde_json::from_value(serde_json::json!({
+            "model": model, "rank": 4, "reach": 1, "with-tests": with_tests, "batch-normalisation": true,
+            "encoder": { "from": roberta.path() }, "optimizer": { "steps": 2, "warmup-steps": 0 },
+        }))
+        .unwrap();
+        assert_eq!(options.reads_tests(), with_tests);
+        let training = QuestionTraining {
+            kb: &world.kb,
+            passages: None,
+            questions: learned,
+            valid: &[],
+            tests,
+            max_answers: 4,
+            seed: 1,
+            config: "c",
+            folder: &folder.path().join("training"),
+        };
+        options.train(&training, &mut |_| {}).unwrap();
+        let loaded = QuestionModel::load(&model, &world.kb).unwrap();
+        assert!(loaded.answers(&[QuestionInput::of(&learned[0])], 1).is_ok());
+        let description = std::fs::read_to_string(model.join("reasoner.json")).unwrap();
+        let description: serde_json::Value = serde_json::from_str(&description).unwrap();
+        let entities = description["entities"].as_array().unwrap();
+        tests.iter().all(|test| entities.iter().any(|entity| *entity == test.topics()[0]))
+    };
+    assert!(trained(true) && !trained(false));
 }
 
 #[test]
@@ -703,7 +851,7 @@ fn a_question_about_an_entity_without_a_vector_has_no_answer() {
         .map(|other| linked_part(&world.kb, [other], false, 1).unwrap())
         .find(|part| part.entity(&question.topics()[0]).is_none())
         .unwrap();
-    let kind = QuestionKind::EmbedKgqa { rank: 8, topic: Topic::Given };
+    let kind = QuestionKind::EmbedKgqa { rank: 8, topic: Topic::Given, batch_normalisation: false };
     let model = QuestionModel::new(parts(kind, &built.questions[0]), &part).unwrap();
     let folder = tempfile::tempdir().unwrap();
     model.save(folder.path(), &part, "").unwrap();

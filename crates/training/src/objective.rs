@@ -24,6 +24,12 @@ pub trait Objective: Sync {
     /// Where they cannot be made.
     fn epoch(&self, number: u64) -> Result<Vec<Self::Batch>>;
 
+    /// The factor of the learning rate of a variable.
+    fn rate(&self, variable: &str) -> f64 {
+        let _ = variable;
+        1.0
+    }
+
     /// The weight of the batch among the batches of its step: its target tokens, rows or queries.
     fn weight(&self, batch: &Self::Batch) -> f64;
 

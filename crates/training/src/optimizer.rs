@@ -33,6 +33,8 @@ struct Parameter {
     name: String,
     var: Var,
     decayed: bool,
+    /// The factor of its learning rate.
+    scale: f64,
     moments: Moments,
 }
 
@@ -85,7 +87,7 @@ impl AdamW {
                 return Err(Error::Dtype { expected: "F32 variables to train", found: var.dtype() });
             }
             let (decayed, moments) = (is_decayed(&name, var.rank()), Moments::new(&var, None)?);
-            parameters.push(Parameter { name, var, decayed, moments });
+            parameters.push(Parameter { name, var, decayed, scale: 1.0, moments });
         }
         Ok(Self { config, parameters, step: 0 })
     }
@@ -93,6 +95,11 @@ impl AdamW {
     /// The variables with their names, in parameter order.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &Var)> {
         self.parameters.iter().map(|p| (p.name.as_str(), &p.var))
+    }
+
+    /// Multiplies the learning rate of each variable by a factor from now on.
+    pub fn scale_rates(&mut self, of: impl Fn(&str) -> f64) {
+        self.parameters.iter_mut().for_each(|p| p.scale = of(&p.name));
     }
 
     /// How many updates were made.
@@ -119,6 +126,7 @@ impl AdamW {
         let first_scale = (1.0 / (1.0 - beta1.powi(step))) as f32;
         let second_scale = (1.0 / (1.0 - beta2.powi(step))) as f32;
         for (at, p) in self.parameters.iter_mut().enumerate() {
+            let rate = rate * p.scale;
             let step = AdamStep {
                 beta1: beta1 as f32,
                 beta2: beta2 as f32,
@@ -298,6 +306,17 @@ mod tests {
         // decay keeps 1 - 0.1 * 0.5 = 0.95: 0.95 - 0.1 = 0.85 and -1.9 + 0.1 = -1.8.
         let got = values(&var);
         assert!((got[0] - 0.85).abs() < 1e-5 && (got[1] + 1.8).abs() < 1e-5, "{got:?}");
+    }
+
+    #[test]
+    fn a_factor_scales_the_rate_of_one_variable() {
+        let (head, body) = (matrix(&[0.0]), matrix(&[0.0]));
+        let config = AdamWConfig { weight_decay: 0.0, ..AdamWConfig::default() };
+        let named = [("body".into(), body.clone()), ("head".into(), head.clone())];
+        let mut optimizer = AdamW::new(named, config).unwrap();
+        optimizer.scale_rates(|name| if name == "head" { 5.0 } else { 1.0 });
+        optimizer.step(&vec![vec![1.0], vec![1.0]].into(), 0.1).unwrap();
+        assert!((values(&head)[0] + 0.5).abs() < 1e-5 && (values(&body)[0] + 0.1).abs() < 1e-5);
     }
 
     #[test]

@@ -184,6 +184,8 @@ mod tests {
             knowledge: KnowledgeOptions::default(),
             added_tokens: &[],
             target_tokens: 16,
+            first_answers: 1.0,
+            shuffled_passages: 0.0,
             device: DeviceName::Cpu,
         }
     }

@@ -71,13 +71,13 @@ impl Rows<'_> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ 0x5eed);
         rng.set_stream(epoch << 32 | number);
         let answers = retrieved.example.answers();
-        // The first gold answer is the usual target: the others are aliases, which the page need not contain.
+        // The first gold answer is the name of a thing; the others are aliases, which the page need not contain.
         // Gold pages have no such order.
-        let first = self.settings.target == Target::Answer && rng.random_bool(0.9);
+        let first = self.settings.target == Target::Answer && rng.random_bool(self.settings.first_answers);
         let target = answers[if first { 0 } else { rng.random_range(0..answers.len()) }];
         let mut passages = retrieved.passages.clone();
         // Keeps the model from relying on the order of the passages.
-        if rng.random_bool(0.3) {
+        if rng.random_bool(self.settings.shuffled_passages) {
             passages.shuffle(&mut rng);
         }
         let shuffled = RetrievedExample { example: retrieved.example.clone(), passages };
@@ -87,5 +87,63 @@ impl Rows<'_> {
         let source = self.tokenizer.encode(&source, Some(self.prompt.options().max_tokens))?;
         let target = self.tokenizer.encode(target, Some(self.settings.target_tokens))?;
         Ok(Row { source, target })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, path::Path};
+
+    use sporran_kilt::{Example, Output, Passage, Query};
+    use sporran_training::{KnowledgeOptions, TrainingOptions, session::ShapeOptions};
+    use sporran_transformers::{Checkpoint, DeviceName};
+
+    use super::*;
+    use crate::{PromptOptions, training::MatchingOptions};
+
+    /// The numbers of different targets and sources in forty epochs of a record with two answers and two passages.
+    fn drawn(first_answers: f64, shuffled_passages: f64) -> (usize, usize) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/bart");
+        let tokenizer = Checkpoint::open(&folder).unwrap().tokenizer().unwrap();
+        let output = |answer: &str| Output { answer: Some(answer.into()), ..Output::default() };
+        let gold = ["tea", "ice"].map(output).to_vec();
+        let example = Example { query: Query::of_text(1i64, "who?"), gold };
+        let passages = ["Tea is hot.", "Ice is cold."].map(|text| (Passage::of_text(text), 1.0)).to_vec();
+        let settings = TrainSettings {
+            model: &folder,
+            from: None,
+            shape: &ShapeOptions::default(),
+            optimizer: &TrainingOptions::default(),
+            target: Target::Answer,
+            add_gold: false,
+            matching: MatchingOptions::default(),
+            negatives: 0,
+            page_negatives: None,
+            evidence: None,
+            question_encoder: None,
+            knowledge: KnowledgeOptions::default(),
+            added_tokens: &[],
+            target_tokens: 16,
+            first_answers,
+            shuffled_passages,
+            device: DeviceName::Cpu,
+        };
+        let prompt = Prompt::new(PromptOptions { passages: 2, ..PromptOptions::default() }).unwrap();
+        let examples = [RetrievedExample { example, passages }];
+        let rows = Rows { examples: &examples, prompt, tokenizer: &tokenizer, settings: &settings, seed: 7 };
+        let (mut targets, mut sources) = (BTreeSet::new(), BTreeSet::new());
+        for epoch in 0..40 {
+            let row = &rows.of_epoch(epoch).unwrap()[0];
+            targets.insert(row.target.clone());
+            sources.insert(row.source.clone());
+        }
+        (targets.len(), sources.len())
+    }
+
+    #[test]
+    fn shares_say_how_often_answers_and_passages_are_drawn() {
+        assert_eq!(drawn(1.0, 0.0), (1, 1));
+        assert_eq!(drawn(0.0, 0.0), (2, 1));
+        assert_eq!(drawn(1.0, 1.0), (1, 2));
     }
 }

@@ -62,6 +62,15 @@ pub struct TrainOptions<Records> {
     #[serde(default = "target_tokens")]
     #[schemars(range(min = 1), extend("x-unit" = "tokens"))]
     pub target_tokens: usize,
+    /// Generators of kind `seq2seq`: the share of inputs whose target is the record's first answer. The others learn any of its
+    /// answers, drawn at random.
+    #[serde(default = "first_answers")]
+    #[schemars(range(min = 0, max = 1))]
+    pub first_answers: f64,
+    /// Generators of kind `seq2seq`: the share of inputs whose passages are in random order.
+    #[serde(default = "shuffled_passages")]
+    #[schemars(range(min = 0, max = 1))]
+    pub shuffled_passages: f64,
     /// The number of validation records of each dataset, the first ones.
     #[serde(default = "validation_records")]
     #[schemars(range(min = 1), extend("x-unit" = "records"))]
@@ -77,6 +86,14 @@ fn negatives() -> usize {
 
 fn target_tokens() -> usize {
     64
+}
+
+fn first_answers() -> f64 {
+    0.9
+}
+
+fn shuffled_passages() -> f64 {
+    0.3
 }
 
 fn validation_records() -> usize {
@@ -102,6 +119,8 @@ impl<Records> TrainOptions<Records> {
             knowledge: self.knowledge,
             added_tokens: &self.added_tokens,
             target_tokens: self.target_tokens,
+            first_answers: self.first_answers,
+            shuffled_passages: self.shuffled_passages,
             device: self.device,
         }
     }
@@ -188,6 +207,10 @@ pub struct TrainSettings<'a> {
     pub added_tokens: &'a [String],
     /// The largest number of tokens of a target.
     pub target_tokens: usize,
+    /// The share of inputs whose target is the first answer, of 0 to 1.
+    pub first_answers: f64,
+    /// The share of inputs whose passages are in random order, of 0 to 1.
+    pub shuffled_passages: f64,
     /// The device.
     pub device: DeviceName,
 }

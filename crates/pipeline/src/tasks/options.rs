@@ -47,10 +47,13 @@ pub struct QueryOptions {
     /// Entity linking: the marks before and after the mention, such as BLINK's `["[unused0]", "[unused1]"]`. The default is no
     /// marks.
     pub mention_marks: Option<[String; 2]>,
+    /// Zero-shot slot filling: whether a record's template question replaces subject and relation. `seed` and the record's id draw
+    /// it, as for a generator of kind `extractive`.
+    pub template_questions: bool,
 }
 
 impl Default for QueryOptions {
     fn default() -> Self {
-        Self { mention_context_words: 20, mention_weight: 3, mention_marks: None }
+        Self { mention_context_words: 20, mention_weight: 3, mention_marks: None, template_questions: false }
     }
 }

@@ -8,9 +8,19 @@ use super::document::{Document, is_word};
 const COMMON: [&str; 12] =
     ["The", "Of", "And", "For", "New", "Saint", "North", "South", "East", "West", "United", "San"];
 
+/// The number of marks of a class.
+pub(super) const MARKS: u32 = 10_000;
+
 /// A mark such as `[singer 4711]`.
 pub fn mark(class: &str, number: u32) -> String {
     format!("[{class} {number:04}]")
+}
+
+/// Whether the mark of a number does not reveal an answer, and the text does not contain the number.
+pub(super) fn is_free(class: &str, number: u32, text: &str, answers: &[&str]) -> bool {
+    let mark = mark(class, number);
+    let is_silent = |answer: &&str| !mark.contains(*answer) && places(&mark, answer).is_empty();
+    !text.contains(&format!("{number:04}")) && answers.iter().all(is_silent)
 }
 
 /// Returns the document's title and text. `mark` replaces the entity's mentions, its `names` and their parts.
@@ -128,6 +138,15 @@ mod tests {
             "[singer 0007] ([singer 0007]) met Lee Marvin in Leeds. [singer 0007] sang; so did [singer 0007]'s band, The [singer 0007] Five."
         );
         assert_eq!(mark("country", 7), "[country 0007]");
+    }
+
+    #[test]
+    fn a_mark_is_free_if_it_has_no_answer() {
+        assert!(is_free("year", 1987, "It was late.", &["1988", "Ann"]));
+        assert!(!is_free("year", 1987, "It was 1987.", &[]));
+        for answer in ["1987", "9", "year 1987", "YEAR"] {
+            assert!(!is_free("year", 1987, "It was late.", &[answer]), "{answer}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use sporran_kilt::{
 };
 
 use super::{
-    anonymise::{anonymise, mark},
+    anonymise::{MARKS, anonymise, is_free, mark},
     chain::{Chain, Numbers, WrittenChain},
     derive::Derive,
     document::Document,
@@ -218,14 +218,16 @@ pub(super) fn question_triples(origin: &Origin) -> Vec<Numbers> {
 fn question(sources: &Sources<'_>, origin: &Origin, id: &str, rng: &mut ChaCha8Rng) -> Question {
     let Sources { kb, entities, documents, rules, templates } = sources;
     let document = &documents[origin.document];
-    // A number that the text does not contain, unique to this question, so that it does not identify others.
+    let class = entities.class(origin.entity).unwrap_or("entity");
+    let labels: Vec<&str> = origin.answers.iter().filter_map(|answer| entities.label(*answer)).collect();
+    // A number of this question alone, so that it does not identify others. `Derive` leaves out questions without a free one.
     let number = loop {
-        let number = rng.random_range(0..10_000);
-        if !document.text.contains(&format!("{number:04}")) {
+        let number = rng.random_range(0..MARKS);
+        if is_free(class, number, &document.text, &labels) {
             break number;
         }
     };
-    let mark = mark(entities.class(origin.entity).unwrap_or("entity"), number);
+    let mark = mark(class, number);
     let (title, context) = anonymise(document, origin.entity, entities.names(origin.entity), &mark);
     let asked = templates.ask(origin.asked, kb, &mark, rng);
     let relation = RelationId(origin.asked.relation());

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_kilt::kb::{EntityId, Part, RelationId};
 
 use super::{
-    anonymise::places,
+    anonymise::{MARKS, is_free, places},
     build::{BuildOptions, FactAnswers, Origin, Sources, question_triples},
     chain::{Graphs, Limits, Numbers, Route, chains},
     document::Document,
@@ -73,7 +73,9 @@ impl<'a> Derive<'a> {
                         }
                         let answers: Vec<EntityId> =
                             chains.iter().map(|chain| EntityId(chain.answer)).collect();
-                        if self.is_silent((entity, class), asked, &answers) {
+                        if self.is_silent((entity, class), asked, &answers)
+                            && self.has_mark(content, class, &answers)
+                        {
                             found.push(Origin { document, entity, asked, answers, chains });
                         }
                     }
@@ -104,7 +106,8 @@ impl<'a> Derive<'a> {
                                 !mentioned.contains(answer)
                                     && *answer != entity
                                     && self.is_hidden(*answer, content, class)
-                            });
+                            })
+                            && self.has_mark(content, class, answers);
                         if fits {
                             let answers = answers.to_vec();
                             let asked =
@@ -178,6 +181,13 @@ impl<'a> Derive<'a> {
     fn is_hidden(&self, answer: EntityId, document: &Document, class: &str) -> bool {
         let label = self.sources.entities.label(answer);
         label.is_some_and(|label| !document.text.contains(label) && !class.contains(label))
+    }
+
+    /// Whether a mark of the class is free for a question with these answers, as the mark of 1987 is not for the answer 1987.
+    fn has_mark(&self, document: &Document, class: &str, answers: &[EntityId]) -> bool {
+        let labels: Vec<&str> =
+            answers.iter().filter_map(|answer| self.sources.entities.label(*answer)).collect();
+        (0..MARKS).any(|number| is_free(class, number, &document.text, &labels))
     }
 
     /// Whether the words of a question have neither a name of its entity nor an answer. The words include the class.

@@ -58,13 +58,14 @@ impl Document {
 /// whole.
 ///
 /// Mentions are the anchors, and the names of the page's entity. The triples are those of the knowledge base
-/// between two mentions, one of which is the page's entity.
+/// between two mentions, one of which is the page's entity. If it is `implied`, the text need not name it.
 ///
 /// # Errors
 /// Read errors, with line and field.
 pub fn pages(
     path: &Path,
     sentences: usize,
+    implied: bool,
     kb: &KnowledgeBase,
     entities: &Entities,
 ) -> Result<Vec<Document>> {
@@ -77,6 +78,7 @@ pub fn pages(
             let Piece { text, mut mentions, start, end } = piece;
             name_mentions(&text, own, entities.names(own), &mut mentions);
             mentions.sort_unstable();
+            let is_there = implied || mentions.iter().any(|mention| mention.entity == own);
             let others: FxHashSet<EntityId> =
                 mentions.iter().map(|mention| mention.entity).filter(|&entity| entity != own).collect();
             let objects = known.relations_of(own).flat_map(|(relation, objects)| {
@@ -87,7 +89,9 @@ pub fn pages(
             });
             let mut relations: Vec<Triple> = objects
                 .chain(subjects)
-                .filter(|triple| others.contains(&triple.subject) || others.contains(&triple.object))
+                .filter(|triple| {
+                    is_there && (others.contains(&triple.subject) || others.contains(&triple.object))
+                })
                 .collect();
             relations.sort_unstable();
             relations.dedup();
@@ -357,6 +361,34 @@ mod tests {
             ("Then Zoë returned. They lived on.".to_owned(), (1, 23), (4, 14)),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_text_says_facts_of_its_pages_entity_if_it_names_it_or_these_are_implied() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let mut kb = KnowledgeBase::default();
+        kb.add_entity("Q0").unwrap();
+        kb.add_entity("Q1").unwrap();
+        kb.add_relation("P1").unwrap();
+        kb.add(Part::Train, Triple::new(0, 0, 1)).unwrap();
+        let table = write("e.tsv", "id\tlabel\ttitle\nQ0\tAnna\tAnna\nQ1\tRome\tRome\n");
+        let tables = crate::korc::EntityTables { tables: vec![table], ..Default::default() };
+        let entities = Entities::load(&tables, &kb).unwrap();
+        let page = serde_json::json!({ "wikipedia_id": "1", "wikipedia_title": "Anna",
+            "text": ["Anna", "Anna loves Rome. She left Rome."], "anchors": [
+            { "text": "Rome", "href": "Rome", "paragraph_id": 1, "start": 11, "end": 15 },
+            { "text": "Rome", "href": "Rome", "paragraph_id": 1, "start": 26, "end": 30 }] });
+        let source = write("pages.jsonl", &page.to_string());
+        let said = |implied: bool| -> Vec<usize> {
+            let documents = pages(&source, 1, implied, &kb, &entities).unwrap();
+            documents.iter().map(|document| document.relations.len()).collect()
+        };
+        assert_eq!((said(false), said(true)), (vec![1, 0], vec![1, 1]));
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //! documents hide the name of the topic entity. Its vector is that of the given entity, or is computed from the text: a
 //! projection of the hidden states, perhaps with an attention over the vectors of the entities that the document names.
 
-use candle_core::Tensor;
-use candle_nn::{Init, VarBuilder};
+use candle_core::{Device, Tensor};
+use candle_nn::Init;
+use sporran_training::Variables;
 
 use super::{
     encoding::EncodedQuestion,
     layers::{Dense, Tokens, products, weighted},
+    normalisation::ComplexNorm,
     options::Topic,
 };
 use crate::Result;
@@ -19,6 +21,8 @@ pub(super) struct HeadOutput {
     /// The probability of each entity as an answer, (inputs, entities). Rows sum to at most 1, but not those of
     /// [`Edges::Sum`](super::Edges::Sum).
     pub(super) likely: Tensor,
+    /// EmbedKGQA's logits of that probability.
+    pub(super) logits: Option<Tensor>,
     /// The attention weight of each name in the document, (inputs, most).
     pub(super) bridges: Tensor,
     /// The weight of each relation at each step, (inputs, directed relations); empty in EmbedKGQA.
@@ -34,6 +38,8 @@ pub(super) struct EmbedHead {
     relation: Dense,
     /// The attention over names, with [`Topic::Names`].
     names: Option<NamesAttention>,
+    /// The normalisations of the topic entity's vector and of its product with the question's.
+    norms: Option<[ComplexNorm; 2]>,
     /// (entities, 2k): real parts, then imaginary ones.
     entities: Tensor,
     /// A large negative logit (1, entities) for the entities without a vector.
@@ -49,16 +55,18 @@ struct NamesAttention {
 }
 
 impl EmbedHead {
-    /// A head for hidden states of `width` and vectors of `rank` complex numbers. `vectors` are the fixed
-    /// entity vectors; without them, they are trained variables. The entities `absent` are never answers.
+    /// A head for hidden states of `width` and vectors of `rank` complex numbers, with batch normalisation if `normalises`.
+    /// `vectors` are the fixed entity vectors; without them, they are trained variables. The entities `absent` are never
+    /// answers.
     pub(super) fn new(
-        (width, topic): (usize, Topic),
+        (width, topic, normalises): (usize, Topic, bool),
         entities: usize,
         rank: usize,
         vectors: Option<Tensor>,
         absent: &[u32],
-        vb: &VarBuilder,
+        variables: &Variables,
     ) -> Result<Self> {
+        let vb = variables.builder(&Device::Cpu).pp("question");
         let count = entities;
         let entities = match vectors {
             Some(vectors) => vectors,
@@ -86,7 +94,13 @@ impl EmbedHead {
             absent.iter().for_each(|&entity| logits[entity as usize] = -1e9);
             Some(Tensor::from_vec(logits, (1, count), entities.device())?)
         };
-        Ok(Self { topic, head, relation, names, entities, absent })
+        let norms = if normalises {
+            let norm = |name: &str| ComplexNorm::new(&format!("question.{name}"), variables);
+            Some([norm("topic-norm")?, norm("product-norm")?])
+        } else {
+            None
+        };
+        Ok(Self { topic, head, relation, names, norms, entities, absent })
     }
 
     /// The entities' vectors, (entities, 2k).
@@ -94,8 +108,13 @@ impl EmbedHead {
         &self.entities
     }
 
-    /// Applies the head to the hidden states (tokens, d) of inputs.
-    pub(super) fn forward(&self, states: &Tensor, inputs: &[&EncodedQuestion]) -> Result<HeadOutput> {
+    /// Applies the head to the hidden states (tokens, d) of inputs. In training, batch normalisation counts the batch.
+    pub(super) fn forward(
+        &self,
+        states: &Tensor,
+        inputs: &[&EncodedQuestion],
+        is_training: bool,
+    ) -> Result<HeadOutput> {
         let words = Tokens::new(inputs, states, |input| match self.topic {
             Topic::Given | Topic::Text => vec![0],
             Topic::Names => input.question.clone().collect(),
@@ -115,6 +134,10 @@ impl EmbedHead {
                 (self.entities.index_select(&topics, 0)?, unseen(inputs, states)?)
             }
         };
+        let head = match &self.norms {
+            Some([topic, _]) => topic.forward(&head, is_training)?,
+            None => head,
+        };
         let relation = self.relation.forward(&query)?;
         let half = |vectors: &Tensor, at: usize| vectors.narrow(1, at * rank, rank);
         let (hr, hi) = (half(&head, 0)?, half(&head, 1)?);
@@ -122,12 +145,16 @@ impl EmbedHead {
         let real = ((&hr * &rr)? - (&hi * &ri)?)?;
         let imaginary = ((&hr * &ri)? + (&hi * &rr)?)?;
         let product = Tensor::cat(&[&real, &imaginary], 1)?;
+        let product = match &self.norms {
+            Some([_, norm]) => norm.forward(&product, is_training)?,
+            None => product,
+        };
         let mut logits = product.matmul(&self.entities.t()?)?;
         if let Some(absent) = &self.absent {
             logits = logits.broadcast_add(absent)?;
         }
         let likely = candle_nn::ops::softmax(&logits, 1)?;
-        Ok(HeadOutput { likely, bridges, steps: Vec::new() })
+        Ok(HeadOutput { likely, logits: Some(logits), bridges, steps: Vec::new() })
     }
 
     /// The sum (inputs, 2k) of the vectors of the named entities by their attention weights, and these (inputs, most).

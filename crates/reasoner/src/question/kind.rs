@@ -28,6 +28,11 @@ pub trait ReasonerKind {
     /// Errors of files, model or training, and an error for kinds that are not trained.
     fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained>;
 
+    /// Whether a training reads the test questions, without their answers.
+    fn reads_tests(&self) -> bool {
+        false
+    }
+
     /// Whether the kind reads retrieved passages, so that it needs [`Background::passages`].
     fn reads_passages(&self) -> bool {
         false
@@ -74,6 +79,8 @@ pub struct QuestionTraining<'a> {
     pub questions: &'a [Question],
     /// The validation questions, for the threshold and the best weights. May be empty.
     pub valid: &'a [Question],
+    /// The test questions, for a kind with [`ReasonerKind::reads_tests`]; else empty. Their answers are not to be read.
+    pub tests: &'a [Question],
     /// The largest number of answers to a question.
     pub max_answers: usize,
     /// The seed of all random choices.

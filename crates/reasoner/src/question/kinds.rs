@@ -10,7 +10,7 @@ use super::{
     Reasoner,
     kind::{Background, QuestionTraining, ReasonerKind},
     model::{QuestionKind, QuestionModel, Vectors},
-    options::{EmbedOptions, EmbedStarOptions, Topic, TransferOptions},
+    options::{EmbedOptions, EmbedStarOptions, ObjectiveOptions, Topic, TransferOptions},
     part::linked_part,
     session::{self, Start, VectorSource, vectors},
 };
@@ -27,14 +27,20 @@ impl ReasonerKind for EmbedOptions {
         if self.train_entities && self.embedding.is_none() {
             document.report_key(&format!("{key}.train-entities"), "expected it only with `embedding`");
         }
+        if self.objective.norm_penalty != 0.0 && self.embedding.is_some() && !self.train_entities {
+            let message = "expected it only with trained vectors (`train-entities = true`)";
+            document.report_key(&format!("{key}.objective.norm-penalty"), message);
+        }
+        check_batches(self.batch_normalisation, &self.optimizer, key, document);
     }
 
     fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
-        let Self { rank, topic, train_entities, .. } = *self;
+        let Self { rank, topic, train_entities, batch_normalisation, objective, .. } = *self;
         let embedding = self.embedding.as_deref();
-        let source = VectorSource { embedding, rank, are_trained: train_entities, topic };
+        let source =
+            VectorSource { embedding, rank, are_trained: train_entities, topic, batch_normalisation };
         let (kind, vectors) = vectors(source, training.kb)?;
-        let start = Start { kind, vectors, shape: &self.encoder, folder: &self.model };
+        let start = Start { kind, vectors, shape: &self.encoder, objective, folder: &self.model };
         session::train(start, &self.optimizer, training, observe)
     }
 
@@ -51,16 +57,23 @@ impl ReasonerKind for EmbedStarOptions {
     fn check(&self, key: &str, document: &mut Document<'_>) {
         check_optimizer(&self.optimizer, key, document);
         check_vectors(self.rank, self.embedding.as_deref(), key, document);
+        check_batches(self.batch_normalisation, &self.optimizer, key, document);
+    }
+
+    fn reads_tests(&self) -> bool {
+        self.with_tests
     }
 
     fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
-        let questions = training.questions.iter().chain(training.valid);
+        let tests = if self.with_tests { training.tests } else { &[] };
+        let questions = training.questions.iter().chain(training.valid).chain(tests);
         let kb = linked_part(training.kb, questions, self.topic == Topic::Given, self.reach)?;
         tracing::info!("{} of {} entities are in reach", kb.entity_count(), training.kb.entity_count());
-        let Self { rank, topic, .. } = *self;
+        let Self { rank, topic, batch_normalisation, objective, .. } = *self;
         let embedding = self.embedding.as_deref();
-        let (kind, vectors) = vectors(VectorSource { embedding, rank, are_trained: true, topic }, &kb)?;
-        let start = Start { kind, vectors, shape: &self.encoder, folder: &self.model };
+        let source = VectorSource { embedding, rank, are_trained: true, topic, batch_normalisation };
+        let (kind, vectors) = vectors(source, &kb)?;
+        let start = Start { kind, vectors, shape: &self.encoder, objective, folder: &self.model };
         let training = QuestionTraining { kb: &kb, ..*training };
         session::train(start, &self.optimizer, &training, observe)
     }
@@ -80,12 +93,20 @@ impl ReasonerKind for TransferOptions {
         if self.topic == Topic::Text {
             document.report_key(&format!("{key}.topic"), "expected `given` or `names`, found `text`");
         }
+        let ObjectiveOptions { smoothing, norm_penalty, .. } = self.objective;
+        for (option, value) in [("smoothing", smoothing), ("norm-penalty", norm_penalty)] {
+            if value != 0.0 {
+                let message = "expected it only for an EmbedKGQA";
+                document.report_key(&format!("{key}.objective.{option}"), message);
+            }
+        }
     }
 
     fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
-        let Self { steps, topic, edges, .. } = *self;
+        let Self { steps, topic, edges, objective, .. } = *self;
         let kind = QuestionKind::TransferNet { steps, topic, edges };
-        let start = Start { kind, vectors: Vectors::Drawn, shape: &self.encoder, folder: &self.model };
+        let start =
+            Start { kind, vectors: Vectors::Drawn, shape: &self.encoder, objective, folder: &self.model };
         session::train(start, &self.optimizer, training, observe)
     }
 
@@ -105,6 +126,19 @@ fn check_vectors(rank: Option<usize>, embedding: Option<&Path>, key: &str, docum
 fn check_optimizer(optimizer: &TrainingOptions, key: &str, document: &mut Document<'_>) {
     if let Err(error) = optimizer.check() {
         document.report_key(&format!("{key}.optimizer"), error.to_string());
+    }
+}
+
+/// Reports batches at the same time next to batch normalisation, whose running statistics follow their order.
+fn check_batches(
+    batch_normalisation: bool,
+    optimizer: &TrainingOptions,
+    key: &str,
+    document: &mut Document<'_>,
+) {
+    if batch_normalisation && optimizer.parallel_batches > 1 {
+        let message = "expected 1 with `batch-normalisation`";
+        document.report_key(&format!("{key}.optimizer.parallel-batches"), message);
     }
 }
 

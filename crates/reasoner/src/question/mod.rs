@@ -7,6 +7,7 @@ mod kind;
 mod kinds;
 mod layers;
 mod model;
+mod normalisation;
 mod options;
 mod part;
 mod path;
@@ -24,7 +25,9 @@ use sporran_kilt::{
 pub use encoding::{EncodedQuestion, LinkedName, Linker, QuestionReader};
 pub use kind::{Background, PassageFinder, QuestionTraining, ReadQuestions, ReasonerKind};
 pub use model::{Parts, QuestionKind, QuestionModel, Vectors, chosen};
-pub use options::{Edges, EmbedOptions, EmbedStarOptions, EncoderShape, Topic, TransferOptions};
+pub use options::{
+    Edges, EmbedOptions, EmbedStarOptions, EncoderShape, ObjectiveOptions, Topic, TransferOptions,
+};
 pub use part::linked_part;
 pub use path::heaviest;
 pub use registry::ReasonerOptions;

@@ -18,6 +18,7 @@ use super::{
     Answer, Answered, Answers, QuestionInput, Reasoner,
     embed::{EmbedHead, HeadOutput},
     encoding::{EncodedQuestion, LinkedName, Linker, QuestionReader},
+    normalisation::is_statistic,
     options::{Edges, Topic},
     path::heaviest,
     transfer::{Sparse, TransferHead},
@@ -45,6 +46,9 @@ pub enum QuestionKind {
         /// The entity where it starts. Folders of older versions lack it.
         #[serde(default = "Topic::names", skip_serializing_if = "Topic::is_names")]
         topic: Topic,
+        /// Whether it normalises vectors over batches. Folders of older versions lack it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        batch_normalisation: bool,
     },
     /// Walks over the triples, from the question's entity or those that the document names.
     #[serde(rename = "transfer-net")]
@@ -76,6 +80,11 @@ impl QuestionKind {
         match self {
             Self::EmbedKgqa { topic, .. } | Self::TransferNet { topic, .. } => topic,
         }
+    }
+
+    /// Whether it has batch normalisation.
+    pub(super) fn normalises_batches(self) -> bool {
+        matches!(self, Self::EmbedKgqa { batch_normalisation: true, .. })
     }
 }
 
@@ -198,9 +207,8 @@ impl QuestionModel {
         let graph = Graph::of(kb.triples(Part::Train));
         let (entities, width) = (kb.entity_count(), encoder.hidden_size);
         // The head's variables come first, because the encoder collects all variables.
-        let vb = variables.builder(&Device::Cpu).pp("question");
         let head = match kind {
-            QuestionKind::EmbedKgqa { rank, topic } => {
+            QuestionKind::EmbedKgqa { rank, topic, batch_normalisation } => {
                 let (fixed, start) = match vectors {
                     Vectors::Drawn => (None, None),
                     Vectors::From(start) => (None, Some(start)),
@@ -215,7 +223,8 @@ impl QuestionModel {
                     );
                     return Err(Error::Argument(message));
                 }
-                let head = EmbedHead::new((width, topic), entities, rank, fixed, &absent, &vb)?;
+                let shape = (width, topic, batch_normalisation);
+                let head = EmbedHead::new(shape, entities, rank, fixed, &absent, &variables)?;
                 if let (Some(start), Some(variable)) = (start, variables.named("question.entities")) {
                     variable.set(&start)?;
                 }
@@ -232,6 +241,7 @@ impl QuestionModel {
                 let known =
                     graph.triples().iter().filter_map(|&(s, r, o)| Some((s, relations[r as usize]?, o)));
                 let sparse = Sparse::new(&Graph::new(known), entities, &Device::Cpu)?;
+                let vb = variables.builder(&Device::Cpu).pp("question");
                 Head::Transfer(TransferHead::new((width, topic, edges), count, steps, sparse, &vb)?)
             }
         };
@@ -366,7 +376,8 @@ impl QuestionModel {
     pub fn save(&self, folder: &Path, kb: &KnowledgeBase, card: &str) -> Result<()> {
         let mut tensors: HashMap<String, Tensor> = HashMap::new();
         for (name, var) in self.encoder.variables().all() {
-            tensors.insert(name, var.as_tensor().to_dtype(DType::F16)?);
+            let dtype = if is_statistic(&name) { DType::F32 } else { DType::F16 };
+            tensors.insert(name, var.as_tensor().to_dtype(dtype)?);
         }
         if let Head::Embed(head) = &self.head {
             tensors.insert("question.entities".into(), head.entities().to_dtype(DType::F16)?);
@@ -453,9 +464,23 @@ impl QuestionModel {
         self.kind.topic() == Topic::Given && input.topic.is_none()
     }
 
-    pub(super) fn forward(&self, states: &Tensor, inputs: &[&EncodedQuestion]) -> Result<HeadOutput> {
+    /// EmbedKGQA's vectors of entities (entities, 2 rank), if they are trained.
+    pub(super) fn trained_entities(&self) -> Option<&Tensor> {
         match &self.head {
-            Head::Embed(head) => head.forward(states, inputs),
+            Head::Embed(head) => Some(head.entities()).filter(|entities| entities.is_variable()),
+            Head::Transfer(_) => None,
+        }
+    }
+
+    /// Applies the head to the hidden states (tokens, d) of inputs.
+    pub(super) fn forward(
+        &self,
+        states: &Tensor,
+        inputs: &[&EncodedQuestion],
+        is_training: bool,
+    ) -> Result<HeadOutput> {
+        match &self.head {
+            Head::Embed(head) => head.forward(states, inputs, is_training),
             Head::Transfer(head) => head.forward(states, inputs),
         }
     }
@@ -483,7 +508,7 @@ impl QuestionModel {
             }
             let batch: Vec<&EncodedQuestion> = inputs[at..end].iter().collect();
             let rows: Vec<&EncoderRow> = batch.iter().map(|input| &input.row).collect();
-            let found = self.forward(&self.encoder.states(&rows, Pick::All)?, &batch)?;
+            let found = self.forward(&self.encoder.states(&rows, Pick::All)?, &batch, false)?;
             let steps: Vec<Vec<Vec<f32>>> =
                 found.steps.iter().map(Tensor::to_vec2).collect::<Result<_, _>>()?;
             let (likely, bridges) = (found.likely.to_vec2::<f32>()?, found.bridges.to_vec2::<f32>()?);

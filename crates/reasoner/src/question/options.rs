@@ -51,6 +51,28 @@ impl Default for EncoderShape {
     }
 }
 
+/// The loss, the batches and the learning rates of a training, besides `[reasoner.optimizer]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ObjectiveOptions {
+    /// EmbedKGQA's smoothing of answers. With a value s above 0, an answer among n entities weighs 1 - s + 1/n and another
+    /// entity 1/n, each divided by the sum of all weights, as in the code of KoRC's authors. With 0, only answers weigh.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub smoothing: f64,
+    /// The factor of the norm penalty of EmbedKGQA's trained vectors. A batch adds the sum of their cubic norms to the sum of
+    /// its losses.
+    #[schemars(range(min = 0))]
+    pub norm_penalty: f64,
+    /// The largest number of questions of a batch. Without it, only `tokens-per-batch` of the optimizer limits a batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1), extend("x-unit" = "questions"))]
+    pub questions_per_batch: Option<usize>,
+    /// The highest learning rate of the layers over the encoder. Without it, it is that of the optimizer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
+    pub head_learning_rate: Option<f64>,
+}
+
 /// The entity where a model starts, which the document hides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -126,9 +148,16 @@ pub struct EmbedOptions {
     /// The entity where the model starts: `given`, `text` or `names`. A trained model keeps its own.
     #[serde(default)]
     pub topic: Topic,
+    /// Whether the vector of that entity, and its product with the question's, are normalised over batches. A trained model
+    /// keeps its own.
+    #[serde(default)]
+    pub batch_normalisation: bool,
     /// `[reasoner.encoder]`: the encoder of question and document.
     #[serde(default)]
     pub encoder: EncoderShape,
+    /// `[reasoner.objective]`: the loss, the batches and the learning rates of a training, besides `[reasoner.optimizer]`.
+    #[serde(default)]
+    pub objective: ObjectiveOptions,
     /// `[reasoner.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
@@ -152,12 +181,23 @@ pub struct EmbedStarOptions {
     #[serde(default = "reach")]
     #[schemars(extend("x-unit" = "triples"))]
     pub reach: usize,
+    /// Whether the part also has the entities of the tests: those that their documents name, and given ones. Answers are not
+    /// read.
+    #[serde(default)]
+    pub with_tests: bool,
     /// The entity where the model starts: `given`, `text` or `names`. A given entity is in the part too.
     #[serde(default)]
     pub topic: Topic,
+    /// Whether the vector of that entity, and its product with the question's, are normalised over batches. A trained model
+    /// keeps its own.
+    #[serde(default)]
+    pub batch_normalisation: bool,
     /// `[reasoner.encoder]`: the encoder of question and document.
     #[serde(default)]
     pub encoder: EncoderShape,
+    /// `[reasoner.objective]`: the loss, the batches and the learning rates of a training, besides `[reasoner.optimizer]`.
+    #[serde(default)]
+    pub objective: ObjectiveOptions,
     /// `[reasoner.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
@@ -186,6 +226,9 @@ pub struct TransferOptions {
     /// `[reasoner.encoder]`: the encoder of question and document.
     #[serde(default)]
     pub encoder: EncoderShape,
+    /// `[reasoner.objective]`: the loss, the batches and the learning rates of a training, besides `[reasoner.optimizer]`.
+    #[serde(default)]
+    pub objective: ObjectiveOptions,
     /// `[reasoner.optimizer]`: epochs, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,

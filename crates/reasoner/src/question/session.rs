@@ -22,7 +22,7 @@ use super::{
     encoding::EncodedQuestion,
     kind::QuestionTraining,
     model::{Parts, QuestionKind, QuestionModel, Vectors},
-    options::{EncoderShape, Topic},
+    options::{EncoderShape, ObjectiveOptions, Topic},
     train::{QuestionExample, QuestionObjective, tune},
 };
 use crate::{
@@ -35,6 +35,7 @@ pub(super) struct Start<'a> {
     pub(super) kind: QuestionKind,
     pub(super) vectors: Vectors,
     pub(super) shape: &'a EncoderShape,
+    pub(super) objective: ObjectiveOptions,
     /// The folder of the model.
     pub(super) folder: &'a Path,
 }
@@ -50,7 +51,7 @@ pub(super) fn train(
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
     let &QuestionTraining { kb, questions, valid, .. } = training;
-    let folder = start.folder;
+    let (folder, options) = (start.folder, start.objective);
     let mut model = QuestionModel::new(parts(start, questions, training.seed)?, kb)?;
     let examples = |questions: &[Question]| -> Result<Vec<QuestionExample>> {
         let example = |question: &Question| {
@@ -67,7 +68,7 @@ pub(super) fn train(
         Ok(tune(&model.likely(&inputs)?, &labels, training.max_answers, label))
     };
     let evaluate = || tuned(&model).map(|(_, score)| score).map_err(EvaluationError::from);
-    let objective = QuestionObjective::new(&model, learned, optimizer);
+    let objective = QuestionObjective::new(&model, learned, optimizer, options);
     let session = TrainingSession {
         variables: model.encoder().variables(),
         options: optimizer,
@@ -103,6 +104,7 @@ pub(super) struct VectorSource<'a> {
     /// Whether the vectors of the ComplEx are trained.
     pub(super) are_trained: bool,
     pub(super) topic: Topic,
+    pub(super) batch_normalisation: bool,
 }
 
 /// The rank of EmbedKGQA and its entity vectors: those of a trained ComplEx, or random ones.
@@ -111,9 +113,10 @@ pub(super) struct VectorSource<'a> {
 /// Errors of the embedding's folder.
 pub(super) fn vectors(source: VectorSource<'_>, kb: &KnowledgeBase) -> Result<(QuestionKind, Vectors)> {
     const RANK: usize = 64;
-    let topic = source.topic;
+    let VectorSource { topic, batch_normalisation, .. } = source;
+    let kind = |rank| QuestionKind::EmbedKgqa { rank, topic, batch_normalisation };
     let Some(folder) = source.embedding else {
-        return Ok((QuestionKind::EmbedKgqa { rank: source.rank.unwrap_or(RANK), topic }, Vectors::Drawn));
+        return Ok((kind(source.rank.unwrap_or(RANK)), Vectors::Drawn));
     };
     let embedding = EmbeddingModel::open(folder)?;
     let wrong = |message: String| Error::Argument(format!("{}: {message}", folder.display()));
@@ -128,12 +131,12 @@ pub(super) fn vectors(source: VectorSource<'_>, kb: &KnowledgeBase) -> Result<(Q
     let shape = (kb.entity_count(), embedding.width());
     let rows = Tensor::from_vec(embedding.vectors_for(kb), shape, &Device::Cpu)?;
     let vectors = if source.are_trained { Vectors::From(rows) } else { Vectors::Fixed(rows) };
-    Ok((QuestionKind::EmbedKgqa { rank: embedding.width() / 2, topic }, vectors))
+    Ok((kind(embedding.width() / 2), vectors))
 }
 
 /// An encoder from a folder, or one with random weights and a vocabulary that is trained on the questions.
 fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
-    let Start { kind, vectors, shape, folder } = start;
+    let Start { kind, vectors, shape, folder, .. } = start;
     let max_tokens = shape.max_tokens;
     if let Some(from) = &shape.from {
         let checkpoint = Checkpoint::open(from)?;

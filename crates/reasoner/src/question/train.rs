@@ -8,11 +8,12 @@ use rand_chacha::ChaCha8Rng;
 use sporran_checkpoint::Error as ModelError;
 use sporran_kilt::scores::answer_set;
 use sporran_training::{Gradients, Objective, Pick, TrainingOptions};
-use sporran_transformers::EncoderRow;
+use sporran_transformers::{EncoderRow, Mode};
 
 use super::{
     encoding::EncodedQuestion,
     model::{QuestionModel, chosen},
+    options::ObjectiveOptions,
 };
 use crate::Result;
 
@@ -31,36 +32,58 @@ pub struct QuestionObjective<'a> {
     model: &'a QuestionModel,
     examples: Arc<Vec<QuestionExample>>,
     tokens_per_batch: usize,
+    /// The factor of the learning rate of the layers over the encoder.
+    head_rate: f64,
+    options: ObjectiveOptions,
     seed: u64,
 }
 
 impl<'a> QuestionObjective<'a> {
     /// An objective over `examples`. Those without answers, or without the topic entity that the model needs, are dropped.
-    pub fn new(model: &'a QuestionModel, examples: Vec<QuestionExample>, options: &TrainingOptions) -> Self {
+    pub fn new(
+        model: &'a QuestionModel,
+        examples: Vec<QuestionExample>,
+        optimizer: &TrainingOptions,
+        options: ObjectiveOptions,
+    ) -> Self {
         let is_learned =
             |example: &QuestionExample| !example.answers.is_empty() && !model.lacks_topic(&example.input);
         let examples = examples.into_iter().filter(is_learned).collect();
         Self {
             model,
             examples: Arc::new(examples),
-            tokens_per_batch: options.tokens_per_batch,
-            seed: options.seed,
+            tokens_per_batch: optimizer.tokens_per_batch,
+            head_rate: options.head_learning_rate.map_or(1.0, |rate| rate / optimizer.learning_rate),
+            options,
+            seed: optimizer.seed,
         }
     }
 
-    fn loss(&self, states: &Tensor, examples: &[usize], weight: f64) -> Result<Tensor> {
+    fn loss(&self, states: &Tensor, examples: &[usize], weight: f64, mode: &Mode) -> Result<Tensor> {
+        let loss = self.answer_loss(states, examples, weight, mode)?;
+        let penalty = self.options.norm_penalty;
+        match self.model.trained_entities() {
+            Some(vectors) if penalty > 0.0 => Ok((loss + (cubic_norms(vectors)? * (penalty / weight))?)?),
+            _ => Ok(loss),
+        }
+    }
+
+    /// The loss of the answers alone.
+    fn answer_loss(&self, states: &Tensor, examples: &[usize], weight: f64, mode: &Mode) -> Result<Tensor> {
         let inputs: Vec<&EncodedQuestion> = examples.iter().map(|&at| &self.examples[at].input).collect();
-        let found = self.model.forward(states, &inputs)?;
+        let found = self.model.forward(states, &inputs, mode.is_training())?;
+        let answers: Vec<&[u32]> = examples.iter().map(|&at| &self.examples[at].answers[..]).collect();
         if self.model.is_squared() {
-            let answers: Vec<&[u32]> = examples.iter().map(|&at| &self.examples[at].answers[..]).collect();
             return Ok((squared_error(&found.likely, &answers)?.sum_all()? / weight)?);
+        }
+        if let Some(logits) = found.logits.filter(|_| self.options.smoothing > 0.0) {
+            return Ok((smoothed(&logits, &answers, self.options.smoothing)? / weight)?);
         }
         let entities = self.model.entity_count();
         let mut places = Vec::new();
         let mut shares = Vec::new();
-        for (row, &at) in examples.iter().enumerate() {
-            let answers = &self.examples[at].answers;
-            for &answer in answers {
+        for (row, answers) in answers.iter().enumerate() {
+            for &answer in *answers {
                 places.push((row * entities) as u32 + answer);
                 shares.push(1.0 / answers.len() as f32);
             }
@@ -99,6 +122,35 @@ fn squared_error(scores: &Tensor, answers: &[&[u32]]) -> Result<Tensor> {
     Ok((errors / Tensor::from_vec(whole, inputs, device)?)?)
 }
 
+/// The summed cross-entropy of logits (inputs, entities) with smoothed answers. An answer among n entities weighs 1 - s + 1/n
+/// and another entity 1/n, each divided by the sum of all weights. This is the loss of the EmbedKGQA of KoRC's authors.
+fn smoothed(logits: &Tensor, answers: &[&[u32]], smoothing: f64) -> Result<Tensor> {
+    let (inputs, entities) = logits.dims2()?;
+    let device = logits.device();
+    let logs = candle_nn::ops::log_softmax(logits, 1)?;
+    let (mut places, mut shares, mut others) = (Vec::new(), Vec::new(), Vec::with_capacity(inputs));
+    for (row, answers) in answers.iter().enumerate() {
+        let whole = (1.0 - smoothing) * answers.len() as f64 + 1.0;
+        for &answer in *answers {
+            places.push((row * entities) as u32 + answer);
+            shares.push(((1.0 - smoothing) / whole) as f32);
+        }
+        others.push((1.0 / (whole * entities as f64)) as f32);
+    }
+    let count = shares.len();
+    let gold = logs.flatten_all()?.index_select(&Tensor::new(places, device)?, 0)?;
+    let gold = (gold * Tensor::from_vec(shares, count, device)?)?.sum_all()?;
+    let others = (logs.sum(1)? * Tensor::from_vec(others, inputs, device)?)?.sum_all()?;
+    Ok((gold + others)?.neg()?)
+}
+
+/// The sum of the cubic norms of vectors (entities, k).
+fn cubic_norms(vectors: &Tensor) -> Result<Tensor> {
+    let cubes = (vectors.sqr()? * vectors.abs()?)?.sum(1)?;
+    // The norm of a zero vector has no gradient; with the addend it is 0.
+    Ok((cubes + 1e-18)?.powf(1.0 / 3.0)?.sum_all()?)
+}
+
 impl Objective for QuestionObjective<'_> {
     type Batch = Vec<usize>;
 
@@ -110,6 +162,13 @@ impl Objective for QuestionObjective<'_> {
                 found: options.label_smoothing.to_string(),
             });
         }
+        if self.model.kind().normalises_batches() && options.parallel_batches > 1 {
+            return Err(ModelError::Options {
+                option: "parallel-batches",
+                expected: "1 with batch normalisation".into(),
+                found: options.parallel_batches.to_string(),
+            });
+        }
         Ok(())
     }
 
@@ -119,11 +178,14 @@ impl Objective for QuestionObjective<'_> {
         let mut order: Vec<usize> = (0..self.examples.len()).collect();
         order.shuffle(&mut rng);
         let mut batches: Vec<Vec<usize>> = Vec::new();
+        let most = self.options.questions_per_batch.unwrap_or(usize::MAX);
         let mut tokens = 0;
         for at in order {
             let more = self.examples[at].input.row.ids.len();
             match batches.last_mut() {
-                Some(batch) if tokens + more <= self.tokens_per_batch => batch.push(at),
+                Some(batch) if tokens + more <= self.tokens_per_batch && batch.len() < most => {
+                    batch.push(at);
+                }
                 _ => {
                     batches.push(vec![at]);
                     tokens = 0;
@@ -132,6 +194,10 @@ impl Objective for QuestionObjective<'_> {
             tokens += more;
         }
         Ok(batches)
+    }
+
+    fn rate(&self, variable: &str) -> f64 {
+        if variable.starts_with("question.") { self.head_rate } else { 1.0 }
     }
 
     fn weight(&self, batch: &Vec<usize>) -> f64 {
@@ -150,8 +216,8 @@ impl Objective for QuestionObjective<'_> {
         gradients: &mut Gradients,
     ) -> sporran_checkpoint::Result<f64> {
         let rows: Vec<&EncoderRow> = batch.iter().map(|&at| &self.examples[at].input.row).collect();
-        self.model.encoder().learn(&rows, Pick::All, seed, gradients, |states, _| {
-            self.loss(states, batch, weight)
+        self.model.encoder().learn(&rows, Pick::All, seed, gradients, |states, mode| {
+            self.loss(states, batch, weight, mode)
                 .map_err(|error| ModelError::Callback { what: "the head", source: error.into() })
         })
     }
@@ -191,9 +257,37 @@ pub fn tune<'l>(
 
 #[cfg(test)]
 mod tests {
-    use candle_core::Device;
+    use candle_core::{Device, Var};
 
     use super::*;
+
+    #[test]
+    fn smoothing_gives_every_entity_a_share() {
+        let logits = Tensor::new(&[[1f32, 0.0, -1.0, 0.5], [0.0, 2.0, 0.0, 0.0]], &Device::Cpu).unwrap();
+        let found = smoothed(&logits, &[&[0], &[1, 2]], 0.05).unwrap().to_scalar::<f32>().unwrap();
+        let weights = [[1.2, 0.25, 0.25, 0.25], [0.25, 1.2, 1.2, 0.25]];
+        let mut expected = 0.0;
+        for (logits, weights) in logits.to_vec2::<f32>().unwrap().iter().zip(weights) {
+            let whole = logits.iter().map(|logit| logit.exp()).sum::<f32>().ln();
+            let all: f32 = weights.iter().sum();
+            expected -= logits.iter().zip(weights).map(|(logit, w)| w / all * (logit - whole)).sum::<f32>();
+        }
+        assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+    }
+
+    #[test]
+    fn a_zero_vector_has_a_norm_and_a_gradient_of_zero() {
+        let vectors = Var::new(&[[3f32, -4.0, 5.0], [0.0, 0.0, 0.0]], &Device::Cpu).unwrap();
+        let norms = cubic_norms(&vectors).unwrap();
+        assert!((norms.to_scalar::<f32>().unwrap() - 6.0).abs() < 1e-4);
+        let gradients = norms.backward().unwrap();
+        let found: Vec<Vec<f32>> = gradients.get(&vectors).unwrap().to_vec2().unwrap();
+        // The signed square of a number over that of the norm.
+        let expected = [[9.0 / 36.0, -16.0 / 36.0, 25.0 / 36.0], [0.0; 3]];
+        for (found, expected) in found.iter().flatten().zip(expected.as_flattened()) {
+            assert!((found - expected).abs() < 1e-4, "{found} {expected}");
+        }
+    }
 
     #[test]
     fn an_answer_counts_a_hundredfold_and_an_unreached_entity_only_as_an_answer() {

@@ -162,7 +162,7 @@ impl TransferHead {
             }
             None => weights,
         };
-        Ok(HeadOutput { likely, bridges, steps })
+        Ok(HeadOutput { likely, logits: None, bridges, steps })
     }
 
     /// The first weights (inputs, entities): 1 for the given topic entity.

@@ -123,6 +123,7 @@ impl<'a, O: Objective> Run<'a, O> {
             weight_decay: options.weight_decay,
         };
         let mut optimizer = AdamW::new(training.variables.all(), config)?;
+        optimizer.scale_rates(|variable| training.objective.rate(variable));
         let restored = checkpoint::restore(training.folder, &mut optimizer, training.extra_files)?;
         let saved_at = restored.as_ref().map(|position| position.step);
         let position = match restored {

@@ -75,7 +75,7 @@ pub fn explain(
 ) -> Result<Explanation> {
     let query = asked.query(&options.general.tasks)?;
     let assembly = assemble(options, observe)?;
-    let shaped = for_retrieval(&query, &options.general.query);
+    let shaped = for_retrieval(&query, &options.general.query, options.general.seed);
     let (mut ranking, mut retrieval): (Vec<Hit>, Option<Step>) = (Vec::new(), None);
     if let (Some(retriever), Some(store)) = (&assembly.retriever, &assembly.store) {
         let depth = options.general.evidence.depth;

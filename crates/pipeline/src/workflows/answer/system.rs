@@ -148,7 +148,8 @@ impl System {
 
     /// The queries as the retriever reads them.
     fn shaped(&self, queries: &[Query]) -> Vec<Query> {
-        queries.iter().map(|query| for_retrieval(query, &self.options.general.query)).collect()
+        let general = &self.options.general;
+        queries.iter().map(|query| for_retrieval(query, &general.query, general.seed)).collect()
     }
 
     fn answer_with(&self, queries: &[Query], sink: Option<&dyn Sink>) -> Result<Vec<Answered>> {

@@ -70,7 +70,8 @@ pub fn trace(options: &Options, asked: Asked<'_>, hits: usize, observe: &mut Obs
             message: "is missing; there is nothing to trace".into(),
         }]));
     };
-    let found = retriever.trace(&for_retrieval(&query, &options.general.query), hits)?;
+    let found =
+        retriever.trace(&for_retrieval(&query, &options.general.query, options.general.seed), hits)?;
     Ok(Step::new(found, hits, store))
 }
 

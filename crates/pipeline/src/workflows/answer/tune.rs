@@ -97,8 +97,10 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Trial>>
         if examples.iter().all(|example| example.gold.is_empty()) {
             return Err(fault("tasks", format!("{} has no gold evidence", file.path.display())));
         }
-        let queries: Vec<_> =
-            examples.iter().map(|example| for_retrieval(&example.query, &options.general.query)).collect();
+        let queries: Vec<_> = examples
+            .iter()
+            .map(|example| for_retrieval(&example.query, &options.general.query, options.general.seed))
+            .collect();
         begin(observe, format!("retrieve for {}", file.name), retrievers.len() as u64, Unit::Steps);
         let mut rankings = Vec::with_capacity(retrievers.len());
         for part in &retrievers {

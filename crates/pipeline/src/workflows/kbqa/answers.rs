@@ -22,7 +22,7 @@ const PORTION: usize = 64;
 
 /// Options that do not change an answer: output folders, the list of tests, and the training. The hash of the pages covers the
 /// content of the source.
-const WITHOUT: [&str; 18] = [
+const WITHOUT: [&str; 21] = [
     "name",
     "output",
     "data.train",
@@ -41,6 +41,9 @@ const WITHOUT: [&str; 18] = [
     "reasoner.rank",
     "reasoner.embedding",
     "reasoner.train-entities",
+    "reasoner.batch-normalisation",
+    "reasoner.objective",
+    "reasoner.with-tests",
 ];
 
 fn options_key(options: &impl Serialize) -> Result<StepKey> {

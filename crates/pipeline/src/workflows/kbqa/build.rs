@@ -140,6 +140,10 @@ pub struct PagesOptions {
     #[serde(default)]
     #[schemars(extend("x-unit" = "sentences"))]
     pub sentences: usize,
+    /// Whether a text also says the facts of its page's entity where it does not name it. In the KoRC paper, both ends of a
+    /// fact are in the document.
+    #[serde(default)]
+    pub implied: bool,
 }
 
 /// `kind = "docred"`
@@ -244,7 +248,9 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     let entities = Entities::load(&config.entities, &kb)?;
     let templates = config.templates.as_deref().map(Templates::load).transpose()?.unwrap_or_default();
     let documents = match &config.documents {
-        DocumentsOptions::Pages(options) => korc::pages(&options.path, options.sentences, &kb, &entities)?,
+        DocumentsOptions::Pages(PagesOptions { path, sentences, implied }) => {
+            korc::pages(path, *sentences, *implied, &kb, &entities)?
+        }
         DocumentsOptions::DocRed(options) => docred(options, &kb, &entities)?,
     };
     let mut given = Vec::new();

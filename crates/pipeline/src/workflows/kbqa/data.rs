@@ -54,6 +54,16 @@ pub(super) fn tests<'a>(
     Ok(tests)
 }
 
+/// All questions of a config's tests, which some trainings read without their answers.
+pub(super) fn all_tests(options: &ReasonOptions, kb: &KnowledgeBase) -> Result<Vec<Question>> {
+    let data = &options.data;
+    let mut all = Vec::new();
+    for path in [&data.iid, &data.ood].into_iter().flatten() {
+        all.extend(questions(data, data.version, kb, path)?);
+    }
+    Ok(all)
+}
+
 /// The training questions of a config, limited to `data.train-share`, and the validation questions.
 pub(super) fn training(options: &ReasonOptions, kb: &KnowledgeBase) -> Result<[Vec<Question>; 2]> {
     let data = &options.data;

@@ -226,6 +226,9 @@ impl Config for ReasonOptions {
             }
             None => (),
         }
+        if self.reasoner.reads_tests() && self.data.iid.is_none() && self.data.ood.is_none() {
+            document.report_key("reasoner.with-tests", "expected it only with `data.iid` or `data.ood`");
+        }
         self.reasoner.check("reasoner", document);
     }
 }
@@ -287,5 +290,28 @@ mod tests {
         let both = found(&["reasoner.embedding=e", "reasoner.rank=4"]);
         assert!(both.contains("`reasoner.rank`: expected it only without `embedding`"), "{both}");
         assert!(!both.contains("train-entities"), "{both}");
+    }
+
+    #[test]
+    fn options_of_an_objective_need_what_they_act_on() {
+        let text = "workflow = \"kbqa\"\nname = \"r\"\nkb = \"none\"\n[data]\n[reasoner]\nkind = \"embed-kgqa\"\nmodel = \"m\"\n";
+        let found = |overrides: &[&str]| mistakes(text, overrides, ReasonOptions::load);
+        let penalty = "reasoner.objective.norm-penalty=0.1";
+        let fixed = found(&["reasoner.embedding=e", penalty, "reasoner.objective.smoothing=1"]);
+        assert!(
+            fixed.contains("`reasoner.objective.norm-penalty`: expected it only with trained"),
+            "{fixed}"
+        );
+        assert!(fixed.contains("`reasoner.objective.smoothing`: expected a number"), "{fixed}");
+        assert!(!found(&[penalty]).contains("norm-penalty"));
+        let walk = found(&["reasoner.kind=transfer-net", penalty]);
+        assert!(
+            walk.contains("`reasoner.objective.norm-penalty`: expected it only for an EmbedKGQA"),
+            "{walk}"
+        );
+        let both = found(&["reasoner.batch-normalisation=true", "reasoner.optimizer.parallel-batches=2"]);
+        assert!(both.contains("`reasoner.optimizer.parallel-batches`: expected 1 with"), "{both}");
+        let star = found(&["reasoner.kind=embed-kgqa-star", "reasoner.with-tests=true"]);
+        assert!(star.contains("`reasoner.with-tests`: expected it only with `data.iid`"), "{star}");
     }
 }

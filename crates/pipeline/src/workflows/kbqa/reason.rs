@@ -94,7 +94,10 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
         return Err(Error::Config(vec![missing]));
     }
     let mut inputs = Inputs::default();
-    let key = answers::with_runs(StepKey::training(options)?.without(&UNTRAINED), options, &mut inputs)?;
+    let reads_tests = options.reasoner.reads_tests();
+    let untrained: Vec<&str> =
+        UNTRAINED.into_iter().filter(|path| !(reads_tests && TESTS.contains(path))).collect();
+    let key = answers::with_runs(StepKey::training(options)?.without(&untrained), options, &mut inputs)?;
     let passages = Passages::open(options, observe)?;
     let key = with_passages(key, passages.as_ref());
     let mut underway = TrainingFolder::begin_with(RunDir::open(options.folder())?, inputs, key, options)?;
@@ -122,11 +125,13 @@ fn learn(
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
     let [questions, valid] = data::training(options, kb)?;
+    let tests = if options.reasoner.reads_tests() { data::all_tests(options, kb)? } else { Vec::new() };
     let training = QuestionTraining {
         kb,
         passages: passages.map(|passages| passages as &dyn PassageFinder),
         questions: &questions,
         valid: &valid,
+        tests: &tests,
         max_answers: options.max_answers,
         seed: options.seed,
         config: &options.name,
@@ -142,6 +147,9 @@ fn with_passages(key: StepKey, passages: Option<&Passages>) -> StepKey {
         None => key,
     }
 }
+
+/// The files of the tests, which a few reasoners read in training.
+const TESTS: [&str; 2] = ["data.iid", "data.ood"];
 
 /// Options that do not change the training: the model's folder, and options of the tests.
 const UNTRAINED: [&str; 6] =

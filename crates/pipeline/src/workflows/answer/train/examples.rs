@@ -33,8 +33,10 @@ pub(crate) fn retrieved_examples(
         let examples = tasks::examples(&task)?;
         begin(observe, format!("retrieve for {}", task.name), examples.len() as u64, Unit::Records);
         for (number, chunk) in examples.chunks(512).enumerate() {
-            let queries: Vec<Query> =
-                chunk.iter().map(|example| for_retrieval(&example.query, &options.general.query)).collect();
+            let queries: Vec<Query> = chunk
+                .iter()
+                .map(|example| for_retrieval(&example.query, &options.general.query, options.general.seed))
+                .collect();
             let hits = match &assembly.retriever {
                 Some(retriever) => retriever.retrieve(&queries, wanted.max(1))?,
                 None => vec![Vec::new(); queries.len()],

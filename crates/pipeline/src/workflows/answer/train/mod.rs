@@ -88,7 +88,7 @@ fn learn(options: &Options, underway: &TrainingFolder, observe: &mut Observer<'_
     let train = options.general.train.as_ref().ok_or_else(|| missing("train"))?;
     let generator = options.generator.as_ref().ok_or_else(|| missing("generator"))?;
     let trainer = generator.trainer().ok_or_else(|| fault("generator.kind", &untrained()))?;
-    let query = |query: &Query| for_retrieval(query, &options.general.query);
+    let query = |query: &Query| for_retrieval(query, &options.general.query, options.general.seed);
     let index;
     let (assembly, live) = if trainer.is_live() {
         let written = live_retriever(options).map_err(|(key, message)| fault(&key, message))?;
