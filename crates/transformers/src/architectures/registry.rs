@@ -165,18 +165,28 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
         read_t5(T5Family::Umt5, path, text, class)
     }),
     ArchitectureEntry::own("bart", "BART", &[Generation], |path, text, _| {
-        BartConfig::from_json(BartFamily::Bart, path, text).map(ModelConfig::Bart)
+        read_bart(BartFamily::Bart, path, text)
     }),
     ArchitectureEntry::own("mbart", "mBART", &[Generation], |path, text, _| {
-        BartConfig::from_json(BartFamily::Mbart, path, text).map(ModelConfig::Bart)
+        read_bart(BartFamily::Mbart, path, text)
     }),
     ArchitectureEntry::own("pegasus", "Pegasus", &[Generation], |path, text, _| {
-        BartConfig::from_json(BartFamily::Pegasus, path, text).map(ModelConfig::Bart)
+        read_bart(BartFamily::Pegasus, path, text)
     }),
     ArchitectureEntry::own("marian", "Marian (Opus-MT)", &[Generation], |path, text, _| {
-        BartConfig::from_json(BartFamily::Marian, path, text).map(ModelConfig::Bart)
+        read_bart(BartFamily::Marian, path, text)
     })
     .untrained(),
+    ArchitectureEntry::own("m2m_100", "M2M100, NLLB", &[Generation], |path, text, _| {
+        read_bart(BartFamily::M2m100, path, text)
+    })
+    .untrained(),
+    ArchitectureEntry::own("blenderbot", "Blenderbot", &[Generation], |path, text, _| {
+        read_bart(BartFamily::Blenderbot, path, text)
+    }),
+    ArchitectureEntry::own("blenderbot-small", "Blenderbot (90 million)", &[Generation], |path, text, _| {
+        read_bart(BartFamily::BlenderbotSmall, path, text)
+    }),
     ArchitectureEntry::own("bert", "BERT", ENCODER, |path, text, _| read_bert(BertFamily::Bert, path, text)),
     ArchitectureEntry::own("roberta", "RoBERTa", ENCODER, |path, text, _| {
         read_bert(BertFamily::Roberta, path, text)
@@ -271,6 +281,10 @@ fn read_t5(family: T5Family, path: &Path, text: &str, class: Option<&str>) -> Re
         return T5EncoderConfig::from_json(family, path, text).map(ModelConfig::T5Encoder);
     }
     T5Config::from_json(family, path, text).map(ModelConfig::T5)
+}
+
+fn read_bart(family: BartFamily, path: &Path, text: &str) -> Result<ModelConfig> {
+    BartConfig::from_json(family, path, text).map(ModelConfig::Bart)
 }
 
 fn read_bert(family: BertFamily, path: &Path, text: &str) -> Result<ModelConfig> {

@@ -133,7 +133,9 @@ impl Search {
         let count = (1 + rules.special.eos.len()).max(2) * beams;
         let candidates = match &settings.sampling {
             None => self.best(rows, vocabulary, &rules.renormalised(rows, normalisers), count),
-            Some(sampling) => self.draw(rows, vocabulary, &normalisers, count, (sampling, settings.renormalises)),
+            Some(sampling) => {
+                self.draw(rows, vocabulary, &normalisers, count, (sampling, settings.renormalises))
+            }
         };
         let length = self.new_tokens() + 1;
         let ends: Vec<bool> =

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     architectures::{
-        bart::{BartConfig, EPSILON, POSITION_OFFSET},
+        bart::{BartConfig, EPSILON, PositionKind},
         bert::{
             BertConfig, BertFamily, BertNames, Disentangled, MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE,
         },
@@ -161,7 +161,8 @@ impl PackedSeq2Seq {
             packer.words("model.shared", (!config.tie_word_embeddings).then_some("lm_head"), width)?;
         let encoder = bart_stack(config, false, packer)?;
         let decoder = bart_stack(config, true, packer)?;
-        head.bias = Some(packer.values("final_logits_bias")?);
+        let bias = || packer.values("final_logits_bias");
+        head.bias = config.family.has_logits_bias().then(bias).transpose()?;
         let embedding_scale = if config.scale_embedding { (width as f32).sqrt() } else { 1.0 };
         Ok(Self {
             embeddings,
@@ -397,6 +398,7 @@ impl PackedEncoder {
                 head_width: width / heads,
                 scale: config.scale() as f32,
                 positions: relative,
+                word_norm: None,
                 embedding_norm,
                 final_norm: None,
             },
@@ -564,6 +566,7 @@ fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Res
             buckets: config.relative_attention_num_buckets,
             max_distance: config.relative_attention_max_distance,
         },
+        word_norm: None,
         embedding_norm: None,
         final_norm: Some(packer.norm(&format!("{part}.final_layer_norm"), false, eps)?),
     })
@@ -607,8 +610,11 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
         layers.push(Layer { own, cross, feed_forward });
     }
     let mut norm = |name: &str| packer.norm(&format!("{part}.{name}"), true, EPSILON);
-    let embedding_norm = config.normalize_embedding.then(|| norm("layernorm_embedding")).transpose()?;
+    let mut embedding_norm = config.normalize_embedding.then(|| norm("layernorm_embedding")).transpose()?;
     let final_norm = config.normalize_before.then(|| norm("layer_norm")).transpose()?;
+    let is_first = is_decoder && config.family.norms_bare_tokens();
+    let word_norm = if is_first { embedding_norm.take() } else { None };
+    let count = config.max_position_embeddings;
     Ok(Stack {
         order: (0..layers.len()).collect(),
         layers,
@@ -616,15 +622,16 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
         heads,
         head_width: width / heads,
         scale: ((width / heads) as f32).powf(-0.5),
-        positions: if config.has_sinusoids() {
-            Positions::Sinusoids { count: config.max_position_embeddings }
-        } else {
-            Positions::Learned {
+        positions: match config.family.positions() {
+            PositionKind::Learned { offset } => Positions::Learned {
                 table: packer.values(&format!("{part}.embed_positions.weight"))?,
-                offset: POSITION_OFFSET,
-                count: config.max_position_embeddings,
-            }
+                offset,
+                count,
+            },
+            PositionKind::Sinusoids => Positions::Sinusoids { count },
+            PositionKind::CountedSinusoids => Positions::CountedSinusoids { pad: config.pad_token_id, count },
         },
+        word_norm,
         embedding_norm,
         final_norm,
     })

@@ -6,7 +6,7 @@ use sporran_kernels::{Norm, Rows, Table};
 
 use super::{
     layers::{Linear, Machine, Machines},
-    ragged::{Ragged, Token},
+    ragged::{Ragged, Token, counted_from_padding},
     stack::{Positions, Stack},
 };
 use crate::{architectures::bert::BertConfig, batch::Batch, encoder::Encoder, seq2seq::too_long};
@@ -35,17 +35,7 @@ impl PackedEncoder {
         if self.config.first_position() == 0 {
             return tokens.iter().map(|token| token.position).collect();
         }
-        // RoBERTa counts the tokens of an input that are not the padding token, from after its id.
-        let pad = self.config.pad_token_id;
-        let (mut input, mut seen) = (usize::MAX, 0);
-        let mut row = |token: &Token| {
-            if token.input != input {
-                (input, seen) = (token.input, 0);
-            }
-            seen += usize::from(token.id != pad);
-            pad as usize + if token.id == pad { 0 } else { seen }
-        };
-        tokens.iter().map(&mut row).collect()
+        counted_from_padding(tokens, self.config.pad_token_id)
     }
 
     /// The sum of the three embeddings of each token.

@@ -23,6 +23,8 @@ pub(super) enum Positions {
     Learned { table: Vec<f32>, offset: usize, count: usize },
     /// Sinusoids of each position are added to the embeddings.
     Sinusoids { count: usize },
+    /// Sinusoids of the number of tokens other than `pad`, counted from after its id; it has none itself.
+    CountedSinusoids { pad: u32, count: usize },
     /// They are in the embeddings already.
     Embedded,
     /// A value for each distance is added to the scores: `weights` has one for each bucket and head, once for all layers or
@@ -45,6 +47,8 @@ pub(super) struct Stack {
     /// The factor of the products of queries and keys.
     pub(super) scale: f32,
     pub(super) positions: Positions,
+    /// The normalisation of the embeddings of tokens without a factor; positions are added afterwards.
+    pub(super) word_norm: Option<Norm>,
     pub(super) embedding_norm: Option<Norm>,
     pub(super) final_norm: Option<Norm>,
 }

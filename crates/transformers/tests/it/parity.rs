@@ -12,7 +12,19 @@ use sporran_transformers::{
     Trainable, generate,
 };
 
-const FOLDERS: [&str; 8] = ["t5-relu", "t5-gated", "bart", "mt5", "umt5", "mbart", "pegasus", "marian"];
+const FOLDERS: [&str; 11] = [
+    "t5-relu",
+    "t5-gated",
+    "bart",
+    "mt5",
+    "umt5",
+    "mbart",
+    "pegasus",
+    "marian",
+    "m2m100",
+    "blenderbot",
+    "blenderbot-small",
+];
 
 #[derive(Deserialize)]
 struct Expected {
