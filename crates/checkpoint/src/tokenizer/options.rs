@@ -82,8 +82,10 @@ pub(super) struct Options {
     pub(super) offset: Option<u32>,
     /// Pegasus: the mask of a sentence.
     pub(super) mask_token_sent: Option<Token>,
-    /// mBART: the code of the language of inputs.
+    /// mBART and M2M100: the code of the language of inputs.
     pub(super) src_lang: Option<String>,
+    /// M2M100: which languages there are.
+    pub(super) language_codes: Option<String>,
     /// Marian: whether inputs and outputs have vocabularies of their own.
     pub(super) separate_vocabs: Option<bool>,
     pub(super) bos_token: Option<Token>,
@@ -199,6 +201,9 @@ pub(super) fn class(folder: &Path, options: &Options) -> Result<String> {
         Some("mbart") => "MBart".into(),
         Some("pegasus") => "Pegasus".into(),
         Some("marian") => "Marian".into(),
+        Some("m2m_100") => "M2M100".into(),
+        Some("blenderbot") => "Blenderbot".into(),
+        Some("blenderbot-small") => "BlenderbotSmall".into(),
         other => other.unwrap_or("none").to_owned(),
     })
 }
@@ -207,6 +212,8 @@ pub(super) fn class(folder: &Path, options: &Options) -> Result<String> {
 pub(super) fn other_class(folder: &Path, expected: &str, class: &str) -> Error {
     let needs = match class {
         "BertJapanese" => ", which splits words with MeCab or SudachiPy, so that its files are not enough",
+        "Nllb" => ", whose languages have ids in a tokenizer.json alone",
+        "BlenderbotSmall" => ", whose vocab.json and merges.txt are not read",
         _ => "",
     };
     Error::Config {

@@ -47,7 +47,7 @@ fn sentences_in_many_languages_have_the_ids_of_transformers() {
 }
 
 /// The folders of `scripts/reference/sentence_piece.py`.
-const SENTENCE_PIECE: [&str; 18] = [
+const SENTENCE_PIECE: [&str; 25] = [
     "t5",
     "t5-few",
     "xlm-roberta",
@@ -55,6 +55,13 @@ const SENTENCE_PIECE: [&str; 18] = [
     "mbart",
     "mbart-bare",
     "mbart50",
+    "mbart-json",
+    "nllb",
+    "nllb-legacy",
+    "m2m100",
+    "m2m100-wmt21",
+    "blenderbot",
+    "blenderbot-ends",
     "pegasus",
     "pegasus-few",
     "marian",
@@ -177,6 +184,47 @@ fn a_language_that_an_mbart_lacks_is_named() {
     let error = Tokenizer::from_folder(folder.path()).unwrap_err().to_string();
     assert!(error.contains("field `src_lang`: expected one of the codes ar_AR, "), "{error}");
     assert!(error.ends_with("found `xx_XX`"), "{error}");
+}
+
+#[test]
+fn a_language_that_an_nllb_or_an_m2m100_lacks_is_named() {
+    for (from, file, class, expected) in [
+        ("nllb", "tokenizer.json", "NllbTokenizer", "the code of a language in tokenizer.json"),
+        ("m2m100", "sentencepiece.bpe.model", "M2M100Tokenizer", "one of af, am, ar, "),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let copy =
+            |name: &str| fs::copy(data("../sentence-piece").join(from).join(name), folder.path().join(name));
+        copy(file).unwrap();
+        let _ = copy("vocab.json");
+        let config = format!(r#"{{"tokenizer_class": "{class}", "src_lang": "xx"}}"#);
+        fs::write(folder.path().join("tokenizer_config.json"), config).unwrap();
+        let error = Tokenizer::from_folder(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(&format!("field `src_lang`: expected {expected}")), "{error}");
+        assert!(error.ends_with("found `xx`"), "{error}");
+    }
+}
+
+#[test]
+fn classes_of_encoder_decoders_that_are_not_built_of_their_files_are_named() {
+    for (from, class, why) in [
+        ("m2m100", "NllbTokenizer", "`Nllb`, whose languages have ids in a tokenizer.json alone"),
+        (
+            "blenderbot",
+            "BlenderbotSmallTokenizer",
+            "`BlenderbotSmall`, whose vocab.json and merges.txt are not read",
+        ),
+    ] {
+        let folder = TempDir::new().unwrap();
+        for file in fs::read_dir(data("../sentence-piece").join(from)).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+        }
+        let config = format!(r#"{{"tokenizer_class": "{class}"}}"#);
+        fs::write(folder.path().join("tokenizer_config.json"), config).unwrap();
+        let error = Tokenizer::from_folder(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("field `tokenizer_class`") && error.ends_with(why), "{error}");
+    }
 }
 
 #[test]
