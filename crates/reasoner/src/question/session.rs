@@ -174,6 +174,8 @@ fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
         pad_token_id: 0,
         projection_dim: 0,
         embedding_size: None,
+        output_embedding_size: None,
+        task_types: 0,
         sharing: None,
         disentangled: None,
         // The default of `transformers`.

@@ -215,6 +215,24 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     ArchitectureEntry::own("deberta-v2", "DeBERTa (v2, v3)", ENCODER, |path, text, _| {
         read_bert(BertFamily::Deberta, path, text)
     }),
+    ArchitectureEntry::own("ernie", "ERNIE", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Ernie, path, text)
+    }),
+    ArchitectureEntry::own("data2vec-text", "data2vec (text)", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Data2VecText, path, text)
+    }),
+    ArchitectureEntry::own("roberta-prelayernorm", "RoBERTa-PreLayerNorm", ENCODER, |path, text, _| {
+        read_bert(BertFamily::RobertaPreLayerNorm, path, text)
+    }),
+    ArchitectureEntry::own("xlm-roberta-xl", "XLM-RoBERTa XL", ENCODER, |path, text, _| {
+        read_bert(BertFamily::XlmRobertaXl, path, text)
+    }),
+    ArchitectureEntry::own("megatron-bert", "Megatron-BERT", ENCODER, |path, text, _| {
+        read_bert(BertFamily::MegatronBert, path, text)
+    }),
+    ArchitectureEntry::own("rembert", "RemBERT", ENCODER, |path, text, _| {
+        read_bert(BertFamily::RemBert, path, text)
+    }),
     ArchitectureEntry::own("modernbert", "ModernBERT", ENCODER, |path, text, _| {
         ModernBertConfig::from_json(path, text).map(ModelConfig::ModernBert)
     })

@@ -362,7 +362,13 @@ impl PackedEncoder {
         }
         let types = config.has_types().then(|| table(packer, "token_type_embeddings")).transpose()?;
         let positions = config.has_positions().then(|| table(packer, "position_embeddings")).transpose()?;
-        let mut embedding_norm = Some(packer.norm(&at("embeddings.LayerNorm"), true, eps)?);
+        let tasks = (config.task_types > 0).then(|| table(packer, "task_type_embeddings")).transpose()?;
+        let norm = |packer: &mut Packer<'_>, name: &str| packer.norm(&at(name), true, eps);
+        let mut embedding_norm = match config.family.norms_embeddings() {
+            true => Some(norm(packer, "embeddings.LayerNorm")?),
+            false => None,
+        };
+        let final_norm = config.final_norm().map(|name| norm(packer, name)).transpose()?;
         let projection = match config.projection_name() {
             Some(name) => {
                 let projection = packer.linear(&[at(name)], config.embedding_width(), true)?;
@@ -389,18 +395,19 @@ impl PackedEncoder {
             words,
             positions,
             types,
+            tasks,
             projection,
             stack: Stack {
                 layers,
                 order: config.order(),
-                norm_first: false,
+                norm_first: config.family.norms_first(),
                 heads,
                 head_width: width / heads,
                 scale: config.scale() as f32,
                 positions: relative,
                 word_norm: None,
                 embedding_norm,
-                final_norm: None,
+                final_norm,
             },
             config: config.clone(),
             device: Device::Cpu,

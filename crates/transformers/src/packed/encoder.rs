@@ -21,6 +21,8 @@ pub struct PackedEncoder {
     pub(super) positions: Option<Vec<f32>>,
     /// (types, width)
     pub(super) types: Option<Vec<f32>>,
+    /// (tasks, width)
+    pub(super) tasks: Option<Vec<f32>>,
     /// The normalisation of embeddings and their projection to hidden states, where they are narrower.
     pub(super) projection: Option<(Norm, Linear)>,
     pub(super) stack: Stack,
@@ -38,7 +40,7 @@ impl PackedEncoder {
         counted_from_padding(tokens, self.config.pad_token_id)
     }
 
-    /// The sum of the three embeddings of each token.
+    /// The sum of the embeddings of each token.
     fn embeddings(&self, machine: &Machine, tokens: &[Token], types: Option<&[Vec<u32>]>) -> Result<Rows> {
         let width = self.config.embedding_width();
         let below = |what: &str, bound: usize, id: Option<u32>| match id {
@@ -70,6 +72,9 @@ impl PackedEncoder {
             }
             if let Some(table) = &self.positions {
                 add(table, positions[row]);
+            }
+            if let Some(table) = &self.tasks {
+                add(table, 0);
             }
         });
         Ok(xs)
@@ -128,7 +133,12 @@ impl Encoder for PackedEncoder {
     fn layers(&self, input: &Batch) -> Result<Vec<Tensor>> {
         let mut layers = Vec::with_capacity(1 + self.stack.order.len());
         let ragged = self.ragged(input)?;
-        self.run(input, &ragged, None, &mut |xs| layers.push(xs.clone()))?;
+        let last = self.run(input, &ragged, None, &mut |xs| layers.push(xs.clone()))?;
+        if self.stack.final_norm.is_some() {
+            // The last layer's states are those after the norm.
+            layers.pop();
+            layers.push(last);
+        }
         layers.iter().map(|xs| ragged.padded(xs, &self.device)).collect()
     }
 

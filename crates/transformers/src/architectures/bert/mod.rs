@@ -1,5 +1,4 @@
-//! BERT (Devlin et al. 2019) and its kin: RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, DPR, MPNet, ELECTRA, ALBERT and
-//! DeBERTa.
+//! BERT (Devlin et al. 2019) and its kin, which [`BertFamily`] lists.
 
 mod config;
 mod disentangled;

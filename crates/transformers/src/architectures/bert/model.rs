@@ -1,4 +1,4 @@
-//! The body of BERT and its kin: an encoder with layer normalisation after each part.
+//! The body of BERT and its kin: an encoder with layer normalisation after each part, or before it in some.
 
 use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
@@ -24,10 +24,14 @@ pub struct Bert {
     words: Embedding,
     positions: Option<Embedding>,
     types: Option<Embedding>,
-    embedding_norm: LayerNorm,
+    /// In some ERNIEs.
+    tasks: Option<Embedding>,
+    embedding_norm: Option<LayerNorm>,
     /// From embeddings to hidden states of another width.
     projection: Option<Linear>,
     layers: Vec<Layer>,
+    /// Where norms come before the parts.
+    final_norm: Option<LayerNorm>,
     /// The layers that run, by their numbers.
     order: Vec<usize>,
     /// MPNet's biases of distances (buckets, heads).
@@ -68,13 +72,18 @@ impl Bert {
             vb.get_with_hints(shape, MPNET_BIASES, init)
         };
         let distances = config.disentangled.as_ref().filter(|settings| settings.is_relative);
+        let tasks = || table(config.task_types, "task_type_embeddings");
+        let embedding_norm = || LayerNorm::new(width, config.layer_norm_eps, &embeddings.pp("LayerNorm"));
+        let final_norm = |name: &str| LayerNorm::new(config.hidden_size, config.layer_norm_eps, &vb.pp(name));
         Ok(Self {
             words: table(config.vocab_size, "word_embeddings")?,
             positions: config.has_positions().then(positions).transpose()?,
             types,
-            embedding_norm: LayerNorm::new(width, config.layer_norm_eps, &embeddings.pp("LayerNorm"))?,
+            tasks: (config.task_types > 0).then(tasks).transpose()?,
+            embedding_norm: config.family.norms_embeddings().then(embedding_norm).transpose()?,
             projection: config.projection_name().map(projection).transpose()?,
             layers: layers()?,
+            final_norm: config.final_norm().map(final_norm).transpose()?,
             order: config.order(),
             distance_biases: (config.family == BertFamily::Mpnet).then(biases).transpose()?,
             distances: distances
@@ -100,7 +109,8 @@ impl Bert {
         self.each_layer(input, mode, &mut |_| {})
     }
 
-    /// The last hidden states; `see` is shown the embeddings and the states after each layer.
+    /// The last hidden states; `see` is shown the embeddings and the states after each layer, of which the last are normalised
+    /// where norms come before the parts.
     fn each_layer(&self, input: &Batch, mode: &mut Mode, see: &mut dyn FnMut(&Tensor)) -> Result<Tensor> {
         let mut xs = self.embed(input, mode)?;
         see(&xs);
@@ -113,14 +123,17 @@ impl Bert {
             (Some(table), Some(settings)) => Some(Distances::new(table, settings, input.length(), mode)?),
             _ => None,
         };
-        for layer in &self.order {
+        for (at, layer) in self.order.iter().enumerate() {
             xs = self.layers[*layer].forward(&xs, &bias, distances.as_ref(), mode)?;
+            if let Some(norm) = self.final_norm.as_ref().filter(|_| at + 1 == self.order.len()) {
+                xs = norm.forward(&xs, mode)?;
+            }
             see(&xs);
         }
         Ok(xs)
     }
 
-    /// The sum of the three embeddings, normalised.
+    /// The sum of the embeddings of words, types, positions and tasks, normalised where the family does so.
     fn embed(&self, input: &Batch, mode: &mut Mode) -> Result<Tensor> {
         let (batch, length) = (input.size(), input.length());
         let most = self.config.max_input_length();
@@ -143,7 +156,12 @@ impl Bert {
             }
             None => xs,
         };
-        let xs = self.embedding_norm.forward(&xs, mode)?;
+        if let Some(tasks) = &self.tasks {
+            xs = xs.broadcast_add(&tasks.table().narrow(0, 0, 1)?)?;
+        }
+        if let Some(norm) = &self.embedding_norm {
+            xs = norm.forward(&xs, mode)?;
+        }
         let xs = mode.dropout(xs, self.config.hidden_dropout_prob)?;
         match &self.projection {
             Some(projection) => projection.forward(&xs),
@@ -207,7 +225,7 @@ impl Encoder for Bert {
     }
 }
 
-/// One layer: self-attention and the feed-forward part, each added and normalised.
+/// One layer: self-attention and the feed-forward part, each added, and normalised before or afterwards.
 #[derive(Debug, Clone)]
 struct Layer {
     attention: Attention,
@@ -221,6 +239,7 @@ struct Layer {
     feed_forward_norm: LayerNorm,
     activation: Activation,
     dropout: f64,
+    norms_first: bool,
 }
 
 /// Where the tensors of a layer are.
@@ -234,13 +253,13 @@ pub struct BertNames {
     pub value: &'static str,
     /// Of the projection after the heads.
     pub output: &'static str,
-    /// Of the normalisation after attention.
+    /// Of the normalisation after attention, or before it.
     pub attention_norm: &'static str,
     /// Of the first layer of the feed-forward part.
     pub inner: &'static str,
     /// Of its second layer.
     pub outer: &'static str,
-    /// Of the normalisation after it.
+    /// Of the normalisation after this part, or before it.
     pub feed_forward_norm: &'static str,
 }
 
@@ -298,6 +317,24 @@ const DEBERTA_NAMES: BertNames = BertNames {
     ..BERT_NAMES
 };
 
+/// The names of RoBERTa with norms before each part.
+const PRE_NORM_NAMES: BertNames = BertNames {
+    attention_norm: "attention.LayerNorm",
+    feed_forward_norm: "intermediate.LayerNorm",
+    ..BERT_NAMES
+};
+
+/// The names of XLM-RoBERTa XL.
+const XL_NAMES: BertNames = BertNames {
+    attention_norm: "attention.self_attn_layer_norm",
+    feed_forward_norm: "LayerNorm",
+    ..BERT_NAMES
+};
+
+/// The names of Megatron's BERT.
+const MEGATRON_NAMES: BertNames =
+    BertNames { attention_norm: "attention.ln", feed_forward_norm: "ln", ..BERT_NAMES };
+
 /// The name of MPNet's biases of distances.
 pub(crate) const MPNET_BIASES: &str = "encoder.relative_attention_bias.weight";
 
@@ -315,6 +352,9 @@ impl BertConfig {
             BertFamily::Mpnet => &MPNET_NAMES,
             BertFamily::Albert => &ALBERT_NAMES,
             BertFamily::Deberta => &DEBERTA_NAMES,
+            BertFamily::RobertaPreLayerNorm => &PRE_NORM_NAMES,
+            BertFamily::XlmRobertaXl => &XL_NAMES,
+            BertFamily::MegatronBert => &MEGATRON_NAMES,
             _ => &BERT_NAMES,
         }
     }
@@ -338,9 +378,19 @@ impl BertConfig {
     /// The name of the projection of embeddings, under the prefix of the body.
     pub(crate) fn projection_name(&self) -> Option<&'static str> {
         self.embedding_size.map(|_| match self.family {
-            BertFamily::Albert => "encoder.embedding_hidden_mapping_in",
+            BertFamily::Albert | BertFamily::RemBert => "encoder.embedding_hidden_mapping_in",
             _ => "embeddings_project",
         })
+    }
+
+    /// The name of the normalisation of the last states, under the prefix of the body.
+    pub(crate) fn final_norm(&self) -> Option<&'static str> {
+        match self.family {
+            BertFamily::RobertaPreLayerNorm => Some("LayerNorm"),
+            BertFamily::XlmRobertaXl => Some("encoder.LayerNorm"),
+            BertFamily::MegatronBert => Some("encoder.ln"),
+            _ => None,
+        }
     }
 
     /// The factor of the products of queries and keys.
@@ -389,7 +439,19 @@ impl Layer {
                 BertFamily::Albert => 0.0,
                 _ => config.hidden_dropout_prob,
             },
+            norms_first: config.family.norms_first(),
         })
+    }
+
+    /// The input of a part.
+    fn before(&self, norm: &LayerNorm, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        if self.norms_first { norm.forward(xs, mode) } else { Ok(xs.clone()) }
+    }
+
+    /// The sum of the states and a part's output.
+    fn after(&self, norm: &LayerNorm, xs: &Tensor, ys: &Tensor, mode: &Mode) -> Result<Tensor> {
+        let sum = (xs + ys)?;
+        if self.norms_first { Ok(sum) } else { norm.forward(&sum, mode) }
     }
 
     fn forward(
@@ -399,14 +461,16 @@ impl Layer {
         distances: Option<&Distances>,
         mode: &mut Mode,
     ) -> Result<Tensor> {
+        let input = self.before(&self.attention_norm, xs, mode)?;
         let ys = match &self.distances {
-            Some(attention) => attention.attend(&self.attention, xs, distances, bias, mode)?,
-            None => self.attention.attend(xs, xs, bias, mode)?,
+            Some(attention) => attention.attend(&self.attention, &input, distances, bias, mode)?,
+            None => self.attention.attend(&input, &input, bias, mode)?,
         };
         let ys = mode.dropout(ys, self.attention_dropout)?;
-        let xs = self.attention_norm.forward(&(xs + ys)?, mode)?;
-        let ys = self.activation.forward(&self.inner.forward(&xs)?)?;
+        let xs = self.after(&self.attention_norm, xs, &ys, mode)?;
+        let input = self.before(&self.feed_forward_norm, &xs, mode)?;
+        let ys = self.activation.forward(&self.inner.forward(&input)?)?;
         let ys = mode.dropout(self.outer.forward(&ys)?, self.dropout)?;
-        self.feed_forward_norm.forward(&(xs + ys)?, mode)
+        self.after(&self.feed_forward_norm, &xs, &ys, mode)
     }
 }
