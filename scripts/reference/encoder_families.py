@@ -1,5 +1,5 @@
 """Makes the parity fixtures of CamemBERT, MPNet, ELECTRA, ALBERT, DeBERTa, ERNIE, data2vec, RoBERTa-PreLayerNorm, XLM-RoBERTa XL,
-Megatron-BERT, RemBERT and ModernBERT, and of the encoders of T5 and mT5 alone.
+Megatron-BERT, RemBERT, NomicBERT, GTE, Jina's embeddings and ModernBERT, and of the encoders of T5 and mT5 alone.
 
 For each: seeded tiny checkpoints in crates/transformers/tests/data/encoders, with the files that encoder_parity.py describes, and
 DeBERTa's buckets of distances (deberta-buckets.json).
@@ -86,7 +86,6 @@ def main():
         options = dict(large, config=config, type_vocab_size=1)
         write(f"{name}-sequence", build(bert(num_labels=2, **options)), 84)
     first = dict(large, config=t.RobertaPreLayerNormConfig, type_vocab_size=1)
-    write("roberta-prelayernorm-states", t.RobertaPreLayerNormModel(bert(**first)), 85)
     write("roberta-prelayernorm-mlm", t.RobertaPreLayerNormForMaskedLM(bert(**first)), 86)
     write("data2vec-mlm", t.Data2VecTextForMaskedLM(bert(**dict(first, config=t.Data2VecTextConfig))), 87)
     write("xlm-roberta-xl-token", t.XLMRobertaXLForTokenClassification(
@@ -94,11 +93,22 @@ def main():
     megatron = dict(small, config=t.MegatronBertConfig)
     write("megatron-bert-sequence", t.MegatronBertForSequenceClassification(bert(num_labels=1, **megatron)), 89, None, True)
     write("megatron-bert-mlm", t.MegatronBertForMaskedLM(bert(**megatron)), 90, None, True)
-    write("megatron-bert-span", t.MegatronBertForQuestionAnswering(bert(**megatron)), 91, None, True)
     rembert = dict(small, config=t.RemBertConfig, input_embedding_size=10, output_embedding_size=20)
     write("rembert-sequence", t.RemBertForSequenceClassification(bert(num_labels=1, **rembert)), 92, None, True)
     write("rembert-token", t.RemBertForTokenClassification(bert(num_labels=3, **rembert)), 93, None, True)
     write("rembert-mlm", t.RemBertForMaskedLM(bert(**rembert)), 94, None, True)
+
+    nomic = dict(small, config=t.NomicBertConfig, rope_parameters={"rope_type": "default", "rope_theta": 50.0})
+    write("nomic-states", t.NomicBertModel(bert(**nomic)), 101, None, True)
+    write("nomic-sequence", t.NomicBertForSequenceClassification(bert(num_labels=1, **nomic)), 102, None, True)
+    write("nomic-mlm", t.NomicBertForMaskedLM(bert(**nomic)), 103, None, True)
+    gte = dict(small, config=t.GteConfig, pad_token_id=1)
+    write("gte-states", t.GteModel(bert(type_vocab_size=0, **gte)), 104)
+    write("gte-sequence", t.GteForSequenceClassification(bert(num_labels=1, type_vocab_size=2, **gte)), 105, None, True)
+    write("gte-mlm", t.GteForMaskedLM(bert(**gte)), 106)
+    jina = dict(large, config=t.JinaEmbeddingsV3Config)
+    write("jina-sequence", t.JinaEmbeddingsV3ForSequenceClassification(bert(num_labels=2, **jina)), 107)
+    write("jina-span", t.JinaEmbeddingsV3ForQuestionAnswering(bert(**jina)), 108)
 
     def modern(**options):
         # Windows of two positions, so that most pairs of positions are beyond them.

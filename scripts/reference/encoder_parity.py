@@ -134,6 +134,7 @@ def batch(config, types):
 
 def body(model):
     names = "bert roberta distilbert mpnet electra albert deberta ernie data2vec_text roberta_prelayernorm rembert"
+    names += " nomic_bert gte"
     for name in names.split():
         if hasattr(model, name):
             return getattr(model, name)

@@ -498,6 +498,7 @@ fn parts(kind: QuestionKind, questions: &[Question]) -> Parts {
         task_types: 0,
         sharing: None,
         disentangled: None,
+        rotary: None,
         labels: vec!["LABEL_0".into(), "LABEL_1".into()],
         tie_word_embeddings: true,
     };

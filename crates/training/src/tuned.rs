@@ -293,6 +293,7 @@ pub(crate) mod tests {
             task_types: 0,
             sharing: None,
             disentangled: None,
+            rotary: None,
             labels: (0..labels).map(|at| format!("LABEL_{at}")).collect(),
             tie_word_embeddings: true,
         }

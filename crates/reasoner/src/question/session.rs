@@ -178,6 +178,7 @@ fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
         task_types: 0,
         sharing: None,
         disentangled: None,
+        rotary: None,
         // The default of `transformers`.
         labels: vec!["LABEL_0".into(), "LABEL_1".into()],
         tie_word_embeddings: true,

@@ -151,6 +151,8 @@ impl ArchitectureEntry {
 use ModelTask::{Classification, Embedding, Generation, Reading, Reranking, Tagging};
 
 const ENCODER: &[ModelTask] = &[Embedding, Reranking, Classification, Tagging, Reading];
+/// Encoders that have no class with a head for spans.
+const ENCODER_WITHOUT_SPANS: &[ModelTask] = &[Embedding, Reranking, Classification, Tagging];
 const DECODER: &[ModelTask] = &[Generation, Embedding, Reranking, Classification];
 
 /// All architectures: encoder-decoders, encoders, decoders, and those of the engine `candle` alone.
@@ -232,6 +234,15 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     }),
     ArchitectureEntry::own("rembert", "RemBERT", ENCODER, |path, text, _| {
         read_bert(BertFamily::RemBert, path, text)
+    }),
+    ArchitectureEntry::own("nomic_bert", "NomicBERT", ENCODER_WITHOUT_SPANS, |path, text, _| {
+        read_bert(BertFamily::NomicBert, path, text)
+    }),
+    ArchitectureEntry::own("gte", "GTE", ENCODER_WITHOUT_SPANS, |path, text, _| {
+        read_bert(BertFamily::Gte, path, text)
+    }),
+    ArchitectureEntry::own("jina_embeddings_v3", "Jina embeddings v3", ENCODER, |path, text, _| {
+        read_bert(BertFamily::JinaEmbeddingsV3, path, text)
     }),
     ArchitectureEntry::own("modernbert", "ModernBERT", ENCODER, |path, text, _| {
         ModernBertConfig::from_json(path, text).map(ModelConfig::ModernBert)

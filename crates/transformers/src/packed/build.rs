@@ -341,20 +341,37 @@ impl PackedEncoder {
         let table =
             |packer: &mut Packer<'_>, name: &str| packer.values(&at(&format!("embeddings.{name}.weight")));
         let words = packer.table(&at("embeddings.word_embeddings.weight"), config.embedding_width())?;
+        let has_bias = config.family.attention_has_bias();
+        let (inner_bias, outer_bias) = config.family.feed_forward_biases();
         let prefixes: Vec<String> = config.layer_prefixes().iter().map(|prefix| at(prefix)).collect();
         let mut layers = Vec::with_capacity(prefixes.len());
         for prefix in &prefixes {
             let norm =
                 |packer: &mut Packer<'_>, name: &str| packer.norm(&format!("{prefix}.{name}"), true, eps);
+            let inputs = match names.fused {
+                Some(name) => named(prefix, &[name]),
+                None => named(prefix, &[names.query, names.key, names.value]),
+            };
             let own = SelfAttention {
-                inputs: packer.linear(&named(prefix, &[names.query, names.key, names.value]), width, true)?,
-                output: packer.linear(&named(prefix, &[names.output]), width, true)?,
+                inputs: packer.linear(&inputs, width, has_bias)?,
+                output: packer.linear(&named(prefix, &[names.output]), width, has_bias)?,
                 norm: norm(packer, names.attention_norm)?,
             };
+            let (gated, inner) = match names.fused_inner {
+                Some(name) => {
+                    let size = (width, config.intermediate_size);
+                    let [gated, inner] = packer.halves(&format!("{prefix}.{name}"), size, inner_bias)?;
+                    (Some(gated), inner)
+                }
+                None => {
+                    let mut linear = |name| packer.linear(&named(prefix, &[name]), width, inner_bias);
+                    (names.gated.map(&mut linear).transpose()?, linear(names.inner)?)
+                }
+            };
             let feed_forward = FeedForward {
-                inner: packer.linear(&named(prefix, &[names.inner]), width, true)?,
-                gated: None,
-                outer: packer.linear(&named(prefix, &[names.outer]), config.intermediate_size, true)?,
+                inner,
+                gated,
+                outer: packer.linear(&named(prefix, &[names.outer]), config.intermediate_size, outer_bias)?,
                 activation: activation(config.activation()?),
                 norm: norm(packer, names.feed_forward_norm)?,
             };
@@ -365,7 +382,7 @@ impl PackedEncoder {
         let tasks = (config.task_types > 0).then(|| table(packer, "task_type_embeddings")).transpose()?;
         let norm = |packer: &mut Packer<'_>, name: &str| packer.norm(&at(name), true, eps);
         let mut embedding_norm = match config.family.norms_embeddings() {
-            true => Some(norm(packer, "embeddings.LayerNorm")?),
+            true => Some(norm(packer, config.embedding_norm())?),
             false => None,
         };
         let final_norm = config.final_norm().map(|name| norm(packer, name)).transpose()?;
@@ -389,7 +406,10 @@ impl PackedEncoder {
                 buckets: MPNET_BUCKETS,
                 max_distance: MPNET_DISTANCE,
             },
-            _ => Positions::Embedded,
+            _ => match config.rotation_steps() {
+                Some(steps) => Positions::Rotary { steps },
+                None => Positions::Embedded,
+            },
         };
         Ok(Self {
             words,

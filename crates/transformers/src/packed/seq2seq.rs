@@ -71,6 +71,7 @@ impl PackedSeq2Seq {
             Positions::CountedSinusoids { .. }
             | Positions::Relative { .. }
             | Positions::Disentangled(_)
+            | Positions::Rotary { .. }
             | Positions::Embedded => {}
         }
     }
@@ -241,7 +242,10 @@ impl Seq2Seq for PackedSeq2Seq {
             Positions::Learned { count, .. }
             | Positions::Sinusoids { count }
             | Positions::CountedSinusoids { count, .. } => Some(*count),
-            Positions::Relative { .. } | Positions::Disentangled(_) | Positions::Embedded => None,
+            Positions::Relative { .. }
+            | Positions::Disentangled(_)
+            | Positions::Rotary { .. }
+            | Positions::Embedded => None,
         }
     }
 

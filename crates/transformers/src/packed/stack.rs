@@ -6,6 +6,7 @@ use super::{
     cache::State,
     disentangled::{Asked, DistanceRows, HeadColumns},
     layers::{Buffers, CrossAttention, FeedForward, Machine, SelfAttention},
+    rotary::Rotations,
 };
 
 /// One layer: self-attention, in a decoder cross-attention, and the feed-forward part.
@@ -32,6 +33,8 @@ pub(super) enum Positions {
     Relative { weights: Vec<Vec<f32>>, buckets: usize, max_distance: usize },
     /// Queries and keys read embeddings of the distances between them.
     Disentangled(DistanceRows),
+    /// Queries and keys are turned by their positions: `steps` has the factors from a position to its angles.
+    Rotary { steps: Vec<f32> },
 }
 
 /// The layers of an encoder or of a decoder.
@@ -110,6 +113,11 @@ impl Stack {
             norm.forward(machine.core.isa, machine.core.pool, &mut xs);
         }
         see(&xs);
+        let places: Vec<usize> = lengths.iter().flat_map(|length| 0..*length).collect();
+        let rotations = match &self.positions {
+            Positions::Rotary { steps } => Some(Rotations::new(steps, 0..longest as usize)),
+            _ => None,
+        };
         let mut asking = blocks.clone();
         for (at, number) in self.order.iter().copied().enumerate() {
             let layer = &self.layers[number];
@@ -117,6 +125,9 @@ impl Stack {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             let own = &layer.own;
             own.inputs.forward(machine, self.before(machine, &own.norm, &xs, normed), inputs);
+            if let Some(rotations) = &rotations {
+                rotations.turn(machine, inputs, 2 * self.width(), &places);
+            }
             let inputs = &*inputs;
             let mut picked = None;
             if let Some(wanted) = wanted.filter(|_| at + 1 == self.order.len()) {

@@ -131,6 +131,7 @@ impl<'a> MarkedTrainer<'a> {
                     task_types: 0,
                     sharing: None,
                     disentangled: None,
+                    rotary: None,
                     labels: vec!["LABEL_0".into(), "LABEL_1".into()],
                     tie_word_embeddings: true,
                 };

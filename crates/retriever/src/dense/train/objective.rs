@@ -275,6 +275,7 @@ mod tests {
             task_types: 0,
             sharing: None,
             disentangled: None,
+            rotary: None,
             labels: vec!["LABEL_0".into()],
             tie_word_embeddings: true,
         };

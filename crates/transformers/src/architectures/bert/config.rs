@@ -9,6 +9,7 @@ use sporran_checkpoint::{Architecture, Embedding, Error, Parameter, Result, json
 use super::{
     disentangled::Disentangled,
     fields::{BertFields, DistilFields},
+    rotary::RotaryPositions,
     with_head::BertModel,
 };
 use crate::layers::Activation;
@@ -49,6 +50,12 @@ pub enum BertFamily {
     MegatronBert,
     /// RemBERT (Chung et al. 2021): narrow embeddings, and a wide table of its own in the head over the vocabulary.
     RemBert,
+    /// NomicBERT (Nussbaum et al. 2024): rotary positions, gated feed-forward parts, and no biases in layers.
+    NomicBert,
+    /// GTE (Zhang et al. 2024): rotary positions, and gated feed-forward parts.
+    Gte,
+    /// Jina's embeddings, version 3 (Sturua et al. 2024): XLM-RoBERTa with rotary positions.
+    JinaEmbeddingsV3,
 }
 
 impl BertFamily {
@@ -64,6 +71,25 @@ impl BertFamily {
                 | Self::RobertaPreLayerNorm
                 | Self::XlmRobertaXl
         )
+    }
+
+    /// Whether queries and keys are turned by their positions.
+    pub(crate) fn is_rotary(self) -> bool {
+        matches!(self, Self::NomicBert | Self::Gte | Self::JinaEmbeddingsV3)
+    }
+
+    /// Whether the projections of attention have biases.
+    pub(crate) fn attention_has_bias(self) -> bool {
+        self != Self::NomicBert
+    }
+
+    /// Whether the layers of the feed-forward part have biases, the first ones and the last.
+    pub(crate) fn feed_forward_biases(self) -> (bool, bool) {
+        match self {
+            Self::NomicBert => (false, false),
+            Self::Gte => (false, true),
+            _ => (true, true),
+        }
     }
 
     /// Whether each part reads normalised states, and the last states are normalised.
@@ -155,6 +181,8 @@ pub struct BertConfig {
     pub sharing: Option<LayerSharing>,
     /// The attention to distances, in DeBERTa.
     pub disentangled: Option<Disentangled>,
+    /// The rotary positions, in some families.
+    pub rotary: Option<RotaryPositions>,
     /// The names of the labels, by number.
     pub labels: Vec<String>,
     /// Whether the head over the vocabulary is the embedding table.
@@ -198,7 +226,7 @@ impl BertConfig {
     /// Whether embeddings have a part for each position.
     #[must_use]
     pub fn has_positions(&self) -> bool {
-        self.disentangled.as_ref().is_none_or(|disentangled| disentangled.has_positions)
+        self.rotary.is_none() && self.disentangled.as_ref().is_none_or(|settings| settings.has_positions)
     }
 
     /// Whether embeddings have a part for each token type.
@@ -206,7 +234,7 @@ impl BertConfig {
     pub fn has_types(&self) -> bool {
         match self.family {
             BertFamily::DistilBert | BertFamily::Mpnet => false,
-            BertFamily::Deberta => self.type_vocab_size > 0,
+            BertFamily::Deberta | BertFamily::Gte => self.type_vocab_size > 0,
             _ => true,
         }
     }
@@ -223,6 +251,7 @@ impl BertConfig {
         self.embedding_size.is_none()
             && self.sharing.is_none()
             && self.disentangled.is_none()
+            && self.rotary.is_none()
             && self.task_types == 0
             && self.family != BertFamily::Mpnet
             && !self.family.norms_first()
@@ -252,8 +281,11 @@ impl BertConfig {
             | BertFamily::Albert
             | BertFamily::Ernie
             | BertFamily::MegatronBert
-            | BertFamily::RemBert => true,
+            | BertFamily::RemBert
+            | BertFamily::NomicBert => true,
             BertFamily::Deberta => self.has_types(),
+            // The multilingual ones have one type.
+            BertFamily::Gte => self.type_vocab_size > 1,
             _ => false,
         }
     }
@@ -283,8 +315,11 @@ impl BertConfig {
                 BertFamily::Roberta
                 | BertFamily::XlmRoberta
                 | BertFamily::Camembert
-                | BertFamily::XlmRobertaXl,
+                | BertFamily::XlmRobertaXl
+                | BertFamily::JinaEmbeddingsV3,
             ) => "roberta",
+            (_, BertFamily::NomicBert) => "nomic_bert",
+            (_, BertFamily::Gte) => "gte",
             (_, BertFamily::DistilBert) => "distilbert",
             (_, BertFamily::Bert | BertFamily::Dpr | BertFamily::MegatronBert) => "bert",
             (_, BertFamily::Ernie) => "ernie",
@@ -367,6 +402,10 @@ impl BertConfig {
         if let Some(disentangled) = &self.disentangled {
             disentangled.check()?;
         }
+        let width = self.hidden_size / heads;
+        if self.rotary.is_some() && !width.is_multiple_of(2) {
+            return Err(wrong("num_attention_heads", "heads of an even width", &width.to_string()));
+        }
         if self.task == BertTask::Reader && self.projection_dim != 0 {
             return Err(wrong("projection_dim", "0 for a reader", &self.projection_dim.to_string()));
         }
@@ -396,6 +435,9 @@ impl Architecture for BertConfig {
             BertFamily::XlmRobertaXl => "xlm-roberta-xl",
             BertFamily::MegatronBert => "megatron-bert",
             BertFamily::RemBert => "rembert",
+            BertFamily::NomicBert => "nomic_bert",
+            BertFamily::Gte => "gte",
+            BertFamily::JinaEmbeddingsV3 => "jina_embeddings_v3",
         }
     }
 
@@ -445,7 +487,7 @@ impl Architecture for BertConfig {
             "cls.predictions.decoder.bias" if self.family != BertFamily::RemBert => {
                 return "cls.predictions.bias".into();
             }
-            "lm_head.decoder.bias" => return "lm_head.bias".into(),
+            "lm_head.decoder.bias" if self.family != BertFamily::Gte => return "lm_head.bias".into(),
             "predictions.decoder.bias" => return "predictions.bias".into(),
             _ => {}
         }
@@ -458,6 +500,10 @@ impl Architecture for BertConfig {
             BertFamily::Data2VecText => name.strip_prefix("data2vec_text."),
             BertFamily::RobertaPreLayerNorm => name.strip_prefix("roberta_prelayernorm."),
             BertFamily::RemBert => name.strip_prefix("rembert."),
+            BertFamily::NomicBert => {
+                ["nomic_bert.", "bert."].iter().find_map(|prefix| name.strip_prefix(prefix))
+            }
+            BertFamily::Gte => ["gte.", "new."].iter().find_map(|prefix| name.strip_prefix(prefix)),
             _ => ["bert.", "roberta.", "distilbert."].iter().find_map(|prefix| name.strip_prefix(prefix)),
         };
         // DeBERTa's pooler is a part of its head.
@@ -465,8 +511,15 @@ impl Architecture for BertConfig {
             return name;
         }
         let bare = bare.unwrap_or(&name);
-        let body =
-            ["embeddings.", "embeddings_project.", "encoder.", "transformer.layer.", "pooler.", "LayerNorm."];
+        let body = [
+            "embeddings.",
+            "embeddings_project.",
+            "encoder.",
+            "transformer.layer.",
+            "pooler.",
+            "LayerNorm.",
+            "emb_ln.",
+        ];
         if !body.iter().any(|part| bare.starts_with(part)) {
             return name;
         }
@@ -484,7 +537,8 @@ impl Architecture for BertConfig {
             BertFamily::Roberta
             | BertFamily::XlmRoberta
             | BertFamily::Camembert
-            | BertFamily::XlmRobertaXl => {
+            | BertFamily::XlmRobertaXl
+            | BertFamily::JinaEmbeddingsV3 => {
                 ("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight")
             }
             BertFamily::Mpnet => ("mpnet.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
@@ -502,6 +556,10 @@ impl Architecture for BertConfig {
             BertFamily::Ernie => {
                 ("ernie.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
             }
+            BertFamily::NomicBert => {
+                ("nomic_bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
+            }
+            BertFamily::Gte => ("gte.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
             BertFamily::Data2VecText => {
                 ("data2vec_text.embeddings.word_embeddings.weight", "lm_head.decoder.weight")
             }
@@ -523,7 +581,8 @@ impl Architecture for BertConfig {
             | BertFamily::Deberta
             | BertFamily::Ernie
             | BertFamily::MegatronBert
-            | BertFamily::RemBert => "cls.predictions.",
+            | BertFamily::RemBert
+            | BertFamily::NomicBert => "cls.predictions.",
             BertFamily::DistilBert => "vocab_transform.",
             BertFamily::Electra => "generator_predictions.",
             BertFamily::Albert => "predictions.",
@@ -552,6 +611,7 @@ impl Architecture for BertConfig {
             || EXTRA_HEADS.iter().any(|head| name.starts_with(head))
             || name.ends_with("embeddings.position_ids")
             || name.ends_with("embeddings.token_type_ids")
+            || (self.rotary.is_some() && name.ends_with("inv_freq"))
             || name.contains("pooler.dense.")
     }
 }
@@ -653,6 +713,23 @@ const CLASSES: &[(&str, BertFamily, BertTask)] = &[
     ("RemBertForTokenClassification", BertFamily::RemBert, BertTask::TokenClassification),
     ("RemBertForQuestionAnswering", BertFamily::RemBert, BertTask::Span),
     ("RemBertForMaskedLM", BertFamily::RemBert, BertTask::MaskedLm),
+    ("NomicBertModel", BertFamily::NomicBert, BertTask::States),
+    ("NomicBertForSequenceClassification", BertFamily::NomicBert, BertTask::SequenceClassification),
+    ("NomicBertForTokenClassification", BertFamily::NomicBert, BertTask::TokenClassification),
+    ("NomicBertForMaskedLM", BertFamily::NomicBert, BertTask::MaskedLm),
+    ("GteModel", BertFamily::Gte, BertTask::States),
+    ("GteForSequenceClassification", BertFamily::Gte, BertTask::SequenceClassification),
+    ("GteForTokenClassification", BertFamily::Gte, BertTask::TokenClassification),
+    ("GteForMaskedLM", BertFamily::Gte, BertTask::MaskedLm),
+    ("JinaEmbeddingsV3Model", BertFamily::JinaEmbeddingsV3, BertTask::States),
+    (
+        "JinaEmbeddingsV3ForSequenceClassification",
+        BertFamily::JinaEmbeddingsV3,
+        BertTask::SequenceClassification,
+    ),
+    ("JinaEmbeddingsV3ForTokenClassification", BertFamily::JinaEmbeddingsV3, BertTask::TokenClassification),
+    ("JinaEmbeddingsV3ForQuestionAnswering", BertFamily::JinaEmbeddingsV3, BertTask::Span),
+    ("JinaEmbeddingsV3ForMaskedLM", BertFamily::JinaEmbeddingsV3, BertTask::MaskedLm),
     ("DPRQuestionEncoder", BertFamily::Dpr, BertTask::Question),
     ("DPRContextEncoder", BertFamily::Dpr, BertTask::Context),
     ("DPRReader", BertFamily::Dpr, BertTask::Reader),
@@ -799,6 +876,14 @@ mod tests {
         assert_eq!(sizes(BertFamily::XlmRobertaXl), (250_880, 2560, 32, 1));
         assert_eq!(sizes(BertFamily::MegatronBert), (29056, 1024, 16, 0));
         assert_eq!(sizes(BertFamily::RemBert), (250_300, 1152, 18, 0));
+        assert_eq!(sizes(BertFamily::NomicBert), (30528, 768, 12, 0));
+        assert_eq!(sizes(BertFamily::Gte), (250_048, 768, 12, 1));
+        assert_eq!(sizes(BertFamily::JinaEmbeddingsV3), (250_002, 1024, 16, 1));
+        let theta = |family| read(family, "{}").unwrap().rotary.map(|rotary| rotary.theta);
+        assert_eq!(theta(BertFamily::NomicBert), Some(1000.0));
+        assert_eq!(theta(BertFamily::Gte), Some(160_000.0));
+        assert_eq!(theta(BertFamily::JinaEmbeddingsV3), Some(20_000.0));
+        assert_eq!(read(BertFamily::Gte, r#"{"rope_theta": 7}"#).unwrap().rotary.unwrap().theta, 7.0);
         let rembert = read(BertFamily::RemBert, "{}").unwrap();
         assert_eq!((rembert.embedding_size, rembert.output_embedding_size), (Some(256), Some(1664)));
         assert_eq!((rembert.head_dropout, rembert.hidden_dropout_prob), (0.1, 0.0));
@@ -841,6 +926,9 @@ mod tests {
             ),
             (BertFamily::Deberta, r#"{"position_buckets": 1}"#, "position_buckets"),
             (BertFamily::Camembert, r#"{"hidden_act": "mish"}"#, "hidden_act"),
+            (BertFamily::Gte, r#"{"rope_scaling": {"type": "ntk", "factor": 8}}"#, "rope_scaling"),
+            (BertFamily::NomicBert, r#"{"head_dim": 32}"#, "head_dim"),
+            (BertFamily::JinaEmbeddingsV3, r#"{"rope_parameters": {"rope_theta": 0}}"#, "rope_theta"),
         ] {
             let error = read(family, text).unwrap_err().to_string();
             assert!(error.starts_with(&format!("config.json: field `{field}`")), "{error}");
@@ -864,6 +952,9 @@ mod tests {
             (BertFamily::XlmRobertaXl, r#"{"architectures": ["XLMRobertaXLForQuestionAnswering"]}"#),
             (BertFamily::MegatronBert, r#"{"num_hidden_layers": 2}"#),
             (BertFamily::RemBert, r#"{"input_embedding_size": 5, "output_embedding_size": 9}"#),
+            (BertFamily::NomicBert, r#"{"rope_parameters": {"rope_theta": 77, "rope_type": "default"}}"#),
+            (BertFamily::Gte, r#"{"type_vocab_size": 0, "architectures": ["GteForMaskedLM"]}"#),
+            (BertFamily::JinaEmbeddingsV3, r#"{"architectures": ["JinaEmbeddingsV3ForQuestionAnswering"]}"#),
             (BertFamily::Mpnet, r#"{"architectures": ["MPNetForMaskedLM"]}"#),
             (BertFamily::Electra, r#"{"embedding_size": 256}"#),
             (BertFamily::Electra, r#"{"embedding_size": 64}"#),

@@ -10,6 +10,7 @@ use super::{
     config::{BertConfig, BertFamily, BertTask, LayerSharing, wrong},
     disentangled::DebertaFields,
     model::MPNET_BUCKETS,
+    rotary::RotaryFields,
 };
 
 /// DistilBERT's normalisation; no config field sets it.
@@ -59,6 +60,9 @@ pub(crate) struct BertFields {
     /// DeBERTa's, which are among the others in the file.
     #[serde(skip)]
     deberta: Option<DebertaFields>,
+    /// Those of rotary positions, likewise.
+    #[serde(skip)]
+    rotary: Option<RotaryFields>,
 }
 
 impl Default for BertFields {
@@ -93,6 +97,7 @@ impl Default for BertFields {
             inner_group_num: None,
             relative_attention_num_buckets: None,
             deberta: None,
+            rotary: None,
         }
     }
 }
@@ -119,6 +124,17 @@ fn defaults(family: BertFamily) -> Option<Value> {
         BertFamily::MegatronBert => Some(json!({
             "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,
         })),
+        BertFamily::NomicBert => Some(json!({
+            "hidden_act": "silu", "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+            "max_position_embeddings": 2048,
+        })),
+        BertFamily::Gte => Some(json!({
+            "attention_probs_dropout_prob": 0.0, "max_position_embeddings": 8192, "type_vocab_size": 1,
+        })),
+        BertFamily::JinaEmbeddingsV3 => Some(json!({
+            "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,
+            "max_position_embeddings": 8194, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
+        })),
         BertFamily::RemBert => Some(json!({
             "input_embedding_size": 256, "output_embedding_size": 1664, "hidden_size": 1152,
             "num_hidden_layers": 32, "num_attention_heads": 18, "intermediate_size": 4608,
@@ -139,7 +155,8 @@ impl BertFields {
         }
         let text = Value::Object(fields).to_string();
         let deberta = (family == BertFamily::Deberta).then(|| parse(path, &text)).transpose()?;
-        Ok(Self { deberta, ..parse(path, &text)? })
+        let rotary = family.is_rotary().then(|| parse(path, &text)).transpose()?;
+        Ok(Self { deberta, rotary, ..parse(path, &text)? })
     }
 
     pub(crate) fn supported(&self, family: BertFamily, task: BertTask) -> Result<()> {
@@ -165,7 +182,8 @@ impl BertFields {
                 &id.to_string(),
             ));
         }
-        if self.position_embedding_type != "absolute" {
+        // `transformers` does not read it where positions are rotary.
+        if self.position_embedding_type != "absolute" && !family.is_rotary() {
             return Err(wrong("position_embedding_type", "absolute", &self.position_embedding_type));
         }
         for (field, set) in
@@ -190,6 +208,9 @@ impl BertFields {
             BertFamily::XlmRobertaXl => (250_880, 1),
             BertFamily::MegatronBert => (29056, 0),
             BertFamily::RemBert => (250_300, 0),
+            BertFamily::NomicBert => (30528, 0),
+            BertFamily::Gte => (250_048, 1),
+            BertFamily::JinaEmbeddingsV3 => (250_002, 1),
             BertFamily::Mpnet => (30527, 1),
             BertFamily::Albert => (30000, 0),
             BertFamily::Deberta => (128_100, 0),
@@ -211,6 +232,8 @@ impl BertFields {
         let disentangled = self.deberta.as_ref().map(|deberta| {
             deberta.settings(self.hidden_size, self.num_attention_heads, self.max_position_embeddings)
         });
+        let width = self.hidden_size.checked_div(self.num_attention_heads).unwrap_or(0);
+        let rotary = self.rotary.as_ref().map(|rotary| rotary.settings(family, width));
         // ALBERT and RemBERT project embeddings of any width.
         let embedding_size = match family {
             BertFamily::Albert => Some(self.embedding_size.unwrap_or(self.hidden_size)),
@@ -246,6 +269,7 @@ impl BertFields {
             task_types: if has_tasks { self.task_type_vocab_size.unwrap_or(3) } else { 0 },
             sharing,
             disentangled: disentangled.transpose()?,
+            rotary: rotary.transpose()?,
             labels,
             tie_word_embeddings: self.tie_word_embeddings,
         })
@@ -256,6 +280,11 @@ impl BertFields {
         let mut fields = json!(Self::of(config));
         if let (Some(settings), Value::Object(fields)) = (&config.disentangled, &mut fields)
             && let Value::Object(further) = json!(DebertaFields::of(settings, config.head_dropout))
+        {
+            fields.extend(further);
+        }
+        if let (Some(settings), Value::Object(fields)) = (config.rotary, &mut fields)
+            && let Value::Object(further) = json!(RotaryFields::of(settings))
         {
             fields.extend(further);
         }
@@ -376,6 +405,7 @@ impl DistilFields {
             task_types: 0,
             sharing: None,
             disentangled: None,
+            rotary: None,
             labels,
             tie_word_embeddings: self.tie_word_embeddings,
         }

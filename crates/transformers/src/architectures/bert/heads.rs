@@ -122,7 +122,9 @@ impl SequenceHead {
             | BertFamily::Dpr
             | BertFamily::Ernie
             | BertFamily::MegatronBert
-            | BertFamily::RemBert => {
+            | BertFamily::RemBert
+            | BertFamily::NomicBert
+            | BertFamily::Gte => {
                 let pooler = vb.pp(config.prefix()).pp("pooler.dense");
                 (pooler, Activation::Tanh, vb.pp("classifier"), 0.0)
             }
@@ -132,6 +134,7 @@ impl SequenceHead {
             | BertFamily::Data2VecText
             | BertFamily::RobertaPreLayerNorm
             | BertFamily::XlmRobertaXl
+            | BertFamily::JinaEmbeddingsV3
             | BertFamily::Mpnet => {
                 let head = vb.pp("classifier");
                 (head.pp("dense"), Activation::Tanh, head.pp("out_proj"), config.head_dropout)
@@ -392,6 +395,15 @@ impl MaskedLmHead {
                 let head = vb.pp("cls.predictions");
                 (head.pp("transform.dense"), head.pp("transform.LayerNorm"), head.pp("decoder"), head)
             }
+            BertFamily::NomicBert => {
+                let head = vb.pp("cls.predictions");
+                (head.pp("transform.dense"), head.pp("transform.layer_norm"), head.pp("decoder"), head)
+            }
+            BertFamily::Gte => {
+                let head = vb.pp("lm_head");
+                let output = head.pp("decoder");
+                (head.pp("dense"), head.pp("norm"), output.clone(), output)
+            }
             BertFamily::RemBert => {
                 let head = vb.pp("cls.predictions");
                 let output = head.pp("decoder");
@@ -403,6 +415,7 @@ impl MaskedLmHead {
             | BertFamily::Data2VecText
             | BertFamily::RobertaPreLayerNorm
             | BertFamily::XlmRobertaXl
+            | BertFamily::JinaEmbeddingsV3
             | BertFamily::Mpnet => {
                 let head = vb.pp("lm_head");
                 (head.pp("dense"), head.pp("layer_norm"), head.pp("decoder"), head)
@@ -424,9 +437,9 @@ impl MaskedLmHead {
         let vocabulary = config.vocab_size;
         Ok(Self {
             inner: linear(config, config.hidden_size, width, &inner)?,
-            // The heads of RoBERTa and ELECTRA have this one for every config.
+            // The heads of RoBERTa, GTE and ELECTRA have this one for every config.
             activation: match config.family {
-                BertFamily::Electra => Activation::Gelu,
+                BertFamily::Electra | BertFamily::Gte | BertFamily::JinaEmbeddingsV3 => Activation::Gelu,
                 family if family.counts_from_padding() => Activation::Gelu,
                 _ => config.activation()?,
             },

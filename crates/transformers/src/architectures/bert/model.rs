@@ -7,13 +7,14 @@ use sporran_checkpoint::Result;
 use super::{
     config::{BertConfig, BertFamily},
     disentangled::{DistanceAttention, DistanceTable, Distances},
+    rotary::{self, GTE_NAMES, JINA_NAMES, NOMIC_NAMES},
 };
 use crate::{
     architectures::t5,
     attention::Attention,
     batch::Batch,
     encoder::Encoder,
-    layers::{Activation, Embedding, LayerNorm, Linear},
+    layers::{Activation, Embedding, LayerNorm, Linear, Stacked},
     mode::Mode,
     seq2seq::{padding_bias, too_long},
 };
@@ -73,7 +74,7 @@ impl Bert {
         };
         let distances = config.disentangled.as_ref().filter(|settings| settings.is_relative);
         let tasks = || table(config.task_types, "task_type_embeddings");
-        let embedding_norm = || LayerNorm::new(width, config.layer_norm_eps, &embeddings.pp("LayerNorm"));
+        let embedding_norm = || LayerNorm::new(width, config.layer_norm_eps, &vb.pp(config.embedding_norm()));
         let final_norm = |name: &str| LayerNorm::new(config.hidden_size, config.layer_norm_eps, &vb.pp(name));
         Ok(Self {
             words: table(config.vocab_size, "word_embeddings")?,
@@ -123,8 +124,10 @@ impl Bert {
             (Some(table), Some(settings)) => Some(Distances::new(table, settings, input.length(), mode)?),
             _ => None,
         };
+        let rotation = self.config.rotation(input.length(), xs.dtype(), &self.device)?;
+        let places = Places { bias: &bias, distances: distances.as_ref(), rotation: rotation.as_ref() };
         for (at, layer) in self.order.iter().enumerate() {
-            xs = self.layers[*layer].forward(&xs, &bias, distances.as_ref(), mode)?;
+            xs = self.layers[*layer].forward(&xs, places, mode)?;
             if let Some(norm) = self.final_norm.as_ref().filter(|_| at + 1 == self.order.len()) {
                 xs = norm.forward(&xs, mode)?;
             }
@@ -225,6 +228,17 @@ impl Encoder for Bert {
     }
 }
 
+/// What all layers know of the places of tokens.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    /// On the scores.
+    bias: &'a Tensor,
+    /// In DeBERTa.
+    distances: Option<&'a Distances>,
+    /// The cosines and sines of positions' angles, where they are rotary.
+    rotation: Option<&'a (Tensor, Tensor)>,
+}
+
 /// One layer: self-attention and the feed-forward part, each added, and normalised before or afterwards.
 #[derive(Debug, Clone)]
 struct Layer {
@@ -235,6 +249,10 @@ struct Layer {
     /// The dropout rate of the output of attention.
     attention_dropout: f64,
     inner: Linear,
+    /// What the activated states are multiplied with, in some.
+    gated: Option<Linear>,
+    /// The dropout rate inside the feed-forward part.
+    inner_dropout: f64,
     outer: Linear,
     feed_forward_norm: LayerNorm,
     activation: Activation,
@@ -245,6 +263,8 @@ struct Layer {
 /// Where the tensors of a layer are.
 #[derive(Debug, Clone, Copy)]
 pub struct BertNames {
+    /// Of one projection to queries, keys and values, which then have none of their own.
+    pub fused: Option<&'static str>,
     /// Of the projection to queries.
     pub query: &'static str,
     /// Of that to keys.
@@ -257,6 +277,10 @@ pub struct BertNames {
     pub attention_norm: &'static str,
     /// Of the first layer of the feed-forward part.
     pub inner: &'static str,
+    /// Of the layer that it is multiplied with.
+    pub gated: Option<&'static str>,
+    /// Of one layer that has this one before the first, which then have none of their own.
+    pub fused_inner: Option<&'static str>,
     /// Of its second layer.
     pub outer: &'static str,
     /// Of the normalisation after this part, or before it.
@@ -265,24 +289,30 @@ pub struct BertNames {
 
 /// The names of BERT and RoBERTa.
 pub const BERT_NAMES: BertNames = BertNames {
+    fused: None,
     query: "attention.self.query",
     key: "attention.self.key",
     value: "attention.self.value",
     output: "attention.output.dense",
     attention_norm: "attention.output.LayerNorm",
     inner: "intermediate.dense",
+    gated: None,
+    fused_inner: None,
     outer: "output.dense",
     feed_forward_norm: "output.LayerNorm",
 };
 
 /// The names of DistilBERT.
 pub const DISTIL_NAMES: BertNames = BertNames {
+    fused: None,
     query: "attention.q_lin",
     key: "attention.k_lin",
     value: "attention.v_lin",
     output: "attention.out_lin",
     attention_norm: "sa_layer_norm",
     inner: "ffn.lin1",
+    gated: None,
+    fused_inner: None,
     outer: "ffn.lin2",
     feed_forward_norm: "output_layer_norm",
 };
@@ -299,12 +329,15 @@ const MPNET_NAMES: BertNames = BertNames {
 
 /// The names of ALBERT.
 const ALBERT_NAMES: BertNames = BertNames {
+    fused: None,
     query: "attention.query",
     key: "attention.key",
     value: "attention.value",
     output: "attention.dense",
     attention_norm: "attention.LayerNorm",
     inner: "ffn",
+    gated: None,
+    fused_inner: None,
     outer: "ffn_output",
     feed_forward_norm: "full_layer_layer_norm",
 };
@@ -355,6 +388,9 @@ impl BertConfig {
             BertFamily::RobertaPreLayerNorm => &PRE_NORM_NAMES,
             BertFamily::XlmRobertaXl => &XL_NAMES,
             BertFamily::MegatronBert => &MEGATRON_NAMES,
+            BertFamily::NomicBert => &NOMIC_NAMES,
+            BertFamily::Gte => &GTE_NAMES,
+            BertFamily::JinaEmbeddingsV3 => &JINA_NAMES,
             _ => &BERT_NAMES,
         }
     }
@@ -370,6 +406,7 @@ impl BertConfig {
         }
         let name = match self.family {
             BertFamily::DistilBert => "transformer.layer",
+            BertFamily::NomicBert | BertFamily::JinaEmbeddingsV3 => "encoder.layers",
             _ => "encoder.layer",
         };
         (0..self.num_hidden_layers).map(|at| format!("{name}.{at}")).collect()
@@ -381,6 +418,14 @@ impl BertConfig {
             BertFamily::Albert | BertFamily::RemBert => "encoder.embedding_hidden_mapping_in",
             _ => "embeddings_project",
         })
+    }
+
+    /// The name of the normalisation of embeddings, under the prefix of the body.
+    pub(crate) fn embedding_norm(&self) -> &'static str {
+        match self.family {
+            BertFamily::NomicBert | BertFamily::JinaEmbeddingsV3 => "emb_ln",
+            _ => "embeddings.LayerNorm",
+        }
     }
 
     /// The name of the normalisation of the last states, under the prefix of the body.
@@ -407,14 +452,41 @@ impl Layer {
     fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
         let names = config.names();
         let (width, inner, std) = (config.hidden_size, config.intermediate_size, config.initializer_range);
-        let linear = |from, to, name: &str| Linear::with_bias(from, to, std, &vb.pp(name));
+        let linear = |from: usize, to: usize, has_bias: bool, name: &str| match has_bias {
+            true => Linear::with_bias(from, to, std, &vb.pp(name)),
+            false => Linear::new(from, to, std, &vb.pp(name)),
+        };
         let norm = |name: &str| LayerNorm::new(width, config.layer_norm_eps, &vb.pp(name));
+        let has_bias = config.family.attention_has_bias();
+        let (inner_bias, outer_bias) = config.family.feed_forward_biases();
+        let [query, key, value] = match names.fused {
+            Some(name) => {
+                let stacked = Stacked::new((width, width), 3, std, has_bias, &vb.pp(name))?;
+                [stacked.part(0)?, stacked.part(1)?, stacked.part(2)?]
+            }
+            None => [
+                linear(width, width, has_bias, names.query)?,
+                linear(width, width, has_bias, names.key)?,
+                linear(width, width, has_bias, names.value)?,
+            ],
+        };
+        let output = linear(width, width, has_bias, names.output)?;
+        let (gated, first) = match names.fused_inner {
+            Some(name) => {
+                let stacked = Stacked::new((width, inner), 2, std, inner_bias, &vb.pp(name))?;
+                (Some(stacked.part(0)?), stacked.part(1)?)
+            }
+            None => {
+                let gated = names.gated.map(|name| linear(width, inner, inner_bias, name)).transpose()?;
+                (gated, linear(width, inner, inner_bias, names.inner)?)
+            }
+        };
         Ok(Self {
             attention: Attention {
-                query: linear(width, width, names.query)?,
-                key: linear(width, width, names.key)?,
-                value: linear(width, width, names.value)?,
-                output: linear(width, width, names.output)?,
+                query,
+                key,
+                value,
+                output,
                 heads: config.num_attention_heads,
                 scale: config.scale(),
                 dropout: config.attention_probs_dropout_prob,
@@ -430,8 +502,13 @@ impl Layer {
                 BertFamily::DistilBert => 0.0,
                 _ => config.hidden_dropout_prob,
             },
-            inner: linear(width, inner, names.inner)?,
-            outer: linear(inner, width, names.outer)?,
+            inner: first,
+            gated,
+            inner_dropout: match config.family {
+                BertFamily::Gte => config.hidden_dropout_prob,
+                _ => 0.0,
+            },
+            outer: linear(inner, width, outer_bias, names.outer)?,
             feed_forward_norm: norm(names.feed_forward_norm)?,
             activation: config.activation()?,
             // ALBERT has none there.
@@ -454,22 +531,22 @@ impl Layer {
         if self.norms_first { Ok(sum) } else { norm.forward(&sum, mode) }
     }
 
-    fn forward(
-        &self,
-        xs: &Tensor,
-        bias: &Tensor,
-        distances: Option<&Distances>,
-        mode: &mut Mode,
-    ) -> Result<Tensor> {
+    fn forward(&self, xs: &Tensor, places: Places<'_>, mode: &mut Mode) -> Result<Tensor> {
+        let Places { bias, distances, rotation } = places;
         let input = self.before(&self.attention_norm, xs, mode)?;
-        let ys = match &self.distances {
-            Some(attention) => attention.attend(&self.attention, &input, distances, bias, mode)?,
-            None => self.attention.attend(&input, &input, bias, mode)?,
+        let ys = match (&self.distances, rotation) {
+            (Some(attention), _) => attention.attend(&self.attention, &input, distances, bias, mode)?,
+            (None, Some((cos, sin))) => rotary::attend(&self.attention, &input, (cos, sin), bias, mode)?,
+            (None, None) => self.attention.attend(&input, &input, bias, mode)?,
         };
         let ys = mode.dropout(ys, self.attention_dropout)?;
         let xs = self.after(&self.attention_norm, xs, &ys, mode)?;
         let input = self.before(&self.feed_forward_norm, &xs, mode)?;
-        let ys = self.activation.forward(&self.inner.forward(&input)?)?;
+        let mut ys = self.activation.forward(&self.inner.forward(&input)?)?;
+        if let Some(gated) = &self.gated {
+            ys = (ys * gated.forward(&input)?)?;
+        }
+        let ys = mode.dropout(ys, self.inner_dropout)?;
         let ys = mode.dropout(self.outer.forward(&ys)?, self.dropout)?;
         self.after(&self.feed_forward_norm, &xs, &ys, mode)
     }
