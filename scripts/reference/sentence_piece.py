@@ -15,7 +15,7 @@ import sys
 
 import sentencepiece
 from checkpoint_parity import SENTENCES, byte_pairs
-from tokenizers import processors
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, MBartTokenizer, NllbTokenizer
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
@@ -82,6 +82,27 @@ def with_language(folder, build, kind, languages):
     backend.save(str(folder / "tokenizer.json"), pretty=False)
 
 
+SMALL = ["Don't!\nWhat's that?\n\n'\n The Fluss (river).", "__start__ hello __end__river  __unk__", "ONE\ttwo\x1cthree", "walk'"]
+
+
+def blenderbot_small(folder):
+    """Byte pairs of lowercased words; a few of the pieces that the merges make are unknown."""
+    folder.mkdir(parents=True)
+    tokenizer = Tokenizer(models.BPE(end_of_word_suffix="</w>"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.BpeTrainer(vocab_size=260, end_of_word_suffix="</w>", show_progress=False)
+    tokenizer.train_from_iterator((TEXT.split("\n") + SENTENCES[:4]) * 3, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{merge}\n" for merge in merges))
+    texts = sorted(model["vocab"], key=model["vocab"].get)
+    texts = [text for at, text in enumerate(texts) if at % 9 != 4]
+    pieces = [text[:-4] if text.endswith("</w>") else f"{text}@@" for text in texts]
+    pieces += ["__end__", "__start__", "__unk__", "__null__"]
+    (folder / "vocab.json").write_text(json.dumps({piece: at for at, piece in enumerate(pieces)}) + "\n")
+
+
 def train(path, kind, size, text=None, **options):
     model = io.BytesIO()
     # The model has the name of this file, which must not be a machine's path.
@@ -126,6 +147,7 @@ CONFIGS = {
     "m2m100-wmt21": ("sentencepiece.bpe.model", "m2m_100", {"tokenizer_class": "M2M100Tokenizer", "src_lang": "de", "language_codes": "wmt21", "additional_special_tokens": [f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES["wmt21"]]}),
     "blenderbot": (None, "blenderbot", {}),
     "blenderbot-ends": (None, "blenderbot", {"tokenizer_class": "BlenderbotTokenizer", "add_prefix_space": False, "add_eos_token": True}),
+    "blenderbot-small": (None, "blenderbot-small", {}),
     "pegasus": ("spiece.model", "pegasus", {"tokenizer_class": "PegasusTokenizer", "mask_token": "<mask_2>", "mask_token_sent": "<mask_1>"}),
     "pegasus-few": ("spiece.model", "pegasus", {"offset": 5}),
     "marian": ("source.spm", "marian", {"source_lang": "en", "target_lang": "de", "separate_vocabs": False}),
@@ -161,6 +183,8 @@ def main():
             with_language(folder, NllbTokenizer, "bpe", ["eng_Latn", *(code for code in LANGUAGES if code != "eng_Latn")])
         elif name.startswith("m2m100"):
             m2m100(folder, "bpe" if name == "m2m100" else "unigram")
+        elif name == "blenderbot-small":
+            blenderbot_small(folder)
         elif name.startswith("blenderbot"):
             byte_pairs(folder, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], 400)
         elif name == "xlm-roberta" or name.startswith("mbart"):
@@ -188,6 +212,8 @@ def main():
         more = CODES if name.startswith("marian") else []
         if name.startswith(("m2m100", "nllb")):
             more = ["__en__ Where is __fr__ the __river__?", "fra_Latn Where</s> is eng_Latn", "<unk> a <pad><mask>b"]
+        if name == "blenderbot-small":
+            more = SMALL
         for text in SENTENCES + MORE + more:
             ids = tokenizer(text)["input_ids"]
             plain = tokenizer(text, add_special_tokens=False)["input_ids"]

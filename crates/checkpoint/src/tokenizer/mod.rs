@@ -1,5 +1,6 @@
 //! Text to token ids and back, by a folder's tokenizer files.
 
+mod blenderbot_small;
 mod bounds;
 mod languages;
 mod options;

@@ -213,7 +213,6 @@ pub(super) fn other_class(folder: &Path, expected: &str, class: &str) -> Error {
     let needs = match class {
         "BertJapanese" => ", which splits words with MeCab or SudachiPy, so that its files are not enough",
         "Nllb" => ", whose languages have ids in a tokenizer.json alone",
-        "BlenderbotSmall" => ", whose vocab.json and merges.txt are not read",
         _ => "",
     };
     Error::Config {

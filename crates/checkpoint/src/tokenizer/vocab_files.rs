@@ -1,5 +1,5 @@
 //! Tokenizers of folders without a `tokenizer.json`: `vocab.txt` as BERT has it, `vocab.json` with `merges.txt` as GPT-2,
-//! RoBERTa, BART, Blenderbot and Qwen 2 have them, and files of SentencePiece and tiktoken. The parts are those that `transformers` puts together for these classes.
+//! RoBERTa, BART, both Blenderbots and Qwen 2 have them, and files of SentencePiece and tiktoken. The parts are those that `transformers` puts together for these classes.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use tokenizers::{
 };
 
 use super::{
-    Converted, bounds, byte_pattern,
+    Converted, blenderbot_small, bounds, byte_pattern,
     options::{Options, class, other_class, token},
     sentence_piece, tiktoken,
 };
@@ -28,8 +28,8 @@ use crate::{
 };
 
 const WORDS: &str = "vocab.txt";
-const PIECES: &str = "vocab.json";
-const MERGES: &str = "merges.txt";
+pub(super) const PIECES: &str = "vocab.json";
+pub(super) const MERGES: &str = "merges.txt";
 
 /// Whether a folder has the files of a vocabulary.
 pub(super) fn are_in(folder: &Path) -> bool {
@@ -97,6 +97,9 @@ pub(super) fn json(folder: &Path) -> Result<Converted> {
                         sentencepiece.bpe.model, tokenizer.model or tiktoken.model, or source.spm with vocab.json";
         return Err(Error::MissingFile { folder: folder.into(), expected });
     }
+    if class == "BlenderbotSmall" {
+        return blenderbot_small::json(folder, &options);
+    }
     let json = match class.as_str() {
         "GPT2" => gpt2(folder, &options),
         "Qwen2" => qwen2(folder, &options),
@@ -104,7 +107,8 @@ pub(super) fn json(folder: &Path) -> Result<Converted> {
         "Blenderbot" => blenderbot(folder, &options),
         other => Err(other_class(
             folder,
-            "`GPT2Tokenizer`, `RobertaTokenizer`, `BartTokenizer`, `BlenderbotTokenizer` or `Qwen2Tokenizer`",
+            "`GPT2Tokenizer`, `RobertaTokenizer`, `BartTokenizer`, `BlenderbotTokenizer`, `BlenderbotSmallTokenizer` or \
+             `Qwen2Tokenizer`",
             other,
         )),
     };
