@@ -207,6 +207,15 @@ fn a_language_that_an_nllb_or_an_m2m100_lacks_is_named() {
 }
 
 #[test]
+fn a_small_blenderbot_s_text_may_end_inside_a_word() {
+    let tokenizer = Tokenizer::from_folder(&data("../sentence-piece/blenderbot-small")).unwrap();
+    let ids = tokenizer.encode_plain("where rivers").unwrap();
+    assert_eq!(tokenizer.decode(&ids[..2]).unwrap(), "where ri@@");
+    assert_eq!(tokenizer.decode(&ids[..ids.len() - 1]).unwrap(), "where river@@");
+    assert_eq!(tokenizer.decode(&ids).unwrap(), "where rivers");
+}
+
+#[test]
 fn an_nllb_without_a_tokenizer_json_is_refused_by_name() {
     let folder = TempDir::new().unwrap();
     for file in ["sentencepiece.bpe.model", "vocab.json"] {
