@@ -5,7 +5,7 @@ The `transformers` library computes everything, one input at a time, on one CPU 
 search, which `transformers` 5 no longer has. It is implemented below after Vijayakumar et al. 2018, with the scoring of
 `transformers` 4 (BeamSearchScorer, HammingDiversityLogitsProcessor).
 
-    python scripts/reference/decoding_parity.py                # torch 2.15, transformers 5.23, numpy
+    python scripts/reference/decoding_parity.py                # torch 2.15, transformers 5.24, numpy
 """
 
 import json
@@ -16,6 +16,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM
 from transformers.generation import (
     ForcedEOSTokenLogitsProcessor,
+    LogitNormalization,
     LogitsProcessorList,
     NoRepeatNGramLogitsProcessor,
     TemperatureLogitsWarper,
@@ -76,6 +77,8 @@ def diverse_beam_search(model, ids, options):
         processors.append(NoRepeatNGramLogitsProcessor(options["no_repeat_ngram_size"]))
     if (forced := model.generation_config.forced_eos_token_id) is not None:
         processors.append(ForcedEOSTokenLogitsProcessor(options["max_new_tokens"] + 1, forced))
+    if options.get("renormalize_logits"):
+        processors.append(LogitNormalization())
     for length in range(1, options["max_new_tokens"] + 1):
         rows = torch.tensor([tokens for group in groups for tokens in group.running])
         with torch.no_grad():
@@ -160,6 +163,18 @@ CASES = {
     "3 groups of 2, never early, no trigram twice": {
         "max_new_tokens": 12, "num_beams": 6, "num_beam_groups": 3, "diversity_penalty": 0.3,
         "early_stopping": "never", "length_penalty": 1.4, "num_return_sequences": 3, "no_repeat_ngram_size": 3,
+    },
+    "greedy, bad words, normalised": {"max_new_tokens": 20, "bad": 3, "renormalize_logits": True},
+    "beam 4, bad words, normalised": {
+        "max_new_tokens": 20, "num_beams": 4, "bad": 6, "num_return_sequences": 2, "renormalize_logits": True,
+    },
+    "beam 3, repetition 0.8, normalised": {
+        "max_new_tokens": 12, "num_beams": 3, "repetition_penalty": 0.8, "num_return_sequences": 3,
+        "renormalize_logits": True,
+    },
+    "2 groups of 2, normalised": {
+        "max_new_tokens": 16, "num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.7,
+        "num_return_sequences": 4, "no_repeat_ngram_size": 2, "renormalize_logits": True,
     },
 }
 

@@ -1,19 +1,26 @@
-"""Makes the parity fixtures of CamemBERT, MPNet, ELECTRA, ALBERT, DeBERTa and ModernBERT, and of the encoders of T5 and
-mT5 alone.
+"""Makes the parity fixtures of CamemBERT, MPNet, ELECTRA, ALBERT, DeBERTa, ERNIE, data2vec, RoBERTa-PreLayerNorm, XLM-RoBERTa XL,
+Megatron-BERT, RemBERT, NomicBERT, GTE, Jina's embeddings and ModernBERT, and of the encoders of T5 and mT5 alone.
 
 For each: seeded tiny checkpoints in crates/transformers/tests/data/encoders, with the files that encoder_parity.py describes, and
 DeBERTa's buckets of distances (deberta-buckets.json).
 
-    python scripts/reference/encoder_families.py
+    python scripts/reference/encoder_families.py [NAME]..
         # torch 2.15, transformers 5.24, tokenizers 0.23
 """
 
 import json
+import sys
 
 import torch
 import transformers as t
-from encoder_parity import DATA, bert, byte_pairs, word_pieces, write
+from encoder_parity import DATA, bert, byte_pairs, word_pieces
+from encoder_parity import write as write_fixture
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
+
+
+def write(name, *arguments):
+    if len(sys.argv) == 1 or name in sys.argv[1:]:
+        write_fixture(name, *arguments)
 
 
 def buckets():
@@ -66,6 +73,43 @@ def main():
         num_labels=3, pos_att_type=["c2p", "p2c"], type_vocab_size=2, **deberta)), 54, None, True)
     write("deberta-span", t.DebertaV2ForQuestionAnswering(bert(
         pos_att_type=["p2c"], max_relative_positions=5, **deberta)), 55)
+
+    ernie = dict(small, config=t.ErnieConfig)
+    write("ernie-states", t.ErnieModel(bert(use_task_id=True, **ernie)), 81, None, True)
+    write("ernie-sequence", t.ErnieForSequenceClassification(bert(num_labels=1, **ernie)), 82, None, True)
+    write("ernie-mlm", t.ErnieForMaskedLM(bert(**ernie)), 83, None, True)
+    for name, build, config in (
+        ("data2vec", t.Data2VecTextForSequenceClassification, t.Data2VecTextConfig),
+        ("roberta-prelayernorm", t.RobertaPreLayerNormForSequenceClassification, t.RobertaPreLayerNormConfig),
+        ("xlm-roberta-xl", t.XLMRobertaXLForSequenceClassification, t.XLMRobertaXLConfig),
+    ):
+        options = dict(large, config=config, type_vocab_size=1)
+        write(f"{name}-sequence", build(bert(num_labels=2, **options)), 84)
+    first = dict(large, config=t.RobertaPreLayerNormConfig, type_vocab_size=1)
+    write("roberta-prelayernorm-mlm", t.RobertaPreLayerNormForMaskedLM(bert(**first)), 86)
+    write("data2vec-mlm", t.Data2VecTextForMaskedLM(bert(**dict(first, config=t.Data2VecTextConfig))), 87)
+    write("xlm-roberta-xl-token", t.XLMRobertaXLForTokenClassification(
+        bert(num_labels=3, **dict(first, config=t.XLMRobertaXLConfig))), 88)
+    megatron = dict(small, config=t.MegatronBertConfig)
+    write("megatron-bert-sequence", t.MegatronBertForSequenceClassification(bert(num_labels=1, **megatron)), 89, None, True)
+    write("megatron-bert-mlm", t.MegatronBertForMaskedLM(bert(**megatron)), 90, None, True)
+    rembert = dict(small, config=t.RemBertConfig, input_embedding_size=10, output_embedding_size=20)
+    write("rembert-sequence", t.RemBertForSequenceClassification(bert(num_labels=1, **rembert)), 92, None, True)
+    write("rembert-token", t.RemBertForTokenClassification(bert(num_labels=3, **rembert)), 93, None, True)
+    write("rembert-mlm", t.RemBertForMaskedLM(bert(**rembert)), 94, None, True)
+
+    nomic = dict(small, config=t.NomicBertConfig, rope_parameters={"rope_type": "default", "rope_theta": 50.0})
+    write("nomic-states", t.NomicBertModel(bert(**nomic)), 101, None, True)
+    write("nomic-sequence", t.NomicBertForSequenceClassification(bert(num_labels=1, **nomic)), 102, None, True)
+    write("nomic-mlm", t.NomicBertForMaskedLM(bert(**nomic)), 103, None, True)
+    gte = dict(small, config=t.GteConfig, pad_token_id=1)
+    write("gte-states", t.GteModel(bert(type_vocab_size=0, **gte)), 104)
+    write("gte-sequence", t.GteForSequenceClassification(bert(num_labels=1, type_vocab_size=2, **gte)), 105, None, True)
+    write("gte-mlm", t.GteForMaskedLM(bert(**gte)), 106)
+    jina = dict(large, config=t.JinaEmbeddingsV3Config)
+    write("jina-sequence", t.JinaEmbeddingsV3ForSequenceClassification(bert(num_labels=2, **jina)), 107)
+    write("jina-span", t.JinaEmbeddingsV3ForQuestionAnswering(bert(**jina)), 108)
+
     def modern(**options):
         # Windows of two positions, so that most pairs of positions are beyond them.
         return bert(t.ModernBertConfig, vocab_size=len(words), max_position_embeddings=40, pad_token_id=0,
@@ -90,7 +134,8 @@ def main():
     near = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 10}
     write("t5-encoder", t.T5EncoderModel(t5(t.T5Config, **near)), 71)
     write("mt5-encoder", t.MT5EncoderModel(t5(t.MT5Config)), 72)
-    buckets()
+    if len(sys.argv) == 1:
+        buckets()
 
 
 if __name__ == "__main__":

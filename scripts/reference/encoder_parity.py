@@ -111,7 +111,8 @@ def randomise(model, seed):
     with torch.no_grad():
         for name, weight in sorted(model.named_parameters()):
             noise = torch.randn(weight.shape, generator=generator)
-            if any(part in name.lower() for part in ("layer_norm", "layernorm", "norm.")):
+            own = name.removeprefix("roberta_prelayernorm.").lower()
+            if any(part in own for part in ("layer_norm", "layernorm", "norm.")):
                 weight.copy_(0.2 * noise + (1.0 if name.endswith("weight") else 0.0))
             elif "embeddings" in name:
                 weight.copy_(0.7 * noise)
@@ -132,7 +133,9 @@ def batch(config, types):
 
 
 def body(model):
-    for name in ("bert", "roberta", "distilbert", "mpnet", "electra", "albert", "deberta"):
+    names = "bert roberta distilbert mpnet electra albert deberta ernie data2vec_text roberta_prelayernorm rembert"
+    names += " nomic_bert gte"
+    for name in names.split():
         if hasattr(model, name):
             return getattr(model, name)
     for name in ("question_encoder", "ctx_encoder"):

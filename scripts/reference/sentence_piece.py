@@ -1,9 +1,9 @@
 """Makes the fixtures of SentencePiece's and tiktoken's files, crates/checkpoint/tests/data/sentence-piece.
 
-Tiny vocabularies in the layouts of T5, mT5, XLM-RoBERTa, mBART, Pegasus, Marian, LLaMA and Qwen 2, of folders whose tokenizer has no class of its own,
+Tiny vocabularies in the layouts of T5, mT5, XLM-RoBERTa, mBART, NLLB, M2M100, Pegasus, Marian, Blenderbot, LLaMA and Qwen 2, of folders whose tokenizer has no class of its own,
 and of tiktoken, and the tokens by `transformers` of the sentences of `checkpoint_parity.py`.
 
-    python scripts/reference/sentence_piece.py      # transformers 5.24, sentencepiece 0.2, tiktoken 0.14, protobuf
+    python scripts/reference/sentence_piece.py [NAME]..     # transformers 5.24, sentencepiece 0.2, tiktoken 0.14, protobuf
 """
 
 import base64
@@ -11,11 +11,15 @@ import io
 import json
 import pathlib
 import shutil
+import sys
 
 import sentencepiece
 from checkpoint_parity import SENTENCES, byte_pairs
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import AutoTokenizer, MBartTokenizer, NllbTokenizer
 from transformers.convert_slow_tokenizer import bytes_to_unicode
+from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
+from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as LANGUAGES
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "crates" / "checkpoint" / "tests" / "data" / "sentence-piece"
 
@@ -55,9 +59,54 @@ def marian(folder, codes):
     (folder / "vocab.json").write_text(json.dumps({token: at for at, token in enumerate(tokens)}) + "\n")
 
 
+def m2m100(folder, kind):
+    """The ids of fairseq's four tokens and of the model's pieces."""
+    train(folder / "sentencepiece.bpe.model", kind, 200)
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sentencepiece.bpe.model"))
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(at) for at in range(3, model.get_piece_size()))]
+    (folder / "vocab.json").write_text(json.dumps({token: at for at, token in enumerate(tokens)}) + "\n")
+
+
+def with_language(folder, build, kind, languages):
+    """A tokenizer.json whose template has the first language at the end of a text."""
+    path = folder / "sentencepiece.bpe.model"
+    train(path, kind, 200 if kind == "bpe" else 120)
+    (folder / "config.json").write_text("{}")
+    tokenizer = build.from_pretrained(folder, additional_special_tokens=languages)
+    path.unlink()
+    backend = tokenizer._tokenizer
+    special = [(token, backend.token_to_id(token)) for token in ("</s>", languages[0])]
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"$A </s> {languages[0]}", pair=f"$A $B </s> {languages[0]}", special_tokens=special
+    )
+    backend.save(str(folder / "tokenizer.json"), pretty=False)
+
+
+SMALL = ["Don't!\nWhat's that?\n\n'\n The Fluss (river).", "__start__ hello __end__river  __unk__", "ONE\ttwo\x1cthree", "walk'"]
+
+
+def blenderbot_small(folder):
+    """Byte pairs of lowercased words; a few of the pieces that the merges make are unknown."""
+    folder.mkdir(parents=True)
+    tokenizer = Tokenizer(models.BPE(end_of_word_suffix="</w>"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.BpeTrainer(vocab_size=260, end_of_word_suffix="</w>", show_progress=False)
+    tokenizer.train_from_iterator((TEXT.split("\n") + SENTENCES[:4]) * 3, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{merge}\n" for merge in merges))
+    texts = sorted(model["vocab"], key=model["vocab"].get)
+    texts = [text for at, text in enumerate(texts) if at % 9 != 4]
+    pieces = [text[:-4] if text.endswith("</w>") else f"{text}@@" for text in texts]
+    pieces += ["__end__", "__start__", "__unk__", "__null__"]
+    (folder / "vocab.json").write_text(json.dumps({piece: at for at, piece in enumerate(pieces)}) + "\n")
+
+
 def train(path, kind, size, text=None, **options):
     model = io.BytesIO()
-    rules = path.parent / "rules.tsv"
+    # The model has the name of this file, which must not be a machine's path.
+    rules = pathlib.Path("rules.tsv")
     if "normalization_rule_name" not in options:
         rules.write_text(RULES)
         options["normalization_rule_tsv"] = str(rules)
@@ -91,6 +140,14 @@ CONFIGS = {
     "mbart": ("sentencepiece.bpe.model", "mbart", {"tokenizer_class": "MBartTokenizer", "src_lang": "ro_RO"}),
     "mbart-bare": ("sentencepiece.bpe.model", "mbart", {}),
     "mbart50": ("sentencepiece.bpe.model", "mbart", {"tokenizer_class": "MBart50Tokenizer", "src_lang": "de_DE", "tgt_lang": None}),
+    "mbart-json": (None, "mbart", {"tokenizer_class": "MBartTokenizer", "src_lang": "ro_RO"}),
+    "nllb": (None, "m2m_100", {"tokenizer_class": "NllbTokenizer", "src_lang": "fra_Latn"}),
+    "nllb-legacy": (None, "m2m_100", {"tokenizer_class": "NllbTokenizerFast", "legacy_behaviour": True}),
+    "m2m100": ("sentencepiece.bpe.model", "m2m_100", {"src_lang": None, "additional_special_tokens": [f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES["m2m100"]]}),
+    "m2m100-wmt21": ("sentencepiece.bpe.model", "m2m_100", {"tokenizer_class": "M2M100Tokenizer", "src_lang": "de", "language_codes": "wmt21", "additional_special_tokens": [f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES["wmt21"]]}),
+    "blenderbot": (None, "blenderbot", {}),
+    "blenderbot-ends": (None, "blenderbot", {"tokenizer_class": "BlenderbotTokenizer", "add_prefix_space": False, "add_eos_token": True}),
+    "blenderbot-small": (None, "blenderbot-small", {}),
     "pegasus": ("spiece.model", "pegasus", {"tokenizer_class": "PegasusTokenizer", "mask_token": "<mask_2>", "mask_token_sent": "<mask_1>"}),
     "pegasus-few": ("spiece.model", "pegasus", {"offset": 5}),
     "marian": ("source.spm", "marian", {"source_lang": "en", "target_lang": "de", "separate_vocabs": False}),
@@ -106,10 +163,11 @@ CONFIGS = {
 
 
 def main():
-    shutil.rmtree(DATA, ignore_errors=True)
-    for name, (file, kind, config) in CONFIGS.items():
+    names = sys.argv[1:] or list(CONFIGS)
+    for name, (file, kind, config) in ((name, CONFIGS[name]) for name in names):
         folder = DATA / name
-        if name not in ("tiktoken", "qwen2"):
+        shutil.rmtree(folder, ignore_errors=True)
+        if name not in ("tiktoken", "qwen2") and not name.startswith("blenderbot"):
             folder.mkdir(parents=True)
         if name.startswith("t5"):
             train(folder / file, "unigram", 120, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, user_defined_symbols=["<sep>"])
@@ -119,6 +177,16 @@ def main():
             marian(folder, [">>deu<<", ">>fra<<"] if name == "marian-codes" else [])
         elif name.startswith("pegasus"):
             train(folder / file, "unigram", 120, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+        elif name == "mbart-json":
+            with_language(folder, MBartTokenizer, "unigram", ["en_XX", "ro_RO"])
+        elif name.startswith("nllb"):
+            with_language(folder, NllbTokenizer, "bpe", ["eng_Latn", *(code for code in LANGUAGES if code != "eng_Latn")])
+        elif name.startswith("m2m100"):
+            m2m100(folder, "bpe" if name == "m2m100" else "unigram")
+        elif name == "blenderbot-small":
+            blenderbot_small(folder)
+        elif name.startswith("blenderbot"):
+            byte_pairs(folder, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], 400)
         elif name == "xlm-roberta" or name.startswith("mbart"):
             train(folder / file, "unigram", 120)
         elif name.startswith("llama"):
@@ -142,6 +210,10 @@ def main():
         tokenizer = AutoTokenizer.from_pretrained(folder)
         cases = []
         more = CODES if name.startswith("marian") else []
+        if name.startswith(("m2m100", "nllb")):
+            more = ["__en__ Where is __fr__ the __river__?", "fra_Latn Where</s> is eng_Latn", "<unk> a <pad><mask>b"]
+        if name == "blenderbot-small":
+            more = SMALL
         for text in SENTENCES + MORE + more:
             ids = tokenizer(text)["input_ids"]
             plain = tokenizer(text, add_special_tokens=False)["input_ids"]

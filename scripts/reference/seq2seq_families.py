@@ -1,15 +1,23 @@
-"""Makes the parity fixtures of the encoder-decoders of T5's and BART's families: mT5, UMT5, mBART, Pegasus and Marian.
+"""Makes the parity fixtures of the encoder-decoders of T5's and BART's families: mT5, UMT5, mBART, Pegasus, Marian, M2M100,
+and both Blenderbots.
 
 They have the layout of `transformers_parity.py`, with fewer inputs and cases, in crates/transformers/tests/data.
 
-    python scripts/reference/seq2seq_families.py            # torch 2.15, transformers 5.24, tokenizers 0.23
+    python scripts/reference/seq2seq_families.py [NAME]..   # torch 2.15, transformers 5.24, tokenizers 0.23
 """
 
 import json
+import sys
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import (
+    BlenderbotConfig,
+    BlenderbotForConditionalGeneration,
+    BlenderbotSmallConfig,
+    BlenderbotSmallForConditionalGeneration,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
     MarianConfig,
     MarianMTModel,
     MBartConfig,
@@ -21,7 +29,8 @@ from transformers import (
     UMT5Config,
     UMT5ForConditionalGeneration,
 )
-from transformers_parity import WORDS, t5_tokenizer, texts, write
+from transformers_parity import WORDS, t5_tokenizer, texts
+from transformers_parity import write as write_fixture
 
 CASES = [
     "greedy",
@@ -39,6 +48,11 @@ CODES = ["en_XX", "ro_RO"]
 MARIAN = {"encoder_attn": 0.1, "self_attn": 1.2, "fc1": 1.0, "fc2": 2.0, "shared": 0.2}
 
 
+def write(name, *arguments):
+    if len(sys.argv) == 1 or name in sys.argv[1:]:
+        write_fixture(name, *arguments)
+
+
 def mbart_tokenizer():
     """A hand-made unigram model with fairseq's tokens before it, and two language codes and a mask after it."""
     pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
@@ -53,6 +67,30 @@ def mbart_tokenizer():
     special = [(token, tokenizer.token_to_id(token)) for token in ("</s>", "en_XX")]
     tokenizer.post_processor = processors.TemplateProcessing(
         single="$A </s> en_XX", pair="$A $B </s> en_XX", special_tokens=special
+    )
+    return tokenizer
+
+
+def nllb_tokenizer():
+    """mBART's with the code of the input's language before the text."""
+    tokenizer = mbart_tokenizer()
+    special = [(token, tokenizer.token_to_id(token)) for token in ("en_XX", "</s>")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="en_XX $A </s>", pair="en_XX $A $B </s>", special_tokens=special
+    )
+    return tokenizer
+
+
+def blenderbot_tokenizer():
+    """T5's tokenizer in the order of a Blenderbot's vocabulary."""
+    stored = json.loads(t5_tokenizer().to_str())
+    pieces = [("<pad>", 0.0), ("<s>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *map(tuple, stored["model"]["vocab"][3:])]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3, byte_fallback=False))
+    other = t5_tokenizer()
+    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = other.normalizer, other.pre_tokenizer, other.decoder
+    tokenizer.add_special_tokens(["<pad>", "<s>", "</s>", "<unk>"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A $B </s>", special_tokens=[("</s>", 2)]
     )
     return tokenizer
 
@@ -99,7 +137,7 @@ def bart_like(seed, kind, build, vocabulary, **settings):
     config = kind(
         vocab_size=vocabulary, d_model=24, encoder_layers=2, decoder_layers=2, encoder_attention_heads=3,
         decoder_attention_heads=4, encoder_ffn_dim=32, decoder_ffn_dim=28, max_position_embeddings=80,
-        scale_embedding=True, **settings,
+        **{"scale_embedding": True} | settings,
     )
     model = build(config)
     with torch.no_grad():
@@ -122,12 +160,16 @@ def bart_like(seed, kind, build, vocabulary, **settings):
             model.model.decoder.layers[-1].final_layer_norm.weight.mul_(10.0)
         else:
             model.model.decoder.layers[-1].fc2.weight.mul_(4.0)
+        if config.model_type == "m2m_100":
+            return model
         model.final_logits_bias.copy_(0.5 * torch.randn_like(model.final_logits_bias))
         model.final_logits_bias[0, config.eos_token_id] = 3.0
         if config.model_type == "marian":
             # Padding would be generated if it were not forbidden.
             model.final_logits_bias[0, config.pad_token_id] = 4.0
             model.generation_config.bad_words_ids = [[config.pad_token_id]]
+            # As Opus-MT's folders have it.
+            model.generation_config.renormalize_logits = True
     return model
 
 
@@ -157,6 +199,17 @@ def main():
     settings = {"decoder_start_token_id": tokenizer.token_to_id("ro_RO")}
     write("mbart", tokenizer, lambda seed: bart_like(seed, MBartConfig, build, vocabulary, **settings),
           build.from_pretrained, inputs, CASES)
+    tokenizer = nllb_tokenizer()
+    m2m100 = M2M100ForConditionalGeneration
+    write("m2m100", tokenizer, lambda seed: bart_like(seed, M2M100Config, m2m100, vocabulary), m2m100.from_pretrained,
+          inputs, CASES)
+    tokenizer = blenderbot_tokenizer()
+    vocabulary = tokenizer.get_vocab_size()
+    for name, kind, build in (
+        ("blenderbot", BlenderbotConfig, BlenderbotForConditionalGeneration),
+        ("blenderbot-small", BlenderbotSmallConfig, BlenderbotSmallForConditionalGeneration),
+    ):
+        write(name, tokenizer, lambda seed: bart_like(seed, kind, build, vocabulary), build.from_pretrained, inputs, CASES)
 
 
 if __name__ == "__main__":

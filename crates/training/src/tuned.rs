@@ -289,8 +289,11 @@ pub(crate) mod tests {
             pad_token_id: 1,
             projection_dim: 0,
             embedding_size: None,
+            output_embedding_size: None,
+            task_types: 0,
             sharing: None,
             disentangled: None,
+            rotary: None,
             labels: (0..labels).map(|at| format!("LABEL_{at}")).collect(),
             tie_word_embeddings: true,
         }

@@ -105,6 +105,42 @@ impl Linear {
     }
 }
 
+/// Layers whose weights and biases lie one under the other in one tensor.
+pub(crate) struct Stacked {
+    /// (layers * outputs, in)
+    weight: Tensor,
+    bias: Option<Tensor>,
+    outputs: usize,
+}
+
+impl Stacked {
+    /// Takes the tensors of `count` layers from `vb`; a fresh weight is normal with standard deviation `std`.
+    ///
+    /// # Errors
+    /// A tensor error where `vb` has another shape.
+    pub(crate) fn new(
+        (inputs, outputs): (usize, usize),
+        count: usize,
+        std: f64,
+        has_bias: bool,
+        vb: &VarBuilder,
+    ) -> Result<Self> {
+        let weight = vb.get_with_hints((count * outputs, inputs), "weight", normal(std))?;
+        let bias = || vb.get_with_hints(count * outputs, "bias", Init::Const(0.0));
+        Ok(Self { weight, bias: has_bias.then(bias).transpose()?, outputs })
+    }
+
+    /// One of the layers.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub(crate) fn part(&self, at: usize) -> Result<Linear> {
+        let part = |tensor: &Tensor| tensor.narrow(0, at * self.outputs, self.outputs);
+        let bias = self.bias.as_ref().map(part).transpose()?;
+        Ok(Linear { weight: part(&self.weight)?, bias, is_transposed: false })
+    }
+}
+
 /// A table of vectors (vocabulary, width).
 #[derive(Debug, Clone)]
 pub struct Embedding {

@@ -39,8 +39,8 @@ pub use architectures::{
     bart::{Bart, BartConfig, BartFamily},
     bert::{
         BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask, DISTIL_NAMES, Disentangled,
-        EncoderModel, Head, LayerSharing, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead,
-        SpanLogits, TokenHead, VectorHead,
+        EncoderModel, Head, LayerSharing, MaskedLmHead, ReaderHead, ReaderLogits, RotaryPositions,
+        SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
     },
     decoder::DecoderHead,
     gpt2::{Gpt2, Gpt2Config},

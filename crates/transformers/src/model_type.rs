@@ -212,6 +212,8 @@ mod tests {
             ("mt5", ModelType::EncoderDecoder),
             ("pegasus", ModelType::EncoderDecoder),
             ("marian", ModelType::EncoderDecoder),
+            ("m2m100", ModelType::EncoderDecoder),
+            ("blenderbot", ModelType::EncoderDecoder),
         ] {
             assert_eq!(types_of(&folder(name)).0, [expected], "{name}");
         }

@@ -1,6 +1,8 @@
 //! Text to token ids and back, by a folder's tokenizer files.
 
+mod blenderbot_small;
 mod bounds;
+mod languages;
 mod options;
 mod sentence_piece;
 mod tiktoken;
@@ -125,8 +127,9 @@ impl Tokenizer {
     /// The tokenizer of a model folder: `tokenizer.json`, or else the one that the class in `tokenizer_config.json` makes of
     /// the folder's vocabulary, as in `transformers` 5: `vocab.txt` (WordPiece, as BERT has it), `vocab.json` and `merges.txt`
     /// (byte-level BPE, as GPT-2, RoBERTa, BART and Qwen 2 have it), SentencePiece's `spiece.model`,
-    /// `sentencepiece.bpe.model` or `tokenizer.model` (T5, XLM-RoBERTa, LLaMA), `source.spm` with `vocab.json` (Marian), or a file of tiktoken. Options and special
-    /// tokens are those of `tokenizer_config.json` and its older companions. Its `truncation_side` says how long texts are
+    /// `sentencepiece.bpe.model` or `tokenizer.model` (T5, XLM-RoBERTa, LLaMA), with `vocab.json` for M2M100, `source.spm` with
+    /// `vocab.json` (Marian), or a file of tiktoken. Options and special tokens are those of `tokenizer_config.json` and its
+    /// older companions. The language of inputs of mBART and NLLB is always that of this file. Its `truncation_side` says how long texts are
     /// cut. An adapter without a tokenizer has that of its base model.
     ///
     /// # Errors
@@ -136,7 +139,7 @@ impl Tokenizer {
         let folder = &Adapter::tokenizer_folder(folder)?;
         let path = folder.join("tokenizer.json");
         let tokenizer = match json::text(&path)? {
-            Some(json) => Self::from_json(&path, json)?,
+            Some(json) => languages::with_source(Self::from_json(&path, json)?, folder)?,
             None => {
                 let Converted { json, unknown } = vocab_files::json(folder)?;
                 Self { unknown, ..Self::from_json(&path, json)? }

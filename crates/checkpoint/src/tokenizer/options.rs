@@ -82,8 +82,10 @@ pub(super) struct Options {
     pub(super) offset: Option<u32>,
     /// Pegasus: the mask of a sentence.
     pub(super) mask_token_sent: Option<Token>,
-    /// mBART: the code of the language of inputs.
+    /// mBART and M2M100: the code of the language of inputs.
     pub(super) src_lang: Option<String>,
+    /// M2M100: which languages there are.
+    pub(super) language_codes: Option<String>,
     /// Marian: whether inputs and outputs have vocabularies of their own.
     pub(super) separate_vocabs: Option<bool>,
     pub(super) bos_token: Option<Token>,
@@ -191,14 +193,17 @@ pub(super) fn class(folder: &Path, options: &Options) -> Result<String> {
     };
     Ok(match kind.model_type.as_deref() {
         Some("gpt2") => "GPT2".into(),
-        Some("roberta") => "Roberta".into(),
+        Some("roberta" | "data2vec-text" | "roberta-prelayernorm") => "Roberta".into(),
         Some("bart") => "Bart".into(),
         Some("qwen2") => "Qwen2".into(),
         Some("t5" | "mt5" | "umt5") => "T5".into(),
-        Some("xlm-roberta") => "XLMRoberta".into(),
+        Some("xlm-roberta" | "xlm-roberta-xl") => "XLMRoberta".into(),
         Some("mbart") => "MBart".into(),
         Some("pegasus") => "Pegasus".into(),
         Some("marian") => "Marian".into(),
+        Some("m2m_100") => "M2M100".into(),
+        Some("blenderbot") => "Blenderbot".into(),
+        Some("blenderbot-small") => "BlenderbotSmall".into(),
         other => other.unwrap_or("none").to_owned(),
     })
 }
@@ -207,6 +212,7 @@ pub(super) fn class(folder: &Path, options: &Options) -> Result<String> {
 pub(super) fn other_class(folder: &Path, expected: &str, class: &str) -> Error {
     let needs = match class {
         "BertJapanese" => ", which splits words with MeCab or SudachiPy, so that its files are not enough",
+        "Nllb" => ", whose languages have ids in a tokenizer.json alone",
         _ => "",
     };
     Error::Config {

@@ -1,5 +1,5 @@
 //! Tokenizers of folders without a `tokenizer.json`: `vocab.txt` as BERT has it, `vocab.json` with `merges.txt` as GPT-2,
-//! RoBERTa, BART and Qwen 2 have them, and files of SentencePiece and tiktoken. The parts are those that `transformers` puts together for these classes.
+//! RoBERTa, BART, both Blenderbots and Qwen 2 have them, and files of SentencePiece and tiktoken. The parts are those that `transformers` puts together for these classes.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use tokenizers::{
 };
 
 use super::{
-    Converted, bounds, byte_pattern,
+    Converted, blenderbot_small, bounds, byte_pattern,
     options::{Options, class, other_class, token},
     sentence_piece, tiktoken,
 };
@@ -28,8 +28,8 @@ use crate::{
 };
 
 const WORDS: &str = "vocab.txt";
-const PIECES: &str = "vocab.json";
-const MERGES: &str = "merges.txt";
+pub(super) const PIECES: &str = "vocab.json";
+pub(super) const MERGES: &str = "merges.txt";
 
 /// Whether a folder has the files of a vocabulary.
 pub(super) fn are_in(folder: &Path) -> bool {
@@ -97,13 +97,18 @@ pub(super) fn json(folder: &Path) -> Result<Converted> {
                         sentencepiece.bpe.model, tokenizer.model or tiktoken.model, or source.spm with vocab.json";
         return Err(Error::MissingFile { folder: folder.into(), expected });
     }
+    if class == "BlenderbotSmall" {
+        return blenderbot_small::json(folder, &options);
+    }
     let json = match class.as_str() {
         "GPT2" => gpt2(folder, &options),
         "Qwen2" => qwen2(folder, &options),
         "Roberta" | "Bart" | "Longformer" => roberta(folder, &options),
+        "Blenderbot" => blenderbot(folder, &options),
         other => Err(other_class(
             folder,
-            "`GPT2Tokenizer`, `RobertaTokenizer`, `BartTokenizer` or `Qwen2Tokenizer`",
+            "`GPT2Tokenizer`, `RobertaTokenizer`, `BartTokenizer`, `BlenderbotTokenizer`, `BlenderbotSmallTokenizer` or \
+             `Qwen2Tokenizer`",
             other,
         )),
     };
@@ -201,6 +206,51 @@ fn roberta(folder: &Path, options: &Options) -> Result<String> {
         let processor = RobertaProcessing::new(pair(&names[3])?, pair(&names[5])?);
         let processor = processor.trim_offsets(options.trim_offsets.unwrap_or(true)).add_prefix_space(prefix);
         tokenizer.with_post_processor(Some(processor));
+        tokenizer.to_string(false)
+    };
+    build().map_err(|source| Error::Tokenizer { path: folder.join(PIECES), source })
+}
+
+/// RoBERTa's splitting of texts, with a space before each. Special tokens are around a text where the folder asks for them.
+fn blenderbot(folder: &Path, options: &Options) -> Result<String> {
+    let build = || -> std::result::Result<String, Failure> {
+        let mask = options.mask_token.as_ref();
+        let names = [
+            token(&options.bos_token, "<s>"),
+            token(&options.eos_token, "</s>"),
+            token(&options.unk_token, "<unk>"),
+            token(&options.sep_token, "</s>"),
+            token(&options.pad_token, "<pad>"),
+            token(&options.cls_token, "<s>"),
+            mask.map_or_else(|| AddedToken::from("<mask>", true).lstrip(true), |own| own.0.clone()),
+        ];
+        let mut tokenizer: Tokenizer<_, BertNormalizer, ByteLevel, TemplateProcessing, ByteLevelDecoder> =
+            Tokenizer::new(byte_pairs(folder)?);
+        let prefix = options.add_prefix_space.unwrap_or(true);
+        tokenizer.with_pre_tokenizer(Some(ByteLevel::new(prefix, true, true)));
+        tokenizer.with_decoder(Some(ByteLevelDecoder::default()));
+        tokenizer.add_tokens(options.tokens(&names.each_ref().map(Some)))?;
+        let around = [(options.add_bos_token, &names[0]), (options.add_eos_token, &names[1])];
+        let [begin, end] = around.map(|(adds, token)| (adds == Some(true)).then_some(token));
+        let part = |text: &str, kind: u32| {
+            let token = |token: &AddedToken| format!("{}:{kind}", token.content);
+            let parts = [begin.map(token), Some(format!("{text}:{kind}")), end.map(token)];
+            parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+        };
+        let mut special = Vec::new();
+        for token in begin.into_iter().chain(end) {
+            let id = tokenizer.token_to_id(&token.content);
+            let id = id.ok_or_else(|| Failure::from(format!("the vocabulary lacks `{}`", token.content)))?;
+            special.push((token.content.clone(), id));
+        }
+        if !special.is_empty() {
+            let processor = TemplateProcessing::builder()
+                .try_single(part("$A", 0))?
+                .try_pair(format!("{} {}", part("$A", 0), part("$B", 1)))?
+                .special_tokens(special)
+                .build()?;
+            tokenizer.with_post_processor(Some(processor));
+        }
         tokenizer.to_string(false)
     };
     build().map_err(|source| Error::Tokenizer { path: folder.join(PIECES), source })

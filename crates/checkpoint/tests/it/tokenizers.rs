@@ -47,7 +47,7 @@ fn sentences_in_many_languages_have_the_ids_of_transformers() {
 }
 
 /// The folders of `scripts/reference/sentence_piece.py`.
-const SENTENCE_PIECE: [&str; 18] = [
+const SENTENCE_PIECE: [&str; 26] = [
     "t5",
     "t5-few",
     "xlm-roberta",
@@ -55,6 +55,14 @@ const SENTENCE_PIECE: [&str; 18] = [
     "mbart",
     "mbart-bare",
     "mbart50",
+    "mbart-json",
+    "nllb",
+    "nllb-legacy",
+    "m2m100",
+    "m2m100-wmt21",
+    "blenderbot",
+    "blenderbot-ends",
+    "blenderbot-small",
     "pegasus",
     "pegasus-few",
     "marian",
@@ -177,6 +185,47 @@ fn a_language_that_an_mbart_lacks_is_named() {
     let error = Tokenizer::from_folder(folder.path()).unwrap_err().to_string();
     assert!(error.contains("field `src_lang`: expected one of the codes ar_AR, "), "{error}");
     assert!(error.ends_with("found `xx_XX`"), "{error}");
+}
+
+#[test]
+fn a_language_that_an_nllb_or_an_m2m100_lacks_is_named() {
+    for (from, file, class, expected) in [
+        ("nllb", "tokenizer.json", "NllbTokenizer", "the code of a language in tokenizer.json"),
+        ("m2m100", "sentencepiece.bpe.model", "M2M100Tokenizer", "one of af, am, ar, "),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let copy =
+            |name: &str| fs::copy(data("../sentence-piece").join(from).join(name), folder.path().join(name));
+        copy(file).unwrap();
+        let _ = copy("vocab.json");
+        let config = format!(r#"{{"tokenizer_class": "{class}", "src_lang": "xx"}}"#);
+        fs::write(folder.path().join("tokenizer_config.json"), config).unwrap();
+        let error = Tokenizer::from_folder(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(&format!("field `src_lang`: expected {expected}")), "{error}");
+        assert!(error.ends_with("found `xx`"), "{error}");
+    }
+}
+
+#[test]
+fn a_small_blenderbot_s_text_may_end_inside_a_word() {
+    let tokenizer = Tokenizer::from_folder(&data("../sentence-piece/blenderbot-small")).unwrap();
+    let ids = tokenizer.encode_plain("where rivers").unwrap();
+    assert_eq!(tokenizer.decode(&ids[..2]).unwrap(), "where ri@@");
+    assert_eq!(tokenizer.decode(&ids[..ids.len() - 1]).unwrap(), "where river@@");
+    assert_eq!(tokenizer.decode(&ids).unwrap(), "where rivers");
+}
+
+#[test]
+fn an_nllb_without_a_tokenizer_json_is_refused_by_name() {
+    let folder = TempDir::new().unwrap();
+    for file in ["sentencepiece.bpe.model", "vocab.json"] {
+        fs::copy(data("../sentence-piece/m2m100").join(file), folder.path().join(file)).unwrap();
+    }
+    let config = r#"{"tokenizer_class": "NllbTokenizer"}"#;
+    fs::write(folder.path().join("tokenizer_config.json"), config).unwrap();
+    let error = Tokenizer::from_folder(folder.path()).unwrap_err().to_string();
+    let expected = "`Nllb`, whose languages have ids in a tokenizer.json alone";
+    assert!(error.contains("field `tokenizer_class`") && error.ends_with(expected), "{error}");
 }
 
 #[test]

@@ -168,6 +168,8 @@ impl ArchitectureEntry {
 use ModelTask::{Classification, Embedding, Generation, Reading, Reranking, Tagging};
 
 const ENCODER: &[ModelTask] = &[Embedding, Reranking, Classification, Tagging, Reading];
+/// Encoders that have no class with a head for spans.
+const ENCODER_WITHOUT_SPANS: &[ModelTask] = &[Embedding, Reranking, Classification, Tagging];
 const DECODER: &[ModelTask] = &[Generation, Embedding, Reranking, Classification];
 
 /// All architectures: encoder-decoders, encoders, decoders, and those of the engine `candle` alone.
@@ -182,18 +184,28 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
         read_t5(T5Family::Umt5, path, text, class)
     }),
     ArchitectureEntry::own("bart", "BART", &[Generation], |path, text, _| {
-        BartConfig::from_json(BartFamily::Bart, path, text).map(ModelConfig::Bart)
+        read_bart(BartFamily::Bart, path, text)
     }),
     ArchitectureEntry::own("mbart", "mBART", &[Generation], |path, text, _| {
-        BartConfig::from_json(BartFamily::Mbart, path, text).map(ModelConfig::Bart)
+        read_bart(BartFamily::Mbart, path, text)
     }),
     ArchitectureEntry::own("pegasus", "Pegasus", &[Generation], |path, text, _| {
-        BartConfig::from_json(BartFamily::Pegasus, path, text).map(ModelConfig::Bart)
+        read_bart(BartFamily::Pegasus, path, text)
     }),
     ArchitectureEntry::own("marian", "Marian (Opus-MT)", &[Generation], |path, text, _| {
-        BartConfig::from_json(BartFamily::Marian, path, text).map(ModelConfig::Bart)
+        read_bart(BartFamily::Marian, path, text)
     })
     .untrained(),
+    ArchitectureEntry::own("m2m_100", "M2M100, NLLB", &[Generation], |path, text, _| {
+        read_bart(BartFamily::M2m100, path, text)
+    })
+    .untrained(),
+    ArchitectureEntry::own("blenderbot", "Blenderbot", &[Generation], |path, text, _| {
+        read_bart(BartFamily::Blenderbot, path, text)
+    }),
+    ArchitectureEntry::own("blenderbot-small", "Blenderbot (90 million)", &[Generation], |path, text, _| {
+        read_bart(BartFamily::BlenderbotSmall, path, text)
+    }),
     ArchitectureEntry::own("bert", "BERT", ENCODER, |path, text, _| read_bert(BertFamily::Bert, path, text)),
     ArchitectureEntry::own("roberta", "RoBERTa", ENCODER, |path, text, _| {
         read_bert(BertFamily::Roberta, path, text)
@@ -221,6 +233,33 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     }),
     ArchitectureEntry::own("deberta-v2", "DeBERTa (v2, v3)", ENCODER, |path, text, _| {
         read_bert(BertFamily::Deberta, path, text)
+    }),
+    ArchitectureEntry::own("ernie", "ERNIE", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Ernie, path, text)
+    }),
+    ArchitectureEntry::own("data2vec-text", "data2vec (text)", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Data2VecText, path, text)
+    }),
+    ArchitectureEntry::own("roberta-prelayernorm", "RoBERTa-PreLayerNorm", ENCODER, |path, text, _| {
+        read_bert(BertFamily::RobertaPreLayerNorm, path, text)
+    }),
+    ArchitectureEntry::own("xlm-roberta-xl", "XLM-RoBERTa XL", ENCODER, |path, text, _| {
+        read_bert(BertFamily::XlmRobertaXl, path, text)
+    }),
+    ArchitectureEntry::own("megatron-bert", "Megatron-BERT", ENCODER, |path, text, _| {
+        read_bert(BertFamily::MegatronBert, path, text)
+    }),
+    ArchitectureEntry::own("rembert", "RemBERT", ENCODER, |path, text, _| {
+        read_bert(BertFamily::RemBert, path, text)
+    }),
+    ArchitectureEntry::own("nomic_bert", "NomicBERT", ENCODER_WITHOUT_SPANS, |path, text, _| {
+        read_bert(BertFamily::NomicBert, path, text)
+    }),
+    ArchitectureEntry::own("gte", "GTE", ENCODER_WITHOUT_SPANS, |path, text, _| {
+        read_bert(BertFamily::Gte, path, text)
+    }),
+    ArchitectureEntry::own("jina_embeddings_v3", "Jina embeddings v3", ENCODER, |path, text, _| {
+        read_bert(BertFamily::JinaEmbeddingsV3, path, text)
     }),
     ArchitectureEntry::own("modernbert", "ModernBERT", ENCODER, |path, text, _| {
         ModernBertConfig::from_json(path, text).map(ModelConfig::ModernBert)
@@ -317,6 +356,10 @@ fn read_t5(family: T5Family, path: &Path, text: &str, class: Option<&str>) -> Re
         return T5EncoderConfig::from_json(family, path, text).map(ModelConfig::T5Encoder);
     }
     T5Config::from_json(family, path, text).map(ModelConfig::T5)
+}
+
+fn read_bart(family: BartFamily, path: &Path, text: &str) -> Result<ModelConfig> {
+    BartConfig::from_json(family, path, text).map(ModelConfig::Bart)
 }
 
 fn read_bert(family: BertFamily, path: &Path, text: &str) -> Result<ModelConfig> {

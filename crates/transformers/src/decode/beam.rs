@@ -132,8 +132,10 @@ impl Search {
         // Enough for `beams` of them to continue even if every end token follows each beam.
         let count = (1 + rules.special.eos.len()).max(2) * beams;
         let candidates = match &settings.sampling {
-            None => self.best(rows, vocabulary, &normalisers, count),
-            Some(sampling) => self.draw(rows, vocabulary, &normalisers, count, sampling),
+            None => self.best(rows, vocabulary, &rules.renormalised(rows, normalisers), count),
+            Some(sampling) => {
+                self.draw(rows, vocabulary, &normalisers, count, (sampling, settings.renormalises))
+            }
         };
         let length = self.new_tokens() + 1;
         let ends: Vec<bool> =
@@ -241,20 +243,25 @@ impl Search {
         best
     }
 
-    /// `count` continuations of all beams, sampled without replacement.
+    /// `count` continuations of all beams, sampled without replacement. With `renormalises`, the tokens that sampling leaves to
+    /// a beam share all probability.
     fn draw(
         &mut self,
         rows: &[f32],
         vocabulary: usize,
         normalisers: &[f32],
         count: usize,
-        sampling: &Sampling,
+        (sampling, renormalises): (&Sampling, bool),
     ) -> Vec<Candidate> {
         let rows = self.rows(rows, vocabulary, normalisers);
         let mut keyed: Vec<(f64, Candidate)> = Vec::new();
         if let Some(rng) = &mut self.rng {
             for (beam, sum, row, normaliser) in rows {
-                for Scored { token, score } in sample::warp(row, normaliser, sampling) {
+                let mut choices = sample::warp(row, normaliser, sampling);
+                if renormalises {
+                    sample::normalise(&mut choices);
+                }
+                for Scored { token, score } in choices {
                     let score = score + sum;
                     // The order of scores with Gumbel noise has the distribution of such samples.
                     let noise = -(-rng.random::<f64>().ln()).ln();

@@ -179,6 +179,7 @@ impl Group {
         let sequences: Vec<&[u32]> =
             self.running.iter().take(count).map(|(tokens, _)| tokens.as_slice()).collect();
         rules.apply_from(&sequences, rows, normalisers);
+        let normalisers = rules.renormalised(rows, normalisers.to_vec());
         let length = self.running[0].0.len() + 1 - prompt;
         let wanted = (1 + rules.special.eos.len()).max(2) * size;
         let mut candidates: Vec<(usize, Scored)> = Vec::with_capacity(size * wanted);

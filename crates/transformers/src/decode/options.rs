@@ -153,6 +153,10 @@ pub struct GenerationOptions {
     /// The token at the last position of a sequence that does not end before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forced_eos_token_id: Option<u32>,
+    /// Whether the probabilities of the tokens that the other options leave sum to 1. It changes the scores of beams; the
+    /// other searches always do it. Default `false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renormalize_logits: Option<bool>,
 }
 
 /// The generation fields of `generation_config.json` or `config.json`, by their names there.
@@ -181,16 +185,16 @@ struct Fields {
     begin_suppress_tokens: Option<Vec<u32>>,
     forced_bos_token_id: Option<u32>,
     forced_eos_token_id: TokenIds,
+    renormalize_logits: Option<bool>,
 }
 
 /// Unsupported fields that change the output, each with the value that has no effect.
-const UNSUPPORTED: [(&str, &str); 19] = [
+const UNSUPPORTED: [(&str, &str); 18] = [
     ("encoder_repetition_penalty", "1.0"),
     ("guidance_scale", "1.0"),
     ("force_words_ids", "null"),
     ("sequence_bias", "null"),
     ("exponential_decay_length_penalty", "null"),
-    ("renormalize_logits", "false"),
     ("penalty_alpha", "0.0"),
     ("min_p", "null"),
     ("top_h", "null"),
@@ -263,6 +267,7 @@ impl GenerationOptions {
             begin_suppress_tokens: fields.begin_suppress_tokens,
             forced_bos_token_id: fields.forced_bos_token_id,
             forced_eos_token_id,
+            renormalize_logits: fields.renormalize_logits,
         })
     }
 
@@ -339,6 +344,7 @@ impl GenerationOptions {
                 .or_else(|| defaults.begin_suppress_tokens.clone()),
             forced_bos_token_id: self.forced_bos_token_id.or(defaults.forced_bos_token_id),
             forced_eos_token_id: self.forced_eos_token_id.or(defaults.forced_eos_token_id),
+            renormalize_logits: self.renormalize_logits.or(defaults.renormalize_logits),
         }
     }
 }
@@ -422,9 +428,11 @@ mod tests {
 
     #[test]
     fn a_kind_of_generation_that_is_not_here_is_an_error() {
-        let error = folder(r#"{"renormalize_logits": true}"#).unwrap_err().to_string();
-        assert_eq!(error, "generation_config.json: field `renormalize_logits`: expected false, found true");
+        let error = folder(r#"{"token_healing": true}"#).unwrap_err().to_string();
+        assert_eq!(error, "generation_config.json: field `token_healing`: expected false, found true");
         assert!(folder(r#"{"guidance_scale": 1.2}"#).is_err());
+        let normalised = folder(r#"{"renormalize_logits": true}"#).unwrap();
+        assert_eq!(normalised.renormalize_logits, Some(true));
         assert!(folder(r#"{"guidance_scale": 1, "sequence_bias": null}"#).is_ok());
     }
 

@@ -1,7 +1,7 @@
 //! Logits processors: the tokens with which a sequence may not continue.
 //!
 //! The order is that of `transformers`, where a later rule wins over an earlier one: repetition penalty, n-grams, the
-//! source's n-grams, bad words, least length, the constraint, forced tokens, suppressed tokens.
+//! source's n-grams, bad words, least length, the constraint, forced tokens, suppressed tokens, and last the sum of probabilities.
 
 use rayon::prelude::*;
 use sporran_checkpoint::SpecialTokens;
@@ -71,6 +71,21 @@ impl<'a> Rules<'a> {
         let normalisers: Vec<f32> = scores.par_chunks_exact(vocabulary).map(log_sum_exp).collect();
         self.apply_from(sequences, scores, &normalisers);
         normalisers
+    }
+
+    /// The numbers to subtract from rows that the rules have changed: `normalisers`, or where the settings say so, those that
+    /// make the rest of each row sum to 1 again. A row without a possible token keeps its own.
+    pub(crate) fn renormalised(&self, scores: &[f32], normalisers: Vec<f32>) -> Vec<f32> {
+        if !self.settings.renormalises {
+            return normalisers;
+        }
+        let vocabulary = scores.len() / normalisers.len();
+        let rows = scores.par_chunks_exact(vocabulary).zip(normalisers);
+        let again = |(row, before)| match log_sum_exp(row) {
+            f32::NEG_INFINITY => before,
+            sum => sum,
+        };
+        rows.map(again).collect()
     }
 
     /// Applies the rules to scores less `zeros`. Row `i` belongs to sequence `i`.

@@ -33,10 +33,15 @@ pub(super) fn choices(
 ) -> Vec<Scored> {
     rules.apply(tokens, row);
     let mut choices = warp(row, 0.0, sampling);
+    normalise(&mut choices);
+    choices
+}
+
+/// Makes log-probabilities of the scores of `choices`.
+pub(super) fn normalise(choices: &mut [Scored]) {
     let scores: Vec<f32> = choices.iter().map(|choice| choice.score).collect();
     let normaliser = log_sum_exp(&scores);
     choices.iter_mut().for_each(|choice| choice.score -= normaliser);
-    choices
 }
 
 /// The tokens that temperature, top-k and top-p leave of `row` less `zero`, by token, with their scores.

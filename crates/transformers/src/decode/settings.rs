@@ -30,6 +30,7 @@ pub(crate) struct GenerationSettings {
     pub(crate) begin_suppress_tokens: Vec<u32>,
     pub(crate) forced_bos: Option<u32>,
     pub(crate) forced_eos: Option<u32>,
+    pub(crate) renormalises: bool,
 }
 
 /// The settings of sampling.
@@ -124,6 +125,7 @@ impl GenerationOptions {
             begin_suppress_tokens: self.begin_suppress_tokens.clone().unwrap_or_default(),
             forced_bos: self.forced_bos_token_id,
             forced_eos: self.forced_eos_token_id,
+            renormalises: self.renormalize_logits.unwrap_or(false),
         };
         let ids: [(&'static str, Vec<u32>); 5] = [
             ("forced-bos-token-id", settings.forced_bos.into_iter().collect()),

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     architectures::{
-        bart::{BartConfig, EPSILON, POSITION_OFFSET},
+        bart::{BartConfig, EPSILON, PositionKind},
         bert::{
             BertConfig, BertFamily, BertNames, Disentangled, MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE,
         },
@@ -174,7 +174,8 @@ impl PackedSeq2Seq {
             packer.words("model.shared", (!config.tie_word_embeddings).then_some("lm_head"), width)?;
         let encoder = bart_stack(config, false, packer)?;
         let decoder = bart_stack(config, true, packer)?;
-        head.bias = Some(packer.values("final_logits_bias")?);
+        let bias = || packer.values("final_logits_bias");
+        head.bias = config.family.has_logits_bias().then(bias).transpose()?;
         let embedding_scale = if config.scale_embedding { (width as f32).sqrt() } else { 1.0 };
         Ok(Self {
             embeddings,
@@ -387,20 +388,37 @@ impl PackedEncoder {
         let table =
             |packer: &mut Packer<'_>, name: &str| packer.values(&at(&format!("embeddings.{name}.weight")));
         let words = packer.table(&at("embeddings.word_embeddings.weight"), config.embedding_width())?;
+        let has_bias = config.family.attention_has_bias();
+        let (inner_bias, outer_bias) = config.family.feed_forward_biases();
         let prefixes: Vec<String> = config.layer_prefixes().iter().map(|prefix| at(prefix)).collect();
         let mut layers = Vec::with_capacity(prefixes.len());
         for prefix in &prefixes {
             let norm =
                 |packer: &mut Packer<'_>, name: &str| packer.norm(&format!("{prefix}.{name}"), true, eps);
+            let inputs = match names.fused {
+                Some(name) => named(prefix, &[name]),
+                None => named(prefix, &[names.query, names.key, names.value]),
+            };
             let own = SelfAttention {
-                inputs: packer.linear(&named(prefix, &[names.query, names.key, names.value]), width, true)?,
-                output: packer.linear(&named(prefix, &[names.output]), width, true)?,
+                inputs: packer.linear(&inputs, width, has_bias)?,
+                output: packer.linear(&named(prefix, &[names.output]), width, has_bias)?,
                 norm: norm(packer, names.attention_norm)?,
             };
+            let (gated, inner) = match names.fused_inner {
+                Some(name) => {
+                    let size = (width, config.intermediate_size);
+                    let [gated, inner] = packer.halves(&format!("{prefix}.{name}"), size, inner_bias)?;
+                    (Some(gated), inner)
+                }
+                None => {
+                    let mut linear = |name| packer.linear(&named(prefix, &[name]), width, inner_bias);
+                    (names.gated.map(&mut linear).transpose()?, linear(names.inner)?)
+                }
+            };
             let feed_forward = FeedForward {
-                inner: packer.linear(&named(prefix, &[names.inner]), width, true)?,
-                gated: None,
-                outer: packer.linear(&named(prefix, &[names.outer]), config.intermediate_size, true)?,
+                inner,
+                gated,
+                outer: packer.linear(&named(prefix, &[names.outer]), config.intermediate_size, outer_bias)?,
                 activation: activation(config.activation()?),
                 norm: norm(packer, names.feed_forward_norm)?,
             };
@@ -408,7 +426,13 @@ impl PackedEncoder {
         }
         let types = config.has_types().then(|| table(packer, "token_type_embeddings")).transpose()?;
         let positions = config.has_positions().then(|| table(packer, "position_embeddings")).transpose()?;
-        let mut embedding_norm = Some(packer.norm(&at("embeddings.LayerNorm"), true, eps)?);
+        let tasks = (config.task_types > 0).then(|| table(packer, "task_type_embeddings")).transpose()?;
+        let norm = |packer: &mut Packer<'_>, name: &str| packer.norm(&at(name), true, eps);
+        let mut embedding_norm = match config.family.norms_embeddings() {
+            true => Some(norm(packer, config.embedding_norm())?),
+            false => None,
+        };
+        let final_norm = config.final_norm().map(|name| norm(packer, name)).transpose()?;
         let projection = match config.projection_name() {
             Some(name) => {
                 let projection = packer.linear(&[at(name)], config.embedding_width(), true)?;
@@ -429,23 +453,28 @@ impl PackedEncoder {
                 buckets: MPNET_BUCKETS,
                 max_distance: MPNET_DISTANCE,
             },
-            _ => Positions::Embedded,
+            _ => match config.rotation_steps() {
+                Some(steps) => Positions::Rotary { steps },
+                None => Positions::Embedded,
+            },
         };
         Ok(Self {
             words,
             positions,
             types,
+            tasks,
             projection,
             stack: Stack {
                 layers,
                 order: config.order(),
-                norm_first: false,
+                norm_first: config.family.norms_first(),
                 heads,
                 head_width: width / heads,
                 scale: config.scale() as f32,
                 positions: relative,
+                word_norm: None,
                 embedding_norm,
-                final_norm: None,
+                final_norm,
             },
             config: config.clone(),
             device: Device::Cpu,
@@ -611,6 +640,7 @@ fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Res
             buckets: config.relative_attention_num_buckets,
             max_distance: config.relative_attention_max_distance,
         },
+        word_norm: None,
         embedding_norm: None,
         final_norm: Some(packer.norm(&format!("{part}.final_layer_norm"), false, eps)?),
     })
@@ -654,8 +684,11 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
         layers.push(Layer { own, cross, feed_forward });
     }
     let mut norm = |name: &str| packer.norm(&format!("{part}.{name}"), true, EPSILON);
-    let embedding_norm = config.normalize_embedding.then(|| norm("layernorm_embedding")).transpose()?;
+    let mut embedding_norm = config.normalize_embedding.then(|| norm("layernorm_embedding")).transpose()?;
     let final_norm = config.normalize_before.then(|| norm("layer_norm")).transpose()?;
+    let is_first = is_decoder && config.family.norms_bare_tokens();
+    let word_norm = if is_first { embedding_norm.take() } else { None };
+    let count = config.max_position_embeddings;
     Ok(Stack {
         order: (0..layers.len()).collect(),
         layers,
@@ -663,15 +696,16 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
         heads,
         head_width: width / heads,
         scale: ((width / heads) as f32).powf(-0.5),
-        positions: if config.has_sinusoids() {
-            Positions::Sinusoids { count: config.max_position_embeddings }
-        } else {
-            Positions::Learned {
+        positions: match config.family.positions() {
+            PositionKind::Learned { offset } => Positions::Learned {
                 table: packer.values(&format!("{part}.embed_positions.weight"))?,
-                offset: POSITION_OFFSET,
-                count: config.max_position_embeddings,
-            }
+                offset,
+                count,
+            },
+            PositionKind::Sinusoids => Positions::Sinusoids { count },
+            PositionKind::CountedSinusoids => Positions::CountedSinusoids { pad: config.pad_token_id, count },
         },
+        word_norm,
         embedding_norm,
         final_norm,
     })

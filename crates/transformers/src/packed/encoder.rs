@@ -6,7 +6,7 @@ use sporran_kernels::{Norm, Rows, Table};
 
 use super::{
     layers::{Linear, Machine, Machines},
-    ragged::{Ragged, Token},
+    ragged::{Ragged, Token, counted_from_padding},
     stack::{Positions, Stack},
 };
 use crate::{architectures::bert::BertConfig, batch::Batch, encoder::Encoder, seq2seq::too_long};
@@ -21,6 +21,8 @@ pub struct PackedEncoder {
     pub(super) positions: Option<Vec<f32>>,
     /// (types, width)
     pub(super) types: Option<Vec<f32>>,
+    /// (tasks, width)
+    pub(super) tasks: Option<Vec<f32>>,
     /// The normalisation of embeddings and their projection to hidden states, where they are narrower.
     pub(super) projection: Option<(Norm, Linear)>,
     pub(super) stack: Stack,
@@ -35,20 +37,10 @@ impl PackedEncoder {
         if self.config.first_position() == 0 {
             return tokens.iter().map(|token| token.position).collect();
         }
-        // RoBERTa counts the tokens of an input that are not the padding token, from after its id.
-        let pad = self.config.pad_token_id;
-        let (mut input, mut seen) = (usize::MAX, 0);
-        let mut row = |token: &Token| {
-            if token.input != input {
-                (input, seen) = (token.input, 0);
-            }
-            seen += usize::from(token.id != pad);
-            pad as usize + if token.id == pad { 0 } else { seen }
-        };
-        tokens.iter().map(&mut row).collect()
+        counted_from_padding(tokens, self.config.pad_token_id)
     }
 
-    /// The sum of the three embeddings of each token.
+    /// The sum of the embeddings of each token.
     fn embeddings(&self, machine: &Machine, tokens: &[Token], types: Option<&[Vec<u32>]>) -> Result<Rows> {
         let width = self.config.embedding_width();
         let below = |what: &str, bound: usize, id: Option<u32>| match id {
@@ -80,6 +72,9 @@ impl PackedEncoder {
             }
             if let Some(table) = &self.positions {
                 add(table, positions[row]);
+            }
+            if let Some(table) = &self.tasks {
+                add(table, 0);
             }
         });
         Ok(xs)
@@ -138,7 +133,12 @@ impl Encoder for PackedEncoder {
     fn layers(&self, input: &Batch) -> Result<Vec<Tensor>> {
         let mut layers = Vec::with_capacity(1 + self.stack.order.len());
         let ragged = self.ragged(input)?;
-        self.run(input, &ragged, None, &mut |xs| layers.push(xs.clone()))?;
+        let last = self.run(input, &ragged, None, &mut |xs| layers.push(xs.clone()))?;
+        if self.stack.final_norm.is_some() {
+            // The last layer's states are those after the norm.
+            layers.pop();
+            layers.push(last);
+        }
         layers.iter().map(|xs| ragged.padded(xs, &self.device)).collect()
     }
 

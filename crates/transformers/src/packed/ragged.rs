@@ -25,6 +25,19 @@ pub(super) struct Token {
     pub(super) position: usize,
 }
 
+/// The number of each token among those of its input that are not `pad`, counted from after its id; it has its id.
+pub(super) fn counted_from_padding(tokens: &[Token], pad: u32) -> Vec<usize> {
+    let (mut input, mut seen) = (usize::MAX, 0);
+    let mut row = |token: &Token| {
+        if token.input != input {
+            (input, seen) = (token.input, 0);
+        }
+        seen += usize::from(token.id != pad);
+        pad as usize + if token.id == pad { 0 } else { seen }
+    };
+    tokens.iter().map(&mut row).collect()
+}
+
 impl Ragged {
     /// The tokens of `input`, for a model that counts positions from an input's first token on.
     ///

@@ -7,11 +7,11 @@ use sporran_kernels::{Precision, Rows, Table};
 use super::{
     cache::{Source, State},
     layers::{Buffers, Linear, Machine, Machines},
-    ragged::Ragged,
+    ragged::{Ragged, counted_from_padding},
     stack::{Positions, Stack},
 };
 use crate::{
-    architectures::bart::sinusoids,
+    architectures::bart::{closed_sinusoids, sinusoids},
     batch::Batch,
     cache::Cache,
     decode::GenerationOptions,
@@ -38,26 +38,49 @@ pub struct PackedSeq2Seq {
 }
 
 impl PackedSeq2Seq {
-    /// Writes the embedding of `token` at `position`.
-    fn embed(&self, stack: &Stack, token: u32, position: usize, out: &mut [f32]) {
+    /// Writes the embedding of `token`, times the factor where the stack has one, without its position.
+    fn embed(&self, stack: &Stack, token: u32, out: &mut [f32]) {
         match &self.embeddings {
             Some(table) => table.row(token as usize, out),
             None => self.head.matrix.output(token as usize, out),
         }
-        if self.embedding_scale != 1.0 {
+        if self.embedding_scale != 1.0 && stack.word_norm.is_none() {
             out.iter_mut().for_each(|value| *value *= self.embedding_scale);
         }
+    }
+
+    /// Adds the vector of a token's position.
+    fn add_position(&self, stack: &Stack, (token, position): (u32, usize), out: &mut [f32]) {
+        let mut add = |vector: &[f32]| {
+            out.iter_mut().zip(vector).for_each(|(value, position)| *value += position);
+        };
         match &stack.positions {
             Positions::Learned { table, offset, .. } => {
-                let vector = &table[(offset + position) * self.width..][..self.width];
-                out.iter_mut().zip(vector).for_each(|(value, position)| *value += position);
+                add(&table[(offset + position) * self.width..][..self.width]);
             }
             Positions::Sinusoids { .. } => {
                 let mut vector = vec![0.0; self.width];
                 sinusoids(position, &mut vector);
-                out.iter_mut().zip(vector).for_each(|(value, position)| *value += position);
+                add(&vector);
             }
-            Positions::Relative { .. } | Positions::Disentangled(_) | Positions::Embedded => {}
+            Positions::CountedSinusoids { pad, .. } if token != *pad => {
+                let mut vector = vec![0.0; self.width];
+                closed_sinusoids(position, &mut vector);
+                add(&vector);
+            }
+            Positions::CountedSinusoids { .. }
+            | Positions::Relative { .. }
+            | Positions::Disentangled(_)
+            | Positions::Rotary { .. }
+            | Positions::Embedded => {}
+        }
+    }
+
+    /// The position of a decoder's token after `past` others.
+    fn next_position(stack: &Stack, past: usize) -> usize {
+        match &stack.positions {
+            Positions::CountedSinusoids { pad, .. } => *pad as usize + 1 + past,
+            _ => past,
         }
     }
 
@@ -72,16 +95,29 @@ impl PackedSeq2Seq {
         }
         let mut xs = Rows::new(tokens.len(), self.width);
         let blocks: Vec<_> = (0..tokens.len()).map(|row| row..row + 1).collect();
+        let is_plain = stack.word_norm.is_none();
         xs.each_part(machine.core.pool, &blocks, self.width, &|row, _, mut part| {
-            let (token, position) = tokens[row];
-            self.embed(stack, token, position, part.row_mut(0));
+            self.embed(stack, tokens[row].0, part.row_mut(0));
+            if is_plain {
+                self.add_position(stack, tokens[row], part.row_mut(0));
+            }
         });
+        if let Some(norm) = &stack.word_norm {
+            norm.forward(machine.core.isa, machine.core.pool, &mut xs);
+            for (row, token) in tokens.iter().enumerate() {
+                self.add_position(stack, *token, xs.row_mut(row));
+            }
+        }
         Ok(xs)
     }
 
     fn check_length(stack: &Stack, what: &str, length: usize) -> Result<()> {
         match &stack.positions {
-            Positions::Learned { count, .. } | Positions::Sinusoids { count } if length > *count => {
+            Positions::Learned { count, .. }
+            | Positions::Sinusoids { count }
+            | Positions::CountedSinusoids { count, .. }
+                if length > *count =>
+            {
                 Err(too_long(what, *count, length))
             }
             _ => Ok(()),
@@ -125,8 +161,12 @@ impl Seq2Seq for PackedSeq2Seq {
     fn encode(&self, input: &Batch) -> Result<Memory> {
         Self::check_length(&self.encoder, "input", input.length())?;
         let ragged = Ragged::new(input)?;
+        let positions = match &self.encoder.positions {
+            Positions::CountedSinusoids { pad, .. } => counted_from_padding(&ragged.tokens, *pad),
+            _ => ragged.tokens.iter().map(|token| token.position).collect(),
+        };
         let tokens: Vec<(u32, usize)> =
-            ragged.tokens.iter().map(|token| (token.id, token.position)).collect();
+            ragged.tokens.iter().zip(positions).map(|(token, position)| (token.id, position)).collect();
         let xs = self.machines.with(|machine| -> Result<Rows> {
             let xs = self.embeddings(machine, &self.encoder, &tokens)?;
             let xs = self.encoder.encode(machine, xs, &ragged.lengths, None, &mut |_| {});
@@ -168,8 +208,9 @@ impl Seq2Seq for PackedSeq2Seq {
         let logits = self.machines.with(|machine| -> Result<Vec<f32>> {
             let mut xs = Rows::default();
             for at in 0..each {
+                let position = |row| Self::next_position(&self.decoder, state.length_of(row));
                 let column: Vec<(u32, usize)> =
-                    (0..rows).map(|row| (tokens[row * each + at], state.length_of(row))).collect();
+                    (0..rows).map(|row| (tokens[row * each + at], position(row))).collect();
                 let embedded = self.embeddings(machine, &self.decoder, &column)?;
                 xs = self.decoder.step(machine, embedded, state, watched.as_mut());
             }
@@ -198,8 +239,13 @@ impl Seq2Seq for PackedSeq2Seq {
 
     fn max_input_length(&self) -> Option<usize> {
         match &self.encoder.positions {
-            Positions::Learned { count, .. } | Positions::Sinusoids { count } => Some(*count),
-            Positions::Relative { .. } | Positions::Disentangled(_) | Positions::Embedded => None,
+            Positions::Learned { count, .. }
+            | Positions::Sinusoids { count }
+            | Positions::CountedSinusoids { count, .. } => Some(*count),
+            Positions::Relative { .. }
+            | Positions::Disentangled(_)
+            | Positions::Rotary { .. }
+            | Positions::Embedded => None,
         }
     }
 

@@ -6,6 +6,7 @@ use super::{
     cache::State,
     disentangled::{Asked, DistanceRows, HeadColumns},
     layers::{Buffers, CrossAttention, FeedForward, Machine, SelfAttention},
+    rotary::Rotations,
 };
 
 /// One layer: self-attention, in a decoder cross-attention, and the feed-forward part.
@@ -23,6 +24,8 @@ pub(super) enum Positions {
     Learned { table: Vec<f32>, offset: usize, count: usize },
     /// Sinusoids of each position are added to the embeddings.
     Sinusoids { count: usize },
+    /// Sinusoids of the number of tokens other than `pad`, counted from after its id; it has none itself.
+    CountedSinusoids { pad: u32, count: usize },
     /// They are in the embeddings already.
     Embedded,
     /// A value for each distance is added to the scores: `weights` has one for each bucket and head, once for all layers or
@@ -30,6 +33,8 @@ pub(super) enum Positions {
     Relative { weights: Vec<Vec<f32>>, buckets: usize, max_distance: usize },
     /// Queries and keys read embeddings of the distances between them.
     Disentangled(DistanceRows),
+    /// Queries and keys are turned by their positions: `steps` has the factors from a position to its angles.
+    Rotary { steps: Vec<f32> },
 }
 
 /// The layers of an encoder or of a decoder.
@@ -45,6 +50,8 @@ pub(super) struct Stack {
     /// The factor of the products of queries and keys.
     pub(super) scale: f32,
     pub(super) positions: Positions,
+    /// The normalisation of the embeddings of tokens without a factor; positions are added afterwards.
+    pub(super) word_norm: Option<Norm>,
     pub(super) embedding_norm: Option<Norm>,
     pub(super) final_norm: Option<Norm>,
 }
@@ -106,6 +113,11 @@ impl Stack {
             norm.forward(machine.core.isa, machine.core.pool, &mut xs);
         }
         see(&xs);
+        let places: Vec<usize> = lengths.iter().flat_map(|length| 0..*length).collect();
+        let rotations = match &self.positions {
+            Positions::Rotary { steps } => Some(Rotations::new(steps, 0..longest as usize)),
+            _ => None,
+        };
         let mut asking = blocks.clone();
         for (at, number) in self.order.iter().copied().enumerate() {
             let layer = &self.layers[number];
@@ -113,6 +125,9 @@ impl Stack {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             let own = &layer.own;
             own.inputs.forward(machine, self.before(machine, &own.norm, &xs, normed), inputs);
+            if let Some(rotations) = &rotations {
+                rotations.turn(machine, inputs, 2 * self.width(), &places);
+            }
             let inputs = &*inputs;
             let mut picked = None;
             if let Some(wanted) = wanted.filter(|_| at + 1 == self.order.len()) {

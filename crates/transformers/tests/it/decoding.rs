@@ -295,6 +295,38 @@ fn beams_are_drawn_without_putting_them_back() {
     assert!(statistic < limit(freedom), "{statistic}: {found:?}");
 }
 
+/// What sampling leaves to a beam: all probability where scores are normalised again.
+#[test]
+fn beams_are_drawn_from_probabilities_that_sum_to_1_where_they_are_normalised_again() {
+    let probabilities = [0.05f64, 0.15, 0.45, 0.05, 0.3];
+    let logits: Vec<f32> = probabilities.iter().map(|p| p.ln() as f32).collect();
+    let scores = |renormalises| {
+        let options = GenerationOptions {
+            do_sample: Some(true),
+            num_beams: Some(2),
+            num_return_sequences: Some(2),
+            max_new_tokens: Some(1),
+            temperature: Some(0.5),
+            top_k: Some(2),
+            renormalize_logits: Some(renormalises),
+            ..Default::default()
+        };
+        let mut fixed = Fixed { logits: logits.clone(), inputs: 1 };
+        let mut drawn = search(&mut fixed, &special(), &options, &Inputs::default()).unwrap().remove(0);
+        drawn.sort_by_key(|hypothesis| hypothesis.tokens[0]);
+        assert_eq!((drawn[0].tokens[0], drawn[1].tokens[0]), (2, 4));
+        [drawn[0].score, drawn[1].score].map(f64::from)
+    };
+    // A temperature of one half squares the probabilities.
+    let squares = [0.45f64.powi(2), 0.3f64.powi(2)];
+    for (found, square) in scores(false).into_iter().zip(squares) {
+        assert!((found - square.ln()).abs() < 1e-5, "{found}");
+    }
+    for (found, square) in scores(true).into_iter().zip(squares) {
+        assert!((found - (square / squares.iter().sum::<f64>()).ln()).abs() < 1e-5, "{found}");
+    }
+}
+
 #[test]
 fn rules_that_leave_nothing_are_an_error_without_beams() {
     for do_sample in [false, true] {

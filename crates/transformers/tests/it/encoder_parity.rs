@@ -40,7 +40,7 @@ const UNTRAINED: [&str; 18] = [
     "gpt2-sequence",
 ];
 
-const FOLDERS: [&str; 32] = [
+const FOLDERS: [&str; 54] = [
     "bert-states",
     "bert-sequence",
     "bert-token",
@@ -73,6 +73,28 @@ const FOLDERS: [&str; 32] = [
     "deberta-token",
     "deberta-span",
     "deberta-mlm",
+    "ernie-states",
+    "ernie-sequence",
+    "ernie-mlm",
+    "data2vec-sequence",
+    "data2vec-mlm",
+    "roberta-prelayernorm-sequence",
+    "roberta-prelayernorm-mlm",
+    "xlm-roberta-xl-sequence",
+    "xlm-roberta-xl-token",
+    "megatron-bert-sequence",
+    "megatron-bert-mlm",
+    "rembert-sequence",
+    "rembert-token",
+    "rembert-mlm",
+    "nomic-states",
+    "nomic-sequence",
+    "nomic-mlm",
+    "gte-states",
+    "gte-sequence",
+    "gte-mlm",
+    "jina-sequence",
+    "jina-span",
 ];
 
 fn all_folders() -> impl Iterator<Item = &'static str> {
@@ -498,6 +520,9 @@ fn an_input_of_too_many_tokens_is_refused() {
         ("distilbert-token", 40),
         ("mpnet-states", 40),
         ("deberta-token", 40),
+        ("nomic-states", 40),
+        ("jina-sequence", 42),
+        ("ernie-states", 40),
         ("modernbert-states", 40),
     ] {
         let model = Fixture::open(name).model();
@@ -529,6 +554,16 @@ fn a_written_encoder_is_read_back() {
         "albert-sequence",
         "deberta-sequence",
         "deberta-token",
+        "ernie-states",
+        "data2vec-mlm",
+        "roberta-prelayernorm-sequence",
+        "xlm-roberta-xl-token",
+        "megatron-bert-sequence",
+        "rembert-mlm",
+        "nomic-sequence",
+        "gte-states",
+        "gte-mlm",
+        "jina-span",
         "modernbert-sequence",
         "modernbert-first",
         "t5-encoder",
@@ -633,6 +668,12 @@ fn dropout_follows_its_seed_and_training_without_it_gives_the_numbers_of_inferen
         "electra-sequence",
         "albert-sequence",
         "deberta-sequence",
+        "ernie-states",
+        "xlm-roberta-xl-sequence",
+        "rembert-sequence",
+        "nomic-sequence",
+        "gte-sequence",
+        "jina-span",
     ] {
         let fixture = Fixture::open(name);
         let (_weights, model) = trainable(&fixture, 0.2, DType::F32);

@@ -12,7 +12,19 @@ use sporran_transformers::{
     Trainable, generate,
 };
 
-const FOLDERS: [&str; 8] = ["t5-relu", "t5-gated", "bart", "mt5", "umt5", "mbart", "pegasus", "marian"];
+const FOLDERS: [&str; 11] = [
+    "t5-relu",
+    "t5-gated",
+    "bart",
+    "mt5",
+    "umt5",
+    "mbart",
+    "pegasus",
+    "marian",
+    "m2m100",
+    "blenderbot",
+    "blenderbot-small",
+];
 
 #[derive(Deserialize)]
 struct Expected {
@@ -248,4 +260,31 @@ fn a_batch_gives_what_its_members_give_alone() {
             }
         }
     }
+}
+
+/// Its place is that of no token, and those after it go on as if it were not there.
+#[test]
+fn a_padding_token_inside_an_input_of_an_m2m100_is_not_counted() {
+    let fixture = Fixture::open("m2m100");
+    let (pad, tokens) = (1, [40u32, 41, 1, 42, 2]);
+    let encode = |model: &dyn Seq2Seq, row: &[u32]| {
+        let batch = Batch::new(&[row], pad, model.device()).unwrap();
+        let ones = Tensor::ones(batch.ids.shape(), DType::U32, model.device()).unwrap();
+        let batch = Batch::from_tensors(batch.ids.clone(), &ones).unwrap();
+        model.encode(&batch).unwrap().hidden().to_device(&Device::Cpu).unwrap()
+    };
+    let [candle, packed] = fixture.models().map(|model| encode(model, &tokens));
+    let mask = Tensor::ones((1, tokens.len()), DType::F32, &Device::Cpu).unwrap();
+    assert!(difference(&packed, &candle, &mask) < 5e-5);
+    // The first three values of each state by `transformers` in f64.
+    let expected = [
+        [-0.150_152_3f32, 0.039_590_5, 1.993_201],
+        [0.417_674_3, 1.316_996_3, -0.327_577_9],
+        [0.137_021_2, 0.646_579_1, -0.231_566_1],
+        [-0.649_974_5, -0.150_613_6, 0.853_18],
+        [-0.402_916_1, 0.935_222, -0.625_467_2],
+    ];
+    let expected = Tensor::new(&expected, &Device::Cpu).unwrap().unsqueeze(0).unwrap();
+    let found = candle.narrow(2, 0, 3).unwrap();
+    near("m2m100, candle", "states around padding", difference(&found, &expected, &mask), 5e-5);
 }

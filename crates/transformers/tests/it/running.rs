@@ -11,7 +11,8 @@ use sporran_transformers::{
     generate, generate_causal_until,
 };
 
-const SEQ2SEQ: [&str; 6] = ["t5-relu", "t5-gated", "bart", "umt5", "pegasus", "marian"];
+const SEQ2SEQ: [&str; 8] =
+    ["t5-relu", "t5-gated", "bart", "umt5", "pegasus", "marian", "m2m100", "blenderbot-small"];
 
 fn checkpoint(name: &str) -> Checkpoint {
     Checkpoint::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)).unwrap()

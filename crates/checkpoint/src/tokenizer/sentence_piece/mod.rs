@@ -1,6 +1,8 @@
 //! Tokenizers from SentencePiece's files (Kudo and Richardson 2018), with the parts that `transformers` 5 puts together for
 //! each class.
 
+mod ids;
+mod m2m100;
 mod marian;
 mod model;
 
@@ -20,7 +22,8 @@ use crate::error::{Error, Result};
 use model::{Algorithm, Model, Piece, PieceKind};
 
 /// The classes that are built from SentencePiece's files alone.
-pub(super) const CLASSES: [&str; 7] = ["T5", "XLMRoberta", "Llama", "MBart", "MBart50", "Pegasus", "Marian"];
+pub(super) const CLASSES: [&str; 8] =
+    ["T5", "XLMRoberta", "Llama", "MBart", "MBart50", "Pegasus", "Marian", "M2M100"];
 
 /// The names of the files.
 const FILES: [&str; 4] = ["spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "tiktoken.model"];
@@ -48,7 +51,7 @@ pub(super) fn file(folder: &Path, class: &str) -> Option<PathBuf> {
     let own = match class {
         "Marian" => "source.spm",
         "T5" | "Pegasus" => "spiece.model",
-        "XLMRoberta" | "MBart" | "MBart50" => "sentencepiece.bpe.model",
+        "XLMRoberta" | "MBart" | "MBart50" | "M2M100" => "sentencepiece.bpe.model",
         _ => "tokenizer.model",
     };
     std::iter::once(own).chain(FILES).map(|name| folder.join(name)).find(|path| path.is_file())
@@ -97,6 +100,11 @@ pub(super) fn json(
             unknown = Some(beyond);
             parts
         }
+        "M2M100" => {
+            let (parts, beyond) = m2m100::parts(folder, &model, rules, options)?;
+            unknown = Some(beyond);
+            parts
+        }
         "Llama" => llama(&model, options),
         _ if options.tokenizer_class.is_none() || ["PreTrained", "TokenizersBackend"].contains(&class) => {
             by_its_settings(&model, rules, options).map_err(|problem| wrong(problem.into()))?
@@ -105,7 +113,7 @@ pub(super) fn json(
             return Err(other_class(
                 folder,
                 "`T5Tokenizer`, `XLMRobertaTokenizer`, `MBartTokenizer`, `MBart50Tokenizer`, `PegasusTokenizer`, \
-                 `MarianTokenizer` or `LlamaTokenizer`",
+                 `MarianTokenizer`, `M2M100Tokenizer` or `LlamaTokenizer`",
                 other,
             ));
         }

@@ -127,8 +127,11 @@ impl<'a> MarkedTrainer<'a> {
                     pad_token_id: 0,
                     projection_dim: 0,
                     embedding_size: None,
+                    output_embedding_size: None,
+                    task_types: 0,
                     sharing: None,
                     disentangled: None,
+                    rotary: None,
                     labels: vec!["LABEL_0".into(), "LABEL_1".into()],
                     tie_word_embeddings: true,
                 };

@@ -35,7 +35,7 @@ use crate::{Result, training::RetrieverTrainingKind};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BiEncoderTraining {
-    /// The folder of the initial encoder: BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, MPNet, ELECTRA, ALBERT or DeBERTa.
+    /// The folder of the initial encoder: BERT, RoBERTa, or another that the table of models says can be trained.
     pub from: PathBuf,
     /// The folder of the trained model, in the layout of sentence-transformers.
     pub model: PathBuf,

@@ -271,8 +271,11 @@ mod tests {
             pad_token_id: 1,
             projection_dim: 0,
             embedding_size: None,
+            output_embedding_size: None,
+            task_types: 0,
             sharing: None,
             disentangled: None,
+            rotary: None,
             labels: vec!["LABEL_0".into()],
             tie_word_embeddings: true,
         };

@@ -1,4 +1,4 @@
-//! The `config.json` of a BART, an mBART, a Pegasus or a Marian.
+//! The `config.json` of a BART or of another [`BartFamily`].
 
 use std::path::{Path, PathBuf};
 
@@ -29,9 +29,42 @@ pub enum BartFamily {
     /// Marian (Junczys-Dowmunt et al. 2018), as Opus-MT's models have it: BART's norms, but none of the embeddings, and
     /// sinusoidal positions. The decoder begins with the padding token, which is never generated.
     Marian,
+    /// M2M100 (Fan et al. 2020) and NLLB: mBART's norms, but none of the embeddings, and sinusoidal positions that count the
+    /// tokens which are no padding. The first token of a decoder's output is the code of a language.
+    M2m100,
+    /// Blenderbot (Roller et al. 2020): mBART's norms, but none of the embeddings, and learned positions.
+    Blenderbot,
+    /// Blenderbot of 90 million parameters: BART's norms. The decoder normalises the embeddings of tokens without a factor, and
+    /// adds positions afterwards.
+    BlenderbotSmall,
+}
+
+/// How a family adds positions to embeddings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PositionKind {
+    /// A vector is learned for each. The first rows of the table, as many as `offset`, belong to none.
+    Learned {
+        /// The row of an input's first position.
+        offset: usize,
+    },
+    /// They are sinusoids.
+    Sinusoids,
+    /// They are sinusoids of the number of tokens that are no padding, counted from after the padding token's id. Padding has
+    /// none.
+    CountedSinusoids,
 }
 
 impl BartFamily {
+    const ALL: [Self; 7] = [
+        Self::Bart,
+        Self::Mbart,
+        Self::Pegasus,
+        Self::Marian,
+        Self::M2m100,
+        Self::Blenderbot,
+        Self::BlenderbotSmall,
+    ];
+
     /// The `model_type` of a `config.json`.
     #[must_use]
     pub fn model_type(self) -> &'static str {
@@ -40,14 +73,77 @@ impl BartFamily {
             Self::Mbart => "mbart",
             Self::Pegasus => "pegasus",
             Self::Marian => "marian",
+            Self::M2m100 => "m2m_100",
+            Self::Blenderbot => "blenderbot",
+            Self::BlenderbotSmall => "blenderbot-small",
         }
     }
 
     /// The family with this `model_type`.
     #[must_use]
     pub fn named(model_type: &str) -> Option<Self> {
-        let all = [Self::Bart, Self::Mbart, Self::Pegasus, Self::Marian];
-        all.into_iter().find(|family| family.model_type() == model_type)
+        Self::ALL.into_iter().find(|family| family.model_type() == model_type)
+    }
+
+    /// Whether normalisation comes before each part and at the end of a stack.
+    fn normalises_before(self) -> bool {
+        matches!(self, Self::Mbart | Self::Pegasus | Self::M2m100 | Self::Blenderbot)
+    }
+
+    /// Whether embeddings are normalised. The config of a BART can say otherwise.
+    fn normalises_embeddings(self) -> bool {
+        matches!(self, Self::Bart | Self::Mbart | Self::BlenderbotSmall)
+    }
+
+    /// How positions are added to embeddings.
+    pub(crate) fn positions(self) -> PositionKind {
+        match self {
+            Self::Bart | Self::Mbart => PositionKind::Learned { offset: 2 },
+            Self::Blenderbot | Self::BlenderbotSmall => PositionKind::Learned { offset: 0 },
+            Self::Pegasus | Self::Marian => PositionKind::Sinusoids,
+            Self::M2m100 => PositionKind::CountedSinusoids,
+        }
+    }
+
+    /// Whether a number is added to the logit of each token.
+    pub(crate) fn has_logits_bias(self) -> bool {
+        self != Self::M2m100
+    }
+
+    /// Whether a decoder normalises the embeddings of tokens as the table has them, and adds positions afterwards.
+    pub(crate) fn norms_bare_tokens(self) -> bool {
+        self == Self::BlenderbotSmall
+    }
+
+    /// The defaults of `transformers` that differ from BART's.
+    fn defaults(self) -> Value {
+        match self {
+            Self::Bart | Self::Mbart => json!({}),
+            Self::Pegasus => json!({
+                "pad_token_id": 0, "bos_token_id": null, "eos_token_id": 1, "decoder_start_token_id": 0,
+                "forced_eos_token_id": 1,
+            }),
+            Self::Marian => json!({
+                "vocab_size": MARIAN_VOCABULARY, "pad_token_id": MARIAN_VOCABULARY - 1, "bos_token_id": null,
+                "eos_token_id": 0, "decoder_start_token_id": MARIAN_VOCABULARY - 1, "forced_eos_token_id": 0,
+            }),
+            Self::M2m100 => json!({
+                "vocab_size": 128_112, "activation_function": "relu", "attention_dropout": 0.1,
+                "encoder_layerdrop": 0.05, "decoder_layerdrop": 0.05, "scale_embedding": true,
+                "decoder_start_token_id": 2, "forced_eos_token_id": null,
+            }),
+            Self::Blenderbot => json!({
+                "vocab_size": 8008, "max_position_embeddings": 128, "d_model": 2560, "encoder_layers": 2,
+                "encoder_ffn_dim": 10240, "encoder_attention_heads": 32, "decoder_layers": 24,
+                "decoder_ffn_dim": 10240, "decoder_attention_heads": 32, "pad_token_id": 0, "bos_token_id": 1,
+                "decoder_start_token_id": 1,
+            }),
+            Self::BlenderbotSmall => json!({
+                "max_position_embeddings": 512, "d_model": 512, "encoder_layers": 8, "encoder_ffn_dim": 2048,
+                "decoder_layers": 8, "decoder_ffn_dim": 2048, "pad_token_id": 0, "bos_token_id": 1,
+                "decoder_start_token_id": 1,
+            }),
+        }
     }
 }
 
@@ -176,24 +272,10 @@ impl BartConfig {
             let field = "share_encoder_decoder_embeddings";
             return Err(wrong(field, "true", "false").within(path));
         }
-        let defaults = match family {
-            BartFamily::Pegasus => Some((0, 1)),
-            BartFamily::Marian => Some((MARIAN_VOCABULARY - 1, 0)),
-            BartFamily::Bart | BartFamily::Mbart => None,
-        };
-        if let Some((pad, end)) = defaults {
-            for (name, id) in [
-                ("pad_token_id", Some(pad)),
-                ("bos_token_id", None),
-                ("eos_token_id", Some(end)),
-                ("decoder_start_token_id", Some(pad)),
-                ("forced_eos_token_id", Some(end)),
-            ] {
-                fields.entry(name).or_insert(json!(id));
+        if let Value::Object(defaults) = family.defaults() {
+            for (name, value) in defaults {
+                fields.entry(name).or_insert(value);
             }
-        }
-        if family == BartFamily::Marian {
-            fields.entry("vocab_size").or_insert(json!(MARIAN_VOCABULARY));
         }
         let no_start = fields.get("decoder_start_token_id").is_none_or(Value::is_null);
         let read: Self = parse(path, &Value::Object(fields).to_string())?;
@@ -201,14 +283,13 @@ impl BartConfig {
             Some(begin) if no_start => begin,
             _ => read.decoder_start_token_id,
         };
-        let normalize_embedding = family == BartFamily::Mbart;
-        let normalize_before = family != BartFamily::Marian;
-        Ok(Self { family, normalize_before, normalize_embedding, decoder_start_token_id, ..read })
-    }
-
-    /// Whether positions are sinusoids, which checkpoints may hold but need not.
-    pub(crate) fn has_sinusoids(&self) -> bool {
-        matches!(self.family, BartFamily::Pegasus | BartFamily::Marian)
+        Ok(Self {
+            family,
+            normalize_before: family.normalises_before(),
+            normalize_embedding: family.normalises_embeddings(),
+            decoder_start_token_id,
+            ..read
+        })
     }
 
     /// The special tokens that the config names.
@@ -227,6 +308,7 @@ impl BartConfig {
         GenerationOptions {
             forced_eos_token_id: self.forced_eos_token_id,
             bad_words_ids: (self.family == BartFamily::Marian).then(|| vec![vec![self.pad_token_id]]),
+            encoder_no_repeat_ngram_size: (self.family == BartFamily::Blenderbot).then_some(3),
             ..GenerationOptions::default()
         }
     }
@@ -238,9 +320,11 @@ impl BartConfig {
 
     /// Whether the config can be trained as it says.
     pub(crate) fn validate_training(&self) -> Result<()> {
-        if self.family == BartFamily::Marian {
-            // Its targets are split by a vocabulary file of their own.
-            return Err(wrong("model_type", "another than `marian` in training", "`marian`"));
+        if matches!(self.family, BartFamily::Marian | BartFamily::M2m100) {
+            // A Marian's targets are split by a vocabulary file of their own. Those of M2M100 begin with the code of another
+            // language than inputs.
+            let found = format!("`{}`", self.family.model_type());
+            return Err(wrong("model_type", &format!("another than {found} in training"), &found));
         }
         for (field, rate) in
             [("encoder_layerdrop", self.encoder_layerdrop), ("decoder_layerdrop", self.decoder_layerdrop)]
@@ -264,6 +348,9 @@ impl Architecture for BartConfig {
             BartFamily::Mbart => "MBartForConditionalGeneration",
             BartFamily::Pegasus => "PegasusForConditionalGeneration",
             BartFamily::Marian => "MarianMTModel",
+            BartFamily::M2m100 => "M2M100ForConditionalGeneration",
+            BartFamily::Blenderbot => "BlenderbotForConditionalGeneration",
+            BartFamily::BlenderbotSmall => "BlenderbotSmallForConditionalGeneration",
         }
     }
 
@@ -301,8 +388,15 @@ impl Architecture for BartConfig {
                 return Err(wrong(field, "from 0 to below 1", &rate.to_string()));
             }
         }
-        if self.normalize_before && matches!(self.family, BartFamily::Bart | BartFamily::Marian) {
+        if self.normalize_before && !self.family.normalises_before() {
             return Err(wrong("normalize_before", "false", "true"));
+        }
+        if self.family == BartFamily::M2m100 && self.d_model < 4 {
+            return Err(wrong(
+                "d_model",
+                "at least 4, for sinusoids of two frequencies",
+                &self.d_model.to_string(),
+            ));
         }
         self.activation().map(|_| ())
     }
@@ -342,22 +436,22 @@ impl Architecture for BartConfig {
     }
 
     fn is_optional(&self, name: &str) -> bool {
-        name == "final_logits_bias"
+        name == "final_logits_bias" && self.family.has_logits_bias()
     }
 
     fn is_ignorable(&self, name: &str) -> bool {
-        let is_table =
-            ["model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"].contains(&name);
+        // Sinusoids are computed, whether a checkpoint has them or not.
+        let is_table = name.contains("coder.embed_positions.weight");
         matches!(name, "model.encoder.version" | "model.decoder.version")
-            || (is_table && self.has_sinusoids())
+            || (is_table && !matches!(self.family.positions(), PositionKind::Learned { .. }))
     }
 
     fn default_tokens(&self) -> Option<TokenFields> {
         let (pad, start) = (Some(self.pad_token_id), Some(self.decoder_start_token_id));
         let end = match self.family {
-            BartFamily::Bart | BartFamily::Mbart => 2,
             BartFamily::Pegasus => 1,
             BartFamily::Marian => 0,
+            _ => 2,
         };
         Some(TokenFields::defaults(pad, Some(end), self.bos_token_id, start))
     }
@@ -405,18 +499,32 @@ mod tests {
         assert_eq!((mbart.decoder_start_token_id, mbart.forced_eos_token_id), (0, Some(2)));
         assert_eq!(read(BartFamily::Mbart, r#"{"decoder_start_token_id": 9}"#).decoder_start_token_id, 9);
         let pegasus = read(BartFamily::Pegasus, r#"{"normalize_embedding": true}"#);
-        assert!(pegasus.normalize_before && !pegasus.normalize_embedding && pegasus.has_sinusoids());
+        assert!(pegasus.normalize_before && !pegasus.normalize_embedding);
         let tokens = pegasus.special_tokens();
         assert_eq!((tokens.pad, tokens.bos, tokens.decoder_start), (0, None, 0));
         assert_eq!((tokens.eos, pegasus.forced_eos_token_id), (vec![1], Some(1)));
         let marian = read(BartFamily::Marian, r#"{"normalize_before": true, "normalize_embedding": true}"#);
-        assert!(!marian.normalize_before && !marian.normalize_embedding && marian.has_sinusoids());
+        assert!(!marian.normalize_before && !marian.normalize_embedding);
         let tokens = marian.special_tokens();
         assert_eq!((tokens.pad, tokens.decoder_start, tokens.eos, tokens.bos), (58100, 58100, vec![0], None));
         assert_eq!(marian.generation_defaults().bad_words_ids, Some(vec![vec![58100]]));
         assert!(marian.validate().is_ok());
         assert!(marian.validate_training().unwrap_err().to_string().contains("found `marian`"));
-        for config in [mbart, pegasus, marian] {
+        let m2m100 = read(BartFamily::M2m100, "{}");
+        assert!(m2m100.normalize_before && !m2m100.normalize_embedding && m2m100.validate().is_ok());
+        let tokens = m2m100.special_tokens();
+        assert_eq!((tokens.pad, tokens.bos, tokens.decoder_start, tokens.eos), (1, Some(0), 2, vec![2]));
+        assert_eq!((m2m100.forced_eos_token_id, m2m100.vocab_size), (None, 128_112));
+        assert!(m2m100.validate_training().unwrap_err().to_string().contains("found `m2m_100`"));
+        let blenderbot = read(BartFamily::Blenderbot, "{}");
+        assert!(blenderbot.normalize_before && !blenderbot.normalize_embedding);
+        let tokens = blenderbot.special_tokens();
+        assert_eq!((tokens.pad, tokens.bos, tokens.decoder_start, tokens.eos), (0, Some(1), 1, vec![2]));
+        assert_eq!((blenderbot.d_model, blenderbot.forced_eos_token_id), (2560, Some(2)));
+        let small = read(BartFamily::BlenderbotSmall, r#"{"normalize_before": true}"#);
+        assert!(!small.normalize_before && small.normalize_embedding && small.validate().is_ok());
+        assert_eq!((small.d_model, small.max_position_embeddings), (512, 512));
+        for config in [mbart, pegasus, marian, m2m100, blenderbot, small] {
             assert_eq!(read(config.family, &config.to_json().to_string()), config);
         }
         assert_eq!(BartFamily::named("marian"), Some(BartFamily::Marian));

@@ -1,8 +1,9 @@
-//! BART (Lewis et al. 2020), mBART and Pegasus.
+//! BART (Lewis et al. 2020), mBART, Pegasus, Marian, M2M100 and Blenderbot.
 
 mod config;
 mod model;
 
+pub(crate) use config::PositionKind;
 pub use config::{BartConfig, BartFamily};
 pub use model::Bart;
-pub(crate) use model::{EPSILON, POSITION_OFFSET, sinusoids};
+pub(crate) use model::{EPSILON, closed_sinusoids, sinusoids};

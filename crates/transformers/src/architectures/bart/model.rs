@@ -1,11 +1,11 @@
-//! BART (Lewis et al. 2020): an encoder-decoder with learned positions and layer normalisation after each part. In mBART and
-//! Pegasus it comes before each part; Pegasus and Marian have sinusoidal positions.
+//! BART (Lewis et al. 2020): an encoder-decoder with learned positions and layer normalisation after each part. Its kin differ
+//! in the places of norms and in positions, as [`BartFamily`](super::BartFamily) says.
 
 use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
-use super::config::BartConfig;
+use super::config::{BartConfig, PositionKind};
 use crate::{
     attention::Attention,
     batch::Batch,
@@ -19,9 +19,6 @@ use crate::{
 /// `BartLayerNorm` takes PyTorch's own epsilon; no config field sets it.
 pub(crate) const EPSILON: f64 = 1e-5;
 
-/// The first two rows of the table of positions belong to no position.
-pub(crate) const POSITION_OFFSET: usize = 2;
-
 /// A BART model with a language modelling head.
 #[derive(Debug, Clone)]
 pub struct Bart {
@@ -30,7 +27,7 @@ pub struct Bart {
     decoder: Stack,
     head: Linear,
     /// (1, vocabulary)
-    logits_bias: Tensor,
+    logits_bias: Option<Tensor>,
     config: BartConfig,
     tokens: SpecialTokens,
     generation: GenerationOptions,
@@ -55,12 +52,13 @@ impl Bart {
         } else {
             Linear::new(width, config.vocab_size, std, &vb.pp("lm_head"))?
         };
+        let bias = || vb.get_with_hints((1, config.vocab_size), "final_logits_bias", Init::Const(0.0));
         Ok(Self {
             shared,
             encoder,
             decoder,
             head,
-            logits_bias: vb.get_with_hints((1, config.vocab_size), "final_logits_bias", Init::Const(0.0))?,
+            logits_bias: config.family.has_logits_bias().then(bias).transpose()?,
             config: config.clone(),
             tokens: config.special_tokens(),
             generation: config.generation_defaults(),
@@ -89,29 +87,58 @@ impl Bart {
             return Err(too_long(what, positions, past + length));
         }
         let mut xs = self.shared.forward(ids)?;
-        if self.config.scale_embedding {
+        let is_last = stack.is_decoder && self.config.family.norms_bare_tokens();
+        if self.config.scale_embedding && !is_last {
             xs = (xs * (self.config.d_model as f64).sqrt())?;
         }
-        let vectors = match &stack.positions {
-            Some(table) => table.narrow(0, POSITION_OFFSET + past, length)?,
-            None => {
-                let mut values = vec![0.0; length * self.config.d_model];
-                let rows = values.chunks_exact_mut(self.config.d_model);
-                rows.zip(past..).for_each(|(row, position)| sinusoids(position, row));
-                Tensor::from_vec(values, (length, self.config.d_model), &self.device)?.to_dtype(xs.dtype())?
-            }
-        };
-        let xs = xs.broadcast_add(&vectors)?;
-        let xs = match &stack.embedding_norm {
-            Some(norm) => norm.forward(&xs, mode)?,
-            None => xs,
-        };
+        let vectors = self.positions(stack, ids, past)?.to_dtype(xs.dtype())?;
+        if !is_last {
+            xs = xs.broadcast_add(&vectors)?;
+        }
+        if let Some(norm) = &stack.embedding_norm {
+            xs = norm.forward(&xs, mode)?;
+        }
+        if is_last {
+            xs = xs.broadcast_add(&vectors)?;
+        }
         mode.dropout(xs, self.config.dropout)
+    }
+
+    /// The vectors of the positions of ids (b, t) that follow `past` others: (t, d), or (b, t, d) where they depend on the ids.
+    fn positions(&self, stack: &Stack, ids: &Tensor, past: usize) -> Result<Tensor> {
+        let (batch, length) = ids.dims2()?;
+        let width = self.config.d_model;
+        match (&stack.positions, self.config.family.positions()) {
+            (Some(table), PositionKind::Learned { offset }) => Ok(table.narrow(0, offset + past, length)?),
+            (_, PositionKind::CountedSinusoids) => {
+                let pad = self.config.pad_token_id;
+                let mut values = vec![0.0; batch * length * width];
+                for (ids, rows) in ids.to_vec2::<u32>()?.iter().zip(values.chunks_exact_mut(length * width)) {
+                    let mut position = pad as usize + past;
+                    let tokens = ids.iter().zip(rows.chunks_exact_mut(width)).filter(|(id, _)| **id != pad);
+                    for (_, row) in tokens {
+                        position += 1;
+                        closed_sinusoids(position, row);
+                    }
+                }
+                Ok(Tensor::from_vec(values, (batch, length, width), &self.device)?)
+            }
+            _ => {
+                let mut values = vec![0.0; length * width];
+                let rows = values.chunks_exact_mut(width);
+                rows.zip(past..).for_each(|(row, position)| sinusoids(position, row));
+                Ok(Tensor::from_vec(values, (length, width), &self.device)?)
+            }
+        }
     }
 
     /// Logits for the decoder's last states (r, t, d).
     fn logits(&self, states: &Tensor) -> Result<Tensor> {
-        Ok(self.head.forward(states)?.broadcast_add(&self.logits_bias)?)
+        let logits = self.head.forward(states)?;
+        match &self.logits_bias {
+            Some(bias) => Ok(logits.broadcast_add(bias)?),
+            None => Ok(logits),
+        }
     }
 }
 
@@ -199,7 +226,7 @@ impl Trainable for Bart {
 /// The encoder's or the decoder's layers, with the embeddings before them.
 #[derive(Debug, Clone)]
 struct Stack {
-    /// (positions + 2, width), where they are learned
+    /// (unused rows and positions, width), where they are learned
     positions: Option<Tensor>,
     embedding_norm: Option<LayerNorm>,
     layers: Vec<Layer>,
@@ -210,8 +237,20 @@ struct Stack {
 /// Writes the sinusoids of a position: the sines of all frequencies, then the cosines.
 pub(crate) fn sinusoids(position: usize, out: &mut [f32]) {
     let width = out.len();
-    let (sines, cosines) = out.split_at_mut(width.div_ceil(2));
-    let angle = |pair: usize| position as f64 / 10_000f64.powf((2 * pair) as f64 / width as f64);
+    let sines = width.div_ceil(2);
+    write_sinusoids(out, sines, |pair| position as f64 / 10_000f64.powf((2 * pair) as f64 / width as f64));
+}
+
+/// The same with frequencies of which the last is one ten-thousandth. An odd width ends with 0.
+pub(crate) fn closed_sinusoids(position: usize, out: &mut [f32]) {
+    let half = out.len() / 2;
+    let most = (half.max(2) - 1) as f64;
+    out[2 * half..].fill(0.0);
+    write_sinusoids(&mut out[..2 * half], half, |pair| position as f64 / 10_000f64.powf(pair as f64 / most));
+}
+
+fn write_sinusoids(out: &mut [f32], sines: usize, angle: impl Fn(usize) -> f64) {
+    let (sines, cosines) = out.split_at_mut(sines);
     sines.iter_mut().enumerate().for_each(|(pair, value)| *value = angle(pair).sin() as f32);
     cosines.iter_mut().enumerate().for_each(|(pair, value)| *value = angle(pair).cos() as f32);
 }
@@ -221,14 +260,14 @@ impl Stack {
         let count = if is_decoder { config.decoder_layers } else { config.encoder_layers };
         let layers: Result<Vec<_>> =
             (0..count).map(|i| Layer::new(config, is_decoder, &vb.pp(format!("layers.{i}")))).collect();
-        let learned = || {
-            vb.get_with_hints(
-                (config.max_position_embeddings + POSITION_OFFSET, config.d_model),
+        let positions = match config.family.positions() {
+            PositionKind::Learned { offset } => Some(vb.get_with_hints(
+                (config.max_position_embeddings + offset, config.d_model),
                 "embed_positions.weight",
                 Init::Randn { mean: 0.0, stdev: config.init_std },
-            )
+            )?),
+            PositionKind::Sinusoids | PositionKind::CountedSinusoids => None,
         };
-        let positions = (!config.has_sinusoids()).then(learned).transpose()?;
         let norm = |name: &str| LayerNorm::new(config.d_model, EPSILON, &vb.pp(name));
         let embedding_norm = config.normalize_embedding.then(|| norm("layernorm_embedding")).transpose()?;
         let final_norm = config.normalize_before.then(|| norm("layer_norm")).transpose()?;
@@ -362,7 +401,18 @@ fn attention(config: &BartConfig, heads: usize, vb: &VarBuilder) -> Result<Atten
 
 #[cfg(test)]
 mod tests {
-    use super::sinusoids;
+    use super::{closed_sinusoids, sinusoids};
+
+    #[test]
+    fn the_last_frequency_of_closed_sinusoids_is_one_ten_thousandth() {
+        let mut row = [1.0; 7];
+        closed_sinusoids(3, &mut row);
+        // Frequencies 1, 0.01 and 0.0001.
+        let expected = [0.141_120, 0.029_995_5, 0.000_3, -0.989_992_5, 0.999_55, 1.0, 0.0];
+        for (found, expected) in row.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-6, "{row:?}");
+        }
+    }
 
     #[test]
     fn sines_of_all_frequencies_come_before_the_cosines() {

@@ -9,6 +9,7 @@ use sporran_checkpoint::{Architecture, Embedding, Error, Parameter, Result, json
 use super::{
     disentangled::Disentangled,
     fields::{BertFields, DistilFields},
+    rotary::RotaryPositions,
     with_head::BertModel,
 };
 use crate::layers::Activation;
@@ -37,12 +38,68 @@ pub enum BertFamily {
     Albert,
     /// DeBERTa, versions 2 and 3 (He et al. 2021): attention to contents and to distances.
     Deberta,
+    /// ERNIE (Sun et al. 2020): BERT, with an embedding of the task in some.
+    Ernie,
+    /// data2vec for text (Baevski et al. 2022): RoBERTa's body.
+    Data2VecText,
+    /// RoBERTa with norms before each part and at the end, as in fairseq (Wettig et al. 2023).
+    RobertaPreLayerNorm,
+    /// XLM-RoBERTa XL (Goyal et al. 2021): norms before each part and at the end, and none of the embeddings.
+    XlmRobertaXl,
+    /// Megatron's BERT (Shoeybi et al. 2019): norms as XLM-RoBERTa XL has them, and BERT's positions and types.
+    MegatronBert,
+    /// RemBERT (Chung et al. 2021): narrow embeddings, and a wide table of its own in the head over the vocabulary.
+    RemBert,
+    /// NomicBERT (Nussbaum et al. 2024): rotary positions, gated feed-forward parts, and no biases in layers.
+    NomicBert,
+    /// GTE (Zhang et al. 2024): rotary positions, and gated feed-forward parts.
+    Gte,
+    /// Jina's embeddings, version 3 (Sturua et al. 2024): XLM-RoBERTa with rotary positions.
+    JinaEmbeddingsV3,
 }
 
 impl BertFamily {
     /// Whether positions are counted from after the padding token's id.
     pub(crate) fn counts_from_padding(self) -> bool {
-        matches!(self, Self::Roberta | Self::XlmRoberta | Self::Camembert | Self::Mpnet)
+        matches!(
+            self,
+            Self::Roberta
+                | Self::XlmRoberta
+                | Self::Camembert
+                | Self::Mpnet
+                | Self::Data2VecText
+                | Self::RobertaPreLayerNorm
+                | Self::XlmRobertaXl
+        )
+    }
+
+    /// Whether queries and keys are turned by their positions.
+    pub(crate) fn is_rotary(self) -> bool {
+        matches!(self, Self::NomicBert | Self::Gte | Self::JinaEmbeddingsV3)
+    }
+
+    /// Whether the projections of attention have biases.
+    pub(crate) fn attention_has_bias(self) -> bool {
+        self != Self::NomicBert
+    }
+
+    /// Whether the layers of the feed-forward part have biases, the first ones and the last.
+    pub(crate) fn feed_forward_biases(self) -> (bool, bool) {
+        match self {
+            Self::NomicBert => (false, false),
+            Self::Gte => (false, true),
+            _ => (true, true),
+        }
+    }
+
+    /// Whether each part reads normalised states, and the last states are normalised.
+    pub(crate) fn norms_first(self) -> bool {
+        matches!(self, Self::RobertaPreLayerNorm | Self::XlmRobertaXl | Self::MegatronBert)
+    }
+
+    /// Whether the sum of embeddings is normalised.
+    pub(crate) fn norms_embeddings(self) -> bool {
+        !matches!(self, Self::XlmRobertaXl | Self::MegatronBert)
     }
 }
 
@@ -116,10 +173,16 @@ pub struct BertConfig {
     pub projection_dim: usize,
     /// The width of the embeddings, where a projection makes hidden states of them.
     pub embedding_size: Option<usize>,
+    /// The width of the table in RemBERT's head over the vocabulary.
+    pub output_embedding_size: Option<usize>,
+    /// The number of tasks that have an embedding, in some ERNIEs; 0 where none has. All inputs are of the first.
+    pub task_types: usize,
     /// The sharing of layers, in ALBERT.
     pub sharing: Option<LayerSharing>,
     /// The attention to distances, in DeBERTa.
     pub disentangled: Option<Disentangled>,
+    /// The rotary positions, in some families.
+    pub rotary: Option<RotaryPositions>,
     /// The names of the labels, by number.
     pub labels: Vec<String>,
     /// Whether the head over the vocabulary is the embedding table.
@@ -163,7 +226,7 @@ impl BertConfig {
     /// Whether embeddings have a part for each position.
     #[must_use]
     pub fn has_positions(&self) -> bool {
-        self.disentangled.as_ref().is_none_or(|disentangled| disentangled.has_positions)
+        self.rotary.is_none() && self.disentangled.as_ref().is_none_or(|settings| settings.has_positions)
     }
 
     /// Whether embeddings have a part for each token type.
@@ -171,7 +234,7 @@ impl BertConfig {
     pub fn has_types(&self) -> bool {
         match self.family {
             BertFamily::DistilBert | BertFamily::Mpnet => false,
-            BertFamily::Deberta => self.type_vocab_size > 0,
+            BertFamily::Deberta | BertFamily::Gte => self.type_vocab_size > 0,
             _ => true,
         }
     }
@@ -188,7 +251,10 @@ impl BertConfig {
         self.embedding_size.is_none()
             && self.sharing.is_none()
             && self.disentangled.is_none()
+            && self.rotary.is_none()
+            && self.task_types == 0
             && self.family != BertFamily::Mpnet
+            && !self.family.norms_first()
     }
 
     /// The layers that run, each as its number among those that have weights.
@@ -209,8 +275,17 @@ impl BertConfig {
     #[must_use]
     pub fn takes_types(&self) -> bool {
         match self.family {
-            BertFamily::Bert | BertFamily::Dpr | BertFamily::Electra | BertFamily::Albert => true,
+            BertFamily::Bert
+            | BertFamily::Dpr
+            | BertFamily::Electra
+            | BertFamily::Albert
+            | BertFamily::Ernie
+            | BertFamily::MegatronBert
+            | BertFamily::RemBert
+            | BertFamily::NomicBert => true,
             BertFamily::Deberta => self.has_types(),
+            // The multilingual ones have one type.
+            BertFamily::Gte => self.type_vocab_size > 1,
             _ => false,
         }
     }
@@ -235,9 +310,22 @@ impl BertConfig {
             (BertTask::Context, _) => "ctx_encoder.bert_model",
             (BertTask::Reader, _) => "span_predictor.encoder.bert_model",
             (BertTask::States, _) => "",
-            (_, BertFamily::Roberta | BertFamily::XlmRoberta | BertFamily::Camembert) => "roberta",
+            (
+                _,
+                BertFamily::Roberta
+                | BertFamily::XlmRoberta
+                | BertFamily::Camembert
+                | BertFamily::XlmRobertaXl
+                | BertFamily::JinaEmbeddingsV3,
+            ) => "roberta",
+            (_, BertFamily::NomicBert) => "nomic_bert",
+            (_, BertFamily::Gte) => "gte",
             (_, BertFamily::DistilBert) => "distilbert",
-            (_, BertFamily::Bert | BertFamily::Dpr) => "bert",
+            (_, BertFamily::Bert | BertFamily::Dpr | BertFamily::MegatronBert) => "bert",
+            (_, BertFamily::Ernie) => "ernie",
+            (_, BertFamily::Data2VecText) => "data2vec_text",
+            (_, BertFamily::RobertaPreLayerNorm) => "roberta_prelayernorm",
+            (_, BertFamily::RemBert) => "rembert",
             (_, BertFamily::Mpnet) => "mpnet",
             (_, BertFamily::Electra) => "electra",
             (_, BertFamily::Albert) => "albert",
@@ -255,7 +343,7 @@ impl BertConfig {
 
     /// Whether the model has a head that shares the embedding table.
     pub(crate) fn tied(&self) -> bool {
-        self.task == BertTask::MaskedLm && self.tie_word_embeddings
+        self.task == BertTask::MaskedLm && self.tie_word_embeddings && self.family != BertFamily::RemBert
     }
 
     /// Checks constraints beyond the types: sizes that must not be zero, heads that divide the width, and rates.
@@ -266,6 +354,7 @@ impl BertConfig {
             ("num_hidden_layers", self.num_hidden_layers),
             ("intermediate_size", self.intermediate_size),
             ("embedding_size", self.embedding_width()),
+            ("output_embedding_size", self.output_embedding_size.unwrap_or(1)),
             ("num_hidden_groups", self.sharing.map_or(1, |sharing| sharing.groups)),
             ("inner_group_num", self.sharing.map_or(1, |sharing| sharing.inner)),
             ("id2label", self.labels.len()),
@@ -313,6 +402,10 @@ impl BertConfig {
         if let Some(disentangled) = &self.disentangled {
             disentangled.check()?;
         }
+        let width = self.hidden_size / heads;
+        if self.rotary.is_some() && !width.is_multiple_of(2) {
+            return Err(wrong("num_attention_heads", "heads of an even width", &width.to_string()));
+        }
         if self.task == BertTask::Reader && self.projection_dim != 0 {
             return Err(wrong("projection_dim", "0 for a reader", &self.projection_dim.to_string()));
         }
@@ -336,6 +429,15 @@ impl Architecture for BertConfig {
             BertFamily::Electra => "electra",
             BertFamily::Albert => "albert",
             BertFamily::Deberta => "deberta-v2",
+            BertFamily::Ernie => "ernie",
+            BertFamily::Data2VecText => "data2vec-text",
+            BertFamily::RobertaPreLayerNorm => "roberta-prelayernorm",
+            BertFamily::XlmRobertaXl => "xlm-roberta-xl",
+            BertFamily::MegatronBert => "megatron-bert",
+            BertFamily::RemBert => "rembert",
+            BertFamily::NomicBert => "nomic_bert",
+            BertFamily::Gte => "gte",
+            BertFamily::JinaEmbeddingsV3 => "jina_embeddings_v3",
         }
     }
 
@@ -382,8 +484,10 @@ impl Architecture for BertConfig {
             _ => stored.to_string(),
         };
         match name.as_str() {
-            "cls.predictions.decoder.bias" => return "cls.predictions.bias".into(),
-            "lm_head.decoder.bias" => return "lm_head.bias".into(),
+            "cls.predictions.decoder.bias" if self.family != BertFamily::RemBert => {
+                return "cls.predictions.bias".into();
+            }
+            "lm_head.decoder.bias" if self.family != BertFamily::Gte => return "lm_head.bias".into(),
             "predictions.decoder.bias" => return "predictions.bias".into(),
             _ => {}
         }
@@ -392,6 +496,14 @@ impl Architecture for BertConfig {
             BertFamily::Electra => name.strip_prefix("electra."),
             BertFamily::Albert => name.strip_prefix("albert."),
             BertFamily::Deberta => name.strip_prefix("deberta."),
+            BertFamily::Ernie => name.strip_prefix("ernie."),
+            BertFamily::Data2VecText => name.strip_prefix("data2vec_text."),
+            BertFamily::RobertaPreLayerNorm => name.strip_prefix("roberta_prelayernorm."),
+            BertFamily::RemBert => name.strip_prefix("rembert."),
+            BertFamily::NomicBert => {
+                ["nomic_bert.", "bert."].iter().find_map(|prefix| name.strip_prefix(prefix))
+            }
+            BertFamily::Gte => ["gte.", "new."].iter().find_map(|prefix| name.strip_prefix(prefix)),
             _ => ["bert.", "roberta.", "distilbert."].iter().find_map(|prefix| name.strip_prefix(prefix)),
         };
         // DeBERTa's pooler is a part of its head.
@@ -399,7 +511,15 @@ impl Architecture for BertConfig {
             return name;
         }
         let bare = bare.unwrap_or(&name);
-        let body = ["embeddings.", "embeddings_project.", "encoder.", "transformer.layer.", "pooler."];
+        let body = [
+            "embeddings.",
+            "embeddings_project.",
+            "encoder.",
+            "transformer.layer.",
+            "pooler.",
+            "LayerNorm.",
+            "emb_ln.",
+        ];
         if !body.iter().any(|part| bare.starts_with(part)) {
             return name;
         }
@@ -414,7 +534,11 @@ impl Architecture for BertConfig {
             return None;
         }
         let (name, head) = match self.family {
-            BertFamily::Roberta | BertFamily::XlmRoberta | BertFamily::Camembert => {
+            BertFamily::Roberta
+            | BertFamily::XlmRoberta
+            | BertFamily::Camembert
+            | BertFamily::XlmRobertaXl
+            | BertFamily::JinaEmbeddingsV3 => {
                 ("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight")
             }
             BertFamily::Mpnet => ("mpnet.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
@@ -426,8 +550,21 @@ impl Architecture for BertConfig {
             BertFamily::DistilBert => {
                 ("distilbert.embeddings.word_embeddings.weight", "vocab_projector.weight")
             }
-            BertFamily::Bert | BertFamily::Dpr => {
+            BertFamily::Bert | BertFamily::Dpr | BertFamily::MegatronBert | BertFamily::RemBert => {
                 ("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
+            }
+            BertFamily::Ernie => {
+                ("ernie.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
+            }
+            BertFamily::NomicBert => {
+                ("nomic_bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
+            }
+            BertFamily::Gte => ("gte.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
+            BertFamily::Data2VecText => {
+                ("data2vec_text.embeddings.word_embeddings.weight", "lm_head.decoder.weight")
+            }
+            BertFamily::RobertaPreLayerNorm => {
+                ("roberta_prelayernorm.embeddings.word_embeddings.weight", "lm_head.decoder.weight")
             }
         };
         Some(Embedding { name, others: &[], tied_head: Some(head) })
@@ -439,7 +576,13 @@ impl Architecture for BertConfig {
 
     fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
         let start = match self.family {
-            BertFamily::Bert | BertFamily::Dpr | BertFamily::Deberta => "cls.predictions.",
+            BertFamily::Bert
+            | BertFamily::Dpr
+            | BertFamily::Deberta
+            | BertFamily::Ernie
+            | BertFamily::MegatronBert
+            | BertFamily::RemBert
+            | BertFamily::NomicBert => "cls.predictions.",
             BertFamily::DistilBert => "vocab_transform.",
             BertFamily::Electra => "generator_predictions.",
             BertFamily::Albert => "predictions.",
@@ -468,6 +611,7 @@ impl Architecture for BertConfig {
             || EXTRA_HEADS.iter().any(|head| name.starts_with(head))
             || name.ends_with("embeddings.position_ids")
             || name.ends_with("embeddings.token_type_ids")
+            || (self.rotary.is_some() && name.ends_with("inv_freq"))
             || name.contains("pooler.dense.")
     }
 }
@@ -480,7 +624,7 @@ const MOST_SHARED: usize = 1000;
 const EXTRA_HEADS: [&str; 3] = ["pair_head.", "entity_head.", "question."];
 
 /// The classes of `transformers`; of two for one family and task, the first is written.
-const CLASSES: [(&str, BertFamily, BertTask); 51] = [
+const CLASSES: &[(&str, BertFamily, BertTask)] = &[
     ("BertModel", BertFamily::Bert, BertTask::States),
     ("BertForSequenceClassification", BertFamily::Bert, BertTask::SequenceClassification),
     ("BertForTokenClassification", BertFamily::Bert, BertTask::TokenClassification),
@@ -529,6 +673,63 @@ const CLASSES: [(&str, BertFamily, BertTask); 51] = [
     ("DebertaV2ForTokenClassification", BertFamily::Deberta, BertTask::TokenClassification),
     ("DebertaV2ForQuestionAnswering", BertFamily::Deberta, BertTask::Span),
     ("DebertaV2ForMaskedLM", BertFamily::Deberta, BertTask::MaskedLm),
+    ("ErnieModel", BertFamily::Ernie, BertTask::States),
+    ("ErnieForSequenceClassification", BertFamily::Ernie, BertTask::SequenceClassification),
+    ("ErnieForTokenClassification", BertFamily::Ernie, BertTask::TokenClassification),
+    ("ErnieForQuestionAnswering", BertFamily::Ernie, BertTask::Span),
+    ("ErnieForMaskedLM", BertFamily::Ernie, BertTask::MaskedLm),
+    ("ErnieForPreTraining", BertFamily::Ernie, BertTask::MaskedLm),
+    ("Data2VecTextModel", BertFamily::Data2VecText, BertTask::States),
+    ("Data2VecTextForSequenceClassification", BertFamily::Data2VecText, BertTask::SequenceClassification),
+    ("Data2VecTextForTokenClassification", BertFamily::Data2VecText, BertTask::TokenClassification),
+    ("Data2VecTextForQuestionAnswering", BertFamily::Data2VecText, BertTask::Span),
+    ("Data2VecTextForMaskedLM", BertFamily::Data2VecText, BertTask::MaskedLm),
+    ("RobertaPreLayerNormModel", BertFamily::RobertaPreLayerNorm, BertTask::States),
+    (
+        "RobertaPreLayerNormForSequenceClassification",
+        BertFamily::RobertaPreLayerNorm,
+        BertTask::SequenceClassification,
+    ),
+    (
+        "RobertaPreLayerNormForTokenClassification",
+        BertFamily::RobertaPreLayerNorm,
+        BertTask::TokenClassification,
+    ),
+    ("RobertaPreLayerNormForQuestionAnswering", BertFamily::RobertaPreLayerNorm, BertTask::Span),
+    ("RobertaPreLayerNormForMaskedLM", BertFamily::RobertaPreLayerNorm, BertTask::MaskedLm),
+    ("XLMRobertaXLModel", BertFamily::XlmRobertaXl, BertTask::States),
+    ("XLMRobertaXLForSequenceClassification", BertFamily::XlmRobertaXl, BertTask::SequenceClassification),
+    ("XLMRobertaXLForTokenClassification", BertFamily::XlmRobertaXl, BertTask::TokenClassification),
+    ("XLMRobertaXLForQuestionAnswering", BertFamily::XlmRobertaXl, BertTask::Span),
+    ("XLMRobertaXLForMaskedLM", BertFamily::XlmRobertaXl, BertTask::MaskedLm),
+    ("MegatronBertModel", BertFamily::MegatronBert, BertTask::States),
+    ("MegatronBertForSequenceClassification", BertFamily::MegatronBert, BertTask::SequenceClassification),
+    ("MegatronBertForTokenClassification", BertFamily::MegatronBert, BertTask::TokenClassification),
+    ("MegatronBertForQuestionAnswering", BertFamily::MegatronBert, BertTask::Span),
+    ("MegatronBertForMaskedLM", BertFamily::MegatronBert, BertTask::MaskedLm),
+    ("MegatronBertForPreTraining", BertFamily::MegatronBert, BertTask::MaskedLm),
+    ("RemBertModel", BertFamily::RemBert, BertTask::States),
+    ("RemBertForSequenceClassification", BertFamily::RemBert, BertTask::SequenceClassification),
+    ("RemBertForTokenClassification", BertFamily::RemBert, BertTask::TokenClassification),
+    ("RemBertForQuestionAnswering", BertFamily::RemBert, BertTask::Span),
+    ("RemBertForMaskedLM", BertFamily::RemBert, BertTask::MaskedLm),
+    ("NomicBertModel", BertFamily::NomicBert, BertTask::States),
+    ("NomicBertForSequenceClassification", BertFamily::NomicBert, BertTask::SequenceClassification),
+    ("NomicBertForTokenClassification", BertFamily::NomicBert, BertTask::TokenClassification),
+    ("NomicBertForMaskedLM", BertFamily::NomicBert, BertTask::MaskedLm),
+    ("GteModel", BertFamily::Gte, BertTask::States),
+    ("GteForSequenceClassification", BertFamily::Gte, BertTask::SequenceClassification),
+    ("GteForTokenClassification", BertFamily::Gte, BertTask::TokenClassification),
+    ("GteForMaskedLM", BertFamily::Gte, BertTask::MaskedLm),
+    ("JinaEmbeddingsV3Model", BertFamily::JinaEmbeddingsV3, BertTask::States),
+    (
+        "JinaEmbeddingsV3ForSequenceClassification",
+        BertFamily::JinaEmbeddingsV3,
+        BertTask::SequenceClassification,
+    ),
+    ("JinaEmbeddingsV3ForTokenClassification", BertFamily::JinaEmbeddingsV3, BertTask::TokenClassification),
+    ("JinaEmbeddingsV3ForQuestionAnswering", BertFamily::JinaEmbeddingsV3, BertTask::Span),
+    ("JinaEmbeddingsV3ForMaskedLM", BertFamily::JinaEmbeddingsV3, BertTask::MaskedLm),
     ("DPRQuestionEncoder", BertFamily::Dpr, BertTask::Question),
     ("DPRContextEncoder", BertFamily::Dpr, BertTask::Context),
     ("DPRReader", BertFamily::Dpr, BertTask::Reader),
@@ -669,6 +870,26 @@ mod tests {
         let albert = read(BertFamily::Albert, r#"{"hidden_size": 128}"#).unwrap();
         assert_eq!((albert.embedding_size, albert.hidden_act.as_str()), (Some(128), "gelu_new"));
         assert_eq!((albert.head_dropout, albert.hidden_dropout_prob), (0.1, 0.0));
+        assert_eq!(sizes(BertFamily::Ernie), (30522, 768, 12, 0));
+        assert_eq!(sizes(BertFamily::Data2VecText), (30522, 768, 12, 1));
+        assert_eq!(sizes(BertFamily::RobertaPreLayerNorm), (50265, 768, 12, 1));
+        assert_eq!(sizes(BertFamily::XlmRobertaXl), (250_880, 2560, 32, 1));
+        assert_eq!(sizes(BertFamily::MegatronBert), (29056, 1024, 16, 0));
+        assert_eq!(sizes(BertFamily::RemBert), (250_300, 1152, 18, 0));
+        assert_eq!(sizes(BertFamily::NomicBert), (30528, 768, 12, 0));
+        assert_eq!(sizes(BertFamily::Gte), (250_048, 768, 12, 1));
+        assert_eq!(sizes(BertFamily::JinaEmbeddingsV3), (250_002, 1024, 16, 1));
+        let theta = |family| read(family, "{}").unwrap().rotary.map(|rotary| rotary.theta);
+        assert_eq!(theta(BertFamily::NomicBert), Some(1000.0));
+        assert_eq!(theta(BertFamily::Gte), Some(160_000.0));
+        assert_eq!(theta(BertFamily::JinaEmbeddingsV3), Some(20_000.0));
+        assert_eq!(read(BertFamily::Gte, r#"{"rope_theta": 7}"#).unwrap().rotary.unwrap().theta, 7.0);
+        let rembert = read(BertFamily::RemBert, "{}").unwrap();
+        assert_eq!((rembert.embedding_size, rembert.output_embedding_size), (Some(256), Some(1664)));
+        assert_eq!((rembert.head_dropout, rembert.hidden_dropout_prob), (0.1, 0.0));
+        assert!(!rembert.tie_word_embeddings);
+        let task_types = |text: &str| read(BertFamily::Ernie, text).unwrap().task_types;
+        assert_eq!((task_types("{}"), task_types(r#"{"use_task_id": true}"#)), (0, 3));
         let deberta = read(BertFamily::Deberta, "{}").unwrap();
         assert!(!deberta.has_types() && deberta.has_positions() && !deberta.takes_types());
         assert_eq!(deberta.layer_norm_eps, 1e-7);
@@ -705,6 +926,9 @@ mod tests {
             ),
             (BertFamily::Deberta, r#"{"position_buckets": 1}"#, "position_buckets"),
             (BertFamily::Camembert, r#"{"hidden_act": "mish"}"#, "hidden_act"),
+            (BertFamily::Gte, r#"{"rope_scaling": {"type": "ntk", "factor": 8}}"#, "rope_scaling"),
+            (BertFamily::NomicBert, r#"{"head_dim": 32}"#, "head_dim"),
+            (BertFamily::JinaEmbeddingsV3, r#"{"rope_parameters": {"rope_theta": 0}}"#, "rope_theta"),
         ] {
             let error = read(family, text).unwrap_err().to_string();
             assert!(error.starts_with(&format!("config.json: field `{field}`")), "{error}");
@@ -722,6 +946,15 @@ mod tests {
             ),
             (BertFamily::Dpr, r#"{"projection_dim": 5, "architectures": ["DPRContextEncoder"]}"#),
             (BertFamily::Camembert, r#"{"classifier_dropout": 0.3}"#),
+            (BertFamily::Ernie, r#"{"use_task_id": true, "task_type_vocab_size": 4}"#),
+            (BertFamily::Data2VecText, r#"{"architectures": ["Data2VecTextForMaskedLM"]}"#),
+            (BertFamily::RobertaPreLayerNorm, r#"{"layer_norm_eps": 1e-5}"#),
+            (BertFamily::XlmRobertaXl, r#"{"architectures": ["XLMRobertaXLForQuestionAnswering"]}"#),
+            (BertFamily::MegatronBert, r#"{"num_hidden_layers": 2}"#),
+            (BertFamily::RemBert, r#"{"input_embedding_size": 5, "output_embedding_size": 9}"#),
+            (BertFamily::NomicBert, r#"{"rope_parameters": {"rope_theta": 77, "rope_type": "default"}}"#),
+            (BertFamily::Gte, r#"{"type_vocab_size": 0, "architectures": ["GteForMaskedLM"]}"#),
+            (BertFamily::JinaEmbeddingsV3, r#"{"architectures": ["JinaEmbeddingsV3ForQuestionAnswering"]}"#),
             (BertFamily::Mpnet, r#"{"architectures": ["MPNetForMaskedLM"]}"#),
             (BertFamily::Electra, r#"{"embedding_size": 256}"#),
             (BertFamily::Electra, r#"{"embedding_size": 64}"#),
@@ -757,6 +990,12 @@ mod tests {
             deberta.canonical("encoder.rel_embeddings.weight"),
             "deberta.encoder.rel_embeddings.weight"
         );
+        let text = r#"{"architectures": ["RobertaPreLayerNormForMaskedLM"]}"#;
+        let first = read(BertFamily::RobertaPreLayerNorm, text).unwrap();
+        assert_eq!(first.canonical("LayerNorm.weight"), "roberta_prelayernorm.LayerNorm.weight");
+        let text = r#"{"architectures": ["RemBertForMaskedLM"]}"#;
+        let rembert = read(BertFamily::RemBert, text).unwrap();
+        assert_eq!(rembert.canonical("cls.predictions.decoder.bias"), "cls.predictions.decoder.bias");
         let electra = read(BertFamily::Electra, r#"{"architectures": ["ElectraForPreTraining"]}"#).unwrap();
         assert_eq!(electra.canonical("electra.embeddings_project.bias"), "embeddings_project.bias");
         assert!(electra.is_ignorable("discriminator_predictions.dense.weight"));

@@ -10,6 +10,7 @@ use super::{
     config::{BertConfig, BertFamily, BertTask, LayerSharing, wrong},
     disentangled::DebertaFields,
     model::MPNET_BUCKETS,
+    rotary::RotaryFields,
 };
 
 /// DistilBERT's normalisation; no config field sets it.
@@ -41,6 +42,14 @@ pub(crate) struct BertFields {
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding_size: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    input_embedding_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_embedding_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    use_task_id: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_type_vocab_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     classifier_dropout_prob: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     num_hidden_groups: Option<usize>,
@@ -51,6 +60,9 @@ pub(crate) struct BertFields {
     /// DeBERTa's, which are among the others in the file.
     #[serde(skip)]
     deberta: Option<DebertaFields>,
+    /// Those of rotary positions, likewise.
+    #[serde(skip)]
+    rotary: Option<RotaryFields>,
 }
 
 impl Default for BertFields {
@@ -76,11 +88,16 @@ impl Default for BertFields {
             projection_dim: 0,
             tie_word_embeddings: true,
             embedding_size: None,
+            input_embedding_size: None,
+            output_embedding_size: None,
+            use_task_id: None,
+            task_type_vocab_size: None,
             classifier_dropout_prob: None,
             num_hidden_groups: None,
             inner_group_num: None,
             relative_attention_num_buckets: None,
             deberta: None,
+            rotary: None,
         }
     }
 }
@@ -100,6 +117,30 @@ fn defaults(family: BertFamily) -> Option<Value> {
             "hidden_size": 1536, "num_hidden_layers": 24, "num_attention_heads": 24, "intermediate_size": 6144,
             "type_vocab_size": 0, "layer_norm_eps": 1e-7,
         })),
+        BertFamily::XlmRobertaXl => Some(json!({
+            "hidden_size": 2560, "num_hidden_layers": 36, "num_attention_heads": 32, "intermediate_size": 10240,
+            "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
+        })),
+        BertFamily::MegatronBert => Some(json!({
+            "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,
+        })),
+        BertFamily::NomicBert => Some(json!({
+            "hidden_act": "silu", "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+            "max_position_embeddings": 2048,
+        })),
+        BertFamily::Gte => Some(json!({
+            "attention_probs_dropout_prob": 0.0, "max_position_embeddings": 8192, "type_vocab_size": 1,
+        })),
+        BertFamily::JinaEmbeddingsV3 => Some(json!({
+            "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,
+            "max_position_embeddings": 8194, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
+        })),
+        BertFamily::RemBert => Some(json!({
+            "input_embedding_size": 256, "output_embedding_size": 1664, "hidden_size": 1152,
+            "num_hidden_layers": 32, "num_attention_heads": 18, "intermediate_size": 4608,
+            "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout_prob": 0.1,
+            "tie_word_embeddings": false,
+        })),
         _ => None,
     }
 }
@@ -114,7 +155,8 @@ impl BertFields {
         }
         let text = Value::Object(fields).to_string();
         let deberta = (family == BertFamily::Deberta).then(|| parse(path, &text)).transpose()?;
-        Ok(Self { deberta, ..parse(path, &text)? })
+        let rotary = family.is_rotary().then(|| parse(path, &text)).transpose()?;
+        Ok(Self { deberta, rotary, ..parse(path, &text)? })
     }
 
     pub(crate) fn supported(&self, family: BertFamily, task: BertTask) -> Result<()> {
@@ -140,7 +182,8 @@ impl BertFields {
                 &id.to_string(),
             ));
         }
-        if self.position_embedding_type != "absolute" {
+        // `transformers` does not read it where positions are rotary.
+        if self.position_embedding_type != "absolute" && !family.is_rotary() {
             return Err(wrong("position_embedding_type", "absolute", &self.position_embedding_type));
         }
         for (field, set) in
@@ -160,28 +203,41 @@ impl BertFields {
         labels: Vec<String>,
     ) -> Result<BertConfig> {
         let (vocabulary, pad) = match family {
-            BertFamily::Roberta | BertFamily::XlmRoberta => (50265, 1),
-            BertFamily::Camembert => (30522, 1),
+            BertFamily::Roberta | BertFamily::XlmRoberta | BertFamily::RobertaPreLayerNorm => (50265, 1),
+            BertFamily::Camembert | BertFamily::Data2VecText => (30522, 1),
+            BertFamily::XlmRobertaXl => (250_880, 1),
+            BertFamily::MegatronBert => (29056, 0),
+            BertFamily::RemBert => (250_300, 0),
+            BertFamily::NomicBert => (30528, 0),
+            BertFamily::Gte => (250_048, 1),
+            BertFamily::JinaEmbeddingsV3 => (250_002, 1),
             BertFamily::Mpnet => (30527, 1),
             BertFamily::Albert => (30000, 0),
             BertFamily::Deberta => (128_100, 0),
-            BertFamily::Bert | BertFamily::DistilBert | BertFamily::Dpr | BertFamily::Electra => (30522, 0),
+            BertFamily::Bert
+            | BertFamily::DistilBert
+            | BertFamily::Dpr
+            | BertFamily::Electra
+            | BertFamily::Ernie => (30522, 0),
         };
         let head_dropout = match family {
             // Only the head of whole inputs has its own rate.
             BertFamily::Deberta if task == BertTask::SequenceClassification => {
                 self.deberta.as_ref().and_then(|deberta| deberta.cls_dropout)
             }
-            BertFamily::Deberta | BertFamily::Mpnet => None,
-            BertFamily::Albert => self.classifier_dropout_prob,
+            BertFamily::Deberta | BertFamily::Mpnet | BertFamily::MegatronBert => None,
+            BertFamily::Albert | BertFamily::RemBert => self.classifier_dropout_prob,
             _ => self.classifier_dropout,
         };
         let disentangled = self.deberta.as_ref().map(|deberta| {
             deberta.settings(self.hidden_size, self.num_attention_heads, self.max_position_embeddings)
         });
-        // ALBERT projects embeddings of any width.
+        let width = self.hidden_size.checked_div(self.num_attention_heads).unwrap_or(0);
+        let rotary = self.rotary.as_ref().map(|rotary| rotary.settings(family, width));
+        // ALBERT and RemBERT project embeddings of any width.
         let embedding_size = match family {
             BertFamily::Albert => Some(self.embedding_size.unwrap_or(self.hidden_size)),
+            BertFamily::RemBert => self.input_embedding_size,
             BertFamily::Electra => self.embedding_size.filter(|size| *size != self.hidden_size),
             _ => None,
         };
@@ -189,6 +245,7 @@ impl BertFields {
             groups: self.num_hidden_groups.unwrap_or(1),
             inner: self.inner_group_num.unwrap_or(1),
         });
+        let has_tasks = family == BertFamily::Ernie && self.use_task_id == Some(true);
         Ok(BertConfig {
             family,
             task,
@@ -208,8 +265,11 @@ impl BertFields {
             pad_token_id: padding(self.pad_token_id, pad),
             projection_dim: if family == BertFamily::Dpr { self.projection_dim } else { 0 },
             embedding_size,
+            output_embedding_size: self.output_embedding_size.filter(|_| family == BertFamily::RemBert),
+            task_types: if has_tasks { self.task_type_vocab_size.unwrap_or(3) } else { 0 },
             sharing,
             disentangled: disentangled.transpose()?,
+            rotary: rotary.transpose()?,
             labels,
             tie_word_embeddings: self.tie_word_embeddings,
         })
@@ -220,6 +280,11 @@ impl BertFields {
         let mut fields = json!(Self::of(config));
         if let (Some(settings), Value::Object(fields)) = (&config.disentangled, &mut fields)
             && let Value::Object(further) = json!(DebertaFields::of(settings, config.head_dropout))
+        {
+            fields.extend(further);
+        }
+        if let (Some(settings), Value::Object(fields)) = (config.rotary, &mut fields)
+            && let Value::Object(further) = json!(RotaryFields::of(settings))
         {
             fields.extend(further);
         }
@@ -248,7 +313,14 @@ impl BertFields {
                 BertFamily::Electra | BertFamily::Albert => Some(config.embedding_width()),
                 _ => None,
             },
-            classifier_dropout_prob: (config.family == BertFamily::Albert).then_some(config.head_dropout),
+            input_embedding_size: config.embedding_size.filter(|_| config.family == BertFamily::RemBert),
+            output_embedding_size: config.output_embedding_size,
+            use_task_id: (config.task_types > 0).then_some(true),
+            task_type_vocab_size: (config.task_types > 0).then_some(config.task_types),
+            classifier_dropout_prob: match config.family {
+                BertFamily::Albert | BertFamily::RemBert => Some(config.head_dropout),
+                _ => None,
+            },
             num_hidden_groups: config.sharing.map(|sharing| sharing.groups),
             inner_group_num: config.sharing.map(|sharing| sharing.inner),
             relative_attention_num_buckets: (config.family == BertFamily::Mpnet).then_some(MPNET_BUCKETS),
@@ -329,8 +401,11 @@ impl DistilFields {
             pad_token_id: padding(self.pad_token_id, 0),
             projection_dim: 0,
             embedding_size: None,
+            output_embedding_size: None,
+            task_types: 0,
             sharing: None,
             disentangled: None,
+            rotary: None,
             labels,
             tie_word_embeddings: self.tie_word_embeddings,
         }

@@ -118,10 +118,24 @@ pub struct SequenceHead {
 impl SequenceHead {
     fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
         let (inner, activation, output, dropout_before) = match config.family {
-            BertFamily::Bert | BertFamily::Dpr => {
-                (vb.pp("bert.pooler.dense"), Activation::Tanh, vb.pp("classifier"), 0.0)
+            BertFamily::Bert
+            | BertFamily::Dpr
+            | BertFamily::Ernie
+            | BertFamily::MegatronBert
+            | BertFamily::RemBert
+            | BertFamily::NomicBert
+            | BertFamily::Gte => {
+                let pooler = vb.pp(config.prefix()).pp("pooler.dense");
+                (pooler, Activation::Tanh, vb.pp("classifier"), 0.0)
             }
-            BertFamily::Roberta | BertFamily::XlmRoberta | BertFamily::Camembert | BertFamily::Mpnet => {
+            BertFamily::Roberta
+            | BertFamily::XlmRoberta
+            | BertFamily::Camembert
+            | BertFamily::Data2VecText
+            | BertFamily::RobertaPreLayerNorm
+            | BertFamily::XlmRobertaXl
+            | BertFamily::JinaEmbeddingsV3
+            | BertFamily::Mpnet => {
                 let head = vb.pp("classifier");
                 (head.pp("dense"), Activation::Tanh, head.pp("out_proj"), config.head_dropout)
             }
@@ -373,11 +387,36 @@ impl MaskedLmHead {
     fn new(config: &BertConfig, table: Tensor, vb: &VarBuilder) -> Result<Self> {
         // The inner layer, the normalisation, the output where it is not the table, and the owner of the bias.
         let (inner, norm, output, bias) = match config.family {
-            BertFamily::Bert | BertFamily::Dpr | BertFamily::Deberta => {
+            BertFamily::Bert
+            | BertFamily::Dpr
+            | BertFamily::Deberta
+            | BertFamily::Ernie
+            | BertFamily::MegatronBert => {
                 let head = vb.pp("cls.predictions");
                 (head.pp("transform.dense"), head.pp("transform.LayerNorm"), head.pp("decoder"), head)
             }
-            BertFamily::Roberta | BertFamily::XlmRoberta | BertFamily::Camembert | BertFamily::Mpnet => {
+            BertFamily::NomicBert => {
+                let head = vb.pp("cls.predictions");
+                (head.pp("transform.dense"), head.pp("transform.layer_norm"), head.pp("decoder"), head)
+            }
+            BertFamily::Gte => {
+                let head = vb.pp("lm_head");
+                let output = head.pp("decoder");
+                (head.pp("dense"), head.pp("norm"), output.clone(), output)
+            }
+            BertFamily::RemBert => {
+                let head = vb.pp("cls.predictions");
+                let output = head.pp("decoder");
+                (head.pp("dense"), head.pp("LayerNorm"), output.clone(), output)
+            }
+            BertFamily::Roberta
+            | BertFamily::XlmRoberta
+            | BertFamily::Camembert
+            | BertFamily::Data2VecText
+            | BertFamily::RobertaPreLayerNorm
+            | BertFamily::XlmRobertaXl
+            | BertFamily::JinaEmbeddingsV3
+            | BertFamily::Mpnet => {
                 let head = vb.pp("lm_head");
                 (head.pp("dense"), head.pp("layer_norm"), head.pp("decoder"), head)
             }
@@ -394,12 +433,13 @@ impl MaskedLmHead {
                 (vb.pp("vocab_transform"), vb.pp("vocab_layer_norm"), output.clone(), output)
             }
         };
-        let (width, vocabulary) = (config.embedding_width(), config.vocab_size);
+        let width = config.output_embedding_size.unwrap_or(config.embedding_width());
+        let vocabulary = config.vocab_size;
         Ok(Self {
             inner: linear(config, config.hidden_size, width, &inner)?,
-            // The heads of RoBERTa and ELECTRA have this one for every config.
+            // The heads of RoBERTa, GTE and ELECTRA have this one for every config.
             activation: match config.family {
-                BertFamily::Electra => Activation::Gelu,
+                BertFamily::Electra | BertFamily::Gte | BertFamily::JinaEmbeddingsV3 => Activation::Gelu,
                 family if family.counts_from_padding() => Activation::Gelu,
                 _ => config.activation()?,
             },

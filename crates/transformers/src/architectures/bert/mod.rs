@@ -1,11 +1,11 @@
-//! BERT (Devlin et al. 2019) and its kin: RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, DPR, MPNet, ELECTRA, ALBERT and
-//! DeBERTa.
+//! BERT (Devlin et al. 2019) and its kin, which [`BertFamily`] lists.
 
 mod config;
 mod disentangled;
 mod fields;
 mod heads;
 mod model;
+mod rotary;
 mod with_head;
 
 pub use config::{BertConfig, BertFamily, BertTask, LayerSharing};
@@ -17,4 +17,5 @@ pub use heads::{
 pub(crate) use heads::{LabelledState, Transform};
 pub use model::{BERT_NAMES, Bert, BertNames, DISTIL_NAMES};
 pub(crate) use model::{MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE};
+pub use rotary::RotaryPositions;
 pub use with_head::{BertModel, EncoderModel};

@@ -1,4 +1,4 @@
-//! The body of BERT and its kin: an encoder with layer normalisation after each part.
+//! The body of BERT and its kin: an encoder with layer normalisation after each part, or before it in some.
 
 use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
@@ -7,13 +7,14 @@ use sporran_checkpoint::Result;
 use super::{
     config::{BertConfig, BertFamily},
     disentangled::{DistanceAttention, DistanceTable, Distances},
+    rotary::{self, GTE_NAMES, JINA_NAMES, NOMIC_NAMES},
 };
 use crate::{
     architectures::t5,
     attention::Attention,
     batch::Batch,
     encoder::Encoder,
-    layers::{Activation, Embedding, LayerNorm, Linear},
+    layers::{Activation, Embedding, LayerNorm, Linear, Stacked},
     mode::Mode,
     seq2seq::{padding_bias, too_long},
 };
@@ -24,10 +25,14 @@ pub struct Bert {
     words: Embedding,
     positions: Option<Embedding>,
     types: Option<Embedding>,
-    embedding_norm: LayerNorm,
+    /// In some ERNIEs.
+    tasks: Option<Embedding>,
+    embedding_norm: Option<LayerNorm>,
     /// From embeddings to hidden states of another width.
     projection: Option<Linear>,
     layers: Vec<Layer>,
+    /// Where norms come before the parts.
+    final_norm: Option<LayerNorm>,
     /// The layers that run, by their numbers.
     order: Vec<usize>,
     /// MPNet's biases of distances (buckets, heads).
@@ -68,13 +73,18 @@ impl Bert {
             vb.get_with_hints(shape, MPNET_BIASES, init)
         };
         let distances = config.disentangled.as_ref().filter(|settings| settings.is_relative);
+        let tasks = || table(config.task_types, "task_type_embeddings");
+        let embedding_norm = || LayerNorm::new(width, config.layer_norm_eps, &vb.pp(config.embedding_norm()));
+        let final_norm = |name: &str| LayerNorm::new(config.hidden_size, config.layer_norm_eps, &vb.pp(name));
         Ok(Self {
             words: table(config.vocab_size, "word_embeddings")?,
             positions: config.has_positions().then(positions).transpose()?,
             types,
-            embedding_norm: LayerNorm::new(width, config.layer_norm_eps, &embeddings.pp("LayerNorm"))?,
+            tasks: (config.task_types > 0).then(tasks).transpose()?,
+            embedding_norm: config.family.norms_embeddings().then(embedding_norm).transpose()?,
             projection: config.projection_name().map(projection).transpose()?,
             layers: layers()?,
+            final_norm: config.final_norm().map(final_norm).transpose()?,
             order: config.order(),
             distance_biases: (config.family == BertFamily::Mpnet).then(biases).transpose()?,
             distances: distances
@@ -100,7 +110,8 @@ impl Bert {
         self.each_layer(input, mode, &mut |_| {})
     }
 
-    /// The last hidden states; `see` is shown the embeddings and the states after each layer.
+    /// The last hidden states; `see` is shown the embeddings and the states after each layer, of which the last are normalised
+    /// where norms come before the parts.
     fn each_layer(&self, input: &Batch, mode: &mut Mode, see: &mut dyn FnMut(&Tensor)) -> Result<Tensor> {
         let mut xs = self.embed(input, mode)?;
         see(&xs);
@@ -113,14 +124,19 @@ impl Bert {
             (Some(table), Some(settings)) => Some(Distances::new(table, settings, input.length(), mode)?),
             _ => None,
         };
-        for layer in &self.order {
-            xs = self.layers[*layer].forward(&xs, &bias, distances.as_ref(), mode)?;
+        let rotation = self.config.rotation(input.length(), xs.dtype(), &self.device)?;
+        let places = Places { bias: &bias, distances: distances.as_ref(), rotation: rotation.as_ref() };
+        for (at, layer) in self.order.iter().enumerate() {
+            xs = self.layers[*layer].forward(&xs, places, mode)?;
+            if let Some(norm) = self.final_norm.as_ref().filter(|_| at + 1 == self.order.len()) {
+                xs = norm.forward(&xs, mode)?;
+            }
             see(&xs);
         }
         Ok(xs)
     }
 
-    /// The sum of the three embeddings, normalised.
+    /// The sum of the embeddings of words, types, positions and tasks, normalised where the family does so.
     fn embed(&self, input: &Batch, mode: &mut Mode) -> Result<Tensor> {
         let (batch, length) = (input.size(), input.length());
         let most = self.config.max_input_length();
@@ -143,7 +159,12 @@ impl Bert {
             }
             None => xs,
         };
-        let xs = self.embedding_norm.forward(&xs, mode)?;
+        if let Some(tasks) = &self.tasks {
+            xs = xs.broadcast_add(&tasks.table().narrow(0, 0, 1)?)?;
+        }
+        if let Some(norm) = &self.embedding_norm {
+            xs = norm.forward(&xs, mode)?;
+        }
         let xs = mode.dropout(xs, self.config.hidden_dropout_prob)?;
         match &self.projection {
             Some(projection) => projection.forward(&xs),
@@ -207,7 +228,18 @@ impl Encoder for Bert {
     }
 }
 
-/// One layer: self-attention and the feed-forward part, each added and normalised.
+/// What all layers know of the places of tokens.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    /// On the scores.
+    bias: &'a Tensor,
+    /// In DeBERTa.
+    distances: Option<&'a Distances>,
+    /// The cosines and sines of positions' angles, where they are rotary.
+    rotation: Option<&'a (Tensor, Tensor)>,
+}
+
+/// One layer: self-attention and the feed-forward part, each added, and normalised before or afterwards.
 #[derive(Debug, Clone)]
 struct Layer {
     attention: Attention,
@@ -217,15 +249,22 @@ struct Layer {
     /// The dropout rate of the output of attention.
     attention_dropout: f64,
     inner: Linear,
+    /// What the activated states are multiplied with, in some.
+    gated: Option<Linear>,
+    /// The dropout rate inside the feed-forward part.
+    inner_dropout: f64,
     outer: Linear,
     feed_forward_norm: LayerNorm,
     activation: Activation,
     dropout: f64,
+    norms_first: bool,
 }
 
 /// Where the tensors of a layer are.
 #[derive(Debug, Clone, Copy)]
 pub struct BertNames {
+    /// Of one projection to queries, keys and values, which then have none of their own.
+    pub fused: Option<&'static str>,
     /// Of the projection to queries.
     pub query: &'static str,
     /// Of that to keys.
@@ -234,36 +273,46 @@ pub struct BertNames {
     pub value: &'static str,
     /// Of the projection after the heads.
     pub output: &'static str,
-    /// Of the normalisation after attention.
+    /// Of the normalisation after attention, or before it.
     pub attention_norm: &'static str,
     /// Of the first layer of the feed-forward part.
     pub inner: &'static str,
+    /// Of the layer that it is multiplied with.
+    pub gated: Option<&'static str>,
+    /// Of one layer that has this one before the first, which then have none of their own.
+    pub fused_inner: Option<&'static str>,
     /// Of its second layer.
     pub outer: &'static str,
-    /// Of the normalisation after it.
+    /// Of the normalisation after this part, or before it.
     pub feed_forward_norm: &'static str,
 }
 
 /// The names of BERT and RoBERTa.
 pub const BERT_NAMES: BertNames = BertNames {
+    fused: None,
     query: "attention.self.query",
     key: "attention.self.key",
     value: "attention.self.value",
     output: "attention.output.dense",
     attention_norm: "attention.output.LayerNorm",
     inner: "intermediate.dense",
+    gated: None,
+    fused_inner: None,
     outer: "output.dense",
     feed_forward_norm: "output.LayerNorm",
 };
 
 /// The names of DistilBERT.
 pub const DISTIL_NAMES: BertNames = BertNames {
+    fused: None,
     query: "attention.q_lin",
     key: "attention.k_lin",
     value: "attention.v_lin",
     output: "attention.out_lin",
     attention_norm: "sa_layer_norm",
     inner: "ffn.lin1",
+    gated: None,
+    fused_inner: None,
     outer: "ffn.lin2",
     feed_forward_norm: "output_layer_norm",
 };
@@ -280,12 +329,15 @@ const MPNET_NAMES: BertNames = BertNames {
 
 /// The names of ALBERT.
 const ALBERT_NAMES: BertNames = BertNames {
+    fused: None,
     query: "attention.query",
     key: "attention.key",
     value: "attention.value",
     output: "attention.dense",
     attention_norm: "attention.LayerNorm",
     inner: "ffn",
+    gated: None,
+    fused_inner: None,
     outer: "ffn_output",
     feed_forward_norm: "full_layer_layer_norm",
 };
@@ -297,6 +349,24 @@ const DEBERTA_NAMES: BertNames = BertNames {
     value: "attention.self.value_proj",
     ..BERT_NAMES
 };
+
+/// The names of RoBERTa with norms before each part.
+const PRE_NORM_NAMES: BertNames = BertNames {
+    attention_norm: "attention.LayerNorm",
+    feed_forward_norm: "intermediate.LayerNorm",
+    ..BERT_NAMES
+};
+
+/// The names of XLM-RoBERTa XL.
+const XL_NAMES: BertNames = BertNames {
+    attention_norm: "attention.self_attn_layer_norm",
+    feed_forward_norm: "LayerNorm",
+    ..BERT_NAMES
+};
+
+/// The names of Megatron's BERT.
+const MEGATRON_NAMES: BertNames =
+    BertNames { attention_norm: "attention.ln", feed_forward_norm: "ln", ..BERT_NAMES };
 
 /// The name of MPNet's biases of distances.
 pub(crate) const MPNET_BIASES: &str = "encoder.relative_attention_bias.weight";
@@ -315,6 +385,12 @@ impl BertConfig {
             BertFamily::Mpnet => &MPNET_NAMES,
             BertFamily::Albert => &ALBERT_NAMES,
             BertFamily::Deberta => &DEBERTA_NAMES,
+            BertFamily::RobertaPreLayerNorm => &PRE_NORM_NAMES,
+            BertFamily::XlmRobertaXl => &XL_NAMES,
+            BertFamily::MegatronBert => &MEGATRON_NAMES,
+            BertFamily::NomicBert => &NOMIC_NAMES,
+            BertFamily::Gte => &GTE_NAMES,
+            BertFamily::JinaEmbeddingsV3 => &JINA_NAMES,
             _ => &BERT_NAMES,
         }
     }
@@ -330,6 +406,7 @@ impl BertConfig {
         }
         let name = match self.family {
             BertFamily::DistilBert => "transformer.layer",
+            BertFamily::NomicBert | BertFamily::JinaEmbeddingsV3 => "encoder.layers",
             _ => "encoder.layer",
         };
         (0..self.num_hidden_layers).map(|at| format!("{name}.{at}")).collect()
@@ -338,9 +415,27 @@ impl BertConfig {
     /// The name of the projection of embeddings, under the prefix of the body.
     pub(crate) fn projection_name(&self) -> Option<&'static str> {
         self.embedding_size.map(|_| match self.family {
-            BertFamily::Albert => "encoder.embedding_hidden_mapping_in",
+            BertFamily::Albert | BertFamily::RemBert => "encoder.embedding_hidden_mapping_in",
             _ => "embeddings_project",
         })
+    }
+
+    /// The name of the normalisation of embeddings, under the prefix of the body.
+    pub(crate) fn embedding_norm(&self) -> &'static str {
+        match self.family {
+            BertFamily::NomicBert | BertFamily::JinaEmbeddingsV3 => "emb_ln",
+            _ => "embeddings.LayerNorm",
+        }
+    }
+
+    /// The name of the normalisation of the last states, under the prefix of the body.
+    pub(crate) fn final_norm(&self) -> Option<&'static str> {
+        match self.family {
+            BertFamily::RobertaPreLayerNorm => Some("LayerNorm"),
+            BertFamily::XlmRobertaXl => Some("encoder.LayerNorm"),
+            BertFamily::MegatronBert => Some("encoder.ln"),
+            _ => None,
+        }
     }
 
     /// The factor of the products of queries and keys.
@@ -357,14 +452,41 @@ impl Layer {
     fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
         let names = config.names();
         let (width, inner, std) = (config.hidden_size, config.intermediate_size, config.initializer_range);
-        let linear = |from, to, name: &str| Linear::with_bias(from, to, std, &vb.pp(name));
+        let linear = |from: usize, to: usize, has_bias: bool, name: &str| match has_bias {
+            true => Linear::with_bias(from, to, std, &vb.pp(name)),
+            false => Linear::new(from, to, std, &vb.pp(name)),
+        };
         let norm = |name: &str| LayerNorm::new(width, config.layer_norm_eps, &vb.pp(name));
+        let has_bias = config.family.attention_has_bias();
+        let (inner_bias, outer_bias) = config.family.feed_forward_biases();
+        let [query, key, value] = match names.fused {
+            Some(name) => {
+                let stacked = Stacked::new((width, width), 3, std, has_bias, &vb.pp(name))?;
+                [stacked.part(0)?, stacked.part(1)?, stacked.part(2)?]
+            }
+            None => [
+                linear(width, width, has_bias, names.query)?,
+                linear(width, width, has_bias, names.key)?,
+                linear(width, width, has_bias, names.value)?,
+            ],
+        };
+        let output = linear(width, width, has_bias, names.output)?;
+        let (gated, first) = match names.fused_inner {
+            Some(name) => {
+                let stacked = Stacked::new((width, inner), 2, std, inner_bias, &vb.pp(name))?;
+                (Some(stacked.part(0)?), stacked.part(1)?)
+            }
+            None => {
+                let gated = names.gated.map(|name| linear(width, inner, inner_bias, name)).transpose()?;
+                (gated, linear(width, inner, inner_bias, names.inner)?)
+            }
+        };
         Ok(Self {
             attention: Attention {
-                query: linear(width, width, names.query)?,
-                key: linear(width, width, names.key)?,
-                value: linear(width, width, names.value)?,
-                output: linear(width, width, names.output)?,
+                query,
+                key,
+                value,
+                output,
                 heads: config.num_attention_heads,
                 scale: config.scale(),
                 dropout: config.attention_probs_dropout_prob,
@@ -380,8 +502,13 @@ impl Layer {
                 BertFamily::DistilBert => 0.0,
                 _ => config.hidden_dropout_prob,
             },
-            inner: linear(width, inner, names.inner)?,
-            outer: linear(inner, width, names.outer)?,
+            inner: first,
+            gated,
+            inner_dropout: match config.family {
+                BertFamily::Gte => config.hidden_dropout_prob,
+                _ => 0.0,
+            },
+            outer: linear(inner, width, outer_bias, names.outer)?,
             feed_forward_norm: norm(names.feed_forward_norm)?,
             activation: config.activation()?,
             // ALBERT has none there.
@@ -389,24 +516,38 @@ impl Layer {
                 BertFamily::Albert => 0.0,
                 _ => config.hidden_dropout_prob,
             },
+            norms_first: config.family.norms_first(),
         })
     }
 
-    fn forward(
-        &self,
-        xs: &Tensor,
-        bias: &Tensor,
-        distances: Option<&Distances>,
-        mode: &mut Mode,
-    ) -> Result<Tensor> {
-        let ys = match &self.distances {
-            Some(attention) => attention.attend(&self.attention, xs, distances, bias, mode)?,
-            None => self.attention.attend(xs, xs, bias, mode)?,
+    /// The input of a part.
+    fn before(&self, norm: &LayerNorm, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        if self.norms_first { norm.forward(xs, mode) } else { Ok(xs.clone()) }
+    }
+
+    /// The sum of the states and a part's output.
+    fn after(&self, norm: &LayerNorm, xs: &Tensor, ys: &Tensor, mode: &Mode) -> Result<Tensor> {
+        let sum = (xs + ys)?;
+        if self.norms_first { Ok(sum) } else { norm.forward(&sum, mode) }
+    }
+
+    fn forward(&self, xs: &Tensor, places: Places<'_>, mode: &mut Mode) -> Result<Tensor> {
+        let Places { bias, distances, rotation } = places;
+        let input = self.before(&self.attention_norm, xs, mode)?;
+        let ys = match (&self.distances, rotation) {
+            (Some(attention), _) => attention.attend(&self.attention, &input, distances, bias, mode)?,
+            (None, Some((cos, sin))) => rotary::attend(&self.attention, &input, (cos, sin), bias, mode)?,
+            (None, None) => self.attention.attend(&input, &input, bias, mode)?,
         };
         let ys = mode.dropout(ys, self.attention_dropout)?;
-        let xs = self.attention_norm.forward(&(xs + ys)?, mode)?;
-        let ys = self.activation.forward(&self.inner.forward(&xs)?)?;
+        let xs = self.after(&self.attention_norm, xs, &ys, mode)?;
+        let input = self.before(&self.feed_forward_norm, &xs, mode)?;
+        let mut ys = self.activation.forward(&self.inner.forward(&input)?)?;
+        if let Some(gated) = &self.gated {
+            ys = (ys * gated.forward(&input)?)?;
+        }
+        let ys = mode.dropout(ys, self.inner_dropout)?;
         let ys = mode.dropout(self.outer.forward(&ys)?, self.dropout)?;
-        self.feed_forward_norm.forward(&(xs + ys)?, mode)
+        self.after(&self.feed_forward_norm, &xs, &ys, mode)
     }
 }
