@@ -73,7 +73,10 @@ fn models_page(path: &Path, page: &str) -> Result<String> {
     let parts = page.split_once(start).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
     let (before, after) = parts.ok_or_else(|| {
         let [start, end] = TABLE.map(str::trim_end);
-        Error::Input(format!("{}: expected the lines `{start}` and `{end}`, found no such pair", path.display()))
+        Error::Input(format!(
+            "{}: expected the lines `{start}` and `{end}`, found no such pair",
+            path.display()
+        ))
     })?;
     Ok(format!("{before}{start}{}{end}{after}", architectures()))
 }

@@ -132,7 +132,10 @@ fn a_run_forgets_the_gold_answers_of_an_earlier_one_with_a_limit() {
         let options = Options::parse(Path::new("configs/quickstart.toml"), &overrides(folder, &all)).unwrap();
         sporran_pipeline::retrieve(&options, &mut |_| {}).unwrap();
         let run = folder.join("runs/limited-retrieval");
-        (records(&run.join("predictions/nq-dev-kilt.jsonl")).len(), run.join("work/nq-dev-kilt.jsonl.gold.jsonl"))
+        (
+            records(&run.join("predictions/nq-dev-kilt.jsonl")).len(),
+            run.join("work/nq-dev-kilt.jsonl.gold.jsonl"),
+        )
     };
     let (count, gold) = retrieved(&["tasks.limit=3".into()]);
     assert_eq!((count, records(&gold).len()), (3, 3));

@@ -120,5 +120,8 @@ fn a_config_of_entity_linking_links_the_mentions_of_any_text() {
     assert_eq!(linked, [("Ada Lovelace".to_owned(), &json!("Q1")), ("London".to_owned(), &json!("Q2"))]);
 
     let found = served.post("/v1/facts", &json!({ "text": TEXT }));
-    assert_eq!((found.status, found.json()["error"].as_str()), (404, Some("no extractor of facts is mounted")));
+    assert_eq!(
+        (found.status, found.json()["error"].as_str()),
+        (404, Some("no extractor of facts is mounted"))
+    );
 }

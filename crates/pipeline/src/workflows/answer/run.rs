@@ -356,7 +356,9 @@ pub(super) fn score(
         (gold, _) => {
             // Of an earlier run with a limit; reports would take it for the gold answers of this run.
             match fs::remove_file(&first) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io(&first, "remove")(error)),
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(Error::io(&first, "remove")(error));
+                }
                 _ => gold,
             }
         }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sporran_extractor::{
-    Argument, Coreference, Document, EntityType, FactExtractor, Link, Linker, Mention, MentionFinder, MentionForm, Span,
+    Argument, Coreference, Document, EntityType, FactExtractor, Link, Linker, Mention, MentionFinder,
+    MentionForm, Span,
 };
 
 use super::{options::PopulationOptions, parts::open, populate::text};
