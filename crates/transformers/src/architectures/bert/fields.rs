@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Result, json::parse};
 
 use super::{
-    config::{BertConfig, BertFamily, BertTask, LayerSharing, wrong},
+    config::{BertConfig, BertTask, LayerSharing, wrong},
     disentangled::DebertaFields,
+    family::BertFamily,
     model::MPNET_BUCKETS,
     rotary::RotaryFields,
 };

@@ -4,7 +4,10 @@ use candle_core::{D, IndexOp, Tensor};
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
-use super::config::{BertConfig, BertFamily, BertTask};
+use super::{
+    config::{BertConfig, BertTask},
+    family::BertFamily,
+};
 use crate::{
     batch::Batch,
     encoder::Encoder,

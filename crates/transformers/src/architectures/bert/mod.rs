@@ -2,15 +2,17 @@
 
 mod config;
 mod disentangled;
+mod family;
 mod fields;
 mod heads;
 mod model;
 mod rotary;
 mod with_head;
 
-pub use config::{BertConfig, BertFamily, BertTask, LayerSharing};
+pub use config::{BertConfig, BertTask, LayerSharing};
 pub(crate) use config::{HeadFields, wrong};
 pub use disentangled::Disentangled;
+pub use family::BertFamily;
 pub use heads::{
     Head, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
 };

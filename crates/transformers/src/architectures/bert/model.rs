@@ -5,8 +5,9 @@ use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
 use super::{
-    config::{BertConfig, BertFamily},
+    config::BertConfig,
     disentangled::{DistanceAttention, DistanceTable, Distances},
+    family::BertFamily,
     rotary::{self, GTE_NAMES, JINA_NAMES, NOMIC_NAMES},
 };
 use crate::{

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::Result;
 
 use super::{
-    config::{BertConfig, BertFamily, wrong},
+    config::{BertConfig, wrong},
+    family::BertFamily,
     model::{BERT_NAMES, BertNames},
 };
 use crate::{
