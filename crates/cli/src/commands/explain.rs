@@ -34,7 +34,12 @@ impl Explain {
             (Some(text), _) => (self.config.load_without_tasks()?, Asked::Text(text)),
             (None, id) => (self.config.load()?, Asked::Record(id.as_deref().unwrap_or_default())),
         };
-        let explanation = sporran_pipeline::explain(&options, asked, self.hits, &mut context.observer())?;
+        let explanation = self.config.placed(sporran_pipeline::explain(
+            &options,
+            asked,
+            self.hits,
+            &mut context.observer(),
+        ))?;
         Outcome::of(&explanation)
     }
 }

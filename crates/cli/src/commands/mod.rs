@@ -39,7 +39,7 @@ mod tune;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use sporran_pipeline::{Config as _, Options, workflow_of};
+use sporran_pipeline::{Config as _, Options, registry, workflow_of};
 
 use crate::{
     error::Result,
@@ -181,6 +181,12 @@ impl ConfigArgs {
     fn parts(&self) -> Result<(&Path, &[String])> {
         paths::file(&self.config)?;
         Ok((&self.config, &self.overrides))
+    }
+
+    /// A result whose mistakes name the config and the line.
+    fn placed<T>(&self, result: sporran_pipeline::Result<T>) -> Result<T> {
+        let placed = |error| registry::placed(&self.config, &self.overrides, error);
+        Ok(result.map_err(placed)?)
     }
 
     /// Reads the config after all checks that need no model. The workflow is `answer` or `retriever-training`.

@@ -126,7 +126,12 @@ impl Retrieve {
             options = options.filtered(FilterOptions::parse(conditions)?)?;
         }
         if let Some(asked) = asked {
-            let trace = sporran_pipeline::trace(&options, asked, self.hits, &mut context.observer())?;
+            let trace = self.config.placed(sporran_pipeline::trace(
+                &options,
+                asked,
+                self.hits,
+                &mut context.observer(),
+            ))?;
             return Outcome::of(&trace);
         }
         if let Some(shard) = self.shard.get()? {
@@ -135,7 +140,7 @@ impl Retrieve {
         interrupt::keep(Kept::Folder(
             options.general.output.join(format!("{}-retrieval", options.general.name)),
         ));
-        let report = sporran_pipeline::retrieve(&options, &mut context.observer())?;
+        let report = self.config.placed(sporran_pipeline::retrieve(&options, &mut context.observer()))?;
         answered(&report, &options)
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Tune {
 impl Tune {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         let options = self.config.load()?;
-        let mut trials = sporran_pipeline::tune(&options, &mut context.observer())?;
+        let mut trials = self.config.placed(sporran_pipeline::tune(&options, &mut context.observer()))?;
         trials.truncate(self.show);
         let mut text = format!("{:>11} {:>9}  fusion\n", "R-precision", "recall@5");
         for trial in &trials {

@@ -83,7 +83,7 @@ pub fn workflow_of(path: &Path, overrides: &[String]) -> Result<&'static Workflo
 /// [`Error::Config`] with every mistake, and [`Error::Kilt`] if the file cannot be read.
 pub fn show(path: &Path, overrides: &[String]) -> Result<String> {
     let workflow = workflow_of(path, overrides)?;
-    with_owners(workflow, workflow.show(path, overrides))
+    with_owners(workflow, path, overrides, workflow.show(path, overrides))
 }
 
 /// Adds to the mistake of an unknown key at the top which workflows have it.
@@ -105,14 +105,34 @@ fn name_owners(workflow: &Workflow, mistakes: &mut [Diagnostic]) {
     }
 }
 
-fn with_owners<T>(workflow: &Workflow, result: Result<T>) -> Result<T> {
-    result.map_err(|error| match error {
+fn with_owners<T>(workflow: &Workflow, path: &Path, overrides: &[String], result: Result<T>) -> Result<T> {
+    result.map_err(|error| match placed(path, overrides, error) {
         Error::Config(mut mistakes) => {
             name_owners(workflow, &mut mistakes);
             Error::Config(mistakes)
         }
         other => other,
     })
+}
+
+/// An error whose mistakes name the config and the line of their key, also those that were found after the config was read.
+#[must_use]
+pub fn placed(path: &Path, overrides: &[String], error: Error) -> Error {
+    let Error::Config(mistakes) = error else { return error };
+    let (loose, mut placed): (Vec<_>, Vec<_>) =
+        mistakes.into_iter().partition(|mistake| mistake.line == 0 && mistake.origin == "config");
+    match jsonl::read_to_string(path) {
+        Ok(text) if !loose.is_empty() => {
+            let text = Text::new(path, text, overrides);
+            let mut document = Document::parse(&text);
+            for Diagnostic { key, message, .. } in loose {
+                document.report_key(&key, message);
+            }
+            placed.extend(document.into_diagnostics());
+        }
+        _ => placed.extend(loose),
+    }
+    Error::Config(placed)
 }
 
 /// The workflow of this name.
@@ -182,7 +202,7 @@ pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
 /// Those of [`Workflow::run`]. Mistakes in the configs of the key `then` are reported first.
 pub fn run(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     let workflow = runnable(path, overrides)?;
-    with_owners(workflow, workflow.run(path, overrides, observe))
+    with_owners(workflow, path, overrides, workflow.run(path, overrides, observe))
 }
 
 /// Does a shard of [`run`]. The merge of all shards runs the configs of the key `then`.
@@ -196,7 +216,7 @@ pub fn run_shard(
     observe: &mut Observer<'_>,
 ) -> Result<ShardReport> {
     let workflow = runnable(path, overrides)?;
-    with_owners(workflow, workflow.shard(path, overrides, shard, observe))
+    with_owners(workflow, path, overrides, workflow.shard(path, overrides, shard, observe))
 }
 
 /// The workflow of a config whose key `then` has no mistakes.
@@ -212,7 +232,7 @@ fn runnable(path: &Path, overrides: &[String]) -> Result<&'static Workflow> {
 /// Those of [`Workflow::run`], and [`Error::Config`] for a config of another workflow.
 pub fn run_as(name: &str, path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     let workflow = named(name, path, overrides)?;
-    with_owners(workflow, workflow.run(path, overrides, observe))
+    with_owners(workflow, path, overrides, workflow.run(path, overrides, observe))
 }
 
 /// Does a shard of [`run_as`].
@@ -227,7 +247,7 @@ pub fn run_shard_as(
     observe: &mut Observer<'_>,
 ) -> Result<ShardReport> {
     let workflow = named(name, path, overrides)?;
-    with_owners(workflow, workflow.shard(path, overrides, shard, observe))
+    with_owners(workflow, path, overrides, workflow.shard(path, overrides, shard, observe))
 }
 
 /// The workflow of a config that must be `name`.
@@ -250,7 +270,7 @@ fn named(name: &str, path: &Path, overrides: &[String]) -> Result<&'static Workf
 /// Those of [`Workflow::train`].
 pub fn train(path: &Path, overrides: &[String], observe: &mut Observer<'_>) -> Result<Outcome> {
     let workflow = workflow_of(path, overrides)?;
-    with_owners(workflow, workflow.train(path, overrides, observe))
+    with_owners(workflow, path, overrides, workflow.train(path, overrides, observe))
 }
 
 /// The mistakes in the configs of the key `then`.
@@ -284,6 +304,18 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
         workflow_of(&path, &overrides).map(|workflow| workflow.name)
+    }
+
+    #[test]
+    fn a_mistake_that_is_found_late_has_the_line_of_its_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.toml");
+        std::fs::write(&path, "workflow = \"answer\"\n[generator]\nmodel = \"none\"\n").unwrap();
+        let late = || Error::Config(vec![Diagnostic::of_config("generator.model", "no folder none")]);
+        let shown = placed(&path, &[], late()).to_string();
+        assert!(shown.ends_with("c.toml:3: `generator.model`: no folder none"), "{shown}");
+        let shown = placed(&path, &["generator.model=none".into()], late()).to_string();
+        assert!(shown.contains("override `generator.model=none`: `generator.model`: no folder"), "{shown}");
     }
 
     #[test]
