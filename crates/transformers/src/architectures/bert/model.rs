@@ -472,6 +472,13 @@ impl Layer {
             ],
         };
         let output = linear(width, width, has_bias, names.output)?;
+        // Fresh weights are drawn in this order.
+        let distances = config
+            .disentangled
+            .as_ref()
+            .map(|settings| DistanceAttention::new(config, settings, &vb.pp("attention.self")))
+            .transpose()?;
+        let attention_norm = norm(names.attention_norm)?;
         let (gated, first) = match names.fused_inner {
             Some(name) => {
                 let stacked = Stacked::new((width, inner), 2, std, inner_bias, &vb.pp(name))?;
@@ -492,12 +499,8 @@ impl Layer {
                 scale: config.scale(),
                 dropout: config.attention_probs_dropout_prob,
             },
-            distances: config
-                .disentangled
-                .as_ref()
-                .map(|settings| DistanceAttention::new(config, settings, &vb.pp("attention.self")))
-                .transpose()?,
-            attention_norm: norm(names.attention_norm)?,
+            distances,
+            attention_norm,
             // DistilBERT has none there.
             attention_dropout: match config.family {
                 BertFamily::DistilBert => 0.0,
