@@ -192,6 +192,8 @@ def test_an_exception_of_progress_ends_the_run(root, tmp_path, monkeypatch):
 
 def test_control_c_ends_a_call(root, tmp_path, monkeypatch):
     monkeypatch.chdir(root)
+    # A shell starts background processes with the signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
