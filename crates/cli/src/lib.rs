@@ -55,7 +55,7 @@ struct Cli {
     #[arg(short, long, global = true, help_heading = GLOBAL)]
     quiet: bool,
     /// Number of threads; all cores by default
-    #[arg(long, global = true, value_name = "N", help_heading = GLOBAL)]
+    #[arg(long, global = true, value_name = "N", value_parser = threads, help_heading = GLOBAL)]
     threads: Option<std::num::NonZeroUsize>,
     /// Widest instruction set to use: portable, avx2, avx512, vnni or amx. Machines with the same one give equal results
     #[arg(long, global = true, value_name = "NAME", help_heading = GLOBAL)]
@@ -98,6 +98,10 @@ fn parse(arguments: &[OsString]) -> Result<Cli, u8> {
             _ => error.exit(),
         }
     })
+}
+
+fn threads(text: &str) -> Result<std::num::NonZeroUsize, String> {
+    text.parse().map_err(|_| format!("expected a number of at least 1, found `{text}`"))
 }
 
 /// Runs the program with a command line, whose first value is the program's name. Returns its exit code.

@@ -421,7 +421,11 @@ impl<'t> Document<'t> {
                 self.workflow = name.to_owned();
                 return true;
             }
-            Some(name) => format!("expected {}, found `{name}`", one_of()),
+            Some(name) => {
+                let near = nearest(name, names.iter().copied());
+                let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+                format!("expected {}, found `{name}`{near}", one_of())
+            }
             None => format!("expected {}, found a {}", one_of(), value.get_ref().type_str()),
         };
         self.report(key.span().start, WORKFLOW.to_owned(), message);

@@ -36,6 +36,17 @@ fn an_override_that_can_hold_a_secret_is_not_repeated() {
 }
 
 #[test]
+fn a_wrong_workflow_is_told_with_the_nearest_one() {
+    let text = Text::new(Path::new("c.toml"), "workflow = \"answr\"".to_owned(), &[]);
+    let mut document = Document::parse(&text);
+    assert!(!document.take_workflow(&["answer", "population"]));
+    let found = document.into_diagnostics()[0].to_string();
+    let expected =
+        "c.toml:1: `workflow`: expected `answer` or `population`, found `answr`; did you mean `answer`?";
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn every_mistake_is_found_with_line_and_nearest_key() {
     let text = "name = 3\ndepht = 1\n\n[inner]\nbeam-sise = 2\nratio = \"x\"\n[retreiver]\n";
     let (fields, found) = read(text, &[]);

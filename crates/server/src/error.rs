@@ -65,6 +65,12 @@ pub enum Error {
         /// The length of the first line.
         found: usize,
     },
+    /// A file that should hold a key, and is no text.
+    #[error("{path}: expected an API key in UTF-8 on the first line, found other bytes")]
+    KeyText {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file or a socket.
     #[error("{what} failed")]
     Io {

@@ -134,10 +134,11 @@ impl Key {
     /// The key on the first line of a file.
     ///
     /// # Errors
-    /// [`Error::Io`] for a file that cannot be read, [`Error::Key`] for a short key.
+    /// [`Error::Io`] for a file that cannot be read, [`Error::KeyText`] for one that is no text, [`Error::Key`] for a short key.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path)
+        let bytes = fs::read(path)
             .map_err(|source| Error::Io { what: format!("reading {}", path.display()), source })?;
+        let text = String::from_utf8(bytes).map_err(|_| Error::KeyText { path: path.to_owned() })?;
         let key = text.lines().next().unwrap_or_default().trim();
         if key.len() < LEAST {
             return Err(Error::Key { path: path.to_owned(), least: LEAST, found: key.len() });

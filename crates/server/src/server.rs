@@ -62,8 +62,11 @@ impl Server {
             return Err(Error::Nothing);
         }
         let wanted = SocketAddr::new(options.host, options.port);
-        let state = Arc::new(State::open(options, stop.clone(), observe)?);
         let failed = |source| Error::Io { what: format!("listening on {wanted}"), source };
+        // An address that is in use is told before models are loaded. It is not held meanwhile, so that clients are refused until
+        // requests are answered.
+        drop(TcpListener::bind(wanted).map_err(failed)?);
+        let state = Arc::new(State::open(options, stop.clone(), observe)?);
         let listener = TcpListener::bind(wanted).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;

@@ -116,6 +116,7 @@ fn wrong_calls_end_with_code_2_and_name_the_mistake() {
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write("tea.md", "# Tea\n\nTea is hot.\n");
     write("key", "short\n");
+    fs::write(folder.path().join("bytes"), [0xff; 20]).unwrap();
     write("tagging.toml", "workflow = \"tagging\"\nname = \"t\"\n");
     for (arguments, expected) in [
         (&["serve"][..], "nothing to serve"),
@@ -123,6 +124,8 @@ fn wrong_calls_end_with_code_2_and_name_the_mistake() {
         (&["serve", "tea.md", "tea.md"], "two mounts have the name `tea.md`"),
         (&["serve", "tea.md", "--api-key-file", "key"], "at least 16 characters"),
         (&["serve", "tea.md", "--api-key-file", "none"], "no file none"),
+        (&["serve", "tea.md", "--api-key-file", "bytes"], "bytes: expected an API key in UTF-8"),
+        (&["serve", "tea.md", "--threads", "0"], "expected a number of at least 1, found `0`"),
         (&["serve", "tea.md", "--api-key-file", "."], "expected a file, found the folder ."),
         (
             &["serve", "tagging.toml"],

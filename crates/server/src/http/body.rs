@@ -66,6 +66,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Queries<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
         let found = axum::extract::Query::<T>::try_from_uri(&parts.uri);
         // The text of axum ends with the cause, which names the parameter.
-        found.map(|query| Self(query.0)).map_err(|error| Failure::new(Cause::Invalid, error.body_text()))
+        found.map(|query| Self(query.0)).map_err(|error| {
+            let text = error.body_text();
+            let cause = text.split_once("query string: ").map_or(text.as_str(), |(_, cause)| cause);
+            Failure::new(Cause::Invalid, format!("the query of the address: {cause}"))
+        })
     }
 }

@@ -52,6 +52,8 @@ fn a_search_has_the_form_of_pyserini() {
         assert_eq!(found.status, status, "{path}: {}", found.text);
         assert!(found.json()["error"].is_string(), "{path}");
     }
+    let found = served.get("/v1/pages.jsonl/search?query=tea&hits=many").json();
+    assert_eq!(found["error"], "the query of the address: hits: invalid digit found in string");
 }
 
 #[test]

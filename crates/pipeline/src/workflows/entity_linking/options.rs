@@ -41,7 +41,7 @@ pub struct LinkingOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinkedInput {
-    /// Files of texts with mentions and gold entities, in a layout of [`sporran_kilt::linked`].
+    /// Files of texts with mentions and gold entities, one JSON object a line: with `labels`, as in ELEVANT, or with `mentions` and `label_id`, as in TABi.
     pub files: Vec<PathBuf>,
     /// The file of entities, for input files that refer to entities by their `label_id`.
     pub entities: Option<PathBuf>,
