@@ -11,7 +11,7 @@ use sporran_retriever::{IndexPlan, PlannedPassages};
 
 use crate::{Error, Result, source::documents::source_pages, workflows::answer::options::Options};
 
-/// Bytes of the program itself, where the system does not tell them.
+/// Bytes of the program itself, at least: a build has buffers and threads that an estimate lacks.
 const PROGRAM: u64 = 96 << 20;
 
 /// The estimated resources of a config's store and indexes.
@@ -47,7 +47,7 @@ impl BuildPlan {
     /// # Errors
     /// Errors of the source, a model or the temporary folder; a config without `[source]`.
     pub fn of(options: &Options, sample: PlanOptions, observe: &mut Observer<'_>) -> Result<Self> {
-        let program = memory().map_or(PROGRAM, |memory| memory.now);
+        let program = memory().map_or(PROGRAM, |memory| memory.now.max(PROGRAM));
         let Some(source) = &options.general.source else {
             let message = "the config has no `[source]` to index".to_owned();
             return Err(Error::from(sporran_kilt::Error::Argument(message)));
