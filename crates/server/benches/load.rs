@@ -249,12 +249,12 @@ fn search(place: &str, queries: &str, time: Duration) -> Result<(), Failed> {
     })
 }
 
-/// The resident memory of this process in MiB; 0 where the system does not tell.
+/// The anonymous memory of this process in MiB; 0 where the system does not tell. Pages of mapped files are not counted: the system
+/// keeps them as long as it has room.
 fn memory() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok())
-        .map_or(0.0, |kib| kib / 1024.0)
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
 }
 
 fn mixed(model: &str, place: &str, queries: &str, time: Duration) -> Result<(), Failed> {
@@ -316,10 +316,12 @@ fn mixed(model: &str, place: &str, queries: &str, time: Duration) -> Result<(), 
                 }
             });
         };
-        let warm = (time / 10).min(Duration::from_secs(60));
-        run(warm);
-        let before = memory();
-        run(time);
+        println!("| seconds | requests | anonymous memory, MiB |\n|---:|---:|---:|");
+        for part in 1..=10 {
+            let end = time * part / 10;
+            run(end);
+            println!("| {} | {} | {:.0} |", end.as_secs(), next.load(Ordering::Relaxed), memory());
+        }
         println!(
             "requests: {}, of which clients left early: {}",
             next.load(Ordering::Relaxed),
@@ -332,12 +334,6 @@ fn mixed(model: &str, place: &str, queries: &str, time: Duration) -> Result<(), 
             }
         }
         println!("without an answer: {}", lost.load(Ordering::Relaxed));
-        println!(
-            "memory after {} s: {before:.0} MiB; after {} s: {:.0} MiB",
-            warm.as_secs(),
-            time.as_secs(),
-            memory()
-        );
         Ok(())
     })
 }
