@@ -127,8 +127,8 @@ fn a_run_forgets_the_gold_answers_of_an_earlier_one_with_a_limit() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let retrieved = |more: &[String]| {
-        let files = "tasks.files=[\"examples/minikilt/kilt/nq-dev-kilt.jsonl\"]".to_owned();
-        let all = [&[indexes(folder), files, "name=limited".into()], more].concat();
+        let all =
+            [&[indexes(folder), "tasks.datasets=[\"nq\"]".into(), "name=limited".into()], more].concat();
         let options = Options::parse(Path::new("configs/quickstart.toml"), &overrides(folder, &all)).unwrap();
         sporran_pipeline::retrieve(&options, &mut |_| {}).unwrap();
         let run = folder.join("runs/limited-retrieval");
