@@ -45,11 +45,12 @@ impl History {
             .filter(|line| serde_json::from_str::<HistoryLine>(line).is_ok_and(|line| line.step <= step))
             .flat_map(|line| [line, "\n"])
             .collect();
-        let mut file =
-            tempfile::NamedTempFile::new_in(folder).map_err(Error::io(folder, "create a file in"))?;
-        file.write_all(kept.as_bytes()).map_err(Error::io(&path, "write"))?;
-        file.as_file().sync_all().map_err(Error::io(&path, "write"))?;
-        let file = file.persist(&path).map_err(|error| Error::io(&path, "rename")(error.error))?;
+        // One name for all, so that the next call replaces what a kill left.
+        let unfinished = path.with_extension("unfinished");
+        let mut file = fs::File::create(&unfinished).map_err(Error::io(&unfinished, "create"))?;
+        file.write_all(kept.as_bytes()).map_err(Error::io(&unfinished, "write"))?;
+        file.sync_all().map_err(Error::io(&unfinished, "write"))?;
+        fs::rename(&unfinished, &path).map_err(Error::io(&path, "rename"))?;
         sporran_checkpoint::sync(folder)?;
         Ok(Self { file, path })
     }
