@@ -6,9 +6,8 @@ use std::{collections::BTreeMap, path::Path};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Converted, Unknown,
+    Converted, MERGES, PIECES, Unknown,
     options::{Options, token},
-    vocab_files::{MERGES, PIECES},
 };
 use crate::{
     error::{Error, Result},

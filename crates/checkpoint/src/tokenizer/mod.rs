@@ -23,6 +23,10 @@ use crate::{
     json,
 };
 
+/// The files of byte pairs.
+const PIECES: &str = "vocab.json";
+const MERGES: &str = "merges.txt";
+
 /// The files that a folder's tokenizer and its chat template may have.
 pub(crate) const FILES: [&str; 15] = [
     "tokenizer.json",

@@ -18,7 +18,7 @@ use tokenizers::{
 };
 
 use super::{
-    Converted, blenderbot_small, bounds, byte_pattern,
+    Converted, MERGES, PIECES, blenderbot_small, bounds, byte_pattern,
     options::{Options, class, other_class, token},
     sentence_piece, tiktoken,
 };
@@ -28,8 +28,6 @@ use crate::{
 };
 
 const WORDS: &str = "vocab.txt";
-pub(super) const PIECES: &str = "vocab.json";
-pub(super) const MERGES: &str = "merges.txt";
 
 /// Whether a folder has the files of a vocabulary.
 pub(super) fn are_in(folder: &Path) -> bool {
