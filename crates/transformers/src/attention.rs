@@ -119,3 +119,19 @@ pub(crate) fn merged(xs: &Tensor) -> Result<Tensor> {
     }
     Ok(xs.transpose(1, 2)?.flatten_from(D::Minus2)?)
 }
+
+/// Turns each pair of `xs` (r, h, t, w), which lie half a part apart, by its angle; `cos` and `sin` are (r, 1, t, v). The
+/// values of a head after the first `v` stay.
+pub(crate) fn rotate(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
+    let (width, turned) = (xs.dim(D::Minus1)?, cos.dim(D::Minus1)?);
+    let half = turned / 2;
+    let (first, second) = (xs.narrow(3, 0, half)?, xs.narrow(3, half, half)?);
+    let across = Tensor::cat(&[&second.neg()?, &first], D::Minus1)?;
+    if turned == width {
+        return Ok((xs.broadcast_mul(cos)? + across.broadcast_mul(sin)?)?);
+    }
+    let part = xs.narrow(3, 0, turned)?;
+    let part = (part.broadcast_mul(cos)? + across.broadcast_mul(sin)?)?;
+    // candle joins the last dimension with another layout.
+    Ok(Tensor::cat(&[part, xs.narrow(3, turned, width - turned)?], D::Minus1)?.contiguous()?)
+}

@@ -9,5 +9,6 @@ mod model_config;
 pub(crate) mod modernbert;
 pub(crate) mod registry;
 pub(crate) mod t5;
+pub(crate) mod wrong;
 
 pub use model_config::ModelConfig;

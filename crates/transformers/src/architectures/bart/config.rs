@@ -1,17 +1,17 @@
 //! The `config.json` of a BART or of another [`BartFamily`].
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 use sporran_checkpoint::{
-    Architecture, Embedding, Error, Parameter, Result, SpecialTokens, TokenFields,
+    Architecture, Embedding, Parameter, Result, SpecialTokens, TokenFields,
     json::{deserialize_id, deserialize_ids, parse, serialize_ids},
     parameters,
 };
 
 use super::model::Bart;
-use crate::{decode::GenerationOptions, layers::Activation};
+use crate::{architectures::wrong::wrong, decode::GenerationOptions, layers::Activation};
 
 /// The vocabulary of a Marian whose config has none; its last token is the padding.
 const MARIAN_VOCABULARY: u32 = 58101;
@@ -454,15 +454,6 @@ impl Architecture for BartConfig {
             _ => 2,
         };
         Some(TokenFields::defaults(pad, Some(end), self.bos_token_id, start))
-    }
-}
-
-fn wrong(field: &str, expected: &str, found: &str) -> Error {
-    Error::Config {
-        path: PathBuf::from("config.json"),
-        field: field.into(),
-        expected: expected.into(),
-        found: found.into(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! The `config.json` of a BERT-shaped encoder: BERT and the families that differ from it in a few places.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sporran_checkpoint::{Architecture, Embedding, Error, Parameter, Result, json::parse, parameters};
+use sporran_checkpoint::{Architecture, Embedding, Parameter, Result, json::parse, parameters};
 
 use super::{
     disentangled::Disentangled,
@@ -13,7 +13,7 @@ use super::{
     rotary::RotaryPositions,
     with_head::BertModel,
 };
-use crate::layers::Activation;
+use crate::{architectures::wrong::wrong, layers::Activation};
 
 /// The layers of ALBERT that share their weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -566,15 +566,6 @@ impl HeadFields {
         let by_name: Map<String, Value> = labels().map(|(i, label)| (label.clone(), json!(i))).collect();
         fields.insert("id2label".into(), Value::Object(by_number));
         fields.insert("label2id".into(), Value::Object(by_name));
-    }
-}
-
-pub(crate) fn wrong(field: &str, expected: &str, found: &str) -> Error {
-    Error::Config {
-        path: PathBuf::from("config.json"),
-        field: field.into(),
-        expected: expected.into(),
-        found: found.into(),
     }
 }
 

@@ -5,8 +5,9 @@ use candle_nn::{Init, VarBuilder};
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Result;
 
-use super::config::{BertConfig, wrong};
+use super::config::BertConfig;
 use crate::{
+    architectures::wrong::wrong,
     attention::{Attention, merged},
     layers::{Activation, LayerNorm, Linear, softmax},
     mode::Mode,

@@ -2,7 +2,8 @@
 
 use sporran_checkpoint::Result;
 
-use super::config::{BertTask, wrong};
+use super::config::BertTask;
+use crate::architectures::wrong::wrong;
 
 /// The families of encoders that share one definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,12 +7,13 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Result, json::parse};
 
 use super::{
-    config::{BertConfig, BertTask, LayerSharing, wrong},
+    config::{BertConfig, BertTask, LayerSharing},
     disentangled::DebertaFields,
     family::BertFamily,
     model::MPNET_BUCKETS,
     rotary::RotaryFields,
 };
+use crate::architectures::wrong::wrong;
 
 /// DistilBERT's normalisation; no config field sets it.
 const DISTIL_EPSILON: f64 = 1e-12;

@@ -9,8 +9,8 @@ mod model;
 mod rotary;
 mod with_head;
 
+pub(crate) use config::HeadFields;
 pub use config::{BertConfig, BertTask, LayerSharing};
-pub(crate) use config::{HeadFields, wrong};
 pub use disentangled::Disentangled;
 pub use family::BertFamily;
 pub use heads::{

@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::Result;
 
 use super::{
-    config::{BertConfig, wrong},
+    config::BertConfig,
     family::BertFamily,
     model::{BERT_NAMES, BertNames},
 };
 use crate::{
-    architectures::llama::rotate,
-    attention::{Attention, merged},
+    architectures::wrong::wrong,
+    attention::{Attention, merged, rotate},
     layers::softmax,
     mode::Mode,
 };

@@ -1,18 +1,19 @@
 //! The `config.json` of a GPT-2 model.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use candle_nn::VarBuilder;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sporran_checkpoint::{
-    Architecture, Embedding, Error, Parameter, Result, TokenFields,
+    Architecture, Embedding, Parameter, Result, TokenFields,
     json::{deserialize_id, deserialize_ids, parse, serialize_ids},
     parameters,
 };
 
 use super::model::Gpt2;
 use crate::{
+    architectures::wrong::wrong,
     architectures::{bert::Head, decoder::DecoderHead},
     layers::Activation,
 };
@@ -220,15 +221,6 @@ impl Architecture for Gpt2Config {
         let tokens = self.special_tokens();
         let (pad, start) = (self.pad_token_id, Some(tokens.decoder_start));
         Some(TokenFields::defaults(pad, Some(END_OF_TEXT), tokens.bos, start))
-    }
-}
-
-fn wrong(field: &str, expected: &str, found: &str) -> Error {
-    Error::Config {
-        path: PathBuf::from("config.json"),
-        field: field.into(),
-        expected: expected.into(),
-        found: found.into(),
     }
 }
 

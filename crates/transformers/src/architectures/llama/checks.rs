@@ -1,14 +1,13 @@
 //! Checks of a config: what is not supported is an error that names its field.
 
-use std::path::PathBuf;
-
-use sporran_checkpoint::{Error, Result};
+use sporran_checkpoint::Result;
 
 use super::{
     config::LlamaConfig,
     derived::{FULL, SLIDING},
     kind::LlamaKind,
 };
+use crate::architectures::wrong::wrong;
 
 impl LlamaConfig {
     /// Checks the settings of layers with a sliding window.
@@ -172,16 +171,6 @@ impl LlamaConfig {
             }
         }
         Ok(())
-    }
-}
-
-/// The error for a field.
-pub(super) fn wrong(field: &str, expected: &str, found: &str) -> Error {
-    Error::Config {
-        path: PathBuf::from("config.json"),
-        field: field.into(),
-        expected: expected.into(),
-        found: found.into(),
     }
 }
 

@@ -11,8 +11,8 @@ use sporran_checkpoint::{
     parameters,
 };
 
-use super::{checks::wrong, kind::LlamaKind, model::Llama, rope::RopeParameters};
-use crate::architectures::{bert::Head, decoder::DecoderHead};
+use super::{kind::LlamaKind, model::Llama, rope::RopeParameters};
+use crate::architectures::{bert::Head, decoder::DecoderHead, wrong::wrong};
 
 /// The fields of the `config.json`, with the defaults of `transformers` for LLaMA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -3,12 +3,11 @@
 use sporran_checkpoint::Result;
 
 use super::{
-    checks::wrong,
     config::LlamaConfig,
     kind::{LlamaKind, NormKind},
     rope::{Rope, RopeContext, RopeParameters},
 };
-use crate::layers::Activation;
+use crate::{architectures::wrong::wrong, layers::Activation};
 
 /// The layer type of attention to a sliding window.
 pub(super) const SLIDING: &str = "sliding_attention";

@@ -15,6 +15,5 @@ pub use gguf::Gguf;
 pub use kind::LlamaKind;
 pub(crate) use kind::{HeadNorms, NormKind, PartNorms};
 pub use model::Llama;
-pub(crate) use model::rotate;
 pub(crate) use names::{Inner, Inputs};
 pub(crate) use rope::Rope;

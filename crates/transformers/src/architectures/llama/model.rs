@@ -13,6 +13,7 @@ use super::{
     rope::Rope,
 };
 use crate::{
+    attention::rotate,
     cache::{KeyValue, LayerCache},
     causal::{Attending, Biases, Body, Shape, attend, capped, split_heads},
     decode::GenerationOptions,
@@ -212,22 +213,6 @@ impl Llama {
         };
         Ok((scaled(angles.cos()?)?, scaled(angles.sin()?)?))
     }
-}
-
-/// Turns each pair of `xs` (r, h, t, w), which lie half a part apart, by its angle; `cos` and `sin` are (r, 1, t, v). The
-/// values of a head after the first `v` stay.
-pub(crate) fn rotate(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
-    let (width, turned) = (xs.dim(D::Minus1)?, cos.dim(D::Minus1)?);
-    let half = turned / 2;
-    let (first, second) = (xs.narrow(3, 0, half)?, xs.narrow(3, half, half)?);
-    let across = Tensor::cat(&[&second.neg()?, &first], D::Minus1)?;
-    if turned == width {
-        return Ok((xs.broadcast_mul(cos)? + across.broadcast_mul(sin)?)?);
-    }
-    let part = xs.narrow(3, 0, turned)?;
-    let part = (part.broadcast_mul(cos)? + across.broadcast_mul(sin)?)?;
-    // candle joins the last dimension with another layout.
-    Ok(Tensor::cat(&[part, xs.narrow(3, turned, width - turned)?], D::Minus1)?.contiguous()?)
 }
 
 /// Turns each pair of `xs` (r, h, t, w), which lie side by side, by its angle; `cos` and `sin` are (r, 1, t, w) with the two

@@ -12,7 +12,10 @@ use sporran_checkpoint::{
 
 use super::{head::head, model::ModernBert};
 use crate::{
-    architectures::bert::{BertTask, HeadFields, wrong},
+    architectures::{
+        bert::{BertTask, HeadFields},
+        wrong::wrong,
+    },
     layers::Activation,
 };
 

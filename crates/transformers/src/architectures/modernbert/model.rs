@@ -7,8 +7,8 @@ use sporran_checkpoint::{Architecture, Result};
 
 use super::config::ModernBertConfig;
 use crate::{
-    architectures::llama::rotate,
     attention::merged,
+    attention::rotate,
     batch::Batch,
     causal::split_heads,
     encoder::Encoder,

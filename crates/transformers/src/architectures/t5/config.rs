@@ -1,17 +1,17 @@
 //! The `config.json` of a T5 model.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 use sporran_checkpoint::{
-    Architecture, Embedding, Error, Parameter, Result, SpecialTokens, TokenFields,
+    Architecture, Embedding, Parameter, Result, SpecialTokens, TokenFields,
     json::{deserialize_id, deserialize_ids, parse, serialize_ids},
     parameters,
 };
 
 use super::model::T5;
-use crate::layers::Activation;
+use crate::{architectures::wrong::wrong, layers::Activation};
 
 /// The models of T5's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -300,15 +300,6 @@ impl Architecture for T5Config {
     fn default_tokens(&self) -> Option<TokenFields> {
         let pad = Some(self.pad_token_id);
         Some(TokenFields::defaults(pad, Some(1), None, pad))
-    }
-}
-
-fn wrong(field: &str, expected: &str, found: &str) -> Error {
-    Error::Config {
-        path: PathBuf::from("config.json"),
-        field: field.into(),
-        expected: expected.into(),
-        found: found.into(),
     }
 }
 
