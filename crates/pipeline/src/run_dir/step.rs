@@ -140,13 +140,13 @@ impl RunDir {
             outputs.iter().map(|path| hash_file(&self.root.join(path))).collect();
         let done = FinishedStep { key: digest, hashes: hashes?, records, summary };
         jsonl::write_json(self.work(&format!("{name}.done.json")), &done)?;
-        self.remove_journal(name)?;
+        self.remove_work(&format!("{name}.journal"))?;
         Ok(Finished { hashes: done.hashes, records, made: records, reused: false, summary: done.summary })
     }
 
-    /// Removes the journal of a step whose results are complete, if there is one.
-    fn remove_journal(&self, name: &str) -> Result<()> {
-        let path = self.work(&format!("{name}.journal"));
+    /// Removes a file of the folder `work`, if there is one.
+    pub(crate) fn remove_work(&self, file: &str) -> Result<()> {
+        let path = self.work(file);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(&path, "remove")(error)),
             _ => Ok(()),
@@ -177,7 +177,7 @@ impl RunDir {
             && hashes().is_ok_and(|found| found == written)
         {
             // That of a process that was killed after the results were complete.
-            self.remove_journal(name)?;
+            self.remove_work(&format!("{name}.journal"))?;
             observe(Event::Skip { step: title });
             return Ok(Finished { hashes: written, records, made: 0, reused: true, summary });
         }

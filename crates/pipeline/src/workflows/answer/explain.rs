@@ -8,7 +8,7 @@ use sporran_kilt::{FilePlace, Hit, Passage, PassageId, Provenance, observe::Obse
 
 use crate::{
     Error, Result,
-    tasks::{loader::Asked, query::for_retrieval},
+    tasks::loader::Asked,
     workflows::answer::{
         assemble::assemble,
         evidence::{provenance, source},
@@ -75,7 +75,7 @@ pub fn explain(
 ) -> Result<Explanation> {
     let query = asked.query(&options.general.tasks)?;
     let assembly = assemble(options, observe)?;
-    let shaped = for_retrieval(&query, &options.general.query, options.general.seed);
+    let shaped = options.general.for_retrieval(&query);
     let (mut ranking, mut retrieval): (Vec<Hit>, Option<Step>) = (Vec::new(), None);
     if let (Some(retriever), Some(store)) = (&assembly.retriever, &assembly.store) {
         let depth = options.general.evidence.depth;

@@ -8,14 +8,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Diagnostic;
 use sporran_generator::{EvidenceSource, GeneratorOptions};
-use sporran_kilt::scores::trec::RankingMeasure;
+use sporran_kilt::{Query, scores::trec::RankingMeasure};
 use sporran_retriever::{FilterOptions, FilteredOptions};
 
 use crate::{
     Error, Result,
     config::{load, to_toml},
     source::options::{PagesOptions, SourceOptions},
-    tasks::options::{QueryOptions, TasksOptions},
+    tasks::{
+        options::{QueryOptions, TasksOptions},
+        query::for_retrieval,
+    },
     workflows::answer::{
         check::check_without_tasks, retrieval::RetrieverOptions, train::encoder_options::EncoderTraining,
     },
@@ -175,6 +178,11 @@ impl EvaluationOptions {
 }
 
 impl General {
+    /// A record's query as the retriever reads it.
+    pub(crate) fn for_retrieval(&self, query: &Query) -> Query {
+        for_retrieval(query, &self.query, self.seed)
+    }
+
     /// The deepest recall in the report, or cutoff of the measures of judged queries.
     pub(super) fn deepest_score(&self) -> Option<usize> {
         let judged = self.tasks.qrels.is_some();

@@ -2,8 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
@@ -350,17 +348,13 @@ pub(super) fn score(
         Some(path) => Some(path.clone()),
         None => done.summary.has_gold.then(|| task.path.clone()),
     };
-    let first = folder.work(&format!("{}.gold.jsonl", task.name));
+    let first = format!("{}.gold.jsonl", task.name);
     let gold = match (gold, task.limit) {
-        (Some(path), Some(limit)) => Some(first_records(&path, limit, &first)?),
+        (Some(path), Some(limit)) => Some(first_records(&path, limit, &folder.work(&first))?),
         (gold, _) => {
             // Of an earlier run with a limit; reports would take it for the gold answers of this run.
-            match fs::remove_file(&first) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(Error::io(&first, "remove")(error));
-                }
-                _ => gold,
-            }
+            folder.remove_work(&first)?;
+            gold
         }
     };
     let mut report = TaskReport {

@@ -11,7 +11,7 @@ use super::{
     evidence::{pages, provenance, source},
     options::Options,
 };
-use crate::{Result, tasks::query::for_retrieval};
+use crate::Result;
 
 /// The retriever, the reranker and the generator of a config, ready to answer.
 pub struct System {
@@ -149,7 +149,7 @@ impl System {
     /// The queries as the retriever reads them.
     fn shaped(&self, queries: &[Query]) -> Vec<Query> {
         let general = &self.options.general;
-        queries.iter().map(|query| for_retrieval(query, &general.query, general.seed)).collect()
+        queries.iter().map(|query| general.for_retrieval(query)).collect()
     }
 
     fn answer_with(&self, queries: &[Query], sink: Option<&dyn Sink>) -> Result<Vec<Answered>> {

@@ -8,7 +8,7 @@ use sporran_retriever::Trace;
 
 use crate::{
     Error, Result,
-    tasks::{loader::Asked, query::for_retrieval},
+    tasks::loader::Asked,
     workflows::answer::{assemble::assemble_retrieval, options::Options},
 };
 
@@ -70,8 +70,7 @@ pub fn trace(options: &Options, asked: Asked<'_>, hits: usize, observe: &mut Obs
             message: "is missing; there is nothing to trace".into(),
         }]));
     };
-    let found =
-        retriever.trace(&for_retrieval(&query, &options.general.query, options.general.seed), hits)?;
+    let found = retriever.trace(&options.general.for_retrieval(&query), hits)?;
     Ok(Step::new(found, hits, store))
 }
 

@@ -13,7 +13,7 @@ use sporran_retriever::fusion::{FusionMethod, FusionOptions};
 
 use crate::{
     Error, Result,
-    tasks::{files::task_files, loader as tasks, query::for_retrieval},
+    tasks::{files::task_files, loader as tasks},
     workflows::answer::{
         assemble::{Parts, assemble_parts},
         options::Options,
@@ -97,10 +97,8 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Trial>>
         if examples.iter().all(|example| example.gold.is_empty()) {
             return Err(fault("tasks", format!("{} has no gold evidence", file.path.display())));
         }
-        let queries: Vec<_> = examples
-            .iter()
-            .map(|example| for_retrieval(&example.query, &options.general.query, options.general.seed))
-            .collect();
+        let queries: Vec<_> =
+            examples.iter().map(|example| options.general.for_retrieval(&example.query)).collect();
         begin(observe, format!("retrieve for {}", file.name), retrievers.len() as u64, Unit::Steps);
         let mut rankings = Vec::with_capacity(retrievers.len());
         for part in &retrievers {

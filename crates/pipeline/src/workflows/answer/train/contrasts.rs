@@ -16,7 +16,7 @@ use sporran_retriever::Retriever;
 use super::encoder_options::ContrastRecords;
 use crate::{
     Result,
-    tasks::{files::task_files, loader as tasks, options::TasksOptions, query::for_retrieval},
+    tasks::{files::task_files, loader as tasks, options::TasksOptions},
     workflows::answer::options::Options,
 };
 
@@ -99,10 +99,8 @@ pub(super) fn of_tasks(
         examples.truncate(limit);
         begin(observe, format!("mine {}", task.name), examples.len() as u64, Unit::Records);
         for (number, chunk) in examples.chunks(CHUNK).enumerate() {
-            let queries: Vec<_> = chunk
-                .iter()
-                .map(|example| for_retrieval(&example.query, &options.general.query, options.general.seed))
-                .collect();
+            let queries: Vec<_> =
+                chunk.iter().map(|example| options.general.for_retrieval(&example.query)).collect();
             let rankings = retriever.retrieve(&queries, records.depth)?;
             for ((example, query), hits) in chunk.iter().zip(queries).zip(rankings) {
                 let ids: Vec<PassageId> = hits.iter().map(|hit| hit.passage).collect();

@@ -8,7 +8,7 @@ use sporran_kilt::{
 
 use crate::{
     Result,
-    tasks::{files::task_files, loader as tasks, options::TasksOptions, query::for_retrieval},
+    tasks::{files::task_files, loader as tasks, options::TasksOptions},
     workflows::answer::{assemble::Assembly, options::Options},
 };
 
@@ -33,10 +33,8 @@ pub(crate) fn retrieved_examples(
         let examples = tasks::examples(&task)?;
         begin(observe, format!("retrieve for {}", task.name), examples.len() as u64, Unit::Records);
         for (number, chunk) in examples.chunks(512).enumerate() {
-            let queries: Vec<Query> = chunk
-                .iter()
-                .map(|example| for_retrieval(&example.query, &options.general.query, options.general.seed))
-                .collect();
+            let queries: Vec<Query> =
+                chunk.iter().map(|example| options.general.for_retrieval(&example.query)).collect();
             let hits = match &assembly.retriever {
                 Some(retriever) => retriever.retrieve(&queries, wanted.max(1))?,
                 None => vec![Vec::new(); queries.len()],

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     Diagnostic, Error, Result,
     run_dir::{folder::RunDir, inputs::Inputs, key::StepKey, training::TrainingFolder},
-    tasks::{files::task_files, query::for_retrieval},
+    tasks::files::task_files,
 };
 
 /// Trains the encoder of `[encoder-training]`, or the generator's model of `[train]`. A stopped training
@@ -88,7 +88,7 @@ fn learn(options: &Options, underway: &TrainingFolder, observe: &mut Observer<'_
     let train = options.general.train.as_ref().ok_or_else(|| missing("train"))?;
     let generator = options.generator.as_ref().ok_or_else(|| missing("generator"))?;
     let trainer = generator.trainer().ok_or_else(|| fault("generator.kind", &untrained()))?;
-    let query = |query: &Query| for_retrieval(query, &options.general.query, options.general.seed);
+    let query = |query: &Query| options.general.for_retrieval(query);
     let index;
     let (assembly, live) = if trainer.is_live() {
         let written = live_retriever(options).map_err(|(key, message)| fault(&key, message))?;
