@@ -25,8 +25,7 @@ pub trait Objective: Sync {
     fn epoch(&self, number: u64) -> Result<Vec<Self::Batch>>;
 
     /// The factor of the learning rate of a variable.
-    fn rate(&self, variable: &str) -> f64 {
-        let _ = variable;
+    fn rate(&self, _variable: &str) -> f64 {
         1.0
     }
 
