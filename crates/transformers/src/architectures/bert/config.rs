@@ -105,7 +105,7 @@ impl BertConfig {
     /// Reads the text of a `config.json` whose `model_type` is `family`; `path` names it in errors.
     ///
     /// # Errors
-    /// [`Error::Json`] where a field has the wrong type, and [`Error::Config`] where the head is not one of this
+    /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type, and [`Error::Config`](sporran_checkpoint::Error::Config) where the head is not one of this
     /// crate or a value cannot be used.
     pub fn from_json(family: BertFamily, path: &Path, text: &str) -> Result<Self> {
         let head: HeadFields = parse(path, text)?;
@@ -205,7 +205,7 @@ impl BertConfig {
     /// The activation of the feed-forward part.
     ///
     /// # Errors
-    /// [`Error::Config`] for one that is not known.
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) for one that is not known.
     pub fn activation(&self) -> Result<Activation> {
         let (field, name) = match self.family {
             BertFamily::DistilBert => ("activation", &self.hidden_act),

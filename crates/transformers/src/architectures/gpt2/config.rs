@@ -105,7 +105,7 @@ impl Gpt2Config {
     /// Reads the text of a `config.json`; `path` names it in errors.
     ///
     /// # Errors
-    /// [`Error::Json`] where a field has the wrong type, and those of the head.
+    /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type, and those of the head.
     pub fn from_json(path: &Path, text: &str) -> Result<Self> {
         Ok(Self { head: DecoderHead::of(path, text, CLASS_OF_LABELS)?, ..parse(path, text)? })
     }

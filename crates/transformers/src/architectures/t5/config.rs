@@ -141,7 +141,7 @@ impl T5Config {
     /// `transformers`.
     ///
     /// # Errors
-    /// [`Error::Json`] where a field has the wrong type.
+    /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type.
     pub fn from_json(family: T5Family, path: &Path, text: &str) -> Result<Self> {
         if family == T5Family::T5 {
             return parse(path, text);
