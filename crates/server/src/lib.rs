@@ -15,6 +15,7 @@
 mod browse;
 mod error;
 mod failure;
+mod heap;
 mod http;
 mod mcp;
 mod metrics;

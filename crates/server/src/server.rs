@@ -16,7 +16,7 @@ use hyper_util::{
 use sporran_kilt::{observe::Observer, with_causes};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::{BrowseOptions, Error, Result, ServerOptions, State, Stop, routes};
+use crate::{BrowseOptions, Error, Result, ServerOptions, State, Stop, heap, routes};
 
 /// The threads of the HTTP side. They do not compute.
 const THREADS: usize = 2;
@@ -50,7 +50,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens what the options name, and listens. Builds missing indexes.
+    /// Opens what the options name, and listens. Builds missing indexes. With glibc it limits the heaps of the process to the number
+    /// of cores.
     ///
     /// # Errors
     /// Errors of configs, documents and models; an address that is in use; options that name nothing to serve.
@@ -61,6 +62,7 @@ impl Server {
         if options.mounts.is_empty() && !has_model && options.browse == BrowseOptions::default() {
             return Err(Error::Nothing);
         }
+        heap::limit();
         let wanted = SocketAddr::new(options.host, options.port);
         let failed = |source| Error::Io { what: format!("listening on {wanted}"), source };
         // An address that is in use is told before models are loaded. It is not held meanwhile, so that clients are refused until
@@ -110,6 +112,13 @@ impl Server {
         let listener = tokio::net::TcpListener::from_std(listener)
             .map_err(|source| Error::Io { what: format!("listening on {address}"), source })?;
         signals(&state, &stop)?;
+        tokio::spawn(async {
+            loop {
+                tokio::time::sleep(heap::INTERVAL).await;
+                // It waits for locks of the allocator. The runtime's end ends the loop, whatever a trim that is on its way gives.
+                let _ = tokio::task::spawn_blocking(heap::trim).await;
+            }
+        });
         let connections = Arc::new(Semaphore::new(state.limits().connections));
         let open = GracefulShutdown::new();
         let router = routes::router(Arc::clone(&state));
