@@ -115,14 +115,6 @@ impl Config for TaggingOptions {
                 "expected `docred`, `knowledgenet` or `weak-labels`, found none of them",
             );
         }
-        for (key, folds, files) in [
-            ("annotations.folds", &training.folds, &training.knowledgenet),
-            ("test.folds", &test.folds, &test.knowledgenet),
-        ] {
-            if !folds.is_empty() && files.is_empty() {
-                document.report_key(key, "expected files of `knowledgenet` with it, found none");
-            }
-        }
         if training.validation_every == 1 {
             document.report_key("annotations.validation-every", "expected 0 or at least 2, found 1");
         }
@@ -173,10 +165,6 @@ mod tests {
             "learning-rate",
         ] {
             assert!(found.contains(expected), "{expected}: {found}");
-        }
-        let folds = check(text, &["annotations.folds=[1]", "test.folds=[4]"]);
-        for key in ["annotations.folds", "test.folds"] {
-            assert!(folds.contains(&format!("`{key}`: expected files of `knowledgenet`")), "{folds}");
         }
         let words = "workflow = \"tagging\"\nname = \"r\"\n[annotations]\n[tagger]\nkind = \"bilstm-crf\"\nhidden-size = 0\n";
         let found = check(words, &["tagger.dropout=1.0"]);
