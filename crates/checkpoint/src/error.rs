@@ -113,7 +113,7 @@ pub enum Error {
     },
 
     /// A JSON file is not valid JSON, or a field has the wrong type.
-    #[error("{}: field `{field}`", path.display())]
+    #[error("{}{}", path.display(), of_field(.field))]
     Json {
         /// The JSON file.
         path: PathBuf,
@@ -436,6 +436,11 @@ impl Error {
         let path = path.into();
         move |source| Self::Io { path, action, source }
     }
+}
+
+/// The part of a message that names the field; nothing for the whole document.
+fn of_field(field: &str) -> String {
+    if field == "." { String::new() } else { format!(": field `{field}`") }
 }
 
 /// A shape as a message has it.

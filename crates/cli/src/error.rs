@@ -3,6 +3,7 @@
 use std::{error::Error as _, io::Write as _, path::PathBuf};
 
 use anstyle::{AnsiColor, Style};
+use sporran_kilt::jsonl::plain_json;
 
 use crate::paths;
 
@@ -180,7 +181,7 @@ impl Error {
         let mut text = format!("{} {self}\n", label(AnsiColor::Red, "error:"));
         let mut cause = self.source();
         while let Some(error) = cause {
-            text.push_str(&format!("  because: {error}\n"));
+            text.push_str(&format!("  because: {}\n", plain_json(&error.to_string())));
             cause = error.source();
         }
         if let Some(hint) = self.hint() {

@@ -5,9 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sporran_pipeline::UserOptions;
+use sporran_pipeline::{Diagnostic, UserOptions};
 
-use crate::error::{Error, Result};
+use crate::{
+    commands::models,
+    error::{Error, Result},
+    outcome::Context,
+};
 
 /// The folder of this program in each base directory.
 const NAME: &str = "sporran";
@@ -19,12 +23,62 @@ fn base(variable: &str, below: &str) -> Option<PathBuf> {
     set.or_else(|| env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(below)))
 }
 
+/// The file of the user's config.
+fn user_file() -> Option<PathBuf> {
+    base("XDG_CONFIG_HOME", ".config").map(|folder| folder.join(NAME).join("config.toml"))
+}
+
 /// The user's config; the defaults if there is none.
 pub(crate) fn user() -> Result<UserOptions> {
-    match base("XDG_CONFIG_HOME", ".config") {
-        Some(folder) => Ok(UserOptions::load(&folder.join(NAME).join("config.toml"))?),
+    match user_file() {
+        Some(file) => Ok(UserOptions::load(&file)?),
         None => Ok(UserOptions::default()),
     }
+}
+
+/// The keys of the user's config that name a model, each with the option that overrides it.
+const MODELS: [(&str, &str); 3] = [("model", "--model"), ("embedder", "--embed"), ("reranker", "--rerank")];
+
+/// An error of a call that takes these keys of the user's config: a mistake of their models is reported with the file, the line
+/// and the key. Other errors are unchanged.
+pub(crate) fn blame(error: Error, keys: &[&str]) -> Error {
+    let Some(file) = user_file() else { return error };
+    let mistakes = match error {
+        Error::Pipeline(error) => match *error {
+            sporran_pipeline::Error::Config(mistakes) => mistakes,
+            other => return other.into(),
+        },
+        other => return other,
+    };
+    let of_user = |found: Diagnostic| {
+        let known = MODELS.iter().find(|(key, option)| found.key == *option && keys.contains(key));
+        let own = known.and_then(|(key, _)| UserOptions::mistake(&file, key, &found.message).ok());
+        own.unwrap_or(found)
+    };
+    sporran_pipeline::Error::Config(mistakes.into_iter().map(of_user).collect()).into()
+}
+
+/// The folder of the model that an option names, or else a key of the user's config.
+///
+/// # Errors
+/// Those of [`models::resolve`], with the file and the key of the user's config for a model of it.
+pub(crate) fn resolve(
+    option: Option<&Path>,
+    own: Option<&Path>,
+    key: &str,
+    context: &Context,
+) -> Result<Option<PathBuf>> {
+    if let Some(model) = option {
+        return models::resolve(model, context.quiet).map(Some);
+    }
+    let found = own.map(|model| models::resolve(model, context.quiet)).transpose();
+    found.map_err(|error| match user_file() {
+        Some(file) if error.exit_code() == 2 => match UserOptions::mistake(&file, key, &error.text()) {
+            Ok(mistake) => sporran_pipeline::Error::Config(vec![mistake]).into(),
+            Err(_) => error,
+        },
+        _ => error,
+    })
 }
 
 /// The folder of cached indexes.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use schemars::Schema;
 use serde_json::Value;
 
-use super::{WORKFLOW, join, schema::Node};
+use super::{WORKFLOW, is_at_or_below, join, schema::Node};
 
 /// A table of a config.
 struct Block<'s> {
@@ -193,6 +193,21 @@ impl<'s> Walk<'s> {
         self.blocks.push(block);
         inner.into_iter().for_each(|position| self.visit(position));
     }
+}
+
+/// The paths of all keys outside of arrays of tables. Of a table whose `kind` the config chooses, the keys of this kind; of
+/// others none.
+pub(super) fn paths(schema: &Schema, config: &toml::Table) -> Vec<String> {
+    let mut repeated: Vec<String> = Vec::new();
+    let mut paths = Vec::new();
+    for Block { path, is_repeated, keys, .. } in Walk::blocks(schema, Some(config)) {
+        if is_repeated {
+            repeated.push(path);
+        } else if !repeated.iter().any(|above| is_at_or_below(&path, above)) {
+            paths.extend(keys.iter().map(|key| join(&path, key.name)));
+        }
+    }
+    paths
 }
 
 /// A doc comment as text of the manual: without the leading key or table, and without links.

@@ -2,13 +2,14 @@
 //!
 //! A [`Document`] is a config with its overrides. Options are read from its tables. Every mistake is reported with its line.
 //! [`kinds!`] lists the kinds of a stage. [`schema`] and [`explain`] derive ranges and the manual from the types of the
-//! options.
+//! options. [`words`] has the words of messages about values, for JSON as well.
 
 pub mod explain;
 mod kinds;
 mod overrides;
 mod read;
 pub mod schema;
+pub mod words;
 
 use std::{
     borrow::Cow,
@@ -20,6 +21,7 @@ pub use kinds::{Check, FromTable, Kinds};
 pub use overrides::{Override, Overrides};
 #[doc(hidden)]
 pub use schemars;
+use schemars::Schema;
 #[doc(hidden)]
 pub use serde;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -458,6 +460,29 @@ impl<'t> Document<'t> {
         self.read("", root, stages)
     }
 
+    /// Adds to the message about an unknown key the options of other tables that have its name or a similar one. `schema` is that
+    /// of the whole config.
+    pub fn suggest_elsewhere(&mut self, schema: &Schema) {
+        let is_open = |it: &&mut Diagnostic| {
+            it.message.starts_with("unknown field ") && !it.message.contains("; did you mean ")
+        };
+        let mut open = self.diagnostics.iter_mut().filter(is_open).peekable();
+        if open.peek().is_none() {
+            return;
+        }
+        let config = toml::Table::deserialize(Deserializer::from(self.root.clone())).unwrap_or_default();
+        let paths = explain::paths(schema, &config);
+        let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+        for diagnostic in open {
+            let wrong = last(&diagnostic.key);
+            let names: Vec<String> = paths.iter().map(|path| last(path)).collect();
+            let Some(near) = nearest_above(0.85, &wrong, names.iter().map(String::as_str)) else { continue };
+            let meant = paths.iter().filter(|path| last(path) == near).take(MOST_SUGGESTIONS);
+            let meant: Vec<String> = meant.map(|path| format!("`{path}`")).collect();
+            diagnostic.message.push_str(&format!("; did you mean {}?", meant.join(" or ")));
+        }
+    }
+
     /// All mistakes, in the order of the document.
     pub fn into_diagnostics(mut self) -> Vec<Diagnostic> {
         self.diagnostics.sort_by_key(|diagnostic| (diagnostic.line == 0, diagnostic.line));
@@ -491,11 +516,20 @@ fn is_at_or_below(key: &str, other: &str) -> bool {
     key.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
+/// The largest number of options of other tables that a message suggests.
+const MOST_SUGGESTIONS: usize = 3;
+
 /// The name that is most similar to `wrong`, if any is similar enough.
 fn nearest<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    nearest_above(0.7, wrong, names)
+}
+
+/// The name that is most similar to `wrong`, if its similarity is above `least` or it differs in one letter.
+fn nearest_above<'n>(least: f64, wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let is_near = |name: &str| name.len() > 1 && wrong.len() > 1 && strsim::levenshtein(wrong, name) <= 1;
     names
         .map(|name| (strsim::jaro_winkler(wrong, name), name))
-        .filter(|(similarity, _)| *similarity > 0.7)
+        .filter(|(similarity, name)| *similarity > least || is_near(name))
         .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1)))
         .map(|(_, name)| name)
 }

@@ -9,7 +9,10 @@ use toml::{
     de::{DeTable, DeValue, Deserializer},
 };
 
-use super::{Document, Table, join, nearest};
+use super::{
+    Document, Table, join, nearest,
+    words::{Form, plain},
+};
 
 /// The largest number of reported mistakes of a table.
 const MAX_MISTAKES: usize = 100;
@@ -52,7 +55,7 @@ impl<'t> Document<'t> {
                 return None;
             }
             let Some(path) = remove_at(table.get_mut(), span.start, key) else {
-                self.report(span.start, key.to_owned(), message.to_owned());
+                self.report(span.start, key.to_owned(), with_nearest(message, also).0);
                 return None;
             };
             let (message, meant) = with_nearest(message, also);
@@ -239,33 +242,11 @@ const RENAMED: [(&str, &str); 19] = [
     ("width", "hidden-size"),
 ];
 
-/// Words of serde's messages, and the words of a config.
-const WORDS: [(&str, &str); 9] = [
-    ("expected f32", "expected a number"),
-    ("expected f64", "expected a number"),
-    ("expected usize", "expected a whole number of at least 0"),
-    ("expected u32", "expected a whole number of at least 0"),
-    ("expected u64", "expected a whole number of at least 0"),
-    ("expected i64", "expected a whole number"),
-    ("expected a nonzero usize", "expected a whole number of at least 1"),
-    ("expected a sequence", "expected a list"),
-    ("unknown variant", "unknown value"),
-];
-
 /// serde's message in the words of a config, with the most similar name that it lists, and that name. `also` are names that
 /// serde does not list.
 fn with_nearest(message: &str, also: &[&str]) -> (String, Option<String>) {
-    let (mut message, meant) = in_serdes_words(message, also);
-    for (word, plain) in WORDS {
-        // Names and values of the config are in quotes, before the end and after the start.
-        if message.ends_with(word) {
-            message.truncate(message.len() - word.len());
-            message.push_str(plain);
-        } else if message.starts_with(word) {
-            message.replace_range(..word.len(), plain);
-        }
-    }
-    (message, meant)
+    let (message, meant) = in_serdes_words(message, also);
+    (plain(&message, Form::Toml), meant)
 }
 
 fn in_serdes_words(message: &str, also: &[&str]) -> (String, Option<String>) {

@@ -52,10 +52,7 @@ fn every_mistake_is_found_with_line_and_nearest_key() {
     let (fields, found) = read(text, &[]);
     assert_eq!(fields, None);
     assert_eq!(found.len(), 5, "{found:#?}");
-    assert!(
-        found[0].starts_with("c.toml:1: `name`: invalid type: integer `3`, expected a string"),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("c.toml:1: `name`: expected a string, found the number 3"), "{found:?}");
     assert!(
         found[1].starts_with("c.toml:2: `depht`: unknown field") && found[1].ends_with("`depth`?"),
         "{found:?}"
@@ -64,9 +61,8 @@ fn every_mistake_is_found_with_line_and_nearest_key() {
         found[2].starts_with("c.toml:5: `inner.beam-sise`") && found[2].ends_with("`beam-size`?"),
         "{found:?}"
     );
-    assert!(found[3].starts_with("c.toml:6: `inner.ratio`: invalid type"), "{found:?}");
-    // In the words of a config; the names of stages only where they can be.
-    assert!(found[3].ends_with("expected a number"), "{found:?}");
+    assert_eq!(found[3], "c.toml:6: `inner.ratio`: expected a number, found the string \"x\"");
+    // The names of stages only where they can be.
     assert!(found[1].contains(", `retriever`") && !found[2].contains("`retriever`"), "{found:?}");
     assert!(found[4].starts_with("c.toml:7: `retreiver`") && found[4].ends_with("`retriever`?"), "{found:?}");
 }
@@ -84,10 +80,7 @@ fn overrides_replace_and_are_named_when_wrong() {
         found.iter().any(|text| text.starts_with("override `inner.beam-sise=4`: `inner.beam-sise`")),
         "{found:?}"
     );
-    assert!(
-        found.iter().any(|text| text.starts_with("override `depth=x`: `depth`: invalid type")),
-        "{found:?}"
-    );
+    assert!(found.iter().any(|text| text.starts_with("override `depth=x`: `depth`: expected ")), "{found:?}");
 }
 
 #[test]

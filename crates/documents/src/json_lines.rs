@@ -3,6 +3,7 @@
 use std::io::BufRead;
 
 use serde_json::{Map, Value};
+use sporran_kilt::jsonl::plain_json;
 
 use crate::{
     encoding,
@@ -43,7 +44,10 @@ impl<R: BufRead> JsonLines<R> {
             let text = encoding::line(bytes, &mut self.guessed);
             return Some(match serde_json::from_str::<Map<String, Value>>(&text) {
                 Ok(fields) => Item::Row(Row { number: self.number, line: self.line, fields }),
-                Err(error) => Item::Fault((self.line, format!("expected a JSON object: {error}"))),
+                Err(error) => Item::Fault((
+                    self.line,
+                    format!("expected a JSON object: {}", plain_json(&error.to_string())),
+                )),
             });
         }
     }
@@ -54,7 +58,8 @@ impl<R: BufRead> JsonLines<R> {
 /// # Errors
 /// A message for other JSON.
 pub(crate) fn list(text: &str) -> Result<Vec<Row>, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("expected JSON: {error}"))?;
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| format!("expected JSON: {}", plain_json(&error.to_string())))?;
     let items = match value {
         Value::Array(items) => items,
         object @ Value::Object(_) => vec![object],

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use sporran_kilt::{
     Page,
     formats::{Document as Passage, anserini, beir, passages},
+    jsonl::plain_json,
 };
 
 use crate::{
@@ -140,7 +141,7 @@ impl Row {
     fn known(self, file: &SourceFile) -> Result<Option<RecordPage>, String> {
         let is = |key: &str, kind: fn(&Value) -> bool| self.fields.get(key).is_some_and(kind);
         let is_id = |value: &Value| value.is_string() || value.is_number();
-        let (line, wrong) = (self.line, |error: serde_json::Error| error.to_string());
+        let (line, wrong) = (self.line, |error: serde_json::Error| plain_json(&error.to_string()));
         let passage: Passage =
             if is("wikipedia_id", |_| true) && is("wikipedia_title", |_| true) && is("text", Value::is_array)
             {

@@ -308,8 +308,8 @@ mod tests {
         for (message, expected) in [
             (refused(&word("1", "a", "0")), ":1: field `newdoc`: expected `# newdoc id = ID` before"),
             (refused("# newdoc\n"), ":1: field `newdoc`: expected `# newdoc id = ID`, found `# newdoc`"),
-            (one("2\tb\n"), ":3: field `.`: expected 10 columns with tabs between them, found 2"),
-            (one(&format!("{}\tx\n", word("2", "b", "1").trim_end())), ":3: field `.`: expected 10 columns"),
+            (one("2\tb\n"), ":3: expected 10 columns with tabs between them, found 2"),
+            (one(&format!("{}\tx\n", word("2", "b", "1").trim_end())), ":3: expected 10 columns"),
             (one(&word("3", "b", "1")), ":3: field `ID`: expected 2, found `3`"),
             (one(&word("1-2", "b", "_")), ":3: field `ID`: expected a range from 2 on, found `1-2`"),
             (one(&word("2-3", "b", "_")), ":2: field `ID`: expected the words up to 3, found 1"),

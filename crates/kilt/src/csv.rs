@@ -171,7 +171,7 @@ mod tests {
     fn wrong_tables_are_refused_with_line_and_field() {
         let error = |text: &str| read(text).unwrap_err().to_string();
         assert!(error("").contains("at least one header"));
-        assert!(error("a,b\n1,2\n3,4,5\n").contains(":3: field `.`: expected at most 2 cells, found 3"));
+        assert!(error("a,b\n1,2\n3,4,5\n").contains(":3: expected at most 2 cells, found 3"));
         assert!(error("a,b\n\n1,\"2\n").contains(":3: field `2`: expected a quote that ends the cell"));
         let missing = read("a,b\n").unwrap().column("c").unwrap_err().to_string();
         assert!(missing.contains(":1: field `c`: expected a column of this name, found a, b"), "{missing}");

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sporran_config::words::plain_json;
+
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -79,7 +81,7 @@ pub enum Error {
         encoding: &'static str,
     },
     /// A line that is not the expected record.
-    #[error("{path}:{line}: field `{field}`: {message}")]
+    #[error("{path}:{line}: {}{message}", of_field(.field))]
     Record {
         /// The file.
         path: PathBuf,
@@ -205,6 +207,11 @@ impl fmt::Display for ShardFault {
     }
 }
 
+/// The part of a message that names the field; nothing for the record itself.
+fn of_field(field: &str) -> String {
+    if field == "." { String::new() } else { format!("field `{field}`: ") }
+}
+
 /// The part of a message that names Windows-1252.
 fn in_latin(word: Option<&str>) -> String {
     word.map_or_else(String::new, |word| {
@@ -298,9 +305,9 @@ impl Error {
     }
 }
 
-/// An error with its causes, as one line.
+/// An error with its causes, as one line. Errors of serde_json are in plain words.
 #[must_use]
 pub fn with_causes(error: &dyn std::error::Error) -> String {
     let errors = std::iter::successors(Some(error), |error| error.source());
-    errors.map(ToString::to_string).collect::<Vec<_>>().join("; because: ")
+    errors.map(|error| plain_json(&error.to_string())).collect::<Vec<_>>().join("; because: ")
 }

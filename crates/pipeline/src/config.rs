@@ -108,6 +108,7 @@ fn read<T: Config>(
         options = T::read(&mut document);
         // `T::read` takes stages out of the document. Checks need the whole document for the lines of keys.
         document.restore(written);
+        document.suggest_elsewhere(&T::schema());
         check(options.as_ref(), &mut document);
     }
     Ok((options, document.into_diagnostics()))

@@ -59,6 +59,16 @@ pub enum Error {
         /// The id of the process.
         process: String,
     },
+    /// A folder that is not that of a finished run.
+    #[error("{folder}: expected the folder of a finished run, with {file}; found {found}")]
+    NotARun {
+        /// The folder.
+        folder: PathBuf,
+        /// The file that it lacks.
+        file: &'static str,
+        /// What the folder is, or what it has.
+        found: String,
+    },
     /// The run or the training of a path is not finished.
     #[error("{folder}: not finished: {progress}; {hint}")]
     Unfinished {
@@ -190,6 +200,7 @@ impl Error {
             Self::Config(_)
             | Self::Submission(_)
             | Self::Busy { .. }
+            | Self::NotARun { .. }
             | Self::Unfinished { .. }
             | Self::OtherTraining { .. }
             | Self::OtherModel { .. } => true,

@@ -7,7 +7,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sporran_config::{Document, Text, schema};
+use sporran_config::{Diagnostic, Document, Text, schema};
 use sporran_kilt::jsonl;
 
 use crate::{Error, Result};
@@ -54,6 +54,18 @@ impl UserOptions {
         let options = options.filter(|_| mistakes.is_empty()).ok_or(Error::Config(mistakes))?;
         let folder = path.parent().unwrap_or(Path::new("."));
         Ok(options.placed_in(folder))
+    }
+
+    /// A mistake in the value of a key of the file `path`, with its line.
+    ///
+    /// # Errors
+    /// [`Error::Kilt`] if the file cannot be read.
+    pub fn mistake(path: &Path, key: &str, message: &str) -> Result<Diagnostic> {
+        let text = Text::new(path, jsonl::read_to_string(path)?, &[]);
+        let mut document = Document::parse(&text);
+        document.report_key(key, message);
+        let found = document.into_diagnostics().pop();
+        Ok(found.unwrap_or_else(|| Diagnostic::of_config(key, message)))
     }
 
     /// The same options with paths that start at `folder`.

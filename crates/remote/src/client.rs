@@ -12,6 +12,7 @@ use std::{
 };
 
 use serde_json::Value;
+use sporran_kilt::jsonl::plain_json;
 use ureq::{Agent, Body, http::Response};
 
 use crate::{
@@ -413,7 +414,10 @@ impl Client {
                 let body = self.body(response)?;
                 let response: Value = serde_json::from_slice(&body).map_err(|error| {
                     let text = message(&body, secret);
-                    Failure::passing(format!("expected JSON, found `{text}` ({error})"))
+                    Failure::passing(format!(
+                        "expected JSON, found `{text}` ({})",
+                        plain_json(&error.to_string())
+                    ))
                 })?;
                 Ok(Received::Whole(response))
             }
@@ -447,7 +451,10 @@ impl Client {
             }
             let mut part: Value = serde_json::from_str(&data).map_err(|error| {
                 let text = message(data.as_bytes(), secret);
-                Failure::passing(format!("expected JSON in the stream, found `{text}` ({error})"))
+                Failure::passing(format!(
+                    "expected JSON in the stream, found `{text}` ({})",
+                    plain_json(&error.to_string())
+                ))
             })?;
             if let Some(secret) = secret {
                 secret.hide_in(&mut part);
@@ -486,7 +493,11 @@ impl Client {
                 return Err(Failure::of_status(status, &headers, &body, secret));
             }
             let mut value: Value = serde_json::from_slice(&body).map_err(|error| {
-                Failure::passing(format!("expected JSON, found `{}` ({error})", message(&body, secret)))
+                Failure::passing(format!(
+                    "expected JSON, found `{}` ({})",
+                    message(&body, secret),
+                    plain_json(&error.to_string())
+                ))
             })?;
             if let Some(secret) = secret {
                 secret.hide_in(&mut value);

@@ -13,7 +13,10 @@ use std::{
 
 use memmap2::Mmap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sporran_kilt::folder::{self, Building, Contents, Place};
+use sporran_kilt::{
+    folder::{self, Building, Contents, Place},
+    jsonl::plain_json,
+};
 
 use crate::{Error, Result};
 
@@ -281,7 +284,7 @@ fn parse_header<H: DeserializeOwned>(folder: &Path, version: Option<u32>) -> Res
     if hash != actual.as_str() {
         return Err(damaged(format!("the checksum is wrong: expected BLAKE3 {hash}, found {actual}")));
     }
-    let header = serde_json::from_slice(body).map_err(|error| damaged(error.to_string()))?;
+    let header = serde_json::from_slice(body).map_err(|error| damaged(plain_json(&error.to_string())))?;
     Ok((path, header))
 }
 

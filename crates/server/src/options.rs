@@ -10,7 +10,7 @@ use std::{
 use sporran_pipeline::workflows::answer::AskOptions;
 use sporran_transformers::{DeviceName, Precision};
 
-use crate::{BrowseOptions, Error, Result};
+use crate::{BrowseOptions, Error, Failure, Result};
 
 /// The shortest key.
 const LEAST: usize = 16;
@@ -99,6 +99,20 @@ pub struct Limits {
     pub all_hits: usize,
     /// The time in which requests that were begun are answered after a stop.
     pub grace: Duration,
+}
+
+impl Limits {
+    /// A number of results that the server gives.
+    pub(crate) fn checked(&self, field: &str, wanted: Option<usize>) -> Result<Option<usize>, Failure> {
+        let most = self.hits;
+        match wanted {
+            Some(count) if count == 0 || count > most => {
+                let message = format!("`{field}`: expected 1 to {most}, found {count}");
+                Err(Failure::invalid(field, message))
+            }
+            wanted => Ok(wanted),
+        }
+    }
 }
 
 impl Default for Limits {

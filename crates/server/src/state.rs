@@ -31,9 +31,10 @@ impl State {
     /// Errors of configs, documents and models.
     pub(crate) fn open(options: ServerOptions, stop: Stop, observe: &mut Observer<'_>) -> Result<Self> {
         let setting = Setting { limits: options.limits, metrics: Metrics::new() };
+        // A wrong run is reported before an index is built or a model is loaded.
+        let browse = Browse::open(&options.browse)?;
         let models = Models::open(&options.models, &setting)?;
         let mounts = Mounts::open(&options.mounts, &setting, observe)?;
-        let browse = Browse::open(&options.browse)?;
         Ok(Self { options, setting, mounts: RwLock::new(Arc::new(mounts)), models, browse, stop })
     }
 

@@ -6,8 +6,7 @@ use clap::{Args, ValueHint};
 use sporran_pipeline::workflows::answer::{AskOptions, Endpoint};
 use sporran_transformers::{DeviceName, Precision};
 
-use super::models;
-use crate::{error::Result, outcome::Context};
+use crate::{error::Result, outcome::Context, settings};
 
 /// A generator, and how models compute.
 #[derive(Args)]
@@ -38,7 +37,12 @@ impl AnswerModel {
         self.model.is_some() || self.llm.is_some()
     }
 
-    /// The options with this generator; with the `default` if the command line names none.
+    /// The key of the user's config for the generator, if the command line names none.
+    pub(super) fn users_key(&self) -> Option<&'static str> {
+        (!self.is_named()).then_some("model")
+    }
+
+    /// The options with this generator; with the `default` of the user's config if the command line names none.
     ///
     /// # Errors
     /// A model that cannot be found.
@@ -53,8 +57,8 @@ impl AnswerModel {
             model: self.llm_model.clone(),
             key_variable: self.llm_key_env.clone(),
         });
-        let model = self.model.as_deref().or(default).filter(|_| endpoint.is_none());
-        let generator = model.map(|model| models::resolve(model, context.quiet)).transpose()?;
+        let default = default.filter(|_| endpoint.is_none());
+        let generator = settings::resolve(self.model.as_deref(), default, "model", context)?;
         Ok(AskOptions { generator, endpoint, precision: self.precision, device: self.device, ..options })
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     error::Result,
     interrupt::{self, Kept},
     outcome::{Context, Outcome},
+    settings,
 };
 
 /// `sporran eval-set`
@@ -40,7 +41,8 @@ impl MakeEvalSet {
         at_least_one("--count", self.count)?;
         let (options, _) = self.sources.options(self.sources.all(), context)?;
         interrupt::keep(Kept::Output(self.output.clone()));
-        let EvalSet { kind, records } = eval_set(&options, self.count, self.seed, &mut context.observer())?;
+        let EvalSet { kind, records } = eval_set(&options, self.count, self.seed, &mut context.observer())
+            .map_err(|error| settings::blame(error.into(), &self.sources.users_keys()))?;
         let mut writer = Writer::create(&self.output)?;
         records.iter().try_for_each(|record| writer.record(record))?;
         writer.finish()?;

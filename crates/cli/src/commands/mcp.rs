@@ -8,6 +8,7 @@ use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
     outcome::{Context, Outcome},
+    settings,
 };
 
 /// `sporran mcp`
@@ -36,7 +37,8 @@ impl Mcp {
             return Err(Error::Usage("expected a config, documents or `--run`".into()));
         }
         interrupt::keep(Kept::Nothing);
-        serve_stdio(options, &mut context.observer())?;
+        serve_stdio(options, &mut context.observer())
+            .map_err(|error| settings::blame(error.into(), &self.served.users_keys()))?;
         Ok(Outcome::default())
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use serde::Serialize;
+use sporran_kilt::jsonl::plain_json;
 use sporran_pipeline::{
     Config, kbqa,
     link_prediction::{AskOptions, LinkAnswer, LinkPredictor, LinkQuestion},
@@ -77,7 +78,8 @@ impl Reason {
         let predictor = LinkPredictor::open(kb, self.links.as_deref(), self.rules.as_deref())?;
         let parse = |line: String| {
             let question: LinkQuestion = serde_json::from_str(&line).map_err(|error| {
-                format!("expected {{\"subject\" or \"object\": name, \"relation\": name}}: {error}")
+                let wrong = plain_json(&error.to_string());
+                format!("expected {{\"subject\" or \"object\": name, \"relation\": name}}: {wrong}")
             })?;
             predictor.resolve(&question)
         };

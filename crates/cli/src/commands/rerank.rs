@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::ScoreActivation;
 use sporran_kilt::{
     Passage, PassageStore, Query,
+    jsonl::plain_json,
     scores::ranking::{RELEVANT, Report},
     wowpp,
 };
@@ -197,9 +198,12 @@ impl Rerank {
                 blank += 1;
                 return Ok(Request::default());
             }
-            serde_json::from_str::<Request>(&text)
-                .map(|request| Request { line, ..request })
-                .map_err(|error| format!("expected {{\"query\": text, \"passages\": [texts]}}: {error}"))
+            serde_json::from_str::<Request>(&text).map(|request| Request { line, ..request }).map_err(
+                |error| {
+                    let wrong = plain_json(&error.to_string());
+                    format!("expected {{\"query\": text, \"passages\": [texts]}}: {wrong}")
+                },
+            )
         };
         let done = Lines::stdin(self.batch_size).each_portion(parse, |requests| {
             for (request, scores) in requests.iter().zip(model.scores(requests)?) {

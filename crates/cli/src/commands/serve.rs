@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
     outcome::{Context, Outcome, stderr},
-    paths,
+    paths, settings,
 };
 
 /// The greatest number of connections.
@@ -115,7 +115,8 @@ impl Serve {
                 options.host
             );
         }
-        let server = Server::open(options, &stop, &mut context.observer())?;
+        let server = Server::open(options, &stop, &mut context.observer())
+            .map_err(|error| settings::blame(error.into(), &self.served.users_keys()))?;
         interrupt::keep(Kept::Nothing);
         interrupt::stop_with(move || stop.now());
         stderr(&format!("listening on http://{}\n", server.address()));

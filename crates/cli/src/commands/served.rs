@@ -22,10 +22,10 @@ pub(crate) struct Served {
     sources: Vec<PathBuf>,
     #[command(flatten)]
     model: AnswerModel,
-    /// Encoder for the retrieval of documents, which `serve` serves by itself too: a folder, an imported model's name, or hf:ID[@REV]
+    /// Encoder for the retrieval of documents, which `serve` also serves as a model: a folder, an imported model's name, or hf:ID[@REV]
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     embed: Option<PathBuf>,
-    /// Reranker for passages of documents, which `serve` serves by itself too: a folder, an imported model's name, or hf:ID[@REV]
+    /// Reranker for passages of documents, which `serve` also serves as a model: a folder, an imported model's name, or hf:ID[@REV]
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     rerank: Option<PathBuf>,
     /// Passages of documents that are evidence and that a generator reads
@@ -62,6 +62,14 @@ impl Served {
         Ok(ServedModels { embedder, reranker, precision, device, ..ServedModels::default() })
     }
 
+    /// The keys of the user's config that name models of a served source.
+    pub(crate) fn users_keys(&self) -> Vec<&'static str> {
+        let mut keys: Vec<&str> = self.model.users_key().into_iter().collect();
+        keys.extend(self.embed.is_none().then_some("embedder"));
+        keys.extend(self.rerank.is_none().then_some("reranker"));
+        keys
+    }
+
     /// The options of a server with these sources, and with the defaults otherwise.
     ///
     /// # Errors
@@ -73,11 +81,12 @@ impl Served {
         let named = |source: &PathBuf| AskOptions::new(vec![source.clone()], cache.clone());
         let sources: Vec<AskOptions> = self.sources.iter().map(named).collect();
         let has_documents = sources.iter().any(|source| source.config().is_none());
-        let resolve = |model: Option<&PathBuf>| {
-            model.filter(|_| has_documents).map(|model| models::resolve(model, context.quiet)).transpose()
+        let resolve = |option: &Option<PathBuf>, own: &Option<PathBuf>, key| match has_documents {
+            true => settings::resolve(option.as_deref(), own.as_deref(), key, context),
+            false => Ok(None),
         };
-        let embedder = resolve(self.embed.as_ref().or(user.embedder.as_ref()))?;
-        let reranker = resolve(self.rerank.as_ref().or(user.reranker.as_ref()))?;
+        let embedder = resolve(&self.embed, &user.embedder, "embedder")?;
+        let reranker = resolve(&self.rerank, &user.reranker, "reranker")?;
         let mut mounts = Vec::with_capacity(sources.len());
         for options in sources {
             // A config has its own retriever, and its own generator unless the command line names one.

@@ -14,7 +14,7 @@ use crate::{
 /// The option of verbs that have shards.
 #[derive(Args)]
 pub(crate) struct ShardArgs {
-    /// Do one of N equal parts of the work, from 0/N to N-1/N, in a folder of its own; `sporran merge` merges all parts.
+    /// Do one of N equal parts of the work, from 0/N to N-1/N, in a separate folder; `sporran merge` merges all parts.
     ///
     /// `auto` takes the part from the environment: SLURM_ARRAY_TASK_ID, _MIN, _STEP and _COUNT of a Slurm array, or RANK and
     /// WORLD_SIZE. Without this option these variables have no effect.

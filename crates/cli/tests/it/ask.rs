@@ -201,6 +201,48 @@ fn the_user_s_config_has_defaults_and_its_mistakes_are_errors() {
         let (code, told) = failure(home.path(), arguments);
         assert!(code == 2 && told.contains("config.toml:1: `modle`") && told.contains("`model`"), "{told}");
     }
+    // Models that are not there, and folders that are no models.
+    fs::create_dir_all(home.path().join("folder")).unwrap();
+    for (text, expected) in [
+        ("model = \"none\"\n", "config.toml:1: `model`: no model none"),
+        ("threads = 1\nembedder = \"none/x\"\n", "config.toml:2: `embedder`: no model folder "),
+        ("threads = 1\nreranker = \"none\"\n", "config.toml:2: `reranker`: no model none"),
+        ("model = \"folder\"\n", "config.toml:1: `model`: no file config.json in folder"),
+        ("reranker = \"folder\"\n", "config.toml:1: `reranker`: no file config.json in folder"),
+    ] {
+        fs::write(&config, text).unwrap();
+        for arguments in [&["ask", "pages.jsonl", "a drink"][..], &["serve", "pages.jsonl", "--port", "0"]] {
+            let (code, told) = failure(home.path(), arguments);
+            assert!(code == 2 && told.contains(expected), "{text}: {told}");
+        }
+    }
+    // The command line is not blamed on the config.
+    let (code, told) = failure(home.path(), &["ask", "pages.jsonl", "a drink", "--rerank", "none"]);
+    assert!(code == 2 && !told.contains("config.toml"), "{told}");
+}
+
+#[test]
+fn a_client_that_asks_for_nothing_ends_the_protocol() {
+    let home = home();
+    // Without a standard input.
+    let output = run(home.path(), &["mcp", "pages.jsonl"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0), "{}", errors(&output));
+}
+
+#[test]
+fn a_folder_that_is_no_run_is_named_with_its_content() {
+    let home = home();
+    fs::create_dir_all(home.path().join("notes")).unwrap();
+    fs::write(home.path().join("notes/a.md"), "Tea").unwrap();
+    for (arguments, file) in [
+        (&["report", "notes"][..], "report.json"),
+        (&["serve", "pages.jsonl", "--port", "0", "--run", "r=notes"], "manifest.json"),
+    ] {
+        let (code, told) = failure(home.path(), arguments);
+        let expected =
+            format!("notes: expected the folder of a finished run, with {file}; found a folder with a.md");
+        assert!(code == 2 && told.contains(&expected), "{told}");
+    }
 }
 
 #[test]

@@ -69,9 +69,9 @@ fn errors_in_a_knowledge_source_name_line_and_field() {
     let good = "{\"wikipedia_id\":\"1\",\"wikipedia_title\":\"A\",\"text\":[\"A\"]}\n";
     let message =
         refused(2, replace("{\"wikipedia_id\":\"1\",\"wikipedia_title\":\"A\",\"text\":[\"A\"]}\n{oops\n"));
-    assert!(message.contains("pages.jsonl:2: field `.`"), "{message}");
+    assert!(message.contains("pages.jsonl:2: not JSON: expected a name in quotes"), "{message}");
     let message = refused(2, replace("{\"wikipedia_id\":\"1\",\"text\":[\"A\"]}\n"));
-    assert!(message.contains("pages.jsonl:1: field `.`: missing field `wikipedia_title`"), "{message}");
+    assert!(message.contains("pages.jsonl:1: missing field `wikipedia_title`"), "{message}");
     let message = refused(2, replace(""));
     assert!(message.contains("pages.jsonl: expected at least one page, found none"), "{message}");
     let message =
@@ -115,9 +115,73 @@ fn errors_in_a_task_file_name_line_and_field() {
         "{message}"
     );
     let message = refused(2, replace("{\"id\":[],\"input\":\"x\"}\n"));
-    assert!(message.contains("nq-dev-kilt.jsonl:1: field `id`: invalid type: sequence"), "{message}");
+    assert!(
+        message.contains("nq-dev-kilt.jsonl:1: field `id`: expected a string or an integer, found a list"),
+        "{message}"
+    );
     let message = refused(2, replace("\n"));
     assert!(message.contains("nq-dev-kilt.jsonl: expected at least one record, found none"), "{message}");
+}
+
+#[test]
+fn all_task_files_are_read_before_anything_is_built_and_nothing_is_left() {
+    let good = r#"{"id":"c","input":"capital of Germany"}"#;
+    for (files_of_tasks, text, expected) in [
+        (
+            "files = [\"nq-dev-kilt.jsonl\", \"more.jsonl\"]",
+            format!("{good}\n{{oops\n"),
+            "more.jsonl:2: not JSON: ",
+        ),
+        (
+            "files = [\"nq-dev-kilt.jsonl\", \"more.jsonl\"]",
+            format!("{good}\n{good}\n"),
+            "more.jsonl:2: field `id`",
+        ),
+        (
+            "files = [\"nq-dev-kilt.jsonl\"]\ngold = \"gold\"",
+            "{\"id\":\"a\",\"output\":[]}\n{\"id\":\"b\"}\n".to_owned(),
+            "gold/nq-dev-kilt.jsonl:2: field `output`: expected the gold outputs, found none",
+        ),
+        (
+            "files = [\"nq-dev-kilt.jsonl\"]\ngold = \"gold\"",
+            "{\"id\":\"z\",\"output\":[]}\n".to_owned(),
+            "gold/nq-dev-kilt.jsonl:1: field `id`: expected the id of a record of nq-dev-kilt.jsonl, found `z`",
+        ),
+    ] {
+        for verb in [&["retrieve", "c.toml"][..], &["run", "c.toml"], &["run", "c.toml", "--shard", "1/2"]] {
+            let folder = tempfile::tempdir().unwrap();
+            write_inputs(folder.path());
+            let config = fs::read_to_string(folder.path().join("c.toml")).unwrap();
+            let config = config.replace("files = [\"nq-dev-kilt.jsonl\"]", files_of_tasks);
+            fs::write(folder.path().join("c.toml"), config).unwrap();
+            fs::create_dir(folder.path().join("gold")).unwrap();
+            let name = if files_of_tasks.contains("gold") { "gold/nq-dev-kilt.jsonl" } else { "more.jsonl" };
+            fs::write(folder.path().join(name), &text).unwrap();
+            let before = files(folder.path());
+            let output = sporran(folder.path(), &[&["-q"], verb].concat()).output().unwrap();
+            let message = errors(&output);
+            assert!(output.status.code() == Some(2) && message.contains(expected), "{verb:?}: {message}");
+            assert_eq!(files(folder.path()), before, "{verb:?}");
+            assert!(!folder.path().join("runs").exists() && !folder.path().join("indexes").exists());
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_model_is_wrong_leaves_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    write_inputs(folder.path());
+    let config = fs::read_to_string(folder.path().join("c.toml")).unwrap();
+    // A folder that looks like a model until it is opened.
+    fs::create_dir(folder.path().join("m")).unwrap();
+    for name in ["config.json", "tokenizer.json"] {
+        fs::write(folder.path().join("m").join(name), "{").unwrap();
+    }
+    let generator = "[generator]\nkind = \"seq2seq\"\nmodel = \"m\"\n";
+    fs::write(folder.path().join("c.toml"), format!("{config}{generator}")).unwrap();
+    let output = sporran(folder.path(), &["-q", "run", "c.toml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    assert!(!folder.path().join("runs").exists());
 }
 
 #[test]

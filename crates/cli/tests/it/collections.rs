@@ -94,10 +94,7 @@ fn mistakes_name_the_file_and_the_key() {
         assert!(errors(&output).contains(expected), "{arguments:?}: {}", errors(&output));
     };
     fails(&["-q", "run", "c.toml", "evaluation.measures=[\"nDCG\", \"P\"]"], "evaluation.measures");
-    fails(
-        &["-q", "run", "c.toml", "source.format=anserini"],
-        "corpus.jsonl:1: field `.`: missing field `id`",
-    );
+    fails(&["-q", "run", "c.toml", "source.format=anserini"], "corpus.jsonl:1: missing field `id`");
     fails(&["-q", "index", "index.toml", "source.format=bier"], "beir");
     fails(&["-q", "run", "index.toml"], "tasks");
     fs::write(folder.join("twice.jsonl"), "{\"_id\":\"a\",\"text\":\"x\"}\n{\"_id\":\"a\",\"text\":\"y\"}\n")

@@ -222,7 +222,7 @@ fn the_lines_before_a_wrong_line_are_answered() {
     let good = r#"{"query": "q", "passages": ["river"]}"#;
     for (bad, reason) in [
         (r#"{"query": "q"}"#, "missing field `passages`"),
-        (r#"{"query": "q", "passages": [1]}"#, "invalid type"),
+        (r#"{"query": "q", "passages": [1]}"#, "expected a string, found the number 1"),
     ] {
         let input = format!("{good}\n{bad}\n{good}\n");
         let output = over(&["rerank", "--model", &folder("bert-sequence"), "--json"], input.as_bytes());

@@ -234,6 +234,6 @@ fn errors_have_exit_code_2_and_name_their_place() {
     assert!(checked.status.success(), "{}", errors(&checked));
     fails(&["config", "check", &committed, "data.folder=nowhere"], "`data.folder`: no folder nowhere");
     fs::write(Path::new(&kb).join("valid.txt"), "Q1\tnext\n").unwrap();
-    fails(&["train", &config], "valid.txt:1: field `.`");
+    fails(&["train", &config], "valid.txt:1: expected a subject, a relation and an object");
     assert!(!folder.path().join("runs").exists());
 }

@@ -158,7 +158,12 @@ fn add(builder: &mut AliasTableBuilder, file: &Path, format: NamesFormat) -> Res
                 for (name, uri, aliases) in ends {
                     let id = uri.rsplit('/').next().unwrap_or_default();
                     let aliases: Vec<String> = serde_json::from_str(aliases).map_err(|error| {
-                        sporran_kilt::Error::record(file, line, "aliases", error.to_string())
+                        sporran_kilt::Error::record(
+                            file,
+                            line,
+                            "aliases",
+                            jsonl::plain_json(&error.to_string()),
+                        )
                     })?;
                     builder.describe(id, name, "");
                     // A low weight, because an entity of several questions repeats its names.
@@ -182,8 +187,9 @@ fn add(builder: &mut AliasTableBuilder, file: &Path, format: NamesFormat) -> Res
 }
 
 fn field<T: DeserializeOwned>(file: &Path, key: &str, value: Value) -> Result<T> {
-    serde_json::from_value(value)
-        .map_err(|error| sporran_kilt::Error::record(file, 1, key, error.to_string()).into())
+    serde_json::from_value(value).map_err(|error| {
+        sporran_kilt::Error::record(file, 1, key, jsonl::plain_json(&error.to_string())).into()
+    })
 }
 
 fn numbered<T: DeserializeOwned>(file: &Path) -> Result<Vec<(u64, T)>> {

@@ -244,7 +244,8 @@ impl ShardManifest {
     /// [`Error::Shard`] if the manifest is of another version of the program or damaged.
     pub fn details<T: DeserializeOwned>(&self, folder: &Path) -> Result<T> {
         serde_json::from_value(self.details.clone()).map_err(|error| {
-            Error::shard(folder, ShardFault::Damaged, format!("{MANIFEST}: field `details`: {error}"))
+            let message = format!("{MANIFEST}: field `details`: {}", jsonl::plain_json(&error.to_string()));
+            Error::shard(folder, ShardFault::Damaged, message)
         })
     }
 

@@ -229,12 +229,7 @@ mod tests {
                 "{\"_id\":\"a\",\"text\":\"x\"}\n{\"_id\":\" \",\"text\":\"x\"}",
                 "corpus.jsonl:2: field `_id`: expected an id",
             ),
-            (
-                Collection::Beir,
-                "corpus.jsonl",
-                "{\"_id\":\"a\"}",
-                "corpus.jsonl:1: field `.`: missing field `text`",
-            ),
+            (Collection::Beir, "corpus.jsonl", "{\"_id\":\"a\"}", "corpus.jsonl:1: missing field `text`"),
             (
                 Collection::Msmarco,
                 "collection.tsv",

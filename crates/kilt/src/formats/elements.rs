@@ -438,17 +438,13 @@ mod tests {
                 "field `[1]`: expected the rest of the value that starts on line 2",
             ),
             (b"[{\"id\":1}", None, "field `[1]`: expected `,` or `]`, found the end of the file"),
-            (b"[{\"id\":1}]\n]", None, "a.json:2: field `.`: expected the end of the file, found `]`"),
+            (b"[{\"id\":1}]\n]", None, "a.json:2: expected the end of the file, found `]`"),
             (b"[{\"id\":1},\n{\"id\":\"\xff\"}]", None, "a.json:2: invalid UTF-8 at byte 7"),
-            (b"[1]", Some("Data"), "a.json:1: field `.`: expected an object, found `[`"),
+            (b"[1]", Some("Data"), "a.json:1: expected an object, found `[`"),
             (b"{\"x\":[]}", Some("Data"), "field `Data`: expected an array under the key `Data`"),
             (b"{\"Data\":3}", Some("Data"), "field `Data`: expected an array, found `3`"),
             (b"{\"Data\":[{\"id\":1},{}]}", Some("Data"), "field `Data[1]`: missing field `id`"),
-            (
-                b"{\"Data\":[],",
-                Some("Data"),
-                "field `.`: expected a key in quotes, found the end of the file",
-            ),
+            (b"{\"Data\":[],", Some("Data"), "expected a key in quotes, found the end of the file"),
         ];
         for (bytes, key, expected) in cases {
             let message = read::<Record>(bytes, key).unwrap_err().to_string();

@@ -23,6 +23,7 @@ pub use limits::{FREE, Limits};
 pub(crate) use limits::{TooMuch, read_line};
 pub use parse::{parse, utf8};
 pub use reader::{Reader, open};
+pub use sporran_config::words::plain_json;
 pub(crate) use writer::TEMPORARY;
 pub use writer::{Writer, temporary_prefix, write, write_json};
 
@@ -190,12 +191,13 @@ mod tests {
     fn errors_name_file_line_and_field() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.jsonl");
-        let cases: [(&[u8], &str); 4] = [
+        let cases: [(&[u8], &str); 5] = [
             (
                 b"{\"id\":1}\n\n{\"id\":2,\"output\":[{\"provenance\":[{\"wikipedia_id\":1.5}]}]}\n",
                 "field `output[0].provenance[0].wikipedia_id`",
             ),
-            (b"{\"id\":1}\n\n{\"id\":2\n", "field `.`"),
+            (b"{\"id\":1}\n\n{\"id\":2\n", ":3: not JSON: the text ends inside an object"),
+            (b"{\"id\":1}\n\n[]\n", ":3: expected an object, found a list"),
             (b"{\"id\":1}\n\n{\"input\":\"q\"}\n", "missing field `id`"),
             (b"{\"id\":1}\n\n{\"id\":\"\xff\"}\n", "invalid UTF-8 at byte 7"),
         ];

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
+use sporran_config::words::{Form, plain as plain_words};
 
 use super::{InputFile, python::Strict};
 use crate::{Error, Result};
@@ -59,11 +60,17 @@ pub(crate) fn bare(error: &serde_json::Error) -> String {
     text.rfind(" at line ").map_or(text.as_str(), |at| &text[..at]).to_owned()
 }
 
-/// serde_json's message with the column alone: the line that it counts is always 1 here.
+/// serde_json's message in plain words without its place.
+pub(crate) fn words(error: &serde_json::Error) -> String {
+    let words = plain_words(&bare(error), Form::Json);
+    if error.is_data() { words } else { format!("not JSON: {words}") }
+}
+
+/// serde_json's message in plain words with the column; the caller knows the line.
 pub(crate) fn plain(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" at line 1 column ") {
-        Some(at) => format!("{} (column {})", &text[..at], error.column()),
-        None => text,
+    // A wrong value at the start of the text has column 0.
+    match error.column() {
+        0 => words(error),
+        column => format!("{} (column {column})", words(error)),
     }
 }

@@ -5,6 +5,7 @@
 //! field of numbers. Half a pair reads as U+FFFD.
 
 use serde::de::DeserializeOwned;
+use sporran_config::words::{Form, plain};
 
 use super::parse;
 
@@ -90,7 +91,7 @@ impl Strict {
             for word in WORDS {
                 let in_quotes = format!("string \"{word}\"");
                 if message.contains(&in_quotes) {
-                    let message = message.replace(&in_quotes, word);
+                    let message = plain(&message.replace(&in_quotes, word), Form::Json);
                     return Err(Wrong { field, message, line: error.line(), column: None });
                 }
             }
@@ -102,7 +103,12 @@ impl Strict {
 impl Wrong {
     /// The value that serde_json found wrong.
     pub(crate) fn of((field, error): (String, serde_json::Error)) -> Self {
-        Self { field, message: parse::bare(&error), line: error.line(), column: Some(error.column()) }
+        Self {
+            field,
+            message: parse::words(&error),
+            line: error.line(),
+            column: Some(error.column()).filter(|column| *column > 0),
+        }
     }
 }
 
@@ -163,8 +169,8 @@ mod tests {
         let a = Some(json!([null, "NaN -Infinity", null]));
         assert_eq!(row.ok(), Some(Row { id: 1, title: None, score: None, a }));
         for (text, field, message) in [
-            (r#"{"id": NaN}"#, "id", "invalid type: NaN, expected u32"),
-            (r#"{"id": 1, "score": -Infinity}"#, "score", "invalid type: -Infinity, expected f32"),
+            (r#"{"id": NaN}"#, "id", "expected a whole number of at least 0, found NaN"),
+            (r#"{"id": 1, "score": -Infinity}"#, "score", "expected a number, found -Infinity"),
             (r#"{"id": 1, "title": NaN, "score": "x"}"#, "score", "string \"x\""),
         ] {
             let wrong = read(text).unwrap_err();

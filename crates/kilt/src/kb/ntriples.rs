@@ -220,7 +220,7 @@ mod tests {
     fn errors_name_line_and_field() {
         let cases = [
             ("<a> <b> c .\n", "1: field `object`: expected `<`, `_:` or `\"`, found `c .`"),
-            ("<a> <b> <c>\n", "1: field `.`: expected `.` after the object"),
+            ("<a> <b> <c>\n", "1: expected `.` after the object"),
             ("<a> <b> <c .\n", "1: field `object`: expected `>`"),
             ("<a> <b> <c> .\n\"a\" <b> <c> .\n", "2: field `subject`: expected an IRI or a blank node"),
             ("<a> _:b <c> .\n", "1: field `relation`: expected an IRI"),

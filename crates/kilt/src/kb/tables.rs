@@ -366,9 +366,9 @@ mod tests {
         let cases: [(&[(&str, &str)], &str); 6] = [
             (
                 &[("train.txt", "a\tr\tb\tx\na\tr\tb\n")],
-                "train.txt:2: field `.`: expected a subject, a relation and an object between tabs (4 columns",
+                "train.txt:2: expected a subject, a relation and an object between tabs (4 columns",
             ),
-            (&[("train.txt", "Q1\tP1\tQ2\n\nQ1\tP1\n")], "train.txt:3: field `.`: expected a subject"),
+            (&[("train.txt", "Q1\tP1\tQ2\n\nQ1\tP1\n")], "train.txt:3: expected a subject"),
             (&[("train.txt", "Q1\t\tQ2\n")], "train.txt:1: field `relation`: expected a name"),
             (&[("train.txt", "\n")], "expected at least one triple"),
             (&[("valid.txt", "Q1\tP1\tQ2\n")], "expected `train.txt`"),

@@ -98,10 +98,9 @@ mod tests {
     fn a_file_without_a_summary_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.json");
-        for (text, expected) in [
-            ("{\"read\":1}", "s.json:1: field `.`: missing field `written`"),
-            ("", "expected at least one summary"),
-        ] {
+        for (text, expected) in
+            [("{\"read\":1}", "s.json:1: missing field `written`"), ("", "expected at least one summary")]
+        {
             jsonl::write(&path, text.as_bytes()).unwrap();
             let message = of_mappings(&[&path]).unwrap_err().to_string();
             assert!(message.contains(expected), "{message} lacks {expected}");

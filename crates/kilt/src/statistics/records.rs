@@ -505,7 +505,7 @@ mod tests {
                 "a.jsonl:1: field `output[1].provenance[0].bleu_score`: expected a number from 0 to 1, found 1.5",
             ),
             (r#"{"id":1,"output":[{"answer":7}]}"#, "a.jsonl:1: field `output[0].answer`: "),
-            (r#"{"output":[]}"#, "a.jsonl:1: field `.`: missing field `id`"),
+            (r#"{"output":[]}"#, "a.jsonl:1: missing field `id`"),
             ("", "expected at least one record"),
         ] {
             let message = described(&[("a.jsonl", &[line])]).unwrap_err().to_string();

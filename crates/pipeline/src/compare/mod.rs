@@ -28,7 +28,7 @@ use sporran_kilt::{
 
 use crate::{
     Error, Result,
-    run_dir::folder::check_finished,
+    run_dir::folder::file_of_run,
     tasks::{
         files::{TaskFile, task_files},
         options::TasksOptions,
@@ -230,14 +230,13 @@ fn task_files_of(run: &Path) -> Option<Vec<TaskFile>> {
 /// Compares the folders of finished runs with the first one.
 ///
 /// # Errors
-/// [`Error::Unfinished`] for an unfinished run; errors of folders that are not runs, and of scoring.
+/// [`Error::Unfinished`] for an unfinished run; [`Error::NotARun`] for other folders; errors of files and of scoring.
 pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
     let mut systems: Vec<System> = Vec::new();
     let mut first: Vec<(String, Records)> = Vec::new();
     for run in runs {
-        check_finished(run)?;
-        let report: Report = jsonl::read_json(run.join("report.json"))?;
-        let manifest: Manifest = jsonl::read_json(run.join("manifest.json"))?;
+        let report: Report = jsonl::read_json(file_of_run(run, "report.json")?)?;
+        let manifest: Manifest = jsonl::read_json(file_of_run(run, "manifest.json")?)?;
         // The task files may be missing now. The report still has the means.
         let files = task_files_of(run).unwrap_or_default();
         let is_first = systems.is_empty();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sporran_kilt::{jsonl, scores::answer_set::Scores};
 
 use super::tables::{self, Form, Grid, Row, percent, quoted};
-use crate::{Error, Result, run_dir::folder::check_finished};
+use crate::{Error, Result, run_dir::folder::file_of_run};
 
 /// The workflow of these runs.
 const WORKFLOW: &str = "kbqa";
@@ -115,15 +115,14 @@ pub fn are_question_runs(runs: &[PathBuf]) -> Result<bool> {
 /// Compares the folders of finished runs over KoRC's questions.
 ///
 /// # Errors
-/// [`Error::Unfinished`] for an unfinished run; errors of folders that are not runs.
+/// [`Error::Unfinished`] for an unfinished run; [`Error::NotARun`] for other folders; errors of files.
 pub fn compare_questions(runs: &[PathBuf]) -> Result<QuestionComparison> {
     let systems = runs.iter().map(|run| system(run)).collect::<Result<_>>()?;
     Ok(QuestionComparison { systems })
 }
 
 fn system(run: &Path) -> Result<QuestionSystem> {
-    check_finished(run)?;
-    let report: Report = jsonl::read_json(run.join("report.json"))?;
+    let report: Report = jsonl::read_json(file_of_run(run, "report.json")?)?;
     let path = run.join("config.toml");
     let config: toml::Table = jsonl::read_to_string(&path)?.parse().map_err(|error: toml::de::Error| {
         Error::io(&path, "read")(std::io::Error::new(std::io::ErrorKind::InvalidData, error))

@@ -16,7 +16,7 @@ use sporran_kilt::{
     },
 };
 
-use crate::{Error, Result, workflows::answer::heading};
+use crate::{Error, Result, run_dir::folder::file_of_run, workflows::answer::heading};
 
 /// The most predictions of a list.
 const MOST: usize = 100;
@@ -294,9 +294,9 @@ impl Review {
     /// Reads a run: its manifest, its predictions, and the scores of those whose task files are still there.
     ///
     /// # Errors
-    /// A folder without a manifest, and errors of its files. A task file without gold answers is no error.
+    /// [`Error::Unfinished`] for an unfinished run; [`Error::NotARun`] for a folder without a manifest; errors of its files. A task file without gold answers is no error.
     pub fn open(folder: &Path) -> Result<Self> {
-        Self::of(folder, jsonl::read_json(folder.join("manifest.json"))?)
+        Self::of(folder, jsonl::read_json(file_of_run(folder, "manifest.json")?)?)
     }
 
     /// A run in a folder, with its manifest as JSON.

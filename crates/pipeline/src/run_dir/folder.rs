@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use serde::{Deserialize, Serialize};
@@ -16,19 +17,21 @@ use sporran_kilt::{
 use crate::{
     Error, Result,
     config::{Config, to_toml},
-    run_dir::{journal::Journal, key::StepKey},
+    run_dir::{journal::Journal, key::StepKey, untouched::Before},
 };
 
 /// The subfolder of internal files.
-const WORK: &str = "work";
+pub(super) const WORK: &str = "work";
 /// Files in it: the lock, and the key of the checkpoints of a training.
-const LOCK: &str = "lock";
-const TRAINING_KEY: &str = "training.json";
+pub(super) const LOCK: &str = "lock";
+pub(super) const TRAINING_KEY: &str = "training.json";
 /// The list of the results of the last run, and the folder of results of earlier runs.
-const WRITTEN: &str = "written.json";
+pub(super) const WRITTEN: &str = "written.json";
 const ASIDE: &str = "aside";
+/// The config of the last run.
+pub(super) const CONFIG: &str = "config.toml";
 /// The results of runs. All other files are results of trainings.
-const ANSWERS: [&str; 9] = [
+pub(super) const ANSWERS: [&str; 9] = [
     "predictions",
     "predictions.jsonl",
     "ranking.jsonl",
@@ -40,11 +43,25 @@ const ANSWERS: [&str; 9] = [
     "report.html",
 ];
 
-/// A run's folder, locked by this process.
+/// A run's folder, locked by this process. If it is dropped before [`Self::finished`] and there is no work to resume,
+/// nothing of the call stays in it.
 pub(crate) struct RunDir {
     pub(crate) root: PathBuf,
+    before: Before,
+    is_finished: AtomicBool,
     /// Released last.
-    _lock: Lock,
+    lock: Option<Lock>,
+}
+
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        let is_kept = self.is_finished.load(Ordering::Relaxed) || self.has_checkpoint();
+        let is_undone = !is_kept && self.before.remove_files(&self.root);
+        self.lock = None;
+        if is_undone {
+            self.before.remove_folders(&self.root);
+        }
+    }
 }
 
 /// The kind of work in a folder.
@@ -100,21 +117,35 @@ impl Mark {
 }
 
 impl RunDir {
-    /// Locks a run's folder and removes the leftovers of killed processes.
+    /// Locks a run's folder and removes the leftovers of killed processes. A folder that does not exist is made.
     ///
     /// # Errors
     /// [`Error::Busy`] if another process has the lock; [`Error::Io`] for file system errors.
     pub(crate) fn open(root: PathBuf) -> Result<Self> {
         let work = root.join(WORK);
-        make(&work)?;
         let path = work.join(LOCK);
-        let Some(lock) = Lock::try_take(&path)? else {
+        let before = Before::of(&root);
+        let lock = loop {
+            make(&work)?;
+            match Lock::try_take(&path) {
+                // Another call failed and removed the folder.
+                Err(_) if !work.is_dir() => {}
+                lock => break lock?,
+            }
+        };
+        let Some(lock) = lock else {
             let process = holder(&path);
             return Err(Error::Busy { path: Lock::file(&path), process });
         };
+        let folder = Self { root, before, is_finished: AtomicBool::new(false), lock: Some(lock) };
         // Leftovers of a killed process. The lock excludes that a process is writing here.
-        remove_leftovers(&root)?;
-        Ok(Self { root, _lock: lock })
+        remove_leftovers(&folder.root)?;
+        Ok(folder)
+    }
+
+    /// Keeps what the call wrote.
+    pub(crate) fn finished(&self) {
+        self.is_finished.store(true, Ordering::Relaxed);
     }
 
     /// Marks the answers to the files as missing. Moves results of earlier runs that this config does not
@@ -229,7 +260,7 @@ impl RunDir {
     /// Writes the config with its defaults. Returns the text.
     pub(crate) fn write_config(&self, options: &impl Config) -> Result<String> {
         let config = to_toml(options)?;
-        jsonl::write(self.root.join("config.toml"), config.as_bytes())?;
+        jsonl::write(self.root.join(CONFIG), config.as_bytes())?;
         Ok(config)
     }
 
@@ -253,6 +284,57 @@ fn has_checkpoint(folder: &Path, depth: usize) -> bool {
         name.starts_with("checkpoint")
             || (depth > 0 && !is_hidden && has_checkpoint(&entry.path(), depth - 1))
     })
+}
+
+/// The files that every finished run has.
+const OF_RUNS: [&str; 2] = ["manifest.json", "report.json"];
+/// The file that every finished training has.
+const OF_TRAININGS: &str = "training-manifest.json";
+/// The largest number of names in a message about a folder.
+const NAMES: usize = 3;
+
+/// The path of a file that every finished run has.
+///
+/// # Errors
+/// [`Error::Unfinished`] for an unfinished run; [`Error::NotARun`] for a folder without the file.
+pub(crate) fn file_of_run(folder: &Path, file: &'static str) -> Result<PathBuf> {
+    check_finished(folder)?;
+    let path = folder.join(file);
+    if path.exists() {
+        return Ok(path);
+    }
+    let found = what_is_in(folder);
+    Err(Error::NotARun { folder: folder.to_owned(), file, found })
+}
+
+/// What a folder is that is not a finished run.
+fn what_is_in(folder: &Path) -> String {
+    if folder.is_file() {
+        return "a file".to_owned();
+    }
+    if folder.join(OF_TRAININGS).is_file() {
+        return "a training; `sporran run` with its config makes a run".to_owned();
+    }
+    let Ok(entries) = fs::read_dir(folder) else { return "no folder".to_owned() };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let is_run = |path: &&PathBuf| OF_RUNS.iter().all(|file| path.join(file).is_file());
+    let runs: Vec<&PathBuf> = paths.iter().filter(is_run).collect();
+    if !runs.is_empty() {
+        return format!("a folder of runs: {}", names(&runs, folder));
+    }
+    match paths.is_empty() {
+        true => "an empty folder".to_owned(),
+        false => format!("a folder with {}", names(&paths.iter().collect::<Vec<_>>(), Path::new(""))),
+    }
+}
+
+/// The first of these paths: their names, below `folder`.
+fn names(paths: &[&PathBuf], folder: &Path) -> String {
+    let name = |path: &&&PathBuf| folder.join(path.file_name().unwrap_or_default()).display().to_string();
+    let first: Vec<String> = paths.iter().take(NAMES).map(|path| name(&path)).collect();
+    let rest = if paths.len() > NAMES { ", .." } else { "" };
+    format!("{}{rest}", first.join(", "))
 }
 
 /// Checks that `path` is not a result of an unfinished run or training. Paths outside of a run's folder always pass.
@@ -410,6 +492,7 @@ mod tests {
         assert_eq!(message(&file("model")), "");
         assert!(message(&file("report.json")).contains("nothing of b-dev.jsonl"));
         mark.done("b-dev.jsonl").unwrap();
+        jsonl::write(file("predictions/b-dev.jsonl"), b"").unwrap();
         assert!(message(&file("predictions/b-dev.jsonl")).contains("report is not written"));
         assert!(message(&root).contains("report is not written"));
         drop(folder);
@@ -420,6 +503,72 @@ mod tests {
         // A run of a version without marks.
         Journal::open(&root.join("work/c.jsonl.journal"), "key", None).unwrap().push(&1, 1234).unwrap();
         assert!(message(&file("predictions/c.jsonl")).contains("1,234 records of c.jsonl"));
+    }
+
+    #[test]
+    fn a_call_that_fails_before_its_first_result_leaves_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("runs/r");
+        let answers = || vec![AnswerFile { name: "a".into(), paths: vec!["predictions/a.jsonl".into()] }];
+        let begin = || {
+            let folder = RunDir::open(root.clone()).unwrap();
+            folder.begin_answers("run", answers()).unwrap();
+            jsonl::write(root.join(CONFIG), b"").unwrap();
+            fs::create_dir_all(root.join("predictions")).unwrap();
+            Journal::open(&folder.work("a.journal"), "key", None).unwrap();
+            folder
+        };
+        drop(begin());
+        assert!(!place.path().join("runs").exists());
+        // The folder of a training keeps the training.
+        fs::create_dir_all(root.join("model")).unwrap();
+        fs::write(root.join("model/config.json"), "{}").unwrap();
+        drop(begin());
+        let left: Vec<PathBuf> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(left, [root.join("model")]);
+        // Finished work stays, and so does a call that ends well.
+        let folder = begin();
+        Journal::open(&folder.work("a.journal"), "key", None).unwrap().push(&1, 1).unwrap();
+        drop(folder);
+        assert!(root.join("work/a.journal").is_file() && root.join(CONFIG).is_file());
+        assert!(message(&root).contains("continue with `sporran run`"));
+        fs::remove_dir_all(&root).unwrap();
+        let folder = begin();
+        folder.finished();
+        drop(folder);
+        assert!(root.join(CONFIG).is_file());
+        // Results of an earlier call keep their config and their mark.
+        fs::write(root.join("predictions/a.jsonl"), "").unwrap();
+        fs::remove_file(root.join(CONFIG)).unwrap();
+        drop(begin());
+        assert!(root.join(CONFIG).is_file());
+    }
+
+    #[test]
+    fn a_folder_that_is_no_run_is_named_with_its_content() {
+        let place = tempfile::tempdir().unwrap();
+        let found = |name: &str| {
+            let error = file_of_run(&place.path().join(name), "report.json").unwrap_err();
+            assert!(error.is_input());
+            error.to_string().replace(&place.path().display().to_string(), "X")
+        };
+        let expected = "X/notes: expected the folder of a finished run, with report.json; found ";
+        assert_eq!(found("notes"), format!("{expected}no folder"));
+        fs::create_dir_all(place.path().join("notes")).unwrap();
+        assert_eq!(found("notes"), format!("{expected}an empty folder"));
+        for name in ["d.md", "a.md", "c.md", "b.md"] {
+            fs::write(place.path().join("notes").join(name), "").unwrap();
+        }
+        assert_eq!(found("notes"), format!("{expected}a folder with a.md, b.md, c.md, .."));
+        assert!(found("notes/a.md").ends_with("found a file"));
+        let run = place.path().join("runs/r");
+        fs::create_dir_all(&run).unwrap();
+        OF_RUNS.iter().for_each(|name| fs::write(run.join(name), "{}").unwrap());
+        assert!(found("runs").ends_with("found a folder of runs: X/runs/r"));
+        assert_eq!(file_of_run(&run, "report.json").unwrap(), run.join("report.json"));
+        fs::remove_file(run.join("report.json")).unwrap();
+        fs::write(run.join(OF_TRAININGS), "{}").unwrap();
+        assert!(found("runs/r").contains("found a training; `sporran run`"));
     }
 
     #[test]

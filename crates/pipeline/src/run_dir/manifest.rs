@@ -187,6 +187,7 @@ impl Account {
     /// [`crate::Error::Io`] for file system errors.
     pub(crate) fn finish(self, folder: &RunDir, mark: Mark) -> Result<()> {
         self.write(&folder.root.join("manifest.json"))?;
+        folder.finished();
         mark.finish()
     }
 
@@ -202,6 +203,7 @@ impl Account {
     ) -> Result<()> {
         self.manifest.training = Some(training);
         self.write(&folder.root.join("training-manifest.json"))?;
+        folder.finished();
         mark.finish()
     }
 

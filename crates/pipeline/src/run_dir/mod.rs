@@ -9,3 +9,4 @@ pub mod manifest;
 pub(crate) mod shard;
 pub(crate) mod step;
 pub(crate) mod training;
+mod untouched;

@@ -65,6 +65,7 @@ impl RunDir {
     ) -> Result<ShardReport> {
         results.push("config.toml".into());
         let ShardManifest { verb, name, shard, ranges, .. } = manifest.write(&self.root, results, details)?;
+        self.finished();
         Ok(ShardReport { verb, name, shard, folder: self.root.clone(), ranges })
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The journal of the searches of a training, in `work`. It is no journal of answers, which would mark them as unfinished.
-const SEARCHES: &str = "searches.kept";
+pub(super) const SEARCHES: &str = "searches.kept";
 
 /// A run's folder during a training: locked, and marked as unfinished until [`Self::finish`]. A training that
 /// fails before its first checkpoint removes its mark, because the earlier content of the folder is
@@ -203,6 +203,8 @@ mod tests {
         std::fs::write(&input, "a").unwrap();
         let mut underway = TrainingFolder::begin(root.clone(), &options(&input), &[]).unwrap();
         underway.verify().unwrap();
+        std::fs::create_dir_all(root.join("model")).unwrap();
+        std::fs::write(root.join("model/config.json"), "{}").unwrap();
         std::fs::write(&input, "b").unwrap();
         assert!(matches!(
             underway.finish(ENTRY),

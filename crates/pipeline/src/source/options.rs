@@ -256,7 +256,7 @@ mod tests {
     fn impossible_options_are_reported() {
         let cases = [
             ("path = 'nowhere'", "source.path: no file or folder nowhere"),
-            ("path = []", "path: invalid length 0"),
+            ("path = []", "path: expected at least one string, found a list of 0"),
             ("path = '.'\nsize = 3\nsplit = 'page'", "source.size: has no effect"),
             (
                 "path = '.'\nsplit = 'sentences'\noverlap = 5",

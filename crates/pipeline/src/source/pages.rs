@@ -233,10 +233,10 @@ mod tests {
     fn wrong_lines_of_a_table_are_named() {
         let folder = tempfile::tempdir().unwrap();
         for (table, expected) in [
-            ("d1\t9\nd2\n", "pages.tsv:2: field `.`: expected a name, a tab and a page, found 1 columns"),
-            ("d1\t\n", "pages.tsv:1: field `.`: expected a name and a page, found a blank"),
+            ("d1\t9\nd2\n", "pages.tsv:2: expected a name, a tab and a page, found 1 columns"),
+            ("d1\t\n", "pages.tsv:1: expected a name and a page, found a blank"),
             ("d1\tBob\n", "a page of the source, found `Bob`"),
-            ("d1\t9\nd1\t7\n", "pages.tsv:2: field `.`: expected one page for `d1`, found page 9 and page 7"),
+            ("d1\t9\nd1\t7\n", "pages.tsv:2: expected one page for `d1`, found page 9 and page 7"),
         ] {
             let error = pages(folder.path(), Some(table)).err().unwrap().to_string();
             assert!(error.contains(expected), "{error}");

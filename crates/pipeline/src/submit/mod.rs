@@ -113,7 +113,7 @@ fn faults(
         shape(&record, store, &mut fault);
     }
     if seen.is_empty() && faults.is_empty() {
-        faults.push(format!("{path}:1: field `.`: expected a prediction, found an empty file"));
+        faults.push(format!("{path}:1: expected a prediction, found an empty file"));
     }
     let absent = expected.into_iter().flatten().filter(|(_, found)| !found);
     let mut missing: Vec<String> = absent.map(|(id, _)| id.text().into_owned()).collect();
@@ -230,7 +230,7 @@ mod tests {
             "p.jsonl:3: field `id`: `z` is not among the inputs",
             "p.jsonl:3: field `output[0].answer`",
             "p.jsonl:3: field `output[0].provenance[0].wikipedia_id`",
-            "p.jsonl:4: field `.`",
+            "p.jsonl:4: not JSON: ",
             "1 of the inputs' ids have no prediction, `2` first",
         ];
         assert_eq!(faults.len(), expected.len(), "{faults:#?}");
@@ -241,7 +241,7 @@ mod tests {
         let section = r#"{"id":1,"output":[{"answer":"x","provenance":[{"wikipedia_id":"1","section":3}]}]}"#;
         for (text, expected) in [
             (format!("{section}\n"), "p.jsonl:1: field `output[0].provenance[0].section`: "),
-            (String::new(), "p.jsonl:1: field `.`: expected a prediction, found an empty file"),
+            (String::new(), "p.jsonl:1: expected a prediction, found an empty file"),
             ("\n \n".to_owned(), "expected a prediction, found an empty file"),
         ] {
             let path = folder.path().join("other/p.jsonl");

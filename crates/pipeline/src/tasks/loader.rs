@@ -53,6 +53,31 @@ pub(crate) fn examples(task: &TaskFile) -> Result<Vec<Example>> {
     Ok(examples)
 }
 
+/// Reads every record of task files and of their files of gold answers without keeping it, so that a wrong one is reported before an
+/// index is built or a model is loaded. In memory are the ids of one file.
+///
+/// # Errors
+/// The errors of [`queries`]; [`KiltError::Record`] for a gold record without outputs or of another id.
+pub(crate) fn check(tasks: &[TaskFile]) -> Result<()> {
+    for task in tasks {
+        let ids = for_each(task, |_, _| {})?;
+        let Some(gold) = &task.gold else { continue };
+        for record in jsonl::open(gold)?.numbered::<Record>().take(task.limit.unwrap_or(usize::MAX)) {
+            let (line, record) = record?;
+            let wrong =
+                |field: &str, message: String| Err(KiltError::record(gold, line, field, message).into());
+            if record.output.is_none() {
+                return wrong("output", "expected the gold outputs, found none".to_owned());
+            }
+            if !ids.contains_key(&record.id) {
+                let (id, path) = (record.id, task.path.display());
+                return wrong("id", format!("expected the id of a record of {path}, found `{id}`"));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The query to explain: a record of the task files, or a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked<'a> {
@@ -99,7 +124,8 @@ fn find(tasks: &TasksOptions, id: &str) -> Result<Query> {
     }]))
 }
 
-fn for_each(task: &TaskFile, mut each: impl FnMut(Record, Query)) -> Result<()> {
+/// Reads the records of a task file. Returns the line of each id.
+fn for_each(task: &TaskFile, mut each: impl FnMut(Record, Query)) -> Result<FxHashMap<Id, u64>> {
     let questions = if task.questions.is_empty() { None } else { Some(Questions::open(&task.questions)?) };
     let mut lines: FxHashMap<Id, u64> = FxHashMap::default();
     for record in records(task)?.take(task.limit.unwrap_or(usize::MAX)) {
@@ -126,7 +152,7 @@ fn for_each(task: &TaskFile, mut each: impl FnMut(Record, Query)) -> Result<()> 
     if lines.is_empty() {
         return Err(KiltError::Empty { path: task.path.clone(), what: "record" }.into());
     }
-    Ok(())
+    Ok(lines)
 }
 
 /// Records with their lines.

@@ -93,9 +93,9 @@ impl HashedInputs {
         let folder = RunDir::open(folder)?;
         let answers =
             files.iter().map(|file| AnswerFile { name: file.name.clone(), paths: outputs(&file.name) });
+        let pages = Pages::open(source, None, observe)?;
         let mark = folder.begin_answers("run", answers.collect())?;
         folder.write_config(options)?;
-        let pages = Pages::open(source, None, observe)?;
         let key = key.input("pages", pages.hash()).input("portion", portion.to_string());
         account.took("load");
         Ok(FileRun { account, inputs, key, files, folder, mark, outputs, pages, seconds: 0.0 })

@@ -4,6 +4,7 @@ pub mod answer;
 pub mod document_relations;
 pub mod entity_linking;
 mod file_run;
+mod folds;
 pub mod kbqa;
 pub mod knowledge_selection;
 pub mod link_prediction;

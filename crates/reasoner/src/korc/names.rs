@@ -217,10 +217,9 @@ mod tests {
         assert_eq!((entities.by_name("Ann"), entities.by_name("Nan")), (None, Some(ids[0])));
         assert_eq!(entities.label(ids[2]), Some("class"));
 
-        for (text, expected) in [
-            ("Q1\n", "w.tsv:1: field `label`"),
-            ("entity\tlabel\nX1\tAnn\n", "w.tsv:1: field `.`: expected ids"),
-        ] {
+        for (text, expected) in
+            [("Q1\n", "w.tsv:1: field `label`"), ("entity\tlabel\nX1\tAnn\n", "w.tsv:1: expected ids")]
+        {
             let wrong = EntityTables { tables: vec![file("w.tsv", text)], ..EntityTables::default() };
             let message = Entities::load(&wrong, &kb).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");

@@ -462,7 +462,7 @@ mod tests {
             assert!(found.starts_with(expected) && found.lines().count() == 1, "{found}");
         }
         for (text, expected) in [
-            ("key = 3", "key: invalid type: integer `3`, expected a string"),
+            ("key = 3", "key: expected a string, found the number 3"),
             ("equals = [1]", "expected a string, a number or a boolean"),
             ("equals = inf", "expected a finite number"),
             ("kee = \"a\"", "kee: unknown field `kee`"),

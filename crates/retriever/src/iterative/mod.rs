@@ -136,6 +136,8 @@ struct Search<'a> {
     found: usize,
     /// The sets of the last hop, best first.
     sets: Vec<Set>,
+    /// The passages whose follow-up queries were asked, each once, in their order.
+    asked: Vec<PassageId>,
 }
 
 impl Iterative {
@@ -232,6 +234,7 @@ impl<'a> Search<'a> {
             impacts: iterative.words.impacts(&query.text, &[])?,
             found: 0,
             sets: Vec::new(),
+            asked: Vec::new(),
         };
         for (place, hit) in first.iter().enumerate() {
             search.add(hit.passage, Some(place));
@@ -250,15 +253,26 @@ impl<'a> Search<'a> {
 
     /// The next queries: the question joined with the last page of each growing set.
     fn next_queries(&self) -> impl Iterator<Item = Query> {
-        self.beam().iter().map(|set| {
-            let last = set.pages[set.pages.len() - 1];
-            self.iterative.joined(self.query, self.candidates[last].passage)
-        })
+        let passages = self.beam().iter().filter_map(|set| self.passage_of(set));
+        passages.map(|passage| self.iterative.joined(self.query, passage))
+    }
+
+    /// The passage of the last page of a set, which its follow-up query has words of.
+    fn passage_of(&self, set: &Set) -> Option<PassageId> {
+        set.pages.last().map(|&last| self.candidates[last].passage)
     }
 
     /// Extends all sets by one page.
     fn grow(&mut self, follow_ups: Vec<Vec<Hit>>) -> Result<()> {
         let beam = self.beam().to_vec();
+        if self.iterative.options.follow_up > 0 {
+            for set in &beam {
+                let Some(passage) = self.passage_of(set) else { continue };
+                if !self.asked.contains(&passage) {
+                    self.asked.push(passage);
+                }
+            }
+        }
         let reach = self.reach(&beam, follow_ups)?;
         let mut grown = Vec::new();
         for (set, pages) in beam.iter().zip(reach) {
@@ -383,15 +397,13 @@ impl Retriever for Iterative {
         let begun = self.base.trace(query, self.depth(k))?;
         let first = vec![begun.hits.clone()];
         let mut parts = vec![begun];
-        if self.options.follow_up > 0 {
-            for hit in first[0].iter().take(self.options.beams) {
-                let mut part = self.base.trace(&self.joined(query, hit.passage), self.options.follow_up)?;
-                part.step = format!("follow-up of passage {}: {}", hit.passage, part.step);
-                parts.push(part);
-            }
-        }
         let searches = self.search(queries, &first)?;
         let search = &searches[0];
+        for &passage in &search.asked {
+            let mut part = self.base.trace(&self.joined(query, passage), self.options.follow_up)?;
+            part.step = format!("follow-up of passage {passage}: {}", part.step);
+            parts.push(part);
+        }
         let sets = search.sets.iter().take(k);
         Ok(Trace {
             step: "iterative".into(),
@@ -473,6 +485,25 @@ mod tests {
         // The question alone, and two pages' follow-ups with three of their words.
         assert_eq!(trace.parts.len(), 3);
         assert_eq!(trace.parts[1].query, format!("{QUESTION} Blue Harbour Blue Harbour is"));
+    }
+
+    #[test]
+    fn a_trace_has_each_follow_up_once() {
+        let queries = |hops: usize, beams: usize| {
+            let folder = tempfile::tempdir().unwrap();
+            let options = IterativeOptions { hops, beams, ..IterativeOptions::default() };
+            let iterative = iterative(folder.path(), options).unwrap();
+            let trace = iterative.trace(&Query::of_text("q", QUESTION), 5).unwrap();
+            trace.parts.into_iter().map(|part| part.query).collect::<Vec<_>>()
+        };
+        for hops in [1, 2, 3, 4] {
+            let asked = queries(hops, 10);
+            let different: FxHashSet<&String> = asked.iter().collect();
+            assert_eq!(different.len(), asked.len(), "{hops} hops: {asked:#?}");
+            assert_eq!(asked[0], QUESTION);
+        }
+        // Without another hop nothing follows. A third one asks with the page that the second found.
+        assert_eq!([1, 2, 3].map(|hops| queries(hops, 1).len()), [1, 2, 3]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use serde::de::DeserializeOwned;
-use sporran_kilt::{Hit, Query};
+use sporran_kilt::{Hit, Query, jsonl::plain_json};
 
 use super::{
     builder::{Model, NORMS},
@@ -101,8 +101,10 @@ impl Index {
 
     /// The options of its build.
     pub(crate) fn options<O: DeserializeOwned>(&self) -> Result<O> {
-        serde_json::from_value(self.header.options.clone())
-            .map_err(|error| Error::Header { path: self.folder.clone(), message: error.to_string() })
+        serde_json::from_value(self.header.options.clone()).map_err(|error| Error::Header {
+            path: self.folder.clone(),
+            message: plain_json(&error.to_string()),
+        })
     }
 
     /// The header.

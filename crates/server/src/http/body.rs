@@ -6,6 +6,7 @@ use axum::{
     http::{header, request::Parts},
 };
 use serde::de::DeserializeOwned;
+use sporran_kilt::jsonl::plain_json;
 
 use crate::{Cause, Failure};
 
@@ -43,16 +44,17 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let mut reader = serde_json::Deserializer::from_slice(&bytes);
         let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
             let field = error.path().to_string();
-            let inner = error.inner();
-            match inner.is_data() {
-                true if field == "." => Failure::new(Cause::Invalid, inner.to_string()),
-                true => Failure::invalid(&field, format!("`{field}`: {inner}")),
-                false => Failure::new(Cause::Syntax, format!("the body is not JSON: {inner}")),
+            let words = plain_json(&error.inner().to_string());
+            match error.inner().is_data() {
+                true if field == "." => Failure::new(Cause::Invalid, words),
+                true => Failure::invalid(&field, format!("`{field}`: {words}")),
+                false => Failure::new(Cause::Syntax, format!("the body is not JSON: {words}")),
             }
         })?;
-        reader
-            .end()
-            .map_err(|error| Failure::new(Cause::Syntax, format!("the body is not JSON: {error}")))?;
+        reader.end().map_err(|error| {
+            let words = plain_json(&error.to_string());
+            Failure::new(Cause::Syntax, format!("the body is not JSON: {words}"))
+        })?;
         Ok(Self(value))
     }
 }

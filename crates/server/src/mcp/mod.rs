@@ -16,8 +16,8 @@ use rmcp::{
     service::RequestContext,
 };
 
+pub(crate) use serve::router;
 pub use serve::serve_stdio;
-pub(crate) use serve::service;
 
 use crate::{State, work::aside};
 

@@ -9,6 +9,7 @@ use rmcp::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use sporran_kilt::jsonl::plain_json;
 
 use crate::{
     Cause, Failure, State,
@@ -57,10 +58,17 @@ struct DocumentInput {
 struct AnswerInput {
     /// The question.
     question: String,
-    /// The name of a mount; the first one with a generator by default, or else the first one with an index.
+    /// The name of a mount; the first one with a generator by default, or else the first one with an index, or else the first one
+    /// of questions over a knowledge base.
     #[serde(default)]
     mount: Option<String>,
-    /// The number of passages in the answer's provenance; 5 by default.
+    /// The document that the question is about, for a mount of questions over a knowledge base.
+    #[serde(default)]
+    document: Option<String>,
+    /// The ids of the entities that the question is about, for a mount whose model is given them.
+    #[serde(default)]
+    topics: Vec<String>,
+    /// The number of passages in the answer's provenance, or of entities; 5 passages by default.
     #[serde(default)]
     #[schemars(range(min = 1, max = 100))]
     top: Option<usize>,
@@ -114,9 +122,11 @@ pub(super) fn list(state: &State) -> Vec<Tool> {
             all
         }),
     };
+    let answering: Vec<String> = answering.into_iter().chain(can("reason")).collect();
     if !answering.is_empty() {
         let text = "Answers a question with the passages that it rests on. `is_generated` tells whether a generator wrote \
-                    `answer`; without one, the marked sentences of `provenance` are the answer.";
+                    `answer`; without one, the marked sentences of `provenance` are the answer. A mount of questions over a \
+                    knowledge base gives `entities` with the triples that support them.";
         tools.push(tool::<AnswerInput, AnswerResponse>("answer", "Answer a question", text, &answering));
     }
     let extractors = can("facts");
@@ -194,10 +204,9 @@ async fn document(state: &Arc<State>, arguments: JsonObject) -> Result<Value, Fa
 }
 
 async fn answer(state: &State, arguments: JsonObject) -> Result<Value, Failure> {
-    let AnswerInput { question, mount, top } = input(arguments)?;
-    let request = AnswerRequest { question, mount, top, trace: false };
-    let mounts = state.mounts();
-    output(&mounts.answering(request.mount.as_deref())?.answer(&request).await?)
+    let AnswerInput { question, mount, document, topics, top } = input(arguments)?;
+    let request = AnswerRequest { question, mount, document, topics, top, trace: false };
+    output(&state.mounts().answer(&request).await?)
 }
 
 async fn facts(state: &State, arguments: JsonObject) -> Result<Value, Failure> {
@@ -219,9 +228,10 @@ async fn evaluate(state: &Arc<State>, arguments: JsonObject) -> Result<Value, Fa
 fn input<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Failure> {
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         let field = error.path().to_string();
+        let words = plain_json(&error.inner().to_string());
         match field.as_str() {
-            "." => Failure::new(Cause::Invalid, error.inner().to_string()),
-            field => Failure::invalid(field, format!("`{field}`: {}", error.inner())),
+            "." => Failure::new(Cause::Invalid, words),
+            field => Failure::invalid(field, format!("`{field}`: {words}")),
         }
     })
 }

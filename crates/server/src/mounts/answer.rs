@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_kilt::PassageStore;
-use sporran_pipeline::workflows::answer::{CitedAnswer, CitedPassage, CitedSentence};
+use sporran_pipeline::{
+    kbqa::QuestionAnswer,
+    workflows::answer::{CitedAnswer, CitedPassage, CitedSentence},
+};
 use sporran_retriever::Trace;
 
 use super::document::document_id;
@@ -17,7 +20,13 @@ pub(crate) struct AnswerRequest {
     /// The mount that answers; the first one that can by default.
     #[serde(default)]
     pub(crate) mount: Option<String>,
-    /// The largest number of passages in the provenance.
+    /// The document that the question is about, for a mount of questions over a knowledge base.
+    #[serde(default)]
+    pub(crate) document: Option<String>,
+    /// The ids of the entities that the question is about, for a mount whose model is given them.
+    #[serde(default)]
+    pub(crate) topics: Vec<String>,
+    /// The largest number of passages in the provenance, or of entities.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub(crate) top: Option<usize>,
@@ -34,7 +43,7 @@ pub(crate) struct AnswerResponse {
     /// The question.
     pub(crate) question: String,
     /// The answer with its citations, such as `[1]`; empty without a generator. `[?]` follows a sentence that no passage
-    /// supports.
+    /// supports. Of a knowledge base, the labels of the entities with commas between them.
     pub(crate) answer: String,
     /// Whether a generator wrote the answer.
     pub(crate) is_generated: bool,
@@ -42,6 +51,9 @@ pub(crate) struct AnswerResponse {
     pub(crate) sentences: Vec<AnswerSentence>,
     /// The best passages, best first.
     pub(crate) provenance: Vec<ProvenanceItem>,
+    /// The answers of a mount of questions over a knowledge base, best first, each with the triples that support it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) entities: Vec<QuestionAnswer>,
     /// The steps that led to the answer, if the request asks for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace: Option<AnswerTrace>,
@@ -168,6 +180,7 @@ impl AnswerResponse {
             is_generated,
             sentences,
             provenance,
+            entities: Vec::new(),
             trace: None,
             seconds: 0.0,
         }
@@ -177,7 +190,7 @@ impl AnswerResponse {
 /// The steps that led to an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct AnswerTrace {
-    /// The steps, in their order: searches, reranking, the prompt, the answer.
+    /// The steps, in their order: searches, reranking, the prompt, the answer; or the relations of a knowledge base.
     pub(crate) steps: Vec<TraceStep>,
 }
 
@@ -211,7 +224,7 @@ pub(crate) struct TraceItem {
     /// The score.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) score: Option<f32>,
-    /// The text of a prompt or an answer.
+    /// The text of a prompt or an answer, or the label of a relation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
 }

@@ -153,6 +153,12 @@ impl Answering {
     /// A blank question, a full queue, and errors of the index and the models.
     pub(crate) async fn answer(self: &Arc<Self>, request: &AnswerRequest) -> Result<AnswerResponse, Failure> {
         let begin = Instant::now();
+        if request.document.is_some() || !request.topics.is_empty() {
+            let field = if request.document.is_some() { "document" } else { "topics" };
+            let message =
+                format!("`{field}`: expected none, as `{}` answers from its own passages", self.name);
+            return Err(Failure::invalid(field, message));
+        }
         let top = self.checked("top", request.top)?;
         let mut found = self.found(&request.question, request.trace).await?;
         let mut trace = if request.trace { Some(self.steps(&mut found).await?) } else { None };
@@ -264,14 +270,7 @@ impl Answering {
 
     /// A number of results that the server gives.
     pub(crate) fn checked(&self, field: &str, wanted: Option<usize>) -> Result<Option<usize>, Failure> {
-        let most = self.limits.hits;
-        match wanted {
-            Some(count) if count == 0 || count > most => {
-                let message = format!("`{field}`: expected 1 to {most}, found {count}");
-                Err(Failure::invalid(field, message))
-            }
-            wanted => Ok(wanted),
-        }
+        self.limits.checked(field, wanted)
     }
 
     /// The best passages of each query. `field` is what the request calls their number.

@@ -10,7 +10,13 @@ use serde::Serialize;
 use sporran_kilt::{PassageStore, observe::Observer};
 use sporran_pipeline::workflows::{answer::AskOptions, registry::workflow_of};
 
-use super::{answering::Answering, completing::Completing, extracting::Extracting};
+use super::{
+    answer::{AnswerRequest, AnswerResponse},
+    answering::Answering,
+    completing::Completing,
+    extracting::Extracting,
+    questioning::Questioning,
+};
 use crate::{Cause, Error, Failure, Result, work::Setting};
 
 /// Something that is served under a name.
@@ -29,6 +35,8 @@ enum Mounted {
     Facts(Arc<Extracting>),
     /// Completion of triples over a knowledge base.
     Knowledge(Arc<Completing>),
+    /// Questions over a knowledge base.
+    Questions(Arc<Questioning>),
 }
 
 /// All mounts, in the order of the command line.
@@ -49,9 +57,10 @@ pub(crate) struct MountsResponse {
 pub(crate) struct MountSummary {
     /// The name.
     pub(crate) name: String,
-    /// The kind: `answer`, `facts`, `links` or `knowledge`.
+    /// The kind: `answer`, `facts`, `links`, `knowledge` or `questions`.
     pub(crate) kind: &'static str,
-    /// What it can do: `search`, `answer` (answers in sentences), `facts`, `link`, `complete`.
+    /// What it can do: `search`, `answer` (answers in sentences), `facts`, `link`, `complete`, `reason` (answers over a knowledge
+    /// base).
     pub(crate) abilities: Vec<&'static str>,
     /// The number of documents of an index.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,6 +88,14 @@ impl Mount {
         }
     }
 
+    /// What answers questions over a knowledge base, if it is such a mount.
+    fn questioning(&self) -> Option<&Arc<Questioning>> {
+        match &self.mounted {
+            Mounted::Questions(questioning) => Some(questioning),
+            _ => None,
+        }
+    }
+
     pub(crate) fn summary(&self) -> MountSummary {
         let (mut abilities, mut documents, mut passages) = (Vec::new(), None, None);
         let kind = match &self.mounted {
@@ -97,6 +114,10 @@ impl Mount {
             Mounted::Knowledge(_) => {
                 abilities.push("complete");
                 "knowledge"
+            }
+            Mounted::Questions(_) => {
+                abilities.push("reason");
+                "questions"
             }
         };
         MountSummary { name: self.name.clone(), kind, abilities, documents, passages }
@@ -151,13 +172,24 @@ impl Mounts {
         self.find("generator", name, |mount| mount.answering().filter(|answering| answering.generates()))
     }
 
-    /// What answers questions, of a name; without one the first that has a generator, or else the first that has an index.
+    /// Answers a question with the mount that it names; without one with the first that has a generator, or else the first that
+    /// has an index, or else the first knowledge base for questions.
     ///
     /// # Errors
-    /// A name that is not there.
-    pub(crate) fn answering(&self, name: Option<&str>) -> Result<&Arc<Answering>, Failure> {
-        let first = self.generating(None).ok().filter(|_| name.is_none());
-        first.map_or_else(|| self.find("index or generator", name, Mount::answering), Ok)
+    /// A name that is not there, and those of the mount.
+    pub(crate) async fn answer(&self, request: &AnswerRequest) -> Result<AnswerResponse, Failure> {
+        let name = request.mount.as_deref();
+        let generates = |mount: &&Mount| mount.answering().is_some_and(|answering| answering.generates());
+        let mut all = self.mounts.iter().filter(|_| name.is_none());
+        let first = all.clone().find(generates).or_else(|| all.find(|mount| mount.answering().is_some()));
+        let can = |mount: &Mount| mount.answering().is_some() || mount.questioning().is_some();
+        let what = "index, generator or knowledge base for questions";
+        let found = first.map_or_else(|| self.find(what, name, |mount| can(mount).then_some(mount)), Ok)?;
+        match &found.mounted {
+            Mounted::Questions(questioning) => questioning.answer(request).await,
+            Mounted::Answers(answering) => answering.answer(request).await,
+            _ => Err(Failure::not_found(what, found.name(), [])),
+        }
     }
 
     /// What extracts facts, of a name or the first one.
@@ -219,8 +251,8 @@ impl Mounts {
 }
 
 /// The workflows that are served.
-const SERVED: [&str; 6] =
-    ["answer", "population", "entity-linking", "link-prediction", "graph-network", "rules"];
+const SERVED: [&str; 7] =
+    ["answer", "population", "entity-linking", "link-prediction", "graph-network", "rules", "kbqa"];
 
 /// The mounts of an argument: the documents, or the config and those of its key `then` that are served. `above`: the configs
 /// that led to it.
@@ -266,6 +298,11 @@ fn open(
         "link-prediction" | "graph-network" | "rules" => {
             let completing = Completing::open(config, workflow, setting)?;
             let (name, mounted) = (completing.name().to_owned(), Mounted::Knowledge(Arc::new(completing)));
+            Ok(vec![Mount { name, mounted }])
+        }
+        "kbqa" => {
+            let questioning = Questioning::open(config, setting, observe)?;
+            let (name, mounted) = (questioning.name().to_owned(), Mounted::Questions(Arc::new(questioning)));
             Ok(vec![Mount { name, mounted }])
         }
         other => {

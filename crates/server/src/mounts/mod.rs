@@ -1,4 +1,4 @@
-//! What is served under a name: answers over an index, facts, knowledge bases.
+//! What is served under a name: answers over an index or a knowledge base, facts, knowledge bases.
 
 mod answer;
 mod answering;
@@ -6,6 +6,7 @@ mod completing;
 mod document;
 mod extracting;
 mod list;
+mod questioning;
 
 pub(crate) use answer::{AnswerRequest, AnswerResponse, AnswerTrace, ProvenanceItem};
 pub(crate) use answering::{Answering, Found};

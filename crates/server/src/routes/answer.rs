@@ -25,7 +25,7 @@ async fn answer(
     Body(request): Body<AnswerRequest>,
 ) -> Result<Json<AnswerResponse>, Failure> {
     let mounts = state.mounts();
-    Ok(Json(mounts.answering(request.mount.as_deref())?.answer(&request).await?))
+    Ok(Json(mounts.answer(&request).await?))
 }
 
 async fn mounts(Shared(state): Shared<Arc<State>>) -> Json<MountsResponse> {

@@ -42,7 +42,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
     let (router, description) = api();
     let router = operations::describe(router, description);
     router
-        .route_service("/mcp", mcp::service(&state))
+        .merge(mcp::router(&state))
         .fallback(async || {
             Failure::new(Cause::NotFound, "there is no such path; `GET /openapi.json` lists them")
         })

@@ -157,6 +157,33 @@ fn tools_search_read_answer_and_evaluate() {
 }
 
 #[test]
+fn a_refused_request_of_the_protocol_has_an_error_in_json() {
+    let served = Served::start(options);
+    let json = ("content-type", "application/json");
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    let all = ("accept", "application/json, text/event-stream");
+    for (method, headers, body, code, expected) in [
+        (
+            "POST",
+            &[json, ("accept", "text/plain")][..],
+            ping.as_str(),
+            406,
+            "`accept: application/json, text/event-stream`",
+        ),
+        ("POST", &[json], &ping, 406, "`accept: "),
+        ("POST", &[all, ("content-type", "text/plain")], &ping, 415, "`content-type: application/json`"),
+        ("GET", &[all], "", 405, "Method Not Allowed"),
+    ] {
+        let reply = served.send(method, "/mcp", headers, body);
+        assert_eq!(reply.header("content-type").as_deref(), Some("application/json"), "{expected}");
+        let (found, error) = status(&reply);
+        assert!(found == code && error.as_str().is_some_and(|it| it.contains(expected)), "{found}: {error}");
+    }
+    let reply = served.send("POST", "/mcp", &[all, json], "{");
+    assert!(reply.status >= 400 && reply.json().is_object(), "{}", reply.text);
+}
+
+#[test]
 fn documents_are_resources() {
     let served = Served::start(options);
     let listed = call(&served, "resources/list", &json!({}));

@@ -135,7 +135,7 @@ fn wrong_bodies_are_named_in_the_form_of_their_api() {
     let found = send("/v1/answer", "application/json", r#"{"question": "a"}"#);
     assert_eq!(
         (found.status, found.json()["error"].as_str()),
-        (404, Some("no index or generator is mounted"))
+        (404, Some("no index, generator or knowledge base for questions is mounted"))
     );
 }
 

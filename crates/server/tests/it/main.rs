@@ -9,3 +9,4 @@ mod facts;
 mod lifecycle;
 mod models;
 mod openai;
+mod questions;

@@ -14,7 +14,7 @@ use sporran_pipeline::{
 use sporran_retriever::FilterOptions;
 
 use self::page::Page;
-use super::{answer_model::AnswerModel, models};
+use super::answer_model::AnswerModel;
 use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
@@ -95,6 +95,11 @@ impl Sources {
         Ok((self.model.of(options, user.model.as_deref(), context)?, user))
     }
 
+    /// The keys of the user's config for the generator.
+    pub(super) fn users_keys(&self) -> Vec<&'static str> {
+        self.model.users_key().into_iter().collect()
+    }
+
     /// All arguments as sources.
     pub(super) fn all(&self) -> &[String] {
         &self.words
@@ -129,26 +134,35 @@ fn looks_like_a_path(text: &str) -> bool {
     is_word && (has_ending || text.contains(std::path::MAIN_SEPARATOR))
 }
 
-/// The folder of a model.
-fn resolved(model: Option<&PathBuf>, context: &Context) -> Result<Option<PathBuf>> {
-    model.map(|model| models::resolve(model, context.quiet)).transpose()
-}
-
 impl Ask {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         let (sources, question) = self.sources.split()?;
         let (options, user) = self.sources.options(sources, context)?;
         let options = AskOptions {
-            embedder: resolved(self.embed.as_ref().or(user.embedder.as_ref()), context)?,
-            reranker: resolved(self.rerank.as_ref().or(user.reranker.as_ref()), context)?,
-            verifier: resolved(self.verify.as_ref(), context)?,
+            embedder: settings::resolve(
+                self.embed.as_deref(),
+                user.embedder.as_deref(),
+                "embedder",
+                context,
+            )?,
+            reranker: settings::resolve(
+                self.rerank.as_deref(),
+                user.reranker.as_deref(),
+                "reranker",
+                context,
+            )?,
+            verifier: settings::resolve(self.verify.as_deref(), None, "", context)?,
             filters: self.filter.iter().map(|text| FilterOptions::parse(text)).collect::<Result<_, _>>()?,
             passages: self.passages,
             max_new_tokens: self.max_new_tokens,
             ..options
         };
+        let mut users: Vec<&str> = self.sources.users_keys();
+        users.extend(self.embed.is_none().then_some("embedder"));
+        users.extend(self.rerank.is_none().then_some("reranker"));
+        let blame = |error: sporran_pipeline::Error| settings::blame(error.into(), &users);
         if self.show_config {
-            let shown = options.resolve()?.to_toml()?;
+            let shown = options.resolve().map_err(blame)?.to_toml()?;
             let value: toml::Table =
                 toml::from_str(&shown).map_err(|error| Error::Input(error.message().to_owned()))?;
             return Outcome::new(shown, &value);
@@ -159,7 +173,8 @@ impl Ask {
         let asker = Asker::open(&options, &mut |event| match event {
             Event::Skip { .. } => {}
             event => draw(event),
-        })?;
+        })
+        .map_err(blame)?;
         if !asker.generates() && !context.quiet && !context.json {
             stderr(&format!("{}\n", advice()));
         }

@@ -203,10 +203,7 @@ mod tests {
                 "in0:1: field `document`: expected `-DOCSTART- (NAME)` before the first token, found `EU`",
             ),
             ("-DOCSTART- ()\n", "in0:1: field `document`: expected `-DOCSTART- (NAME)`, found no name"),
-            (
-                "-DOCSTART- (1)\nEU\tB\n",
-                "in0:2: field `.`: expected 1 column, or at least 4 in a mention, found 2",
-            ),
+            ("-DOCSTART- (1)\nEU\tB\n", "in0:2: expected 1 column, or at least 4 in a mention, found 2"),
             ("-DOCSTART- (1)\nEU\nEU\tI\tEU\t--NME--\n", "in0:3: field `tag`: expected `B` at the start"),
             ("-DOCSTART- (1)\nEU\tO\tEU\t--NME--\n", "in0:2: field `tag`: expected `B` or `I`, found `O`"),
         ] {

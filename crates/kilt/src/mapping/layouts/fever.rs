@@ -203,7 +203,7 @@ mod tests {
         let wiki = folder.path().join("wiki.jsonl");
         let options = LayoutOptions { texts: vec![wiki.clone()], ..LayoutOptions::default() };
         for (text, expected) in [
-            ("{\"id\":\"a\"}", "wiki.jsonl:1: field `.`: missing field `lines`"),
+            ("{\"id\":\"a\"}", "wiki.jsonl:1: missing field `lines`"),
             ("{\"id\":\"a\",\"lines\":\"0\\tx\"}", "expected at least one sentence of the claims' evidence"),
         ] {
             jsonl::write(&wiki, text.as_bytes()).unwrap();

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use super::Layout;
 use crate::{
     Id, Result,
+    jsonl::plain_json,
     mapping::{
         own::{Claim, Own, Piece, distinct},
         source::{Place, Source, Take},
@@ -38,7 +39,7 @@ struct Paragraph {
 
 fn record(place: &Place<'_>, line: Line) -> Result<Own> {
     let answers: Vec<String> = serde_json::from_str(&line.possible_answers)
-        .map_err(|error| place.wrong("possible_answers", format!("expected a list: {error}")))?;
+        .map_err(|error| place.wrong("possible_answers", plain_json(&error.to_string())))?;
     let supporting = line.paragraphs.into_iter().filter(|paragraph| paragraph.is_supporting);
     let set = supporting.map(|it| Piece::text(it.title, it.text)).collect();
     Ok(Own::new(line.id, line.question, vec![Claim::of_answers(answers, distinct([set]))]))

@@ -396,8 +396,8 @@ mod tests {
             ),
             (br#"{"id":1,"output":[{"answer":["x"]}]}"#, "expected a string, an integer or null"),
             (br#"{"output":[]}"#, "missing field `id`"),
-            (br#"{"id":1} 2"#, "trailing"),
-            (br#"{"id":1, "#, "f.jsonl:3: field `.`: "),
+            (br#"{"id":1} 2"#, "not JSON: expected the end after the value"),
+            (br#"{"id":1, "#, "not JSON: expected a value, found the end of the text"),
         ];
         for (json, expected) in cases {
             let error = Line::default().read(&InputFile::new("f.jsonl"), 3, json, &fields()).unwrap_err();

@@ -203,6 +203,24 @@ mod tests {
     }
 
     #[test]
+    fn a_mistyped_override_gets_the_whole_path_of_a_near_option() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = config(folder.path(), "[retriever]\nkind = \"bm25\"\n");
+        for (wrong, meant) in [
+            ("k1=1", "; did you mean `retriever.k1`?"),
+            ("k3=1", "; did you mean `retriever.k1`?"),
+            ("retriever.k9=1", "; did you mean `k1`?"),
+            ("dept=3", "; did you mean `evidence.depth`?"),
+            ("retreiver.k1=1", "; did you mean `retriever`?"),
+        ] {
+            let found = Options::mistakes(&path, &[wrong.to_owned()]).unwrap();
+            let messages: Vec<String> = found.iter().map(ToString::to_string).collect();
+            let is_told = |it: &String| it.starts_with(&format!("override `{wrong}`")) && it.ends_with(meant);
+            assert!(messages.iter().any(is_told), "{wrong}: {messages:?}");
+        }
+    }
+
+    #[test]
     fn mistakes_in_a_generators_table_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let check = |stage: &str| {

@@ -160,6 +160,7 @@ fn execute(
     observe: &mut Observer<'_>,
 ) -> Result<Report> {
     let files = task_files(&options.general.tasks, "tasks")?;
+    tasks::check(&files)?;
     let folder = RunDir::open(options.general.output.join(&options.general.name))?;
     let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();

@@ -37,7 +37,10 @@ use crate::{
         step::{FileStep, step_digest},
     },
     source::store::PartHash,
-    tasks::files::{TaskFile, task_files},
+    tasks::{
+        files::{TaskFile, task_files},
+        loader as tasks,
+    },
     workflows::workflow::Outcome,
 };
 
@@ -84,6 +87,7 @@ fn execute(
     observe: &mut Observer<'_>,
 ) -> Result<ShardReport> {
     let files = task_files(&options.general.tasks, "tasks")?;
+    tasks::check(&files)?;
     let folder = RunDir::open_shard(&options.general.output, &options.general.name, shard)?;
     observe(Event::Folder { path: folder.root.clone() });
     let mut account = Account::begin(options)?;

@@ -80,6 +80,12 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Trial>>
         return Err(fault("retriever.kind", "expected `hybrid`; only its weights can be tuned".into()));
     };
     let files = task_files(&options.general.tasks, "tasks")?;
+    // Before the indexes are built.
+    for file in &files {
+        if tasks::examples(file)?.iter().all(|example| example.gold.is_empty()) {
+            return Err(fault("tasks", format!("{} has no gold evidence", file.path.display())));
+        }
+    }
     let Parts { store, retrievers } = assemble_parts(options, &hybrid.parts, observe)?;
     let depth = hybrid.fusion.depth.max(options.general.evidence.depth);
     let mut ranked_tasks: Vec<RankedTask> = Vec::new();
@@ -94,9 +100,6 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Trial>>
                 )
             })
             .collect();
-        if examples.iter().all(|example| example.gold.is_empty()) {
-            return Err(fault("tasks", format!("{} has no gold evidence", file.path.display())));
-        }
         let queries: Vec<_> =
             examples.iter().map(|example| options.general.for_retrieval(&example.query)).collect();
         begin(observe, format!("retrieve for {}", file.name), retrievers.len() as u64, Unit::Steps);

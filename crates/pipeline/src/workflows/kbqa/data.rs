@@ -79,6 +79,21 @@ pub(super) fn training(options: &ReasonOptions, kb: &KnowledgeBase) -> Result<[V
     Ok([learned, valid.unwrap_or_default()])
 }
 
+/// Reads every file of questions without keeping it, so that a wrong one is reported before a knowledge base or an index is opened.
+///
+/// # Errors
+/// Errors of reading.
+pub(super) fn check(data: &QuestionFiles, has_training: bool) -> Result<()> {
+    let tests = [&data.iid, &data.ood].into_iter().flatten();
+    let learned = data.train.iter().chain(&data.valid).filter(|_| has_training);
+    for (path, version) in
+        tests.map(|path| (path, data.version)).chain(learned.map(|path| (path, data.learned_version())))
+    {
+        load_version(path, version)?;
+    }
+    Ok(())
+}
+
 /// The questions of a file in a version, in the form of `[data]`.
 ///
 /// # Errors

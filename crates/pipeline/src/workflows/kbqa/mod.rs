@@ -15,6 +15,7 @@ mod registry;
 mod remote;
 mod retrieval;
 mod seq2seq;
+mod system;
 mod texts;
 pub(crate) mod workflow;
 
@@ -25,8 +26,11 @@ pub use build::{BuildConfig, DocRedOptions, DocumentsOptions, PagesOptions, buil
 pub use causal::CausalQuestions;
 pub use options::{EntityNames, PopulatedFacts, QuestionFiles, ReasonOptions};
 pub use phrasing::PhrasingOptions;
+pub use populated::Stated;
+pub use prediction::{Bridge, QuestionAnswer, SupportingTriple, WeighedRelation};
 pub use rag::{RagQuestions, RagSequenceQuestions, RagTokenQuestions};
 pub use reason::{ReasonReport, Tested, knowledge_base, reason, train};
 pub use registry::{GeneratingReasoner, ReasonerOptions};
 pub use remote::RemoteQuestions;
 pub use seq2seq::{InputOrder, Seq2SeqQuestions};
+pub use system::{AskedQuestion, QuestionAnswers, QuestionSystem};

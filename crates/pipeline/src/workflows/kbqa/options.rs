@@ -1,6 +1,6 @@
 //! The options of questions over a knowledge base. The documentation of these types is the manual of the config file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use sporran_kilt::korc::Version;
 
 use super::registry::ReasonerOptions;
 use crate::{
+    Result,
     config::Config,
     source::{options::SourceOptions, pages},
     workflows::answer::retrieval::{self, RetrieverOptions},
@@ -186,11 +187,9 @@ impl Config for ReasonOptions {
     }
 
     fn check(&self, document: &mut Document<'_>) {
+        self.check_models(document);
         let train = self.data.train.iter().map(|path| ("data.train", Some(path)));
         let files = [
-            ("kb", Some(&self.kb)),
-            ("entities", self.entities.as_ref()),
-            ("relations", self.relations.as_ref()),
             ("data.valid", self.data.valid.as_ref()),
             ("data.iid", self.data.iid.as_ref()),
             ("data.ood", self.data.ood.as_ref()),
@@ -202,6 +201,33 @@ impl Config for ReasonOptions {
         }
         if self.data.train_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
             document.report_key("data.train-share", "expected a share above 0, at most 1");
+        }
+        if self.reasoner.reads_tests() && self.data.iid.is_none() && self.data.ood.is_none() {
+            document.report_key("reasoner.with-tests", "expected it only with `data.iid` or `data.ood`");
+        }
+    }
+}
+
+impl ReasonOptions {
+    /// Reads a config for questions that are not in files. The files of `[data]` may be missing.
+    ///
+    /// # Errors
+    /// Those of [`Config::load`].
+    pub fn load_for_questions(path: &Path, overrides: &[String]) -> Result<Self> {
+        crate::config::load(path, overrides, Self::check_models)
+    }
+
+    /// Reports mistakes of everything but the files of `[data]`.
+    fn check_models(&self, document: &mut Document<'_>) {
+        let files = [
+            ("kb", Some(&self.kb)),
+            ("entities", self.entities.as_ref()),
+            ("relations", self.relations.as_ref()),
+        ];
+        for (key, path) in files {
+            if let Some(path) = path.filter(|path| !path.exists()) {
+                document.report_key(key, format!("no file {}", path.display()));
+            }
         }
         if !self.data.document && self.data.names == EntityNames::Restored {
             document.report_key("data.names", "expected `anonymous` without documents, found `restored`");
@@ -226,14 +252,9 @@ impl Config for ReasonOptions {
             }
             None => (),
         }
-        if self.reasoner.reads_tests() && self.data.iid.is_none() && self.data.ood.is_none() {
-            document.report_key("reasoner.with-tests", "expected it only with `data.iid` or `data.ood`");
-        }
         self.reasoner.check("reasoner", document);
     }
-}
 
-impl ReasonOptions {
     /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> PathBuf {

@@ -18,13 +18,13 @@ use crate::{Error, Result, workflows::population::Node};
 
 /// A sentence that states a triple.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Stated {
+pub struct Stated {
     /// The sentence and its offsets, from `meta.statement` of a prediction of `sporran populate`.
-    pub(super) statement: Value,
+    pub statement: Value,
     /// The document's page; empty without one.
-    pub(super) provenance: Vec<Provenance>,
+    pub provenance: Vec<Provenance>,
     /// The confidence of the extractor.
-    pub(super) confidence: Option<f64>,
+    pub confidence: Option<f64>,
 }
 
 /// The sentences of extracted triples.

@@ -1,5 +1,6 @@
 //! Predictions in KILT's layout: the answers to a question with their evidence.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sporran_kilt::{
@@ -9,11 +10,11 @@ use sporran_kilt::{
 };
 use sporran_reasoner::question::{Answered, TextAnswers};
 
-use super::populated::Evidence;
+use super::populated::{Evidence, Stated};
 use crate::source::pages::Pages;
 
 /// The separator of answers in a prediction's text, which is also that of the generators.
-const SEPARATOR: &str = ", ";
+pub(super) const SEPARATOR: &str = ", ";
 
 /// A knowledge base, the sentences of its extracted facts, and the pages of documents.
 #[derive(Clone, Copy)]
@@ -23,30 +24,58 @@ pub(super) struct Known<'a> {
     pub(super) pages: &'a Pages,
 }
 
-/// One answer in `meta.answers` of a prediction.
-#[derive(Serialize)]
-struct Answer {
-    answer: String,
-    /// From 0 to 1.
-    confidence: f32,
+/// An answer to a question over a knowledge base, with the triples that support it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct QuestionAnswer {
+    /// The label of the entity, or the text of a generator.
+    pub answer: String,
+    /// The confidence, from 0 to 1.
+    pub confidence: f32,
+    /// The id of the entity in the knowledge base; `None` for a text.
     #[serde(skip_serializing_if = "Option::is_none")]
-    wikidata_id: Option<String>,
+    pub wikidata_id: Option<String>,
     /// The mention in the document from which the model reached the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    bridge: Option<Bridge>,
-    /// The triples that support the answer.
-    triples: Vec<Value>,
-    #[serde(skip)]
-    stated: Vec<Provenance>,
+    pub bridge: Option<Bridge>,
+    /// The triples that support the answer; those of a model over the knowledge base are the path from the mention.
+    pub triples: Vec<SupportingTriple>,
 }
 
-/// A mention in the document, in code points, and its entity.
-#[derive(Serialize)]
-struct Bridge {
-    entity: String,
-    text: String,
-    start: usize,
-    end: usize,
+/// A mention in the document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Bridge {
+    /// The id of its entity.
+    pub entity: String,
+    /// Its text.
+    pub text: String,
+    /// Its first character, in Unicode scalar values.
+    pub start: usize,
+    /// The character after its last one.
+    pub end: usize,
+}
+
+/// A triple that supports an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SupportingTriple {
+    /// The labels of subject, relation and object.
+    pub labels: [String; 3],
+    /// Their ids.
+    pub ids: [String; 3],
+    /// The sentences from which `sporran populate` extracted it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Value>")]
+    pub evidence: Vec<Stated>,
+}
+
+/// A relation that a model followed at a step, with its weight.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WeighedRelation {
+    /// The label of the relation.
+    pub relation: String,
+    /// Whether it was followed from the object to the subject.
+    pub backward: bool,
+    /// The weight.
+    pub weight: f32,
 }
 
 /// The single answers of a prediction.
@@ -58,7 +87,23 @@ pub(super) fn answers_of(record: &Record) -> Vec<&str> {
 impl Known<'_> {
     /// The prediction of a model over the knowledge base.
     pub(super) fn by_model(self, question: &Question, answered: &Answered) -> Record {
-        let document = question.document();
+        let steps = self.steps(answered);
+        let steps = (!steps.is_empty()).then(|| json!(steps));
+        self.predicted(question, self.entities(question.document(), answered), steps)
+    }
+
+    /// The relations with the largest weights at each step of a model.
+    pub(super) fn steps(self, answered: &Answered) -> Vec<Vec<WeighedRelation>> {
+        let weighed = |(step, weight): &(sporran_reasoner::rules::Step, f32)| WeighedRelation {
+            relation: self.kb.relation_label(RelationId(step.relation())).to_owned(),
+            backward: step.is_backward(),
+            weight: *weight,
+        };
+        answered.steps.iter().map(|step| step.iter().map(weighed).collect()).collect()
+    }
+
+    /// The answers of a model over the knowledge base.
+    pub(super) fn entities(self, document: &str, answered: &Answered) -> Vec<QuestionAnswer> {
         let answers = answered.answers.iter().map(|answer| {
             let triples = answer
                 .triples
@@ -70,32 +115,17 @@ impl Known<'_> {
                 start: document[..bridge.start].chars().count(),
                 end: document[..bridge.end].chars().count(),
             });
-            Answer {
+            QuestionAnswer {
                 wikidata_id: Some(self.kb.entity_name(answer.entity).to_owned()),
                 bridge,
                 ..self.supported_by(self.kb.label(answer.entity), answer.confidence, triples)
             }
         });
-        let steps: Vec<Vec<Value>> = answered
-            .steps
-            .iter()
-            .map(|step| {
-                let step_json = |(step, weight): &(sporran_reasoner::rules::Step, f32)| {
-                    json!({
-                        "relation": self.kb.relation_label(RelationId(step.relation())),
-                        "backward": step.is_backward(),
-                        "weight": weight,
-                    })
-                };
-                step.iter().map(step_json).collect()
-            })
-            .collect();
-        self.predicted(question, answers.collect(), (!steps.is_empty()).then(|| json!(steps)))
+        answers.collect()
     }
 
-    /// The prediction of a model that generates answers. Triples of the input with an answer as subject or object support it.
-    /// The provenance ends with the retrieved passages.
-    pub(super) fn by_text(self, question: &Question, texts: &TextAnswers) -> Record {
+    /// The answers of a model that generates them. Triples of the input with an answer as subject or object support it.
+    pub(super) fn texts(self, texts: &TextAnswers) -> Vec<QuestionAnswer> {
         let answers = texts.answers.iter().map(|answer| {
             let names = |triple: &Triple| {
                 [triple.subject, triple.object].iter().any(|&id| self.kb.label(id) == answer)
@@ -103,7 +133,12 @@ impl Known<'_> {
             let read = texts.triples.iter().copied().filter(names);
             self.supported_by(answer, texts.score.exp().min(1.0), read)
         });
-        let mut record = self.predicted(question, answers.collect(), None);
+        answers.collect()
+    }
+
+    /// The prediction of a model that generates answers. The provenance ends with the retrieved passages.
+    pub(super) fn by_text(self, question: &Question, texts: &TextAnswers) -> Record {
+        let mut record = self.predicted(question, self.texts(texts), None);
         let output = record.output.iter_mut().flatten().next();
         if let Some(provenance) = output.and_then(|output| output.provenance.as_mut()) {
             for item in texts.passages.iter().map(Passage::provenance) {
@@ -115,30 +150,33 @@ impl Known<'_> {
         record
     }
 
-    fn supported_by(self, answer: &str, confidence: f32, triples: impl Iterator<Item = Triple>) -> Answer {
-        let (mut shown, mut stated) = (Vec::new(), Vec::new());
-        for triple in triples {
+    fn supported_by(
+        self,
+        answer: &str,
+        confidence: f32,
+        triples: impl Iterator<Item = Triple>,
+    ) -> QuestionAnswer {
+        let Self { kb, evidence, .. } = self;
+        let shown = |triple: Triple| {
             let Triple { subject, relation, object } = triple;
-            let Self { kb, evidence, .. } = self;
-            let mut one = json!({
-                "labels": [kb.label(subject), kb.relation_label(relation), kb.label(object)],
-                "ids": [kb.entity_name(subject), kb.relation_name(relation), kb.entity_name(object)],
-            });
-            if let (found @ [_, ..], Value::Object(one)) = (evidence.of(triple), &mut one) {
-                one.insert("evidence".into(), json!(found));
-                stated.extend(found.iter().flat_map(|stated| stated.provenance.iter().cloned()));
+            let labels = [kb.label(subject), kb.relation_label(relation), kb.label(object)];
+            let ids = [kb.entity_name(subject), kb.relation_name(relation), kb.entity_name(object)];
+            SupportingTriple {
+                labels: labels.map(str::to_owned),
+                ids: ids.map(str::to_owned),
+                evidence: evidence.of(triple).to_vec(),
             }
-            shown.push(one);
-        }
-        let answer = answer.to_owned();
-        Answer { answer, confidence, wikidata_id: None, bridge: None, triples: shown, stated }
+        };
+        let triples = triples.map(shown).collect();
+        QuestionAnswer { answer: answer.to_owned(), confidence, wikidata_id: None, bridge: None, triples }
     }
 
     /// A prediction with exactly one output, because KILT's scorers read only one. Its provenance is the
     /// document's page, then the pages with the sentences of the supporting triples.
-    fn predicted(self, question: &Question, answers: Vec<Answer>, steps: Option<Value>) -> Record {
+    fn predicted(self, question: &Question, answers: Vec<QuestionAnswer>, steps: Option<Value>) -> Record {
         let mut provenance = self.document(question);
-        for item in answers.iter().flat_map(|answer| &answer.stated) {
+        let triples = answers.iter().flat_map(|answer| &answer.triples);
+        for item in triples.flat_map(|triple| &triple.evidence).flat_map(|stated| &stated.provenance) {
             if !provenance.contains(item) {
                 provenance.push(item.clone());
             }

@@ -93,6 +93,7 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
         let missing = Diagnostic::of_config("data.train", "is missing; training needs questions");
         return Err(Error::Config(vec![missing]));
     }
+    data::check(&options.data, true)?;
     let mut inputs = Inputs::default();
     let reads_tests = options.reasoner.reads_tests();
     let untrained: Vec<&str> =
@@ -165,6 +166,7 @@ pub fn reason(
     observe: &mut Observer<'_>,
     take: &mut dyn FnMut(&Record),
 ) -> Result<ReasonReport> {
+    data::check(&options.data, false)?;
     let folder = RunDir::open(options.folder())?;
     let passages = Passages::open(options, observe)?;
     let Answered { tests, account, mark } = answer(options, &folder, passages.as_ref(), observe, take)?;

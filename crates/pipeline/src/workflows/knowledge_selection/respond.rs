@@ -235,10 +235,19 @@ impl fmt::Display for ResponseReport {
 /// # Errors
 /// Errors of files or models; [`crate::Error::Busy`] if another process uses the run's folder.
 pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<ResponseReport> {
-    let folder = RunDir::open(options.folder())?;
     let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
     let content = inputs.file(&options.dialogues.file)?;
+    let mut dialogues = wowpp::load(&options.dialogues.file)?.0;
+    dialogues.truncate(options.dialogues.limit.unwrap_or(usize::MAX));
+    let has_gold = |(_, dialogue): &(String, wowpp::Dialogue)| dialogue.gold_sentence().is_some();
+    if options.dialogues.sentence == SentenceChoice::Gold && !dialogues.iter().any(has_gold) {
+        let file = options.dialogues.file.display();
+        let message =
+            format!("{file}: expected a `gold_sentence`, found none; `sporran convert gold` adds it");
+        return Err(sporran_kilt::Error::Argument(message).into());
+    }
+    let folder = RunDir::open(options.folder())?;
     let key = |key: StepKey, inputs: &mut Inputs| -> Result<StepKey> {
         let key = key.read(inputs)?.input("content", content.as_str()).input("portion", PORTION.to_string());
         Ok(key.input("limit", format!("{:?}", options.dialogues.limit)))
@@ -254,15 +263,6 @@ pub fn respond(options: &ResponseOptions, observe: &mut Observer<'_>) -> Result<
     let reranker = options.used_reranker().map(|reranker| reranker.open()).transpose()?;
     // No generator for dialogues uses the seed.
     let generator = load_generator(&options.generator, None, 0)?;
-    let mut dialogues = wowpp::load(&options.dialogues.file)?.0;
-    dialogues.truncate(options.dialogues.limit.unwrap_or(usize::MAX));
-    let has_gold = |(_, dialogue): &(String, wowpp::Dialogue)| dialogue.gold_sentence().is_some();
-    if sentence == SentenceChoice::Gold && !dialogues.iter().any(has_gold) {
-        let file = options.dialogues.file.display();
-        let message =
-            format!("{file}: expected a `gold_sentence`, found none; `sporran convert gold` adds it");
-        return Err(sporran_kilt::Error::Argument(message).into());
-    }
     let files = ["predictions", "ranking"].map(|name| PathBuf::from(format!("{name}.jsonl")));
     let answers = files.clone().map(|path| AnswerFile { name: stem(&path), paths: vec![path] });
     let mut mark = folder.begin_answers("run", answers.into())?;

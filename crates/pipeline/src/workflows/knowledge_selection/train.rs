@@ -21,11 +21,11 @@ use sporran_transformers::{DeviceName, Precision};
 use super::{
     cutoff::Threshold,
     data::{Labelling, Labels, folds, sampled},
-    options::SelectionOptions,
+    options::{DataOptions, SelectionOptions},
     rank::{rank, rank_one, write_ranking},
 };
 use crate::{
-    Result,
+    Diagnostic, Error, Result,
     run_dir::{
         folder::RunDir,
         inputs::Inputs,
@@ -101,6 +101,12 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<T
     let mut underway = TrainingFolder::begin(options.folder(), options, &without)?.replacing(models(options));
     let dialogues = wowpp::load(&options.data.train)?;
     let original = options.data.original.as_ref().map(wowpp::load).transpose()?.unwrap_or_default();
+    let fold_of = options.data.folds.map(|count| fold_of(&options.data, &dialogues, count, options.seed));
+    let fold_of = fold_of.transpose()?;
+    let mut tests = Vec::new();
+    for (name, file) in options.data.tests() {
+        tests.push((name, file, wowpp::load(file)?.0));
+    }
     underway.verify()?;
     let folder = options.folder();
     let threshold = options.data.threshold.of(&dialogues)?;
@@ -110,14 +116,13 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<T
         is_third_quartile: options.data.threshold == Threshold::ThirdQuartile,
         ..TrainedReranker::default()
     };
-    let Some(count) = options.data.folds else {
+    let (Some(count), Some(fold_of)) = (options.data.folds, fold_of) else {
         let all: Vec<usize> = (0..dialogues.0.len()).collect();
         outcome.steps = fit(options, (&dialogues, &all), (&original, threshold), &folder, observe)?;
         outcome.models.push(folder.join("model"));
         outcome.kind = Saved::read(&folder.join("model"))?.kind();
-        for (name, file) in options.data.tests() {
+        for (name, file, tested) in tests {
             let reranker = open(&folder.join("model"), COMPUTING)?;
-            let tested = wowpp::load(file)?.0;
             let path = PathBuf::from(format!("ranking-{name}.jsonl"));
             let ranked = match underway.folder() {
                 Some(run) => {
@@ -136,7 +141,6 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<T
         underway.finish(TrainingEntry { steps: outcome.steps, best: None })?;
         return Ok(outcome);
     };
-    let fold_of = folds(&dialogues, count, options.seed);
     let mut ranked: Vec<(usize, Ranked)> = Vec::new();
     for fold in (0..count).filter(|fold| options.data.fold.is_none_or(|only| only == *fold)) {
         let folder = folder.join(format!("fold-{fold}"));
@@ -170,6 +174,23 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<T
     let best = outcome.scores.as_ref().and_then(|report| report.scores.mrr_at_1.value());
     underway.finish(TrainingEntry { steps: outcome.steps, best })?;
     Ok(outcome)
+}
+
+/// The fold of each dialogue.
+///
+/// # Errors
+/// [`Error::Config`] for more folds than conversations: a fold without dialogues has nothing to rank.
+fn fold_of(data: &DataOptions, dialogues: &Dialogues, count: usize, seed: u64) -> Result<Vec<usize>> {
+    let fold_of = folds(dialogues, count, seed);
+    // Each fold is as large as another one, or has one conversation less.
+    let filled = fold_of.iter().max().map_or(0, |last| last + 1);
+    if filled == count {
+        return Ok(fold_of);
+    }
+    let path = data.train.display();
+    let message =
+        format!("expected at most {filled}, as {path} has {filled} different conversations, found {count}");
+    Err(Error::Config(vec![Diagnostic::of_config("data.folds", message)]))
 }
 
 /// The models that a training writes, relative to the run's folder.
@@ -272,4 +293,24 @@ fn fit(
     let steps = options.training.train(&session, observe)?;
     staged.commit()?;
     Ok(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_folds_than_conversations_are_refused() {
+        let dialogue =
+            |turn: &str| serde_json::json!({"turns": [turn], "topic": "x", "annotated_sentences": []});
+        let dialogues = serde_json::json!({"a": dialogue("One"), "b": dialogue("One"), "c": dialogue("Two")});
+        let dialogues: Dialogues = serde_json::from_value(dialogues).unwrap();
+        let data: DataOptions = serde_json::from_value(serde_json::json!({"train": "d.json"})).unwrap();
+        let folds = fold_of(&data, &dialogues, 2, 0).unwrap();
+        assert!(folds[0] == folds[1] && folds[0] != folds[2], "{folds:?}");
+        let error = fold_of(&data, &dialogues, 5, 0).unwrap_err().to_string();
+        let expected =
+            "config: `data.folds`: expected at most 2, as d.json has 2 different conversations, found 5";
+        assert_eq!(error, expected);
+    }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::{Check, Document};
-use sporran_kilt::{StagedFolder, kb::KnowledgeBase};
+use sporran_kilt::{StagedFolder, jsonl::plain_json, kb::KnowledgeBase};
 use sporran_reasoner::{
     embedding::{EmbeddingOptions, Storage},
     network::NetworkOptions,
@@ -239,8 +239,8 @@ impl RangeOptions {
             Some(number) if place.is_u64() => serde_json::json!(number.round() as u64),
             _ => value,
         };
-        let changed: EmbeddingOptions =
-            serde_json::from_value(json).map_err(|error| format!("`{}`: {error}", self.key))?;
+        let changed: EmbeddingOptions = serde_json::from_value(json)
+            .map_err(|error| format!("`{}`: {}", self.key, plain_json(&error.to_string())))?;
         match changed.mistakes().into_iter().next() {
             Some((key, message)) => Err(format!("`{key}`: {message}")),
             None => Ok(changed),

@@ -121,13 +121,14 @@ pub(crate) struct Node {
 /// folder.
 pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<PopulationReport> {
     let input = input_of(options)?;
+    check_input(input)?;
     let folder = RunDir::open(options.folder())?;
     let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
     let pages = Pages::open(options.source.as_ref(), input.pages.as_deref(), observe)?;
     let key = options_key(options)?.read(&mut inputs)?.input("pages", pages.hash());
-    let populator = open(options)?;
     let parses = if options.parses.is_empty() { None } else { Some(Parses::open(&options.parses)?) };
+    let populator = open(options)?;
     inputs.verify()?;
     account.read(&inputs);
     account.parts(pages.parts());
@@ -165,6 +166,11 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     jsonl::write_json(folder.root.join("report.json"), &report)?;
     account.finish(&folder, mark)?;
     Ok(report)
+}
+
+/// Reads every document without keeping it, so that a wrong one is reported before a model is loaded.
+pub(super) fn check_input(input: &InputOptions) -> Result<()> {
+    input.files.iter().try_for_each(|path| each_portion(path, input.format, &input.folds, |_| Ok(())))
 }
 
 /// The documents of a config.

@@ -18,7 +18,7 @@ use super::{
     options::{PopulationOptions, Purpose},
     options_key::options_key,
     parts::open,
-    populate::{PopulatedFile, Populating, PopulationReport, input_of, name_of, paths_of},
+    populate::{PopulatedFile, Populating, PopulationReport, check_input, input_of, name_of, paths_of},
     sources::each_portion,
 };
 use crate::{
@@ -65,6 +65,7 @@ pub(crate) fn shard(
 ) -> Result<ShardReport> {
     let options = &PopulationOptions::load_for(path, overrides, Purpose::Populate)?;
     let input = input_of(options)?;
+    check_input(input)?;
     let folder = RunDir::open_shard(&options.output, &options.name, shard)?;
     observe(Event::Folder { path: folder.root.clone() });
     let mut account = Account::begin(options)?;
@@ -76,8 +77,8 @@ pub(crate) fn shard(
     manifest.inputs.insert("program".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     manifest.inputs.insert("pages".to_owned(), pages.hash().to_owned());
     let key = key.input("pages", pages.hash());
-    let populator = open(options)?;
     let parses = if options.parses.is_empty() { None } else { Some(Parses::open(&options.parses)?) };
+    let populator = open(options)?;
     inputs.verify()?;
     account.read(&inputs);
     account.parts(pages.parts());

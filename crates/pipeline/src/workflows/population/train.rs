@@ -23,6 +23,7 @@ use super::{
 use crate::{
     Error, Result,
     run_dir::{manifest::TrainingEntry, training::TrainingFolder},
+    workflows::folds::documents_of,
 };
 
 /// The result of a training.
@@ -204,18 +205,8 @@ fn join(
 fn load(annotations: &AnnotationsOptions) -> Result<Vec<knowledgenet::Document>> {
     let mut all = Vec::new();
     for path in &annotations.files {
-        let before = all.len();
-        for document in knowledgenet::annotated(path)? {
-            let document = document?;
-            if annotations.folds.contains(&document.fold) || annotations.is_apart(document.fold) {
-                all.push(document);
-            }
-        }
-        if all.len() == before {
-            return Err(
-                sporran_kilt::Error::Empty { path: path.clone(), what: "document of the folds" }.into()
-            );
-        }
+        let folds = [&annotations.folds[..], &annotations.validation_folds].concat();
+        all.extend(documents_of(path, &folds, "annotations.folds")?);
     }
     Ok(all)
 }

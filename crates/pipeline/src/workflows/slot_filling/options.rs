@@ -37,7 +37,7 @@ pub struct SlotsOptions {
 pub struct SlotFillingOptions {
     /// The folder of the model. Training writes it, and `sporran run` reads it. The default is `model` in the run's folder.
     pub model: Option<PathBuf>,
-    /// Files of questions with sentences ([`sporran_kilt::zsre`]) that `sporran run` answers and scores.
+    /// Files of questions with sentences that `sporran run` answers and scores.
     #[serde(default)]
     pub files: Vec<PathBuf>,
     /// The device: `cpu`, `cuda` or `cuda:N`.

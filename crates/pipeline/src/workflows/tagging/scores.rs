@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 
 use serde::Serialize;
 use sporran_extractor::{Annotated, EntityType, tagger::Tagger};
-use sporran_kilt::{docred, knowledgenet, scores::Measure};
+use sporran_kilt::scores::Measure;
 
 use crate::Result;
 
@@ -88,8 +88,7 @@ impl fmt::Display for Tested {
 }
 
 /// Scores a tagger on a file in DocRED's layout.
-pub(super) fn test_docred(tagger: &Tagger, path: &Path) -> Result<Tested> {
-    let records: Vec<Annotated> = docred::load(path)?.iter().map(Annotated::from_docred).collect();
+pub(super) fn test_docred(tagger: &Tagger, path: &Path, records: &[Annotated]) -> Result<Tested> {
     let mut spans = Matched::default();
     let mut by_type: BTreeMap<String, Matched> = BTreeMap::new();
     let documents: Vec<_> = records.iter().map(|record| record.document.clone()).collect();
@@ -116,14 +115,7 @@ pub(super) fn test_docred(tagger: &Tagger, path: &Path) -> Result<Tested> {
 }
 
 /// Scores a tagger on the names and dates of a KnowledgeNet file's facts.
-pub(super) fn test_knowledgenet(tagger: &Tagger, path: &Path, folds: &[i64]) -> Result<Tested> {
-    let mut records = Vec::new();
-    for record in knowledgenet::annotated(path)? {
-        let record = record?;
-        if folds.is_empty() || folds.contains(&record.fold) {
-            records.push(Annotated::from_knowledgenet(&record));
-        }
-    }
+pub(super) fn test_knowledgenet(tagger: &Tagger, path: &Path, records: &[Annotated]) -> Result<Tested> {
     let documents: Vec<_> = records.iter().map(|record| record.document.clone()).collect();
     let (mut gold, mut exact, mut typed, mut overlap) = (0usize, 0usize, 0usize, 0usize);
     for (record, tagged) in records.iter().zip(tagger.tag(&documents)?) {

@@ -1,6 +1,9 @@
 //! Training of taggers.
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 use sporran_extractor::{
@@ -8,17 +11,17 @@ use sporran_extractor::{
     tagger::{Computing, Tagger, TaggerTraining},
 };
 use sporran_kilt::{
-    Page, docred, jsonl, knowledgenet,
+    Page, docred, jsonl,
     observe::{Event, Observer, Unit, begin},
 };
 use sporran_training::session::Trained;
 
 use super::{
     Tested,
-    options::TaggingOptions,
+    options::{TaggingOptions, TestOptions},
     scores::{test_docred, test_knowledgenet},
 };
-use crate::{Result, run_dir::training::TrainingFolder};
+use crate::{Result, run_dir::training::TrainingFolder, workflows::folds::documents_of};
 
 /// The result of a training.
 #[derive(Clone, Debug, Serialize)]
@@ -50,6 +53,7 @@ impl fmt::Display for TrainedTagger {
 /// Errors of files, models or training.
 pub fn train(options: &TaggingOptions, observe: &mut Observer<'_>) -> Result<TrainedTagger> {
     let mut underway = TrainingFolder::begin(options.folder(), options, &["test"])?;
+    let tests = tests(&options.test)?;
     let (documents, validation) = annotations(options, observe)?;
     underway.verify()?;
     let folder = options.folder();
@@ -64,14 +68,26 @@ pub fn train(options: &TaggingOptions, observe: &mut Observer<'_>) -> Result<Tra
     underway.finish((&trained).into())?;
     let Trained { model, steps, best } = trained;
     let tagger = Tagger::open(&model, Computing::default())?;
-    let mut tests = Vec::new();
-    for path in &options.test.docred {
-        tests.push(test_docred(&tagger, path)?);
+    let tests: Result<Vec<Tested>> =
+        tests.iter().map(|(test, path, documents)| test(&tagger, path, documents)).collect();
+    Ok(TrainedTagger { model, steps, best, tests: tests? })
+}
+
+/// A test, its file and its documents.
+type Test<'a> = (fn(&Tagger, &Path, &[Annotated]) -> Result<Tested>, &'a PathBuf, Vec<Annotated>);
+
+/// The test data, which is read before a training, so that a wrong file is reported then.
+fn tests(options: &TestOptions) -> Result<Vec<Test<'_>>> {
+    let mut tests: Vec<Test<'_>> = Vec::new();
+    for path in &options.docred {
+        let documents = docred::load(path)?.iter().map(Annotated::from_docred).collect();
+        tests.push((test_docred, path, documents));
     }
-    for path in &options.test.knowledgenet {
-        tests.push(test_knowledgenet(&tagger, path, &options.test.folds)?);
+    for path in &options.knowledgenet {
+        let documents = documents_of(path, &options.folds, "test.folds")?;
+        tests.push((test_knowledgenet, path, documents.iter().map(Annotated::from_knowledgenet).collect()));
     }
-    Ok(TrainedTagger { model, steps, best, tests })
+    Ok(tests)
 }
 
 /// The training documents and the validation documents.
@@ -89,17 +105,13 @@ fn annotations(
         }
     }
     for path in &from.knowledgenet {
-        for record in knowledgenet::annotated(path)? {
-            let record = record?;
-            if from.folds.is_empty() || from.folds.contains(&record.fold) {
-                training.push(Annotated::from_knowledgenet(&record));
-            }
-        }
+        let documents = documents_of(path, &from.folds, "annotations.folds")?;
+        training.extend(documents.iter().map(Annotated::from_knowledgenet));
     }
     if let Some(weak) = &from.weak_labels {
-        let teacher = Tagger::open(&weak.teacher, Computing::default())?;
         let pages: Vec<Page> =
             jsonl::open(&weak.pages)?.records().take(weak.limit).collect::<Result<_, _>>()?;
+        let teacher = Tagger::open(&weak.teacher, Computing::default())?;
         begin(observe, format!("mark {}", weak.pages.display()), pages.len() as u64, Unit::Records);
         let mut done = 0;
         for pages in pages.chunks(256) {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sporran_checkpoint::ChatTemplate;
 use sporran_config::{Diagnostic, Document, Text};
 use sporran_generator::{CausalOptions, ExtractiveOptions, GeneratorOptions, check_generator};
+use sporran_kilt::jsonl::plain_json;
 use sporran_reranker::{
     CombinedOptions, CosineOptions, CrossEncoderOptions, LlmOptions, RerankerOptions, Saved, TfIdfOptions,
 };
@@ -345,7 +346,8 @@ impl AskOptions {
 
 /// The options of a generator from those of its keys that differ from the defaults of a config.
 fn options_of<T: DeserializeOwned>(keys: Value) -> Result<T> {
-    serde_json::from_value(keys).map_err(|error| Error::Config(vec![mistake("--model", error.to_string())]))
+    serde_json::from_value(keys)
+        .map_err(|error| Error::Config(vec![mistake("--model", plain_json(&error.to_string()))]))
 }
 
 /// A mistake of an option.

@@ -13,7 +13,10 @@ use sporran_kilt::{Query, observe::Observer};
 use sporran_retriever::dense::LiveDense;
 use sporran_training::session::Trained;
 
-use self::{encoders::train_encoder, examples::retrieved_examples, remembered::assemble_remembering};
+use self::{
+    contrasts::of_files, encoders::train_encoder, examples::retrieved_examples,
+    remembered::assemble_remembering,
+};
 use super::{
     assemble::assemble_with,
     check::live_retriever,
@@ -22,7 +25,7 @@ use super::{
 use crate::{
     Diagnostic, Error, Result,
     run_dir::{folder::RunDir, inputs::Inputs, key::StepKey, training::TrainingFolder},
-    tasks::files::task_files,
+    tasks::{files::task_files, loader, options::TasksOptions},
 };
 
 /// Trains the encoder of `[encoder-training]`, or the generator's model of `[train]`. A stopped training
@@ -31,6 +34,7 @@ use crate::{
 /// # Errors
 /// [`Error::Config`] without `[train]` or `[generator]`; errors of files, index, model or training.
 pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
+    check_records(options)?;
     let folder = RunDir::open(options.general.output.join(&options.general.name))?;
     let mut inputs = Inputs::default();
     let key = training_key(options, &mut inputs)?;
@@ -57,18 +61,34 @@ const WITHOUT: [&str; 12] = [
     "generator.precision",
 ];
 
+/// The tables with the task files of a training: for validation, and for training.
+fn tables_of(options: &Options) -> impl Iterator<Item = (&TasksOptions, &'static str)> {
+    let General { tasks, train, .. } = &options.general;
+    let examples = train.as_ref().map(|train| (&train.examples, "train.examples"));
+    let own = options.encoder_training.as_ref().and_then(|training| training.records.examples.as_ref());
+    let own = own.map(|own| (own, "encoder-training.examples"));
+    [Some((tasks, "tasks")), examples, own].into_iter().flatten()
+}
+
+/// Reads all records of a training, so that a wrong one is reported before an index is built or a model is loaded.
+fn check_records(options: &Options) -> Result<()> {
+    for (tasks, table) in tables_of(options) {
+        loader::check(&task_files(tasks, table)?)?;
+    }
+    match &options.encoder_training {
+        Some(training) => of_files(&training.records).map(drop),
+        None => Ok(()),
+    }
+}
+
 /// The key of a training: its options and inputs.
 fn training_key(options: &Options, inputs: &mut Inputs) -> Result<StepKey> {
-    let General { tasks, train, .. } = &options.general;
     let mut key = StepKey::training(options)?.without(&WITHOUT);
-    if train.as_ref().is_some_and(|train| train.question_encoder.is_some()) {
+    if options.general.train.as_ref().is_some_and(|train| train.question_encoder.is_some()) {
         // Training writes the question encoder there.
         key = key.without(&["retriever.model"]);
     }
-    let examples = train.as_ref().map(|train| (&train.examples, "train.examples"));
-    let own = options.encoder_training.as_ref().and_then(|training| training.records.examples.as_ref());
-    let tables = [Some((tasks, "tasks")), examples, own.map(|own| (own, "encoder-training.examples"))];
-    for (tasks, table) in tables.into_iter().flatten() {
+    for (tasks, table) in tables_of(options) {
         for task in task_files(tasks, table)? {
             key = key.input(&format!("{table} {}", task.name), inputs.file(&task.path)?);
             if let Some(qrels) = &task.qrels {
