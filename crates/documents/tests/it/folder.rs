@@ -88,6 +88,7 @@ fn links_are_followed_and_cycles_are_told() {
     let (cycle, unread) = (Severity::Note, Severity::Unread);
     let expected = [("loop", cycle), ("loop", cycle), ("broken.md", unread), ("pipe", unread)];
     assert_eq!(found, expected.map(|(name, severity)| (name.to_owned(), severity)));
+    assert_eq!(listing.problems[2].message, "is a link to a file that does not exist");
 }
 
 #[test]
@@ -109,5 +110,5 @@ fn only_files_in_kilts_layout_are_sources_by_themselves() {
         fs::write(&path, content).unwrap();
         assert_eq!(is_single_source(&path), expected, "{name}");
     }
-    assert!(!is_single_source(folder.path()));
+    assert!(!is_single_source(folder.path()) && !is_single_source(&folder.path().join("none.jsonl")));
 }
