@@ -3,6 +3,7 @@
 use std::io::BufRead;
 
 use serde_json::{Map, Value};
+use sporran_kilt::jsonl;
 
 use crate::{
     encoding,
@@ -41,7 +42,7 @@ impl<R: BufRead> JsonLines<R> {
             }
             self.number += 1;
             let text = encoding::line(bytes, &mut self.guessed);
-            return Some(match serde_json::from_str::<Map<String, Value>>(&text) {
+            return Some(match jsonl::parse_free::<Map<String, Value>>(&text) {
                 Ok(fields) => Item::Row(Row { number: self.number, line: self.line, fields }),
                 Err(error) => Item::Fault((self.line, format!("expected a JSON object: {error}"))),
             });
@@ -54,7 +55,7 @@ impl<R: BufRead> JsonLines<R> {
 /// # Errors
 /// A message for other JSON.
 pub(crate) fn list(text: &str) -> Result<Vec<Row>, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("expected JSON: {error}"))?;
+    let value: Value = jsonl::parse_free(text).map_err(|error| format!("expected JSON: {error}"))?;
     let items = match value {
         Value::Array(items) => items,
         object @ Value::Object(_) => vec![object],
@@ -101,7 +102,9 @@ mod tests {
 
     #[test]
     fn wrong_lines_are_told_and_the_rest_is_read() {
-        let mut lines = JsonLines::new(&b"\xef\xbb\xbf{\"a\":1}\n\n[2]\n{\"b\":\n{\"a\":\"caf\xe9\"}"[..]);
+        let text =
+            b"\xef\xbb\xbf{\"a\":1}\n\n[2]\n{\"b\":\n{\"a\":\"caf\xe9\"}\n{\"a\":NaN,\"b\":\"\\ud83d\"}";
+        let mut lines = JsonLines::new(&text[..]);
         let mut found = Vec::new();
         while let Some(item) = lines.next() {
             found.push(match item {
@@ -111,7 +114,16 @@ mod tests {
         }
         assert_eq!(
             (found, lines.guessed),
-            (vec!["1 {\"a\":1}".into(), "3!".into(), "4!".into(), "5 {\"a\":\"café\"}".to_owned()], true)
+            (
+                vec![
+                    "1 {\"a\":1}".into(),
+                    "3!".into(),
+                    "4!".into(),
+                    "5 {\"a\":\"café\"}".to_owned(),
+                    "6 {\"a\":null,\"b\":\"\u{fffd}\"}".into()
+                ],
+                true
+            )
         );
     }
 
@@ -120,6 +132,7 @@ mod tests {
         let lines = |text: &str| list(text).unwrap().iter().map(|row| row.line).collect::<Vec<_>>();
         assert_eq!(lines("[{\"a\": 1},\n {\"b\": 2}]"), [1, 2]);
         assert_eq!(lines("\n[\n {\"a\": [{}, \"\\\"]{\\\\\"]},\n\n {\n\"b\": {}}\n, {}]"), [3, 5, 7]);
+        assert_eq!(list("[{\"a\": NaN}]").unwrap()[0].fields["a"], Value::Null);
         assert_eq!((lines("\n{\"a\": {\n}}"), lines("[]")), (vec![2], vec![]));
         assert!(list("[1]").is_err() && list("3").is_err() && list("[").is_err());
     }

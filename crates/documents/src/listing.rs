@@ -90,7 +90,7 @@ impl Listing {
 }
 
 /// Whether a path is a single file in KILT's layout, which a store reads by itself: JSON lines whose first record has
-/// KILT's fields, or is no record.
+/// KILT's fields, or an empty file of JSON lines.
 pub fn is_single_source(path: &Path) -> bool {
     let Ok(true) = fs::metadata(path).map(|about| about.is_file()) else { return false };
     // The reading of a source tells which of its files cannot be read.
@@ -109,11 +109,12 @@ pub fn is_single_source(path: &Path) -> bool {
     let read = input.take(1 << 26).read_until(b'\n', &mut line);
     let record = read.ok().and_then(|_| {
         let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line);
-        serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line).ok()
+        jsonl::parse_free::<serde_json::Map<String, serde_json::Value>>(std::str::from_utf8(line).ok()?).ok()
     });
     match record {
         Some(record) => record.contains_key("wikipedia_id") || record.contains_key("wikipedia_title"),
-        None => has(b"\"wikipedia_id\"") || (is_json && !name.ends_with(".json")),
+        // The reading of documents tells which records it cannot read, and reads the others.
+        None => has(b"\"wikipedia_id\""),
     }
 }
 
