@@ -149,7 +149,8 @@ impl Asker {
             let pieces = store.map(|store| pieces(store, &passage)).unwrap_or_default();
             let parts = pieces.iter().map(|piece| piece.range.start.max(body)..piece.range.end);
             let parts = parts.filter(|part| !part.is_empty());
-            let highlight = support.highlight(&passage.text, parts, &said.join(" "));
+            let found = support.highlight(&passage.text, parts, &said.join(" "));
+            let highlight = found.start.max(body)..found.end;
             if let Some(store) = store {
                 passage.file = place(store, &passage, &pieces, highlight.start);
             }

@@ -123,7 +123,9 @@ impl Support {
             known.into_iter().map(|term| weight(term) / (1.0 + held[term] as f64)).sum()
         };
         let mut best: Option<(f64, Range<usize>)> = None;
+        let mut whole = None::<Range<usize>>;
         for part in parts {
+            whole = Some(whole.map_or(part.start, |before| before.start)..part.end);
             for range in sentences(&text[part.clone()]) {
                 let range = part.start + range.start..part.start + range.end;
                 let value = worth(&text[range.clone()]);
@@ -132,7 +134,7 @@ impl Support {
                 }
             }
         }
-        best.map_or(0..text.len(), |(_, range)| range)
+        best.map(|(_, range)| range).or(whole).unwrap_or(0..text.len())
     }
 }
 
@@ -321,7 +323,7 @@ mod tests {
         let highlight = |answer: &str| &text[support.highlight(text, whole.clone(), answer)];
         assert_eq!(highlight(""), "Oberlin was born in Leipzig in 1921.");
         assert_eq!(highlight("an engineer"), "Mira Oberlin was an engineer.");
-        assert_eq!(support.highlight("", [], ""), 0..0);
+        assert_eq!((support.highlight("", [], ""), support.highlight("a  ", [1..2, 2..3], "")), (0..0, 1..3));
         // Items of a list often have no full stop.
         let items = "a passport Oberlin was born a ticket";
         assert_eq!(support.highlight(items, [0..10, 11..27, 28..36], ""), 11..27);
