@@ -3,7 +3,7 @@
 use std::io::BufRead;
 
 use serde_json::{Map, Value};
-use sporran_kilt::jsonl::plain_json;
+use sporran_kilt::jsonl::{self, plain_json};
 
 use crate::{
     encoding,
@@ -42,7 +42,7 @@ impl<R: BufRead> JsonLines<R> {
             }
             self.number += 1;
             let text = encoding::line(bytes, &mut self.guessed);
-            return Some(match serde_json::from_str::<Map<String, Value>>(&text) {
+            return Some(match jsonl::parse_free::<Map<String, Value>>(&text) {
                 Ok(fields) => Item::Row(Row { number: self.number, line: self.line, fields }),
                 Err(error) => Item::Fault((
                     self.line,
@@ -53,23 +53,51 @@ impl<R: BufRead> JsonLines<R> {
     }
 }
 
-/// The objects of a JSON file that is a list of objects, or one object. Their lines are 1, because a parsed value has none.
+/// The objects of a JSON file that is a list of objects, or one object, with the lines on which they start.
 ///
 /// # Errors
 /// A message for other JSON.
 pub(crate) fn list(text: &str) -> Result<Vec<Row>, String> {
-    let value: Value = serde_json::from_str(text)
+    let value: Value = jsonl::parse_free(text)
         .map_err(|error| format!("expected JSON: {}", plain_json(&error.to_string())))?;
     let items = match value {
         Value::Array(items) => items,
         object @ Value::Object(_) => vec![object],
         _ => return Err("expected a JSON object or a list of objects, found another value".to_owned()),
     };
+    let lines = starts(text);
     let row = |(at, item)| match item {
-        Value::Object(fields) => Ok(Row { number: at as u64 + 1, line: 1, fields }),
+        Value::Object(fields) => {
+            Ok(Row { number: at as u64 + 1, line: lines.get(at).copied().unwrap_or(1), fields })
+        }
         _ => Err(format!("expected a list of JSON objects, found another value as item {}", at + 1)),
     };
     items.into_iter().enumerate().map(row).collect()
+}
+
+/// The lines on which the outermost objects of a list start, or that of a single object. The text is valid JSON.
+fn starts(text: &str) -> Vec<u64> {
+    let (mut line, mut depth, mut lines) = (1, 0, Vec::new());
+    let (mut in_string, mut is_escaped) = (false, false);
+    let outermost = usize::from(text.trim_start().starts_with('['));
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_string,
+            b'"' => in_string = !in_string,
+            b'\n' => line += 1,
+            _ if in_string => {}
+            b'{' | b'[' => {
+                if depth == outermost {
+                    lines.push(line);
+                }
+                depth += 1;
+            }
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -78,7 +106,9 @@ mod tests {
 
     #[test]
     fn wrong_lines_are_told_and_the_rest_is_read() {
-        let mut lines = JsonLines::new(&b"\xef\xbb\xbf{\"a\":1}\n\n[2]\n{\"b\":\n{\"a\":\"caf\xe9\"}"[..]);
+        let text =
+            b"\xef\xbb\xbf{\"a\":1}\n\n[2]\n{\"b\":\n{\"a\":\"caf\xe9\"}\n{\"a\":NaN,\"b\":\"\\ud83d\"}";
+        let mut lines = JsonLines::new(&text[..]);
         let mut found = Vec::new();
         while let Some(item) = lines.next() {
             found.push(match item {
@@ -88,14 +118,26 @@ mod tests {
         }
         assert_eq!(
             (found, lines.guessed),
-            (vec!["1 {\"a\":1}".into(), "3!".into(), "4!".into(), "5 {\"a\":\"café\"}".to_owned()], true)
+            (
+                vec![
+                    "1 {\"a\":1}".into(),
+                    "3!".into(),
+                    "4!".into(),
+                    "5 {\"a\":\"café\"}".to_owned(),
+                    "6 {\"a\":null,\"b\":\"\u{fffd}\"}".into()
+                ],
+                true
+            )
         );
     }
 
     #[test]
     fn a_list_of_objects_is_read_as_a_whole() {
-        assert_eq!(list("[{\"a\": 1},\n {\"b\": 2}]").unwrap().len(), 2);
-        assert_eq!(list("{\"a\": 1}").unwrap().len(), 1);
+        let lines = |text: &str| list(text).unwrap().iter().map(|row| row.line).collect::<Vec<_>>();
+        assert_eq!(lines("[{\"a\": 1},\n {\"b\": 2}]"), [1, 2]);
+        assert_eq!(lines("\n[\n {\"a\": [{}, \"\\\"]{\\\\\"]},\n\n {\n\"b\": {}}\n, {}]"), [3, 5, 7]);
+        assert_eq!(list("[{\"a\": NaN}]").unwrap()[0].fields["a"], Value::Null);
+        assert_eq!((lines("\n{\"a\": {\n}}"), lines("[]")), (vec![2], vec![]));
         assert!(list("[1]").is_err() && list("3").is_err() && list("[").is_err());
     }
 }

@@ -19,7 +19,7 @@ use crate::{Error, Options, Problem, Result, Severity};
 
 /// The version of what readers make of a file, a part of the keys of collections. A change of the pages of a format needs a
 /// new version.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// A file of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,10 +90,11 @@ impl Listing {
 }
 
 /// Whether a path is a single file in KILT's layout, which a store reads by itself: JSON lines whose first record has
-/// KILT's fields, or is no record.
+/// KILT's fields, or an empty file of JSON lines.
 pub fn is_single_source(path: &Path) -> bool {
     let Ok(true) = fs::metadata(path).map(|about| about.is_file()) else { return false };
-    let Ok((mut input, _)) = jsonl::open_bytes(path) else { return true };
+    // The reading of a source tells which of its files cannot be read.
+    let Ok((mut input, _)) = jsonl::open_bytes(path) else { return false };
     let head = input.fill_buf().map(<[u8]>::to_vec).unwrap_or_default();
     let name = path.to_string_lossy().to_ascii_lowercase();
     let name = [".gz", ".zst", ".zstd"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
@@ -108,11 +109,12 @@ pub fn is_single_source(path: &Path) -> bool {
     let read = input.take(1 << 26).read_until(b'\n', &mut line);
     let record = read.ok().and_then(|_| {
         let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line);
-        serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line).ok()
+        jsonl::parse_free::<serde_json::Map<String, serde_json::Value>>(std::str::from_utf8(line).ok()?).ok()
     });
     match record {
         Some(record) => record.contains_key("wikipedia_id") || record.contains_key("wikipedia_title"),
-        None => has(b"\"wikipedia_id\"") || (is_json && !name.ends_with(".json")),
+        // The reading of documents tells which records it cannot read, and reads the others.
+        None => has(b"\"wikipedia_id\""),
     }
 }
 
@@ -126,7 +128,8 @@ struct Found {
 
 /// Finds the files of a source and hashes them. `progress` gets the number of hashed files.
 ///
-/// Folders are searched with their subfolders; links are followed. Files whose names start with a dot are left out.
+/// Folders are searched with their subfolders; links are followed. Files whose names start with a dot are left out, and so
+/// are subfolders that their programs tag as caches.
 ///
 /// # Errors
 /// [`Error::Pattern`] for a wrong glob, and [`sporran_kilt::Error::Io`] for a path of the source that does not exist.
@@ -160,7 +163,10 @@ pub fn list(options: &Options, progress: &mut dyn FnMut(u64)) -> Result<Listing>
             let is_skipped = is_folder
                 && !skip.is_empty()
                 && entry.path().canonicalize().is_ok_and(|path| skip.contains(&path));
-            inner.as_os_str().is_empty() || !(is_skipped || exclude_too.matched(inner, is_folder).is_ignore())
+            inner.as_os_str().is_empty()
+                || !(is_skipped
+                    || exclude_too.matched(inner, is_folder).is_ignore()
+                    || (is_folder && is_cache(entry.path())))
         });
         for entry in walk.build() {
             let entry = match entry {
@@ -231,6 +237,16 @@ fn once(found: &mut Vec<Found>) {
         .iter()
         .map(|(place, is_direct)| (*is_direct || !direct.contains(place.as_path())) && seen.insert(place));
     found.retain(|_| kept.next().unwrap_or(true));
+}
+
+/// Whether a folder is the cache of a program: it has a file `CACHEDIR.TAG` with the signature of
+/// <https://bford.info/cachedir/>.
+fn is_cache(folder: &Path) -> bool {
+    const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+    let mut head = Vec::new();
+    let tag = fs::File::open(folder.join("CACHEDIR.TAG"));
+    let read = tag.and_then(|tag| tag.take(SIGNATURE.len() as u64).read_to_end(&mut head));
+    read.is_ok() && head == SIGNATURE
 }
 
 /// A path with slashes.
@@ -308,6 +324,14 @@ fn problem(error: &ignore::Error, root: &Path) -> Problem {
         ignore::Error::WithPath { path, err } => {
             let inner = problem(err, path);
             (path.as_path(), inner.severity, inner.message)
+        }
+        ignore::Error::Io(error) if error.kind() == std::io::ErrorKind::NotFound && root.is_symlink() => {
+            (root, Severity::Unread, "is a link to a file that does not exist".to_owned())
+        }
+        ignore::Error::Io(error) => {
+            let cause = error.get_ref().and_then(|inner| inner.source());
+            let message = cause.map_or_else(|| error.to_string(), ToString::to_string);
+            (root, Severity::Unread, format!("reading failed: {message}"))
         }
         other => (root, Severity::Unread, format!("reading failed: {other}")),
     };

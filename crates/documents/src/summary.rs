@@ -35,7 +35,8 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file)?;
+        // Names of files can have characters that a terminal obeys.
+        write!(f, "{}", self.file.replace(char::is_control, "\u{fffd}"))?;
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
         }
@@ -110,5 +111,7 @@ mod tests {
         assert_eq!(summary.to_string(), "2 files, 5 pages; 0 unchanged, 1 removed; 1 not read");
         let lines = summary.lines();
         assert_eq!((lines.len(), lines[0].as_str(), lines[20].as_str()), (21, "f3:7: m", "and 3 more"));
+        let odd = Problem { file: "a\nb\u{1b}.md".into(), ..problem(0, Severity::Note) };
+        assert_eq!(odd.to_string(), "a\u{fffd}b\u{fffd}.md: m");
     }
 }

@@ -79,11 +79,15 @@ pub enum ParagraphKind {
 impl ParagraphKind {
     /// The kind of a paragraph.
     pub fn of(paragraph: &str) -> Self {
-        if paragraph.starts_with(SECTION) {
+        Self::of_bytes(paragraph.as_bytes())
+    }
+
+    pub(crate) fn of_bytes(paragraph: &[u8]) -> Self {
+        if paragraph.starts_with(SECTION.as_bytes()) {
             Self::Header
-        } else if paragraph.starts_with(BULLET) {
+        } else if paragraph.starts_with(BULLET.as_bytes()) {
             Self::ListItem
-        } else if paragraph.starts_with(HEADING) {
+        } else if paragraph.starts_with(HEADING.as_bytes()) {
             Self::Heading
         } else {
             Self::Text

@@ -112,9 +112,9 @@ pub fn section_name(header: &str) -> &str {
 }
 
 /// The first byte of a paragraph's visible text: after the path of a heading, else 0.
-fn visible(paragraph: &str) -> usize {
-    match paragraph.strip_prefix(HEADING) {
-        Some(path) => HEADING.len() + path.rfind(" > ").map_or(0, |at| at + 3),
+fn visible(paragraph: &[u8]) -> usize {
+    match paragraph.strip_prefix(HEADING.as_bytes()) {
+        Some(path) => HEADING.len() + path.windows(3).rposition(|part| part == b" > ").map_or(0, |at| at + 3),
         None => 0,
     }
 }
@@ -346,7 +346,7 @@ pub(crate) fn split(paragraphs: &[String], splitter: &Splitter) -> Vec<Span> {
         }
         if kind == ParagraphKind::Heading {
             section = number;
-            let (start, end) = (visible(paragraph) as u32, paragraph.trim_end().len() as u32);
+            let (start, end) = (visible(paragraph.as_bytes()) as u32, paragraph.trim_end().len() as u32);
             let whole = Span { start_paragraph: number, start, end_paragraph: number, end, section };
             match split {
                 Split::Section => spans.extend(open.take()),
@@ -363,7 +363,7 @@ pub(crate) fn split(paragraphs: &[String], splitter: &Splitter) -> Vec<Span> {
             }
         }
         let (start, end) = trimmed(paragraph);
-        let start = start.max(visible(paragraph) as u32);
+        let start = start.max(visible(paragraph.as_bytes()) as u32);
         if start == end || (kind == ParagraphKind::ListItem && !split.list_items()) {
             continue;
         }
@@ -482,18 +482,35 @@ pub fn shown(paragraph: &str) -> Range<usize> {
     let from = match ParagraphKind::of(paragraph) {
         ParagraphKind::Text => 0,
         ParagraphKind::Header => SECTION.len(),
-        ParagraphKind::ListItem | ParagraphKind::Heading => visible(paragraph),
+        ParagraphKind::ListItem | ParagraphKind::Heading => visible(paragraph.as_bytes()),
     };
-    shown_in(paragraph, from..paragraph.len())
+    shown_in(&paragraph[from..], from)
 }
 
-/// A part of a paragraph without the blanks around it and the marks of a list item.
-fn shown_in(paragraph: &str, part: Range<usize>) -> Range<usize> {
-    let piece = &paragraph[part.clone()];
-    let end = part.start + piece.trim_end().len();
-    let inner = piece.trim_start();
+/// The bytes of a part of a paragraph without the blanks around it and the marks of a list item. `start` is its first byte.
+fn shown_in(part: &str, start: usize) -> Range<usize> {
+    let end = start + part.trim_end().len();
+    let inner = part.trim_start();
     let inner = inner.strip_prefix(BULLET).map_or(inner, |item| item.trim_start_matches(['-', ' ']));
-    (part.end - inner.len()).min(end)..end
+    (start + part.len() - inner.len()).min(end)..end
+}
+
+/// The paragraphs of a page. A passage reads parts of them, so that a page of one long paragraph takes no longer than others.
+pub(crate) trait Paragraphs<'a>: Copy {
+    /// The bytes of a paragraph.
+    fn bytes(self, number: u32) -> &'a [u8];
+    /// A part of a paragraph.
+    fn part(self, number: u32, bytes: Range<usize>) -> &'a str;
+}
+
+impl<'a, F: Fn(u32) -> &'a str + Copy> Paragraphs<'a> for F {
+    fn bytes(self, number: u32) -> &'a [u8] {
+        self(number).as_bytes()
+    }
+
+    fn part(self, number: u32, bytes: Range<usize>) -> &'a str {
+        &self(number)[bytes]
+    }
 }
 
 /// The parts of paragraphs that are the text of a span, in order: the number of the paragraph and its bytes. Headers are left
@@ -501,29 +518,30 @@ fn shown_in(paragraph: &str, part: Range<usize>) -> Range<usize> {
 pub(crate) fn pieces<'a>(
     span: Span,
     list_items: bool,
-    paragraph: impl Fn(u32) -> &'a str,
+    paragraphs: impl Paragraphs<'a>,
 ) -> impl Iterator<Item = (u32, Range<usize>)> {
     (span.start_paragraph..=span.end_paragraph).filter_map(move |number| {
-        let whole = paragraph(number);
-        match ParagraphKind::of(whole) {
+        let whole = paragraphs.bytes(number);
+        match ParagraphKind::of_bytes(whole) {
             ParagraphKind::Header => return None,
             ParagraphKind::ListItem if !list_items => return None,
             _ => {}
         }
         let start = if number == span.start_paragraph { span.start as usize } else { visible(whole) };
         let end = if number == span.end_paragraph { span.end as usize } else { whole.len() };
-        Some((number, shown_in(whole, start..end))).filter(|(_, piece)| !piece.is_empty())
+        let piece = shown_in(paragraphs.part(number, start..end), start);
+        Some((number, piece)).filter(|(_, piece)| !piece.is_empty())
     })
 }
 
 /// The text of a span: its [pieces], joined by one blank.
-pub(crate) fn text<'a>(span: Span, list_items: bool, paragraph: impl Fn(u32) -> &'a str) -> String {
+pub(crate) fn text<'a>(span: Span, list_items: bool, paragraphs: impl Paragraphs<'a>) -> String {
     let mut text = String::new();
-    for (number, piece) in pieces(span, list_items, &paragraph) {
+    for (number, piece) in pieces(span, list_items, paragraphs) {
         if !text.is_empty() {
             text.push(' ');
         }
-        text.push_str(&paragraph(number)[piece]);
+        text.push_str(paragraphs.part(number, piece));
     }
     text
 }
@@ -539,7 +557,7 @@ mod tests {
     fn texts(paragraphs: &[String], how: Split) -> Vec<String> {
         split(paragraphs, &how.into())
             .into_iter()
-            .map(|span| text(span, how.list_items(), |number| &paragraphs[number as usize]))
+            .map(|span| text(span, how.list_items(), |number: u32| paragraphs[number as usize].as_str()))
             .collect()
     }
 
@@ -608,7 +626,7 @@ mod tests {
         let pairs = |text: &str| (0..text.len() as u32 / 2).map(|at| (at * 2, at * 2 + 2)).collect();
         let tokens = Splitter { split: windows(Unit::Tokens, 3, 1), tokens: Some(Arc::new(pairs)) };
         let first = split(&paragraphs[..2], &tokens)[1];
-        assert_eq!(text(first, true, |number| &paragraphs[number as usize]), "one.");
+        assert_eq!(text(first, true, |number: u32| paragraphs[number as usize].as_str()), "one.");
     }
 
     #[test]

@@ -14,6 +14,10 @@ use crate::Result;
 /// The version of the files.
 const VERSION: u32 = 1;
 
+/// The content of the file `CACHEDIR.TAG`, by which sources of documents and backups leave the folder out.
+const TAG: &str =
+    "Signature: 8a477f597d28d172789f06886806bc55\n# Responses of endpoints, by the hash of their request.\n";
+
 /// A folder of responses. A file appears complete or not at all, so a killed run leaves no half response.
 pub(crate) struct Cache {
     folder: PathBuf,
@@ -86,6 +90,10 @@ impl Cache {
                 source,
             })?;
         }
+        let tag = self.folder.join("CACHEDIR.TAG");
+        if !tag.is_file() {
+            jsonl::write(tag, TAG.as_bytes())?;
+        }
         let stored = Stored {
             version: VERSION,
             url: url.to_owned(),
@@ -118,6 +126,7 @@ mod tests {
         assert_eq!(cache.get("u", &request), None);
         cache.put("u", &request, &response).unwrap();
         assert_eq!(cache.get("u", &request), Some(response.clone()));
+        assert_eq!(fs::read_to_string(place.path().join("new/CACHEDIR.TAG")).unwrap(), TAG);
         assert_eq!(cache.get("v", &request), None);
         assert_eq!(cache.get("u", &json!({ "a": 2 })), None);
         let path = cache.path(&hash("u", &request));

@@ -93,10 +93,11 @@ pub(crate) struct Retrieve {
     hits: usize,
     /// Retrieve only passages whose metadata match, such as `lang=en AND year>=2000`.
     ///
-    /// A condition is `key=value`, `key!=value`, `key>=number` or `key<=number`; ` AND ` joins several. `key=value` also
-    /// matches a list with the value in it. `key!=value` also matches passages without the key. A value in double quotes
-    /// can have ` AND ` in it. The keys are the fields of the source's records, `title` and `section`. The option can be
-    /// repeated; then all must match. `[retriever.filter]` of a config has more conditions.
+    /// A condition is `key=value`, `key!=value`, `key>=number` or `key<=number`; ` AND ` joins several. In place of a number
+    /// there can be a date, such as `2024-05-31` or `2024-05`. The value of `source` and `file` can be a glob. `key=value`
+    /// also matches a list with the value in it. `key!=value` also matches passages without the key. A value in double
+    /// quotes can have ` AND ` in it. The keys are the fields of the source's records, `title` and `section`. The option can
+    /// be repeated; then all must match. `[retriever.filter]` of a config has more conditions.
     #[arg(long, value_name = "CONDITIONS")]
     filter: Vec<String>,
     #[command(flatten)]

@@ -86,6 +86,8 @@ fn json_has_the_documented_keys() {
     let verbose = text(home.path(), &["ask", "pages.jsonl", "which drink", "--json", "--verbose"]);
     let verbose: Value = serde_json::from_str(&verbose).unwrap();
     assert!(verbose["sentences"].is_array());
+    let places = &verbose["evidence"][0];
+    assert_eq!((&places["line"], &places["end_paragraph"]), (&4.into(), &1.into()));
 }
 
 #[test]

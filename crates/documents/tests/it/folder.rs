@@ -44,6 +44,12 @@ fn globs_and_ignore_files_leave_files_out() {
     assert_eq!(sources(&world.list()), ["a.md", "handbook/d.md"]);
     world.options.ignore_file = String::new();
     assert_eq!(world.list().files.len(), 5);
+    // A cache is left out, such as the responses of an endpoint, which are no evidence.
+    world.write("drafts/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n# By a program.\n");
+    world.write("handbook/CACHEDIR.TAG", "something else");
+    let listing = world.list();
+    let expected = ["a.md", "b.txt", "handbook/CACHEDIR.TAG", "handbook/d.md", "handbook/deep/e.md"];
+    assert_eq!(sources(&listing), expected);
 }
 
 #[test]
@@ -88,6 +94,7 @@ fn links_are_followed_and_cycles_are_told() {
     let (cycle, unread) = (Severity::Note, Severity::Unread);
     let expected = [("loop", cycle), ("loop", cycle), ("broken.md", unread), ("pipe", unread)];
     assert_eq!(found, expected.map(|(name, severity)| (name.to_owned(), severity)));
+    assert_eq!(listing.problems[2].message, "is a link to a file that does not exist");
 }
 
 #[test]
@@ -98,7 +105,8 @@ fn only_files_in_kilts_layout_are_sources_by_themselves() {
         ("a.jsonl", page, true),
         ("a.txt", page, true),
         ("b.jsonl", "{\"id\":1,\"text\":\"x\"}\n", false),
-        ("c.jsonl", "{broken\n", true),
+        ("c.jsonl", "{broken\n", false),
+        ("c2.jsonl", "{\"wikipedia_id\": broken\n", true),
         ("d.json", "[{\"a\":1}]", false),
         ("e.json", "{\n \"a\": 1\n}", false),
         ("f.md", "# A", false),
@@ -109,5 +117,5 @@ fn only_files_in_kilts_layout_are_sources_by_themselves() {
         fs::write(&path, content).unwrap();
         assert_eq!(is_single_source(&path), expected, "{name}");
     }
-    assert!(!is_single_source(folder.path()));
+    assert!(!is_single_source(folder.path()) && !is_single_source(&folder.path().join("none.jsonl")));
 }

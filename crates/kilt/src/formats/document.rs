@@ -70,7 +70,9 @@ impl From<&Page> for Document {
             .first()
             .filter(|_| !page.text.is_empty())
             .map_or_else(String::new, |&span| {
-                passage::text(span, Split::Page.list_items(), |number| &page.text[number as usize])
+                passage::text(span, Split::Page.list_items(), |number: u32| {
+                    page.text[number as usize].as_str()
+                })
             });
         let mut extra = page.extra.clone();
         // `remove` would move the last field to the place of this one.

@@ -21,7 +21,7 @@ pub(crate) use input::Input;
 pub use input::{InputFile, Position, open_bytes};
 pub use limits::{FREE, Limits};
 pub(crate) use limits::{TooMuch, read_line};
-pub use parse::{parse, utf8};
+pub use parse::{parse, parse_free, utf8};
 pub use reader::{Reader, open};
 pub use sporran_config::words::plain_json;
 pub(crate) use writer::TEMPORARY;

@@ -38,6 +38,18 @@ pub fn parse<T: DeserializeOwned>(file: &InputFile, line: u64, bytes: &[u8]) -> 
     })
 }
 
+/// A text without a schema as a value: JSON, with what Python's `json` module adds to it. Numbers without a value are null, half
+/// a surrogate pair is U+FFFD.
+///
+/// # Errors
+/// That of the strict JSON, with its line and column.
+pub fn parse_free<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
+    serde_json::from_str(text).or_else(|error| match Strict::of(text) {
+        Some(strict) => serde_json::from_str(&strict.text),
+        None => Err(error),
+    })
+}
+
 /// A text as one JSON value. An error has the path of its field.
 pub(crate) fn located<T: DeserializeOwned>(text: &str) -> Result<T, (String, serde_json::Error)> {
     let mut json = serde_json::Deserializer::from_str(text);

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::{
     Content, FIELD_ENDS, FIELDS, FORMAT, Keys, MANIFEST, MARK_ENDS, MARKS, Manifest, OWN_TITLE, PageIndex,
-    PassageStore, StoredMetadata, VERSION,
+    PassageStore, StoredMetadata, TEXT, VERSION,
     lookup::{key, normalize_title},
 };
 use crate::{
@@ -391,7 +391,7 @@ impl Builder {
             folder: folder.to_owned(),
             files: Vec::new(),
             fields: None,
-            text: out("text.bin")?,
+            text: out(TEXT)?,
             names: out("names.bin")?,
             paragraphs: out("paragraphs.bin")?,
             pages: out("pages.bin")?,

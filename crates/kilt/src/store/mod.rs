@@ -51,13 +51,14 @@ pub use plan::{Plan, PlanOptions, SampledPassage, size_of_line};
 use crate::{
     Error, FieldKind, FilePlace, Metadata, Passage, PassageId, Result,
     folder::{self, Contents},
-    passage::{self, ABSTRACT, Mark, Span, Split},
+    passage::{self, ABSTRACT, Mark, Paragraphs, Span, Split},
 };
 
 /// The layout that this version writes and reads.
 pub const VERSION: u32 = 1;
 const FORMAT: &str = "sporran-passages";
 const MANIFEST: &str = "store.json";
+const TEXT: &str = "text.bin";
 const FIELDS: &str = "fields.bin";
 const FIELD_ENDS: &str = "field-ends.bin";
 const MARKS: &str = "marks.bin";
@@ -207,6 +208,32 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
+/// A part of a file; none if it is out of range.
+fn bytes_of(map: &Mmap, start: u64, length: u64) -> Option<&[u8]> {
+    let end = usize::try_from(start.saturating_add(length)).ok()?;
+    map.get(usize::try_from(start).ok()?..end)
+}
+
+/// The paragraphs of a page of a store.
+#[derive(Clone, Copy)]
+struct ParagraphsOf<'s> {
+    store: &'s PassageStore,
+    page: PageIndex,
+}
+
+impl<'s> Paragraphs<'s> for ParagraphsOf<'s> {
+    fn bytes(self, number: u32) -> &'s [u8] {
+        let (start, length) = self.store.paragraph_range(self.page, number);
+        bytes_of(&self.store.text, start, length).unwrap_or_default()
+    }
+
+    fn part(self, number: u32, bytes: Range<usize>) -> &'s str {
+        let (start, length) = self.store.paragraph_range(self.page, number);
+        let (from, to) = (bytes.start as u64, (bytes.end as u64).min(length));
+        self.store.text_at(&self.store.text, TEXT, start.saturating_add(from), to.saturating_sub(from))
+    }
+}
+
 impl PassageStore {
     /// Opens a store: maps its files and verifies their checksums (see [`Contents::check`]; a large store is
     /// read at its first opening, and again only after writes to its files).
@@ -283,7 +310,7 @@ impl PassageStore {
             unsafe { Mmap::map(&file) }.map_err(|source| Error::io(&file_path, "map", source))
         };
         let store = Self {
-            text: map("text.bin")?,
+            text: map(TEXT)?,
             names: map("names.bin")?,
             paragraphs: map("paragraphs.bin")?,
             pages: map("pages.bin")?,
@@ -478,10 +505,9 @@ impl PassageStore {
 
     /// A text in a file; empty if out of range.
     fn text_at<'s>(&self, map: &'s Mmap, name: &'static str, start: u64, length: u64) -> &'s str {
-        let end = start.saturating_add(length);
-        let bytes = usize::try_from(start).ok().zip(usize::try_from(end).ok());
-        let bytes = bytes.and_then(|(start, end)| map.get(start..end));
+        let bytes = bytes_of(map, start, length);
         bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_else(|| {
+            let end = start.saturating_add(length);
             self.damaged(name, || format!("expected text in bytes {start} to {end}, found none"));
             ""
         })
@@ -545,6 +571,12 @@ impl PassageStore {
 
     /// A page's paragraph, counted from 0 (the title).
     pub fn paragraph(&self, page: PageIndex, number: u32) -> &str {
+        let (start, length) = self.paragraph_range(page, number);
+        self.text_at(&self.text, TEXT, start, length)
+    }
+
+    /// The first byte of a paragraph in the file of texts, and its length; 0 and 0 if the store is damaged.
+    fn paragraph_range(&self, page: PageIndex, number: u32) -> (u64, u64) {
         let row = self.page_row(page);
         let at = row.paragraph.saturating_add(number.into());
         let end_of = |at: u64| {
@@ -553,16 +585,18 @@ impl PassageStore {
         };
         let start = if number == 0 { Some(0) } else { end_of(at - 1) };
         match (start, end_of(at)) {
-            (Some(start), Some(end)) if start <= end => {
-                self.text_at(&self.text, "text.bin", row.text.saturating_add(start), end - start)
-            }
+            (Some(start), Some(end)) if start <= end => (row.text.saturating_add(start), end - start),
             (start, end) => {
                 self.damaged("paragraphs.bin", || {
                     format!("paragraph {number} of page {}: no bytes {start:?} to {end:?}", page.0)
                 });
-                ""
+                (0, 0)
             }
         }
+    }
+
+    fn paragraphs_of(&self, page: PageIndex) -> ParagraphsOf<'_> {
+        ParagraphsOf { store: self, page }
     }
 
     /// A page's paragraphs.
@@ -601,7 +635,13 @@ impl PassageStore {
         };
         let count = self.paragraph_count(page);
         let within = |paragraph: u32, byte: u32| {
-            (paragraph as usize) < count && self.paragraph(page, paragraph).is_char_boundary(byte as usize)
+            // The bytes of a character after its first one are 10xxxxxx.
+            let bytes = || self.paragraphs_of(page).bytes(paragraph);
+            let is_boundary = |bytes: &[u8]| match bytes.get(byte as usize) {
+                None => byte as usize == bytes.len(),
+                Some(first) => first & 0b1100_0000 != 0b1000_0000,
+            };
+            (paragraph as usize) < count && is_boundary(bytes())
         };
         let ordered = (span.start_paragraph, span.start) <= (span.end_paragraph, span.end);
         let headed = span.section == Span::NO_SECTION || (span.section as usize) < count;
@@ -625,7 +665,7 @@ impl PassageStore {
     pub fn text(&self, passage: PassageId) -> String {
         let page = self.page_of(passage);
         let span = self.span(passage, page);
-        passage::text(span, self.split().list_items(), |number| self.paragraph(page, number))
+        passage::text(span, self.split().list_items(), self.paragraphs_of(page))
     }
 
     /// The parts of paragraphs that are a passage's text, in order: the number of the paragraph and its bytes. One blank joins
@@ -636,7 +676,7 @@ impl PassageStore {
     pub fn pieces(&self, passage: PassageId) -> impl Iterator<Item = (u32, Range<usize>)> {
         let page = self.page_of(passage);
         let span = self.span(passage, page);
-        passage::pieces(span, self.split().list_items(), move |number| self.paragraph(page, number))
+        passage::pieces(span, self.split().list_items(), self.paragraphs_of(page))
     }
 
     /// The header above a passage's start; `None` before the first one.
@@ -664,14 +704,16 @@ impl PassageStore {
         let (mut file, section) = metadata.take_place();
         self.locate(&mut file, page, span.start_paragraph, span.start);
         let header = self.header_of(span, page).map(str::to_owned);
-        let characters =
-            |number: u32, bytes: u32| self.paragraph(page, number)[..bytes as usize].chars().count() as u32;
+        let characters = |number: u32, bytes: u32| {
+            let before = self.paragraph(page, number).get(..bytes as usize);
+            before.map_or(0, |text| text.chars().count() as u32)
+        };
         Passage {
             id,
             page_id: self.page_id(page).to_owned(),
             title: self.page_title(page).to_owned(),
             section: header.or(section).unwrap_or_else(|| ABSTRACT.to_owned()),
-            text: passage::text(span, self.split().list_items(), |number| self.paragraph(page, number)),
+            text: passage::text(span, self.split().list_items(), self.paragraphs_of(page)),
             start_paragraph: span.start_paragraph,
             start_character: characters(span.start_paragraph, span.start),
             end_paragraph: span.end_paragraph,

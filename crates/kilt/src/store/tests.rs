@@ -409,3 +409,19 @@ fn what_a_killed_build_left_goes_away_and_another_folder_is_not_replaced() {
     assert!(matches!(&error, Error::InTheWay { .. }) && error.is_input(), "{error}");
     assert!(folder.path().join("pages.jsonl").exists());
 }
+
+#[test]
+fn passages_of_one_long_paragraph_are_read_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let paragraph = "four words of text ".repeat(1_200_000);
+    let page = serde_json::json!({"wikipedia_id": "1", "wikipedia_title": "A", "text": ["A", paragraph]});
+    let source = write(folder.path(), "pages.jsonl", &[&page.to_string()]);
+    let build = BuildOptions { source, redirects: None, split: Split::Words.into() };
+    let store = PassageStore::build(&build, folder.path().join("store"), &mut |_| {}).unwrap();
+    assert_eq!(store.len(), 48_000);
+    // Reading the whole paragraph for each passage takes minutes.
+    let start = std::time::Instant::now();
+    let expected = "four words of text ".repeat(25);
+    assert!((0..48_000).all(|id| store.text(PassageId(id)) == expected.trim_end()));
+    assert!(start.elapsed() < std::time::Duration::from_secs(60), "{:?}", start.elapsed());
+}

@@ -1,7 +1,7 @@
 //! The folder of cached indexes: one folder for each set of sources, with their passage store and their indexes.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
@@ -16,12 +16,17 @@ use crate::{Error, Result, run_dir::integrity::is_part};
 const CARD: &str = "source.json";
 
 /// The content of [`CARD`].
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Card {
     /// The sources, as absolute paths.
     sources: Vec<PathBuf>,
-    /// The name of the folder of the passage store.
-    store: String,
+    /// The hash of the passages' texts.
+    #[serde(default)]
+    texts: String,
+    /// The name of the folder of the passage store, by the names of the sources: the passages of `notes` and `../notes`
+    /// name other files, but have the same texts.
+    #[serde(default)]
+    stores: BTreeMap<String, String>,
     /// When the indexes were used last, in seconds since 1970.
     used: u64,
 }
@@ -86,30 +91,54 @@ fn absolute(sources: &[PathBuf]) -> Result<Vec<PathBuf>> {
     sources.iter().map(|path| fs::canonicalize(path).map_err(Error::io(path, "find"))).collect()
 }
 
-/// Notes the use of a folder's indexes. If the sources have another passage store than before, removes the store and the
-/// indexes of their earlier contents. `kept` are the paths of the store and the indexes in use. Returns the size in bytes.
+/// Notes the use of a folder's indexes, if the folder can be written. If the texts of the sources are others than before,
+/// removes the stores and the indexes of the earlier contents; if only the metadata are others, the earlier store. `store` is
+/// the folder of the passage store, `texts` the hash of its texts, and `kept` are the paths of all parts in use. Returns the
+/// size in bytes.
 ///
 /// # Errors
-/// [`Error::Io`] if the folder cannot be written.
+/// [`Error::Io`] if the folder cannot be written although its indexes are new.
 pub(crate) fn keep<'p>(
-    folder: &Path,
+    (store, texts): (&'p Path, &str),
     sources: &[PathBuf],
     kept: impl Iterator<Item = &'p Path>,
 ) -> Result<u64> {
-    let kept: BTreeSet<PathBuf> =
-        kept.filter(|path| path.parent() == Some(folder)).map(Path::to_owned).collect();
-    let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let store = kept.iter().filter_map(name).find(|name| name.starts_with("store-")).unwrap_or_default();
-    if read_card(folder)?.is_some_and(|card| card.store != store) {
-        for part in parts(folder)? {
-            let path = folder.join(&part.name);
-            // The next contents are read with the help of the documents that were read before.
-            if !kept.contains(&path) && !part.name.starts_with("documents-") {
-                fs::remove_dir_all(&path).map_err(Error::io(&path, "remove"))?;
+    let folder = store.parent().unwrap_or(store);
+    let kept: BTreeSet<&Path> = kept.chain([store]).collect();
+    let (name, names) = (name_of(store), hash_json(&sources));
+    let mut card = read_card(folder)?.unwrap_or_default();
+    let earlier: Vec<String> = if card.texts != texts && !card.texts.is_empty() {
+        card.stores.clear();
+        // The next contents are read with the help of the documents that were read before.
+        let parts = parts(folder)?.into_iter().map(|part| part.name);
+        parts.filter(|part| !part.starts_with("documents-")).collect()
+    } else {
+        let others = |known: &String| card.stores.iter().any(|(at, store)| *at != names && store == known);
+        card.stores
+            .get(&names)
+            .filter(|known| **known != name && !others(known))
+            .cloned()
+            .into_iter()
+            .collect()
+    };
+    for part in earlier {
+        let path = folder.join(part);
+        if !kept.contains(path.as_path()) {
+            match fs::remove_dir_all(&path) {
+                // Another process removes it, too.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                done => done.map_err(Error::io(&path, "remove"))?,
             }
         }
     }
-    write_card(folder, sources, store)?;
+    let is_known = card.stores.insert(names, name.clone()).is_some_and(|known| known == name);
+    match write_card(folder, sources, Card { texts: texts.to_owned(), ..card }) {
+        // Complete indexes are of use to those who may only read them.
+        Err(error) if is_known => {
+            tracing::debug!("the use of {} was not noted: {error}", folder.display());
+        }
+        done => done?,
+    }
     bytes_in(folder)
 }
 
@@ -118,18 +147,23 @@ pub(crate) fn keep<'p>(
 ///
 /// # Errors
 /// [`Error::Io`] if the folder cannot be written.
-pub(crate) fn note(store: &Path, sources: &[PathBuf]) -> Result<()> {
+pub(crate) fn note((store, texts): (&Path, &str), sources: &[PathBuf]) -> Result<()> {
     let folder = store.parent().unwrap_or(store);
     if read_card(folder)?.is_some() {
         return Ok(());
     }
-    let name = store.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    write_card(folder, sources, name)
+    let stores = BTreeMap::from([(hash_json(&sources), name_of(store))]);
+    write_card(folder, sources, Card { texts: texts.to_owned(), stores, ..Card::default() })
 }
 
-fn write_card(folder: &Path, sources: &[PathBuf], store: String) -> Result<()> {
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Writes a card with the sources, used now.
+fn write_card(folder: &Path, sources: &[PathBuf], card: Card) -> Result<()> {
     let used = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let card = Card { sources: absolute(sources)?, store, used };
+    let card = Card { sources: absolute(sources)?, used, ..card };
     Ok(jsonl::write_json(folder.join(CARD), &card)?)
 }
 
@@ -227,7 +261,11 @@ fn parts(folder: &Path) -> Result<Vec<CachedPart>> {
 /// The size of all files below a folder. Files that another process removes meanwhile do not count.
 fn bytes_in(folder: &Path) -> Result<u64> {
     let mut sum = 0;
-    for entry in fs::read_dir(folder).map_err(Error::io(folder, "read"))? {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        entries => entries.map_err(Error::io(folder, "read"))?,
+    };
+    for entry in entries {
         let entry = entry.map_err(Error::io(folder, "read"))?;
         match entry.metadata() {
             Ok(about) if about.is_dir() => sum += bytes_in(&entry.path())?,
@@ -278,16 +316,26 @@ mod tests {
         let (store, words) = (key("store", "0"), key("bm25", "0"));
         let kept = [filled(&folder, &store, 10), filled(&folder, &words, 5)];
         let dense = filled(&folder, &key("dense", "0"), 7);
-        let keep_these =
-            |kept: &[PathBuf]| keep(&folder, &source, kept.iter().map(PathBuf::as_path)).unwrap();
-        assert!(keep_these(&kept) > 22);
+        let keep_of = |kept: &[PathBuf], texts: &str, source: &[PathBuf]| {
+            keep((&kept[0], texts), source, kept.iter().map(PathBuf::as_path)).unwrap()
+        };
+        let keep_these = |kept: &[PathBuf], texts: &str| keep_of(kept, texts, &source);
+        assert!(keep_these(&kept, "a") > 22);
         // The vectors are not in use, but they are of the same contents.
-        keep_these(&kept);
+        keep_these(&kept, "a");
         assert!(dense.is_dir());
+        // Other names of the files, as seen from another folder, then other metadata.
+        let other = [filled(&folder, &key("store", "2"), 1)];
+        keep_of(&other, "a", &[place.path().join(".")]);
+        assert!(dense.is_dir() && kept.iter().chain(&other).all(|part| part.is_dir()));
+        let later = [filled(&folder, &key("store", "3"), 1)];
+        keep_these(&later, "a");
+        assert!(dense.is_dir() && !kept[0].exists() && other[0].is_dir());
         let new = [filled(&folder, &key("store", "1"), 1), filled(&folder, &key("bm25", "1"), 1)];
         fs::write(folder.join("mine.txt"), "a file of the user").unwrap();
-        keep_these(&new);
-        assert!(!dense.exists() && !kept[0].exists() && new.iter().all(|part| part.is_dir()));
+        keep_these(&new, "b");
+        assert!(!dense.exists() && !other[0].exists() && !later[0].exists());
+        assert!(!kept[1].exists() && new.iter().all(|part| part.is_dir()));
         assert!(folder.join("mine.txt").is_file());
     }
 
@@ -298,7 +346,7 @@ mod tests {
         assert!(cached_indexes(&cache).unwrap().is_empty());
         let folder = folder_of(&cache, &source).unwrap();
         let store = filled(&folder, &format!("store-{}", "0".repeat(12)), 2000);
-        keep(&folder, &source, [store.as_path()].into_iter()).unwrap();
+        keep((&store, "a"), &source, std::iter::empty()).unwrap();
         let unfinished = cache.join("killed-1");
         fs::create_dir_all(unfinished.join(format!(".store-{}.building", "1".repeat(12)))).unwrap();
         fs::create_dir_all(cache.join("other/things")).unwrap();

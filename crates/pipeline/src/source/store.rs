@@ -162,7 +162,7 @@ pub fn cached_store(
     observe: &mut Observer<'_>,
 ) -> Result<Arc<PassageStore>> {
     let store = store(source, observe, &mut Vec::new(), &mut Inputs::default())?;
-    cache::note(store.folder(), sources)?;
+    cache::note((store.folder(), store.hash()), sources)?;
     Ok(store)
 }
 

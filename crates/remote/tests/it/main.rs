@@ -5,7 +5,7 @@ mod server;
 use std::{
     fs,
     ops::ControlFlow,
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::AtomicBool,
     time::{Duration, Instant},
 };
@@ -53,9 +53,12 @@ fn ask(client: &Client, at: usize) -> Result<u64> {
     client.ask(&call(at), &number, &AtomicBool::new(false))
 }
 
+/// The number of stored responses in a folder.
 fn files(folder: &Path) -> usize {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
-    entries.map(|entry| entry.unwrap().path()).map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+    let is_response = |path: &Path| path.extension().is_some_and(|ending| ending == "json");
+    let count = |path: PathBuf| if path.is_dir() { files(&path) } else { usize::from(is_response(&path)) };
+    entries.map(|entry| count(entry.unwrap().path())).sum()
 }
 
 fn texts(folder: &Path) -> String {

@@ -194,8 +194,16 @@ fn condition(options: &FilterOptions, store: &PassageStore) -> Result<Condition>
             conditions.push(of(Test::Dates { since: since.clone(), until: until.clone() }));
         }
         if at_least.is_some() || at_most.is_some() {
-            needs(&[FieldKind::Number], "a range of numbers")?;
-            conditions.push(of(Test::Range { least: *at_least, most: *at_most }));
+            // `date>=2024` is about a number where the field has numbers, and about a year where it has strings.
+            let bounds = [*at_least, *at_most].map(|bound| bound.map(year));
+            let has_years = bounds.iter().flatten().all(Option::is_some);
+            if has_years && !kinds.contains(&FieldKind::Number) && kinds.contains(&FieldKind::Text) {
+                let [since, until] = bounds.map(Option::flatten);
+                conditions.push(of(Test::Dates { since, until }));
+            } else {
+                needs(&[FieldKind::Number], "a range of numbers")?;
+                conditions.push(of(Test::Range { least: *at_least, most: *at_most }));
+            }
         }
         if let Some(exists) = exists {
             let has = of(Test::Exists);
@@ -215,6 +223,12 @@ fn condition(options: &FilterOptions, store: &PassageStore) -> Result<Condition>
         conditions.push(Condition::Not(Box::new(condition(table, store)?)));
     }
     Ok(Condition::All(conditions))
+}
+
+/// A number of four digits as a year.
+fn year(number: f64) -> Option<String> {
+    let is_year = number.fract() == 0.0 && (1000.0..10_000.0).contains(&number);
+    is_year.then(|| format!("{number:.0}"))
 }
 
 /// The field of a key: records that only name a `file` have it as their source.
@@ -434,7 +448,7 @@ mod tests {
                 r#"{"wikipedia_id":"4","wikipedia_title":"D","text":["D","d"],"date":"soon"}"#,
             ],
         );
-        let cases: [(&str, &[u32]); 10] = [
+        let cases: [(&str, &[u32]); 12] = [
             ("source=handbook/*", &[0, 1]),
             ("source!=handbook/*", &[2, 3]),
             ("source=*.md", &[0, 1, 2]),
@@ -443,6 +457,8 @@ mod tests {
             ("title=?", &[]),
             ("date>=2024-05-31", &[0, 1]),
             ("date>=2024-06", &[1]),
+            ("date>=2024", &[0, 1]),
+            ("date<=2023", &[2]),
             ("date<=2024-05-31", &[0, 2]),
             ("date<=2024-06-01 AND date>=2024-05", &[0, 1]),
         ];

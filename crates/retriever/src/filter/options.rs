@@ -153,7 +153,11 @@ pub(super) fn is_date(text: &str) -> bool {
         None => matches!(byte, b'0'..=b'9' | b'.' | b'Z' | b'+' | b'-' | b':'),
     };
     let is_whole = matches!(text.len(), 4 | 7 | 10 | 16) || text.len() >= 19;
-    is_whole && text.bytes().enumerate().all(fits)
+    let within = |at: usize, most: u8| {
+        let number = text.get(at..at + 2).and_then(|digits| digits.parse().ok());
+        text.len() <= at || number.is_some_and(|number: u8| (1..=most).contains(&number))
+    };
+    is_whole && text.bytes().enumerate().all(fits) && within(5, 12) && within(8, 31)
 }
 
 impl FilterOptions {
@@ -295,7 +299,10 @@ fn condition(text: &str) -> Result<(FilterOptions, Option<&str>)> {
         Err(Error::Filter { message: format!("expected {expected}, found `{}`", found.trim()) })
     };
     let Some(at) = text.find(['=', '!', '<', '>']) else {
-        return wrong("`key=value`, `key!=value`, `key>=number` or `key<=number`", text);
+        return wrong(
+            "`key=value`, `key!=value`, `key>=number`, `key>=date`, `key<=number` or `key<=date`",
+            text,
+        );
     };
     let (key, from) = (text[..at].trim(), &text[at..]);
     if key.is_empty() {
@@ -333,7 +340,8 @@ fn condition(text: &str) -> Result<(FilterOptions, Option<&str>)> {
                 return Ok((options, rest));
             }
             let Some(number) = value.parse::<f64>().ok().filter(|number| number.is_finite()) else {
-                return wrong(&format!("a number after `{key}{operator}`"), value);
+                let expected = format!("a number or a date such as `2024-05-31` after `{key}{operator}`");
+                return wrong(&expected, value);
             };
             let bound = if operator == ">=" { &mut options.at_least } else { &mut options.at_most };
             *bound = Some(number);
@@ -410,17 +418,25 @@ mod tests {
     #[test]
     fn an_expression_that_cannot_be_read_is_an_error_that_names_the_part() {
         let cases = [
-            ("", "expected `key=value`, `key!=value`, `key>=number` or `key<=number`, found ``"),
-            ("lang", "`key<=number`, found `lang`"),
+            (
+                "",
+                "expected `key=value`, `key!=value`, `key>=number`, `key>=date`, `key<=number` or `key<=date`, found ``",
+            ),
+            ("lang", "`key<=date`, found `lang`"),
             ("=en", "expected a field before the comparison, found `=en`"),
             ("year>2000", "expected `=`, `!=`, `>=` or `<=`, found `>2000`"),
             ("year!2000", "expected `=`, `!=`, `>=` or `<=`, found `!2000`"),
-            ("year>=soon", "expected a number after `year>=`, found `soon`"),
-            ("year>=inf", "expected a number after `year>=`, found `inf`"),
+            ("year>=soon", "expected a number or a date such as `2024-05-31` after `year>=`, found `soon`"),
+            ("year>=inf", "expected a number or a date such as `2024-05-31` after `year>=`, found `inf`"),
+            (
+                "day>=2024-13",
+                "expected a number or a date such as `2024-05-31` after `day>=`, found `2024-13`",
+            ),
+            ("day<=2024-02-32", "a date such as `2024-05-31` after `day<=`, found `2024-02-32`"),
             ("lang=", "expected a value after the comparison (`\"\"` for an empty one), found `lang=`"),
             ("lang=\"en", "expected a quote that ends the value, found `\"en`"),
             ("lang=\"en\" x", "expected ` AND ` after the quoted value, found `x`"),
-            ("lang=en AND ", "`key<=number`, found ``"),
+            ("lang=en AND ", "`key<=date`, found ``"),
         ];
         for (text, expected) in cases {
             let message = FilterOptions::parse(text).unwrap_err().to_string();

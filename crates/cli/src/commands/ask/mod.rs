@@ -36,7 +36,8 @@ use crate::{
         history.\n\
         \n\
         With --json, each answer is an object with question, answer and evidence: file, page, section, paragraph, start, \
-        end, text, score. With --verbose, it also has the sentences of the answer with their citations."
+        end, text, score. With --verbose, it also has the sentences of the answer with their citations, and each passage its \
+        line and end_paragraph."
 )]
 pub(crate) struct Ask {
     #[command(flatten)]
@@ -193,12 +194,19 @@ impl Ask {
     }
 }
 
-/// The answer as JSON; with `--verbose` also its sentences.
+/// The answer as JSON; with `--verbose` also its sentences, and the lines and last paragraphs of the evidence.
 fn json(answer: &CitedAnswer, context: &Context) -> Result<Value> {
     let failed = |error: serde_json::Error| Error::Stream { stream: "standard output", source: error.into() };
     let mut value = serde_json::to_value(answer).map_err(failed)?;
     if let Some(object) = value.as_object_mut().filter(|_| context.verbose > 0) {
         object.insert("sentences".to_owned(), json!(answer.sentences));
+        let items = object.get_mut("evidence").and_then(Value::as_array_mut);
+        for (item, passage) in items.into_iter().flatten().zip(&answer.evidence) {
+            item["end_paragraph"] = passage.end_paragraph.into();
+            if let Some(line) = passage.line {
+                item["line"] = line.into();
+            }
+        }
     }
     Ok(value)
 }

@@ -9,6 +9,9 @@ use sporran_pipeline::workflows::answer::{CitedAnswer, CitedPassage};
 /// The number of characters of a passage to show around its best sentence.
 const AROUND: usize = 160;
 
+/// The number of characters of a sentence to show. Not every text has sentences.
+const LONGEST: usize = 1000;
+
 /// How answers are shown.
 pub(super) struct Page {
     /// Whether to show whole passages and scores.
@@ -41,7 +44,7 @@ impl Page {
         } else if answer.answer.is_empty() {
             text.push_str("(the answer is empty)\n");
         } else {
-            text.push_str(&answer.answer);
+            text.push_str(&printable(&answer.answer));
             text.push('\n');
         }
         if answer.sentences.iter().any(|sentence| !sentence.supported) {
@@ -62,7 +65,7 @@ impl Page {
         if !passage.section.is_empty() {
             parts.push(passage.section.clone());
         }
-        let place = parts.join(", ");
+        let place = parts.iter().map(|part| on_one_line(part)).collect::<Vec<_>>().join(", ");
         if self.whole { format!("{place} (score {:.3})", passage.score) } else { place }
     }
 
@@ -71,27 +74,43 @@ impl Page {
         let CitedPassage { text, body, highlight, .. } = passage;
         // The place above names the headings.
         let shown = if self.whole { *body..text.len() } else { around(text, *body, highlight) };
-        let Range { start, end } = highlight.clone();
+        let start = highlight.start;
+        let end = highlight.end.min(shown.end);
         let [open, close] = &self.marks;
         let dots = |is_cut: bool| if is_cut { ".. " } else { "" };
         let shown = format!(
             "{}{}{open}{}{close}{}{}",
             dots(shown.start > *body),
-            &text[shown.start..start],
-            &text[start..end],
-            &text[end..shown.end],
+            printable(&text[shown.start..start]),
+            printable(&text[start..end]),
+            printable(&text[end..shown.end]),
             if shown.end < text.len() { " .." } else { "" }
         );
         shown.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 }
 
-/// The part of a text after `body` to show: `highlight` and about [`AROUND`] characters on each side, cut at blanks.
+/// A text with the sign for a missing character in place of control characters, which a terminal would obey. Blanks and ends
+/// of lines stay.
+fn printable(text: &str) -> String {
+    text.replace(|c: char| c.is_control() && !c.is_whitespace(), "\u{fffd}")
+}
+
+/// A printable text with blanks in place of ends of lines.
+fn on_one_line(text: &str) -> String {
+    printable(text).replace(['\n', '\r'], " ")
+}
+
+/// The part of a text after `body` to show: at most [`LONGEST`] characters of `highlight` and about [`AROUND`] on each side, cut
+/// at blanks.
 fn around(text: &str, body: usize, highlight: &Range<usize>) -> Range<usize> {
     let before = &text[body..highlight.start];
     let start = before.char_indices().rev().nth(AROUND).map_or(body, |(at, _)| {
         before[at..].find(char::is_whitespace).map_or(highlight.start, |blank| body + at + blank)
     });
+    if let Some((cut, _)) = text[highlight.clone()].char_indices().nth(LONGEST) {
+        return start..highlight.start + cut;
+    }
     let after = &text[highlight.end..];
     let end = after
         .char_indices()
@@ -142,6 +161,17 @@ mod tests {
         let passage = CitedPassage { body: 300, ..passage };
         assert!(page(true).passage(&passage).starts_with(">>>Zoë"));
         assert!(page(false).passage(&passage).starts_with(">>>Zoë"));
+    }
+
+    #[test]
+    fn control_characters_and_long_sentences_are_not_shown() {
+        let text = format!("a\u{1b}[2J\nb {}", "x".repeat(2000));
+        let end = text.len();
+        let shown = page(false).passage(&passage(&text, 0..end));
+        assert!(shown.starts_with(">>>a\u{fffd}[2J b xxx") && shown.ends_with("x<<< .."), "{shown}");
+        assert_eq!(shown.chars().count(), LONGEST + ">>><<< ..".len());
+        let odd = CitedPassage { file: "a\nb\u{7}.md".into(), ..passage("c", 0..1) };
+        assert_eq!(page(false).place(&odd), "a b\u{fffd}.md, page 2, Life");
     }
 
     #[test]

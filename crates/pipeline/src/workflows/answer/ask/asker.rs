@@ -13,7 +13,7 @@ use super::{
     citations::{Support, cited},
     judge::Judge,
     options::AskOptions,
-    place::{headings, place},
+    place::{headings, pieces, place},
 };
 use crate::{
     Result,
@@ -146,10 +146,13 @@ impl Asker {
             let said: Vec<&str> =
                 sentences.iter().filter(cites).map(|sentence| sentence.text.as_str()).collect();
             let body = headings(&passage);
-            let found = support.highlight(&passage.text[body..], &said.join(" "));
-            let highlight = body + found.start..body + found.end;
+            let pieces = store.map(|store| pieces(store, &passage)).unwrap_or_default();
+            let parts = pieces.iter().map(|piece| piece.range.start.max(body)..piece.range.end);
+            let parts = parts.filter(|part| !part.is_empty());
+            let found = support.highlight(&passage.text, parts, &said.join(" "));
+            let highlight = found.start.max(body)..found.end;
             if let Some(store) = store {
-                passage.file = place(store, &passage, &highlight);
+                passage.file = place(store, &passage, &pieces, highlight.start);
             }
             CitedPassage::new(passage, score, (body, highlight))
         });
@@ -167,9 +170,9 @@ pub(super) fn note_indexes(
     observe: &mut Observer<'_>,
 ) -> Result<()> {
     let store = assembly.store.as_ref().filter(|_| options.config().is_none());
-    if let Some(folder) = store.and_then(|store| store.folder().parent()) {
+    if let Some((store, folder)) = store.and_then(|store| Some((store, store.folder().parent()?))) {
         let kept = assembly.hashes.iter().map(|part| part.path.as_path());
-        let bytes = cache::keep(folder, &options.sources, kept)?;
+        let bytes = cache::keep((store.folder(), store.hash()), &options.plain_sources(), kept)?;
         observe(Event::Note { text: format!("indexes: {} ({})", folder.display(), cache::size(bytes)) });
     }
     Ok(())

@@ -99,9 +99,15 @@ impl Support {
         Some((0..self.passages.len()).filter(supports).collect())
     }
 
-    /// The sentence of a passage with the most words of the question or of `answer`, in bytes of its text. A word counts
-    /// less the more of the passages have it. Words of the answer count twice.
-    pub(super) fn highlight(&self, text: &str, answer: &str) -> Range<usize> {
+    /// The sentence of a passage with the most words of the question or of `answer`, in bytes of its text. No sentence goes
+    /// on in another of the `parts`, which are paragraphs and items of lists. A word counts less the more of the passages have
+    /// it. Words of the answer count twice.
+    pub(super) fn highlight(
+        &self,
+        text: &str,
+        parts: impl IntoIterator<Item = Range<usize>>,
+        answer: &str,
+    ) -> Range<usize> {
         let answer: FxHashSet<String> = self.analyzer.terms(answer).into_iter().collect();
         let mut held: FxHashMap<&String, usize> = FxHashMap::default();
         for term in self.question.iter().chain(&answer) {
@@ -117,13 +123,18 @@ impl Support {
             known.into_iter().map(|term| weight(term) / (1.0 + held[term] as f64)).sum()
         };
         let mut best: Option<(f64, Range<usize>)> = None;
-        for range in sentences(text) {
-            let value = worth(&text[range.clone()]);
-            if best.as_ref().is_none_or(|(known, _)| value > *known) {
-                best = Some((value, range));
+        let mut whole = None::<Range<usize>>;
+        for part in parts {
+            whole = Some(whole.map_or(part.start, |before| before.start)..part.end);
+            for range in sentences(&text[part.clone()]) {
+                let range = part.start + range.start..part.start + range.end;
+                let value = worth(&text[range.clone()]);
+                if best.as_ref().is_none_or(|(known, _)| value > *known) {
+                    best = Some((value, range));
+                }
             }
         }
-        best.map_or(0..text.len(), |(_, range)| range)
+        best.map(|(_, range)| range).or(whole).unwrap_or(0..text.len())
     }
 }
 
@@ -308,9 +319,14 @@ mod tests {
         let passages = passages();
         let support = Support::new("Where was Oberlin born?", &passages);
         let text = &passages[0].text;
-        assert_eq!(&text[support.highlight(text, "")], "Oberlin was born in Leipzig in 1921.");
-        assert_eq!(&text[support.highlight(text, "an engineer")], "Mira Oberlin was an engineer.");
-        assert_eq!(support.highlight("", ""), 0..0);
+        let whole = std::iter::once(0..text.len());
+        let highlight = |answer: &str| &text[support.highlight(text, whole.clone(), answer)];
+        assert_eq!(highlight(""), "Oberlin was born in Leipzig in 1921.");
+        assert_eq!(highlight("an engineer"), "Mira Oberlin was an engineer.");
+        assert_eq!((support.highlight("", [], ""), support.highlight("a  ", [1..2, 2..3], "")), (0..0, 1..3));
+        // Items of a list often have no full stop.
+        let items = "a passport Oberlin was born a ticket";
+        assert_eq!(support.highlight(items, [0..10, 11..27, 28..36], ""), 11..27);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The options of questions over documents, and the config that they stand for.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ pub struct Endpoint {
 pub struct AskOptions {
     /// Files and folders, or one config of the workflow `answer`, whose name ends in `.toml`.
     pub sources: Vec<PathBuf>,
-    /// The folder of cached indexes. A config names its own folder.
+    /// The folder of cached indexes, and of the responses of `endpoint`. A config names its own folders.
     pub cache: PathBuf,
     /// The folder of an encoder. With it, retrieval fuses the rankings of BM25 and of dense vectors by reciprocal ranks.
     pub embedder: Option<PathBuf>,
@@ -192,6 +192,11 @@ impl AskOptions {
         Ok(Options { general, encoder_training: None, retriever, generator })
     }
 
+    /// The sources as passages name them: `notes/` and `./notes` are `notes`.
+    pub(super) fn plain_sources(&self) -> Vec<PathBuf> {
+        self.sources.iter().map(|path| plain(path)).collect()
+    }
+
     /// The `[source]` of files and folders: windows of words that cross no heading. They overlap, so that a sentence at an
     /// edge is whole in one of them.
     ///
@@ -207,10 +212,11 @@ impl AskOptions {
         if !missing.is_empty() {
             return Err(Error::Config(missing));
         }
-        let indexes = cache::folder_of(&self.cache, &self.sources)?;
+        let sources = self.plain_sources();
+        let indexes = cache::folder_of(&self.cache, &sources)?;
         let (size, overlap) = (Some(WINDOW), Some(OVERLAP));
         let strict = self.strict;
-        Ok(SourceOptions { size, overlap, strict, indexes, ..SourceOptions::new(self.sources.clone()) })
+        Ok(SourceOptions { size, overlap, strict, indexes, ..SourceOptions::new(sources) })
     }
 
     fn retriever(&self) -> Result<RetrieverOptions> {
@@ -282,6 +288,8 @@ impl AskOptions {
             "prompt": self.prompt(),
             "answer": "",
             "generation": { "max-new-tokens": self.max_new_tokens },
+            // Not in the current folder, which may be a source.
+            "requests": { "cache": self.cache.join("responses") },
         }))?))
     }
 
@@ -342,6 +350,12 @@ impl AskOptions {
             "generation": generation,
         }))?))
     }
+}
+
+/// A path without `.` in it and without a slash at its end. The current folder is `.`.
+fn plain(path: &Path) -> PathBuf {
+    let parts: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
+    if parts.as_os_str().is_empty() { path.components().collect() } else { parts }
 }
 
 /// The options of a generator from those of its keys that differ from the defaults of a config.
@@ -418,6 +432,28 @@ mod tests {
             let found = AskOptions { generator: Some(generator), ..options.clone() }.resolve().unwrap();
             assert_eq!(sporran_config::Kinds::kind(&found.generator.unwrap()), kind);
         }
+    }
+
+    #[test]
+    fn names_of_the_same_file_share_their_indexes() {
+        for (path, expected) in
+            [("notes/", "notes"), ("./notes/./a", "notes/a"), ("./", "."), ("../n", "../n")]
+        {
+            assert_eq!(plain(Path::new(path)).as_os_str(), expected, "{path}");
+        }
+        let (folder, options) = options();
+        let other = AskOptions { sources: vec![folder.path().join("./pages.jsonl")], ..options.clone() };
+        assert_eq!(other.source().unwrap().indexes, options.source().unwrap().indexes);
+    }
+
+    #[test]
+    fn responses_are_in_the_cache() {
+        let (folder, options) = options();
+        let endpoint =
+            Endpoint { url: "http://localhost:1/v1".into(), model: "m".into(), key_variable: None };
+        let found = AskOptions { endpoint: Some(endpoint), ..options }.resolve().unwrap();
+        let Some(GeneratorOptions::Remote(remote)) = found.generator else { panic!("no endpoint") };
+        assert_eq!(remote.requests.cache, folder.path().join("cache/responses"));
     }
 
     #[test]

@@ -19,18 +19,32 @@ pub(super) fn headings(passage: &Passage) -> usize {
     (0..names.len()).find_map(length).unwrap_or(0)
 }
 
-/// The place of a range of a passage's text: that of the passage, with the line and the page on which the range starts.
-pub(super) fn place(store: &PassageStore, passage: &Passage, range: &Range<usize>) -> FilePlace {
+/// A part of a paragraph in the text of a passage.
+pub(super) struct Piece {
+    /// Its bytes of the text.
+    pub(super) range: Range<usize>,
+    paragraph: u32,
+    /// The byte of the paragraph at which it starts.
+    from: usize,
+}
+
+/// The parts of paragraphs that are the text of a passage, in order.
+pub(super) fn pieces(store: &PassageStore, passage: &Passage) -> Vec<Piece> {
     let mut start = 0;
-    for (paragraph, bytes) in store.pieces(passage.id) {
-        if range.start < start + bytes.len() {
-            let byte = bytes.start + range.start.saturating_sub(start);
-            return store.file_place(store.page_of(passage.id), paragraph, byte as u32);
-        }
+    let piece = |(paragraph, bytes): (u32, Range<usize>)| {
+        let range = start..start + bytes.len();
         // One blank joins the pieces.
-        start += bytes.len() + 1;
-    }
-    passage.file.clone()
+        start = range.end + 1;
+        Piece { range, paragraph, from: bytes.start }
+    };
+    store.pieces(passage.id).map(piece).collect()
+}
+
+/// The place of a byte of a passage's text: that of the passage, with the line and the page of the byte.
+pub(super) fn place(store: &PassageStore, passage: &Passage, pieces: &[Piece], byte: usize) -> FilePlace {
+    let Some(piece) = pieces.iter().find(|piece| byte < piece.range.end) else { return passage.file.clone() };
+    let byte = piece.from + byte.saturating_sub(piece.range.start);
+    store.file_place(store.page_of(passage.id), piece.paragraph, byte as u32)
 }
 
 #[cfg(test)]
@@ -54,16 +68,19 @@ mod tests {
         let store = PassageStore::build(&build, folder.path().join("store"), &mut |_| {}).unwrap();
         let passage = store.passage(sporran_kilt::PassageId(0));
         assert_eq!(passage.text, "Making Boil water. Pour it. two leaves It is hot. It is hot.");
+        let pieces = pieces(&store, &passage);
+        let parts: Vec<&str> = pieces.iter().map(|piece| &passage.text[piece.range.clone()]).collect();
+        assert_eq!(parts, ["Making", "Boil water. Pour it.", "two leaves", "It is hot.", "It is hot."]);
         for (sentence, line, page) in
             [("Boil", 4, 1), ("Pour it.", 5, 1), ("two leaves", 9, 2), ("It is hot.", 12, 3)]
         {
             let start = passage.text.find(sentence).unwrap();
-            let found = place(&store, &passage, &(start..start + sentence.len()));
+            let found = place(&store, &passage, &pieces, start);
             assert_eq!((found.line, found.page), (Some(line), Some(page)), "{sentence}");
         }
         // The second of two equal sentences has its own place.
         let start = passage.text.rfind("It is hot.").unwrap();
-        let found = place(&store, &passage, &(start..start + 10));
+        let found = place(&store, &passage, &pieces, start);
         assert_eq!((found.line, found.page), (Some(14), Some(4)));
     }
 
