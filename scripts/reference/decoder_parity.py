@@ -52,6 +52,12 @@ KINDS = {
         "residual_multiplier": 0.4, "attention_multiplier": 0.3,
     },
 }
+# Kinds with names of their own for the sizes.
+BARE = dict.fromkeys(
+    ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+     "max_position_embeddings"], ...,
+)
+FALCON = {"intermediate_size": ..., "num_key_value_heads": ..., "num_attention_heads": 4, "ffn_hidden_size": 24}
 PLAIN = {"rope_type": "default", "rope_theta": 1e4}
 # Kinds without a fixture of a GGUF file. Fields that are `...` are not set.
 FOLDERS = {
@@ -65,11 +71,56 @@ FOLDERS = {
         "use_qkv_bias": True, "use_parallel_residual": True, "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5},
     },
     "starcoder2": {"sliding_window": 5},
+    "arcee": {"mlp_bias": True},
+    "bloom": BARE | {"n_embed": 16, "n_layer": 3, "n_head": 4},
+    "codegen": BARE | {"n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 8, "rotary_dim": 2, "n_inner": 24},
+    "cohere2": {"logit_scale": 0.5, "sliding_window": 5},
+    "exaone4": {"sliding_window": 5},
+    "falcon": FALCON,
+    "glm": {"head_dim": 8, "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
+    "glm4": {"head_dim": 8, "attention_bias": True, "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
+    "gpt_bigcode": BARE | {"n_positions": 64, "n_embd": 16, "n_layer": 3, "n_head": 4, "n_inner": 24},
+    "gptj": BARE | {"n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4, "rotary_dim": 4, "n_inner": 24},
+    "helium": {"head_dim": 4, "attention_bias": True, "mlp_bias": True},
+    "hunyuan_v1_dense": {"head_dim": 8, "attention_bias": True},
+    "ministral": {"head_dim": 8, "layer_types": ["full_attention", "sliding_attention"] * 2, "sliding_window": 5},
+    "mixtral": {"num_local_experts": 5},
+    "mpt": BARE | {"max_seq_len": 64, "d_model": 24, "n_layers": 3, "n_heads": 6},
+    "nemotron": {"mlp_bias": True, "attention_bias": True, "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
+    "olmo3": {"sliding_window": 5, "rope_parameters": {
+        "full_attention": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 4.0,
+                           "original_max_position_embeddings": 16},
+        "sliding_attention": PLAIN,
+    }},
+    "olmoe": {"num_experts": 5, "num_experts_per_tok": 3, "clip_qkv": 1.0},
+    "qwen2_moe": {
+        "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 12, "shared_expert_intermediate_size": 20,
+        "decoder_sparse_step": 2,
+    },
+    "qwen3_moe": {
+        "head_dim": 8, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 12, "norm_topk_prob": True,
+        "mlp_only_layers": [1],
+    },
+    "seed_oss": {"head_dim": 8},
 }
 # More fixtures of these kinds: each kind, and its fields.
 VARIANTS = {
     "gpt_neox-sequential": ("gpt_neox", FOLDERS["gpt_neox"] | {"use_parallel_residual": False, "attention_bias": False}),
     "stablelm-sequential": ("stablelm", FOLDERS["stablelm"] | {"use_parallel_residual": False, "use_qkv_bias": False}),
+    "cohere-norms": ("cohere", {"use_qk_norm": True, "rope_parameters": PLAIN}),
+    "falcon-alibi": ("falcon", FALCON | {
+        "alibi": True, "bias": True, "multi_query": False, "parallel_attn": False, "hidden_size": 24,
+        "num_attention_heads": 6}),
+    "falcon-groups": ("falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2, "bias": True}),
+    "falcon-groups-one-norm": ("falcon", FALCON | {
+        "new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1}),
+    "gpt_bigcode-heads": ("gpt_bigcode", FOLDERS["gpt_bigcode"] | {"multi_query": False}),
+    "opt-after": ("opt", FOLDERS["opt"] | {"do_layer_norm_before": False, "word_embed_proj_dim": 8}),
+    "phi-norms": ("phi", FOLDERS["phi"] | {"qk_layernorm": True}),
+    "qwen2_moe-sliding": ("qwen2_moe", FOLDERS["qwen2_moe"] | {
+        "decoder_sparse_step": 1, "norm_topk_prob": True, "use_sliding_window": True, "sliding_window": 5,
+        "max_window_layers": 3, "qkv_bias": False}),
+    "stablelm-norms": ("stablelm", FOLDERS["stablelm"] | {"qk_layernorm": True}),
 }
 ROPES = {
     "linear": {"factor": 4.0},
@@ -87,10 +138,14 @@ def prompts(vocabulary):
 def expect(folder, rows, has_states=False):
     """Each prompt alone with a fresh model, since angles of the kind `dynamic` follow the longest of a batch."""
 
+    fields = json.loads((folder / "config.json").read_text())
+    # The other products of experts do not take f64.
+    own = {"experts_implementation": "eager"} if "num_experts_per_tok" in fields else {}
+    # Falcon's own attention adds the biases twice: the default is the other one.
+    own["attn_implementation"] = "sdpa" if fields.get("alibi") else "eager"
+
     def model():
-        return AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, attn_implementation="eager"
-        ).eval()
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **own).eval()
 
     tensors = {}
     for at, row in enumerate(rows):

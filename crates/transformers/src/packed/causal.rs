@@ -9,12 +9,13 @@ use sporran_kernels::{
 
 use super::{
     kv_cache::{Heads, KvCache, Prompt},
-    layers::{Buffers, FeedForward, Linear, Machine, Machines, SelfAttention},
+    layers::{Buffers, Linear, Machine, Machines, SelfAttention},
+    mixture::Part,
     ragged::{Ragged, Token},
     rotary::{turn, turn_neighbours},
 };
 use crate::{
-    architectures::llama::Rope,
+    architectures::llama::{Alibi, Rope},
     batch::Batch,
     causal::{CausalCache, CausalLm},
     decode::GenerationOptions,
@@ -28,11 +29,14 @@ pub(super) const HIDDEN: f32 = -1e30;
 #[derive(Debug)]
 pub(super) struct CausalLayer {
     pub(super) own: SelfAttention,
-    pub(super) feed_forward: FeedForward,
+    pub(super) part: Part,
+    /// The norm of the feed-forward part.
+    pub(super) part_norm: Norm,
     /// The norms of the results of attention and of the feed-forward part, besides those of their inputs.
     pub(super) result_norms: [Option<Norm>; 2],
-    /// The norms of queries and of keys, as wide as a head or as all heads.
-    pub(super) head_norms: Option<[Norm; 2]>,
+    /// The norms of queries and of keys: one as wide as a head or as all heads, or one for each head; none where they are not
+    /// normalised.
+    pub(super) head_norms: [Vec<Norm>; 2],
     /// The place of the layer's angles among the model's; none where it turns nothing.
     pub(super) rope: Option<usize>,
     /// The tokens that the layer attends to, the own one included; none for all before.
@@ -45,25 +49,36 @@ pub struct PackedLlama {
     /// The embedding table where the head does not share it: (vocabulary, width).
     pub(super) embeddings: Option<Table>,
     pub(super) embedding_scale: f32,
+    /// The projections of embeddings to states, and of states to what the head reads.
+    pub(super) projections: Option<[Linear; 2]>,
     /// The learned vectors of positions (positions, width).
     pub(super) positions: Option<Table>,
+    pub(super) embedding_norm: Option<Norm>,
     /// The head that scores words; none in an encoder, which has a table of embeddings.
     pub(super) head: Option<Linear>,
     pub(super) logit_scale: f32,
     /// The bound of the logits.
     pub(super) logit_cap: Option<f32>,
     pub(super) layers: Vec<CausalLayer>,
-    pub(super) norm: Norm,
+    pub(super) norm: Option<Norm>,
     pub(super) heads: Heads,
     pub(super) width: usize,
     pub(super) ropes: Vec<Rope>,
+    /// The biases of scores by positions.
+    pub(super) alibi: Option<Alibi>,
+    /// Whether tokens see those after them.
+    pub(super) is_bidirectional: bool,
     /// Whether the two of a pair that is turned together lie side by side.
     pub(super) turns_neighbours: bool,
+    /// Whether queries and keys are turned before they are normalised.
+    pub(super) turns_first: bool,
     /// The bound of the values of queries, keys and values.
     pub(super) clip: Option<f32>,
     pub(super) scores: Scores,
     /// Whether a part reads normalised states, or its result is normalised (OLMo 2).
     pub(super) norm_first: bool,
+    /// Whether the norm of a part is that of the states that its result is added to (OPT 350M).
+    pub(super) norms_sums: bool,
     /// Whether the feed-forward part reads the states before a layer, and not those after attention.
     pub(super) is_parallel: bool,
     /// The factor of what a part adds to the states.
@@ -84,8 +99,8 @@ struct Turns {
 }
 
 impl PackedLlama {
-    /// The embeddings of tokens, whose positions in their sequences are `places`.
-    fn embeddings(&self, machine: &Machine, tokens: &[u32], places: &[usize]) -> Result<Rows> {
+    /// The states that the first layer reads of tokens, whose positions in their sequences are `places`.
+    fn embeddings(&self, machine: &mut Machine, tokens: &[u32], places: &[usize]) -> Result<Rows> {
         let vocabulary = self.vocab_size();
         if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
             let (expected, found) = (format!("token ids below {vocabulary}"), token.to_string());
@@ -97,9 +112,10 @@ impl PackedLlama {
         {
             return Err(too_long("sequence", most, last + 1));
         }
-        let mut xs = Rows::new(tokens.len(), self.width);
         let blocks: Vec<_> = (0..tokens.len()).map(|row| row..row + 1).collect();
-        xs.each_part(machine.core.pool, &blocks, self.width, &|row, _, mut part| {
+        let outer = self.output_width();
+        let mut xs = Rows::new(tokens.len(), outer);
+        xs.each_part(machine.core.pool, &blocks, outer, &|row, _, mut part| {
             let (token, out) = (tokens[row] as usize, part.row_mut(0));
             match (&self.embeddings, &self.head) {
                 (Some(table), _) => table.row(token, out),
@@ -109,13 +125,39 @@ impl PackedLlama {
             if self.embedding_scale != 1.0 {
                 out.iter_mut().for_each(|value| *value *= self.embedding_scale);
             }
-            if let Some(positions) = &self.positions {
+        });
+        if let Some([inner, _]) = &self.projections {
+            let words = std::mem::take(&mut xs);
+            inner.forward(machine, &words, &mut xs);
+        }
+        if let Some(positions) = &self.positions {
+            xs.each_part(machine.core.pool, &blocks, self.width, &|row, _, mut part| {
+                let out = part.row_mut(0);
                 let mut place = vec![0.0; out.len()];
                 positions.row(places[row], &mut place);
                 out.iter_mut().zip(place).for_each(|(value, place)| *value += place);
-            }
-        });
+            });
+        }
+        if let Some(norm) = &self.embedding_norm {
+            norm.forward(machine.core.isa, machine.core.pool, &mut xs);
+        }
         Ok(xs)
+    }
+
+    /// The width of embeddings, and of states after the last layer.
+    pub(super) fn output_width(&self) -> usize {
+        self.projections.as_ref().map_or(self.width, |[_, outer]| outer.matrix.outputs())
+    }
+
+    /// What the head reads of the states after the last layer.
+    fn last_states(&self, machine: &mut Machine, mut xs: Rows) -> Rows {
+        if let Some(norm) = &self.norm {
+            norm.forward(machine.core.isa, machine.core.pool, &mut xs);
+        }
+        let Some([_, outer]) = &self.projections else { return xs };
+        let mut out = Rows::default();
+        outer.forward(machine, &xs, &mut out);
+        out
     }
 
     /// The cosines and sines of a row for each of `rows`, which are a position and the length of its sequence, by the
@@ -141,7 +183,8 @@ impl PackedLlama {
     /// Normalises the queries and keys of each row where the layer does, and turns them by their angles.
     fn prepare(&self, machine: &Machine, layer: &CausalLayer, inputs: &mut Rows, turns: &[Turns]) {
         let turns = layer.rope.map(|rope| (&turns[rope], self.ropes[rope].pairs()));
-        if turns.is_none() && layer.head_norms.is_none() && self.clip.is_none() {
+        let has_norms = layer.head_norms.iter().any(|norms| !norms.is_empty());
+        if turns.is_none() && !has_norms && self.clip.is_none() {
             return;
         }
         let Heads { heads, groups, width } = self.heads;
@@ -153,19 +196,28 @@ impl PackedLlama {
                 part.row_mut(0).iter_mut().for_each(|value| *value = value.clamp(-most, most));
             }
             let both = &mut part.row_mut(0)[..(heads + groups) * width];
-            if let Some(norms) = &layer.head_norms {
+            let normalise = |both: &mut [f32]| {
                 let (queries, keys) = both.split_at_mut(heads * width);
-                for (norm, values) in norms.iter().zip([queries, keys]) {
-                    values.chunks_exact_mut(norm.weight.len()).for_each(|values| norm.one(isa, values));
+                for (norms, values) in layer.head_norms.iter().zip([queries, keys]) {
+                    let Some(first) = norms.first() else { continue };
+                    let heads = values.chunks_exact_mut(first.weight.len());
+                    norms.iter().cycle().zip(heads).for_each(|(norm, values)| norm.one(isa, values));
+                }
+            };
+            if !self.turns_first {
+                normalise(both);
+            }
+            if let Some((turns, pairs)) = turns {
+                let [cos, sin] = [&turns.values.0, &turns.values.1]
+                    .map(|values| &values[turns.places[row] * pairs..][..pairs]);
+                if self.turns_neighbours {
+                    turn_neighbours(both, width, cos, sin);
+                } else {
+                    turn(both, width, cos, sin);
                 }
             }
-            let Some((turns, pairs)) = turns else { return };
-            let [cos, sin] = [&turns.values.0, &turns.values.1]
-                .map(|values| &values[turns.places[row] * pairs..][..pairs]);
-            if self.turns_neighbours {
-                turn_neighbours(both, width, cos, sin);
-            } else {
-                turn(both, width, cos, sin);
+            if self.turns_first {
+                normalise(both);
             }
         });
     }
@@ -196,9 +248,10 @@ impl PackedLlama {
         norm.is_none() && self.residual_scale == 1.0
     }
 
-    /// Adds the result of a part to the states `xs`, normalised by `norm`.
+    /// Adds the result of a part to the states `xs`: normalised by `norm`, or it normalises the sums.
     fn add_result(&self, machine: &Machine, result: &mut Rows, norm: Option<&Norm>, xs: &mut Rows) {
-        if let Some(norm) = norm {
+        let (own, of_sums) = if self.norms_sums { (None, norm) } else { (norm, None) };
+        if let Some(norm) = own {
             norm.forward(machine.core.isa, machine.core.pool, result);
         }
         let blocks: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
@@ -207,6 +260,9 @@ impl PackedLlama {
             let values = part.row_mut(0).iter_mut().zip(result.row(row));
             values.for_each(|(value, added)| *value += scale * added);
         });
+        if let Some(norm) = of_sums {
+            norm.forward(machine.core.isa, machine.core.pool, xs);
+        }
     }
 
     /// Adds the output of attention over `mixed` values to the states `xs`; `result` is overwritten. Where both parts read the
@@ -221,7 +277,7 @@ impl PackedLlama {
     ) {
         if self.is_parallel {
             // The feed-forward part reads the states as they are before attention is added.
-            layer.feed_forward.norm.forward_to(machine.core.isa, machine.core.pool, xs, result);
+            layer.part_norm.forward_to(machine.core.isa, machine.core.pool, xs, result);
             return layer.own.output.add(machine, mixed, xs);
         }
         let norm = self.result_norm(&layer.own.norm, &layer.result_norms[0]);
@@ -259,10 +315,12 @@ impl PackedLlama {
     }
 
     /// By the distance from query to key, from that of the last query to the first key on: what is added to scores.
-    fn order(longest: usize, window: Option<usize>) -> Vec<f32> {
+    fn order(&self, longest: usize, window: Option<usize>) -> Vec<f32> {
         let last = longest - 1;
         // At `last` a key is its query's own.
-        let is_seen = |at: usize| at <= last && window.is_none_or(|window| last - at < window);
+        let is_seen = |at: usize| {
+            (at <= last || self.is_bidirectional) && window.is_none_or(|window| last.abs_diff(at) < window)
+        };
         (0..2 * longest - 1).map(|at| if is_seen(at) { 0.0 } else { HIDDEN }).collect()
     }
 
@@ -284,9 +342,9 @@ impl PackedLlama {
         let mut prompts: Vec<Prompt> =
             lengths.iter().map(|length| Prompt { length: *length, layers: Vec::new() }).collect();
         let longest = lengths.iter().copied().max().unwrap_or(1);
-        let all = Self::order(longest, None);
+        let all = self.order(longest, None);
         let near = self.layers.iter().find_map(|layer| layer.window);
-        let near = near.map(|window| Self::order(longest, Some(window)));
+        let near = near.map(|window| self.order(longest, Some(window)));
         let mut blocks = Vec::with_capacity(lengths.len());
         let mut end = 0;
         for length in lengths {
@@ -323,13 +381,20 @@ impl PackedLlama {
                 let values = View { offset: keys.offset + shape.width, ..keys };
                 PackedHead::pack(isa, kept, keys, values, &mut packed);
                 for head in 0..each {
-                    let column = (group * each + head) * shape.width;
+                    let own = group * each + head;
+                    let column = own * shape.width;
+                    let biases = self.alibi.as_ref().map(|alibi| alibi.biases(own, rows.len(), HIDDEN));
+                    let order = match &biases {
+                        Some(biases) => {
+                            Distances { values: &biases.values, start: biases.start, step: biases.step }
+                        }
+                        None => Distances { values: order, start: longest - 1, step: -1 },
+                    };
                     let queries = Queries {
                         values: &inputs.values()[rows.start * inputs.stride() + column..],
                         count: rows.len(),
                         stride: inputs.stride(),
                     };
-                    let order = Distances { values: order, start: longest - 1, step: -1 };
                     let keys = PackedHead::new(&packed, rows.len(), shape.width);
                     attend(isa, keys, queries, scores, Some(order), &mut |query, values| {
                         part.row_mut(query)[head * shape.width..][..shape.width].copy_from_slice(values);
@@ -340,8 +405,7 @@ impl PackedLlama {
             self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
         }
         machine.buffers = buffers;
-        self.norm.forward(machine.core.isa, machine.core.pool, &mut xs);
-        Ok((xs, prompts))
+        Ok((self.last_states(machine, xs), prompts))
     }
 
     /// Adds the feed-forward part of the states `xs` to them; the other rows are overwritten. Where both parts read the same
@@ -354,19 +418,18 @@ impl PackedLlama {
         inner: &mut Rows,
         xs: &mut Rows,
     ) {
-        let part = &layer.feed_forward;
         if self.is_parallel {
-            return part.add(machine, Some(normed), inner, xs);
+            return layer.part.add(machine, normed, inner, xs);
         }
         if self.norm_first {
-            part.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
+            layer.part_norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
         }
-        let norm = self.result_norm(&part.norm, &layer.result_norms[1]);
+        let norm = self.result_norm(&layer.part_norm, &layer.result_norms[1]);
         if self.adds_plainly(norm) {
-            return part.add(machine, Some(normed), inner, xs);
+            return layer.part.add(machine, normed, inner, xs);
         }
         *result = Rows::new(xs.count(), self.width);
-        part.add(machine, Some(if self.norm_first { normed } else { xs }), inner, result);
+        layer.part.add(machine, if self.norm_first { normed } else { xs }, inner, result);
         self.add_result(machine, result, norm, xs);
     }
 
@@ -396,17 +459,18 @@ impl PackedLlama {
                 let seen = &seen[seen.len() - layer.window.unwrap_or(seen.len()).min(seen.len())..];
                 let queries = &inputs.row(row)[group * each * shape.width..][..each * shape.width];
                 let out = part.row_mut(0);
-                for (queries, out) in queries.chunks_exact(shape.width).zip(out.chunks_exact_mut(shape.width))
-                {
-                    attend_steps(isa, queries, seen, 1, scores, None, out);
+                let heads = queries.chunks_exact(shape.width).zip(out.chunks_exact_mut(shape.width));
+                for (head, (queries, out)) in heads.enumerate() {
+                    let biases = self.alibi.as_ref().map(|alibi| [alibi.of_last(group * each + head, seen.len())]);
+                    let biases = biases.as_ref().map(|biases| &biases[..]);
+                    attend_steps(isa, queries, seen, 1, scores, biases, out);
                 }
             });
             self.attended(machine, layer, mixed, normed, &mut xs);
             self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
         }
         machine.buffers = buffers;
-        self.norm.forward(machine.core.isa, machine.core.pool, &mut xs);
-        Ok(xs)
+        Ok(self.last_states(machine, xs))
     }
 }
 
@@ -419,7 +483,7 @@ impl CausalLm for PackedLlama {
         let ragged = Ragged::new(input)?;
         self.machines.with(|machine| {
             let (xs, prompts) = self.read(machine, &ragged.tokens, &ragged.lengths, None)?;
-            let mut last = Rows::new(prompts.len(), self.width);
+            let mut last = Rows::new(prompts.len(), self.output_width());
             let mut end = 0;
             for (row, length) in ragged.lengths.iter().enumerate() {
                 end += length;

@@ -314,7 +314,7 @@ impl Stack {
         if self.norm_first {
             part.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
         }
-        part.add(machine, self.norm_first.then_some(normed), inner, xs);
+        part.dense.add(machine, self.norm_first.then_some(normed), inner, xs);
         self.after(machine, &part.norm, xs);
     }
 

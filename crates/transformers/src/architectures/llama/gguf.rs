@@ -12,8 +12,9 @@ use sporran_checkpoint::{Architecture, GgufFields, GgufFile, Parameter, Result, 
 
 use super::{
     config::LlamaConfig,
-    kind::{LlamaKind, NormKind},
+    kind::LlamaKind,
     model::Llama,
+    norms::NormKind,
     rope::RopeParameters,
 };
 use crate::{
@@ -161,7 +162,7 @@ fn stored(kind: LlamaKind, name: &str) -> String {
         ["model", "layers", layer, inner @ .., end] => {
             let inner = match inner {
                 ["input_layernorm"] => "attn_norm",
-                ["post_attention_layernorm"] if kind.attention_norms().after().is_some() => {
+                ["post_attention_layernorm"] if kind.norms_results() => {
                     "post_attention_norm"
                 }
                 ["post_attention_layernorm" | "pre_feedforward_layernorm"] => "ffn_norm",
