@@ -75,11 +75,15 @@ FOLDERS = {
     "bloom": BARE | {"n_embed": 16, "n_layer": 3, "n_head": 4},
     "codegen": BARE | {"n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 8, "rotary_dim": 2, "n_inner": 24},
     "cohere2": {"logit_scale": 0.5, "sliding_window": 5},
+    "ernie4_5": {"head_dim": 8, "use_bias": True},
     "exaone4": {"sliding_window": 5},
     "falcon": FALCON,
     "glm": {"head_dim": 8, "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
     "glm4": {"head_dim": 8, "attention_bias": True, "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
     "gpt_bigcode": BARE | {"n_positions": 64, "n_embd": 16, "n_layer": 3, "n_head": 4, "n_inner": 24},
+    "gpt_neo": BARE | {
+        "max_position_embeddings": 64, "hidden_size": 16, "num_layers": 4, "num_heads": 4, "intermediate_size": 24,
+        "attention_types": [[["global", "local"], 1], [["local", "global"], 1]], "window_size": 5},
     "gptj": BARE | {"n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4, "rotary_dim": 4, "n_inner": 24},
     "helium": {"head_dim": 4, "attention_bias": True, "mlp_bias": True},
     "hunyuan_v1_dense": {"head_dim": 8, "attention_bias": True},
@@ -117,11 +121,15 @@ VARIANTS = {
     "gpt_bigcode-heads": ("gpt_bigcode", FOLDERS["gpt_bigcode"] | {"multi_query": False}),
     "opt-after": ("opt", FOLDERS["opt"] | {"do_layer_norm_before": False, "word_embed_proj_dim": 8}),
     "phi-norms": ("phi", FOLDERS["phi"] | {"qk_layernorm": True}),
+    "qwen2_moe-all": ("qwen2_moe", FOLDERS["qwen2_moe"] | {"decoder_sparse_step": 1}),
+    "qwen3_moe-all": ("qwen3_moe", FOLDERS["qwen3_moe"] | {"mlp_only_layers": []}),
     "qwen2_moe-sliding": ("qwen2_moe", FOLDERS["qwen2_moe"] | {
         "decoder_sparse_step": 1, "norm_topk_prob": True, "use_sliding_window": True, "sliding_window": 5,
         "max_window_layers": 3, "qkv_bias": False}),
     "stablelm-norms": ("stablelm", FOLDERS["stablelm"] | {"qk_layernorm": True}),
 }
+# Fixtures of these with a GGUF file too.
+FILES = ["arcee", "ernie4_5", "gemma", "mixtral", "olmoe", "qwen2_moe-all", "qwen3_moe-all", "seed_oss"]
 ROPES = {
     "linear": {"factor": 4.0},
     "dynamic": {"factor": 4.0},
@@ -188,7 +196,7 @@ def kind(name, fields, model_type=None):
         raise SystemExit(f"{name}: no seed gives varied outputs")
     model.save_pretrained(folder)
     print(name, "seed", seed, "lengths", expect(folder, rows, name not in KINDS))
-    if name in KINDS:
+    if name in KINDS or name in FILES:
         write_gguf(folder, json.loads((folder / "config.json").read_text()))
 
 
@@ -214,12 +222,30 @@ def rope(name, fields):
         (folder / file).unlink()
 
 
+def together(tensors, experts):
+    """The tensors, with those of a layer's experts as one, and without the dimension of a single output."""
+    names = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+    found = {}
+    for name, weight in tensors.items():
+        if ".experts." not in name:
+            found[name] = weight[0] if name.endswith("shared_expert_gate.weight") else weight
+        elif ".experts.0." in name:
+            start, end = name.split(".experts.0.")
+            part = end.removesuffix(".weight")
+            all = [tensors[f"{start}.experts.{at}.{end}"] for at in range(experts)]
+            place = start.replace("block_sparse_moe", "mlp")
+            found[f"{place}.experts.{names.get(part, part)}.weight"] = torch.stack(all)
+    return found
+
+
 def write_gguf(folder, config):
     """The checkpoint as llama.cpp's converter writes it; names are from the table of the `gguf` package."""
     import gguf
 
     kind = config["model_type"]
-    name = {"mistral": "llama", "gemma3_text": "gemma3"}.get(kind, kind)
+    name = {
+        "mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
+    }.get(kind, kind)
     arch = next(arch for arch, own in gguf.MODEL_ARCH_NAMES.items() if own == name)
     heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
     head = config.get("head_dim") or config["hidden_size"] // heads
@@ -242,6 +268,16 @@ def write_gguf(folder, config):
         writer.add_rope_scaling_factor(ropes["factor"])
     if kind in ("mistral", "gemma2", "gemma3_text", "phi3"):
         writer.add_sliding_window(config["sliding_window"])
+    experts = config.get("num_local_experts") or config.get("num_experts")
+    if experts:
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+    if "moe_intermediate_size" in config:
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if "shared_expert_intermediate_size" in config:
+        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+    if config.get("clip_qkv"):
+        writer.add_clamp_kqv(config["clip_qkv"])
     if kind == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
@@ -258,12 +294,12 @@ def write_gguf(folder, config):
     for add in (writer.add_bos_token_id, writer.add_eos_token_id, writer.add_pad_token_id):
         add(END)
     names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
-    for own, weight in load_file(folder / "model.safetensors").items():
+    for own, weight in together(load_file(folder / "model.safetensors"), experts).items():
         stem, end = own.rsplit(".", 1)
         weight = weight.float()
         if kind.startswith("gemma") and stem.endswith("norm"):
             weight = weight + 1
-        if name in ("llama", "smollm3", "granite") and stem.endswith(("q_proj", "k_proj")):
+        if name in ("llama", "smollm3", "granite", "arcee") and stem.endswith(("q_proj", "k_proj")):
             count = heads if stem.endswith("q_proj") else groups
             weight = weight.reshape(count, 2, head // 2, -1).transpose(1, 2).reshape(weight.shape)
         weight = weight.contiguous().numpy()

@@ -91,13 +91,7 @@ impl ArchitectureEntry {
 
     /// One that the crate `candle-transformers` alone has.
     const fn candle(model_type: &'static str, name: &'static str, load: Load) -> Self {
-        Self {
-            model_type,
-            name,
-            tasks: &[ModelTask::Generation],
-            own: None,
-            candle: Some(load),
-        }
+        Self { model_type, name, tasks: &[ModelTask::Generation], own: None, candle: Some(load) }
     }
 
     /// The same, without training.
@@ -255,6 +249,9 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     ArchitectureEntry::own("rembert", "RemBERT", ENCODER, |path, text, _| {
         read_bert(BertFamily::RemBert, path, text)
     }),
+    ArchitectureEntry::own("roformer", "RoFormer", ENCODER, |path, text, _| {
+        read_bert(BertFamily::RoFormer, path, text)
+    }),
     ArchitectureEntry::own("nomic_bert", "NomicBERT", ENCODER_WITHOUT_SPANS, |path, text, _| {
         read_bert(BertFamily::NomicBert, path, text)
     }),
@@ -272,51 +269,40 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
         Gpt2Config::from_json(path, text).map(ModelConfig::Gpt2)
     })
     .unpacked(),
-    decoder!(Llama, "LLaMA (1 to 3)", DECODER)
-    .or_candle(candle::load_llama),
-    decoder!(Mistral, "Mistral", DECODER)
-    .or_candle(candle::load_mistral),
-    decoder!(Qwen2, "Qwen 2, 2.5", DECODER)
-    .or_candle(candle::load_qwen2),
-    decoder!(Qwen3, "Qwen 3", DECODER)
-    .or_candle(candle::load_qwen3),
-    decoder!(Gemma2, "Gemma 2", DECODER)
-    .or_candle(candle::load_gemma2),
+    decoder!(Llama, "LLaMA (1 to 3)", DECODER).or_candle(candle::load_llama),
+    decoder!(Mistral, "Mistral", DECODER).or_candle(candle::load_mistral),
+    decoder!(Qwen2, "Qwen 2, 2.5", DECODER).or_candle(candle::load_qwen2),
+    decoder!(Qwen3, "Qwen 3", DECODER).or_candle(candle::load_qwen3),
+    decoder!(Gemma2, "Gemma 2", DECODER).or_candle(candle::load_gemma2),
     ArchitectureEntry::own("gemma3", "Gemma 3 with images, its text part", DECODER, |path, text, _| {
         LlamaConfig::of_text_part(path, text).map(ModelConfig::Llama)
     }),
-    decoder!(Gemma3, "Gemma 3 for text", DECODER)
-    .or_candle(candle::load_gemma3),
+    decoder!(Gemma3, "Gemma 3 for text", DECODER).or_candle(candle::load_gemma3),
     decoder!(SmolLm3, "SmolLM 3", DECODER),
-    decoder!(Phi3, "Phi 3", DECODER)
-        .or_candle(candle::load_phi3),
-    decoder!(Olmo2, "OLMo 2", DECODER)
-    .or_candle(candle::load_olmo2),
-    decoder!(Granite, "Granite", DECODER)
-    .or_candle(candle::load_granite),
+    decoder!(Phi3, "Phi 3", DECODER).or_candle(candle::load_phi3),
+    decoder!(Olmo2, "OLMo 2", DECODER).or_candle(candle::load_olmo2),
+    decoder!(Granite, "Granite", DECODER).or_candle(candle::load_granite),
     decoder!(Cohere, "Cohere (Command R, R+)", WORDS),
-    decoder!(Gemma, "Gemma 1", DECODER)
-    .or_candle(candle::load_gemma),
+    decoder!(Gemma, "Gemma 1", DECODER).or_candle(candle::load_gemma),
     decoder!(GptNeox, "GPT-NeoX, Pythia", DECODER),
-    decoder!(Olmo, "OLMo 1", DECODER)
-    .or_candle(candle::load_olmo),
+    decoder!(Olmo, "OLMo 1", DECODER).or_candle(candle::load_olmo),
     decoder!(Opt, "OPT", DECODER),
-    decoder!(Phi, "Phi 1, 1.5, 2", DECODER)
-    .or_candle(candle::load_phi),
-    decoder!(StableLm, "StableLM", DECODER)
-    .or_candle(candle::load_stable_lm),
-    decoder!(Starcoder2, "StarCoder 2", DECODER)
-    .or_candle(candle::load_starcoder2),
+    decoder!(Phi, "Phi 1, 1.5, 2", DECODER).or_candle(candle::load_phi),
+    decoder!(StableLm, "StableLM", DECODER).or_candle(candle::load_stable_lm),
+    decoder!(Starcoder2, "StarCoder 2", DECODER).or_candle(candle::load_starcoder2),
     decoder!(Arcee, "Arcee (AFM)", DECODER),
     decoder!(Bloom, "BLOOM", DECODER),
     decoder!(CodeGen, "CodeGen", WORDS),
     decoder!(Cohere2, "Cohere 2 (Command R7B, A)", WORDS),
+    decoder!(Ernie45, "ERNIE 4.5 without experts", WORDS),
+    decoder!(EuroBert, "EuroBERT", &[Embedding]).untrained(),
     decoder!(Exaone4, "EXAONE 4", DECODER),
     decoder!(Falcon, "Falcon", DECODER).or_candle(candle::load_falcon),
     decoder!(Glm, "GLM-4 of 2024", DECODER),
     decoder!(Glm4, "GLM-4 of 2025", DECODER).or_candle(candle::load_glm4),
     decoder!(GptBigCode, "GPT-BigCode, StarCoder 1", DECODER).or_candle(candle::load_bigcode),
     decoder!(GptJ, "GPT-J", DECODER),
+    decoder!(GptNeo, "GPT-Neo", DECODER),
     decoder!(Helium, "Helium", DECODER).or_candle(candle::load_helium),
     decoder!(HunYuan, "Hunyuan without experts", DECODER),
     decoder!(Ministral, "Ministral", DECODER),

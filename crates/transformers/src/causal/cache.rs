@@ -4,7 +4,10 @@ use candle_core::Tensor;
 use sporran_checkpoint::{Error, Result};
 
 use super::{Biases, Shape, too_long};
-use crate::{architectures::llama::Alibi, cache::LayerCache, candle_models::CandleSequence, layers::hidden_score, packed::KvCache};
+use crate::{
+    architectures::llama::Alibi, cache::LayerCache, candle_models::CandleSequence, layers::hidden_score,
+    packed::KvCache,
+};
 
 /// The keys and values of sequences, one row a sequence, and which of them are tokens rather than padding.
 #[derive(Debug, Clone, Default)]
@@ -123,7 +126,8 @@ impl CausalCache {
         }
         self.layers.resize_with(shape.layers, LayerCache::default);
         let positions = Tensor::from_vec(positions, (mask.len(), length), device)?;
-        let is_plain = length == 1 && shape.alibi.is_none() && kept.iter().flatten().all(|is_token| *is_token);
+        let is_plain =
+            length == 1 && shape.alibi.is_none() && kept.iter().flatten().all(|is_token| *is_token);
         let bias = |window: Option<usize>| bias(&kept, past, length, window, shape);
         let all = if is_plain { None } else { Some(bias(None)?) };
         let near = match shape.window.filter(|window| longest > *window) {
@@ -156,8 +160,10 @@ fn bias(
             Some(own)
         };
         let places: Vec<usize> = row.iter().scan(0, before).collect();
-        for (head, query) in (0..heads).flat_map(|head| (past..past + length).map(move |query| (head, query))) {
-            let is_near = |key: usize| window.is_none_or(|window| places[query].abs_diff(places[key]) < window);
+        for (head, query) in (0..heads).flat_map(|head| (past..past + length).map(move |query| (head, query)))
+        {
+            let is_near =
+                |key: usize| window.is_none_or(|window| places[query].abs_diff(places[key]) < window);
             let is_seen = |key: usize, is_token: &bool| {
                 *is_token && (key <= query || shape.is_bidirectional) && is_near(key)
             };

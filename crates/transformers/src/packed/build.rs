@@ -145,7 +145,11 @@ impl PackedEncoder {
                 dense: Dense {
                     inner,
                     gated,
-                    outer: packer.linear(&named(prefix, &[names.outer]), config.intermediate_size, outer_bias)?,
+                    outer: packer.linear(
+                        &named(prefix, &[names.outer]),
+                        config.intermediate_size,
+                        outer_bias,
+                    )?,
                     activation: activation(config.activation()?),
                 },
                 norm: norm(packer, names.feed_forward_norm)?,
@@ -182,7 +186,9 @@ impl PackedEncoder {
                 max_distance: MPNET_DISTANCE,
             },
             _ => match config.rotation_steps() {
-                Some(steps) => Positions::Rotary { steps },
+                Some(steps) => {
+                    Positions::Rotary { steps, turns_neighbours: config.family.turns_neighbours() }
+                }
                 None => Positions::Embedded,
             },
         };

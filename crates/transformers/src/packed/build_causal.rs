@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     architectures::llama::{
-        Experts, HeadNorms, Inner, Inputs, LlamaConfig, NormKind, OwnWeights, PROJECTED, PROJECTIONS, PartNames,
-        PartNorms, SHARED, SHARED_GATE,
+        Experts, HeadNorms, Inner, Inputs, LlamaConfig, NormKind, OwnWeights, PROJECTED, PROJECTIONS,
+        PartNames, PartNorms, SHARED, SHARED_GATE,
     },
     decode::GenerationOptions,
 };
@@ -119,7 +119,9 @@ impl Source<'_, '_> {
         };
         let experts = (0..sizes.count).map(expert).collect::<Result<_>>()?;
         let shared = match (sizes.shared, gate) {
-            (Some(inner), Some(gate)) => Some((self.dense(PROJECTED, inner, &format!("{at}.{SHARED}"))?, gate)),
+            (Some(inner), Some(gate)) => {
+                Some((self.dense(PROJECTED, inner, &format!("{at}.{SHARED}"))?, gate))
+            }
             _ => None,
         };
         Ok(Mixture { sizes, router, experts, shared })

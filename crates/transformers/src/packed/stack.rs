@@ -34,7 +34,7 @@ pub(super) enum Positions {
     /// Queries and keys read embeddings of the distances between them.
     Disentangled(DistanceRows),
     /// Queries and keys are turned by their positions: `steps` has the factors from a position to its angles.
-    Rotary { steps: Vec<f32> },
+    Rotary { steps: Vec<f32>, turns_neighbours: bool },
 }
 
 /// The layers of an encoder or of a decoder.
@@ -115,7 +115,9 @@ impl Stack {
         see(&xs);
         let places: Vec<usize> = lengths.iter().flat_map(|length| 0..*length).collect();
         let rotations = match &self.positions {
-            Positions::Rotary { steps } => Some(Rotations::new(steps, 0..longest as usize)),
+            Positions::Rotary { steps, turns_neighbours } => {
+                Some(Rotations::new(steps, 0..longest as usize, *turns_neighbours))
+            }
             _ => None,
         };
         let mut asking = blocks.clone();

@@ -114,6 +114,8 @@ fn what_is_not_supported_is_an_error_that_names_the_field() {
         ("falcon-groups", "num_kv_heads", 3.into()),
         ("falcon-groups", "parallel_attn", false.into()),
         ("gemma", "hidden_act", "mish".into()),
+        ("gpt_neo", "attention_types", serde_json::json!([[["global"], 2]])),
+        ("gpt_neo", "attention_types", serde_json::json!([[["near"], 4]])),
         ("gpt_neox", "num_key_value_heads", 2.into()),
         ("gpt_neox", "hidden_dropout", 1.into()),
         ("gpt_neox", "layer_types", serde_json::json!(["full_attention"])),

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use crate::{common::near, device::device};
 
 const KINDS: [&str; 8] = ["qwen3", "mistral", "gemma2", "gemma3_text", "phi3", "smollm3", "olmo2", "granite"];
-/// Kinds without a GGUF file, and variants of theirs.
+/// Other kinds, and variants of theirs.
 pub(crate) const FOLDERS: &[&str] = &[
     "arcee",
     "bloom",
@@ -32,6 +32,7 @@ pub(crate) const FOLDERS: &[&str] = &[
     "cohere",
     "cohere-norms",
     "cohere2",
+    "ernie4_5",
     "exaone4",
     "falcon",
     "falcon-alibi",
@@ -42,6 +43,7 @@ pub(crate) const FOLDERS: &[&str] = &[
     "glm4",
     "gpt_bigcode",
     "gpt_bigcode-heads",
+    "gpt_neo",
     "gpt_neox",
     "gpt_neox-sequential",
     "gptj",
@@ -59,14 +61,19 @@ pub(crate) const FOLDERS: &[&str] = &[
     "phi",
     "phi-norms",
     "qwen2_moe",
+    "qwen2_moe-all",
     "qwen2_moe-sliding",
     "qwen3_moe",
+    "qwen3_moe-all",
     "seed_oss",
     "stablelm",
     "stablelm-norms",
     "stablelm-sequential",
     "starcoder2",
 ];
+/// Those of these with a GGUF file.
+const FILES: [&str; 8] =
+    ["arcee", "ernie4_5", "gemma", "mixtral", "olmoe", "qwen2_moe-all", "qwen3_moe-all", "seed_oss"];
 const ROPES: [&str; 4] = ["linear", "dynamic", "yarn", "llama3"];
 
 #[derive(Deserialize)]
@@ -288,7 +295,7 @@ fn eight_bits_stay_near() {
 
 #[test]
 fn a_gguf_file_of_each_kind_holds_the_same_model() {
-    for name in KINDS {
+    for name in KINDS.into_iter().chain(FILES) {
         let Fixture { folder, expected, tensors, .. } = fixture("decoders", name);
         if name == "qwen3" {
             // llama.cpp has no such window for Qwen: this file is of the model without it.

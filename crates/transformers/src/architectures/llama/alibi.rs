@@ -41,7 +41,8 @@ impl Alibi {
     /// The slopes of MPT, of which the least is 2 to the power of minus `most`.
     pub(crate) fn down_to(heads: usize, most: f32) -> Self {
         let whole = heads.max(1).next_power_of_two();
-        let all: Vec<f32> = (1..=whole).map(|at| 2f32.powf(at as f32 * (most / whole as f32)).recip()).collect();
+        let all: Vec<f32> =
+            (1..=whole).map(|at| 2f32.powf(at as f32 * (most / whole as f32)).recip()).collect();
         let slopes = if whole == heads {
             all
         } else {

@@ -73,6 +73,7 @@ impl Architecture for LlamaConfig {
 
     fn class(&self) -> &'static str {
         match self.head {
+            _ if self.kind == LlamaKind::EuroBert => "EuroBertModel",
             DecoderHead::Labels(_) => self.kind.class_of_labels(),
             DecoderHead::LanguageModel | DecoderHead::None => self.kind.class(),
         }
@@ -152,8 +153,13 @@ impl Architecture for LlamaConfig {
     }
 
     fn is_ignorable(&self, name: &str) -> bool {
-        const MASKS: [&str; 5] =
-            [".attention.bias", ".attention.masked_bias", ".attn.bias", ".attn.masked_bias", ".attn.causal_mask"];
+        const MASKS: [&str; 5] = [
+            ".attention.bias",
+            ".attention.masked_bias",
+            ".attn.bias",
+            ".attn.masked_bias",
+            ".attn.causal_mask",
+        ];
         const IMAGES: [&str; 2] = ["vision_tower.", "multi_modal_projector."];
         let inner = name.strip_prefix("model.").unwrap_or(name);
         let is_of_images = IMAGES.iter().any(|part| inner.starts_with(part));

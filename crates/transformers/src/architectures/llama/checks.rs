@@ -6,12 +6,12 @@ use super::{
     config::LlamaConfig,
     kind::LlamaKind,
     names::Inputs,
-    positions::{FULL, SLIDING},
+    positions::{FULL, GLOBAL, LOCAL, SLIDING},
 };
 use crate::architectures::wrong::wrong;
 
 /// The most experts of a layer.
-const MOST_EXPERTS: usize = 1 << 14;
+const MOST_EXPERTS: usize = 1 << 12;
 /// The most layers of which one is looked for that has experts.
 const MOST_CHECKED: usize = 1 << 10;
 
@@ -26,13 +26,27 @@ impl LlamaConfig {
         if self.sliding_window_pattern == Some(0) {
             return Err(wrong("sliding_window_pattern", "at least 1", "0"));
         }
-        if self.use_bidirectional_attention == Some(true) && !self.kind.is_new_gemma() {
+        if self.use_bidirectional_attention == Some(true) && self.kind != LlamaKind::Gemma3 {
             return Err(wrong("use_bidirectional_attention", "false", "true"));
         }
         if self.is_bidirectional() && self.alibi().is_some() {
             return Err(wrong("is_causal", "true", "false"));
         }
         let layers = self.num_hidden_layers;
+        if let Some(types) = &self.attention_types {
+            let count = types.iter().fold(0usize, |count, (types, times)| {
+                count.saturating_add(types.len().saturating_mul(*times))
+            });
+            if count != layers {
+                let expected = format!("types for {layers} layers");
+                return Err(wrong("attention_types", &expected, &format!("for {count}")));
+            }
+            let mut all = types.iter().flat_map(|(types, _)| types);
+            if let Some(other) = all.find(|kind| ![LOCAL, GLOBAL].contains(&kind.as_str())) {
+                let expected = format!("`{GLOBAL}` or `{LOCAL}`");
+                return Err(wrong("attention_types", &expected, &format!("`{other}`")));
+            }
+        }
         if let Some(types) = &self.layer_types {
             if types.len() < layers {
                 let expected = format!("a type for each of {layers} layers");
@@ -134,6 +148,10 @@ impl LlamaConfig {
         if self.embedding_width() == 0 {
             return Err(wrong("word_embed_proj_dim", "at least 1", "0"));
         }
+        if self.kind == LlamaKind::EuroBert && !self.head.labels().is_empty() {
+            let found = format!("`{}`", self.kind.class_of_labels());
+            return Err(wrong("architectures", "`EuroBertModel` or `EuroBertForMaskedLM`", &found));
+        }
         self.check_falcon()?;
         self.check_mpt()?;
         if self.tie_word_embeddings && self.kind.head_has_bias() {
@@ -166,9 +184,11 @@ impl LlamaConfig {
         if let Some(other) = attention.attn_type.as_deref().filter(|kind| *kind != "multihead_attention") {
             return Err(wrong("attn_config.attn_type", "`multihead_attention`", &format!("`{other}`")));
         }
-        for (field, value, only) in
-            [("prefix_lm", attention.prefix_lm, false), ("qk_ln", attention.qk_ln, false), ("alibi", attention.alibi, true)]
-        {
+        for (field, value, only) in [
+            ("prefix_lm", attention.prefix_lm, false),
+            ("qk_ln", attention.qk_ln, false),
+            ("alibi", attention.alibi, true),
+        ] {
             if let Some(found) = value.filter(|found| *found != only) {
                 return Err(wrong(&format!("attn_config.{field}"), &only.to_string(), &found.to_string()));
             }

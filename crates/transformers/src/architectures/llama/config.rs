@@ -79,7 +79,10 @@ pub struct LlamaConfig {
     /// For each layer, `full_attention` or `sliding_attention`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer_types: Option<Vec<String>>,
-    /// Whether tokens attend to later ones, in encoders (Gemma).
+    /// Types of layers, each list as often as the number beside it says: `global` and `local` (GPT-Neo).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_types: Option<Vec<(Vec<String>, usize)>>,
+    /// Whether tokens attend to later ones, in encoders (Gemma 3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_bidirectional_attention: Option<bool>,
     /// Whether tokens see those before them only; `false` makes an encoder (Qwen).
@@ -252,6 +255,7 @@ impl Default for LlamaConfig {
             max_window_layers: None,
             sliding_window_pattern: None,
             layer_types: None,
+            attention_types: None,
             use_bidirectional_attention: None,
             is_causal: None,
             hidden_activation: None,

@@ -308,6 +308,42 @@ impl LlamaKind {
                 moe_intermediate_size: Some(768),
                 ..of(151_936, 32_768)
             },
+            Self::Ernie45 => LlamaConfig {
+                hidden_size: 1024,
+                intermediate_size: 3072,
+                num_hidden_layers: 18,
+                num_attention_heads: 16,
+                num_key_value_heads: Some(2),
+                head_dim: Some(128),
+                rms_norm_eps: 1e-5,
+                tie_word_embeddings: true,
+                pad_token_id: Some(0),
+                bos_token_id: Some(1),
+                eos_token_id: vec![2],
+                ..of(103_424, 131_072)
+            },
+            Self::EuroBert => LlamaConfig {
+                hidden_size: 768,
+                intermediate_size: 3072,
+                num_hidden_layers: 12,
+                num_attention_heads: 12,
+                rms_norm_eps: 1e-5,
+                pad_token_id: Some(128_001),
+                bos_token_id: Some(128_000),
+                eos_token_id: vec![128_001],
+                ..of(128_256, 8192)
+            },
+            Self::GptNeo => LlamaConfig {
+                hidden_size: 2048,
+                num_hidden_layers: 24,
+                num_attention_heads: 16,
+                hidden_act: "gelu_new".into(),
+                sliding_window: Some(256),
+                tie_word_embeddings: true,
+                bos_token_id: Some(50_256),
+                eos_token_id: vec![50_256],
+                ..of(50_257, 2048)
+            },
             Self::SeedOss => LlamaConfig {
                 intermediate_size: 27_648,
                 num_hidden_layers: 64,

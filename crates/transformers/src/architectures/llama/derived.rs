@@ -11,7 +11,9 @@ impl LlamaConfig {
         let heads = self.num_attention_heads;
         let is_shared = self.multi_query.unwrap_or(true);
         match self.kind {
-            LlamaKind::Bloom | LlamaKind::CodeGen | LlamaKind::GptJ | LlamaKind::Mpt => heads,
+            LlamaKind::Bloom | LlamaKind::CodeGen | LlamaKind::GptJ | LlamaKind::GptNeo | LlamaKind::Mpt => {
+                heads
+            }
             LlamaKind::Falcon if self.new_decoder_architecture == Some(true) => {
                 self.num_key_value_heads.unwrap_or(heads)
             }
@@ -35,6 +37,7 @@ impl LlamaConfig {
             LlamaKind::Qwen2 => true,
             LlamaKind::Qwen2Moe => self.qkv_bias.unwrap_or(true),
             LlamaKind::StableLm => self.use_bias.unwrap_or(false),
+            LlamaKind::GptNeo => false,
             LlamaKind::Glm | LlamaKind::Glm4 | LlamaKind::Helium | LlamaKind::SeedOss => self.attention_bias,
             _ => self.output_has_bias(),
         }
@@ -55,9 +58,9 @@ impl LlamaConfig {
             | LlamaKind::Phi3
             | LlamaKind::Qwen2Moe
             | LlamaKind::StableLm => false,
-            LlamaKind::Falcon => self.use_bias.unwrap_or(false),
+            LlamaKind::Ernie45 | LlamaKind::Falcon => self.use_bias.unwrap_or(false),
             LlamaKind::Opt | LlamaKind::Starcoder2 => self.use_bias.unwrap_or(true),
-            LlamaKind::Bloom | LlamaKind::GptBigCode | LlamaKind::Phi => true,
+            LlamaKind::Bloom | LlamaKind::GptBigCode | LlamaKind::GptNeo | LlamaKind::Phi => true,
             LlamaKind::SeedOss => self.attention_out_bias.unwrap_or(false),
             _ => self.attention_bias,
         }
@@ -66,18 +69,20 @@ impl LlamaConfig {
     pub(crate) fn feed_forward_has_bias(&self) -> bool {
         match self.kind {
             LlamaKind::Arcee
+            | LlamaKind::EuroBert
             | LlamaKind::Granite
             | LlamaKind::Helium
             | LlamaKind::Llama
             | LlamaKind::Nemotron
             | LlamaKind::SeedOss
             | LlamaKind::SmolLm3 => self.mlp_bias,
-            LlamaKind::Falcon => self.use_bias.unwrap_or(false),
+            LlamaKind::Ernie45 | LlamaKind::Falcon => self.use_bias.unwrap_or(false),
             LlamaKind::Opt | LlamaKind::Starcoder2 => self.use_bias.unwrap_or(true),
             LlamaKind::Bloom
             | LlamaKind::CodeGen
             | LlamaKind::GptBigCode
             | LlamaKind::GptJ
+            | LlamaKind::GptNeo
             | LlamaKind::GptNeox
             | LlamaKind::Phi => true,
             _ => false,
@@ -97,6 +102,7 @@ impl LlamaConfig {
             LlamaKind::Gemma2 | LlamaKind::Gemma3 => self.query_pre_attn_scalar.unwrap_or(256.0).powf(-0.5),
             LlamaKind::Granite => self.attention_multiplier.unwrap_or(1.0),
             LlamaKind::GptBigCode if self.scale_attn_weights == Some(false) => 1.0,
+            LlamaKind::GptNeo => 1.0,
             _ => own.unwrap_or((self.head_width() as f64).powf(-0.5)),
         }
     }
@@ -144,6 +150,7 @@ impl LlamaConfig {
             | LlamaKind::Falcon
             | LlamaKind::GptBigCode
             | LlamaKind::GptJ
+            | LlamaKind::GptNeo
             | LlamaKind::GptNeox
             | LlamaKind::Mpt
             | LlamaKind::Opt
@@ -162,6 +169,7 @@ impl LlamaConfig {
             LlamaKind::CodeGen
             | LlamaKind::GptBigCode
             | LlamaKind::GptJ
+            | LlamaKind::GptNeo
             | LlamaKind::Mpt
             | LlamaKind::Phi
             | LlamaKind::Starcoder2 => self.embd_pdrop.unwrap_or(0.0),

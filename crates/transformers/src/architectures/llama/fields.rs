@@ -33,6 +33,15 @@ impl LlamaKind {
                 ("layer_norm_epsilon", "layer_norm_eps"),
                 ("num_kv_heads", "num_key_value_heads"),
             ],
+            Self::GptNeo => &[
+                ("activation_function", "hidden_act"),
+                ("embed_dropout", "embd_pdrop"),
+                ("layer_norm_epsilon", "layer_norm_eps"),
+                ("num_heads", "num_attention_heads"),
+                ("num_layers", "num_hidden_layers"),
+                ("resid_dropout", "resid_pdrop"),
+                ("window_size", "sliding_window"),
+            ],
             Self::GptNeox => &[
                 ("hidden_dropout", "resid_pdrop"),
                 ("rotary_pct", "partial_rotary_factor"),
@@ -96,7 +105,7 @@ impl LlamaKind {
         const INNER: &str = "intermediate_size";
         let follows = match self {
             Self::Bloom | Self::Mpt => true,
-            Self::CodeGen | Self::Falcon | Self::GptBigCode | Self::GptJ => {
+            Self::CodeGen | Self::Falcon | Self::GptBigCode | Self::GptJ | Self::GptNeo => {
                 given.get(INNER).is_none_or(Value::is_null)
             }
             _ => false,

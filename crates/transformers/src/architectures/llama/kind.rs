@@ -121,6 +121,12 @@ kinds! {
     Qwen3Moe = "qwen3_moe", "Qwen3Moe";
     /// Seed-OSS of ByteDance.
     SeedOss = "seed_oss", "SeedOss";
+    /// ERNIE 4.5 without experts.
+    Ernie45 = "ernie4_5", "Ernie4_5";
+    /// GPT-Neo (Black et al. 2021), which has learned positions and does not scale scores.
+    GptNeo = "gpt_neo", "GPTNeo";
+    /// EuroBERT (Boizard et al. 2025), an encoder.
+    EuroBert = "eurobert", "EuroBert";
 }
 
 impl LlamaKind {
@@ -146,6 +152,7 @@ impl LlamaKind {
                 | Self::Falcon
                 | Self::GptBigCode
                 | Self::GptJ
+                | Self::GptNeo
                 | Self::GptNeox
                 | Self::Mpt
                 | Self::Olmo
@@ -163,6 +170,7 @@ impl LlamaKind {
             Self::Cohere
                 | Self::Cohere2
                 | Self::CodeGen
+                | Self::Ernie45
                 | Self::Glm
                 | Self::Glm4
                 | Self::GptJ
@@ -180,7 +188,7 @@ impl LlamaKind {
     pub(crate) fn position_offset(self) -> Option<usize> {
         match self {
             Self::Opt => Some(2),
-            Self::GptBigCode => Some(0),
+            Self::GptBigCode | Self::GptNeo => Some(0),
             _ => None,
         }
     }
@@ -200,7 +208,7 @@ impl LlamaKind {
         match self {
             Self::SmolLm3 => 2e6,
             Self::Gemma3 | Self::Mixtral => 1e6,
-            Self::Cohere | Self::Cohere2 | Self::Olmo3 => 5e5,
+            Self::Cohere | Self::Cohere2 | Self::Ernie45 | Self::Olmo3 => 5e5,
             Self::Helium => 1e5,
             _ => 1e4,
         }

@@ -1,6 +1,6 @@
 //! A layer of a decoder of LLaMA's shape: self-attention and the feed-forward part.
 
-use candle_core::{D, Tensor};
+use candle_core::Tensor;
 use candle_nn::VarBuilder;
 use sporran_checkpoint::Result;
 
@@ -12,7 +12,7 @@ use super::{
     norms::PartNorms,
 };
 use crate::{
-    attention::rotate,
+    attention::{rotate, rotate_neighbours},
     cache::{KeyValue, LayerCache},
     causal::{Attending, Biases, attend, split_heads},
     layers::Linear,
@@ -66,26 +66,6 @@ enum Inputs {
     Together(Linear, Option<Tensor>),
 }
 
-/// Turns pairs of `xs` (r, h, t, w), which lie side by side, by their angles; `cos` and `sin` are (r, 1, t, v) with the two
-/// halves of `v` alike. The values of a head after the first `v` stay.
-fn rotate_neighbours(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
-    let (rows, heads, length, width) = xs.dims4()?;
-    let turned = cos.dim(D::Minus1)?;
-    let pairs = xs.narrow(3, 0, turned)?.reshape((rows, heads, length, turned / 2, 2))?;
-    let part = |at: usize| pairs.narrow(4, at, 1)?.squeeze(4)?.contiguous();
-    let (first, second) = (part(0)?, part(1)?);
-    let [cos, sin] = [cos.narrow(3, 0, turned / 2)?, sin.narrow(3, 0, turned / 2)?];
-    let both = [
-        (first.broadcast_mul(&cos)? - second.broadcast_mul(&sin)?)?,
-        (second.broadcast_mul(&cos)? + first.broadcast_mul(&sin)?)?,
-    ];
-    let part = Tensor::stack(&both, 4)?.reshape((rows, heads, length, turned))?;
-    if turned == width {
-        return Ok(part);
-    }
-    Ok(Tensor::cat(&[part, xs.narrow(3, turned, width - turned)?], D::Minus1)?.contiguous()?)
-}
-
 pub(super) fn scaled(xs: Tensor, scale: f64) -> Result<Tensor> {
     if scale == 1.0 { Ok(xs) } else { Ok((xs * scale)?) }
 }
@@ -93,7 +73,8 @@ pub(super) fn scaled(xs: Tensor, scale: f64) -> Result<Tensor> {
 impl Layer {
     pub(super) fn new(config: &LlamaConfig, at: usize, vb: &VarBuilder) -> Result<Self> {
         let width = config.hidden_size;
-        let part_norm = |name: Option<&str>| name.map(|name| Norm::new(config, width, &vb.pp(name))).transpose();
+        let part_norm =
+            |name: Option<&str>| name.map(|name| Norm::new(config, width, &vb.pp(name))).transpose();
         let part_norms =
             |norms: PartNorms| -> Result<_> { Ok([part_norm(norms.before())?, part_norm(norms.after())?]) };
         let (heads, groups, head) = (config.num_attention_heads, config.groups(), config.head_width());
@@ -149,14 +130,9 @@ impl Layer {
         })
     }
 
-    /// Whether the layer attends to a sliding window.
-    pub(super) fn is_near(&self) -> bool {
-        self.is_near
-    }
-
     /// The queries, keys and values of `xs` (r, t, d), row after row.
     fn project(&self, xs: &Tensor) -> Result<[Tensor; 3]> {
-        let all = match &self.inputs {
+        Ok(match &self.inputs {
             Inputs::Apart { query, key, value } => [query.forward(xs)?, key.forward(xs)?, value.forward(xs)?],
             Inputs::Together(all, places) => {
                 let all = all.forward(xs)?;
@@ -175,10 +151,15 @@ impl Layer {
                 let values = self.heads + self.groups;
                 [part(0, self.heads)?, part(self.heads, self.groups)?, part(values, self.groups)?]
             }
-        };
-        let Some(most) = self.clip else { return Ok(all) };
-        let [queries, keys, values] = all;
-        Ok([queries.clamp(-most, most)?, keys.clamp(-most, most)?, values.clamp(-most, most)?])
+        })
+    }
+
+    /// Bounds queries, keys or values.
+    fn clipped(&self, xs: Tensor) -> Result<Tensor> {
+        Ok(match self.clip {
+            Some(most) => xs.clamp(-most, most)?,
+            None => xs,
+        })
     }
 
     /// The heads of queries or keys `xs` (r, t, d), normalised and turned.
@@ -194,7 +175,7 @@ impl Layer {
             Some(norm) if !self.turns_first => norm.forward(&xs, heads, mode)?,
             _ => xs,
         };
-        let xs = split_heads(&xs, heads)?;
+        let xs = split_heads(&self.clipped(xs)?, heads)?;
         let xs = match self.rope {
             Some(rope) => {
                 let (cos, sin) = &turns[rope];
@@ -245,7 +226,7 @@ impl Layer {
         let [query_norm, key_norm] = &self.head_norms;
         let queries = self.prepare(queries, self.heads, query_norm.as_ref(), turns, mode)?;
         let keys = self.prepare(keys, self.groups, key_norm.as_ref(), turns, mode)?;
-        let values = split_heads(&values, self.groups)?;
+        let values = split_heads(&self.clipped(values)?, self.groups)?;
         let bias = if self.is_near { biases.near.as_ref() } else { biases.all.as_ref() };
         let with = Attending { bias, scale: self.scale, cap: self.cap, dropout: self.dropout };
         let mixed = attend(&queries, KeyValue { keys, values }, kept, &with, mode)?;

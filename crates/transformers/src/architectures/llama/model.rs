@@ -65,10 +65,7 @@ impl Llama {
             true => None,
             false => {
                 let [inner, outer_name] = PROJECTIONS.map(|name| body.pp(name));
-                Some([
-                    Linear::new(outer, width, std, &inner)?,
-                    Linear::new(width, outer, std, &outer_name)?,
-                ])
+                Some([Linear::new(outer, width, std, &inner)?, Linear::new(width, outer, std, &outer_name)?])
             }
         };
         let norm = |name: &str| Norm::new(config, width, &body.pp(name));
@@ -104,7 +101,7 @@ impl Llama {
             max_length: config.max_position_embeddings,
             has_learned_positions: positions.is_some(),
             layers: config.num_hidden_layers,
-            window: config.sliding_window.filter(|_| layers.iter().any(Layer::is_near)),
+            window: (0..layers.len()).find_map(|layer| config.window(layer)),
             alibi: config.alibi(),
             is_bidirectional: config.is_bidirectional(),
             dtype: vb.dtype(),
@@ -213,4 +210,3 @@ impl Body for Llama {
         capped(scaled(self.head.forward(states)?, self.logit_scale)?, self.logit_cap)
     }
 }
-

@@ -122,10 +122,9 @@ impl LlamaKind {
                 part: plain("mlp.fc_in", "mlp.fc_out"),
                 ..GPT
             },
-            Self::Glm | Self::Glm4 => Names {
-                part: PartNames { inner: Inner::Fused("mlp.gate_up_proj"), ..LLAMA.part },
-                ..LLAMA
-            },
+            Self::Glm | Self::Glm4 => {
+                Names { part: PartNames { inner: Inner::Fused("mlp.gate_up_proj"), ..LLAMA.part }, ..LLAMA }
+            }
             Self::GptBigCode => Names {
                 inputs: Inputs::ByGroup("attn.c_attn"),
                 output: "attn.c_proj",
@@ -136,6 +135,16 @@ impl LlamaKind {
                 inputs: Inputs::Apart(["attn.q_proj", "attn.k_proj", "attn.v_proj"]),
                 output: "attn.out_proj",
                 part: plain("mlp.fc_in", "mlp.fc_out"),
+                ..GPT
+            },
+            Self::GptNeo => Names {
+                inputs: Inputs::Apart([
+                    "attn.attention.q_proj",
+                    "attn.attention.k_proj",
+                    "attn.attention.v_proj",
+                ]),
+                output: "attn.attention.out_proj",
+                part: plain("mlp.c_fc", "mlp.c_proj"),
                 ..GPT
             },
             Self::GptNeox => Names {
@@ -219,7 +228,8 @@ impl LlamaConfig {
             Inputs::InQuarters(_) => {
                 let quarter = heads / 4;
                 let place = |which: usize| {
-                    (0..heads).map(move |head| head / quarter * 3 * quarter + which * quarter + head % quarter)
+                    (0..heads)
+                        .map(move |head| head / quarter * 3 * quarter + which * quarter + head % quarter)
                 };
                 Some(place(0).chain(place(2)).chain(place(1)).collect())
             }

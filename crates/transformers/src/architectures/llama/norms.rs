@@ -82,10 +82,7 @@ impl PartNorms {
 impl LlamaKind {
     /// Whether the results of parts are normalised.
     pub(crate) fn norms_results(self) -> bool {
-        matches!(
-            self,
-            Self::Exaone4 | Self::Gemma2 | Self::Gemma3 | Self::Glm4 | Self::Olmo2 | Self::Olmo3
-        )
+        matches!(self, Self::Exaone4 | Self::Gemma2 | Self::Gemma3 | Self::Glm4 | Self::Olmo2 | Self::Olmo3)
     }
 
     /// What the norms of hidden states do.
@@ -97,6 +94,7 @@ impl LlamaKind {
             | Self::Falcon
             | Self::GptBigCode
             | Self::GptJ
+            | Self::GptNeo
             | Self::GptNeox
             | Self::Opt
             | Self::Phi
@@ -123,7 +121,9 @@ impl LlamaConfig {
             LlamaKind::Glm4 => PartNorms::Around("input_layernorm", "post_self_attn_layernorm"),
             LlamaKind::Opt if self.norms_sums() => PartNorms::Sum("self_attn_layer_norm"),
             LlamaKind::Opt => PartNorms::Before("self_attn_layer_norm"),
-            LlamaKind::CodeGen | LlamaKind::GptBigCode | LlamaKind::GptJ => PartNorms::Before("ln_1"),
+            LlamaKind::CodeGen | LlamaKind::GptBigCode | LlamaKind::GptJ | LlamaKind::GptNeo => {
+                PartNorms::Before("ln_1")
+            }
             LlamaKind::Mpt => PartNorms::Before("norm_1"),
             LlamaKind::Falcon if self.has_two_parallel_norms() => PartNorms::Before("ln_attn"),
             _ => PartNorms::Before("input_layernorm"),
@@ -142,7 +142,7 @@ impl LlamaConfig {
             LlamaKind::Glm4 => PartNorms::Around("post_attention_layernorm", "post_mlp_layernorm"),
             LlamaKind::Opt if self.norms_sums() => PartNorms::Sum("final_layer_norm"),
             LlamaKind::Opt => PartNorms::Before("final_layer_norm"),
-            LlamaKind::GptBigCode => PartNorms::Before("ln_2"),
+            LlamaKind::GptBigCode | LlamaKind::GptNeo => PartNorms::Before("ln_2"),
             LlamaKind::Mpt => PartNorms::Before("norm_2"),
             LlamaKind::Falcon if self.has_two_parallel_norms() => PartNorms::Before("ln_mlp"),
             _ => PartNorms::Before("post_attention_layernorm"),

@@ -15,6 +15,22 @@ pub(super) const SLIDING: &str = "sliding_attention";
 /// The layer type of attention to everything before.
 pub(super) const FULL: &str = "full_attention";
 
+/// The layer types of GPT-Neo.
+pub(super) const LOCAL: &str = "local";
+pub(super) const GLOBAL: &str = "global";
+
+/// The type of `layer`, where each list of types comes as often as its number says.
+fn layer_type(types: &[(Vec<String>, usize)], mut layer: usize) -> Option<&str> {
+    for (types, times) in types {
+        let all = types.len().saturating_mul(*times);
+        if layer < all {
+            return Some(&types[layer % types.len()]);
+        }
+        layer -= all;
+    }
+    None
+}
+
 impl LlamaKind {
     /// Whether layers of this kind may attend to a sliding window.
     pub(super) fn has_window(self) -> bool {
@@ -24,6 +40,7 @@ impl LlamaKind {
                 | Self::Exaone4
                 | Self::Gemma2
                 | Self::Gemma3
+                | Self::GptNeo
                 | Self::Ministral
                 | Self::Mistral
                 | Self::Mixtral
@@ -42,7 +59,9 @@ impl LlamaKind {
 impl LlamaConfig {
     /// Whether tokens see those after them, as in encoders.
     pub(crate) fn is_bidirectional(&self) -> bool {
-        self.is_causal == Some(false) || self.use_bidirectional_attention == Some(true)
+        self.kind == LlamaKind::EuroBert
+            || self.is_causal == Some(false)
+            || self.use_bidirectional_attention == Some(true)
     }
 
     /// Whether positions turn queries and keys.
@@ -78,6 +97,10 @@ impl LlamaConfig {
             LlamaKind::Cohere2 | LlamaKind::Exaone4 | LlamaKind::Olmo3 => {
                 !(layer + 1).is_multiple_of(self.sliding_window_pattern.unwrap_or(4))
             }
+            LlamaKind::GptNeo => match &self.attention_types {
+                Some(types) => layer_type(types, layer).is_some_and(|kind| kind == LOCAL),
+                None => !layer.is_multiple_of(2),
+            },
             LlamaKind::Ministral => true,
             LlamaKind::Qwen2Moe => {
                 !(layer + 1).is_multiple_of(2) && layer < self.max_window_layers.unwrap_or(28)
@@ -111,7 +134,14 @@ impl LlamaConfig {
             }
             _ => self.kind.has_window() && self.is_sliding(layer),
         };
-        self.sliding_window.filter(|_| is_windowed)
+        let window = self.sliding_window.filter(|_| is_windowed)?;
+        Some(match self.is_bidirectional() {
+            // Half of it on either side.
+            true if self.use_bidirectional_attention == Some(true) => window / 2 + 1,
+            // All of it on either side, beside the own one.
+            true => window.saturating_add(1),
+            false => window,
+        })
     }
 
     /// The different angles of the layers; [`rope_of`](Self::rope_of) says which are a layer's.

@@ -1,23 +1,24 @@
 //! The packed decoder-only model of LLaMA's shape: rotary positions, root mean square norms, gated feed-forward parts,
 //! and heads that share keys and values, with the variants of its kinds.
 
-use candle_core::{Device, Tensor};
+mod lm;
+mod parts;
+
+use candle_core::Device;
 use sporran_checkpoint::{Error, Result, SpecialTokens};
 use sporran_kernels::{
-    Activation, Distances, Norm, PackedHead, Queries, Rows, Scores, Table, View, attend, attend_steps,
+    Distances, Norm, PackedHead, Queries, Rows, Scores, Table, View, attend, attend_steps,
 };
 
 use super::{
     kv_cache::{Heads, KvCache, Prompt},
     layers::{Buffers, Linear, Machine, Machines, SelfAttention},
     mixture::Part,
-    ragged::{Ragged, Token},
-    rotary::{turn, turn_neighbours},
+    ragged::Token,
 };
 use crate::{
     architectures::llama::{Alibi, Rope},
-    batch::Batch,
-    causal::{CausalCache, CausalLm},
+    causal::CausalLm,
     decode::GenerationOptions,
     seq2seq::too_long,
 };
@@ -90,14 +91,6 @@ pub struct PackedLlama {
     pub(super) machines: Machines,
 }
 
-/// The cosines and sines of rows' angles.
-struct Turns {
-    /// For each place, one value a pair.
-    values: (Vec<f32>, Vec<f32>),
-    /// The place of each row.
-    places: Vec<usize>,
-}
-
 impl PackedLlama {
     /// The states that the first layer reads of tokens, whose positions in their sequences are `places`.
     fn embeddings(&self, machine: &mut Machine, tokens: &[u32], places: &[usize]) -> Result<Rows> {
@@ -158,160 +151,6 @@ impl PackedLlama {
         let mut out = Rows::default();
         outer.forward(machine, &xs, &mut out);
         out
-    }
-
-    /// The cosines and sines of a row for each of `rows`, which are a position and the length of its sequence, by the
-    /// model's angles.
-    fn turns(&self, rows: &[(usize, usize)]) -> Vec<Turns> {
-        let of = |rope: &Rope| {
-            let mut values = (Vec::new(), Vec::new());
-            if rope.is_dynamic() {
-                rows.iter().for_each(|(position, length)| rope.turns(*position, *length, &mut values));
-                return Turns { values, places: (0..rows.len()).collect() };
-            }
-            // Rows at the same position share a place.
-            let mut positions: Vec<usize> = rows.iter().map(|(position, _)| *position).collect();
-            positions.sort_unstable();
-            positions.dedup();
-            positions.iter().for_each(|position| rope.turns(*position, 0, &mut values));
-            let place = |(position, _): &(usize, usize)| positions.partition_point(|other| other < position);
-            Turns { values, places: rows.iter().map(place).collect() }
-        };
-        self.ropes.iter().map(of).collect()
-    }
-
-    /// Normalises the queries and keys of each row where the layer does, and turns them by their angles.
-    fn prepare(&self, machine: &Machine, layer: &CausalLayer, inputs: &mut Rows, turns: &[Turns]) {
-        let turns = layer.rope.map(|rope| (&turns[rope], self.ropes[rope].pairs()));
-        let has_norms = layer.head_norms.iter().any(|norms| !norms.is_empty());
-        if turns.is_none() && !has_norms && self.clip.is_none() {
-            return;
-        }
-        let Heads { heads, groups, width } = self.heads;
-        let all = inputs.width();
-        let isa = machine.core.isa;
-        let blocks: Vec<_> = (0..inputs.count()).map(|row| row..row + 1).collect();
-        inputs.each_part(machine.core.pool, &blocks, all, &|row, _, mut part| {
-            if let Some(most) = self.clip {
-                part.row_mut(0).iter_mut().for_each(|value| *value = value.clamp(-most, most));
-            }
-            let both = &mut part.row_mut(0)[..(heads + groups) * width];
-            let normalise = |both: &mut [f32]| {
-                let (queries, keys) = both.split_at_mut(heads * width);
-                for (norms, values) in layer.head_norms.iter().zip([queries, keys]) {
-                    let Some(first) = norms.first() else { continue };
-                    let heads = values.chunks_exact_mut(first.weight.len());
-                    norms.iter().cycle().zip(heads).for_each(|(norm, values)| norm.one(isa, values));
-                }
-            };
-            if !self.turns_first {
-                normalise(both);
-            }
-            if let Some((turns, pairs)) = turns {
-                let [cos, sin] = [&turns.values.0, &turns.values.1]
-                    .map(|values| &values[turns.places[row] * pairs..][..pairs]);
-                if self.turns_neighbours {
-                    turn_neighbours(both, width, cos, sin);
-                } else {
-                    turn(both, width, cos, sin);
-                }
-            }
-            if self.turns_first {
-                normalise(both);
-            }
-        });
-    }
-
-    /// The inputs of a layer's attention: queries, keys and values side by side.
-    fn project(
-        &self,
-        machine: &mut Machine,
-        layer: &CausalLayer,
-        xs: &Rows,
-        normed: &mut Rows,
-        inputs: &mut Rows,
-    ) {
-        if !self.norm_first {
-            return layer.own.inputs.forward(machine, xs, inputs);
-        }
-        layer.own.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
-        layer.own.inputs.forward(machine, normed, inputs);
-    }
-
-    /// The norm of the result of a part, whose own norm is `own`.
-    fn result_norm<'a>(&self, own: &'a Norm, second: &'a Option<Norm>) -> Option<&'a Norm> {
-        if self.norm_first { second.as_ref() } else { Some(own) }
-    }
-
-    /// Whether the result of a part is added to the states as it is.
-    fn adds_plainly(&self, norm: Option<&Norm>) -> bool {
-        norm.is_none() && self.residual_scale == 1.0
-    }
-
-    /// Adds the result of a part to the states `xs`: normalised by `norm`, or it normalises the sums.
-    fn add_result(&self, machine: &Machine, result: &mut Rows, norm: Option<&Norm>, xs: &mut Rows) {
-        let (own, of_sums) = if self.norms_sums { (None, norm) } else { (norm, None) };
-        if let Some(norm) = own {
-            norm.forward(machine.core.isa, machine.core.pool, result);
-        }
-        let blocks: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
-        let (scale, result) = (self.residual_scale, &*result);
-        xs.each_part(machine.core.pool, &blocks, self.width, &|row, _, mut part| {
-            let values = part.row_mut(0).iter_mut().zip(result.row(row));
-            values.for_each(|(value, added)| *value += scale * added);
-        });
-        if let Some(norm) = of_sums {
-            norm.forward(machine.core.isa, machine.core.pool, xs);
-        }
-    }
-
-    /// Adds the output of attention over `mixed` values to the states `xs`; `result` is overwritten. Where both parts read the
-    /// same states, it becomes what the feed-forward part reads.
-    fn attended(
-        &self,
-        machine: &mut Machine,
-        layer: &CausalLayer,
-        mixed: &Rows,
-        result: &mut Rows,
-        xs: &mut Rows,
-    ) {
-        if self.is_parallel {
-            // The feed-forward part reads the states as they are before attention is added.
-            layer.part_norm.forward_to(machine.core.isa, machine.core.pool, xs, result);
-            return layer.own.output.add(machine, mixed, xs);
-        }
-        let norm = self.result_norm(&layer.own.norm, &layer.result_norms[0]);
-        if self.adds_plainly(norm) {
-            return layer.own.output.add(machine, mixed, xs);
-        }
-        layer.own.output.forward(machine, mixed, result);
-        self.add_result(machine, result, norm, xs);
-    }
-
-    /// Bounds and scales logits.
-    fn finish(&self, machine: &Machine, logits: &mut [f32]) {
-        let scale = self.logit_scale / self.logit_cap.unwrap_or(1.0);
-        if scale != 1.0 {
-            logits.iter_mut().for_each(|logit| *logit *= scale);
-        }
-        if let Some(cap) = self.logit_cap {
-            Activation::Tanh.forward(machine.core.isa, logits);
-            logits.iter_mut().for_each(|logit| *logit *= cap);
-        }
-    }
-
-    /// The logits of all rows of `states`, row after row.
-    fn logits(&self, machine: &mut Machine, states: &Rows) -> Result<Vec<f32>> {
-        let mut logits = self.head()?.values(machine, states);
-        self.finish(machine, &mut logits);
-        Ok(logits)
-    }
-
-    fn head(&self) -> Result<&Linear> {
-        self.head.as_ref().ok_or_else(|| Error::Batch {
-            expected: "a model that scores words".into(),
-            found: "an encoder".into(),
-        })
     }
 
     /// By the distance from query to key, from that of the last query to the first key on: what is added to scores.
@@ -408,33 +247,8 @@ impl PackedLlama {
         Ok((self.last_states(machine, xs), prompts))
     }
 
-    /// Adds the feed-forward part of the states `xs` to them; the other rows are overwritten. Where both parts read the same
-    /// states, `normed` are those.
-    fn feed_forward(
-        &self,
-        machine: &mut Machine,
-        layer: &CausalLayer,
-        [normed, result]: [&mut Rows; 2],
-        inner: &mut Rows,
-        xs: &mut Rows,
-    ) {
-        if self.is_parallel {
-            return layer.part.add(machine, normed, inner, xs);
-        }
-        if self.norm_first {
-            layer.part_norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
-        }
-        let norm = self.result_norm(&layer.part_norm, &layer.result_norms[1]);
-        if self.adds_plainly(norm) {
-            return layer.part.add(machine, normed, inner, xs);
-        }
-        *result = Rows::new(xs.count(), self.width);
-        layer.part.add(machine, if self.norm_first { normed } else { xs }, inner, result);
-        self.add_result(machine, result, norm, xs);
-    }
-
     /// Continues every sequence by a token, and returns the states after the last norm.
-    fn step(&self, machine: &mut Machine, tokens: &[u32], kept: &mut KvCache) -> Result<Rows> {
+    pub(super) fn step(&self, machine: &mut Machine, tokens: &[u32], kept: &mut KvCache) -> Result<Rows> {
         let places: Vec<usize> = kept.lengths().collect();
         let turns = self.turns(&places.iter().map(|length| (*length, length + 1)).collect::<Vec<_>>());
         let mut xs = self.embeddings(machine, tokens, &places)?;
@@ -461,7 +275,8 @@ impl PackedLlama {
                 let out = part.row_mut(0);
                 let heads = queries.chunks_exact(shape.width).zip(out.chunks_exact_mut(shape.width));
                 for (head, (queries, out)) in heads.enumerate() {
-                    let biases = self.alibi.as_ref().map(|alibi| [alibi.of_last(group * each + head, seen.len())]);
+                    let biases =
+                        self.alibi.as_ref().map(|alibi| [alibi.of_last(group * each + head, seen.len())]);
                     let biases = biases.as_ref().map(|biases| &biases[..]);
                     attend_steps(isa, queries, seen, 1, scores, biases, out);
                 }
@@ -471,96 +286,5 @@ impl PackedLlama {
         }
         machine.buffers = buffers;
         Ok(self.last_states(machine, xs))
-    }
-}
-
-impl CausalLm for PackedLlama {
-    fn begin(&self, input: &Batch, cache: &mut CausalCache) -> Result<Vec<f32>> {
-        if cache.rows() != 0 {
-            let found = format!("one of {} rows", cache.rows());
-            return Err(Error::Batch { expected: "an empty cache".into(), found });
-        }
-        let ragged = Ragged::new(input)?;
-        self.machines.with(|machine| {
-            let (xs, prompts) = self.read(machine, &ragged.tokens, &ragged.lengths, None)?;
-            let mut last = Rows::new(prompts.len(), self.output_width());
-            let mut end = 0;
-            for (row, length) in ragged.lengths.iter().enumerate() {
-                end += length;
-                last.row_mut(row).copy_from_slice(xs.row(end - 1));
-            }
-            cache.packed = Some(KvCache::new(prompts, self.layers.len()));
-            self.logits(machine, &last)
-        })
-    }
-
-    fn decode(&self, tokens: &[u32], rows: usize, cache: &mut CausalCache) -> Result<Vec<f32>> {
-        if rows == 0 || tokens.is_empty() || !tokens.len().is_multiple_of(rows) {
-            let found = format!("{} tokens", tokens.len());
-            return Err(Error::Batch { expected: format!("as many tokens for each of {rows} rows"), found });
-        }
-        let each = tokens.len() / rows;
-        if cache.rows() == 0 {
-            let rows: Vec<&[u32]> = tokens.chunks_exact(each).collect();
-            return self.begin(&Batch::new(&rows, self.tokens.pad, &self.device)?, cache);
-        }
-        if cache.rows() != rows {
-            let (expected, found) = (format!("tokens for {} rows", cache.rows()), format!("{rows} rows"));
-            return Err(Error::Batch { expected, found });
-        }
-        let Some(kept) = &mut cache.packed else {
-            let (expected, found) = ("a cache of this model".into(), "another model's".into());
-            return Err(Error::Batch { expected, found });
-        };
-        self.machines.with(|machine| {
-            let mut xs = Rows::default();
-            for at in 0..each {
-                let column: Vec<u32> = (0..rows).map(|row| tokens[row * each + at]).collect();
-                xs = self.step(machine, &column, kept)?;
-            }
-            self.logits(machine, &xs)
-        })
-    }
-
-    fn forward(&self, input: &Batch) -> Result<Tensor> {
-        let ragged = Ragged::new(input)?;
-        self.machines.with(|machine| {
-            let (xs, _) = self.read(machine, &ragged.tokens, &ragged.lengths, None)?;
-            let mut logits = Rows::default();
-            self.head()?.forward(machine, &xs, &mut logits);
-            (0..logits.count()).for_each(|row| self.finish(machine, logits.row_mut(row)));
-            ragged.padded(&logits, &self.device)
-        })
-    }
-
-    fn special_tokens(&self) -> &SpecialTokens {
-        &self.tokens
-    }
-
-    fn generation_defaults(&self) -> &GenerationOptions {
-        &self.generation
-    }
-
-    fn vocab_size(&self) -> usize {
-        match (&self.embeddings, &self.head) {
-            (_, Some(head)) => head.matrix.outputs(),
-            (table, None) => table.as_ref().map_or(0, Table::count),
-        }
-    }
-
-    fn max_length(&self) -> usize {
-        self.max_length
-    }
-
-    fn has_learned_positions(&self) -> bool {
-        self.positions.is_some()
-    }
-
-    fn joins(&self) -> bool {
-        true
-    }
-
-    fn device(&self) -> &Device {
-        &self.device
     }
 }
