@@ -71,8 +71,9 @@ def heads():
     write("gpt2-sequence", t.GPT2ForSequenceClassification(gpt2), 88)
     write("gpt2-states", t.GPT2Model(gpt2), 89)
     write("eurobert-states", t.EuroBertModel(t.EuroBertConfig(**SIZES)), 94)
-    write("eurobert-mlm", t.EuroBertForMaskedLM(t.EuroBertConfig(attention_bias=True, **SIZES)), 95)
-    both = gemma | {"use_bidirectional_attention": True, "sliding_window": 4, "num_hidden_layers": 7}
+    write("eurobert-mlm-states", t.EuroBertForMaskedLM(t.EuroBertConfig(attention_bias=True, **SIZES)), 95)
+    both = gemma | {"use_bidirectional_attention": True, "sliding_window": 4, "num_hidden_layers": 3}
+    both["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"]
     write("gemma3-both-states", t.Gemma3TextModel(t.Gemma3TextConfig(**SIZES | both)), 96)
     write("qwen2-both-states", t.Qwen2Model(t.Qwen2Config(is_causal=False, **SIZES)), 97)
     both = t.Qwen3Config(num_labels=1, is_causal=False, **SIZES | own)

@@ -39,7 +39,7 @@ const UNTRAINED: [&str; 24] = [
     "gpt2-states",
     "gpt2-sequence",
     "eurobert-states",
-    "eurobert-mlm",
+    "eurobert-mlm-states",
     "gemma3-both-states",
     "qwen2-both-states",
     "qwen3-both-sequence",
