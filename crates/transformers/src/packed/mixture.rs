@@ -10,7 +10,7 @@ use crate::architectures::llama::Experts;
 pub(super) enum Part {
     /// Every token reads it.
     Dense(Dense),
-    Experts(Mixture),
+    Experts(Box<Mixture>),
 }
 
 impl Part {
