@@ -149,7 +149,7 @@ impl Source<'_, '_> {
         let (all, has_bias) = (config.num_attention_heads * config.head_width(), config.output_has_bias());
         let output = self.packer.linear(&named(at, &[config.kind.names().output]), all, has_bias)?;
         let part = match config.experts(index) {
-            Some(experts) => Part::Experts(Box::new(self.mixture(experts, at)?)),
+            Some(experts) => Part::Experts(self.mixture(experts, at)?),
             None => Part::Dense(self.dense(config.kind.names().part, config.intermediate_size, at)?),
         };
         let own = SelfAttention { inputs, output, norm: self.norm(&format!("{at}.{first}"))? };

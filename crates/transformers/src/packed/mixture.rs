@@ -7,10 +7,11 @@ use crate::architectures::llama::Experts;
 
 /// The feed-forward part of a decoder's layer.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a layer has one")]
 pub(super) enum Part {
     /// Every token reads it.
     Dense(Dense),
-    Experts(Box<Mixture>),
+    Experts(Mixture),
 }
 
 impl Part {
