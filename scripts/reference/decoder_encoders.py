@@ -43,7 +43,7 @@ encoder_parity_body = encoder_parity.body
 
 def body(model):
     for name in ("transformer", "model"):
-        if hasattr(model, name) and hasattr(model, "score"):
+        if hasattr(model, name) and (hasattr(model, "score") or hasattr(model, "lm_head")):
             return getattr(model, name)
     return encoder_parity_body(model)
 
@@ -70,6 +70,16 @@ def heads():
     )
     write("gpt2-sequence", t.GPT2ForSequenceClassification(gpt2), 88)
     write("gpt2-states", t.GPT2Model(gpt2), 89)
+    write("eurobert-states", t.EuroBertModel(t.EuroBertConfig(**SIZES)), 94)
+    write("eurobert-mlm-states", t.EuroBertForMaskedLM(t.EuroBertConfig(attention_bias=True, **SIZES)), 95)
+    both = gemma | {"use_bidirectional_attention": True, "sliding_window": 4, "num_hidden_layers": 3}
+    both["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"]
+    write("gemma3-both-states", t.Gemma3TextModel(t.Gemma3TextConfig(**SIZES | both)), 96)
+    write("qwen2-both-states", t.Qwen2Model(t.Qwen2Config(is_causal=False, **SIZES)), 97)
+    both = t.Qwen3Config(num_labels=1, is_causal=False, **SIZES | own)
+    write("qwen3-both-sequence", t.Qwen3ForSequenceClassification(both), 98)
+    falcon = {key: value for key, value in SIZES.items() if key not in ("intermediate_size", "num_key_value_heads")}
+    write("falcon-sequence", t.FalconForSequenceClassification(t.FalconConfig(num_labels=2, **falcon)), 99)
     encoder_parity.batch = encoder_parity_batch
     umt5 = t.UMT5Config(
         vocab_size=90, d_model=16, d_kv=6, d_ff=24, num_layers=3, num_heads=4, relative_attention_num_buckets=8,
@@ -102,7 +112,7 @@ def tokenizer(side="left"):
     )
 
 
-def embedding(name, model, prompts, normalize):
+def embedding(name, model, prompts, normalize, pooling="lasttoken", dense=()):
     folder = DATA / name
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory() as plain:
@@ -110,13 +120,16 @@ def embedding(name, model, prompts, normalize):
         model.save_pretrained(plain)
         tokenizer().save_pretrained(plain)
         encoder = modules.Transformer(plain, max_seq_length=48)
-        steps = [modules.Normalize()] if normalize else []
-        pooling = modules.Pooling(16, pooling_mode="lasttoken")
-        whole = SentenceTransformer(modules=[encoder, pooling, *steps], device="cpu", prompts=prompts)
+        torch.manual_seed(92)
+        steps = [modules.Dense(*sizes, bias=False, activation_function=torch.nn.Identity()) for sizes in dense]
+        steps += [modules.Normalize()] if normalize else []
+        pooled = modules.Pooling(16, pooling_mode=pooling)
+        whole = SentenceTransformer(modules=[encoder, pooled, *steps], device="cpu", prompts=prompts)
         whole.save(str(folder), create_model_card=False)
     # As older versions write it.
-    config = {"word_embedding_dimension": 16, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": False,
-              "pooling_mode_max_tokens": False, "pooling_mode_lasttoken": True, "include_prompt": True}
+    mean = pooling == "mean"
+    config = {"word_embedding_dimension": 16, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": mean,
+              "pooling_mode_max_tokens": False, "pooling_mode_lasttoken": not mean, "include_prompt": True}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     whole = SentenceTransformer(str(folder), device="cpu").double()
     inputs = [*texts()[:2], *texts()[3:]]
@@ -194,6 +207,11 @@ def main():
     embedding("qwen3-embedding", t.Qwen3Model(small), prompts, True)
     mistral = t.MistralConfig(**SIZES | {"vocab_size": len(words), "sliding_window": None})
     embedding("mistral-embedding", t.MistralModel(mistral), {"query": "query: ", "document": "passage: "}, False)
+    gemma = t.Gemma3TextConfig(**SIZES | {
+        "vocab_size": len(words), "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 6,
+        "use_bidirectional_attention": True})
+    prompts = {"query": "task: search result | query: ", "document": "title: none | text: "}
+    embedding("gemma3-embedding", t.Gemma3TextModel(gemma), prompts, True, "mean", [(16, 24), (24, 16)])
     reranker()
 
 

@@ -52,6 +52,12 @@ KINDS = {
         "residual_multiplier": 0.4, "attention_multiplier": 0.3,
     },
 }
+# Kinds with names of their own for the sizes.
+BARE = dict.fromkeys(
+    ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+     "max_position_embeddings"], ...,
+)
+FALCON = {"intermediate_size": ..., "num_key_value_heads": ..., "num_attention_heads": 4, "ffn_hidden_size": 24}
 PLAIN = {"rope_type": "default", "rope_theta": 1e4}
 # Kinds without a fixture of a GGUF file. Fields that are `...` are not set.
 FOLDERS = {
@@ -65,12 +71,65 @@ FOLDERS = {
         "use_qkv_bias": True, "use_parallel_residual": True, "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5},
     },
     "starcoder2": {"sliding_window": 5},
+    "arcee": {"mlp_bias": True},
+    "bloom": BARE | {"n_embed": 16, "n_layer": 3, "n_head": 4},
+    "codegen": BARE | {"n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 8, "rotary_dim": 2, "n_inner": 24},
+    "cohere2": {"logit_scale": 0.5, "sliding_window": 5},
+    "ernie4_5": {"head_dim": 8, "use_bias": True},
+    "exaone4": {"sliding_window": 5},
+    "falcon": FALCON,
+    "glm": {"head_dim": 8, "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
+    "glm4": {"head_dim": 8, "attention_bias": True, "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
+    "gpt_bigcode": BARE | {"n_positions": 64, "n_embd": 16, "n_layer": 3, "n_head": 4, "n_inner": 24},
+    "gpt_neo": BARE | {
+        "max_position_embeddings": 64, "hidden_size": 16, "num_layers": 4, "num_heads": 4, "intermediate_size": 24,
+        "attention_types": [[["global", "local"], 1], [["local", "global"], 1]], "window_size": 5},
+    "gptj": BARE | {"n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4, "rotary_dim": 4, "n_inner": 24},
+    "helium": {"head_dim": 4, "attention_bias": True, "mlp_bias": True},
+    "hunyuan_v1_dense": {"head_dim": 8, "attention_bias": True},
+    "ministral": {"head_dim": 8, "layer_types": ["full_attention", "sliding_attention"] * 2, "sliding_window": 5},
+    "mixtral": {"num_local_experts": 5},
+    "mpt": BARE | {"max_seq_len": 64, "d_model": 24, "n_layers": 3, "n_heads": 6},
+    "nemotron": {"mlp_bias": True, "attention_bias": True, "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
+    "olmo3": {"sliding_window": 5, "rope_parameters": {
+        "full_attention": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 4.0,
+                           "original_max_position_embeddings": 16},
+        "sliding_attention": PLAIN,
+    }},
+    "olmoe": {"num_experts": 5, "num_experts_per_tok": 3, "clip_qkv": 1.0},
+    "qwen2_moe": {
+        "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 12, "shared_expert_intermediate_size": 20,
+        "decoder_sparse_step": 2,
+    },
+    "qwen3_moe": {
+        "head_dim": 8, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 12, "norm_topk_prob": True,
+        "mlp_only_layers": [1],
+    },
+    "seed_oss": {"head_dim": 8},
 }
 # More fixtures of these kinds: each kind, and its fields.
 VARIANTS = {
     "gpt_neox-sequential": ("gpt_neox", FOLDERS["gpt_neox"] | {"use_parallel_residual": False, "attention_bias": False}),
     "stablelm-sequential": ("stablelm", FOLDERS["stablelm"] | {"use_parallel_residual": False, "use_qkv_bias": False}),
+    "cohere-norms": ("cohere", {"use_qk_norm": True, "rope_parameters": PLAIN}),
+    "falcon-alibi": ("falcon", FALCON | {
+        "alibi": True, "bias": True, "multi_query": False, "parallel_attn": False, "hidden_size": 24,
+        "num_attention_heads": 6}),
+    "falcon-groups": ("falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2, "bias": True}),
+    "falcon-groups-one-norm": ("falcon", FALCON | {
+        "new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1}),
+    "gpt_bigcode-heads": ("gpt_bigcode", FOLDERS["gpt_bigcode"] | {"multi_query": False}),
+    "opt-after": ("opt", FOLDERS["opt"] | {"do_layer_norm_before": False, "word_embed_proj_dim": 8}),
+    "phi-norms": ("phi", FOLDERS["phi"] | {"qk_layernorm": True}),
+    "qwen2_moe-all": ("qwen2_moe", FOLDERS["qwen2_moe"] | {"decoder_sparse_step": 1}),
+    "qwen3_moe-all": ("qwen3_moe", FOLDERS["qwen3_moe"] | {"mlp_only_layers": []}),
+    "qwen2_moe-sliding": ("qwen2_moe", FOLDERS["qwen2_moe"] | {
+        "decoder_sparse_step": 1, "norm_topk_prob": True, "use_sliding_window": True, "sliding_window": 5,
+        "max_window_layers": 3, "qkv_bias": False}),
+    "stablelm-norms": ("stablelm", FOLDERS["stablelm"] | {"qk_layernorm": True}),
 }
+# Fixtures of these with a GGUF file too.
+FILES = ["arcee", "ernie4_5", "gemma", "mixtral", "olmoe", "qwen2_moe-all", "qwen3_moe-all", "seed_oss"]
 ROPES = {
     "linear": {"factor": 4.0},
     "dynamic": {"factor": 4.0},
@@ -87,10 +146,14 @@ def prompts(vocabulary):
 def expect(folder, rows, has_states=False):
     """Each prompt alone with a fresh model, since angles of the kind `dynamic` follow the longest of a batch."""
 
+    fields = json.loads((folder / "config.json").read_text())
+    # The other products of experts do not take f64.
+    own = {"experts_implementation": "eager"} if "num_experts_per_tok" in fields else {}
+    # Falcon's own attention adds the biases twice: the default is the other one.
+    own["attn_implementation"] = "sdpa" if fields.get("alibi") else "eager"
+
     def model():
-        return AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, attn_implementation="eager"
-        ).eval()
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **own).eval()
 
     tensors = {}
     for at, row in enumerate(rows):
@@ -133,7 +196,7 @@ def kind(name, fields, model_type=None):
         raise SystemExit(f"{name}: no seed gives varied outputs")
     model.save_pretrained(folder)
     print(name, "seed", seed, "lengths", expect(folder, rows, name not in KINDS))
-    if name in KINDS:
+    if name in KINDS or name in FILES:
         write_gguf(folder, json.loads((folder / "config.json").read_text()))
 
 
@@ -159,12 +222,30 @@ def rope(name, fields):
         (folder / file).unlink()
 
 
+def together(tensors, experts):
+    """The tensors, with those of a layer's experts as one, and without the dimension of a single output."""
+    names = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+    found = {}
+    for name, weight in tensors.items():
+        if ".experts." not in name:
+            found[name] = weight[0] if name.endswith("shared_expert_gate.weight") else weight
+        elif ".experts.0." in name:
+            start, end = name.split(".experts.0.")
+            part = end.removesuffix(".weight")
+            all = [tensors[f"{start}.experts.{at}.{end}"] for at in range(experts)]
+            place = start.replace("block_sparse_moe", "mlp")
+            found[f"{place}.experts.{names.get(part, part)}.weight"] = torch.stack(all)
+    return found
+
+
 def write_gguf(folder, config):
     """The checkpoint as llama.cpp's converter writes it; names are from the table of the `gguf` package."""
     import gguf
 
     kind = config["model_type"]
-    name = {"mistral": "llama", "gemma3_text": "gemma3"}.get(kind, kind)
+    name = {
+        "mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
+    }.get(kind, kind)
     arch = next(arch for arch, own in gguf.MODEL_ARCH_NAMES.items() if own == name)
     heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
     head = config.get("head_dim") or config["hidden_size"] // heads
@@ -187,6 +268,16 @@ def write_gguf(folder, config):
         writer.add_rope_scaling_factor(ropes["factor"])
     if kind in ("mistral", "gemma2", "gemma3_text", "phi3"):
         writer.add_sliding_window(config["sliding_window"])
+    experts = config.get("num_local_experts") or config.get("num_experts")
+    if experts:
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+    if "moe_intermediate_size" in config:
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if "shared_expert_intermediate_size" in config:
+        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+    if config.get("clip_qkv"):
+        writer.add_clamp_kqv(config["clip_qkv"])
     if kind == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
@@ -203,12 +294,12 @@ def write_gguf(folder, config):
     for add in (writer.add_bos_token_id, writer.add_eos_token_id, writer.add_pad_token_id):
         add(END)
     names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
-    for own, weight in load_file(folder / "model.safetensors").items():
+    for own, weight in together(load_file(folder / "model.safetensors"), experts).items():
         stem, end = own.rsplit(".", 1)
         weight = weight.float()
         if kind.startswith("gemma") and stem.endswith("norm"):
             weight = weight + 1
-        if name in ("llama", "smollm3", "granite") and stem.endswith(("q_proj", "k_proj")):
+        if name in ("llama", "smollm3", "granite", "arcee") and stem.endswith(("q_proj", "k_proj")):
             count = heads if stem.endswith("q_proj") else groups
             weight = weight.reshape(count, 2, head // 2, -1).transpose(1, 2).reshape(weight.shape)
         weight = weight.contiguous().numpy()

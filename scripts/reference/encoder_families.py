@@ -1,5 +1,5 @@
 """Makes the parity fixtures of CamemBERT, MPNet, ELECTRA, ALBERT, DeBERTa, ERNIE, data2vec, RoBERTa-PreLayerNorm, XLM-RoBERTa XL,
-Megatron-BERT, RemBERT, NomicBERT, GTE, Jina's embeddings and ModernBERT, and of the encoders of T5 and mT5 alone.
+Megatron-BERT, RemBERT, RoFormer, NomicBERT, GTE, Jina's embeddings and ModernBERT, and of the encoders of T5 and mT5 alone.
 
 For each: seeded tiny checkpoints in crates/transformers/tests/data/encoders, with the files that encoder_parity.py describes, and
 DeBERTa's buckets of distances (deberta-buckets.json).
@@ -97,6 +97,13 @@ def main():
     write("rembert-sequence", t.RemBertForSequenceClassification(bert(num_labels=1, **rembert)), 92, None, True)
     write("rembert-token", t.RemBertForTokenClassification(bert(num_labels=3, **rembert)), 93, None, True)
     write("rembert-mlm", t.RemBertForMaskedLM(bert(**rembert)), 94, None, True)
+    roformer = dict(small, config=t.RoFormerConfig)
+    write("roformer-states", t.RoFormerModel(bert(**roformer)), 110, None, True)
+    write("roformer-sequence", t.RoFormerForSequenceClassification(bert(num_labels=2, hidden_act="relu", **roformer)), 111,
+          None, True)
+    write("roformer-token", t.RoFormerForTokenClassification(bert(num_labels=3, embedding_size=10, **roformer)), 112, None,
+          True)
+    write("roformer-mlm", t.RoFormerForMaskedLM(bert(embedding_size=10, **roformer)), 113, None, True)
 
     nomic = dict(small, config=t.NomicBertConfig, rope_parameters={"rope_type": "default", "rope_theta": 50.0})
     write("nomic-states", t.NomicBertModel(bert(**nomic)), 101, None, True)

@@ -112,6 +112,8 @@ def randomise(model, seed):
         for name, weight in sorted(model.named_parameters()):
             noise = torch.randn(weight.shape, generator=generator)
             own = name.removeprefix("roberta_prelayernorm.").lower()
+            if own.endswith("encoder.embed_positions.weight"):
+                continue  # RoFormer's sines and cosines
             if any(part in own for part in ("layer_norm", "layernorm", "norm.")):
                 weight.copy_(0.2 * noise + (1.0 if name.endswith("weight") else 0.0))
             elif "embeddings" in name:
@@ -134,7 +136,7 @@ def batch(config, types):
 
 def body(model):
     names = "bert roberta distilbert mpnet electra albert deberta ernie data2vec_text roberta_prelayernorm rembert"
-    names += " nomic_bert gte"
+    names += " roformer nomic_bert gte"
     for name in names.split():
         if hasattr(model, name):
             return getattr(model, name)

@@ -77,6 +77,8 @@ pub(crate) fn tanh<S: Simd>(x: f32) -> f32 {
 pub enum Activation {
     /// `max(x, 0)`
     Relu,
+    /// `max(x, 0)^2` (So et al. 2021).
+    SquaredRelu,
     /// `x Phi(x)` with the error function (Hendrycks and Gimpel 2016).
     Gelu,
     /// The same by the tanh approximation.
@@ -92,6 +94,7 @@ impl Activation {
     pub(crate) fn apply<S: Simd>(self, values: &mut [f32]) {
         match self {
             Self::Relu => values.iter_mut().for_each(|x| *x = x.max(0.0)),
+            Self::SquaredRelu => values.iter_mut().for_each(|x| *x = x.max(0.0) * x.max(0.0)),
             Self::Gelu => values
                 .iter_mut()
                 .for_each(|x| *x = 0.5 * *x * (1.0 + erf::<S>(*x * std::f32::consts::FRAC_1_SQRT_2))),
@@ -343,6 +346,7 @@ mod tests {
                 assert!(close(of(Activation::Silu), x / (1.0 + (-x).exp()), 1e-5), "silu {x}");
                 assert!(close(of(Activation::Tanh), x.tanh(), 1e-5), "tanh {x}");
                 assert_eq!(of(Activation::Relu), (x as f32).max(0.0));
+                assert_eq!(of(Activation::SquaredRelu), (x as f32).max(0.0).powi(2));
             }
         }
     }

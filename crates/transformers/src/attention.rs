@@ -135,3 +135,23 @@ pub(crate) fn rotate(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> 
     // candle joins the last dimension with another layout.
     Ok(Tensor::cat(&[part, xs.narrow(3, turned, width - turned)?], D::Minus1)?.contiguous()?)
 }
+
+/// Turns pairs of `xs` (r, h, t, w), which lie side by side, by their angles; `cos` and `sin` are (r, 1, t, v) with the two
+/// halves of `v` alike. The values of a head after the first `v` stay.
+pub(crate) fn rotate_neighbours(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
+    let (rows, heads, length, width) = xs.dims4()?;
+    let turned = cos.dim(D::Minus1)?;
+    let pairs = xs.narrow(3, 0, turned)?.reshape((rows, heads, length, turned / 2, 2))?;
+    let part = |at: usize| pairs.narrow(4, at, 1)?.squeeze(4)?.contiguous();
+    let (first, second) = (part(0)?, part(1)?);
+    let [cos, sin] = [cos.narrow(3, 0, turned / 2)?, sin.narrow(3, 0, turned / 2)?];
+    let both = [
+        (first.broadcast_mul(&cos)? - second.broadcast_mul(&sin)?)?,
+        (second.broadcast_mul(&cos)? + first.broadcast_mul(&sin)?)?,
+    ];
+    let part = Tensor::stack(&both, 4)?.reshape((rows, heads, length, turned))?;
+    if turned == width {
+        return Ok(part);
+    }
+    Ok(Tensor::cat(&[part, xs.narrow(3, turned, width - turned)?], D::Minus1)?.contiguous()?)
+}

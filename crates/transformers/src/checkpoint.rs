@@ -327,7 +327,7 @@ impl Checkpoint {
             ModelConfig::Llama(config) => {
                 let vb = self.var_builder(dtype, device)?;
                 let (body, head) = (Box::new(Llama::new(config, &vb)?), config.encoder_head(&vb)?);
-                Ok(EncoderModel { body: Box::new(DecoderEncoder::new(body, config.hidden_size)), head })
+                Ok(EncoderModel { body: Box::new(DecoderEncoder::new(body, config.embedding_width())), head })
             }
             ModelConfig::Gpt2(config) => {
                 let vb = self.var_builder(dtype, device)?;

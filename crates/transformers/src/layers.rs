@@ -233,6 +233,8 @@ impl RmsNorm {
 #[derive(Debug, Clone)]
 pub struct LayerNorm {
     weight: Tensor,
+    /// Added to the weight.
+    offset: f64,
     bias: Tensor,
     eps: f64,
 }
@@ -244,7 +246,16 @@ impl LayerNorm {
     /// A tensor error where `vb` has another shape.
     pub fn new(width: usize, eps: f64, vb: &VarBuilder) -> Result<Self> {
         let weight = vb.get_with_hints(width, "weight", Init::Const(1.0))?;
-        Ok(Self { weight, bias: vb.get_with_hints(width, "bias", Init::Const(0.0))?, eps })
+        Ok(Self { weight, offset: 0.0, bias: vb.get_with_hints(width, "bias", Init::Const(0.0))?, eps })
+    }
+
+    /// A scale of 1 plus a weight, and a shift, which both start at 0, as Nemotron has them.
+    ///
+    /// # Errors
+    /// A tensor error where `vb` has another shape.
+    pub fn around_one(width: usize, eps: f64, vb: &VarBuilder) -> Result<Self> {
+        let zero = |name: &str| vb.get_with_hints(width, name, Init::Const(0.0));
+        Ok(Self { weight: zero("weight")?, offset: 1.0, bias: zero("bias")?, eps })
     }
 
     /// A scale that starts at 1, without a shift.
@@ -254,7 +265,7 @@ impl LayerNorm {
     pub fn without_shift(width: usize, eps: f64, vb: &VarBuilder) -> Result<Self> {
         let weight = vb.get_with_hints(width, "weight", Init::Const(1.0))?;
         let bias = weight.zeros_like()?;
-        Ok(Self { weight, bias, eps })
+        Ok(Self { weight, offset: 0.0, bias, eps })
     }
 
     /// Without a scale and a shift. `vb` says the type and the device.
@@ -264,7 +275,7 @@ impl LayerNorm {
     pub fn without_weights(width: usize, eps: f64, vb: &VarBuilder) -> Result<Self> {
         let weight = Tensor::ones(width, vb.dtype(), vb.device())?;
         let bias = weight.zeros_like()?;
-        Ok(Self { weight, bias, eps })
+        Ok(Self { weight, offset: 0.0, bias, eps })
     }
 
     /// Vectors (.., width) to normalised ones of the same shape.
@@ -272,25 +283,29 @@ impl LayerNorm {
     /// # Errors
     /// A tensor error.
     pub fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
-        let eps = self.eps as f32;
+        let (eps, weight) = (self.eps as f32, &self.scale()?);
         #[cfg(feature = "cuda")]
         if mode.is_training() && crate::cuda::applies(xs) {
-            let normed = crate::cuda::norm(xs, &self.weight, eps, true)?;
+            let normed = crate::cuda::norm(xs, weight, eps, true)?;
             return Ok(crate::cuda::add_bias(&normed, &self.bias)?);
         }
         if mode.is_training() {
-            Ok(candle_nn::ops::layer_norm_slow(xs, &self.weight, &self.bias, eps)?)
+            Ok(candle_nn::ops::layer_norm_slow(xs, weight, &self.bias, eps)?)
         } else {
-            Ok(candle_nn::ops::layer_norm(&xs.contiguous()?, &self.weight, &self.bias, eps)?)
+            Ok(candle_nn::ops::layer_norm(&xs.contiguous()?, weight, &self.bias, eps)?)
         }
     }
 
     /// [`forward`](Self::forward), but in training on a CPU one operation in place of many. It rounds differently.
     pub(crate) fn forward_fused(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
         if mode.is_training() && fused::applies(xs) {
-            return Ok(fused::layer_norm(xs, &self.weight, &self.bias, self.eps as f32)?);
+            return Ok(fused::layer_norm(xs, &self.scale()?, &self.bias, self.eps as f32)?);
         }
         self.forward(xs, mode)
+    }
+
+    fn scale(&self) -> Result<Tensor> {
+        Ok(if self.offset == 0.0 { self.weight.clone() } else { (&self.weight + self.offset)? })
     }
 }
 
@@ -299,6 +314,8 @@ impl LayerNorm {
 pub enum Activation {
     /// `max(x, 0)`
     Relu,
+    /// `max(x, 0)^2`
+    SquaredRelu,
     /// With the error function.
     Gelu,
     /// With the tanh approximation (`gelu_new`).
@@ -314,6 +331,7 @@ impl Activation {
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "relu" => Self::Relu,
+            "relu2" => Self::SquaredRelu,
             "gelu" => Self::Gelu,
             "gelu_new" | "gelu_pytorch_tanh" => Self::GeluTanh,
             "silu" | "swish" => Self::Silu,
@@ -338,6 +356,7 @@ impl Activation {
         Ok(match self {
             Self::Relu if fused::applies(xs) => fused::relu(xs)?,
             Self::Relu => xs.relu()?,
+            Self::SquaredRelu => xs.relu()?.sqr()?,
             Self::Gelu => xs.gelu_erf()?,
             Self::GeluTanh => xs.gelu()?,
             Self::Silu => xs.silu()?,
@@ -352,6 +371,7 @@ impl Activation {
         }
         let function = match self {
             Self::Relu => return self.forward(xs),
+            Self::SquaredRelu => sporran_kernels::Activation::SquaredRelu,
             Self::Gelu => sporran_kernels::Activation::Gelu,
             Self::GeluTanh => sporran_kernels::Activation::GeluTanh,
             Self::Silu => sporran_kernels::Activation::Silu,
@@ -450,7 +470,7 @@ mod tests {
         let (infer, train) = (Mode::Inference, Mode::training(0));
         let weight = Tensor::new(&[1.0f32, 0.5, -2.0, 3.0], &Device::Cpu).unwrap();
         let rms = RmsNorm { weight: weight.clone(), offset: 0.0, eps: 1e-6 };
-        let layer = LayerNorm { weight: weight.clone(), bias: weight, eps: 1e-5 };
+        let layer = LayerNorm { weight: weight.clone(), offset: 0.0, bias: weight, eps: 1e-5 };
         let xs = values();
         assert!(difference(&rms.forward(&xs, &infer).unwrap(), &rms.forward(&xs, &train).unwrap()) < 1e-5);
         assert!(
@@ -459,7 +479,7 @@ mod tests {
         assert!(difference(&softmax(&xs, &infer).unwrap(), &softmax(&xs, &train).unwrap()) < 1e-6);
         let fused = layer.forward_fused(&xs, &train).unwrap();
         assert!(difference(&layer.forward(&xs, &infer).unwrap(), &fused) < 1e-5);
-        for function in ["relu", "gelu", "gelu_new", "silu", "tanh"] {
+        for function in ["relu", "relu2", "gelu", "gelu_new", "silu", "tanh"] {
             let function = Activation::named(function).unwrap();
             let fused = function.forward_fused(&xs, &train).unwrap();
             assert!(difference(&function.forward(&xs).unwrap(), &fused) < 1e-5, "{function:?}");

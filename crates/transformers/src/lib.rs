@@ -44,7 +44,7 @@ pub use architectures::{
     },
     decoder::DecoderHead,
     gpt2::{Gpt2, Gpt2Config},
-    llama::{Gguf, Llama, LlamaConfig, LlamaKind},
+    llama::{Gguf, Llama, LlamaConfig, LlamaKind, MptAttention},
     modernbert::{ModernBert, ModernBertConfig},
     registry::{ARCHITECTURES, ArchitectureEntry, ModelTask},
     t5::{T5, T5Config, T5Encoder, T5EncoderConfig, T5Family},

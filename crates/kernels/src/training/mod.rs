@@ -105,6 +105,7 @@ impl Activation {
     fn both<S: Simd>(self, x: f32) -> (f32, f32) {
         match self {
             Self::Relu => (if x > 0.0 { 1.0 } else { 0.0 }, x.max(0.0)),
+            Self::SquaredRelu => (2.0 * x.max(0.0), x.max(0.0) * x.max(0.0)),
             Self::Gelu => {
                 // Abramowitz and Stegun 7.1.26 at |x| / sqrt 2, whose exponential is that of the density too.
                 let t = 1.0 / S::mul_add(0.327_591_1 * std::f32::consts::FRAC_1_SQRT_2, x.abs(), 1.0);
@@ -152,6 +153,7 @@ impl Activation {
             // The function is constant in each loop, so that a loop has one formula.
             match activation {
                 Activation::Relu => each::<S>(Activation::Relu, inputs, out),
+                Activation::SquaredRelu => each::<S>(Activation::SquaredRelu, inputs, out),
                 Activation::Gelu => each::<S>(Activation::Gelu, inputs, out),
                 Activation::GeluTanh => each::<S>(Activation::GeluTanh, inputs, out),
                 Activation::Silu => each::<S>(Activation::Silu, inputs, out),

@@ -184,6 +184,7 @@ impl Layer {
             feed_forward_norm: Norm::new(&at(names.feed_forward_norm), eps, finder)?,
             activation: match config.activation()? {
                 layers::Activation::Relu => Activation::Relu,
+                layers::Activation::SquaredRelu => Activation::SquaredRelu,
                 layers::Activation::Gelu => Activation::Gelu,
                 layers::Activation::GeluTanh => Activation::GeluTanh,
                 layers::Activation::Silu => Activation::Silu,

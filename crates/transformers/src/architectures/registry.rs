@@ -75,8 +75,6 @@ pub struct ArchitectureEntry {
     pub tasks: &'static [ModelTask],
     own: Option<Own>,
     candle: Option<Load>,
-    /// Whether it computes in f32 alone, on a GPU too.
-    is_f32: bool,
 }
 
 impl ArchitectureEntry {
@@ -88,19 +86,12 @@ impl ArchitectureEntry {
         read: Read,
     ) -> Self {
         let own = Own { read, is_packed: true, is_trained: true };
-        Self { model_type, name, tasks, own: Some(own), candle: None, is_f32: false }
+        Self { model_type, name, tasks, own: Some(own), candle: None }
     }
 
     /// One that the crate `candle-transformers` alone has.
     const fn candle(model_type: &'static str, name: &'static str, load: Load) -> Self {
-        Self {
-            model_type,
-            name,
-            tasks: &[ModelTask::Generation],
-            own: None,
-            candle: Some(load),
-            is_f32: false,
-        }
+        Self { model_type, name, tasks: &[ModelTask::Generation], own: None, candle: Some(load) }
     }
 
     /// The same, without training.
@@ -126,11 +117,6 @@ impl ArchitectureEntry {
         Self { candle: Some(load), ..self }
     }
 
-    /// The same, in f32 alone.
-    const fn in_f32(self) -> Self {
-        Self { is_f32: true, ..self }
-    }
-
     /// The engines that have it, by their names in configs.
     #[must_use]
     pub fn engines(&self) -> Vec<&'static str> {
@@ -150,7 +136,7 @@ impl ArchitectureEntry {
     /// The precisions on a GPU, by their names in configs.
     #[must_use]
     pub fn gpu_precisions(&self) -> &'static [&'static str] {
-        if self.is_f32 { &["f32"] } else { &["f32", "f16", "bf16"] }
+        &["f32", "f16", "bf16"]
     }
 
     /// Whether its models can be trained.
@@ -171,6 +157,17 @@ const ENCODER: &[ModelTask] = &[Embedding, Reranking, Classification, Tagging, R
 /// Encoders that have no class with a head for spans.
 const ENCODER_WITHOUT_SPANS: &[ModelTask] = &[Embedding, Reranking, Classification, Tagging];
 const DECODER: &[ModelTask] = &[Generation, Embedding, Reranking, Classification];
+/// Decoders that have no class with a head of labels.
+const WORDS: &[ModelTask] = &[Generation, Embedding];
+
+/// An entry of a kind of LLaMA's shape.
+macro_rules! decoder {
+    ($kind:ident, $name:literal, $tasks:expr) => {
+        ArchitectureEntry::own(LlamaKind::$kind.model_type(), $name, $tasks, |path, text, _| {
+            read_llama(LlamaKind::$kind, path, text)
+        })
+    };
+}
 
 /// All architectures: encoder-decoders, encoders, decoders, and those of the engine `candle` alone.
 pub const ARCHITECTURES: &[ArchitectureEntry] = &[
@@ -252,6 +249,9 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     ArchitectureEntry::own("rembert", "RemBERT", ENCODER, |path, text, _| {
         read_bert(BertFamily::RemBert, path, text)
     }),
+    ArchitectureEntry::own("roformer", "RoFormer", ENCODER, |path, text, _| {
+        read_bert(BertFamily::RoFormer, path, text)
+    }),
     ArchitectureEntry::own("nomic_bert", "NomicBERT", ENCODER_WITHOUT_SPANS, |path, text, _| {
         read_bert(BertFamily::NomicBert, path, text)
     }),
@@ -269,85 +269,56 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
         Gpt2Config::from_json(path, text).map(ModelConfig::Gpt2)
     })
     .unpacked(),
-    ArchitectureEntry::own("llama", "LLaMA (1 to 3)", DECODER, |path, text, _| {
-        read_llama(LlamaKind::Llama, path, text)
-    })
-    .or_candle(candle::load_llama),
-    ArchitectureEntry::own("mistral", "Mistral", DECODER, |path, text, _| {
-        read_llama(LlamaKind::Mistral, path, text)
-    })
-    .or_candle(candle::load_mistral),
-    ArchitectureEntry::own("qwen2", "Qwen 2, 2.5", DECODER, |path, text, _| {
-        read_llama(LlamaKind::Qwen2, path, text)
-    })
-    .or_candle(candle::load_qwen2),
-    ArchitectureEntry::own("qwen3", "Qwen 3", DECODER, |path, text, _| {
-        read_llama(LlamaKind::Qwen3, path, text)
-    })
-    .or_candle(candle::load_qwen3),
-    ArchitectureEntry::own("gemma2", "Gemma 2", DECODER, |path, text, _| {
-        read_llama(LlamaKind::Gemma2, path, text)
-    })
-    .or_candle(candle::load_gemma2),
+    decoder!(Llama, "LLaMA (1 to 3)", DECODER).or_candle(candle::load_llama),
+    decoder!(Mistral, "Mistral", DECODER).or_candle(candle::load_mistral),
+    decoder!(Qwen2, "Qwen 2, 2.5", DECODER).or_candle(candle::load_qwen2),
+    decoder!(Qwen3, "Qwen 3", DECODER).or_candle(candle::load_qwen3),
+    decoder!(Gemma2, "Gemma 2", DECODER).or_candle(candle::load_gemma2),
     ArchitectureEntry::own("gemma3", "Gemma 3 with images, its text part", DECODER, |path, text, _| {
         LlamaConfig::of_text_part(path, text).map(ModelConfig::Llama)
     }),
-    ArchitectureEntry::own("gemma3_text", "Gemma 3 for text", DECODER, |path, text, _| {
-        read_llama(LlamaKind::Gemma3, path, text)
-    })
-    .or_candle(candle::load_gemma3),
-    ArchitectureEntry::own("smollm3", "SmolLM 3", DECODER, |path, text, _| {
-        read_llama(LlamaKind::SmolLm3, path, text)
-    }),
-    ArchitectureEntry::own("phi3", "Phi 3", DECODER, |path, text, _| read_llama(LlamaKind::Phi3, path, text))
-        .or_candle(candle::load_phi3),
-    ArchitectureEntry::own("olmo2", "OLMo 2", DECODER, |path, text, _| {
-        read_llama(LlamaKind::Olmo2, path, text)
-    })
-    .or_candle(candle::load_olmo2),
-    ArchitectureEntry::own("granite", "Granite", DECODER, |path, text, _| {
-        read_llama(LlamaKind::Granite, path, text)
-    })
-    .or_candle(candle::load_granite),
-    ArchitectureEntry::own("cohere", "Cohere (Command R)", &[Generation, Embedding], |path, text, _| {
-        read_llama(LlamaKind::Cohere, path, text)
-    }),
-    ArchitectureEntry::own("gemma", "Gemma 1", DECODER, |path, text, _| {
-        read_llama(LlamaKind::Gemma, path, text)
-    })
-    .or_candle(candle::load_gemma),
-    ArchitectureEntry::own("gpt_neox", "GPT-NeoX, Pythia", DECODER, |path, text, _| {
-        read_llama(LlamaKind::GptNeox, path, text)
-    }),
-    ArchitectureEntry::own("olmo", "OLMo 1", DECODER, |path, text, _| {
-        read_llama(LlamaKind::Olmo, path, text)
-    })
-    .or_candle(candle::load_olmo),
-    ArchitectureEntry::own("opt", "OPT", DECODER, |path, text, _| read_llama(LlamaKind::Opt, path, text)),
-    ArchitectureEntry::own("phi", "Phi 1, 1.5, 2", DECODER, |path, text, _| {
-        read_llama(LlamaKind::Phi, path, text)
-    })
-    .or_candle(candle::load_phi),
-    ArchitectureEntry::own("stablelm", "StableLM", DECODER, |path, text, _| {
-        read_llama(LlamaKind::StableLm, path, text)
-    })
-    .or_candle(candle::load_stable_lm),
-    ArchitectureEntry::own("starcoder2", "StarCoder 2", DECODER, |path, text, _| {
-        read_llama(LlamaKind::Starcoder2, path, text)
-    })
-    .or_candle(candle::load_starcoder2),
+    decoder!(Gemma3, "Gemma 3 for text", DECODER).or_candle(candle::load_gemma3),
+    decoder!(SmolLm3, "SmolLM 3", DECODER),
+    decoder!(Phi3, "Phi 3", DECODER).or_candle(candle::load_phi3),
+    decoder!(Olmo2, "OLMo 2", DECODER).or_candle(candle::load_olmo2),
+    decoder!(Granite, "Granite", DECODER).or_candle(candle::load_granite),
+    decoder!(Cohere, "Cohere (Command R, R+)", WORDS),
+    decoder!(Gemma, "Gemma 1", DECODER).or_candle(candle::load_gemma),
+    decoder!(GptNeox, "GPT-NeoX, Pythia", DECODER),
+    decoder!(Olmo, "OLMo 1", DECODER).or_candle(candle::load_olmo),
+    decoder!(Opt, "OPT", DECODER),
+    decoder!(Phi, "Phi 1, 1.5, 2", DECODER).or_candle(candle::load_phi),
+    decoder!(StableLm, "StableLM", DECODER).or_candle(candle::load_stable_lm),
+    decoder!(Starcoder2, "StarCoder 2", DECODER).or_candle(candle::load_starcoder2),
+    decoder!(Arcee, "Arcee (AFM)", DECODER),
+    decoder!(Bloom, "BLOOM", DECODER),
+    decoder!(CodeGen, "CodeGen", WORDS),
+    decoder!(Cohere2, "Cohere 2 (Command R7B, A)", WORDS),
+    decoder!(Ernie45, "ERNIE 4.5 without experts", WORDS),
+    decoder!(EuroBert, "EuroBERT", &[Embedding]).untrained(),
+    decoder!(Exaone4, "EXAONE 4", DECODER),
+    decoder!(Falcon, "Falcon", DECODER).or_candle(candle::load_falcon),
+    decoder!(Glm, "GLM-4 of 2024", DECODER),
+    decoder!(Glm4, "GLM-4 of 2025", DECODER).or_candle(candle::load_glm4),
+    decoder!(GptBigCode, "GPT-BigCode, StarCoder 1", DECODER).or_candle(candle::load_bigcode),
+    decoder!(GptJ, "GPT-J", DECODER),
+    decoder!(GptNeo, "GPT-Neo", DECODER),
+    decoder!(Helium, "Helium", DECODER).or_candle(candle::load_helium),
+    decoder!(HunYuan, "Hunyuan without experts", DECODER),
+    decoder!(Ministral, "Ministral", DECODER),
+    decoder!(Mixtral, "Mixtral", DECODER).or_candle(candle::load_mixtral),
+    decoder!(Mpt, "MPT", DECODER),
+    decoder!(Nemotron, "Nemotron 3 and 4", DECODER),
+    decoder!(Olmo3, "OLMo 3", DECODER),
+    decoder!(Olmoe, "OLMoE", WORDS),
+    decoder!(Qwen2Moe, "Qwen 2 MoE", DECODER).or_candle(candle::load_qwen2_moe),
+    decoder!(Qwen3Moe, "Qwen 3 MoE", DECODER).or_candle(candle::load_qwen3_moe),
+    decoder!(SeedOss, "Seed-OSS", DECODER),
     ArchitectureEntry::candle("deepseek_v2", "DeepSeek V2", candle::load_deepseek2),
-    ArchitectureEntry::candle("falcon", "Falcon", candle::load_falcon),
-    ArchitectureEntry::candle("glm4", "GLM-4", candle::load_glm4),
-    ArchitectureEntry::candle("gpt_bigcode", "GPT-BigCode", candle::load_bigcode).in_f32(),
     ArchitectureEntry::candle("granitemoehybrid", "Granite 4 without experts", candle::load_granite_hybrid),
-    ArchitectureEntry::candle("helium", "Helium", candle::load_helium),
     ArchitectureEntry::candle("lfm2", "LFM2", recurrent::load_lfm2),
     ArchitectureEntry::candle("mamba", "Mamba", recurrent::load_mamba),
     ArchitectureEntry::candle("mamba2", "Mamba 2", recurrent::load_mamba2),
-    ArchitectureEntry::candle("mixtral", "Mixtral", candle::load_mixtral),
-    ArchitectureEntry::candle("qwen2_moe", "Qwen 2 MoE", candle::load_qwen2_moe),
-    ArchitectureEntry::candle("qwen3_moe", "Qwen 3 MoE", candle::load_qwen3_moe),
     ArchitectureEntry::candle("recurrent_gemma", "RecurrentGemma", recurrent::load_recurrent_gemma),
 ];
 
@@ -455,12 +426,12 @@ mod tests {
             error.starts_with("config.json: field `model_type`: expected one of `t5`, `mt5`, "),
             "{error}"
         );
-        assert!(error.ends_with("`starcoder2`, found `rwkv`"), "{error}");
+        assert!(error.ends_with("`seed_oss`, found `rwkv`"), "{error}");
         assert!(read("{}").ends_with("found none"));
         assert!(read(r#"{"model_type": "rag"}"#).contains("opened one by one"));
         // Only the other engine has it.
-        assert!(read(r#"{"model_type": "falcon"}"#).ends_with("found `falcon`"));
-        assert!(is_candle_type("falcon") && is_candle_type("llama") && !is_candle_type("t5"));
+        assert!(read(r#"{"model_type": "mamba"}"#).ends_with("found `mamba`"));
+        assert!(is_candle_type("mamba") && is_candle_type("llama") && !is_candle_type("t5"));
     }
 
     #[test]
@@ -472,6 +443,6 @@ mod tests {
         assert_eq!(of("llama"), (vec!["packed", "candle"], &["f32", "int8"][..], true));
         assert_eq!(of("gpt2"), (vec!["packed"], &["f32"][..], true));
         assert_eq!(of("modernbert"), (vec!["packed"], &["f32", "int8"][..], false));
-        assert_eq!(of("falcon"), (vec!["candle"], &["f32"][..], false));
+        assert_eq!(of("mamba"), (vec!["candle"], &["f32"][..], false));
     }
 }

@@ -1,10 +1,13 @@
 //! The cache of a decoder-only model between steps. The caller owns it, so beams can be re-ordered.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::Tensor;
 use sporran_checkpoint::{Error, Result};
 
 use super::{Biases, Shape, too_long};
-use crate::{cache::LayerCache, candle_models::CandleSequence, layers::hidden_score, packed::KvCache};
+use crate::{
+    architectures::llama::Alibi, cache::LayerCache, candle_models::CandleSequence, layers::hidden_score,
+    packed::KvCache,
+};
 
 /// The keys and values of sequences, one row a sequence, and which of them are tokens rather than padding.
 #[derive(Debug, Clone, Default)]
@@ -101,7 +104,7 @@ impl CausalCache {
     /// their positions (r, t) in their sequences and the biases on the scores of keys. A sequence has at most as many
     /// tokens as there are positions if these are learned.
     pub(super) fn extend(&mut self, mask: &[Vec<f32>], shape: &Shape) -> Result<(Tensor, Biases)> {
-        let (dtype, device) = (shape.dtype, &shape.device);
+        let device = &shape.device;
         let most = shape.has_learned_positions.then_some(shape.max_length);
         let (past, length) = (self.length(), mask.first().map_or(0, Vec::len));
         let mut kept = std::mem::take(&mut self.kept);
@@ -123,8 +126,9 @@ impl CausalCache {
         }
         self.layers.resize_with(shape.layers, LayerCache::default);
         let positions = Tensor::from_vec(positions, (mask.len(), length), device)?;
-        let is_plain = length == 1 && kept.iter().flatten().all(|is_token| *is_token);
-        let bias = |window: Option<usize>| bias(&kept, past, length, window, dtype, device);
+        let is_plain =
+            length == 1 && shape.alibi.is_none() && kept.iter().flatten().all(|is_token| *is_token);
+        let bias = |window: Option<usize>| bias(&kept, past, length, window, shape);
         let all = if is_plain { None } else { Some(bias(None)?) };
         let near = match shape.window.filter(|window| longest > *window) {
             Some(window) => Some(bias(Some(window))?),
@@ -135,18 +139,19 @@ impl CausalCache {
     }
 }
 
-/// The bias on the scores of the keys of `kept`: (r, 1, t, past + t). A query sees no padding, no later token, and with
-/// a window that many tokens at most, itself among them.
+/// The bias on the scores of the keys of `kept`: (r, 1, t, past + t), or with a number of heads in place of the 1 where these
+/// have their own. A query sees no padding, no later token where tokens are read in order, and with a window no token that is
+/// that far away.
 fn bias(
     kept: &[Vec<bool>],
     past: usize,
     length: usize,
     window: Option<usize>,
-    dtype: DType,
-    device: &Device,
+    shape: &Shape,
 ) -> Result<Tensor> {
-    let hidden = hidden_score(dtype)? as f32;
-    let mut bias = Vec::with_capacity(kept.len() * length * (past + length));
+    let hidden = hidden_score(shape.dtype)? as f32;
+    let heads = shape.alibi.as_ref().map_or(1, Alibi::heads);
+    let mut bias = Vec::with_capacity(kept.len() * heads * length * (past + length));
     for row in kept {
         // The tokens before each position.
         let before = |tokens: &mut usize, is_token: &bool| {
@@ -155,14 +160,23 @@ fn bias(
             Some(own)
         };
         let places: Vec<usize> = row.iter().scan(0, before).collect();
-        for query in past..past + length {
-            let is_near = |key: usize| window.is_none_or(|window| places[query] - places[key] < window);
-            let is_seen = |key: usize, is_token: &bool| *is_token && key <= query && is_near(key);
-            let score = |(key, is_token): (usize, &bool)| if is_seen(key, is_token) { 0.0 } else { hidden };
+        for (head, query) in (0..heads).flat_map(|head| (past..past + length).map(move |query| (head, query)))
+        {
+            let is_near =
+                |key: usize| window.is_none_or(|window| places[query].abs_diff(places[key]) < window);
+            let is_seen = |key: usize, is_token: &bool| {
+                *is_token && (key <= query || shape.is_bidirectional) && is_near(key)
+            };
+            let score = |(key, is_token): (usize, &bool)| match &shape.alibi {
+                _ if !is_seen(key, is_token) => hidden,
+                Some(alibi) => alibi.bias(head, places[query], places[key]),
+                None => 0.0,
+            };
             bias.extend(row.iter().enumerate().map(score));
         }
     }
-    Ok(Tensor::from_vec(bias, (kept.len(), 1, length, past + length), device)?.to_dtype(dtype)?)
+    let bias = Tensor::from_vec(bias, (kept.len(), heads, length, past + length), &shape.device)?;
+    Ok(bias.to_dtype(shape.dtype)?)
 }
 
 #[cfg(test)]
@@ -183,6 +197,8 @@ mod tests {
             has_learned_positions: learned.is_some(),
             layers: 0,
             window,
+            alibi: None,
+            is_bidirectional: false,
             dtype: DType::F32,
             device: Device::Cpu,
         }

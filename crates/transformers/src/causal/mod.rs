@@ -11,6 +11,7 @@ use candle_core::{D, DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result, SpecialTokens};
 
 use crate::{
+    architectures::llama::Alibi,
     batch::Batch,
     cache::{KeyValue, LayerCache},
     decode::GenerationOptions,
@@ -111,12 +112,16 @@ pub(crate) struct Shape {
     pub(crate) layers: usize,
     /// The tokens that layers with a sliding window attend to.
     pub(crate) window: Option<usize>,
+    /// The biases of scores by positions.
+    pub(crate) alibi: Option<Alibi>,
+    /// Whether tokens see those after them.
+    pub(crate) is_bidirectional: bool,
     pub(crate) dtype: DType,
     pub(crate) device: Device,
 }
 
-/// What is added to the scores of the keys that were kept and of the new ones: (r, 1, t, past + t), `None` if all keys
-/// are visible.
+/// What is added to the scores of the keys that were kept and of the new ones: (r, 1, t, past + t), or (r, heads, t, past + t)
+/// where heads differ, `None` if all keys are visible.
 #[derive(Debug)]
 pub(crate) struct Biases {
     /// For layers that attend to everything before.
@@ -250,7 +255,7 @@ impl<B: Body> TrainableCausal for B {
 
 /// How a layer attends.
 pub(crate) struct Attending<'a> {
-    /// Added to the scores: (r, 1, t, s).
+    /// Added to the scores: (r, 1, t, s) or (r, heads, t, s).
     pub(crate) bias: Option<&'a Tensor>,
     /// The factor of the products of queries and keys.
     pub(crate) scale: f64,

@@ -1,21 +1,18 @@
-//! Packs the tensors of a checkpoint.
+//! Packs the tensors of encoders and encoder-decoders.
 
 use candle_core::Device;
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
-use sporran_kernels::{Activation, Norm, Precision, Rows, Scores, Table};
+use sporran_kernels::{Norm, Precision, Rows};
 
 use super::{
-    causal::{CausalLayer, PackedLlama},
-    decoder::PackedDecoder,
     disentangled::{DistanceRows, ProjectedDistances},
     encoder::PackedEncoder,
-    kv_cache::Heads,
-    layers::{CrossAttention, FeedForward, Linear, Machine, Machines, SelfAttention},
+    layers::{CrossAttention, Dense, FeedForward, Machine, Machines, SelfAttention},
     modernbert::{ModernBertLayer, PackedModernBert},
+    packer::{Packer, Read, activation, named},
     seq2seq::PackedSeq2Seq,
     stack::{Layer, Positions, Stack},
     t5_encoder::PackedT5Encoder,
-    weights::{StoredWeights, head_places},
 };
 use crate::{
     architectures::{
@@ -23,104 +20,11 @@ use crate::{
         bert::{
             BertConfig, BertFamily, BertNames, Disentangled, MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE,
         },
-        llama::{HeadNorms, Inner, Inputs, LlamaConfig, NormKind, PartNorms},
         modernbert::ModernBertConfig,
         t5::{T5Config, T5EncoderConfig},
     },
     decode::GenerationOptions,
-    layers,
 };
-
-/// Reads the weights of a tensor by its name. Each tensor is read once, and dropped when it is packed.
-type Read<'a> = &'a mut dyn FnMut(&str) -> Result<StoredWeights<'a>>;
-
-/// Where the weights come from and how they are kept.
-struct Packer<'a> {
-    read: Read<'a>,
-    precision: Precision,
-}
-
-impl Packer<'_> {
-    /// The values of a tensor in f32.
-    fn values(&mut self, name: &str) -> Result<Vec<f32>> {
-        Ok((self.read)(name)?.values())
-    }
-
-    /// A table of rows of `width` values.
-    fn table(&mut self, name: &str, width: usize) -> Result<Table> {
-        Ok((self.read)(name)?.table(width))
-    }
-
-    /// One layer from those called `names`, one under the other.
-    fn linear(&mut self, names: &[String], inputs: usize, bias: bool) -> Result<Linear> {
-        let blocks: Result<Vec<StoredWeights<'_>>> =
-            names.iter().map(|name| (self.read)(&format!("{name}.weight"))).collect();
-        let matrix = StoredWeights::pack(&blocks?, inputs, self.precision);
-        if !bias {
-            return Ok(Linear { matrix, bias: None });
-        }
-        let mut values = Vec::with_capacity(matrix.outputs());
-        for name in names {
-            values.extend(self.values(&format!("{name}.bias"))?);
-        }
-        Ok(Linear { matrix, bias: Some(values) })
-    }
-
-    /// Two layers of `outputs` each from one tensor, in which one lies under the other.
-    fn halves(
-        &mut self,
-        name: &str,
-        (inputs, outputs): (usize, usize),
-        has_bias: bool,
-    ) -> Result<[Linear; 2]> {
-        let weight = (self.read)(&format!("{name}.weight"))?;
-        let [upper, lower] = weight.pack_halves(inputs, self.precision);
-        let mut bias = if has_bias { Some(self.values(&format!("{name}.bias"))?) } else { None };
-        let second = bias.as_mut().map(|bias| bias.split_off(outputs));
-        Ok([Linear { matrix: upper, bias }, Linear { matrix: lower, bias: second }])
-    }
-
-    /// The projection to queries, keys and values of `heads` heads, of which a tensor has each head's together.
-    fn by_head(&mut self, name: &str, inputs: usize, heads: usize, has_bias: bool) -> Result<Linear> {
-        let weight = (self.read)(&format!("{name}.weight"))?;
-        let matrix = weight.pack_heads(inputs, heads, self.precision);
-        if !has_bias {
-            return Ok(Linear { matrix, bias: None });
-        }
-        let values = self.values(&format!("{name}.bias"))?;
-        let size = values.len() / (3 * heads);
-        let bias = head_places(heads).flat_map(|place| &values[place * size..][..size]).copied().collect();
-        Ok(Linear { matrix, bias: Some(bias) })
-    }
-
-    /// The head that scores words, and the table of their embeddings where it is another one than the head's. They come
-    /// first.
-    fn words(&mut self, table: &str, head: Option<&str>, width: usize) -> Result<(Linear, Option<Table>)> {
-        let packed = self.linear(&[head.unwrap_or(table).into()], width, false)?;
-        let embeddings = head.map(|_| self.table(&format!("{table}.weight"), width)).transpose()?;
-        Ok((packed, embeddings))
-    }
-
-    fn norm(&mut self, name: &str, bias: bool, eps: f64) -> Result<Norm> {
-        let weight = self.values(&format!("{name}.weight"))?;
-        let bias = if bias { Some(self.values(&format!("{name}.bias"))?) } else { None };
-        Ok(Norm { weight, bias, eps: eps as f32 })
-    }
-}
-
-fn named(prefix: &str, names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| format!("{prefix}.{name}")).collect()
-}
-
-fn activation(activation: layers::Activation) -> Activation {
-    match activation {
-        layers::Activation::Relu => Activation::Relu,
-        layers::Activation::Gelu => Activation::Gelu,
-        layers::Activation::GeluTanh => Activation::GeluTanh,
-        layers::Activation::Silu => Activation::Silu,
-        layers::Activation::Tanh => Activation::Tanh,
-    }
-}
 
 impl PackedSeq2Seq {
     /// Packs a T5 model.
@@ -194,184 +98,6 @@ impl PackedSeq2Seq {
     }
 }
 
-/// What is read of a decoder-only model.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
-    /// The logits of words.
-    Words,
-    /// The hidden states.
-    States,
-}
-
-impl PackedLlama {
-    /// Packs a model of LLaMA's shape.
-    ///
-    /// # Errors
-    /// As for [`PackedSeq2Seq::t5`].
-    pub(crate) fn llama(
-        config: &LlamaConfig,
-        tokens: SpecialTokens,
-        generation: GenerationOptions,
-        precision: Precision,
-        read: Read<'_>,
-    ) -> Result<Self> {
-        Self::pack(config, Use::Words, (tokens, generation), precision, read)
-    }
-
-    fn pack(
-        config: &LlamaConfig,
-        use_of: Use,
-        (tokens, generation): (SpecialTokens, GenerationOptions),
-        precision: Precision,
-        read: Read<'_>,
-    ) -> Result<Self> {
-        config.validate()?;
-        let packer = &mut Packer { read, precision };
-        let (width, kind) = (config.hidden_size, config.kind);
-        let heads =
-            Heads { heads: config.num_attention_heads, groups: config.groups(), width: config.head_width() };
-        let names = kind.names();
-        let norm = |packer: &mut Packer<'_>, name: &str| -> Result<Norm> {
-            let eps = config.norm_eps();
-            if kind.norm_kind() == NormKind::LayerWithoutWeights {
-                let (weight, bias) = (vec![1.0; width], Some(vec![0.0; width]));
-                return Ok(Norm { weight, bias, eps: eps as f32 });
-            }
-            let mut norm = packer.norm(name, kind.norm_kind() == NormKind::Layer, eps)?;
-            match kind.norm_kind() {
-                NormKind::RootAroundOne => norm.weight.iter_mut().for_each(|weight| *weight += 1.0),
-                NormKind::LayerWithoutShift => norm.bias = Some(vec![0.0; width]),
-                NormKind::Root | NormKind::Layer | NormKind::LayerWithoutWeights => {}
-            }
-            Ok(norm)
-        };
-        let (has_bias, mlp_bias) = (config.projections_have_bias(), config.feed_forward_has_bias());
-        let (head, embeddings) = match use_of {
-            Use::Words => {
-                let head = (!config.tie_word_embeddings).then_some(names.head);
-                let (mut head, embeddings) =
-                    packer.words(names.table.trim_end_matches(".weight"), head, width)?;
-                if kind.head_has_bias() {
-                    head.bias = Some(packer.values(&format!("{}.bias", names.head))?);
-                }
-                (Some(head), embeddings)
-            }
-            Use::States => (None, Some(packer.table(names.table, width)?)),
-        };
-        let positions = match kind.position_offset() {
-            Some(offset) => {
-                let all = packer.values(&format!("{}.embed_positions.weight", names.body))?;
-                Some(StoredWeights::of_values(&all[offset * width..]).table(width))
-            }
-            None => None,
-        };
-        let mut layers = Vec::with_capacity(config.num_hidden_layers);
-        for i in 0..config.num_hidden_layers {
-            let at = format!("{}.layers.{i}", names.body);
-            let first = |packer: &mut Packer<'_>, norms| match norms {
-                PartNorms::Before(name) | PartNorms::After(name) | PartNorms::Around(name, _) => {
-                    norm(packer, &format!("{at}.{name}"))
-                }
-            };
-            let inputs = match names.inputs {
-                Inputs::Apart(projections) => packer.linear(&named(&at, &projections), width, has_bias)?,
-                Inputs::Fused(name) => packer.linear(&named(&at, &[name]), width, has_bias)?,
-                Inputs::ByHead(name) => {
-                    packer.by_head(&format!("{at}.{name}"), width, heads.heads, has_bias)?
-                }
-            };
-            let output = packer.linear(
-                &named(&at, &[names.output]),
-                heads.heads * heads.width,
-                config.output_has_bias(),
-            )?;
-            let (inner, gated) = match names.inner {
-                Inner::Fused(name) => {
-                    let sizes = (width, config.intermediate_size);
-                    let [gate, up] = packer.halves(&format!("{at}.{name}"), sizes, mlp_bias)?;
-                    (gate, Some(up))
-                }
-                Inner::Gated(gate, up) => {
-                    let gate = packer.linear(&named(&at, &[gate]), width, mlp_bias)?;
-                    (gate, Some(packer.linear(&named(&at, &[up]), width, mlp_bias)?))
-                }
-                Inner::Plain(name) => (packer.linear(&named(&at, &[name]), width, mlp_bias)?, None),
-            };
-            let own = SelfAttention { inputs, output, norm: first(packer, kind.attention_norms())? };
-            let feed_forward = FeedForward {
-                inner,
-                gated,
-                outer: packer.linear(&named(&at, &[names.outer]), config.intermediate_size, mlp_bias)?,
-                activation: activation(config.activation()?),
-                norm: if config.shares_norm() {
-                    own.norm.clone()
-                } else {
-                    first(packer, kind.feed_forward_norms())?
-                },
-            };
-            let second = |packer: &mut Packer<'_>, norms| match norms {
-                PartNorms::Around(_, name) => norm(packer, &format!("{at}.{name}")).map(Some),
-                _ => Ok(None),
-            };
-            layers.push(CausalLayer {
-                result_norms: [
-                    second(packer, kind.attention_norms())?,
-                    second(packer, kind.feed_forward_norms())?,
-                ],
-                own,
-                feed_forward,
-                head_norms: match kind.head_norms() {
-                    HeadNorms::None => None,
-                    HeadNorms::Each | HeadNorms::All => Some([
-                        norm(packer, &format!("{at}.self_attn.q_norm"))?,
-                        norm(packer, &format!("{at}.self_attn.k_norm"))?,
-                    ]),
-                },
-                rope: config.rope_of(i),
-                window: config.window(i),
-            });
-        }
-        Ok(Self {
-            embeddings,
-            embedding_scale: config.embedding_scale() as f32,
-            positions,
-            head,
-            logit_scale: config.logit_scale() as f32,
-            logit_cap: config.logit_cap().map(|cap| cap as f32),
-            layers,
-            norm: norm(packer, &format!("{}.{}", names.body, names.norm))?,
-            heads,
-            width,
-            ropes: config.ropes()?,
-            turns_neighbours: kind.turns_neighbours(),
-            clip: config.clip().map(|most| most as f32),
-            scores: Scores {
-                scale: config.score_scale() as f32,
-                cap: config.score_cap().map(|cap| cap as f32),
-            },
-            norm_first: kind.attention_norms().before().is_some(),
-            is_parallel: config.is_parallel(),
-            residual_scale: config.residual_scale() as f32,
-            max_length: config.max_position_embeddings,
-            tokens,
-            generation,
-            device: Device::Cpu,
-            machines: Machines::default(),
-        })
-    }
-}
-
-impl PackedDecoder {
-    /// Packs the body of a model of LLaMA's shape.
-    ///
-    /// # Errors
-    /// As for [`PackedSeq2Seq::t5`].
-    pub(crate) fn new(config: &LlamaConfig, precision: Precision, read: Read<'_>) -> Result<Self> {
-        let defaults = (config.special_tokens(), GenerationOptions::default());
-        Ok(Self(PackedLlama::pack(config, Use::States, defaults, precision, read)?))
-    }
-}
-
 impl PackedEncoder {
     /// Packs the body of an encoder.
     ///
@@ -416,10 +142,16 @@ impl PackedEncoder {
                 }
             };
             let feed_forward = FeedForward {
-                inner,
-                gated,
-                outer: packer.linear(&named(prefix, &[names.outer]), config.intermediate_size, outer_bias)?,
-                activation: activation(config.activation()?),
+                dense: Dense {
+                    inner,
+                    gated,
+                    outer: packer.linear(
+                        &named(prefix, &[names.outer]),
+                        config.intermediate_size,
+                        outer_bias,
+                    )?,
+                    activation: activation(config.activation()?),
+                },
                 norm: norm(packer, names.feed_forward_norm)?,
             };
             layers.push(Layer { own, cross: None, feed_forward });
@@ -454,7 +186,9 @@ impl PackedEncoder {
                 max_distance: MPNET_DISTANCE,
             },
             _ => match config.rotation_steps() {
-                Some(steps) => Positions::Rotary { steps },
+                Some(steps) => {
+                    Positions::Rotary { steps, turns_neighbours: config.family.turns_neighbours() }
+                }
                 None => Positions::Embedded,
             },
         };
@@ -527,10 +261,12 @@ impl PackedModernBert {
                 inputs: packer.linear(&[part("attn.Wqkv")], width, config.attention_bias)?,
                 output: packer.linear(&[part("attn.Wo")], width, config.attention_bias)?,
                 feed_forward: FeedForward {
-                    inner: activated,
-                    gated: Some(gated),
-                    outer: packer.linear(&[part("mlp.Wo")], inner, config.mlp_bias)?,
-                    activation: activation(config.activation()?),
+                    dense: Dense {
+                        inner: activated,
+                        gated: Some(gated),
+                        outer: packer.linear(&[part("mlp.Wo")], inner, config.mlp_bias)?,
+                        activation: activation(config.activation()?),
+                    },
                     norm: norm(packer, &part("mlp_norm"))?,
                 },
                 is_local: *is_local,
@@ -615,10 +351,12 @@ fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Res
         let dense = format!("{}.DenseReluDense", at(last));
         let (first, second) = if gated { ("wi_0", Some("wi_1")) } else { ("wi", None) };
         let feed_forward = FeedForward {
-            inner: packer.linear(&named(&dense, &[first]), width, false)?,
-            gated: second.map(|name| packer.linear(&named(&dense, &[name]), width, false)).transpose()?,
-            outer: packer.linear(&named(&dense, &["wo"]), config.d_ff, false)?,
-            activation: activation(kind),
+            dense: Dense {
+                inner: packer.linear(&named(&dense, &[first]), width, false)?,
+                gated: second.map(|name| packer.linear(&named(&dense, &[name]), width, false)).transpose()?,
+                outer: packer.linear(&named(&dense, &["wo"]), config.d_ff, false)?,
+                activation: activation(kind),
+            },
             norm: norm(packer, last)?,
         };
         layers.push(Layer { own, cross, feed_forward });
@@ -675,10 +413,12 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
             None
         };
         let feed_forward = FeedForward {
-            inner: packer.linear(&named(&at, &["fc1"]), width, true)?,
-            gated: None,
-            outer: packer.linear(&named(&at, &["fc2"]), inner, true)?,
-            activation: activation(config.activation()?),
+            dense: Dense {
+                inner: packer.linear(&named(&at, &["fc1"]), width, true)?,
+                gated: None,
+                outer: packer.linear(&named(&at, &["fc2"]), inner, true)?,
+                activation: activation(config.activation()?),
+            },
             norm: norm(packer, "final_layer_norm")?,
         };
         layers.push(Layer { own, cross, feed_forward });

@@ -7,7 +7,7 @@ use sporran_kernels::Rows;
 use super::{causal::PackedLlama, ragged::Ragged};
 use crate::{batch::Batch, encoder::Encoder};
 
-/// The body of a model of LLaMA's shape, whose hidden states are read, for inference on a CPU. A token sees those before it. Its
+/// The body of a model of LLaMA's shape, whose hidden states are read, for inference on a CPU. Its
 /// oracle is [`Llama`](crate::Llama).
 #[derive(Debug)]
 pub struct PackedDecoder(pub(super) PackedLlama);
@@ -44,7 +44,7 @@ impl Encoder for PackedDecoder {
     }
 
     fn width(&self) -> usize {
-        self.0.width
+        self.0.output_width()
     }
 
     fn max_input_length(&self) -> usize {

@@ -104,18 +104,24 @@ pub(super) struct CrossAttention {
 
 /// Two projections with an activation between them, gated (Shazeer 2020) where there is a third.
 #[derive(Debug)]
-pub(super) struct FeedForward {
+pub(super) struct Dense {
     pub(super) inner: Linear,
     pub(super) gated: Option<Linear>,
     pub(super) outer: Linear,
     pub(super) activation: Activation,
+}
+
+/// Such projections and a norm.
+#[derive(Debug)]
+pub(super) struct FeedForward {
+    pub(super) dense: Dense,
     pub(super) norm: Norm,
 }
 
 /// Rows whose inner states are in memory at a time.
 const INNER_ROWS: usize = 512;
 
-impl FeedForward {
+impl Dense {
     /// Adds the layer of `normed`, or of `xs` where there is none, to `xs`.
     pub(super) fn add(&self, machine: &mut Machine, normed: Option<&Rows>, inner: &mut Rows, xs: &mut Rows) {
         for start in (0..xs.count()).step_by(INNER_ROWS) {

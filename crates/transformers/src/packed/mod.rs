@@ -14,6 +14,7 @@
 //! - The result of a row depends neither on the other rows of a batch nor on the number of threads.
 
 mod build;
+mod build_causal;
 mod cache;
 mod causal;
 mod decoder;
@@ -21,7 +22,9 @@ mod disentangled;
 mod encoder;
 mod kv_cache;
 mod layers;
+mod mixture;
 mod modernbert;
+mod packer;
 mod ragged;
 mod rotary;
 mod seq2seq;

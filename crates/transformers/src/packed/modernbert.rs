@@ -150,7 +150,7 @@ impl PackedModernBert {
         let positions: Vec<usize> = ragged.lengths.iter().flat_map(|length| 0..*length).collect();
         let longest = ragged.lengths.iter().copied().max().unwrap_or(1);
         let rotations =
-            [false, true].map(|is_local| Rotations::new(&config.rotation_steps(is_local), 0..longest));
+            [false, true].map(|is_local| Rotations::new(&config.rotation_steps(is_local), 0..longest, false));
         // A window is as long as an input at most.
         let window = config.window.min(longest);
         let hidden = hidden_beyond(window);
@@ -206,7 +206,7 @@ impl PackedModernBert {
             });
             layer.output.add(machine, mixed, &mut xs);
             layer.feed_forward.norm.forward_to(isa, pool, &xs, normed);
-            layer.feed_forward.add(machine, Some(normed), inner, &mut xs);
+            layer.feed_forward.dense.add(machine, Some(normed), inner, &mut xs);
         }
         self.final_norm.forward(isa, pool, &mut xs);
         see(&xs);

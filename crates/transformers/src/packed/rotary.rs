@@ -9,16 +9,18 @@ pub(super) struct Rotations {
     cos: Vec<f32>,
     sin: Vec<f32>,
     half: usize,
+    /// Whether the two of a pair that is turned together lie side by side.
+    turns_neighbours: bool,
 }
 
 impl Rotations {
     /// Those of `positions`; `steps` has the factors from a position to its angles.
-    pub(super) fn new(steps: &[f32], positions: impl Iterator<Item = usize>) -> Self {
+    pub(super) fn new(steps: &[f32], positions: impl Iterator<Item = usize>, turns_neighbours: bool) -> Self {
         let (cos, sin) = positions
             .flat_map(|position| steps.iter().map(move |step| position as f32 * step))
             .map(|angle| (angle.cos(), angle.sin()))
             .unzip();
-        Self { cos, sin, half: steps.len() }
+        Self { cos, sin, half: steps.len(), turns_neighbours }
     }
 
     /// Turns the first `columns` values of each row, head after head, by the angles in its place.
@@ -28,6 +30,7 @@ impl Rotations {
         inputs.each_part(machine.core.pool, &blocks, width, &|row, _, mut part| {
             let [cos, sin] =
                 [&self.cos, &self.sin].map(|values| &values[places[row] * self.half..][..self.half]);
+            let turn = if self.turns_neighbours { turn_neighbours } else { turn };
             turn(&mut part.row_mut(0)[..columns], 2 * self.half, cos, sin);
         });
     }

@@ -34,7 +34,7 @@ pub(super) enum Positions {
     /// Queries and keys read embeddings of the distances between them.
     Disentangled(DistanceRows),
     /// Queries and keys are turned by their positions: `steps` has the factors from a position to its angles.
-    Rotary { steps: Vec<f32> },
+    Rotary { steps: Vec<f32>, turns_neighbours: bool },
 }
 
 /// The layers of an encoder or of a decoder.
@@ -115,7 +115,9 @@ impl Stack {
         see(&xs);
         let places: Vec<usize> = lengths.iter().flat_map(|length| 0..*length).collect();
         let rotations = match &self.positions {
-            Positions::Rotary { steps } => Some(Rotations::new(steps, 0..longest as usize)),
+            Positions::Rotary { steps, turns_neighbours } => {
+                Some(Rotations::new(steps, 0..longest as usize, *turns_neighbours))
+            }
             _ => None,
         };
         let mut asking = blocks.clone();
@@ -314,7 +316,7 @@ impl Stack {
         if self.norm_first {
             part.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
         }
-        part.add(machine, self.norm_first.then_some(normed), inner, xs);
+        part.dense.add(machine, self.norm_first.then_some(normed), inner, xs);
         self.after(machine, &part.norm, xs);
     }
 

@@ -47,12 +47,12 @@ impl<'a> StoredWeights<'a> {
         })
     }
 
-    /// Packs rows of `inputs` weights, in which each of `heads` has its query, its key and its value, with all queries first,
-    /// then all keys and all values.
-    pub(super) fn pack_heads(&self, inputs: usize, heads: usize, precision: Precision) -> Matrix {
-        let size = self.bytes.len() / (3 * heads);
+    /// Packs blocks of rows of `inputs` weights, which are at these places.
+    pub(super) fn pack_places(&self, inputs: usize, places: &[usize], precision: Precision) -> Matrix {
+        let size = self.bytes.len() / places.len();
         let release = |part: &[u8]| self.bytes.release(part);
-        let stored: Vec<Stored<'_>> = head_places(heads)
+        let stored: Vec<Stored<'_>> = places
+            .iter()
             .map(|place| {
                 let bytes = &self.bytes[place * size..][..size];
                 Stored::new(self.coding, bytes, inputs).releasing(&release)
@@ -89,11 +89,6 @@ impl<'a> From<RawTensor<'a>> for StoredWeights<'a> {
         };
         Self::new(coding, raw.bytes)
     }
-}
-
-/// The places of all queries, then of all keys and all values, where each of `heads` has one of each in turn.
-pub(super) fn head_places(heads: usize) -> impl Iterator<Item = usize> {
-    (0..3).flat_map(move |which| (0..heads).map(move |head| 3 * head + which))
 }
 
 /// The coding of a tensor of a GGUF file; none if panels do not have it.

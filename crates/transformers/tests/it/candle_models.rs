@@ -53,17 +53,24 @@ fn worst(found: &[f32], expected: &[f32]) -> f32 {
 }
 
 /// The architectures of the fixtures that the packed engine has too.
-const BOTH: [&str; 12] = [
+const BOTH: [&str; 19] = [
+    "falcon",
     "gemma",
     "gemma2",
     "gemma3_text",
+    "glm4",
+    "gpt_bigcode",
     "granite",
+    "helium",
     "mistral",
+    "mixtral",
     "olmo",
     "olmo2",
     "phi",
     "phi3",
+    "qwen2_moe",
     "qwen3",
+    "qwen3_moe",
     "stablelm",
     "starcoder2",
 ];

@@ -105,7 +105,7 @@ fn an_architecture_that_is_not_here_is_named() {
     edit_config(folder.path(), "\"model_type\": \"t5\"", "\"model_type\": \"mamba\"");
     assert_eq!(
         message(folder.path()),
-        "config.json: field `model_type`: expected one of `t5`, `mt5`, `umt5`, `bart`, `mbart`, `pegasus`, `marian`, `m2m_100`, `blenderbot`, `blenderbot-small`, `bert`, `roberta`, `xlm-roberta`, `camembert`, `distilbert`, `dpr`, `mpnet`, `electra`, `albert`, `deberta-v2`, `ernie`, `data2vec-text`, `roberta-prelayernorm`, `xlm-roberta-xl`, `megatron-bert`, `rembert`, `nomic_bert`, `gte`, `jina_embeddings_v3`, `modernbert`, `gpt2`, `llama`, `mistral`, `qwen2`, `qwen3`, `gemma2`, `gemma3`, `gemma3_text`, `smollm3`, `phi3`, `olmo2`, `granite`, `cohere`, `gemma`, `gpt_neox`, `olmo`, `opt`, `phi`, `stablelm`, `starcoder2`, found `mamba`"
+        "config.json: field `model_type`: expected one of `t5`, `mt5`, `umt5`, `bart`, `mbart`, `pegasus`, `marian`, `m2m_100`, `blenderbot`, `blenderbot-small`, `bert`, `roberta`, `xlm-roberta`, `camembert`, `distilbert`, `dpr`, `mpnet`, `electra`, `albert`, `deberta-v2`, `ernie`, `data2vec-text`, `roberta-prelayernorm`, `xlm-roberta-xl`, `megatron-bert`, `rembert`, `roformer`, `nomic_bert`, `gte`, `jina_embeddings_v3`, `modernbert`, `gpt2`, `llama`, `mistral`, `qwen2`, `qwen3`, `gemma2`, `gemma3`, `gemma3_text`, `smollm3`, `phi3`, `olmo2`, `granite`, `cohere`, `gemma`, `gpt_neox`, `olmo`, `opt`, `phi`, `stablelm`, `starcoder2`, `arcee`, `bloom`, `codegen`, `cohere2`, `ernie4_5`, `eurobert`, `exaone4`, `falcon`, `glm`, `glm4`, `gpt_bigcode`, `gptj`, `gpt_neo`, `helium`, `hunyuan_v1_dense`, `ministral`, `mixtral`, `mpt`, `nemotron`, `olmo3`, `olmoe`, `qwen2_moe`, `qwen3_moe`, `seed_oss`, found `mamba`"
     );
 }
 

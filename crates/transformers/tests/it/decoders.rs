@@ -24,19 +24,56 @@ use tempfile::TempDir;
 use crate::{common::near, device::device};
 
 const KINDS: [&str; 8] = ["qwen3", "mistral", "gemma2", "gemma3_text", "phi3", "smollm3", "olmo2", "granite"];
-/// Kinds without a GGUF file, and variants of theirs.
-pub(crate) const FOLDERS: [&str; 10] = [
+/// Other kinds, and variants of theirs.
+pub(crate) const FOLDERS: &[&str] = &[
+    "arcee",
+    "bloom",
+    "codegen",
     "cohere",
+    "cohere-norms",
+    "cohere2",
+    "ernie4_5",
+    "exaone4",
+    "falcon",
+    "falcon-alibi",
+    "falcon-groups",
+    "falcon-groups-one-norm",
     "gemma",
+    "glm",
+    "glm4",
+    "gpt_bigcode",
+    "gpt_bigcode-heads",
+    "gpt_neo",
     "gpt_neox",
     "gpt_neox-sequential",
+    "gptj",
+    "helium",
+    "hunyuan_v1_dense",
+    "ministral",
+    "mixtral",
+    "mpt",
+    "nemotron",
     "olmo",
+    "olmo3",
+    "olmoe",
     "opt",
+    "opt-after",
     "phi",
+    "phi-norms",
+    "qwen2_moe",
+    "qwen2_moe-all",
+    "qwen2_moe-sliding",
+    "qwen3_moe",
+    "qwen3_moe-all",
+    "seed_oss",
     "stablelm",
+    "stablelm-norms",
     "stablelm-sequential",
     "starcoder2",
 ];
+/// Those of these with a GGUF file.
+const FILES: [&str; 8] =
+    ["arcee", "ernie4_5", "gemma", "mixtral", "olmoe", "qwen2_moe-all", "qwen3_moe-all", "seed_oss"];
 const ROPES: [&str; 4] = ["linear", "dynamic", "yarn", "llama3"];
 
 #[derive(Deserialize)]
@@ -91,7 +128,7 @@ pub(crate) fn fixture(of: &str, name: &str) -> Fixture {
 }
 
 fn kinds() -> impl Iterator<Item = &'static str> {
-    KINDS.into_iter().chain(FOLDERS)
+    KINDS.into_iter().chain(FOLDERS.iter().copied())
 }
 
 fn fixtures() -> impl Iterator<Item = Fixture> {
@@ -234,6 +271,12 @@ fn a_prompt_ends_as_it_is_read_token_by_token() {
     }
 }
 
+/// Whether the weights are those of a mixture of experts.
+fn tensors_of_experts(folder: &Path) -> bool {
+    let weights = candle_core::safetensors::load(folder.join("model.safetensors"), &Device::Cpu).unwrap();
+    weights.keys().any(|name| name.contains(".experts."))
+}
+
 #[test]
 fn eight_bits_stay_near() {
     for name in kinds() {
@@ -244,13 +287,15 @@ fn eight_bits_stay_near() {
         let logits = values(&tensors["logits.0"]);
         let range = logits.iter().copied().fold(0f32, |most, logit| most.max(logit.abs()));
         let mean = found.iter().zip(&logits).map(|(a, b)| (a - b).abs()).sum::<f32>() / logits.len() as f32;
-        assert!(mean > 0.0 && mean < 0.1 * range, "{name}: {mean} of {range}");
+        // Rounded states may be read by other experts.
+        let part = if tensors_of_experts(&folder) { 0.3 } else { 0.1 };
+        assert!(mean > 0.0 && mean < part * range, "{name}: {mean} of {range}");
     }
 }
 
 #[test]
 fn a_gguf_file_of_each_kind_holds_the_same_model() {
-    for name in KINDS {
+    for name in KINDS.into_iter().chain(FILES) {
         let Fixture { folder, expected, tensors, .. } = fixture("decoders", name);
         if name == "qwen3" {
             // llama.cpp has no such window for Qwen: this file is of the model without it.

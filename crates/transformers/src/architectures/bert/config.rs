@@ -194,6 +194,7 @@ impl BertConfig {
             | BertFamily::Ernie
             | BertFamily::MegatronBert
             | BertFamily::RemBert
+            | BertFamily::RoFormer
             | BertFamily::NomicBert => true,
             BertFamily::Deberta => self.has_types(),
             // The multilingual ones have one type.
@@ -238,6 +239,7 @@ impl BertConfig {
             (_, BertFamily::Data2VecText) => "data2vec_text",
             (_, BertFamily::RobertaPreLayerNorm) => "roberta_prelayernorm",
             (_, BertFamily::RemBert) => "rembert",
+            (_, BertFamily::RoFormer) => "roformer",
             (_, BertFamily::Mpnet) => "mpnet",
             (_, BertFamily::Electra) => "electra",
             (_, BertFamily::Albert) => "albert",
@@ -347,6 +349,7 @@ impl Architecture for BertConfig {
             BertFamily::XlmRobertaXl => "xlm-roberta-xl",
             BertFamily::MegatronBert => "megatron-bert",
             BertFamily::RemBert => "rembert",
+            BertFamily::RoFormer => "roformer",
             BertFamily::NomicBert => "nomic_bert",
             BertFamily::Gte => "gte",
             BertFamily::JinaEmbeddingsV3 => "jina_embeddings_v3",
@@ -412,6 +415,7 @@ impl Architecture for BertConfig {
             BertFamily::Data2VecText => name.strip_prefix("data2vec_text."),
             BertFamily::RobertaPreLayerNorm => name.strip_prefix("roberta_prelayernorm."),
             BertFamily::RemBert => name.strip_prefix("rembert."),
+            BertFamily::RoFormer => name.strip_prefix("roformer."),
             BertFamily::NomicBert => {
                 ["nomic_bert.", "bert."].iter().find_map(|prefix| name.strip_prefix(prefix))
             }
@@ -468,6 +472,9 @@ impl Architecture for BertConfig {
             BertFamily::Ernie => {
                 ("ernie.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
             }
+            BertFamily::RoFormer => {
+                ("roformer.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
+            }
             BertFamily::NomicBert => {
                 ("nomic_bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
             }
@@ -494,6 +501,7 @@ impl Architecture for BertConfig {
             | BertFamily::Ernie
             | BertFamily::MegatronBert
             | BertFamily::RemBert
+            | BertFamily::RoFormer
             | BertFamily::NomicBert => "cls.predictions.",
             BertFamily::DistilBert => "vocab_transform.",
             BertFamily::Electra => "generator_predictions.",
@@ -524,6 +532,8 @@ impl Architecture for BertConfig {
             || name.ends_with("embeddings.position_ids")
             || name.ends_with("embeddings.token_type_ids")
             || (self.rotary.is_some() && name.ends_with("inv_freq"))
+            // The sines and cosines of positions.
+            || (self.family == BertFamily::RoFormer && name.ends_with("encoder.embed_positions.weight"))
             || name.contains("pooler.dense.")
     }
 }

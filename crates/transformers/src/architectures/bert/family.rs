@@ -41,6 +41,8 @@ pub enum BertFamily {
     MegatronBert,
     /// RemBERT (Chung et al. 2021): narrow embeddings, and a wide table of its own in the head over the vocabulary.
     RemBert,
+    /// RoFormer (Su et al. 2021): rotary positions, and embeddings that may be narrower than the states.
+    RoFormer,
     /// NomicBERT (Nussbaum et al. 2024): rotary positions, gated feed-forward parts, and no biases in layers.
     NomicBert,
     /// GTE (Zhang et al. 2024): rotary positions, and gated feed-forward parts.
@@ -66,7 +68,12 @@ impl BertFamily {
 
     /// Whether queries and keys are turned by their positions.
     pub(crate) fn is_rotary(self) -> bool {
-        matches!(self, Self::NomicBert | Self::Gte | Self::JinaEmbeddingsV3)
+        matches!(self, Self::RoFormer | Self::NomicBert | Self::Gte | Self::JinaEmbeddingsV3)
+    }
+
+    /// Whether the two of a pair that is turned together lie side by side, and not half a head apart.
+    pub(crate) fn turns_neighbours(self) -> bool {
+        self == Self::RoFormer
     }
 
     /// Whether the projections of attention have biases.
@@ -184,6 +191,11 @@ pub(super) const CLASSES: &[(&str, BertFamily, BertTask)] = &[
     ("RemBertForTokenClassification", BertFamily::RemBert, BertTask::TokenClassification),
     ("RemBertForQuestionAnswering", BertFamily::RemBert, BertTask::Span),
     ("RemBertForMaskedLM", BertFamily::RemBert, BertTask::MaskedLm),
+    ("RoFormerModel", BertFamily::RoFormer, BertTask::States),
+    ("RoFormerForSequenceClassification", BertFamily::RoFormer, BertTask::SequenceClassification),
+    ("RoFormerForTokenClassification", BertFamily::RoFormer, BertTask::TokenClassification),
+    ("RoFormerForQuestionAnswering", BertFamily::RoFormer, BertTask::Span),
+    ("RoFormerForMaskedLM", BertFamily::RoFormer, BertTask::MaskedLm),
     ("NomicBertModel", BertFamily::NomicBert, BertTask::States),
     ("NomicBertForSequenceClassification", BertFamily::NomicBert, BertTask::SequenceClassification),
     ("NomicBertForTokenClassification", BertFamily::NomicBert, BertTask::TokenClassification),

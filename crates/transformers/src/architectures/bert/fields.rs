@@ -58,6 +58,8 @@ pub(crate) struct BertFields {
     #[serde(skip_serializing_if = "Option::is_none")]
     inner_group_num: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    rotary_value: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     relative_attention_num_buckets: Option<usize>,
     /// DeBERTa's, which are among the others in the file.
     #[serde(skip)]
@@ -97,6 +99,7 @@ impl Default for BertFields {
             classifier_dropout_prob: None,
             num_hidden_groups: None,
             inner_group_num: None,
+            rotary_value: None,
             relative_attention_num_buckets: None,
             deberta: None,
             rotary: None,
@@ -126,6 +129,7 @@ fn defaults(family: BertFamily) -> Option<Value> {
         BertFamily::MegatronBert => Some(json!({
             "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,
         })),
+        BertFamily::RoFormer => Some(json!({ "max_position_embeddings": 1536 })),
         BertFamily::NomicBert => Some(json!({
             "hidden_act": "silu", "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
             "max_position_embeddings": 2048,
@@ -188,9 +192,12 @@ impl BertFields {
         if self.position_embedding_type != "absolute" && !family.is_rotary() {
             return Err(wrong("position_embedding_type", "absolute", &self.position_embedding_type));
         }
-        for (field, set) in
-            [("is_decoder", self.is_decoder), ("add_cross_attention", self.add_cross_attention)]
-        {
+        for (field, set) in [
+            ("is_decoder", self.is_decoder),
+            ("add_cross_attention", self.add_cross_attention),
+            // Values are turned too.
+            ("rotary_value", self.rotary_value == Some(true) && family == BertFamily::RoFormer),
+        ] {
             if set {
                 return Err(wrong(field, "false", "true"));
             }
@@ -210,6 +217,7 @@ impl BertFields {
             BertFamily::XlmRobertaXl => (250_880, 1),
             BertFamily::MegatronBert => (29056, 0),
             BertFamily::RemBert => (250_300, 0),
+            BertFamily::RoFormer => (50_000, 0),
             BertFamily::NomicBert => (30528, 0),
             BertFamily::Gte => (250_048, 1),
             BertFamily::JinaEmbeddingsV3 => (250_002, 1),
@@ -227,7 +235,7 @@ impl BertFields {
             BertFamily::Deberta if task == BertTask::SequenceClassification => {
                 self.deberta.as_ref().and_then(|deberta| deberta.cls_dropout)
             }
-            BertFamily::Deberta | BertFamily::Mpnet | BertFamily::MegatronBert => None,
+            BertFamily::Deberta | BertFamily::Mpnet | BertFamily::MegatronBert | BertFamily::RoFormer => None,
             BertFamily::Albert | BertFamily::RemBert => self.classifier_dropout_prob,
             _ => self.classifier_dropout,
         };
@@ -240,7 +248,9 @@ impl BertFields {
         let embedding_size = match family {
             BertFamily::Albert => Some(self.embedding_size.unwrap_or(self.hidden_size)),
             BertFamily::RemBert => self.input_embedding_size,
-            BertFamily::Electra => self.embedding_size.filter(|size| *size != self.hidden_size),
+            BertFamily::Electra | BertFamily::RoFormer => {
+                self.embedding_size.filter(|size| *size != self.hidden_size)
+            }
             _ => None,
         };
         let sharing = (family == BertFamily::Albert).then(|| LayerSharing {
@@ -312,7 +322,9 @@ impl BertFields {
             projection_dim: config.projection_dim,
             tie_word_embeddings: config.tie_word_embeddings,
             embedding_size: match config.family {
-                BertFamily::Electra | BertFamily::Albert => Some(config.embedding_width()),
+                BertFamily::Electra | BertFamily::Albert | BertFamily::RoFormer => {
+                    Some(config.embedding_width())
+                }
                 _ => None,
             },
             input_embedding_size: config.embedding_size.filter(|_| config.family == BertFamily::RemBert),

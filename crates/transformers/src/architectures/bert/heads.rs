@@ -142,6 +142,10 @@ impl SequenceHead {
                 let head = vb.pp("classifier");
                 (head.pp("dense"), Activation::Tanh, head.pp("out_proj"), config.head_dropout)
             }
+            BertFamily::RoFormer => {
+                let head = vb.pp("classifier");
+                (head.pp("dense"), config.activation()?, head.pp("out_proj"), config.head_dropout)
+            }
             BertFamily::Electra => {
                 let head = vb.pp("classifier");
                 (head.pp("dense"), Activation::Gelu, head.pp("out_proj"), config.head_dropout)
@@ -394,6 +398,7 @@ impl MaskedLmHead {
             | BertFamily::Dpr
             | BertFamily::Deberta
             | BertFamily::Ernie
+            | BertFamily::RoFormer
             | BertFamily::MegatronBert => {
                 let head = vb.pp("cls.predictions");
                 (head.pp("transform.dense"), head.pp("transform.LayerNorm"), head.pp("decoder"), head)

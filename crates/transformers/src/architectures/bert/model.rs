@@ -8,7 +8,7 @@ use super::{
     config::BertConfig,
     disentangled::{DistanceAttention, DistanceTable, Distances},
     family::BertFamily,
-    rotary::{self, GTE_NAMES, JINA_NAMES, NOMIC_NAMES},
+    rotary::{self, GTE_NAMES, JINA_NAMES, NOMIC_NAMES, Rotation},
 };
 use crate::{
     architectures::t5,
@@ -236,8 +236,8 @@ struct Places<'a> {
     bias: &'a Tensor,
     /// In DeBERTa.
     distances: Option<&'a Distances>,
-    /// The cosines and sines of positions' angles, where they are rotary.
-    rotation: Option<&'a (Tensor, Tensor)>,
+    /// The angles of positions, where they are rotary.
+    rotation: Option<&'a Rotation>,
 }
 
 /// One layer: self-attention and the feed-forward part, each added, and normalised before or afterwards.
@@ -540,7 +540,7 @@ impl Layer {
         let input = self.before(&self.attention_norm, xs, mode)?;
         let ys = match (&self.distances, rotation) {
             (Some(attention), _) => attention.attend(&self.attention, &input, distances, bias, mode)?,
-            (None, Some((cos, sin))) => rotary::attend(&self.attention, &input, (cos, sin), bias, mode)?,
+            (None, Some(rotation)) => rotary::attend(&self.attention, &input, rotation, bias, mode)?,
             (None, None) => self.attention.attend(&input, &input, bias, mode)?,
         };
         let ys = mode.dropout(ys, self.attention_dropout)?;

@@ -1,4 +1,4 @@
-//! Kin of BERT with rotary positions in place of embeddings of positions: NomicBERT, GTE and Jina's embeddings.
+//! Kin of BERT with rotary positions in place of embeddings of positions: RoFormer, NomicBERT, GTE and Jina's embeddings.
 
 use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     architectures::wrong::wrong,
-    attention::{Attention, merged, rotate},
+    attention::{Attention, merged, rotate, rotate_neighbours},
     layers::softmax,
     mode::Mode,
 };
@@ -55,6 +55,7 @@ impl RotaryFields {
         let own = self.rope_parameters.as_ref().and_then(|settings| settings.get("rope_theta"));
         let default = match family {
             BertFamily::NomicBert => 1000.0,
+            BertFamily::RoFormer => 10_000.0,
             BertFamily::Gte => 160_000.0,
             _ => 20_000.0,
         };
@@ -115,19 +116,34 @@ impl BertConfig {
         Some((0..width / 2).map(step).collect())
     }
 
-    /// The cosines and sines (1, 1, length, width of a head) of the angles of the first positions.
-    pub(super) fn rotation(
-        &self,
-        length: usize,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Option<(Tensor, Tensor)>> {
+    /// The angles of the first positions; none without rotary positions.
+    pub(super) fn rotation(&self, length: usize, dtype: DType, device: &Device) -> Result<Option<Rotation>> {
         // The second half of a head repeats the angles of the first.
         let Some(steps) = self.rotation_steps().map(|steps| steps.repeat(2)) else { return Ok(None) };
         let angles: Vec<f32> =
             (0..length).flat_map(|at| steps.iter().map(move |step| at as f32 * step)).collect();
         let angles = Tensor::from_vec(angles, (1, 1, length, steps.len()), device)?;
-        Ok(Some((angles.cos()?.to_dtype(dtype)?, angles.sin()?.to_dtype(dtype)?)))
+        Ok(Some(Rotation {
+            cos: angles.cos()?.to_dtype(dtype)?,
+            sin: angles.sin()?.to_dtype(dtype)?,
+            turns_neighbours: self.family.turns_neighbours(),
+        }))
+    }
+}
+
+/// The angles of the first positions.
+pub(super) struct Rotation {
+    /// (1, 1, length, width of a head)
+    cos: Tensor,
+    sin: Tensor,
+    /// Whether the two of a pair that is turned together lie side by side.
+    turns_neighbours: bool,
+}
+
+impl Rotation {
+    fn turn(&self, heads: &Tensor) -> Result<Tensor> {
+        let turn = if self.turns_neighbours { rotate_neighbours } else { rotate };
+        turn(heads, &self.cos, &self.sin)
     }
 }
 
@@ -135,13 +151,13 @@ impl BertConfig {
 pub(super) fn attend(
     attention: &Attention,
     xs: &Tensor,
-    (cos, sin): (&Tensor, &Tensor),
+    rotation: &Rotation,
     bias: &Tensor,
     mode: &mut Mode,
 ) -> Result<Tensor> {
     let own = attention.project(xs)?;
-    let queries = rotate(&attention.heads(&attention.query, xs)?, cos, sin)?;
-    let keys = rotate(&own.keys, cos, sin)?;
+    let queries = rotation.turn(&attention.heads(&attention.query, xs)?)?;
+    let keys = rotation.turn(&own.keys)?;
     let scores = (queries.matmul(&keys.t()?)? * attention.scale)?.broadcast_add(bias)?;
     let weights = mode.dropout(softmax(&scores, mode)?, attention.dropout)?;
     attention.output.forward(&merged(&weights.matmul(&own.values)?)?)

@@ -74,6 +74,8 @@ impl Gpt2 {
             has_learned_positions: true,
             layers: config.n_layer,
             window: None,
+            alibi: None,
+            is_bidirectional: false,
             dtype: vb.dtype(),
             device: vb.device().clone(),
         };

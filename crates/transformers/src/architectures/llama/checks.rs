@@ -4,27 +4,49 @@ use sporran_checkpoint::Result;
 
 use super::{
     config::LlamaConfig,
-    derived::{FULL, SLIDING},
     kind::LlamaKind,
+    names::Inputs,
+    positions::{FULL, GLOBAL, LOCAL, SLIDING},
 };
 use crate::architectures::wrong::wrong;
+
+/// The most experts of a layer.
+const MOST_EXPERTS: usize = 1 << 12;
+/// The most layers of which one is looked for that has experts.
+const MOST_CHECKED: usize = 1 << 10;
 
 impl LlamaConfig {
     /// Checks the settings of layers with a sliding window.
     fn check_windows(&self) -> Result<()> {
-        if self.sliding_window == Some(0) {
+        // `transformers` writes 0 for a Qwen with experts and without a window.
+        let is_none = self.kind == LlamaKind::Qwen2Moe && !self.use_sliding_window;
+        if self.sliding_window == Some(0) && !is_none {
             return Err(wrong("sliding_window", "at least 1", "0"));
         }
         if self.sliding_window_pattern == Some(0) {
             return Err(wrong("sliding_window_pattern", "at least 1", "0"));
         }
-        if self.use_bidirectional_attention == Some(true) {
+        if self.use_bidirectional_attention == Some(true) && self.kind != LlamaKind::Gemma3 {
             return Err(wrong("use_bidirectional_attention", "false", "true"));
         }
-        if self.is_causal == Some(false) {
+        if self.is_bidirectional() && self.alibi().is_some() {
             return Err(wrong("is_causal", "true", "false"));
         }
         let layers = self.num_hidden_layers;
+        if let Some(types) = &self.attention_types {
+            let count = types.iter().fold(0usize, |count, (types, times)| {
+                count.saturating_add(types.len().saturating_mul(*times))
+            });
+            if count != layers {
+                let expected = format!("types for {layers} layers");
+                return Err(wrong("attention_types", &expected, &format!("for {count}")));
+            }
+            let mut all = types.iter().flat_map(|(types, _)| types);
+            if let Some(other) = all.find(|kind| ![LOCAL, GLOBAL].contains(&kind.as_str())) {
+                let expected = format!("`{GLOBAL}` or `{LOCAL}`");
+                return Err(wrong("attention_types", &expected, &format!("`{other}`")));
+            }
+        }
         if let Some(types) = &self.layer_types {
             if types.len() < layers {
                 let expected = format!("a type for each of {layers} layers");
@@ -35,18 +57,7 @@ impl LlamaConfig {
                 return Err(wrong("layer_types", &expected, &format!("`{other}`")));
             }
         }
-        let has_window = matches!(
-            self.kind,
-            LlamaKind::Qwen2
-                | LlamaKind::Qwen3
-                | LlamaKind::Mistral
-                | LlamaKind::Gemma2
-                | LlamaKind::Gemma3
-                | LlamaKind::SmolLm3
-                | LlamaKind::Phi3
-                | LlamaKind::Starcoder2
-        );
-        if self.use_sliding_window && !has_window {
+        if self.use_sliding_window && !self.kind.has_window() {
             return Err(wrong("use_sliding_window", "false", "true"));
         }
         if let Some(turned) = self.no_rope_layers.as_ref().filter(|turned| turned.len() < layers) {
@@ -94,6 +105,7 @@ impl LlamaConfig {
         self.check_kind()?;
         self.check_windows()?;
         self.check_factors()?;
+        self.check_experts()?;
         let ropes = self.ropes()?;
         if let (Some(divisors), Some(rope)) = (&self.rope_divisors, ropes.first())
             && divisors.len() != rope.pairs()
@@ -119,10 +131,13 @@ impl LlamaConfig {
             let expected = format!("num_attention_heads, {}", self.num_attention_heads);
             return Err(wrong("num_key_value_heads", &expected, &self.groups().to_string()));
         }
+        if matches!(self.inputs(), Inputs::InQuarters(_)) && !self.num_attention_heads.is_multiple_of(4) {
+            let found = self.num_attention_heads.to_string();
+            return Err(wrong("num_attention_heads", "a multiple of 4", &found));
+        }
+        let after = self.apply_residual_connection_post_layernorm;
         for (field, value, only) in [
-            ("qk_layernorm", self.qk_layernorm, false),
-            ("use_qk_norm", self.use_qk_norm, false),
-            ("do_layer_norm_before", self.do_layer_norm_before, true),
+            ("apply_residual_connection_post_layernorm", after, false),
             ("layer_norm_elementwise_affine", self.layer_norm_elementwise_affine, true),
             ("_remove_final_layer_norm", self.remove_final_layer_norm, false),
         ] {
@@ -130,12 +145,87 @@ impl LlamaConfig {
                 return Err(wrong(field, &only.to_string(), &found.to_string()));
             }
         }
-        if let Some(found) = self.word_embed_proj_dim.filter(|found| *found != self.hidden_size) {
-            let expected = format!("hidden_size, {}", self.hidden_size);
-            return Err(wrong("word_embed_proj_dim", &expected, &found.to_string()));
+        if self.embedding_width() == 0 {
+            return Err(wrong("word_embed_proj_dim", "at least 1", "0"));
         }
+        if self.kind == LlamaKind::EuroBert && !self.head.labels().is_empty() {
+            let found = format!("`{}`", self.kind.class_of_labels());
+            return Err(wrong("architectures", "`EuroBertModel` or `EuroBertForMaskedLM`", &found));
+        }
+        self.check_falcon()?;
+        self.check_mpt()?;
         if self.tie_word_embeddings && self.kind.head_has_bias() {
             return Err(wrong("tie_word_embeddings", "false", "true"));
+        }
+        Ok(())
+    }
+
+    /// Checks the shape of Falcon's layers.
+    fn check_falcon(&self) -> Result<()> {
+        if self.kind != LlamaKind::Falcon {
+            return Ok(());
+        }
+        let is_new = self.new_decoder_architecture == Some(true);
+        if is_new && self.parallel_attn == Some(false) {
+            return Err(wrong("parallel_attn", "true with new_decoder_architecture", "false"));
+        }
+        let most = if is_new { 2 } else { 1 };
+        match self.num_ln_in_parallel_attn.filter(|norms| !(1..=most).contains(norms)) {
+            Some(norms) => Err(wrong("num_ln_in_parallel_attn", &format!("1 to {most}"), &norms.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks the settings of MPT's attention.
+    fn check_mpt(&self) -> Result<()> {
+        let Some(attention) = self.attn_config.as_ref().filter(|_| self.kind == LlamaKind::Mpt) else {
+            return Ok(());
+        };
+        if let Some(other) = attention.attn_type.as_deref().filter(|kind| *kind != "multihead_attention") {
+            return Err(wrong("attn_config.attn_type", "`multihead_attention`", &format!("`{other}`")));
+        }
+        for (field, value, only) in [
+            ("prefix_lm", attention.prefix_lm, false),
+            ("qk_ln", attention.qk_ln, false),
+            ("alibi", attention.alibi, true),
+        ] {
+            if let Some(found) = value.filter(|found| *found != only) {
+                return Err(wrong(&format!("attn_config.{field}"), &only.to_string(), &found.to_string()));
+            }
+        }
+        for (field, value) in [
+            ("softmax_scale", attention.softmax_scale),
+            ("clip_qkv", attention.clip_qkv),
+            ("alibi_bias_max", attention.alibi_bias_max),
+        ] {
+            if let Some(value) = value.filter(|value| !(*value > 0.0 && value.is_finite())) {
+                return Err(wrong(&format!("attn_config.{field}"), "a number above 0", &value.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the mixtures of experts.
+    fn check_experts(&self) -> Result<()> {
+        let layers = self.num_hidden_layers.min(MOST_CHECKED);
+        let Some(experts) = (0..layers).find_map(|layer| self.experts(layer)) else { return Ok(()) };
+        for (field, size) in [
+            ("num_experts", experts.count),
+            ("num_experts_per_tok", experts.chosen),
+            ("moe_intermediate_size", experts.width),
+            ("shared_expert_intermediate_size", experts.shared.unwrap_or(1)),
+            ("decoder_sparse_step", self.decoder_sparse_step.unwrap_or(1)),
+        ] {
+            if size == 0 {
+                return Err(wrong(field, "at least 1", "0"));
+            }
+        }
+        if experts.count > MOST_EXPERTS {
+            return Err(wrong("num_experts", &format!("at most {MOST_EXPERTS}"), &experts.count.to_string()));
+        }
+        if experts.chosen > experts.count {
+            let expected = format!("at most num_experts, {}", experts.count);
+            return Err(wrong("num_experts_per_tok", &expected, &experts.chosen.to_string()));
         }
         Ok(())
     }
@@ -162,7 +252,7 @@ impl LlamaConfig {
         }
         let [_, part_dropout] = self.part_dropouts();
         for (field, rate) in [
-            ("attention_dropout", self.attention_dropout),
+            ("attention_dropout", self.score_dropout()),
             ("resid_pdrop", part_dropout),
             ("embd_pdrop", self.embedding_dropout()),
         ] {
@@ -240,9 +330,21 @@ mod tests {
         );
         let both = Some(true);
         refused(
-            LlamaConfig { use_bidirectional_attention: both, ..LlamaKind::Gemma3.defaults() },
+            LlamaConfig { use_bidirectional_attention: both, ..LlamaKind::Qwen3.defaults() },
             "use_bidirectional_attention",
         );
+        refused(LlamaConfig { is_causal: Some(false), ..LlamaKind::Mpt.defaults() }, "is_causal");
+        refused(
+            LlamaConfig { num_experts_per_tok: Some(9), ..LlamaKind::Mixtral.defaults() },
+            "num_experts_per_tok",
+        );
+        refused(LlamaConfig { num_experts: Some(0), ..LlamaKind::Olmoe.defaults() }, "num_experts");
+        refused(
+            LlamaConfig { num_ln_in_parallel_attn: Some(2), ..LlamaKind::Falcon.defaults() },
+            "num_ln_in_parallel_attn",
+        );
+        refused(LlamaConfig { rotary_dim: None, ..LlamaKind::GptJ.defaults() }, "rotary_dim");
+        refused(LlamaConfig { num_attention_heads: 2, ..LlamaKind::CodeGen.defaults() }, "n_head");
         refused(
             LlamaConfig { attention_multiplier: Some(0.0), ..LlamaKind::Granite.defaults() },
             "attention_multiplier",

@@ -1,18 +1,11 @@
 //! The `config.json` of a model of LLaMA's shape.
 
-use std::path::Path;
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde_json::Value;
+use sporran_checkpoint::json::{deserialize_id, deserialize_ids, serialize_ids};
 
-use candle_nn::VarBuilder;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
-use sporran_checkpoint::{
-    Architecture, Embedding, Parameter, Result, SpecialTokens, TokenFields,
-    json::{deserialize_id, deserialize_ids, parse, serialize_ids},
-    parameters,
-};
-
-use super::{kind::LlamaKind, model::Llama, rope::RopeParameters};
-use crate::architectures::{bert::Head, decoder::DecoderHead, wrong::wrong};
+use super::{kind::LlamaKind, rope::RopeParameters};
+use crate::architectures::decoder::DecoderHead;
 
 /// The fields of the `config.json`, with the defaults of `transformers` for LLaMA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -79,17 +72,20 @@ pub struct LlamaConfig {
     /// The first layer with a sliding window (Qwen), where `layer_types` is not set; 28 where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_window_layers: Option<usize>,
-    /// Every layer at a multiple of this attends to everything (Gemma 3), where `layer_types` is not set; 6 where it is
-    /// not set.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Every layer at a multiple of this attends to everything, where `layer_types` is not set; 6 (Gemma 3) or 4 (Cohere 2,
+    /// EXAONE 4, OLMo 3) where it is not set, or a text.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "number")]
     pub sliding_window_pattern: Option<usize>,
     /// For each layer, `full_attention` or `sliding_attention`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer_types: Option<Vec<String>>,
-    /// Whether tokens attend to later ones; not supported.
+    /// Types of layers, each list as often as the number beside it says: `global` and `local` (GPT-Neo).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_types: Option<Vec<(Vec<String>, usize)>>,
+    /// Whether tokens attend to later ones, in encoders (Gemma 3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_bidirectional_attention: Option<bool>,
-    /// Whether tokens see those before them only; `false`, which some embedders set, is not supported.
+    /// Whether tokens see those before them only; `false` makes an encoder (Qwen).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_causal: Option<bool>,
     /// The activation of the gate (Gemma); `gelu_pytorch_tanh` where it is not set.
@@ -128,16 +124,16 @@ pub struct LlamaConfig {
     /// Whether both parts of a layer read the states before it (GPT-NeoX, StableLM).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_parallel_residual: Option<bool>,
-    /// Whether queries and keys are normalised (Phi, StableLM); not supported.
+    /// Whether queries and keys are normalised (Phi, StableLM).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qk_layernorm: Option<bool>,
-    /// The same of Cohere; not supported.
+    /// The same of Cohere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_qk_norm: Option<bool>,
-    /// The width of embeddings (OPT); only that of the states is supported.
+    /// The width of embeddings (OPT); that of the states where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub word_embed_proj_dim: Option<usize>,
-    /// Whether parts read normalised states (OPT); `false` is not supported.
+    /// Whether parts read normalised states (OPT), or the states after a part are normalised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub do_layer_norm_before: Option<bool>,
     /// Whether norms have weights (OPT); `false` is not supported.
@@ -146,7 +142,61 @@ pub struct LlamaConfig {
     /// Whether there is no last norm (OPT); not supported.
     #[serde(rename = "_remove_final_layer_norm", skip_serializing_if = "Option::is_none")]
     pub remove_final_layer_norm: Option<bool>,
-    /// Whether projections have a bias (OPT, StarCoder 2), or those to queries, keys and values (StableLM).
+    /// The width of the part of a head that is turned (GPT-J, CodeGen).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotary_dim: Option<usize>,
+    /// Whether all heads share one key and one value (Falcon, GPT-BigCode); they do where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multi_query: Option<bool>,
+    /// Whether groups of heads share them (Falcon 40B).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_decoder_architecture: Option<bool>,
+    /// Whether both parts of a layer read the states before it (Falcon); they do where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel_attn: Option<bool>,
+    /// The number of norms of such parts (Falcon).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_ln_in_parallel_attn: Option<usize>,
+    /// Whether positions are biases of scores (Falcon).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alibi: Option<bool>,
+    /// Whether residuals are normalised states (BLOOM); not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apply_residual_connection_post_layernorm: Option<bool>,
+    /// Whether scores are divided by the root of a head's width (GPT-BigCode); they are where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale_attn_weights: Option<bool>,
+    /// The settings of attention (MPT).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attn_config: Option<MptAttention>,
+    /// The number of experts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_experts: Option<usize>,
+    /// The number of experts that read a token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_experts_per_tok: Option<usize>,
+    /// Whether the weights of a token's experts have the sum 1 (Qwen, OLMoE).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub norm_topk_prob: Option<bool>,
+    /// The inner width of an expert (Qwen).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moe_intermediate_size: Option<usize>,
+    /// The inner width of the expert that reads every token (Qwen 2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared_expert_intermediate_size: Option<usize>,
+    /// Layers at multiples of this have experts (Qwen); 1 where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decoder_sparse_step: Option<usize>,
+    /// Layers without experts (Qwen).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mlp_only_layers: Option<Vec<usize>>,
+    /// Whether queries, keys and values have a bias (Qwen 2 with experts); they have where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qkv_bias: Option<bool>,
+    /// Whether the output of attention has a bias (Seed-OSS).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_out_bias: Option<bool>,
+    /// Whether projections have a bias (Falcon, OPT, StarCoder 2), or those to queries, keys and values (StableLM).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_bias: Option<bool>,
     /// Whether the projections of attention have a bias.
@@ -205,6 +255,7 @@ impl Default for LlamaConfig {
             max_window_layers: None,
             sliding_window_pattern: None,
             layer_types: None,
+            attention_types: None,
             use_bidirectional_attention: None,
             is_causal: None,
             hidden_activation: None,
@@ -225,6 +276,24 @@ impl Default for LlamaConfig {
             do_layer_norm_before: None,
             layer_norm_elementwise_affine: None,
             remove_final_layer_norm: None,
+            rotary_dim: None,
+            multi_query: None,
+            new_decoder_architecture: None,
+            parallel_attn: None,
+            num_ln_in_parallel_attn: None,
+            alibi: None,
+            apply_residual_connection_post_layernorm: None,
+            scale_attn_weights: None,
+            attn_config: None,
+            num_experts: None,
+            num_experts_per_tok: None,
+            norm_topk_prob: None,
+            moe_intermediate_size: None,
+            shared_expert_intermediate_size: None,
+            decoder_sparse_step: None,
+            mlp_only_layers: None,
+            qkv_bias: None,
+            attention_out_bias: None,
             use_bias: None,
             attention_bias: false,
             mlp_bias: false,
@@ -240,196 +309,40 @@ impl Default for LlamaConfig {
     }
 }
 
-impl LlamaConfig {
-    /// The head of the model as an encoder.
-    pub(crate) fn encoder_head(&self, vb: &VarBuilder) -> Result<Head> {
-        self.head.of_encoder(self.hidden_size, self.pad_token_id, self.initializer_range, vb)
-    }
-
-    /// The special tokens that the config names. The decoder has no separate start token, so the
-    /// beginning-of-sequence token takes that role, or the end token if there is none.
-    #[must_use]
-    pub fn special_tokens(&self) -> SpecialTokens {
-        let end = self.eos_token_id.first().copied().unwrap_or(0);
-        SpecialTokens {
-            pad: self.pad_token_id.unwrap_or(end),
-            eos: self.eos_token_id.clone(),
-            bos: self.bos_token_id,
-            decoder_start: self.bos_token_id.unwrap_or(end),
-        }
-    }
-
-    /// Reads the text of a `config.json` of this kind; `path` names it in errors.
-    ///
-    /// # Errors
-    /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type.
-    pub fn from_json(kind: LlamaKind, path: &Path, text: &str) -> Result<Self> {
-        let head = DecoderHead::of(path, text, kind.class_of_labels())?;
-        let own: Self = parse(path, text)?;
-        let defaults = kind.defaults();
-        if defaults == Self::default() {
-            return Ok(Self { head, ..own });
-        }
-        // A field that is null is set.
-        let mut given: Map<String, Value> = parse(path, text)?;
-        for (own, here) in kind.field_names() {
-            if let Some(value) = given.remove(*own) {
-                given.insert((*here).into(), value);
-            }
-        }
-        let mut fields = json!(defaults);
-        if let Value::Object(fields) = &mut fields {
-            fields.extend(given);
-        }
-        let read = parse(path, &fields.to_string()).map_err(|error| kind.with_own_field(error))?;
-        Ok(Self { kind, head, ..read })
-    }
-
-    /// Reads the text of the `config.json` of a Gemma 3 with images: its part for text alone.
-    ///
-    /// # Errors
-    /// As for [`from_json`](Self::from_json), and [`Error::Config`](sporran_checkpoint::Error::Config) where it has no such part.
-    pub fn of_text_part(path: &Path, text: &str) -> Result<Self> {
-        let whole: Map<String, Value> = parse(path, text)?;
-        let part = whole.get("text_config").filter(|part| part.is_object());
-        let part = part.ok_or_else(|| wrong("text_config", "an object", "none").within(path))?;
-        Self::from_json(LlamaKind::Gemma3, path, &part.to_string())
-    }
+/// The settings of MPT's attention, as its `config.json` has them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MptAttention {
+    /// `multihead_attention`; other types are not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attn_type: Option<String>,
+    /// The dropout rate of the attention weights in training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attn_pdrop: Option<f64>,
+    /// The bound of the values of queries, keys and values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip_qkv: Option<f64>,
+    /// The factor of the products of queries and keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub softmax_scale: Option<f64>,
+    /// Whether tokens of a prefix see each other; not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix_lm: Option<bool>,
+    /// Whether queries and keys are normalised; not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qk_ln: Option<bool>,
+    /// Whether positions are biases of scores; `false` is not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alibi: Option<bool>,
+    /// The exponent of the least slope of these; 8 where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alibi_bias_max: Option<f64>,
 }
 
-impl Architecture for LlamaConfig {
-    fn model_type(&self) -> &'static str {
-        self.kind.model_type()
-    }
-
-    fn class(&self) -> &'static str {
-        match self.head {
-            DecoderHead::Labels(_) => self.kind.class_of_labels(),
-            DecoderHead::LanguageModel | DecoderHead::None => self.kind.class(),
-        }
-    }
-
-    fn validate(&self) -> Result<()> {
-        self.check().map_err(|error| self.kind.with_own_field(error))
-    }
-
-    fn layers(&self) -> Vec<(&'static str, usize)> {
-        vec![("num_hidden_layers", self.num_hidden_layers)]
-    }
-
-    fn fields(&self) -> Value {
-        let mut fields = json!(self);
-        // A field that is null is written where the kind would set another value.
-        if let (Value::Object(fields), Value::Object(defaults)) = (&mut fields, json!(self.kind.defaults())) {
-            for (field, _) in defaults {
-                fields.entry(field).or_insert(Value::Null);
-            }
-        }
-        if let Value::Object(fields) = &mut fields {
-            if !self.kind.has_head_dim() {
-                // `transformers` would take null for the width of a head.
-                fields.remove("head_dim");
-            }
-            for (own, here) in self.kind.field_names() {
-                if let Some(value) = fields.remove(*here) {
-                    fields.insert((*own).into(), value);
-                }
-            }
-            self.head.write(fields);
-        }
-        fields
-    }
-
-    fn parameters(&self) -> Result<Vec<Parameter>> {
-        parameters(|vb| Ok((Llama::new(self, vb)?, self.encoder_head(vb)?)))
-    }
-
-    fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
-        let head = format!("{}.", self.kind.names().head);
-        self.head.drop_missing(self.tie_word_embeddings, &|_| has(&head))
-    }
-
-    fn embedding(&self) -> Option<Embedding> {
-        let is_tied = self.tie_word_embeddings && self.head.is_language_model();
-        let names = self.kind.names();
-        let head = if names.head == "lm_head" { "lm_head.weight" } else { "embed_out.weight" };
-        Some(Embedding { name: names.table, others: &[], tied_head: is_tied.then_some(head) })
-    }
-
-    fn untie(&mut self) {
-        self.tie_word_embeddings = false;
-    }
-
-    fn canonical(&self, stored: &str) -> String {
-        // Embedders have the body alone.
-        let names = self.kind.names();
-        if let Some(placed) = names.placed(stored) {
-            return placed;
-        }
-        if self.kind == LlamaKind::Opt && stored.starts_with("decoder.") {
-            return format!("model.{stored}");
-        }
-        if let Some(end) = stored.strip_prefix("lm_head.") {
-            return format!("{}.{end}", names.head);
-        }
-        if self.kind != LlamaKind::Gemma3 {
-            return stored.into();
-        }
-        // A model with images has its decoder under one of these names.
-        match stored.strip_prefix("model.language_model.") {
-            Some(inner) => format!("model.{inner}"),
-            None => stored.strip_prefix("language_model.").unwrap_or(stored).into(),
-        }
-    }
-
-    fn is_ignorable(&self, name: &str) -> bool {
-        const IMAGES: [&str; 2] = ["vision_tower.", "multi_modal_projector."];
-        let inner = name.strip_prefix("model.").unwrap_or(name);
-        let is_of_images = IMAGES.iter().any(|part| inner.starts_with(part));
-        // The steps of the angles, which older versions stored.
-        name.ends_with(".rotary_emb.inv_freq")
-            // The masks of attention, which older versions of GPT-NeoX stored.
-            || name.ends_with(".attention.bias")
-            || name.ends_with(".attention.masked_bias")
-            || self.head.ignores(name)
-            || (self.kind == LlamaKind::Gemma3 && is_of_images)
-    }
-
-    fn default_tokens(&self) -> Option<TokenFields> {
-        let tokens = self.special_tokens();
-        // LLaMA's config has none, and its vocabulary has this one.
-        let end = match self.kind {
-            LlamaKind::Llama => Some(2),
-            kind => kind.defaults().eos_token_id.first().copied(),
-        };
-        Some(TokenFields::defaults(self.pad_token_id, end, tokens.bos, Some(tokens.decoder_start)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::{LlamaConfig, LlamaKind};
-    use sporran_checkpoint::Architecture;
-
-    #[test]
-    fn a_kind_has_its_own_defaults_and_null_is_a_value() {
-        let read = |kind, text: &str| LlamaConfig::from_json(kind, Path::new("config.json"), text).unwrap();
-        let mistral = read(LlamaKind::Mistral, "{}");
-        assert_eq!((mistral.window(0), mistral.groups()), (Some(4096), 8));
-        let whole = read(LlamaKind::Mistral, r#"{"sliding_window": null}"#);
-        assert_eq!(whole.window(0), None);
-        // What is written is read again.
-        for config in [mistral, whole, read(LlamaKind::Gemma2, r#"{"final_logit_softcapping": null}"#)] {
-            let text = config.to_json().to_string();
-            assert_eq!(read(config.kind, &text), config, "{text}");
-        }
-        let gemma = read(LlamaKind::Gemma2, "{}");
-        assert_eq!(
-            (gemma.score_cap(), gemma.logit_cap(), gemma.score_scale()),
-            (Some(50.0), Some(30.0), 0.0625)
-        );
-        assert!(gemma.tie_word_embeddings && !read(LlamaKind::Llama, "{}").tie_word_embeddings);
+/// A number, or none for a text such as `LLLG`.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null | Value::String(_) => Ok(None),
+        other => usize::deserialize(other).map(Some).map_err(D::Error::custom),
     }
 }

@@ -153,6 +153,216 @@ impl LlamaKind {
                 eos_token_id: vec![50_256],
                 ..of(49_152, 4096)
             },
+            Self::Arcee => LlamaConfig {
+                hidden_size: 2560,
+                intermediate_size: 18_432,
+                hidden_act: "relu2".into(),
+                rms_norm_eps: 1e-5,
+                bos_token_id: Some(128_000),
+                eos_token_id: vec![128_001],
+                ..of(32_000, 4096)
+            },
+            // There is no bound of positions.
+            Self::Bloom => LlamaConfig {
+                hidden_size: 64,
+                num_hidden_layers: 2,
+                num_attention_heads: 8,
+                hidden_act: "gelu_new".into(),
+                tie_word_embeddings: true,
+                bos_token_id: Some(1),
+                eos_token_id: vec![2],
+                ..of(250_880, 2048)
+            },
+            Self::CodeGen | Self::GptJ => LlamaConfig {
+                num_hidden_layers: 28,
+                num_attention_heads: 16,
+                rotary_dim: Some(64),
+                hidden_act: "gelu_new".into(),
+                bos_token_id: Some(50_256),
+                eos_token_id: vec![50_256],
+                ..of(50_400, 2048)
+            },
+            Self::Cohere2 => LlamaConfig { sliding_window: Some(4096), ..Self::Cohere.defaults_as(self) },
+            Self::Exaone4 => LlamaConfig {
+                intermediate_size: 16_384,
+                num_key_value_heads: Some(32),
+                rms_norm_eps: 1e-5,
+                sliding_window: Some(4096),
+                bos_token_id: Some(0),
+                eos_token_id: vec![2],
+                ..of(102_400, 2048)
+            },
+            Self::Falcon => LlamaConfig {
+                hidden_size: 4544,
+                num_attention_heads: 71,
+                hidden_act: "gelu".into(),
+                tie_word_embeddings: true,
+                bos_token_id: Some(11),
+                eos_token_id: vec![11],
+                ..of(65_024, 2048)
+            },
+            Self::Glm | Self::Glm4 => LlamaConfig {
+                intermediate_size: 13_696,
+                num_hidden_layers: 40,
+                num_key_value_heads: Some(2),
+                head_dim: Some(128),
+                rms_norm_eps: 1.5625e-7,
+                attention_bias: self == Self::Glm,
+                pad_token_id: Some(151_329),
+                eos_token_id: vec![151_329, 151_336, 151_338],
+                ..of(151_552, 131_072)
+            },
+            Self::GptBigCode => LlamaConfig {
+                hidden_size: 768,
+                num_hidden_layers: 12,
+                num_attention_heads: 12,
+                hidden_act: "gelu_pytorch_tanh".into(),
+                attention_dropout: 0.1,
+                resid_pdrop: Some(0.1),
+                embd_pdrop: Some(0.1),
+                tie_word_embeddings: true,
+                bos_token_id: Some(50_256),
+                eos_token_id: vec![50_256],
+                ..of(50_257, 1024)
+            },
+            Self::Helium => LlamaConfig {
+                hidden_size: 2560,
+                intermediate_size: 7040,
+                num_hidden_layers: 24,
+                num_attention_heads: 20,
+                num_key_value_heads: Some(20),
+                head_dim: Some(128),
+                rms_norm_eps: 1e-8,
+                pad_token_id: Some(3),
+                eos_token_id: vec![2],
+                bos_token_id: Some(1),
+                ..of(48_000, 4096)
+            },
+            Self::HunYuan => LlamaConfig {
+                rms_norm_eps: 1e-5,
+                pad_token_id: Some(0),
+                bos_token_id: Some(1),
+                eos_token_id: vec![2],
+                ..of(290_943, 2048)
+            },
+            Self::Ministral => Self::Mistral.defaults_as(self),
+            Self::Mixtral => LlamaConfig {
+                rms_norm_eps: 1e-5,
+                sliding_window: None,
+                num_experts: Some(8),
+                num_experts_per_tok: Some(2),
+                ..Self::Mistral.defaults_as(self)
+            },
+            Self::Mpt => LlamaConfig {
+                hidden_size: 2048,
+                num_hidden_layers: 24,
+                num_attention_heads: 16,
+                hidden_act: "gelu".into(),
+                tie_word_embeddings: true,
+                ..of(50_368, 2048)
+            },
+            Self::Nemotron => LlamaConfig {
+                hidden_size: 6144,
+                intermediate_size: 24_576,
+                num_attention_heads: 48,
+                hidden_act: "relu2".into(),
+                initializer_range: 0.0134,
+                bos_token_id: Some(2),
+                eos_token_id: vec![3],
+                ..of(256_000, 4096)
+            },
+            Self::Olmo3 => LlamaConfig { sliding_window: Some(4096), ..Self::Olmo2.defaults_as(self) },
+            Self::Olmoe => LlamaConfig {
+                hidden_size: 2048,
+                intermediate_size: 2048,
+                num_hidden_layers: 16,
+                num_attention_heads: 16,
+                rms_norm_eps: 1e-5,
+                num_experts: Some(64),
+                num_experts_per_tok: Some(8),
+                eos_token_id: vec![50_279],
+                pad_token_id: Some(1),
+                ..of(50_304, 4096)
+            },
+            Self::Qwen2Moe => LlamaConfig {
+                hidden_size: 2048,
+                intermediate_size: 5632,
+                num_hidden_layers: 24,
+                num_attention_heads: 16,
+                num_key_value_heads: Some(16),
+                sliding_window: Some(4096),
+                num_experts: Some(60),
+                num_experts_per_tok: Some(4),
+                moe_intermediate_size: Some(1408),
+                shared_expert_intermediate_size: Some(5632),
+                ..of(151_936, 32_768)
+            },
+            Self::Qwen3Moe => LlamaConfig {
+                hidden_size: 2048,
+                intermediate_size: 6144,
+                num_hidden_layers: 24,
+                num_key_value_heads: Some(4),
+                sliding_window: Some(4096),
+                num_experts: Some(128),
+                num_experts_per_tok: Some(8),
+                moe_intermediate_size: Some(768),
+                ..of(151_936, 32_768)
+            },
+            Self::Ernie45 => LlamaConfig {
+                hidden_size: 1024,
+                intermediate_size: 3072,
+                num_hidden_layers: 18,
+                num_attention_heads: 16,
+                num_key_value_heads: Some(2),
+                head_dim: Some(128),
+                rms_norm_eps: 1e-5,
+                tie_word_embeddings: true,
+                pad_token_id: Some(0),
+                bos_token_id: Some(1),
+                eos_token_id: vec![2],
+                ..of(103_424, 131_072)
+            },
+            Self::EuroBert => LlamaConfig {
+                hidden_size: 768,
+                intermediate_size: 3072,
+                num_hidden_layers: 12,
+                num_attention_heads: 12,
+                rms_norm_eps: 1e-5,
+                pad_token_id: Some(128_001),
+                bos_token_id: Some(128_000),
+                eos_token_id: vec![128_001],
+                ..of(128_256, 8192)
+            },
+            Self::GptNeo => LlamaConfig {
+                hidden_size: 2048,
+                num_hidden_layers: 24,
+                num_attention_heads: 16,
+                hidden_act: "gelu_new".into(),
+                sliding_window: Some(256),
+                tie_word_embeddings: true,
+                bos_token_id: Some(50_256),
+                eos_token_id: vec![50_256],
+                ..of(50_257, 2048)
+            },
+            Self::SeedOss => LlamaConfig {
+                intermediate_size: 27_648,
+                num_hidden_layers: 64,
+                num_attention_heads: 80,
+                num_key_value_heads: Some(8),
+                head_dim: Some(128),
+                attention_bias: true,
+                attention_dropout: 0.1,
+                resid_pdrop: Some(0.1),
+                pad_token_id: Some(1),
+                bos_token_id: Some(0),
+                eos_token_id: vec![2],
+                ..of(155_136, 524_288)
+            },
         }
+    }
+
+    /// The config of this kind, as one of `kind`.
+    fn defaults_as(self, kind: Self) -> LlamaConfig {
+        LlamaConfig { kind, ..self.defaults() }
     }
 }

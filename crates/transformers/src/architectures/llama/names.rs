@@ -1,14 +1,18 @@
 //! The names of tensors of each kind in `transformers`.
 
-use super::kind::LlamaKind;
+use super::{config::LlamaConfig, kind::LlamaKind};
 
 /// The names of a model's tensors, without the names of its norms.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names {
     /// Everything but the head is under it.
     pub(crate) body: &'static str,
+    /// The layers, by number, in the body.
+    pub(crate) layers: &'static str,
     /// The table of embeddings, with its place.
     pub(crate) table: &'static str,
+    /// The table of learned positions, in the body.
+    pub(crate) positions: &'static str,
     /// The last norm.
     pub(crate) norm: &'static str,
     /// The head that scores words.
@@ -16,9 +20,26 @@ pub(crate) struct Names {
     pub(crate) inputs: Inputs,
     /// The output of attention.
     pub(crate) output: &'static str,
+    pub(crate) part: PartNames,
+}
+
+/// The names of a feed-forward part.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PartNames {
     pub(crate) inner: Inner,
-    /// The outer projection of the feed-forward part.
+    /// The outer projection.
     pub(crate) outer: &'static str,
+}
+
+/// The names of a mixture of experts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExpertNames {
+    /// The layer that scores experts.
+    pub(crate) router: &'static str,
+    /// The experts, by number.
+    pub(crate) experts: &'static str,
+    /// The projections of an expert, in its place.
+    pub(crate) part: PartNames,
 }
 
 /// The projections to queries, keys and values.
@@ -28,8 +49,10 @@ pub(crate) enum Inputs {
     Apart([&'static str; 3]),
     /// One tensor has all queries, then all keys, then all values.
     Fused(&'static str),
-    /// One tensor has the query, the key and the value of a head, then those of the next.
-    ByHead(&'static str),
+    /// One tensor has the queries that share a key, this key and its value, then those of the next.
+    ByGroup(&'static str),
+    /// One tensor has four blocks, each with a quarter of the queries, then of the values, then of the keys.
+    InQuarters(&'static str),
 }
 
 /// The inner projections of the feed-forward part.
@@ -43,56 +66,173 @@ pub(crate) enum Inner {
     Plain(&'static str),
 }
 
+/// The feed-forward part that every token reads, beside experts.
+pub(crate) const SHARED: &str = "mlp.shared_expert";
+/// The layer that weighs it.
+pub(crate) const SHARED_GATE: &str = "mlp.shared_expert_gate";
+/// The projections of embeddings that are narrower than the states (OPT).
+pub(crate) const PROJECTIONS: [&str; 2] = ["project_in", "project_out"];
+
 const APART: Inputs = Inputs::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]);
+/// The projections of an expert, in its place.
+pub(crate) const PROJECTED: PartNames =
+    PartNames { inner: Inner::Gated("gate_proj", "up_proj"), outer: "down_proj" };
 
 const LLAMA: Names = Names {
     body: "model",
+    layers: "layers",
     table: "model.embed_tokens.weight",
+    positions: "embed_positions",
     norm: "norm",
     head: "lm_head",
     inputs: APART,
     output: "self_attn.o_proj",
-    inner: Inner::Gated("mlp.gate_proj", "mlp.up_proj"),
-    outer: "mlp.down_proj",
+    part: PartNames { inner: Inner::Gated("mlp.gate_proj", "mlp.up_proj"), outer: "mlp.down_proj" },
 };
+
+const GPT: Names = Names {
+    body: "transformer",
+    layers: "h",
+    table: "transformer.wte.weight",
+    positions: "wpe",
+    norm: "ln_f",
+    ..LLAMA
+};
+
+/// A feed-forward part without a gate.
+const fn plain(inner: &'static str, outer: &'static str) -> PartNames {
+    PartNames { inner: Inner::Plain(inner), outer }
+}
 
 impl LlamaKind {
     /// The names of its tensors.
     pub(crate) fn names(self) -> Names {
         match self {
-            Self::Phi3 => Names {
-                inputs: Inputs::Fused("self_attn.qkv_proj"),
-                inner: Inner::Fused("mlp.gate_up_proj"),
-                ..LLAMA
+            Self::Arcee | Self::Nemotron => Names { part: plain("mlp.up_proj", "mlp.down_proj"), ..LLAMA },
+            Self::Bloom | Self::Falcon => Names {
+                table: "transformer.word_embeddings.weight",
+                inputs: Inputs::ByGroup("self_attention.query_key_value"),
+                output: "self_attention.dense",
+                part: plain("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
+                ..GPT
+            },
+            Self::CodeGen => Names {
+                inputs: Inputs::InQuarters("attn.qkv_proj"),
+                output: "attn.out_proj",
+                part: plain("mlp.fc_in", "mlp.fc_out"),
+                ..GPT
+            },
+            Self::Glm | Self::Glm4 => {
+                Names { part: PartNames { inner: Inner::Fused("mlp.gate_up_proj"), ..LLAMA.part }, ..LLAMA }
+            }
+            Self::GptBigCode => Names {
+                inputs: Inputs::ByGroup("attn.c_attn"),
+                output: "attn.c_proj",
+                part: plain("mlp.c_fc", "mlp.c_proj"),
+                ..GPT
+            },
+            Self::GptJ => Names {
+                inputs: Inputs::Apart(["attn.q_proj", "attn.k_proj", "attn.v_proj"]),
+                output: "attn.out_proj",
+                part: plain("mlp.fc_in", "mlp.fc_out"),
+                ..GPT
+            },
+            Self::GptNeo => Names {
+                inputs: Inputs::Apart([
+                    "attn.attention.q_proj",
+                    "attn.attention.k_proj",
+                    "attn.attention.v_proj",
+                ]),
+                output: "attn.attention.out_proj",
+                part: plain("mlp.c_fc", "mlp.c_proj"),
+                ..GPT
             },
             Self::GptNeox => Names {
                 body: "gpt_neox",
                 table: "gpt_neox.embed_in.weight",
                 norm: "final_layer_norm",
                 head: "embed_out",
-                inputs: Inputs::ByHead("attention.query_key_value"),
+                inputs: Inputs::ByGroup("attention.query_key_value"),
                 output: "attention.dense",
-                inner: Inner::Plain("mlp.dense_h_to_4h"),
-                outer: "mlp.dense_4h_to_h",
+                part: plain("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
+                ..LLAMA
+            },
+            Self::Mpt => Names {
+                layers: "blocks",
+                norm: "norm_f",
+                inputs: Inputs::Fused("attn.Wqkv"),
+                output: "attn.out_proj",
+                part: plain("ffn.up_proj", "ffn.down_proj"),
+                ..GPT
             },
             Self::Opt => Names {
                 body: "model.decoder",
                 table: "model.decoder.embed_tokens.weight",
                 norm: "final_layer_norm",
                 output: "self_attn.out_proj",
-                inner: Inner::Plain("fc1"),
-                outer: "fc2",
+                part: plain("fc1", "fc2"),
                 ..LLAMA
             },
             Self::Phi => Names {
                 norm: "final_layernorm",
                 output: "self_attn.dense",
-                inner: Inner::Plain("mlp.fc1"),
-                outer: "mlp.fc2",
+                part: plain("mlp.fc1", "mlp.fc2"),
                 ..LLAMA
             },
-            Self::Starcoder2 => Names { inner: Inner::Plain("mlp.c_fc"), outer: "mlp.c_proj", ..LLAMA },
+            Self::Phi3 => Names {
+                inputs: Inputs::Fused("self_attn.qkv_proj"),
+                part: PartNames { inner: Inner::Fused("mlp.gate_up_proj"), ..LLAMA.part },
+                ..LLAMA
+            },
+            Self::Starcoder2 => Names { part: plain("mlp.c_fc", "mlp.c_proj"), ..LLAMA },
             _ => LLAMA,
+        }
+    }
+
+    /// The names of its mixtures of experts.
+    pub(crate) fn expert_names(self) -> ExpertNames {
+        match self {
+            Self::Mixtral => ExpertNames {
+                router: "block_sparse_moe.gate",
+                experts: "block_sparse_moe.experts",
+                part: PartNames { inner: Inner::Gated("w1", "w3"), outer: "w2" },
+            },
+            _ => ExpertNames { router: "mlp.gate", experts: "mlp.experts", part: PROJECTED },
+        }
+    }
+}
+
+impl LlamaConfig {
+    /// The projections to queries, keys and values.
+    pub(crate) fn inputs(&self) -> Inputs {
+        match self.kind.names().inputs {
+            // With one key for all heads both layouts are the same.
+            Inputs::ByGroup(name) if self.groups() == 1 => Inputs::Fused(name),
+            inputs => inputs,
+        }
+    }
+
+    /// For each query, then each key, then each value: its place among those of the tensor that has all of them. None where
+    /// they are in this order.
+    pub(crate) fn input_places(&self) -> Option<Vec<usize>> {
+        let (heads, groups) = (self.num_attention_heads, self.groups());
+        match self.inputs() {
+            Inputs::Apart(_) | Inputs::Fused(_) => None,
+            Inputs::ByGroup(_) => {
+                let (each, block) = (heads / groups, heads / groups + 2);
+                let queries = (0..heads).map(|head| head / each * block + head % each);
+                let others = [each, each + 1].into_iter();
+                let others = others.flat_map(|place| (0..groups).map(move |group| group * block + place));
+                Some(queries.chain(others).collect())
+            }
+            Inputs::InQuarters(_) => {
+                let quarter = heads / 4;
+                let place = |which: usize| {
+                    (0..heads)
+                        .map(move |head| head / quarter * 3 * quarter + which * quarter + head % quarter)
+                };
+                Some(place(0).chain(place(2)).chain(place(1)).collect())
+            }
         }
     }
 }
@@ -101,8 +241,36 @@ impl Names {
     /// A tensor of a body without its place, as embedders store them, with it.
     pub(crate) fn placed(&self, stored: &str) -> Option<String> {
         let inner = self.table.strip_prefix(self.body)?.strip_prefix('.')?;
-        let is_norm = stored.strip_prefix(self.norm).is_some_and(|end| end.starts_with('.'));
-        (stored == inner || stored.starts_with("layers.") || is_norm)
-            .then(|| format!("{}.{stored}", self.body))
+        let is_under = |name: &str| stored.strip_prefix(name).is_some_and(|end| end.starts_with('.'));
+        let is_embedding = ["word_embeddings_layernorm", self.positions].into_iter().any(is_under);
+        let is_inner = stored == inner || is_embedding || is_under(self.layers) || is_under(self.norm);
+        is_inner.then(|| format!("{}.{stored}", self.body))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LlamaConfig, LlamaKind};
+
+    #[test]
+    fn queries_keys_and_values_are_found_in_one_tensor() {
+        let of = |kind: LlamaKind, heads, groups| {
+            let sizes = (Some(groups), 2 * heads);
+            LlamaConfig {
+                num_attention_heads: heads,
+                num_key_value_heads: sizes.0,
+                hidden_size: sizes.1,
+                new_decoder_architecture: Some(true),
+                ..kind.defaults()
+            }
+            .input_places()
+        };
+        assert_eq!(of(LlamaKind::GptNeox, 2, 2).unwrap(), [0, 3, 1, 4, 2, 5]);
+        assert_eq!(of(LlamaKind::Falcon, 4, 2).unwrap(), [0, 1, 4, 5, 2, 6, 3, 7]);
+        assert_eq!(of(LlamaKind::Falcon, 4, 1), None);
+        // The blocks are q v k of one head each.
+        let quarters = [0, 3, 6, 9, 2, 5, 8, 11, 1, 4, 7, 10];
+        assert_eq!(of(LlamaKind::CodeGen, 4, 4).unwrap(), quarters);
+        assert_eq!(of(LlamaKind::Llama, 4, 2), None);
     }
 }

@@ -1,0 +1,211 @@
+//! What opening a folder needs to know of a model of LLaMA's shape.
+
+use std::path::Path;
+
+use candle_nn::VarBuilder;
+use serde_json::{Map, Value, json};
+use sporran_checkpoint::{
+    Architecture, Embedding, Parameter, Result, SpecialTokens, TokenFields, json::parse, parameters,
+};
+
+use super::{config::LlamaConfig, kind::LlamaKind, model::Llama};
+use crate::architectures::{bert::Head, decoder::DecoderHead, wrong::wrong};
+
+impl LlamaConfig {
+    /// The head of the model as an encoder.
+    pub(crate) fn encoder_head(&self, vb: &VarBuilder) -> Result<Head> {
+        self.head.of_encoder(self.hidden_size, self.pad_token_id, self.initializer_range, vb)
+    }
+
+    /// The special tokens that the config names. The decoder has no separate start token, so the
+    /// beginning-of-sequence token takes that role, or the end token if there is none.
+    #[must_use]
+    pub fn special_tokens(&self) -> SpecialTokens {
+        let end = self.eos_token_id.first().copied().unwrap_or(0);
+        SpecialTokens {
+            pad: self.pad_token_id.unwrap_or(end),
+            eos: self.eos_token_id.clone(),
+            bos: self.bos_token_id,
+            decoder_start: self.bos_token_id.unwrap_or(end),
+        }
+    }
+
+    /// Reads the text of a `config.json` of this kind; `path` names it in errors.
+    ///
+    /// # Errors
+    /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type.
+    pub fn from_json(kind: LlamaKind, path: &Path, text: &str) -> Result<Self> {
+        let head = DecoderHead::of(path, text, kind.class_of_labels())?;
+        let own: Self = parse(path, text)?;
+        let defaults = kind.defaults();
+        if defaults == Self::default() {
+            return Ok(Self { head, ..own });
+        }
+        // A field that is null is set.
+        let given = kind.renamed(parse(path, text)?);
+        let mut fields = json!(defaults);
+        if let Value::Object(fields) = &mut fields {
+            fields.extend(given.clone());
+            kind.set_inner_width(&given, fields);
+        }
+        let read: Self = parse(path, &fields.to_string()).map_err(|error| kind.with_own_field(error))?;
+        // A model whose tokens see later ones cannot continue a text.
+        let head = if read.is_bidirectional() && head.is_language_model() { DecoderHead::None } else { head };
+        Ok(Self { kind, head, ..read })
+    }
+
+    /// Reads the text of the `config.json` of a Gemma 3 with images: its part for text alone.
+    ///
+    /// # Errors
+    /// As for [`from_json`](Self::from_json), and [`Error::Config`](sporran_checkpoint::Error::Config) where it has no such part.
+    pub fn of_text_part(path: &Path, text: &str) -> Result<Self> {
+        let whole: Map<String, Value> = parse(path, text)?;
+        let part = whole.get("text_config").filter(|part| part.is_object());
+        let part = part.ok_or_else(|| wrong("text_config", "an object", "none").within(path))?;
+        Self::from_json(LlamaKind::Gemma3, path, &part.to_string())
+    }
+}
+
+impl Architecture for LlamaConfig {
+    fn model_type(&self) -> &'static str {
+        self.kind.model_type()
+    }
+
+    fn class(&self) -> &'static str {
+        match self.head {
+            _ if self.kind == LlamaKind::EuroBert => "EuroBertModel",
+            DecoderHead::Labels(_) => self.kind.class_of_labels(),
+            DecoderHead::LanguageModel | DecoderHead::None => self.kind.class(),
+        }
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.check().map_err(|error| self.kind.with_own_field(error))
+    }
+
+    fn layers(&self) -> Vec<(&'static str, usize)> {
+        vec![("num_hidden_layers", self.num_hidden_layers)]
+    }
+
+    fn fields(&self) -> Value {
+        let mut fields = json!(self);
+        // A field that is null is written where the kind would set another value.
+        if let (Value::Object(fields), Value::Object(defaults)) = (&mut fields, json!(self.kind.defaults())) {
+            for (field, _) in defaults {
+                fields.entry(field).or_insert(Value::Null);
+            }
+        }
+        if let Value::Object(fields) = &mut fields {
+            if self.head_dim.is_none() && self.kind.defaults().head_dim.is_none() {
+                // `transformers` would take null for the width of a head.
+                fields.remove("head_dim");
+            }
+            for (own, here) in self.kind.field_names() {
+                if let Some(value) = fields.remove(*here) {
+                    fields.insert((*own).into(), value);
+                }
+            }
+            self.head.write(fields);
+        }
+        fields
+    }
+
+    fn parameters(&self) -> Result<Vec<Parameter>> {
+        parameters(|vb| Ok((Llama::new(self, vb)?, self.encoder_head(vb)?)))
+    }
+
+    fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
+        let head = format!("{}.", self.kind.names().head);
+        self.head.drop_missing(self.tie_word_embeddings, &|_| has(&head))
+    }
+
+    fn embedding(&self) -> Option<Embedding> {
+        let is_tied = self.tie_word_embeddings && self.head.is_language_model();
+        let names = self.kind.names();
+        let head = if names.head == "lm_head" { "lm_head.weight" } else { "embed_out.weight" };
+        Some(Embedding { name: names.table, others: &[], tied_head: is_tied.then_some(head) })
+    }
+
+    fn untie(&mut self) {
+        self.tie_word_embeddings = false;
+    }
+
+    fn canonical(&self, stored: &str) -> String {
+        // Embedders have the body alone.
+        let names = self.kind.names();
+        if let Some(placed) = names.placed(stored) {
+            return placed;
+        }
+        if self.kind == LlamaKind::Opt && stored.starts_with("decoder.") {
+            return format!("model.{stored}");
+        }
+        if let Some(end) = stored.strip_prefix("lm_head.") {
+            return format!("{}.{end}", names.head);
+        }
+        if self.kind != LlamaKind::Gemma3 {
+            return stored.into();
+        }
+        // A model with images has its decoder under one of these names.
+        match stored.strip_prefix("model.language_model.") {
+            Some(inner) => format!("model.{inner}"),
+            None => stored.strip_prefix("language_model.").unwrap_or(stored).into(),
+        }
+    }
+
+    fn is_ignorable(&self, name: &str) -> bool {
+        const MASKS: [&str; 5] = [
+            ".attention.bias",
+            ".attention.masked_bias",
+            ".attn.bias",
+            ".attn.masked_bias",
+            ".attn.causal_mask",
+        ];
+        const IMAGES: [&str; 2] = ["vision_tower.", "multi_modal_projector."];
+        let inner = name.strip_prefix("model.").unwrap_or(name);
+        let is_of_images = IMAGES.iter().any(|part| inner.starts_with(part));
+        // The steps of the angles, which older versions stored.
+        name.ends_with(".rotary_emb.inv_freq")
+            // The masks of attention, which older versions stored.
+            || MASKS.iter().any(|mask| name.ends_with(mask))
+            || self.head.ignores(name)
+            || (self.kind == LlamaKind::Gemma3 && is_of_images)
+    }
+
+    fn default_tokens(&self) -> Option<TokenFields> {
+        let tokens = self.special_tokens();
+        // LLaMA's config has none, and its vocabulary has this one.
+        let end = match self.kind {
+            LlamaKind::Llama => Some(2),
+            kind => kind.defaults().eos_token_id.first().copied(),
+        };
+        Some(TokenFields::defaults(self.pad_token_id, end, tokens.bos, Some(tokens.decoder_start)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{LlamaConfig, LlamaKind};
+    use sporran_checkpoint::Architecture;
+
+    #[test]
+    fn a_kind_has_its_own_defaults_and_null_is_a_value() {
+        let read = |kind, text: &str| LlamaConfig::from_json(kind, Path::new("config.json"), text).unwrap();
+        let mistral = read(LlamaKind::Mistral, "{}");
+        assert_eq!((mistral.window(0), mistral.groups()), (Some(4096), 8));
+        let whole = read(LlamaKind::Mistral, r#"{"sliding_window": null}"#);
+        assert_eq!(whole.window(0), None);
+        // What is written is read again.
+        for config in [mistral, whole, read(LlamaKind::Gemma2, r#"{"final_logit_softcapping": null}"#)] {
+            let text = config.to_json().to_string();
+            assert_eq!(read(config.kind, &text), config, "{text}");
+        }
+        let gemma = read(LlamaKind::Gemma2, "{}");
+        assert_eq!(
+            (gemma.score_cap(), gemma.logit_cap(), gemma.score_scale()),
+            (Some(50.0), Some(30.0), 0.0625)
+        );
+        assert!(gemma.tie_word_embeddings && !read(LlamaKind::Llama, "{}").tie_word_embeddings);
+    }
+}

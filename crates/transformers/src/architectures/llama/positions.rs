@@ -1,0 +1,278 @@
+//! The positions of a config: the windows, angles and biases of layers.
+
+use sporran_checkpoint::Result;
+
+use super::{
+    alibi::Alibi,
+    config::LlamaConfig,
+    kind::LlamaKind,
+    rope::{Rope, RopeContext, RopeParameters},
+};
+use crate::architectures::wrong::wrong;
+
+/// The layer type of attention to a sliding window.
+pub(super) const SLIDING: &str = "sliding_attention";
+/// The layer type of attention to everything before.
+pub(super) const FULL: &str = "full_attention";
+
+/// The layer types of GPT-Neo.
+pub(super) const LOCAL: &str = "local";
+pub(super) const GLOBAL: &str = "global";
+
+/// The type of `layer`, where each list of types comes as often as its number says.
+fn layer_type(types: &[(Vec<String>, usize)], mut layer: usize) -> Option<&str> {
+    for (types, times) in types {
+        let all = types.len().saturating_mul(*times);
+        if layer < all {
+            return Some(&types[layer % types.len()]);
+        }
+        layer -= all;
+    }
+    None
+}
+
+impl LlamaKind {
+    /// Whether layers of this kind may attend to a sliding window.
+    pub(super) fn has_window(self) -> bool {
+        matches!(
+            self,
+            Self::Cohere2
+                | Self::Exaone4
+                | Self::Gemma2
+                | Self::Gemma3
+                | Self::GptNeo
+                | Self::Ministral
+                | Self::Mistral
+                | Self::Mixtral
+                | Self::Olmo3
+                | Self::Phi3
+                | Self::Qwen2
+                | Self::Qwen2Moe
+                | Self::Qwen3
+                | Self::Qwen3Moe
+                | Self::SmolLm3
+                | Self::Starcoder2
+        )
+    }
+}
+
+impl LlamaConfig {
+    /// Whether tokens see those after them, as in encoders.
+    pub(crate) fn is_bidirectional(&self) -> bool {
+        self.kind == LlamaKind::EuroBert
+            || self.is_causal == Some(false)
+            || self.use_bidirectional_attention == Some(true)
+    }
+
+    /// Whether positions turn queries and keys.
+    fn has_angles(&self) -> bool {
+        self.kind.position_offset().is_none() && self.alibi().is_none()
+    }
+
+    /// The biases of scores by positions.
+    pub(crate) fn alibi(&self) -> Option<Alibi> {
+        let heads = self.num_attention_heads;
+        match self.kind {
+            LlamaKind::Bloom => Some(Alibi::new(heads)),
+            LlamaKind::Falcon if self.alibi == Some(true) => {
+                Some(Alibi::rounded(heads, (self.head_width() as f32).powf(-0.5)))
+            }
+            LlamaKind::Mpt => {
+                let most = self.attn_config.as_ref().and_then(|attention| attention.alibi_bias_max);
+                Some(Alibi::down_to(heads, most.unwrap_or(8.0) as f32))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether `layer` attends to a sliding window, where the model has one.
+    fn is_sliding(&self, layer: usize) -> bool {
+        if let Some(types) = &self.layer_types {
+            return types.get(layer).is_some_and(|kind| kind == SLIDING);
+        }
+        match self.kind {
+            LlamaKind::Qwen2 | LlamaKind::Qwen3 => layer >= self.max_window_layers.unwrap_or(28),
+            LlamaKind::Gemma2 => !(layer + 1).is_multiple_of(2),
+            LlamaKind::Gemma3 => !(layer + 1).is_multiple_of(self.sliding_window_pattern.unwrap_or(6)),
+            LlamaKind::Cohere2 | LlamaKind::Exaone4 | LlamaKind::Olmo3 => {
+                !(layer + 1).is_multiple_of(self.sliding_window_pattern.unwrap_or(4))
+            }
+            LlamaKind::GptNeo => match &self.attention_types {
+                Some(types) => layer_type(types, layer).is_some_and(|kind| kind == LOCAL),
+                None => !layer.is_multiple_of(2),
+            },
+            LlamaKind::Ministral => true,
+            LlamaKind::Qwen2Moe => {
+                !(layer + 1).is_multiple_of(2) && layer < self.max_window_layers.unwrap_or(28)
+            }
+            LlamaKind::SmolLm3 => self.use_sliding_window && !self.turns(layer),
+            _ => false,
+        }
+    }
+
+    /// Whether `layer` turns queries and keys by their positions.
+    fn turns(&self, layer: usize) -> bool {
+        match self.kind {
+            LlamaKind::SmolLm3 => {}
+            LlamaKind::Cohere2 => return self.window(layer).is_some(),
+            LlamaKind::Exaone4 => return self.sliding_window.is_none() || self.is_sliding(layer),
+            _ => return self.has_angles(),
+        }
+        match &self.no_rope_layers {
+            Some(turned) => turned.get(layer).is_some_and(|turned| *turned != 0),
+            None => !(layer + 1).is_multiple_of(self.no_rope_layer_interval.unwrap_or(4)),
+        }
+    }
+
+    /// The tokens that `layer` attends to, the own one included; none for all before.
+    pub(crate) fn window(&self, layer: usize) -> Option<usize> {
+        let is_windowed = match self.kind {
+            LlamaKind::Mistral | LlamaKind::Mixtral | LlamaKind::Phi3 | LlamaKind::Starcoder2 => true,
+            LlamaKind::Qwen3Moe => self.use_sliding_window,
+            LlamaKind::Qwen2 | LlamaKind::Qwen2Moe | LlamaKind::Qwen3 => {
+                self.use_sliding_window && self.is_sliding(layer)
+            }
+            _ => self.kind.has_window() && self.is_sliding(layer),
+        };
+        let window = self.sliding_window.filter(|_| is_windowed)?;
+        Some(match self.is_bidirectional() {
+            // Half of it on either side.
+            true if self.use_bidirectional_attention == Some(true) => window / 2 + 1,
+            // All of it on either side, beside the own one.
+            true => window.saturating_add(1),
+            false => window,
+        })
+    }
+
+    /// The different angles of the layers; [`rope_of`](Self::rope_of) says which are a layer's.
+    pub(crate) fn ropes(&self) -> Result<Vec<Rope>> {
+        if !self.has_angles() {
+            return Ok(Vec::new());
+        }
+        let old = self.rope_scaling.as_ref().map(|rope| ("rope_scaling", rope));
+        let new = self.rope_parameters.as_ref().map(|rope| ("rope_parameters", rope));
+        let none = RopeParameters::default();
+        let (field, own) = old.or(new).unwrap_or(("rope_parameters", &none));
+        let build = |field: &str, parameters: &RopeParameters, theta: Option<f64>| {
+            let theta = parameters.rope_theta.or(theta).unwrap_or(self.kind.theta());
+            if !(theta > 0.0 && theta.is_finite()) {
+                return Err(wrong("rope_theta", "a number above 0", &theta.to_string()));
+            }
+            let context = RopeContext {
+                theta,
+                width: self.turned_width(parameters)?,
+                longest: self.max_position_embeddings,
+                original: self.original_max_position_embeddings,
+            };
+            Rope::new(parameters, context).map_err(|(inner, expected, found)| {
+                let field = if inner == "head_dim" { inner.into() } else { format!("{field}.{inner}") };
+                wrong(&field, &expected, &found)
+            })
+        };
+        if !self.kind.has_two_ropes() {
+            if own.full_attention.is_some() || own.sliding_attention.is_some() {
+                return Err(wrong(field, "one set of angles for all layers", "angles by layer type"));
+            }
+            let theta = new.and_then(|(_, rope)| rope.rope_theta).or(self.rope_theta);
+            let rope = build(field, own, theta)?;
+            return Ok(vec![match &self.rope_divisors {
+                Some(divisors) => rope.divided(divisors),
+                None => rope,
+            }]);
+        }
+        let by_layer = self.rope_parameters.as_ref();
+        let full = by_layer.and_then(|rope| rope.full_attention.as_deref());
+        let (field, full) = match &self.rope_scaling {
+            Some(scaling) => ("rope_scaling", scaling),
+            None => ("rope_parameters.full_attention", full.unwrap_or(&none)),
+        };
+        let sliding = by_layer.and_then(|rope| rope.sliding_attention.as_deref()).unwrap_or(&none);
+        let local = match self.kind {
+            LlamaKind::Gemma3 => self.rope_local_base_freq.or(Some(10_000.0)),
+            _ => self.rope_theta,
+        };
+        Ok(vec![
+            build(field, full, self.rope_theta)?,
+            build("rope_parameters.sliding_attention", sliding, local)?,
+        ])
+    }
+
+    /// The place of the angles of `layer` in [`ropes`](Self::ropes); none where it turns nothing.
+    pub(crate) fn rope_of(&self, layer: usize) -> Option<usize> {
+        let own = usize::from(self.kind.has_two_ropes() && self.is_sliding(layer));
+        self.turns(layer).then_some(own)
+    }
+
+    /// The width of the part of a head that is turned.
+    fn turned_width(&self, parameters: &RopeParameters) -> Result<usize> {
+        if matches!(self.kind, LlamaKind::CodeGen | LlamaKind::GptJ) {
+            let (width, most) = (self.rotary_dim.unwrap_or(0), self.head_width());
+            if width == 0 || width > most || !width.is_multiple_of(2) {
+                let expected = format!("an even number from 2 to {most}");
+                return Err(wrong("rotary_dim", &expected, &width.to_string()));
+            }
+            return Ok(width);
+        }
+        let part = parameters.partial_rotary_factor.or(self.partial_rotary_factor);
+        let part = part.or(self.kind.turned_part()).unwrap_or(1.0);
+        if part == 1.0 {
+            return Ok(self.head_width());
+        }
+        if self.kind.turned_part().is_none() {
+            return Err(wrong("partial_rotary_factor", "1", &part.to_string()));
+        }
+        let width = (self.head_width() as f64 * part) as usize;
+        if !(0.0..1.0).contains(&part) || width == 0 || !width.is_multiple_of(2) {
+            let expected = format!("an even part of a head of {}", self.head_width());
+            return Err(wrong("partial_rotary_factor", &expected, &part.to_string()));
+        }
+        Ok(width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FULL, LlamaConfig, LlamaKind, RopeParameters, SLIDING};
+
+    #[test]
+    fn the_base_of_the_angles_is_found_in_new_files_and_in_old_ones() {
+        // The angle of the second of two pairs is the base to the power of -1/2.
+        let base = |config: &LlamaConfig| {
+            let config = LlamaConfig { head_dim: Some(4), ..config.clone() };
+            config.ropes().unwrap()[0].steps(1)[1].powi(-2).round()
+        };
+        assert_eq!(base(&LlamaConfig::default()), 10_000.0);
+        let old = LlamaConfig { rope_theta: Some(250_000.0), ..LlamaConfig::default() };
+        assert_eq!(base(&old), 250_000.0);
+        let rope = RopeParameters { rope_theta: Some(1e6), ..RopeParameters::default() };
+        assert_eq!(base(&LlamaConfig { rope_parameters: Some(rope), ..old }), 1e6);
+    }
+
+    #[test]
+    fn layers_have_windows_and_angles_by_their_places() {
+        let of = |kind: LlamaKind| LlamaConfig { num_hidden_layers: 6, ..kind.defaults() };
+        let windows = |config: &LlamaConfig| -> Vec<bool> {
+            (0..6).map(|layer| config.window(layer).is_some()).collect()
+        };
+        assert_eq!(windows(&of(LlamaKind::Gemma2)), [true, false, true, false, true, false]);
+        let gemma = of(LlamaKind::Gemma3);
+        assert_eq!(windows(&gemma), [true, true, true, true, true, false]);
+        assert_eq!([0, 5].map(|layer| gemma.rope_of(layer)), [Some(1), Some(0)]);
+        let types = (0..6).map(|layer| [FULL, SLIDING][layer % 2].into()).collect();
+        let gemma = LlamaConfig { layer_types: Some(types), ..gemma };
+        assert_eq!(windows(&gemma), [false, true, false, true, false, true]);
+        let qwen = LlamaConfig {
+            use_sliding_window: true,
+            sliding_window: Some(8),
+            max_window_layers: Some(4),
+            ..of(LlamaKind::Qwen3)
+        };
+        assert_eq!(windows(&qwen), [false, false, false, false, true, true]);
+        assert_eq!(windows(&LlamaConfig { use_sliding_window: false, ..qwen }), [false; 6]);
+        let smol = of(LlamaKind::SmolLm3);
+        let turned: Vec<bool> = (0..6).map(|layer| smol.rope_of(layer).is_some()).collect();
+        assert_eq!(turned, [true, true, true, false, true, true]);
+        let own = LlamaConfig { no_rope_layers: Some(vec![0, 1, 1, 1, 1, 0]), ..smol };
+        assert_eq!((own.rope_of(0), own.rope_of(3)), (None, Some(0)));
+    }
+}

@@ -1,0 +1,285 @@
+//! Packs the tensors of decoders.
+
+use candle_core::Device;
+use sporran_checkpoint::{Architecture, Result, SpecialTokens};
+use sporran_kernels::{Norm, Precision, Scores};
+
+use super::{
+    causal::{CausalLayer, PackedLlama},
+    decoder::PackedDecoder,
+    kv_cache::Heads,
+    layers::{Dense, Linear, Machines, SelfAttention},
+    mixture::{Mixture, Part},
+    packer::{Packer, Read, activation, named},
+    weights::StoredWeights,
+};
+use crate::{
+    architectures::llama::{
+        Experts, HeadNorms, Inner, Inputs, LlamaConfig, NormKind, OwnWeights, PROJECTED, PROJECTIONS,
+        PartNames, PartNorms, SHARED, SHARED_GATE,
+    },
+    decode::GenerationOptions,
+};
+
+/// What is read of a decoder-only model.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// The logits of words.
+    Words,
+    /// The hidden states.
+    States,
+}
+
+/// The tensors of a config.
+struct Source<'a, 'b> {
+    config: &'a LlamaConfig,
+    packer: Packer<'b>,
+}
+
+impl Source<'_, '_> {
+    /// The norm of states called `name`.
+    fn norm(&mut self, name: &str) -> Result<Norm> {
+        self.norm_of(name, self.config.hidden_size)
+    }
+
+    fn norm_of(&mut self, name: &str, width: usize) -> Result<Norm> {
+        let (kind, eps) = (self.config.kind.norm_kind(), self.config.norm_eps());
+        if kind == NormKind::LayerWithoutWeights {
+            let (weight, bias) = (vec![1.0; width], Some(vec![0.0; width]));
+            return Ok(Norm { weight, bias, eps: eps as f32 });
+        }
+        let has_bias = matches!(kind, NormKind::Layer | NormKind::LayerAroundOne);
+        let mut norm = self.packer.norm(name, has_bias, eps)?;
+        match kind {
+            NormKind::RootAroundOne | NormKind::LayerAroundOne => {
+                norm.weight.iter_mut().for_each(|weight| *weight += 1.0);
+            }
+            NormKind::LayerWithoutShift => norm.bias = Some(vec![0.0; width]),
+            NormKind::Root | NormKind::Layer | NormKind::LayerWithoutWeights => {}
+        }
+        Ok(norm)
+    }
+
+    /// The norms of queries or keys called `name`: one for each head, or one for all.
+    fn head_norms(&mut self, name: &str, heads: usize) -> Result<Vec<Norm>> {
+        let width = self.config.head_width();
+        let stored = match self.config.head_norms() {
+            HeadNorms::None => return Ok(Vec::new()),
+            HeadNorms::Each => return Ok(vec![self.norm_of(name, width)?]),
+            HeadNorms::All => return Ok(vec![self.norm_of(name, heads * width)?]),
+            HeadNorms::Own(stored) => stored,
+        };
+        let weights: Vec<f32> = match stored {
+            OwnWeights::Together => self.packer.values(&format!("{name}.weight"))?,
+            OwnWeights::Apart => {
+                let of = |head: usize| self.packer.values(&format!("{name}.norms.{head}.weight"));
+                (0..heads).map(of).collect::<Result<Vec<_>>>()?.concat()
+            }
+        };
+        let eps = self.config.norm_eps() as f32;
+        let norm = |weight: &[f32]| Norm { weight: weight.into(), bias: Some(vec![0.0; width]), eps };
+        Ok(weights.chunks_exact(width).map(norm).collect())
+    }
+
+    /// A feed-forward part of this inner width, whose tensors are under `at`.
+    fn dense(&mut self, names: PartNames, inner: usize, at: &str) -> Result<Dense> {
+        let (width, has_bias) = (self.config.hidden_size, self.config.feed_forward_has_bias());
+        let packer = &mut self.packer;
+        let (inner_part, gated) = match names.inner {
+            Inner::Fused(name) => {
+                let [gate, up] = packer.halves(&format!("{at}.{name}"), (width, inner), has_bias)?;
+                (gate, Some(up))
+            }
+            Inner::Gated(gate, up) => {
+                let gate = packer.linear(&named(at, &[gate]), width, has_bias)?;
+                (gate, Some(packer.linear(&named(at, &[up]), width, has_bias)?))
+            }
+            Inner::Plain(name) => (packer.linear(&named(at, &[name]), width, has_bias)?, None),
+        };
+        Ok(Dense {
+            inner: inner_part,
+            gated,
+            outer: packer.linear(&named(at, &[names.outer]), inner, has_bias)?,
+            activation: activation(self.config.activation()?),
+        })
+    }
+
+    /// A mixture of experts, whose tensors are under `at`.
+    fn mixture(&mut self, sizes: Experts, at: &str) -> Result<Mixture> {
+        let (names, width) = (self.config.kind.expert_names(), self.config.hidden_size);
+        // Scores decide which experts read a token: they are not rounded.
+        let precision = std::mem::replace(&mut self.packer.precision, Precision::F32);
+        let router = self.packer.linear(&named(at, &[names.router]), width, false)?;
+        let gate = |this: &mut Self| this.packer.linear(&named(at, &[SHARED_GATE]), width, false);
+        let gate = sizes.shared.map(|_| gate(self)).transpose()?;
+        self.packer.precision = precision;
+        let expert = |index: usize| {
+            let place = format!("{at}.{}.{index}", names.experts);
+            self.dense(names.part, sizes.width, &place)
+        };
+        let experts = (0..sizes.count).map(expert).collect::<Result<_>>()?;
+        let shared = match (sizes.shared, gate) {
+            (Some(inner), Some(gate)) => {
+                Some((self.dense(PROJECTED, inner, &format!("{at}.{SHARED}"))?, gate))
+            }
+            _ => None,
+        };
+        Ok(Mixture { sizes, router, experts, shared })
+    }
+
+    /// The projections to queries, keys and values of the layer under `at`.
+    fn inputs(&mut self, at: &str) -> Result<Linear> {
+        let (width, has_bias) = (self.config.hidden_size, self.config.projections_have_bias());
+        match self.config.inputs() {
+            Inputs::Apart(projections) => self.packer.linear(&named(at, &projections), width, has_bias),
+            Inputs::Fused(name) | Inputs::ByGroup(name) | Inputs::InQuarters(name) => {
+                match self.config.input_places() {
+                    Some(places) => self.packer.placed(&format!("{at}.{name}"), width, &places, has_bias),
+                    None => self.packer.linear(&named(at, &[name]), width, has_bias),
+                }
+            }
+        }
+    }
+
+    fn layer(&mut self, index: usize, at: &str) -> Result<CausalLayer> {
+        let config = self.config;
+        let norms = [config.attention_norms(), config.feed_forward_norms()];
+        let [first, second] = norms.map(PartNorms::first);
+        let inputs = self.inputs(at)?;
+        let (all, has_bias) = (config.num_attention_heads * config.head_width(), config.output_has_bias());
+        let output = self.packer.linear(&named(at, &[config.kind.names().output]), all, has_bias)?;
+        let part = match config.experts(index) {
+            Some(experts) => Part::Experts(self.mixture(experts, at)?),
+            None => Part::Dense(self.dense(config.kind.names().part, config.intermediate_size, at)?),
+        };
+        let own = SelfAttention { inputs, output, norm: self.norm(&format!("{at}.{first}"))? };
+        let part_norm =
+            if config.shares_norm() { own.norm.clone() } else { self.norm(&format!("{at}.{second}"))? };
+        let mut result_norm = |norms: PartNorms| match norms {
+            PartNorms::Around(_, name) => self.norm(&format!("{at}.{name}")).map(Some),
+            _ => Ok(None),
+        };
+        let result_norms = [result_norm(norms[0])?, result_norm(norms[1])?];
+        let [queries, keys] = config.head_norm_names().map(|name| format!("{at}.{name}"));
+        Ok(CausalLayer {
+            own,
+            part,
+            part_norm,
+            result_norms,
+            head_norms: [
+                self.head_norms(&queries, config.num_attention_heads)?,
+                self.head_norms(&keys, config.groups())?,
+            ],
+            rope: config.rope_of(index),
+            window: config.window(index),
+        })
+    }
+}
+
+impl PackedLlama {
+    /// Packs a model of LLaMA's shape.
+    ///
+    /// # Errors
+    /// As for [`PackedSeq2Seq::t5`](super::PackedSeq2Seq::t5).
+    pub(crate) fn llama(
+        config: &LlamaConfig,
+        tokens: SpecialTokens,
+        generation: GenerationOptions,
+        precision: Precision,
+        read: Read<'_>,
+    ) -> Result<Self> {
+        Self::pack(config, Use::Words, (tokens, generation), precision, read)
+    }
+
+    fn pack(
+        config: &LlamaConfig,
+        use_of: Use,
+        (tokens, generation): (SpecialTokens, GenerationOptions),
+        precision: Precision,
+        read: Read<'_>,
+    ) -> Result<Self> {
+        config.validate()?;
+        let mut source = Source { config, packer: Packer { read, precision } };
+        let (width, outer, kind) = (config.hidden_size, config.embedding_width(), config.kind);
+        let names = kind.names();
+        let (head, embeddings) = match use_of {
+            Use::Words => {
+                let head = (!config.tie_word_embeddings).then_some(names.head);
+                let (mut head, embeddings) =
+                    source.packer.words(names.table.trim_end_matches(".weight"), head, outer)?;
+                if kind.head_has_bias() {
+                    head.bias = Some(source.packer.values(&format!("{}.bias", names.head))?);
+                }
+                (Some(head), embeddings)
+            }
+            Use::States => (None, Some(source.packer.table(names.table, outer)?)),
+        };
+        let in_body = |name: &str| format!("{}.{name}", names.body);
+        let projections = if outer == width {
+            None
+        } else {
+            let [inner, last] = PROJECTIONS.map(in_body);
+            let inner = source.packer.linear(&[inner], outer, false)?;
+            Some([inner, source.packer.linear(&[last], width, false)?])
+        };
+        let positions = match kind.position_offset() {
+            Some(offset) => {
+                let all = source.packer.values(&in_body(&format!("{}.weight", names.positions)))?;
+                Some(StoredWeights::of_values(&all[offset * width..]).table(width))
+            }
+            None => None,
+        };
+        let embedding_norm = kind.embedding_norm().map(|name| source.norm(&in_body(name))).transpose()?;
+        let layer = |index: usize| source.layer(index, &in_body(&format!("{}.{index}", names.layers)));
+        let layers = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
+        let norm = config.has_last_norm().then(|| source.norm(&in_body(names.norm))).transpose()?;
+        Ok(Self {
+            embeddings,
+            embedding_scale: config.embedding_scale() as f32,
+            projections,
+            positions,
+            embedding_norm,
+            head,
+            logit_scale: config.logit_scale() as f32,
+            logit_cap: config.logit_cap().map(|cap| cap as f32),
+            layers,
+            norm,
+            heads: Heads {
+                heads: config.num_attention_heads,
+                groups: config.groups(),
+                width: config.head_width(),
+            },
+            width,
+            ropes: config.ropes()?,
+            alibi: config.alibi(),
+            is_bidirectional: config.is_bidirectional(),
+            turns_neighbours: kind.turns_neighbours(),
+            turns_first: config.turns_first(),
+            clip: config.clip().map(|most| most as f32),
+            scores: Scores {
+                scale: config.score_scale() as f32,
+                cap: config.score_cap().map(|cap| cap as f32),
+            },
+            norm_first: config.attention_norms().before().is_some(),
+            norms_sums: config.norms_sums(),
+            is_parallel: config.is_parallel(),
+            residual_scale: config.residual_scale() as f32,
+            max_length: config.max_position_embeddings,
+            tokens,
+            generation,
+            device: Device::Cpu,
+            machines: Machines::default(),
+        })
+    }
+}
+
+impl PackedDecoder {
+    /// Packs the body of a model of LLaMA's shape.
+    ///
+    /// # Errors
+    /// As for [`PackedSeq2Seq::t5`](super::PackedSeq2Seq::t5).
+    pub(crate) fn new(config: &LlamaConfig, precision: Precision, read: Read<'_>) -> Result<Self> {
+        let defaults = (config.special_tokens(), GenerationOptions::default());
+        Ok(Self(PackedLlama::pack(config, Use::States, defaults, precision, read)?))
+    }
+}

@@ -1,0 +1,95 @@
+//! Packed mixtures of experts.
+
+use sporran_kernels::Rows;
+
+use super::layers::{Dense, Linear, Machine};
+use crate::architectures::llama::Experts;
+
+/// The feed-forward part of a decoder's layer.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a layer has one")]
+pub(super) enum Part {
+    /// Every token reads it.
+    Dense(Dense),
+    Experts(Mixture),
+}
+
+impl Part {
+    /// Adds the part of the rows of `input` to those of `xs`; `inner` is overwritten.
+    pub(super) fn add(&self, machine: &mut Machine, input: &Rows, inner: &mut Rows, xs: &mut Rows) {
+        match self {
+            Self::Dense(part) => part.add(machine, Some(input), inner, xs),
+            Self::Experts(mixture) => mixture.add(machine, input, inner, xs),
+        }
+    }
+}
+
+/// Experts, of which each token is read by a few.
+#[derive(Debug)]
+pub(super) struct Mixture {
+    pub(super) sizes: Experts,
+    /// Scores experts.
+    pub(super) router: Linear,
+    pub(super) experts: Vec<Dense>,
+    /// The part that every token reads, and the layer that weighs it.
+    pub(super) shared: Option<(Dense, Linear)>,
+}
+
+impl Mixture {
+    fn add(&self, machine: &mut Machine, input: &Rows, inner: &mut Rows, xs: &mut Rows) {
+        let scores = self.router.values(machine, input);
+        // For each expert, its tokens and what its results of them weigh.
+        let mut tokens: Vec<Vec<(usize, f32)>> = vec![Vec::new(); self.sizes.count];
+        for (token, scores) in scores.chunks_exact(self.sizes.count).enumerate() {
+            let probabilities = probabilities(scores);
+            let chosen = self.sizes.choose(&probabilities);
+            let sum: f32 = if self.sizes.is_normalised {
+                chosen.iter().map(|expert| probabilities[*expert]).sum()
+            } else {
+                1.0
+            };
+            chosen.into_iter().for_each(|expert| tokens[expert].push((token, probabilities[expert] / sum)));
+        }
+        for (expert, tokens) in self.experts.iter().zip(&tokens) {
+            if tokens.is_empty() {
+                continue;
+            }
+            let places: Vec<usize> = tokens.iter().map(|(token, _)| *token).collect();
+            let picked = input.pick(&places, input.width());
+            add_weighed(machine, expert, &picked, inner, tokens, xs);
+        }
+        if let Some((part, gate)) = &self.shared {
+            let weights = gate.values(machine, input).into_iter().map(sigmoid);
+            let tokens: Vec<(usize, f32)> = weights.enumerate().collect();
+            add_weighed(machine, part, input, inner, &tokens, xs);
+        }
+    }
+}
+
+/// Adds the part of the rows of `input`, weighed, to rows of `xs`: `places` has a row and a weight for each.
+fn add_weighed(
+    machine: &mut Machine,
+    part: &Dense,
+    input: &Rows,
+    inner: &mut Rows,
+    places: &[(usize, f32)],
+    xs: &mut Rows,
+) {
+    let mut result = Rows::new(input.count(), xs.width());
+    part.add(machine, Some(input), inner, &mut result);
+    for (at, (place, weight)) in places.iter().enumerate() {
+        let values = xs.row_mut(*place).iter_mut().zip(result.row(at));
+        values.for_each(|(value, added)| *value += weight * added);
+    }
+}
+
+fn probabilities(scores: &[f32]) -> Vec<f32> {
+    let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let powers: Vec<f32> = scores.iter().map(|score| (score - most).exp()).collect();
+    let sum: f32 = powers.iter().sum();
+    powers.into_iter().map(|power| power / sum).collect()
+}
+
+fn sigmoid(score: f32) -> f32 {
+    1.0 / (1.0 + (-score).exp())
+}

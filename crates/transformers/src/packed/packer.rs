@@ -1,0 +1,110 @@
+//! Reads the tensors of a checkpoint and packs them.
+
+use sporran_checkpoint::Result;
+use sporran_kernels::{Activation, Norm, Precision, Table};
+
+use super::{layers::Linear, weights::StoredWeights};
+use crate::layers;
+
+/// Reads the weights of a tensor by its name. Each tensor is read once, and dropped when it is packed.
+pub(super) type Read<'a> = &'a mut dyn FnMut(&str) -> Result<StoredWeights<'a>>;
+
+/// Where the weights come from and how they are kept.
+pub(super) struct Packer<'a> {
+    pub(super) read: Read<'a>,
+    pub(super) precision: Precision,
+}
+
+impl Packer<'_> {
+    /// The values of a tensor in f32.
+    pub(super) fn values(&mut self, name: &str) -> Result<Vec<f32>> {
+        Ok((self.read)(name)?.values())
+    }
+
+    /// A table of rows of `width` values.
+    pub(super) fn table(&mut self, name: &str, width: usize) -> Result<Table> {
+        Ok((self.read)(name)?.table(width))
+    }
+
+    /// One layer from those called `names`, one under the other.
+    pub(super) fn linear(&mut self, names: &[String], inputs: usize, bias: bool) -> Result<Linear> {
+        let blocks: Result<Vec<StoredWeights<'_>>> =
+            names.iter().map(|name| (self.read)(&format!("{name}.weight"))).collect();
+        let matrix = StoredWeights::pack(&blocks?, inputs, self.precision);
+        if !bias {
+            return Ok(Linear { matrix, bias: None });
+        }
+        let mut values = Vec::with_capacity(matrix.outputs());
+        for name in names {
+            values.extend(self.values(&format!("{name}.bias"))?);
+        }
+        Ok(Linear { matrix, bias: Some(values) })
+    }
+
+    /// Two layers of `outputs` each from one tensor, in which one lies under the other.
+    pub(super) fn halves(
+        &mut self,
+        name: &str,
+        (inputs, outputs): (usize, usize),
+        has_bias: bool,
+    ) -> Result<[Linear; 2]> {
+        let weight = (self.read)(&format!("{name}.weight"))?;
+        let [upper, lower] = weight.pack_halves(inputs, self.precision);
+        let mut bias = if has_bias { Some(self.values(&format!("{name}.bias"))?) } else { None };
+        let second = bias.as_mut().map(|bias| bias.split_off(outputs));
+        Ok([Linear { matrix: upper, bias }, Linear { matrix: lower, bias: second }])
+    }
+
+    /// A layer from blocks of outputs, which one tensor has at these places.
+    pub(super) fn placed(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        places: &[usize],
+        has_bias: bool,
+    ) -> Result<Linear> {
+        let weight = (self.read)(&format!("{name}.weight"))?;
+        let matrix = weight.pack_places(inputs, places, self.precision);
+        if !has_bias {
+            return Ok(Linear { matrix, bias: None });
+        }
+        let values = self.values(&format!("{name}.bias"))?;
+        let size = values.len() / places.len();
+        let bias = places.iter().flat_map(|place| &values[place * size..][..size]).copied().collect();
+        Ok(Linear { matrix, bias: Some(bias) })
+    }
+
+    /// The head that scores words, and the table of their embeddings where it is another one than the head's. They come
+    /// first.
+    pub(super) fn words(
+        &mut self,
+        table: &str,
+        head: Option<&str>,
+        width: usize,
+    ) -> Result<(Linear, Option<Table>)> {
+        let packed = self.linear(&[head.unwrap_or(table).into()], width, false)?;
+        let embeddings = head.map(|_| self.table(&format!("{table}.weight"), width)).transpose()?;
+        Ok((packed, embeddings))
+    }
+
+    pub(super) fn norm(&mut self, name: &str, bias: bool, eps: f64) -> Result<Norm> {
+        let weight = self.values(&format!("{name}.weight"))?;
+        let bias = if bias { Some(self.values(&format!("{name}.bias"))?) } else { None };
+        Ok(Norm { weight, bias, eps: eps as f32 })
+    }
+}
+
+pub(super) fn named(prefix: &str, names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("{prefix}.{name}")).collect()
+}
+
+pub(super) fn activation(activation: layers::Activation) -> Activation {
+    match activation {
+        layers::Activation::Relu => Activation::Relu,
+        layers::Activation::SquaredRelu => Activation::SquaredRelu,
+        layers::Activation::Gelu => Activation::Gelu,
+        layers::Activation::GeluTanh => Activation::GeluTanh,
+        layers::Activation::Silu => Activation::Silu,
+        layers::Activation::Tanh => Activation::Tanh,
+    }
+}
