@@ -416,7 +416,7 @@ fn passages_of_one_long_paragraph_are_read_one_by_one() {
     let paragraph = "four words of text ".repeat(1_200_000);
     let page = serde_json::json!({"wikipedia_id": "1", "wikipedia_title": "A", "text": ["A", paragraph]});
     let source = write(folder.path(), "pages.jsonl", &[&page.to_string()]);
-    let build = BuildOptions { source, redirects: None, split: Split::Words.into() };
+    let build = BuildOptions { source, redirects: None, split: Split::Words };
     let store = PassageStore::build(&build, folder.path().join("store"), &mut |_| {}).unwrap();
     assert_eq!(store.len(), 48_000);
     // Reading the whole paragraph for each passage takes minutes.
