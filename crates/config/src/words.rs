@@ -78,7 +78,8 @@ pub fn plain(message: &str, form: Form) -> String {
     };
     let wrong = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     if let Some((found, expected)) = wrong.and_then(both) {
-        return format!("expected {}, found {}", expected_in(&expected, form), found_in(&found, form));
+        let words = too_large(&found, &expected).unwrap_or_else(|| expected_in(&expected, form));
+        return format!("expected {words}, found {}", found_in(&found, form));
     }
     if let Some((length, expected)) = message.strip_prefix("invalid length ").and_then(both) {
         // A list was taken as the fields of a struct in their order.
@@ -88,7 +89,7 @@ pub fn plain(message: &str, form: Form) -> String {
     message.to_owned()
 }
 
-/// An error of serde_json as text, with its place in brackets; any other text unchanged.
+/// A message of serde_json in plain words, with its place in brackets if it has one. Other texts are unchanged.
 pub fn plain_json(text: &str) -> String {
     let place = text.rsplit_once(" at line ").and_then(|(message, place)| {
         let (line, column) = place.split_once(" column ")?;
@@ -102,6 +103,20 @@ pub fn plain_json(text: &str) -> String {
             format!("{} (line {line}, column {column})", plain(message, Form::Json))
         }
     }
+}
+
+/// What was expected in place of a whole number that is too large for its type.
+fn too_large(found: &str, expected: &str) -> Option<String> {
+    let found: i128 = found.strip_prefix("integer `")?.strip_suffix('`')?.parse().ok()?;
+    let most: i128 = match expected {
+        "u32" | "a nonzero u32" => u32::MAX.into(),
+        "i8" => i8::MAX.into(),
+        "i16" => i16::MAX.into(),
+        "i32" => i32::MAX.into(),
+        "i64" | "isize" => i64::MAX.into(),
+        _ => return None,
+    };
+    (found > most).then(|| format!("a whole number of at most {most}"))
 }
 
 fn object(form: Form) -> &'static str {
@@ -204,6 +219,10 @@ mod tests {
             ("\"x, expected u32\"", "expected an object, found the string \"x, expected u32\""),
             ("3", "expected an object, found the number 3"),
             (r#"{"count": -1}"#, "expected a whole number of at least 0, found the number -1"),
+            (
+                r#"{"count": 5000000000}"#,
+                "expected a whole number of at most 4294967295, found the number 5000000000",
+            ),
             (r#"{"count": "a"}"#, "expected a whole number of at least 0, found the string \"a\""),
             (r#"{"count": null}"#, "expected a whole number of at least 0, found null"),
             (r#"{"count": 1.5}"#, "expected a whole number of at least 0, found the number 1.5"),
