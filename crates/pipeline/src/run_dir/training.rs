@@ -101,6 +101,8 @@ impl TrainingFolder {
     /// [`sporran_kilt::Error::Changed`], and then the mark stays; [`crate::Error::Io`] for file system errors.
     pub(crate) fn finish(mut self, training: TrainingEntry) -> Result<()> {
         let Some((folder, mark)) = self.held.take() else { return Ok(()) };
+        // The model is written. If an input has changed, the mark stays.
+        folder.finished();
         self.inputs.verify()?;
         let mut account = self.account.clone();
         account.took("train");

@@ -71,13 +71,16 @@ impl Before {
         if !new.iter().all(|path| is_own(root, path)) {
             return false;
         }
-        for path in new {
+        // The lock is the last: without it another call can write here.
+        let is_lock = |path: &&PathBuf| path.starts_with(WORK) && path.file_stem() == Some(LOCK.as_ref());
+        let (locks, others): (Vec<&PathBuf>, Vec<&PathBuf>) = new.into_iter().partition(is_lock);
+        for path in others.into_iter().chain(locks) {
             remove(fs::remove_file(root.join(path)), path);
         }
         true
     }
 
-    /// Removes the folders of the call, of which all that are empty go.
+    /// Removes the empty folders that the call made.
     pub(super) fn remove_folders(&self, root: &Path) {
         let folders = Content::of(root).folders;
         // Subfolders are after the folders that they are in.

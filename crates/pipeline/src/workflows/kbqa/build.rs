@@ -281,6 +281,8 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     inputs.verify()?;
     let mark = folder.begin_answers("convert korc", Vec::new())?;
     folder.write_config(config)?;
+    // Results of an earlier build are replaced from here on; the mark stays until all are.
+    folder.finished();
     for (split, questions) in SPLITS.iter().zip(&built.questions) {
         layout::save(config.output.join(format!("{split}.json")), questions)?;
     }

@@ -134,7 +134,10 @@ pub(super) fn each_portion(
                 }
             }
             if taken == 0 && found > 0 {
-                tracing::warn!("{}: none of its {found} documents is of the folds {folds:?}", path.display());
+                let path = path.display();
+                let message =
+                    format!("{path}: expected documents of the folds {folds:?}, found {found} of others");
+                return Err(sporran_kilt::Error::Argument(message).into());
             }
         }
         InputFormat::Text => {

@@ -10,6 +10,7 @@ use sporran_kilt::observe::Observer;
 
 use super::{
     options::{PopulationOptions, TeacherOptions},
+    populate::check_input,
     sources::each_portion,
 };
 use crate::{
@@ -52,6 +53,7 @@ pub(super) fn labelled_documents(
     properties: &Properties,
     observe: &mut Observer<'_>,
 ) -> Result<Vec<Annotated>> {
+    check_input(&teacher.input)?;
     let mut inputs = Inputs::default();
     let made_from = readings_key(options)?.read(&mut inputs)?.digest();
     let model = open(&teacher.model, options.relations.device, teacher.precision)?;

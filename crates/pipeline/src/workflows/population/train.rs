@@ -64,11 +64,9 @@ impl fmt::Display for TrainedRelations {
 pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<TrainedRelations> {
     let annotations = options.annotations.as_ref().ok_or_else(|| missing("annotations"))?;
     let mut underway = TrainingFolder::begin(options.folder(), options, &WITHOUT)?;
-    let staged = StagedFolder::create(&options.relations.model)?;
-    let trained = learn(options, annotations, (&staged.path(), &mut underway), observe)?;
-    staged.commit()?;
+    let trained = learn(options, annotations, &mut underway, observe)?;
     underway.finish(TrainingEntry { steps: trained.steps, best: trained.validation_f1.value() })?;
-    Ok(TrainedRelations { model: options.relations.model.clone(), ..trained })
+    Ok(trained)
 }
 
 /// Options that do not change the training: output folders, and options of `sporran run`.
@@ -79,11 +77,11 @@ fn missing(key: &str) -> Error {
     Error::Config(vec![Diagnostic::of_config(key, "is missing; training needs it")])
 }
 
-/// Trains the model and saves it in the folder `model`.
+/// Trains the model and saves it.
 fn learn(
     options: &PopulationOptions,
     annotations: &AnnotationsOptions,
-    (model, underway): (&Path, &mut TrainingFolder),
+    underway: &mut TrainingFolder,
     observe: &mut Observer<'_>,
 ) -> Result<TrainedRelations> {
     let sources = load(annotations)?;
@@ -92,6 +90,8 @@ fn learn(
     let table =
         options.linker.as_ref().map(|linker| AliasTable::build(linked(), &linker.names)).transpose()?;
     underway.verify()?;
+    let staged = StagedFolder::create(&options.relations.model)?;
+    let model: &Path = &staged.path();
     let names = match (&options.linker, table) {
         (Some(linker), Some(table)) => {
             parent(&linker.aliases)?;
@@ -107,7 +107,9 @@ fn learn(
         None => learn_pairs(options, annotations, model, (&sources, &properties), observe)?,
     };
     let TrainedRelationModel { steps, maximum_recall, validation_f1 } = trained;
-    Ok(TrainedRelations { model: model.to_owned(), steps, maximum_recall, validation_f1, names })
+    staged.commit()?;
+    let model = options.relations.model.clone();
+    Ok(TrainedRelations { model, steps, maximum_recall, validation_f1, names })
 }
 
 /// Trains a model that generates facts.
