@@ -55,8 +55,7 @@ impl PassageStore {
         progress: Option<Py<PyAny>>,
         arguments: Option<&Bound<'_, PyDict>>,
     ) -> Result<Self> {
-        let sources = paths("sources", sources)?;
-        let asked = AskOptions::new(sources.clone(), cache_folder(cache)?);
+        let asked = AskOptions::new(paths("sources", sources)?, cache_folder(cache)?);
         let own = asked.source().map_err(raised)?;
         let Value::Object(given) = table(arguments)? else {
             return Err(argument("options", "a dict", "another type"));
@@ -73,7 +72,8 @@ impl PassageStore {
             all.extend(given);
         }
         let source: SourceOptions = options(all)?;
-        let store = observed(py, progress, |observer| cached_store(&source, &sources, observer))?;
+        let store =
+            observed(py, progress, |observer| cached_store(&source, &asked.plain_sources(), observer))?;
         Ok(Self { store })
     }
 

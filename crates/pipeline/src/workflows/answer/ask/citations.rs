@@ -99,9 +99,9 @@ impl Support {
         Some((0..self.passages.len()).filter(supports).collect())
     }
 
-    /// The sentence of a passage with the most words of the question or of `answer`, in bytes of its text. No sentence goes
-    /// on in another of the `parts`, which are paragraphs and items of lists. A word counts less the more of the passages have
-    /// it. Words of the answer count twice.
+    /// The sentence of a passage with the most words of the question or of `answer`, in bytes of its text. A sentence ends with
+    /// its part; the parts are paragraphs and list items. A word counts less the more of the passages have it. Words of the
+    /// answer count twice.
     pub(super) fn highlight(
         &self,
         text: &str,

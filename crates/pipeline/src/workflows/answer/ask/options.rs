@@ -193,7 +193,8 @@ impl AskOptions {
     }
 
     /// The sources as passages name them: `notes/` and `./notes` are `notes`.
-    pub(super) fn plain_sources(&self) -> Vec<PathBuf> {
+    #[must_use]
+    pub fn plain_sources(&self) -> Vec<PathBuf> {
         self.sources.iter().map(|path| plain(path)).collect()
     }
 

@@ -26,8 +26,14 @@ const CHUNK: usize = 256;
 /// Reads dialogues and DPR's training data. Skips questions without a positive passage.
 pub(super) fn of_files(records: &ContrastRecords) -> Result<Vec<ContrastExample>> {
     let mut found = Vec::new();
+    each_of_files(records, |example| found.push(example))?;
+    Ok(found)
+}
+
+/// As [`of_files`], one example at a time.
+pub(super) fn each_of_files(records: &ContrastRecords, mut each: impl FnMut(ContrastExample)) -> Result<()> {
     for path in &records.dialogues {
-        found.extend(wowpp::load(path)?.0.iter().flat_map(|(_, dialogue)| of_dialogue(dialogue)));
+        wowpp::load(path)?.0.iter().flat_map(|(_, dialogue)| of_dialogue(dialogue)).for_each(&mut each);
     }
     let titled = |contexts: Vec<TrainingContext>| -> Vec<TitledText> {
         contexts.into_iter().map(|context| TitledText { title: context.title, text: context.text }).collect()
@@ -40,11 +46,11 @@ pub(super) fn of_files(records: &ContrastRecords) -> Result<Vec<ContrastExample>
                 if hard.is_empty() { titled(record.negative_ctxs.unwrap_or_default()) } else { hard };
             let positives = titled(record.positive_ctxs);
             if !positives.is_empty() {
-                found.push(ContrastExample { query: record.question, positives, negatives });
+                each(ContrastExample { query: record.question, positives, negatives });
             }
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// One example for each turn of a dialogue. The article of the dialogue's topic is positive, the other annotated articles are

@@ -14,7 +14,7 @@ use sporran_retriever::dense::LiveDense;
 use sporran_training::session::Trained;
 
 use self::{
-    contrasts::of_files, encoders::train_encoder, examples::retrieved_examples,
+    contrasts::each_of_files, encoders::train_encoder, examples::retrieved_examples,
     remembered::assemble_remembering,
 };
 use super::{
@@ -76,7 +76,7 @@ fn check_records(options: &Options) -> Result<()> {
         loader::check(&task_files(tasks, table)?)?;
     }
     match &options.encoder_training {
-        Some(training) => of_files(&training.records).map(drop),
+        Some(training) => each_of_files(&training.records, |_| {}),
         None => Ok(()),
     }
 }
