@@ -14,7 +14,7 @@ use sporran_pipeline::{
 use sporran_retriever::FilterOptions;
 
 use self::page::Page;
-use super::answer_model::AnswerModel;
+use super::{answer_model::AnswerModel, models};
 use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
@@ -152,7 +152,11 @@ impl Ask {
                 "reranker",
                 context,
             )?,
-            verifier: settings::resolve(self.verify.as_deref(), None, "", context)?,
+            verifier: self
+                .verify
+                .as_deref()
+                .map(|model| models::resolve(model, context.quiet))
+                .transpose()?,
             filters: self.filter.iter().map(|text| FilterOptions::parse(text)).collect::<Result<_, _>>()?,
             passages: self.passages,
             max_new_tokens: self.max_new_tokens,

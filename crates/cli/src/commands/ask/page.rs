@@ -93,12 +93,12 @@ impl Page {
 /// A text with the sign for a missing character in place of control characters, which a terminal would obey. Blanks and ends
 /// of lines stay.
 fn printable(text: &str) -> String {
-    text.replace(|c: char| c.is_control() && !c.is_whitespace(), "\u{fffd}")
+    text.replace("\r\n", "\n").replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "\u{fffd}")
 }
 
 /// A printable text with blanks in place of ends of lines.
 fn on_one_line(text: &str) -> String {
-    printable(text).replace(['\n', '\r'], " ")
+    printable(text).replace('\n', " ")
 }
 
 /// The part of a text after `body` to show: at most [`LONGEST`] characters of `highlight` and about [`AROUND`] on each side, cut
