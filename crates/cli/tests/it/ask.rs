@@ -83,7 +83,7 @@ fn json_has_the_documented_keys() {
     );
     assert_eq!(best["text"], "Tea is a drink. It is made of leaves and hot water.");
     assert!(best["score"].as_f64().unwrap() > 0.0 && best.get("page").is_none());
-    let verbose = text(home.path(), &["ask", "pages.jsonl", "which drink", "--json", "--verbose"]);
+    let verbose = text(home.path(), &["ask", "pages.jsonl", "leaves and hot water", "--json", "--verbose"]);
     let verbose: Value = serde_json::from_str(&verbose).unwrap();
     assert!(verbose["sentences"].is_array());
     let places = &verbose["evidence"][0];
