@@ -121,6 +121,8 @@ VARIANTS = {
     "gpt_bigcode-heads": ("gpt_bigcode", FOLDERS["gpt_bigcode"] | {"multi_query": False}),
     "opt-after": ("opt", FOLDERS["opt"] | {"do_layer_norm_before": False, "word_embed_proj_dim": 8}),
     "phi-norms": ("phi", FOLDERS["phi"] | {"qk_layernorm": True}),
+    "hunyuan_v1_dense-alpha": ("hunyuan_v1_dense", {
+        "head_dim": 8, "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 1.0, "alpha": 1000.0}}),
     "qwen2_moe-all": ("qwen2_moe", FOLDERS["qwen2_moe"] | {"decoder_sparse_step": 1}),
     "qwen3_moe-all": ("qwen3_moe", FOLDERS["qwen3_moe"] | {"mlp_only_layers": []}),
     "qwen2_moe-sliding": ("qwen2_moe", FOLDERS["qwen2_moe"] | {
@@ -129,7 +131,7 @@ VARIANTS = {
     "stablelm-norms": ("stablelm", FOLDERS["stablelm"] | {"qk_layernorm": True}),
 }
 # Fixtures of these with a GGUF file too.
-FILES = ["arcee", "ernie4_5", "gemma", "mixtral", "olmoe", "qwen2_moe-all", "qwen3_moe-all", "seed_oss"]
+FILES = ["arcee", "ernie4_5", "gemma", "mixtral", "olmo3", "olmoe", "qwen2_moe-all", "qwen3_moe-all", "seed_oss"]
 ROPES = {
     "linear": {"factor": 4.0},
     "dynamic": {"factor": 4.0},
@@ -244,7 +246,8 @@ def write_gguf(folder, config):
 
     kind = config["model_type"]
     name = {
-        "mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
+        "mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3", "olmo3": "olmo2", "qwen2_moe": "qwen2moe",
+        "qwen3_moe": "qwen3moe",
     }.get(kind, kind)
     arch = next(arch for arch, own in gguf.MODEL_ARCH_NAMES.items() if own == name)
     heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
@@ -266,7 +269,12 @@ def write_gguf(folder, config):
     if ropes["rope_type"] == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(ropes["factor"])
-    if kind in ("mistral", "gemma2", "gemma3_text", "phi3"):
+    if ropes["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(ropes["factor"])
+        writer.add_rope_scaling_orig_ctx_len(ropes["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_beta_fast(ropes["beta_fast"])
+    if kind in ("mistral", "gemma2", "gemma3_text", "olmo3", "phi3"):
         writer.add_sliding_window(config["sliding_window"])
     experts = config.get("num_local_experts") or config.get("num_experts")
     if experts:

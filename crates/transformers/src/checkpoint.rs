@@ -391,7 +391,10 @@ impl Checkpoint {
     }
 
     fn other_kind(&self, expected: &'static str) -> Error {
+        let is_bidirectional =
+            matches!(&self.config, ModelConfig::Llama(config) if config.is_bidirectional());
         let what = match self.config.decoder_head() {
+            Some(DecoderHead::None) if is_bidirectional => ", whose tokens see those after them",
             Some(DecoderHead::None) => ", whose weights lack the head `lm_head.weight`",
             Some(DecoderHead::Labels(_)) => " with a head for sequence classification",
             _ => "",

@@ -62,7 +62,7 @@ impl<'a> StoredWeights<'a> {
     }
 
     /// The weights in f32.
-    pub(super) fn values(&self) -> Vec<f32> {
+    pub(crate) fn values(&self) -> Vec<f32> {
         let (weights, size) = self.coding.block();
         let mut values = vec![0.0; self.bytes.len() / size * weights];
         self.coding.decode(&self.bytes, &mut values);

@@ -49,6 +49,7 @@ pub(crate) const FOLDERS: &[&str] = &[
     "gptj",
     "helium",
     "hunyuan_v1_dense",
+    "hunyuan_v1_dense-alpha",
     "ministral",
     "mixtral",
     "mpt",
@@ -72,8 +73,8 @@ pub(crate) const FOLDERS: &[&str] = &[
     "starcoder2",
 ];
 /// Those of these with a GGUF file.
-const FILES: [&str; 8] =
-    ["arcee", "ernie4_5", "gemma", "mixtral", "olmoe", "qwen2_moe-all", "qwen3_moe-all", "seed_oss"];
+const FILES: [&str; 9] =
+    ["arcee", "ernie4_5", "gemma", "mixtral", "olmo3", "olmoe", "qwen2_moe-all", "qwen3_moe-all", "seed_oss"];
 const ROPES: [&str; 4] = ["linear", "dynamic", "yarn", "llama3"];
 
 #[derive(Deserialize)]

@@ -511,6 +511,9 @@ fn a_decoder_without_its_head_reads_states_and_writes_no_text() {
         ),
         "{error}"
     );
+    let both = Fixture::open("qwen2-both-states").checkpoint;
+    let error = both.causal(DeviceName::Cpu, Precision::F32).err().unwrap().to_string();
+    assert!(error.ends_with("found `qwen2`, whose tokens see those after them"), "{error}");
     let error = Fixture::open("llama-sequence").checkpoint.causal_model(DType::F32, &device()).err().unwrap();
     assert!(error.to_string().ends_with("found `llama` with a head for sequence classification"), "{error}");
     // A model with its head has states too.

@@ -14,7 +14,7 @@ use crate::architectures::{bert::Head, decoder::DecoderHead, wrong::wrong};
 impl LlamaConfig {
     /// The head of the model as an encoder.
     pub(crate) fn encoder_head(&self, vb: &VarBuilder) -> Result<Head> {
-        self.head.of_encoder(self.hidden_size, self.pad_token_id, self.initializer_range, vb)
+        self.head.of_encoder(self.embedding_width(), self.pad_token_id, self.initializer_range, vb)
     }
 
     /// The special tokens that the config names. The decoder has no separate start token, so the
@@ -33,22 +33,24 @@ impl LlamaConfig {
     /// Reads the text of a `config.json` of this kind; `path` names it in errors.
     ///
     /// # Errors
-    /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type.
+    /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type, and
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) for a number of labels that no model has.
     pub fn from_json(kind: LlamaKind, path: &Path, text: &str) -> Result<Self> {
         let head = DecoderHead::of(path, text, kind.class_of_labels())?;
         let own: Self = parse(path, text)?;
         let defaults = kind.defaults();
-        if defaults == Self::default() {
-            return Ok(Self { head, ..own });
-        }
-        // A field that is null is set.
-        let given = kind.renamed(parse(path, text)?);
-        let mut fields = json!(defaults);
-        if let Value::Object(fields) = &mut fields {
-            fields.extend(given.clone());
-            kind.set_inner_width(&given, fields);
-        }
-        let read: Self = parse(path, &fields.to_string()).map_err(|error| kind.with_own_field(error))?;
+        let read = if defaults == Self::default() {
+            own
+        } else {
+            // A field that is null is set.
+            let given = kind.renamed(parse(path, text)?);
+            let mut fields = json!(defaults);
+            if let Value::Object(fields) = &mut fields {
+                fields.extend(given.clone());
+                kind.set_inner_width(&given, fields);
+            }
+            parse(path, &fields.to_string()).map_err(|error| kind.with_own_field(error))?
+        };
         // A model whose tokens see later ones cannot continue a text.
         let head = if read.is_bidirectional() && head.is_language_model() { DecoderHead::None } else { head };
         Ok(Self { kind, head, ..read })
@@ -186,7 +188,7 @@ impl Architecture for LlamaConfig {
 mod tests {
     use std::path::Path;
 
-    use super::{LlamaConfig, LlamaKind};
+    use super::{DecoderHead, LlamaConfig, LlamaKind};
     use sporran_checkpoint::Architecture;
 
     #[test]
@@ -207,5 +209,41 @@ mod tests {
             (Some(50.0), Some(30.0), 0.0625)
         );
         assert!(gemma.tie_word_embeddings && !read(LlamaKind::Llama, "{}").tie_word_embeddings);
+    }
+
+    #[test]
+    fn a_pattern_of_layers_is_a_number_or_a_text() {
+        let read = |pattern: &str| {
+            let text = format!(r#"{{"sliding_window_pattern": {pattern}}}"#);
+            LlamaConfig::from_json(LlamaKind::Exaone4, Path::new("config.json"), &text)
+        };
+        for (pattern, expected) in [("3", Some(3)), ("\"LLG\"", Some(3)), ("\"G\"", Some(1)), ("null", None)]
+        {
+            assert_eq!(read(pattern).unwrap().sliding_window_pattern, expected, "{pattern}");
+        }
+        for pattern in ["\"LLL\"", "\"LGLG\"", "\"\"", "-1"] {
+            let error = read(pattern).unwrap_err();
+            assert!(error.to_string().contains("field `sliding_window_pattern`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_model_whose_tokens_see_later_ones_has_no_head_of_words() {
+        for kind in [LlamaKind::Llama, LlamaKind::Qwen2] {
+            let read = LlamaConfig::from_json(kind, Path::new("config.json"), r#"{"is_causal": false}"#);
+            assert_eq!(read.unwrap().head, DecoderHead::None);
+        }
+    }
+
+    #[test]
+    fn labels_are_read_off_states_of_the_width_of_embeddings() {
+        let text = r#"{
+            "architectures": ["OPTForSequenceClassification"], "num_labels": 3, "hidden_size": 24,
+            "word_embed_proj_dim": 16, "num_hidden_layers": 1, "num_attention_heads": 2
+        }"#;
+        let config = LlamaConfig::from_json(LlamaKind::Opt, Path::new("config.json"), text).unwrap();
+        let parameters = config.parameters().unwrap();
+        let score = parameters.iter().find(|parameter| parameter.name == "score.weight").unwrap();
+        assert_eq!(score.shape.dims(), [3, 16]);
     }
 }

@@ -12,8 +12,10 @@ use crate::architectures::wrong::wrong;
 
 /// The most experts of a layer.
 const MOST_EXPERTS: usize = 1 << 12;
-/// The most layers of which one is looked for that has experts.
-const MOST_CHECKED: usize = 1 << 10;
+/// The most experts of all layers.
+const MOST_EXPERTS_OF_ALL: usize = 1 << 17;
+/// The most attention heads.
+const MOST_HEADS: usize = 1 << 12;
 
 impl LlamaConfig {
     /// Checks the settings of layers with a sliding window.
@@ -23,13 +25,15 @@ impl LlamaConfig {
         if self.sliding_window == Some(0) && !is_none {
             return Err(wrong("sliding_window", "at least 1", "0"));
         }
-        if self.sliding_window_pattern == Some(0) {
+        // `transformers` writes 0 for an EXAONE 4 without a window.
+        let is_none = self.kind == LlamaKind::Exaone4 && self.sliding_window.is_none();
+        if self.sliding_window_pattern == Some(0) && !is_none {
             return Err(wrong("sliding_window_pattern", "at least 1", "0"));
         }
         if self.use_bidirectional_attention == Some(true) && self.kind != LlamaKind::Gemma3 {
             return Err(wrong("use_bidirectional_attention", "false", "true"));
         }
-        if self.is_bidirectional() && self.alibi().is_some() {
+        if self.is_bidirectional() && self.has_biases() {
             return Err(wrong("is_causal", "true", "false"));
         }
         let layers = self.num_hidden_layers;
@@ -84,6 +88,10 @@ impl LlamaConfig {
             if size == 0 {
                 return Err(wrong(field, "at least 1", "0"));
             }
+        }
+        let heads = self.num_attention_heads;
+        if heads > MOST_HEADS {
+            return Err(wrong("num_attention_heads", &format!("at most {MOST_HEADS}"), &heads.to_string()));
         }
         if self.head_dim.is_none() && !self.hidden_size.is_multiple_of(self.num_attention_heads) {
             let expected = format!("a divisor of hidden_size, {}", self.hidden_size);
@@ -207,8 +215,7 @@ impl LlamaConfig {
 
     /// Checks the mixtures of experts.
     fn check_experts(&self) -> Result<()> {
-        let layers = self.num_hidden_layers.min(MOST_CHECKED);
-        let Some(experts) = (0..layers).find_map(|layer| self.experts(layer)) else { return Ok(()) };
+        let Some(experts) = self.expert_sizes() else { return Ok(()) };
         for (field, size) in [
             ("num_experts", experts.count),
             ("num_experts_per_tok", experts.chosen),
@@ -222,6 +229,11 @@ impl LlamaConfig {
         }
         if experts.count > MOST_EXPERTS {
             return Err(wrong("num_experts", &format!("at most {MOST_EXPERTS}"), &experts.count.to_string()));
+        }
+        let all = experts.count.saturating_mul(self.num_hidden_layers);
+        if all > MOST_EXPERTS_OF_ALL {
+            let expected = format!("at most {MOST_EXPERTS_OF_ALL} in all layers");
+            return Err(wrong("num_experts", &expected, &all.to_string()));
         }
         if experts.chosen > experts.count {
             let expected = format!("at most num_experts, {}", experts.count);
@@ -339,6 +351,27 @@ mod tests {
             "num_experts_per_tok",
         );
         refused(LlamaConfig { num_experts: Some(0), ..LlamaKind::Olmoe.defaults() }, "num_experts");
+        refused(LlamaConfig { num_hidden_layers: 1 << 17, ..LlamaKind::Olmoe.defaults() }, "num_experts");
+        // A mixture of a layer after many others is checked too.
+        let late = LlamaConfig {
+            num_hidden_layers: 1100,
+            decoder_sparse_step: Some(1100),
+            num_experts: Some(64),
+            num_experts_per_tok: Some(65),
+            ..LlamaKind::Qwen3Moe.defaults()
+        };
+        refused(late, "num_experts_per_tok");
+        refused(
+            LlamaConfig { num_attention_heads: 1 << 13, ..LlamaConfig::default() },
+            "num_attention_heads",
+        );
+        let none = LlamaConfig {
+            sliding_window: None,
+            sliding_window_pattern: Some(0),
+            ..LlamaKind::Exaone4.defaults()
+        };
+        assert!(none.validate().is_ok());
+        refused(LlamaConfig { sliding_window: Some(8), ..none }, "sliding_window_pattern");
         refused(
             LlamaConfig { num_ln_in_parallel_attn: Some(2), ..LlamaKind::Falcon.defaults() },
             "num_ln_in_parallel_attn",

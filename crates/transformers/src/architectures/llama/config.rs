@@ -49,7 +49,7 @@ pub struct LlamaConfig {
     /// The base of the angles of layers with a sliding window, in older files (Gemma 3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rope_local_base_freq: Option<f64>,
-    /// The part of a head that is turned, in older files (Phi 3).
+    /// The part of a head that is turned, in older files (GLM, GPT-NeoX, Nemotron, Phi, StableLM).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial_rotary_factor: Option<f64>,
     /// The longest sequence of the first training, in tokens.
@@ -73,7 +73,7 @@ pub struct LlamaConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_window_layers: Option<usize>,
     /// Every layer at a multiple of this attends to everything, where `layer_types` is not set; 6 (Gemma 3) or 4 (Cohere 2,
-    /// EXAONE 4, OLMo 3) where it is not set, or a text.
+    /// EXAONE 4, OLMo 3) where it is not set. A text such as `LLLG` stands for its length.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "number")]
     pub sliding_window_pattern: Option<usize>,
     /// For each layer, `full_attention` or `sliding_attention`.
@@ -118,7 +118,7 @@ pub struct LlamaConfig {
     /// Added to the variance before its root is taken, in layer norms; 1e-5 where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer_norm_eps: Option<f64>,
-    /// The bound of the values of queries, keys and values (OLMo 1).
+    /// The bound of the values of queries, keys and values (OLMo 1, OLMoE).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip_qkv: Option<f64>,
     /// Whether both parts of a layer read the states before it (GPT-NeoX, StableLM).
@@ -196,7 +196,8 @@ pub struct LlamaConfig {
     /// Whether the output of attention has a bias (Seed-OSS).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention_out_bias: Option<bool>,
-    /// Whether projections have a bias (Falcon, OPT, StarCoder 2), or those to queries, keys and values (StableLM).
+    /// Whether projections have a bias (ERNIE 4.5, Falcon, OPT, StarCoder 2), or those to queries, keys and values
+    /// (StableLM).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_bias: Option<bool>,
     /// Whether the projections of attention have a bias.
@@ -339,10 +340,14 @@ pub struct MptAttention {
     pub alibi_bias_max: Option<f64>,
 }
 
-/// A number, or none for a text such as `LLLG`.
+/// A number, or the length of a text such as `LLLG`: all but the last of so many layers are local.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
     match Value::deserialize(deserializer)? {
-        Value::Null | Value::String(_) => Ok(None),
+        Value::Null => Ok(None),
+        Value::String(text) => match text.strip_suffix('G') {
+            Some(local) if local.bytes().all(|kind| kind == b'L') => Ok(Some(text.len())),
+            _ => Err(D::Error::custom(format!("expected a number or a text such as `LLLG`, found `{text}`"))),
+        },
         other => usize::deserialize(other).map(Some).map_err(D::Error::custom),
     }
 }

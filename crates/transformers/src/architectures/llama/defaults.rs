@@ -207,7 +207,7 @@ impl LlamaKind {
                 num_key_value_heads: Some(2),
                 head_dim: Some(128),
                 rms_norm_eps: 1.5625e-7,
-                attention_bias: self == Self::Glm,
+                attention_bias: true,
                 pad_token_id: Some(151_329),
                 eos_token_id: vec![151_329, 151_336, 151_338],
                 ..of(151_552, 131_072)

@@ -145,6 +145,8 @@ impl LlamaConfig {
         let rate = self.resid_pdrop.unwrap_or(0.0);
         match self.kind {
             LlamaKind::StableLm => [0.0, rate],
+            LlamaKind::Falcon if !self.is_parallel() => [self.attention_dropout, rate],
+            LlamaKind::Mpt => [self.score_dropout(); 2],
             LlamaKind::Bloom
             | LlamaKind::CodeGen
             | LlamaKind::Falcon
@@ -152,7 +154,6 @@ impl LlamaConfig {
             | LlamaKind::GptJ
             | LlamaKind::GptNeo
             | LlamaKind::GptNeox
-            | LlamaKind::Mpt
             | LlamaKind::Opt
             | LlamaKind::Phi
             | LlamaKind::Phi3
@@ -203,6 +204,18 @@ impl LlamaConfig {
 #[cfg(test)]
 mod tests {
     use super::{LlamaConfig, LlamaKind};
+    use crate::architectures::llama::config::MptAttention;
+
+    #[test]
+    fn parts_drop_what_transformers_drops() {
+        let attention = MptAttention { attn_pdrop: Some(0.25), ..MptAttention::default() };
+        let mpt = LlamaConfig { attn_config: Some(attention), ..LlamaKind::Mpt.defaults() };
+        assert_eq!(LlamaConfig { resid_pdrop: Some(0.5), ..mpt }.part_dropouts(), [0.25; 2]);
+        let falcon =
+            LlamaConfig { attention_dropout: 0.25, resid_pdrop: Some(0.5), ..LlamaKind::Falcon.defaults() };
+        assert_eq!(falcon.part_dropouts(), [0.5; 2]);
+        assert_eq!(LlamaConfig { parallel_attn: Some(false), ..falcon }.part_dropouts(), [0.25, 0.5]);
+    }
 
     #[test]
     fn qwen_has_biases_that_llama_has_not() {

@@ -34,10 +34,17 @@ impl LlamaConfig {
         let at_steps = (layer + 1).is_multiple_of(self.decoder_sparse_step.unwrap_or(1).max(1));
         let is_dense = self.mlp_only_layers.as_ref().is_some_and(|layers| layers.contains(&layer));
         let has_experts = match self.kind {
+            LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe => at_steps && !is_dense,
+            _ => true,
+        };
+        self.expert_sizes().filter(|_| has_experts)
+    }
+
+    /// The sizes of the mixtures of all layers that have one; none where the model has no experts.
+    pub(super) fn expert_sizes(&self) -> Option<Experts> {
+        let has_experts = match self.kind {
             LlamaKind::Mixtral | LlamaKind::Olmoe => true,
-            LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe => {
-                at_steps && !is_dense && self.num_experts.is_some_and(|count| count > 0)
-            }
+            LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe => self.num_experts.is_some_and(|count| count > 0),
             _ => false,
         };
         has_experts.then(|| Experts {

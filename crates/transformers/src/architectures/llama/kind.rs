@@ -85,7 +85,7 @@ kinds! {
     Bloom = "bloom", "Bloom";
     /// CodeGen (Nijkamp et al. 2023), whose projections are stored in four blocks.
     CodeGen = "codegen", "CodeGen";
-    /// Cohere's Command R7B and A, of whose layers those with a sliding window turn queries and keys.
+    /// Cohere's Command R7B and Command A. Layers with a sliding window turn queries and keys; the others do not.
     Cohere2 = "cohere2", "Cohere2";
     /// EXAONE 4, which normalises results, queries and keys.
     Exaone4 = "exaone4", "Exaone4";
@@ -208,7 +208,7 @@ impl LlamaKind {
         match self {
             Self::SmolLm3 => 2e6,
             Self::Gemma3 | Self::Mixtral => 1e6,
-            Self::Cohere | Self::Cohere2 | Self::Ernie45 | Self::Olmo3 => 5e5,
+            Self::Cohere | Self::Ernie45 | Self::Olmo3 => 5e5,
             Self::Helium => 1e5,
             _ => 1e4,
         }

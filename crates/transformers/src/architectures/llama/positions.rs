@@ -66,7 +66,16 @@ impl LlamaConfig {
 
     /// Whether positions turn queries and keys.
     fn has_angles(&self) -> bool {
-        self.kind.position_offset().is_none() && self.alibi().is_none()
+        self.kind.position_offset().is_none() && !self.has_biases()
+    }
+
+    /// Whether positions are biases of scores.
+    pub(super) fn has_biases(&self) -> bool {
+        match self.kind {
+            LlamaKind::Bloom | LlamaKind::Mpt => true,
+            LlamaKind::Falcon => self.alibi == Some(true),
+            _ => false,
+        }
     }
 
     /// The biases of scores by positions.
@@ -74,7 +83,7 @@ impl LlamaConfig {
         let heads = self.num_attention_heads;
         match self.kind {
             LlamaKind::Bloom => Some(Alibi::new(heads)),
-            LlamaKind::Falcon if self.alibi == Some(true) => {
+            LlamaKind::Falcon if self.has_biases() => {
                 Some(Alibi::rounded(heads, (self.head_width() as f32).powf(-0.5)))
             }
             LlamaKind::Mpt => {
@@ -163,6 +172,8 @@ impl LlamaConfig {
                 width: self.turned_width(parameters)?,
                 longest: self.max_position_embeddings,
                 original: self.original_max_position_embeddings,
+                // 0 stands for none.
+                alpha: parameters.alpha.filter(|alpha| self.kind == LlamaKind::HunYuan && *alpha != 0.0),
             };
             Rope::new(parameters, context).map_err(|(inner, expected, found)| {
                 let field = if inner == "head_dim" { inner.into() } else { format!("{field}.{inner}") };

@@ -22,6 +22,9 @@ pub struct RopeParameters {
     /// The longest sequence of the first training, in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original_max_position_embeddings: Option<usize>,
+    /// The base of the angles grows with it, for every length (`dynamic` of Hunyuan).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<f64>,
     /// The factor of cosines and sines (`yarn`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention_factor: Option<f64>,
@@ -68,6 +71,8 @@ pub(crate) struct RopeContext {
     pub(crate) longest: usize,
     /// That of its first training, where the config names one for the whole model.
     pub(crate) original: Option<usize>,
+    /// The growth of the base of the kind `dynamic`, where it does not follow the length.
+    pub(crate) alpha: Option<f64>,
 }
 
 /// A setting that cannot be used: its field, what is expected, and what was found.
@@ -104,7 +109,7 @@ impl Rope {
         parameters: &RopeParameters,
         context: RopeContext,
     ) -> std::result::Result<Self, Refusal> {
-        let RopeContext { theta, width, longest, original } = context;
+        let RopeContext { theta, width, longest, original, alpha } = context;
         let plain = steps(theta as f32, width);
         let kind = parameters.rope_type.as_deref().or(parameters.old_type.as_deref()).unwrap_or("default");
         let original = original.or(parameters.original_max_position_embeddings).unwrap_or(longest) as f64;
@@ -116,10 +121,14 @@ impl Rope {
                 rope(plain.iter().map(|step| step / factor).collect(), 1.0, None)
             }
             "dynamic" => {
-                let factor = above_zero("factor", parameters.factor)? as f32;
                 if width < 4 {
                     return Err(("head_dim", "at least 4 for `dynamic`".into(), width.to_string()));
                 }
+                if alpha.is_some() {
+                    let grown = above_zero("alpha", alpha)?.powf(width as f64 / (width - 2) as f64);
+                    return rope(steps((theta * grown) as f32, width), 1.0, None);
+                }
+                let factor = above_zero("factor", parameters.factor)? as f32;
                 rope(plain, 1.0, Some(Dynamic { base: theta as f32, factor, longest, width }))
             }
             "llama3" => {
@@ -245,7 +254,7 @@ mod tests {
     use super::{Rope, RopeContext, RopeParameters};
 
     fn context(width: usize) -> RopeContext {
-        RopeContext { theta: 10_000.0, width, longest: 16, original: None }
+        RopeContext { theta: 10_000.0, width, longest: 16, original: None, alpha: None }
     }
 
     fn of(kind: &str) -> RopeParameters {
@@ -269,6 +278,19 @@ mod tests {
         let steps = rope.steps(32);
         assert_eq!(steps[0], 1.0);
         assert!((steps[1] - 0.002).abs() < 1e-9, "{steps:?}");
+    }
+
+    #[test]
+    fn alpha_makes_the_base_greater_for_every_length() {
+        let context = RopeContext { alpha: Some(5.0), ..context(4) };
+        let rope = Rope::new(&RopeParameters { factor: None, ..of("dynamic") }, context).unwrap();
+        // The base is 10000 * 5^(4 / 2) = 250000.
+        for length in [1, 16, 32] {
+            let steps = rope.steps(length);
+            assert!(steps[0] == 1.0 && (steps[1] - 0.002).abs() < 1e-9, "{steps:?}");
+        }
+        let wrong = RopeContext { alpha: Some(-1.0), ..context };
+        assert_eq!(Rope::new(&of("dynamic"), wrong).unwrap_err().0, "alpha");
     }
 
     #[test]

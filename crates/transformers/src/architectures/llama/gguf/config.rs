@@ -21,6 +21,8 @@ fn kind(fields: &GgufFields<'_>, name: &str) -> Result<LlamaKind> {
         "gemma3" => LlamaKind::Gemma3,
         "smollm3" => LlamaKind::SmolLm3,
         "phi3" => LlamaKind::Phi3,
+        // OLMo 3 has OLMo 2's name.
+        "olmo2" if window(fields, name)?.is_some() => LlamaKind::Olmo3,
         "olmo2" => LlamaKind::Olmo2,
         "granite" => LlamaKind::Granite,
         "arcee" => LlamaKind::Arcee,
@@ -136,7 +138,9 @@ pub(super) fn config(file: &GgufFile) -> Result<LlamaConfig> {
         ..defaults
     };
     match kind {
-        LlamaKind::Mistral | LlamaKind::Phi3 => config.sliding_window = window(&fields, name)?,
+        LlamaKind::Mistral | LlamaKind::Olmo3 | LlamaKind::Phi3 => {
+            config.sliding_window = window(&fields, name)?;
+        }
         LlamaKind::Gemma2 | LlamaKind::Gemma3 => {
             config.sliding_window = window(&fields, name)?.or(config.sliding_window);
             let caps = (number("attn_logit_softcapping")?, number("final_logit_softcapping")?);
@@ -147,9 +151,6 @@ pub(super) fn config(file: &GgufFile) -> Result<LlamaConfig> {
             let scalar = if is_wide { width / heads.max(1) } else { head };
             config.query_pre_attn_scalar = Some(scalar as f64);
             config.rope_local_base_freq = number("rope.freq_base_swa")?;
-            if kind == LlamaKind::Gemma3 && config.rope_divisors.is_some() {
-                return Err(fields.wrong("rope_freqs.weight", "no such tensor", "one"));
-            }
         }
         LlamaKind::Mixtral | LlamaKind::Olmoe | LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe => {
             config.num_experts = Some(fields.size(&field("expert_count"))?);
@@ -167,6 +168,9 @@ pub(super) fn config(file: &GgufFile) -> Result<LlamaConfig> {
             config.logits_scaling = number("logit_scale")?;
         }
         _ => {}
+    }
+    if kind.has_two_ropes() && config.rope_divisors.is_some() {
+        return Err(fields.wrong("rope_freqs.weight", "no such tensor", "one"));
     }
     Ok(config)
 }

@@ -69,9 +69,14 @@ impl Gguf {
     /// # Errors
     /// [`Error::Gguf`](sporran_checkpoint::Error::Gguf) where a tensor cannot be read, or a tensor error where memory ends.
     pub fn causal_model(&self, dtype: DType, device: &Device) -> Result<Box<dyn CausalLm>> {
-        let load = |name: &str| Ok((name.to_owned(), self.tensor(name, dtype, device)?));
-        let parameters = self.config.parameters()?;
-        let tensors = parameters.iter().map(|parameter| load(&parameter.name)).collect::<Result<_>>()?;
+        let load = |parameter: Parameter| {
+            let tensor = match expert_of(&parameter.name) {
+                Some(_) => self.expert(&parameter, dtype, device)?,
+                None => self.tensor(&parameter.name, dtype, device)?,
+            };
+            Ok((parameter.name, tensor))
+        };
+        let tensors = self.config.parameters()?.into_iter().map(load).collect::<Result<_>>()?;
         let vb = VarBuilder::from_tensors(tensors, dtype, device);
         let model = Llama::new(&self.config, &vb)?;
         Ok(Box::new(model.with_defaults(self.config.special_tokens(), GenerationOptions::default())))
@@ -94,6 +99,15 @@ impl Gguf {
 
     /// A tensor in the coding of the file, if it is one that products take.
     fn weights(&self, name: &str) -> Result<StoredWeights<'_>> {
+        if let Some(weights) = self.raw_weights(name)? {
+            return Ok(weights);
+        }
+        let tensor = self.tensor(name, DType::F32, &Device::Cpu)?;
+        Ok(StoredWeights::of_values(&tensor.flatten_all()?.to_vec1::<f32>()?))
+    }
+
+    /// The same; none where products do not take the coding of the file.
+    fn raw_weights(&self, name: &str) -> Result<Option<StoredWeights<'_>>> {
         let is_product = name.ends_with(".weight") && !name.ends_with("norm.weight");
         let raw = if is_product { self.file.raw_tensor(&stored(self.config.kind, name))? } else { None };
         if let Some((kind, bytes)) = raw
@@ -107,10 +121,9 @@ impl Gguf {
                 }
                 (None, None) => bytes,
             };
-            return Ok(StoredWeights::new(coding, bytes));
+            return Ok(Some(StoredWeights::new(coding, bytes)));
         }
-        let tensor = self.tensor(name, DType::F32, &Device::Cpu)?;
-        Ok(StoredWeights::of_values(&tensor.flatten_all()?.to_vec1::<f32>()?))
+        Ok(None)
     }
 
     /// The number of heads of a tensor whose rows of pairs that are turned together lie side by side in the file.
@@ -121,6 +134,16 @@ impl Gguf {
             _ => return None,
         };
         has_adjacent_pairs(self.config.kind).then_some(heads)
+    }
+
+    /// The weights of one expert. The tensor in the file holds those of all experts of the layer.
+    fn expert(&self, parameter: &Parameter, dtype: DType, device: &Device) -> Result<Tensor> {
+        let tensor = match self.raw_weights(&parameter.name)? {
+            Some(weights) => Tensor::from_vec(weights.values(), &parameter.shape, device)?,
+            // A copy, because a part of a tensor would keep all of it.
+            None => self.tensor(&parameter.name, DType::F32, device)?.force_contiguous()?,
+        };
+        Ok(tensor.to_dtype(dtype)?)
     }
 
     fn tensor(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
