@@ -193,7 +193,7 @@ impl Collection {
 
     fn check(&self, strict: bool, options: &Options) -> Result<()> {
         let summary = self.summary();
-        if strict && summary.unread() > 0 {
+        if strict && summary.incomplete() > 0 {
             return Err(Error::Strict { summary: Box::new(summary.clone()) });
         }
         if summary.pages == 0 {
@@ -276,7 +276,7 @@ impl Collection {
         summary.removed = old.entries.keys().filter(|file| !listed.contains(file.as_str())).count() as u64;
         summary.files = entries.iter().filter(|entry| entry.pages > 0).count() as u64;
         summary.problems.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
-        if strict && summary.unread() > 0 {
+        if strict && summary.incomplete() > 0 {
             return Err(Error::Strict { summary: Box::new(summary) });
         }
         if summary.pages == 0 {

@@ -32,8 +32,8 @@ pub enum Error {
         /// The problems of all files.
         summary: Box<Summary>,
     },
-    /// A source with `strict = true` has files that cannot be read.
-    #[error("`strict` is set, and {} files could not be read{}", .summary.unread(), problems(.summary))]
+    /// A source with `strict = true` has files that cannot be read whole.
+    #[error("`strict` is set, and {} files could not be read whole{}", .summary.incomplete(), problems(.summary))]
     Strict {
         /// The problems of all files.
         summary: Box<Summary>,

@@ -1,6 +1,6 @@
 //! What was read, and what could not be.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,12 @@ impl Summary {
     /// The number of files and folders of which nothing was read.
     pub fn unread(&self) -> usize {
         self.problems.iter().filter(|problem| problem.severity == Severity::Unread).count()
+    }
+
+    /// The number of files and folders of which a part or nothing was read.
+    pub fn incomplete(&self) -> usize {
+        let missing = self.problems.iter().filter(|problem| problem.severity >= Severity::Partial);
+        missing.map(|problem| &problem.file).collect::<BTreeSet<_>>().len()
     }
 
     /// The problems as lines, worst first. At most the first 20 of them are listed.

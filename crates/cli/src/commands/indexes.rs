@@ -1,6 +1,6 @@
 //! `sporran indexes`: the cached indexes of `sporran ask`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -59,7 +59,9 @@ fn sources(found: &CachedIndexes) -> String {
     if found.sources.is_empty() {
         return "unfinished".to_owned();
     }
-    found.sources.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    // A terminal would obey control characters.
+    let shown = |path: &PathBuf| path.display().to_string().replace(char::is_control, "\u{fffd}");
+    found.sources.iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
 fn list(cache: &Path) -> Result<Outcome> {

@@ -71,9 +71,18 @@ fn strict_sources_and_sources_without_pages_are_errors() {
     world.strict = true;
     let error = world.collect().unwrap_err();
     assert!(error.is_input() && matches!(error, Error::Strict { .. }), "{error}");
-    assert!(error.to_string().starts_with("`strict` is set, and 1 files could not be read:\n"), "{error}");
+    assert!(
+        error.to_string().starts_with("`strict` is set, and 1 files could not be read whole:\n"),
+        "{error}"
+    );
     world.remove("image.png");
     world.write("latin.txt", b"Caf\xe9");
+    world.collect().unwrap();
+    // The other records of a file are no excuse for one that is missing.
+    world.write("records.jsonl", b"{\"text\": \"a\"}\n{\"text\n{\"text\": \"c\"}\n");
+    let error = world.collect().unwrap_err();
+    assert!(error.is_input() && error.to_string().contains("records.jsonl:2: "), "{error}");
+    world.strict = false;
     world.collect().unwrap();
 }
 

@@ -194,12 +194,13 @@ fn condition(options: &FilterOptions, store: &PassageStore) -> Result<Condition>
             conditions.push(of(Test::Dates { since: since.clone(), until: until.clone() }));
         }
         if at_least.is_some() || at_most.is_some() {
-            // `date>=2024` is about a number where the field has numbers, and about a year where it has strings.
+            // `date>=2024` is about a number where the field has a number, and about a year where it has a string.
             let bounds = [*at_least, *at_most].map(|bound| bound.map(year));
-            let has_years = bounds.iter().flatten().all(Option::is_some);
-            if has_years && !kinds.contains(&FieldKind::Number) && kinds.contains(&FieldKind::Text) {
+            if bounds.iter().flatten().all(Option::is_some) && kinds.contains(&FieldKind::Text) {
                 let [since, until] = bounds.map(Option::flatten);
-                conditions.push(of(Test::Dates { since, until }));
+                let dates = of(Test::Dates { since, until });
+                let numbers = of(Test::Range { least: *at_least, most: *at_most });
+                conditions.push(Condition::Any(vec![dates, numbers]));
             } else {
                 needs(&[FieldKind::Number], "a range of numbers")?;
                 conditions.push(of(Test::Range { least: *at_least, most: *at_most }));
@@ -353,9 +354,13 @@ impl Test {
             (Field::Number(number), Self::Range { least, most }) => number.as_f64().is_some_and(|number| {
                 least.is_none_or(|least| least <= number) && most.is_none_or(|most| number <= most)
             }),
+            // YAML and CSV give a year alone as a number.
+            (Field::Number(number), Self::Dates { .. }) => {
+                number.as_f64().and_then(year).is_some_and(|year| self.accepts_text(&year))
+            }
             (Field::Boolean(field), Self::AnyOf(values)) => values.contains(&Scalar::Boolean(*field)),
-            (Field::Number(_) | Field::Boolean(_), Self::Prefix(_) | Self::Globs(_) | Self::Dates { .. })
-            | (Field::Boolean(_), Self::Range { .. }) => false,
+            (Field::Number(_) | Field::Boolean(_), Self::Prefix(_) | Self::Globs(_))
+            | (Field::Boolean(_), Self::Dates { .. } | Self::Range { .. }) => false,
         }
     }
 }
@@ -464,6 +469,19 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(accepted(&store, &FilterOptions::parse(text).unwrap()).unwrap(), expected, "{text}");
+        }
+        // A year that is a number, beside dates that are strings.
+        let mixed = tempfile::tempdir().unwrap();
+        let dated = self::store(
+            mixed.path(),
+            &[
+                r#"{"wikipedia_id":"1","wikipedia_title":"A","text":["A","a"],"date":2025}"#,
+                r#"{"wikipedia_id":"2","wikipedia_title":"B","text":["B","b"],"date":"2024-06"}"#,
+                r#"{"wikipedia_id":"3","wikipedia_title":"C","text":["C","c"],"date":"2023-01-01"}"#,
+            ],
+        );
+        for (text, expected) in [("date>=2024", [0, 1]), ("date>=2024-01", [0, 1]), ("date<=2024", [1, 2])] {
+            assert_eq!(accepted(&dated, &FilterOptions::parse(text).unwrap()).unwrap(), expected, "{text}");
         }
         let of = |json: &str| serde_json::from_str::<FilterOptions>(json).unwrap();
         assert_eq!(accepted(&store, &of(r#"{"source":"handbook/?.md"}"#)).unwrap(), [0]);

@@ -33,7 +33,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         }
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
             match rejection.status().as_u16() {
-                413 => Failure::new(Cause::TooLarge, "the body is longer than this server reads"),
+                413 => Failure::new(Cause::TooLarge, "the body is longer than the limit, `--max-body`"),
                 _ => Failure::new(Cause::Syntax, "the body ended early"),
             }
         })?;

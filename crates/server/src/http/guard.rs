@@ -14,6 +14,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use percent_encoding::percent_decode_str;
 
 use crate::{Cause, Failure, State, failure::Form};
 
@@ -95,6 +96,10 @@ fn refused(state: &State, request: &Request) -> Option<Failure> {
         // A page of another site can make a browser call a loopback address by a name of its own.
         let message = "host: expected a loopback address or `localhost`";
         return Some(Failure::new(Cause::Forbidden, message));
+    }
+    let path = percent_decode_str(request.uri().path());
+    if path.decode_utf8().is_err() {
+        return Some(Failure::new(Cause::Invalid, "the path of the address is not UTF-8"));
     }
     let key = state.key().filter(|_| !is_open(request.method(), request.uri().path()))?;
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());

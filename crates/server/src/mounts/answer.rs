@@ -52,8 +52,8 @@ pub(crate) struct AnswerResponse {
     /// The best passages, best first.
     pub(crate) provenance: Vec<ProvenanceItem>,
     /// The answers of a mount of questions over a knowledge base, best first, each with the triples that support it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) entities: Vec<QuestionAnswer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) entities: Option<Vec<QuestionAnswer>>,
     /// The steps that led to the answer, if the request asks for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace: Option<AnswerTrace>,
@@ -180,7 +180,7 @@ impl AnswerResponse {
             is_generated,
             sentences,
             provenance,
-            entities: Vec::new(),
+            entities: None,
             trace: None,
             seconds: 0.0,
         }

@@ -83,7 +83,7 @@ impl Questioning {
             is_generated: found.is_generated,
             sentences: Vec::new(),
             provenance: Vec::new(),
-            entities: found.answers,
+            entities: Some(found.answers),
             trace: steps,
             seconds: begin.elapsed().as_secs_f64(),
         })

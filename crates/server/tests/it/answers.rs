@@ -66,6 +66,8 @@ fn a_document_is_found_by_its_id_and_never_as_a_file() {
     let passage = served.get("/v1/pages.jsonl/doc/1%231").json();
     assert_eq!((&passage["docid"], &passage["doc"]["paragraph"]), (&json!("1#1"), &json!(3)));
     assert_eq!(served.get("/v1/pages.jsonl/doc/2").json()["doc"]["file"], "drinks/tea.md");
+    let wrong = served.get("/v1/pages.jsonl/doc/%ff");
+    assert_eq!((wrong.status, &wrong.json()["error"]), (400, &"the path of the address is not UTF-8".into()));
     for id in ["4", "1%237", "1%23x", "..%2F..%2Fetc%2Fpasswd", "../pages.jsonl", "%2Fetc%2Fpasswd"] {
         let found = served.get(&format!("/v1/pages.jsonl/doc/{id}"));
         assert_eq!(found.status, 404, "{id}");

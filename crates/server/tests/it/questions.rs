@@ -70,6 +70,8 @@ fn a_question_about_a_document_has_entities_with_their_triples() {
     let one = ask(json!({ "document": document, "top": 1 })).json();
     assert_eq!(one["entities"].as_array().unwrap().len(), 1);
     assert!(one["trace"].is_null());
+    let none = ask(json!({ "document": "Nothing here." })).json();
+    assert_eq!((&none["answer"], &none["entities"]), (&"".into(), &json!([])));
     for (more, expected) in [
         (json!({}), "`document`: is missing; `kb` answers questions about a document"),
         (json!({ "document": document, "top": 0 }), "`top`: expected 1 to 1000, found 0"),
