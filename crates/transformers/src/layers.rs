@@ -369,15 +369,24 @@ impl Activation {
         if !(mode.is_training() && fused::applies(xs)) {
             return self.forward(xs);
         }
-        let function = match self {
-            Self::Relu => return self.forward(xs),
-            Self::SquaredRelu => sporran_kernels::Activation::SquaredRelu,
-            Self::Gelu => sporran_kernels::Activation::Gelu,
-            Self::GeluTanh => sporran_kernels::Activation::GeluTanh,
-            Self::Silu => sporran_kernels::Activation::Silu,
-            Self::Tanh => sporran_kernels::Activation::Tanh,
-        };
-        Ok(fused::activation(xs, function)?)
+        match self {
+            Self::Relu => self.forward(xs),
+            other => Ok(fused::activation(xs, other.into())?),
+        }
+    }
+}
+
+/// The function of the kernels.
+impl From<Activation> for sporran_kernels::Activation {
+    fn from(activation: Activation) -> Self {
+        match activation {
+            Activation::Relu => Self::Relu,
+            Activation::SquaredRelu => Self::SquaredRelu,
+            Activation::Gelu => Self::Gelu,
+            Activation::GeluTanh => Self::GeluTanh,
+            Activation::Silu => Self::Silu,
+            Activation::Tanh => Self::Tanh,
+        }
     }
 }
 

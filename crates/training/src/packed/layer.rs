@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use sporran_checkpoint::Result;
 use sporran_kernels::{Activation, Dropout, Isa, ResidualNorm, add_columns, multiply};
-use sporran_transformers::{BertConfig, BertFamily, BertNames, layers};
+use sporran_transformers::{BertConfig, BertFamily, BertNames};
 
 use super::{
     PORTION, Seeds,
@@ -182,14 +182,7 @@ impl Layer {
             inner: finder.linear(&at(names.inner))?,
             outer: finder.linear(&at(names.outer))?,
             feed_forward_norm: Norm::new(&at(names.feed_forward_norm), eps, finder)?,
-            activation: match config.activation()? {
-                layers::Activation::Relu => Activation::Relu,
-                layers::Activation::SquaredRelu => Activation::SquaredRelu,
-                layers::Activation::Gelu => Activation::Gelu,
-                layers::Activation::GeluTanh => Activation::GeluTanh,
-                layers::Activation::Silu => Activation::Silu,
-                layers::Activation::Tanh => Activation::Tanh,
-            },
+            activation: config.activation()?.into(),
             heads: config.num_attention_heads,
             weights_dropout: config.attention_probs_dropout_prob,
             // DistilBERT has no dropout on the output of attention.

@@ -10,7 +10,7 @@ use super::{
     kv_cache::Heads,
     layers::{Dense, Linear, Machines, SelfAttention},
     mixture::{Mixture, Part},
-    packer::{Packer, Read, activation, named},
+    packer::{Packer, Read, named},
     weights::StoredWeights,
 };
 use crate::{
@@ -100,7 +100,7 @@ impl Source<'_, '_> {
             inner: inner_part,
             gated,
             outer: packer.linear(&named(at, &[names.outer]), inner, has_bias)?,
-            activation: activation(self.config.activation()?),
+            activation: self.config.activation()?.into(),
         })
     }
 

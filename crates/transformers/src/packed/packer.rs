@@ -1,10 +1,9 @@
 //! Reads the tensors of a checkpoint and packs them.
 
 use sporran_checkpoint::Result;
-use sporran_kernels::{Activation, Norm, Precision, Table};
+use sporran_kernels::{Norm, Precision, Table};
 
 use super::{layers::Linear, weights::StoredWeights};
-use crate::layers;
 
 /// Reads the weights of a tensor by its name. Each tensor is read once, and dropped when it is packed.
 pub(super) type Read<'a> = &'a mut dyn FnMut(&str) -> Result<StoredWeights<'a>>;
@@ -96,15 +95,4 @@ impl Packer<'_> {
 
 pub(super) fn named(prefix: &str, names: &[&str]) -> Vec<String> {
     names.iter().map(|name| format!("{prefix}.{name}")).collect()
-}
-
-pub(super) fn activation(activation: layers::Activation) -> Activation {
-    match activation {
-        layers::Activation::Relu => Activation::Relu,
-        layers::Activation::SquaredRelu => Activation::SquaredRelu,
-        layers::Activation::Gelu => Activation::Gelu,
-        layers::Activation::GeluTanh => Activation::GeluTanh,
-        layers::Activation::Silu => Activation::Silu,
-        layers::Activation::Tanh => Activation::Tanh,
-    }
 }

@@ -259,8 +259,8 @@ impl BartConfig {
     /// whatever the config of another family than BART says, as in `transformers`.
     ///
     /// # Errors
-    /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type, and [`Error::Config`](sporran_checkpoint::Error::Config) for a Marian whose encoder and decoder have
-    /// embeddings of their own.
+    /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type, and
+    /// [`Error::Config`](sporran_checkpoint::Error::Config) for a Marian whose encoder and decoder have embeddings of their own.
     pub fn from_json(family: BartFamily, path: &Path, text: &str) -> Result<Self> {
         if family == BartFamily::Bart {
             return parse(path, text);
