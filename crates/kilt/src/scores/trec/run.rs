@@ -32,13 +32,21 @@ struct Row {
     id: u64,
 }
 
-/// A line of a run in a chunk of the file.
-struct Parsed<'c> {
-    line: u64,
-    query: &'c [u8],
-    document: &'c [u8],
-    score: f32,
+/// The lines of a part of the file, which one thread reads.
+#[derive(Default)]
+struct Block<'c> {
+    /// As in [`Run`].
+    ids: Vec<u8>,
+    /// The starts of ids count from this block's first.
+    rows: Vec<Row>,
+    /// Lines one after the other that have the same query: the query, its place, and the end of their rows.
+    queries: Vec<(&'c [u8], usize, usize)>,
+    /// The error of the first wrong line, after which no line is read.
+    wrong: Option<Error>,
 }
+
+/// The lines of a block.
+const LINES: usize = 4096;
 
 /// The place of a query that has no judgements.
 const UNJUDGED: usize = usize::MAX;
@@ -52,42 +60,44 @@ impl Run {
     pub(super) fn read(path: &Path, judgements: &Judgements, exclude_self: bool) -> Result<Self> {
         let queries = judgements.queries.iter().map(|_| Vec::new()).collect();
         let mut run = Self { ids: Vec::new(), queries, unjudged: 0 };
-        let mut places: FxHashMap<Box<[u8]>, usize> = FxHashMap::default();
-        let mut last: (Vec<u8>, usize) = (Vec::new(), UNJUDGED);
+        let mut unjudged: FxHashSet<Box<[u8]>> = FxHashSet::default();
         jsonl::open(path)?.chunks(|path, chunk| {
-            let rows: Vec<Option<Parsed<'_>>> =
-                chunk.par_lines().map(|(line, bytes)| parse(path, line, bytes).ok()).collect();
-            for (at, row) in rows.iter().enumerate() {
-                let Some(row) = row else {
-                    // The first wrong line of the file is parsed again for its error.
-                    let wrong = chunk.par_lines().enumerate().find_first(|(other, _)| *other == at);
-                    return wrong.map_or(Ok(()), |(_, (line, bytes))| parse(path, line, bytes).map(|_| ()));
-                };
-                if last.0 != row.query {
-                    let place = match places.get(row.query) {
-                        Some(&place) => place,
-                        None => {
-                            let place = judgements.place(row.query).unwrap_or(UNJUDGED);
-                            run.unjudged += usize::from(place == UNJUDGED);
-                            places.insert(row.query.into(), place);
-                            place
-                        }
-                    };
-                    last.0.clear();
-                    last.0.extend_from_slice(row.query);
-                    last.1 = place;
+            let blocks = chunk.par_lines().fold_chunks(LINES, Block::default, |mut block, (line, bytes)| {
+                if block.wrong.is_none() {
+                    match parse(path, line, bytes) {
+                        Ok(row) => block.push(judgements, line, row, exclude_self),
+                        Err(wrong) => block.wrong = Some(wrong),
+                    }
                 }
-                if last.1 == UNJUDGED || (exclude_self && row.query == row.document) {
-                    continue;
-                }
-                let line = u32::try_from(row.line).unwrap_or(u32::MAX);
-                run.queries[last.1].push(Row { score: row.score, line, id: run.ids.len() as u64 });
-                run.ids.extend_from_slice(row.document);
-                run.ids.push(b'\n');
+                block
+            });
+            for block in blocks.collect::<Vec<_>>() {
+                run.append(block, &mut unjudged)?;
             }
             Ok(())
         })?;
+        run.unjudged = unjudged.len();
         Ok(run)
+    }
+
+    /// Adds the lines that follow in the file; `unjudged` has the queries without judgements.
+    fn append(&mut self, block: Block<'_>, unjudged: &mut FxHashSet<Box<[u8]>>) -> Result<()> {
+        if let Some(wrong) = block.wrong {
+            return Err(wrong);
+        }
+        let base = self.ids.len() as u64;
+        self.ids.extend_from_slice(&block.ids);
+        let mut start = 0;
+        for (query, place, end) in block.queries {
+            if place != UNJUDGED {
+                let rows = &block.rows[start..end];
+                self.queries[place].extend(rows.iter().map(|row| Row { id: base + row.id, ..*row }));
+            } else if !unjudged.contains(query) {
+                unjudged.insert(query.into());
+            }
+            start = end;
+        }
+        Ok(())
     }
 
     /// The ids of a query's documents, best first: by score, then by descending id. Scores are 32-bit floats, as in
@@ -135,11 +145,36 @@ impl Run {
     }
 }
 
-fn parse<'c>(path: &Path, line: u64, bytes: &'c [u8]) -> Result<Parsed<'c>> {
+impl<'c> Block<'c> {
+    fn push(
+        &mut self,
+        judgements: &Judgements,
+        line: u64,
+        (query, document, score): (&'c [u8], &[u8], f32),
+        exclude_self: bool,
+    ) {
+        if self.queries.last().is_none_or(|last| last.0 != query) {
+            let place = judgements.place(query).unwrap_or(UNJUDGED);
+            self.queries.push((query, place, self.rows.len()));
+        }
+        let Some((_, place, end)) = self.queries.last_mut() else { return };
+        if *place == UNJUDGED || (exclude_self && query == document) {
+            return;
+        }
+        let line = u32::try_from(line).unwrap_or(u32::MAX);
+        self.rows.push(Row { score, line, id: self.ids.len() as u64 });
+        *end = self.rows.len();
+        self.ids.extend_from_slice(document);
+        self.ids.push(b'\n');
+    }
+}
+
+/// Query, document and score of a line.
+fn parse<'c>(path: &Path, line: u64, bytes: &'c [u8]) -> Result<(&'c [u8], &'c [u8], f32)> {
     let [query, _, document, _, score, _] = trec::split(path, line, bytes, RUN_COLUMNS)?;
     let number = std::str::from_utf8(score).ok().and_then(|score| score.parse::<f64>().ok());
     match number.filter(|score| !score.is_nan()) {
-        Some(score) => Ok(Parsed { line, query, document, score: score as f32 }),
+        Some(number) => Ok((query, document, number as f32)),
         None => {
             let found = String::from_utf8_lossy(score);
             Err(Error::record(path, line, "score", format!("expected a number, found `{found}`")))
