@@ -116,6 +116,8 @@ pub(crate) use prompted_model;
 pub enum EvidenceSource {
     /// The passages that the generator used, best first, then the retriever's ranking.
     Ranking,
+    /// The retriever's ranking, whatever the generator used.
+    Retrieved,
     /// The passages that the generator read, and no others, in its order.
     Read,
     /// The one passage that the generator ranks first.

@@ -19,9 +19,9 @@ mod user;
 pub mod workflows;
 
 pub use compare::{
-    Comparison, Cost, DatasetRow, DatasetTable, Form, PublishedSize, QuestionComparison, QuestionScores,
-    QuestionSystem, Score, Size, System, Table, Task, are_question_runs, compare_questions, compare_runs,
-    responses,
+    Comparison, Cost, DatasetRow, DatasetTable, FactComparison, FactRun, Form, PublishedSize,
+    QuestionComparison, QuestionScores, QuestionSystem, RunKind, Score, Size, System, Table, Task,
+    compare_facts, compare_questions, compare_runs, kind_of_runs, responses,
 };
 pub use config::Config;
 pub use error::{Error, Result};

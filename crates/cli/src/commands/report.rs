@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use serde::Serialize;
 use sporran_kilt::jsonl;
-use sporran_pipeline::{Form, are_question_runs, compare_questions, compare_runs};
+use sporran_pipeline::{Form, RunKind, compare_facts, compare_questions, compare_runs, kind_of_runs};
 
 use super::evaluate::Rounds;
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     after_help = "Example: sporran report runs/quickstart runs/bm25 --form markdown --output report.md"
 )]
 pub(crate) struct ReportRuns {
-    /// Folders of finished runs; the others are compared with the first. Runs over KoRC's questions get the tables of its paper
+    /// Folders of finished runs; the others are compared with the first. Runs over KoRC's questions or KnowledgeNet's documents get the tables of their papers
     #[arg(required = true, value_name = "RUN", value_hint = ValueHint::DirPath)]
     runs: Vec<PathBuf>,
     /// Format: text, markdown, latex, csv or html [default: text]
@@ -43,12 +43,20 @@ impl ReportRuns {
             paths::folder(run)?;
         }
         let form = self.form.unwrap_or(Form::Text);
-        if are_question_runs(&self.runs)? {
-            let comparison = compare_questions(&self.runs)?;
-            return self.finish(comparison.write(form), &comparison);
+        match kind_of_runs(&self.runs)? {
+            RunKind::Answers => {
+                let comparison = compare_runs(&self.runs, self.rounds.value())?;
+                self.finish(comparison.write(form), &comparison)
+            }
+            RunKind::Questions => {
+                let comparison = compare_questions(&self.runs)?;
+                self.finish(comparison.write(form), &comparison)
+            }
+            RunKind::Facts => {
+                let comparison = compare_facts(&self.runs)?;
+                self.finish(comparison.write(form), &comparison)
+            }
         }
-        let comparison = compare_runs(&self.runs, self.rounds.value())?;
-        self.finish(comparison.write(form), &comparison)
     }
 
     /// Writes the text into the file, or gives it with the comparison.

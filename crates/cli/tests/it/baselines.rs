@@ -352,7 +352,7 @@ fn convert_map_finds_evidence_in_a_store() {
     let output = sporran(folder.path(), &[&arguments[..], &["own.jsonl"]].concat()).output().unwrap();
     let message = errors(&output);
     assert!(
-        message.contains("1 outputs with evidence written of 2; 0 that lack a page, 1 with a span"),
+        message.contains("1 outputs with evidence written of 2; 0 that lack a page or a text, 1 with a span"),
         "{message}"
     );
     let output = sporran(folder.path(), &["convert", "--output", "x", "own.jsonl"]).output().unwrap();

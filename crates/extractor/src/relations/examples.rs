@@ -14,6 +14,8 @@ use crate::{
 pub struct GoldFact {
     /// The index of the property.
     pub label: usize,
+    /// The index of its passage.
+    pub passage: usize,
     /// The annotated span of the subject.
     pub subject: Span,
     /// The annotated span of the object.
@@ -36,6 +38,8 @@ pub struct Annotated {
     /// For each sentence the targets of its pairs. Only a passage with exhaustive annotation of a property
     /// gives negatives for it.
     pub targets: Vec<Vec<PairTarget>>,
+    /// For each sentence the index of the passage of each pair; 0 for a pair in none, which has no targets.
+    pub passages: Vec<Vec<usize>>,
     /// The facts.
     pub facts: Vec<GoldFact>,
 }
@@ -46,7 +50,8 @@ impl Annotated {
     pub fn unlabelled(document: Document, mentions: Vec<Mention>) -> Self {
         let candidates = super::sentences(&mentions);
         let targets = vec![Vec::new(); candidates.len()];
-        Self { document, mentions, candidates, targets, facts: Vec::new() }
+        let passages = candidates.iter().map(|sentence| vec![0; sentence.pairs.len()]).collect();
+        Self { document, mentions, candidates, targets, passages, facts: Vec::new() }
     }
 
     /// The inputs of a classifier for its sentences.
@@ -93,8 +98,10 @@ pub fn annotated(
         return Err(Error::Misplaced { document: document.id, field, message });
     }
     let mut targets: Vec<Vec<PairTarget>> = vec![Vec::new(); candidates.len()];
+    let mut passages: Vec<Vec<usize>> =
+        candidates.iter().map(|sentence| vec![0; sentence.pairs.len()]).collect();
     let mut facts = Vec::new();
-    for passage in &source.passages {
+    for (number, passage) in source.passages.iter().enumerate() {
         let place = Span { start: passage.start, end: passage.end };
         let first = facts.len();
         for fact in &passage.facts {
@@ -103,7 +110,7 @@ pub fn annotated(
             let Some(label) = properties.position(&fact.property.text()) else { continue };
             let links =
                 fact.uris().map(|(subject, object)| (entity(subject).to_owned(), entity(object).to_owned()));
-            facts.push(GoldFact { label, subject, object, links, pairs: Vec::new() });
+            facts.push(GoldFact { label, passage: number, subject, object, links, pairs: Vec::new() });
         }
         let labels: Vec<usize> = passage
             .exhaustive
@@ -120,6 +127,7 @@ pub fn annotated(
                 if !(place.contains(subject) && place.contains(object)) {
                     continue;
                 }
+                passages[sentence][pair] = number;
                 let mut stated = vec![false; properties.len()];
                 for fact in &mut facts[first..] {
                     if fact.subject.overlaps(subject) && fact.object.overlaps(object) {
@@ -136,7 +144,7 @@ pub fn annotated(
             }
         }
     }
-    Ok(Annotated { document, mentions, candidates, targets, facts })
+    Ok(Annotated { document, mentions, candidates, targets, passages, facts })
 }
 
 #[cfg(test)]

@@ -188,26 +188,27 @@ impl Outcomes {
     }
 
     /// The outcomes of a property's links. A prediction is the two links of a pair, with the probability that they are correct,
-    /// or 0 if the pair's fact is below `threshold`. It matches if a fact of the document has the same links. Equal links
-    /// count once a document, as in KnowledgeNet's scorer.
+    /// or 0 if the pair's fact is below `threshold`. It matches if a fact of the passage has the same links. Equal links
+    /// count once a passage, as in KnowledgeNet's scorer.
     #[must_use]
     pub fn of_links(label: usize, threshold: f32, documents: &[(&Annotated, &[Scores])]) -> Self {
         let (mut gold, mut predicted) = (Vec::new(), Vec::new());
         for (annotated, scores) in documents {
-            let mut best: BTreeMap<(&str, &str), f32> = BTreeMap::new();
+            let mut best: BTreeMap<(usize, (&str, &str)), f32> = BTreeMap::new();
             for (sentence, (targets, scores)) in annotated.targets.iter().zip(*scores).enumerate() {
                 for target in targets.iter().filter(|target| target.label == label) {
                     let Some(links) = annotated.links_of(sentence, target.pair) else { continue };
                     let is_stated = scores.of(target.pair, label) >= threshold;
                     let value = if is_stated { scores.of_links(target.pair, label) } else { 0.0 };
-                    let known = best.entry(links).or_insert(value);
+                    let passage = annotated.passages[sentence][target.pair];
+                    let known = best.entry((passage, links)).or_insert(value);
                     *known = known.max(value);
                 }
             }
             let facts = annotated.facts.iter().filter(|fact| fact.label == label);
-            let facts: BTreeSet<(&str, &str)> = facts
-                .filter_map(|fact| fact.links.as_ref())
-                .map(|(subject, object)| (subject.as_str(), object.as_str()))
+            let facts: BTreeSet<(usize, (&str, &str))> = facts
+                .filter_map(|fact| Some((fact.passage, fact.links.as_ref()?)))
+                .map(|(passage, (subject, object))| (passage, (subject.as_str(), object.as_str())))
                 .collect();
             gold.extend(facts.iter().map(|links| best.get(links).copied().unwrap_or(f32::NEG_INFINITY)));
             predicted.extend(best.iter().map(|(links, value)| (*value, facts.contains(links))));
@@ -239,6 +240,7 @@ mod tests {
         let span = crate::Span { start: 0, end: 1 };
         let fact = |pair: usize| GoldFact {
             label: 0,
+            passage: 0,
             subject: span,
             object: span,
             links: None,
@@ -249,6 +251,7 @@ mod tests {
             mentions: Vec::new(),
             candidates: Vec::new(),
             targets: vec![(0..10).map(target).collect()],
+            passages: vec![vec![0; 10]],
             facts: (0..4).map(fact).collect(),
         };
         (annotated, vec![Scores::new(1, scores)])
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_right_if_a_fact_of_the_document_has_them_and_its_text_is_stated() {
+    fn links_are_right_if_a_fact_of_the_passage_has_them_and_its_text_is_stated() {
         let (mut annotated, scores) = annotated();
         let entities = ["Q1", "Q2", "Q3"];
         let known =
@@ -312,5 +315,10 @@ mod tests {
             outcomes.predicted,
             [(0.4, true), (0.8, false), (0.7, false), (0.6, false), (0.0, false), (0.0, false)]
         );
+        // In another passage the links of pair 6 count on their own, and are no fact's.
+        annotated.passages[0][6] = 1;
+        let outcomes = Outcomes::of_links(0, 0.0, &[(&annotated, &scores)]);
+        assert_eq!(outcomes.gold, [0.4, f32::NEG_INFINITY]);
+        assert_eq!(outcomes.predicted.last(), Some(&(0.95, false)));
     }
 }

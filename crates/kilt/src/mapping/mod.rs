@@ -48,7 +48,7 @@ pub struct MapRequest {
     /// The file of records in KILT's layout.
     pub output: PathBuf,
     /// The split of the dataset. In `dev` and `test` an output is dropped if one of its spans is below
-    /// `least` or one of its pages is missing. `train` keeps the mapped part.
+    /// `least` or one of its pages or texts is missing. `train` keeps the mapped part.
     pub split: Split,
     /// The smallest BLEU of a span in `dev` and `test`; [`LEAST_BLEU`] in the paper.
     pub least: f64,
@@ -60,13 +60,15 @@ struct MappedSet {
     items: Vec<Provenance>,
     /// The number of pieces whose pages are missing.
     missing: usize,
+    /// The number of items whose texts the dataset's files lack.
+    lost: usize,
 }
 
 /// Why a set of evidence is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Written,
-    /// A page is missing.
+    /// A page or a text is missing.
     Incomplete,
     /// The BLEU of a span is too low.
     Below,
@@ -208,10 +210,13 @@ fn extra(claim: &Claim) -> Map<String, serde_json::Value> {
 
 fn mapped(own: Own, store: &PassageStore) -> Mapped {
     let map = |set: &Vec<Piece>| {
-        let mut mapped = MappedSet { items: Vec::new(), missing: 0 };
+        let mut mapped = MappedSet { items: Vec::new(), missing: 0, lost: 0 };
         for piece in set {
             match store.page_by_title(&piece.title) {
-                Some(page) => mapped.items.push(provenance(store, page, piece)),
+                Some(page) => {
+                    mapped.items.push(provenance(store, page, piece));
+                    mapped.lost += usize::from(piece.is_lost);
+                }
                 None => mapped.missing += 1,
             }
         }
@@ -227,7 +232,7 @@ fn fate(request: &MapRequest, claim: &Claim, set: &MappedSet, kept: &[Vec<Proven
         item.bleu_score
             .is_some_and(|score| (claim.is_optional && score == 0.0) || (!is_train && score < request.least))
     };
-    if set.items.is_empty() || (set.missing > 0 && !is_train) {
+    if set.items.is_empty() || (set.missing + set.lost > 0 && !is_train) {
         Fate::Incomplete
     } else if set.items.iter().any(is_below) {
         Fate::Below
@@ -437,7 +442,7 @@ mod tests {
         assert_eq!(
             summary.to_string(),
             "1 written of 1 read; 0 without evidence in the dataset, 0 without a page, 0 without an output left\n\
-             2 outputs with evidence written of 4; 1 that lack a page, 1 with a span of too low a BLEU, 0 equal to another\n\
+             2 outputs with evidence written of 4; 1 that lack a page or a text, 1 with a span of too low a BLEU, 0 equal to another\n\
              6 pieces of evidence, 5 with a page; 4 exact, 1 fuzzy, 0 not found there; mean BLEU 0.828; by tenths 0 1 0 0 0 0 0 0 0 4\n\
              0.00% of the records with evidence discarded"
         );

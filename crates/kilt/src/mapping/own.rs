@@ -50,15 +50,26 @@ pub(super) enum Answer {
 pub(super) struct Piece {
     pub(super) title: String,
     pub(super) texts: Vec<String>,
+    /// Whether the dataset's files lack the text.
+    pub(super) is_lost: bool,
 }
 
 impl Piece {
     pub(super) fn page(title: impl Into<String>) -> Self {
-        Self { title: title.into(), texts: Vec::new() }
+        Self { title: title.into(), texts: Vec::new(), is_lost: false }
     }
 
     pub(super) fn text(title: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { title: title.into(), texts: vec![text.into()] }
+        Self { title: title.into(), texts: vec![text.into()], is_lost: false }
+    }
+
+    /// A sentence, which the dataset's files may lack.
+    pub(super) fn sentence(title: impl Into<String>, text: Option<String>) -> Self {
+        let title = title.into();
+        match text {
+            Some(text) => Self::text(title, text),
+            None => Self { is_lost: true, ..Self::page(title) },
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub struct MapSummary {
     pub outputs: u64,
     /// Outputs with evidence that were written.
     pub outputs_written: u64,
-    /// Outputs dropped because pages are missing: one in `dev` and `test`, all in `train`.
+    /// Outputs dropped because pages or texts are missing: one in `dev` and `test`, all in `train`.
     pub outputs_incomplete: u64,
     /// Outputs dropped because the BLEU of a span is too low; none in `train`.
     pub outputs_below: u64,
@@ -99,7 +99,7 @@ impl fmt::Display for MapSummary {
         )?;
         writeln!(
             f,
-            "{} outputs with evidence written of {}; {} that lack a page, {} with a span of too low a BLEU, {} equal to another",
+            "{} outputs with evidence written of {}; {} that lack a page or a text, {} with a span of too low a BLEU, {} equal to another",
             self.outputs_written,
             self.outputs,
             self.outputs_incomplete,

@@ -4,7 +4,7 @@
 //! matches neither a gold fact nor another correct prediction, and if its passage is exhaustively annotated
 //! for its property. Facts outside of the annotation cannot be wrong.
 
-use std::{fmt, path::Path, str::FromStr};
+use std::{fmt, ops::AddAssign, path::Path, str::FromStr};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -129,6 +129,14 @@ impl Counts {
             return Measure::default();
         }
         Measure::from(Measure::share(self.found, self.found + rest).or_zero())
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.found += other.found;
+        self.wrong += other.wrong;
+        self.missed += other.missed;
     }
 }
 

@@ -1,8 +1,10 @@
 //! Comparison of runs with each other and with published results: the headline tables of the KILT paper (2 to 4), its tables
-//! of single datasets (7 to 17), the sizes of the systems (5), and the costs of the runs; and the tables of the KoRC paper.
+//! of single datasets (7 to 17), the sizes of the systems (5), and the costs of the runs; and the tables of the papers of KoRC and
+//! KnowledgeNet.
 //! [`responses`]: comparison by people.
 
 mod appendix;
+mod facts;
 mod page;
 mod published;
 mod published_appendix;
@@ -37,9 +39,8 @@ use crate::{
 };
 
 pub use appendix::{DatasetRow, DatasetTable};
-pub use questions::{
-    QuestionComparison, QuestionScores, QuestionSystem, are_question_runs, compare_questions,
-};
+pub use facts::{FactComparison, FactRun, compare_facts};
+pub use questions::{QuestionComparison, QuestionScores, QuestionSystem, compare_questions};
 pub use size::{PublishedSize, Size};
 pub use tables::Form;
 
@@ -225,6 +226,46 @@ fn task_files_of(run: &Path) -> Option<Vec<TaskFile>> {
     let config: toml::Table = jsonl::read_to_string(run.join("config.toml")).ok()?.parse().ok()?;
     let tasks: TasksOptions = config.get("tasks")?.clone().try_into().ok()?;
     task_files(&tasks, "tasks").ok()
+}
+
+/// What runs are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunKind {
+    /// Answers and evidence: [`compare_runs`].
+    Answers,
+    /// KoRC's questions, the workflow `kbqa`: [`compare_questions`].
+    Questions,
+    /// Facts, the workflow `population`: [`compare_facts`].
+    Facts,
+}
+
+/// What runs are compared by, from their manifests.
+///
+/// # Errors
+/// [`sporran_kilt::Error::Argument`] for runs of which some are compared by something else.
+pub fn kind_of_runs(runs: &[PathBuf]) -> Result<RunKind> {
+    #[derive(Default, Deserialize)]
+    struct Workflow {
+        workflow: String,
+    }
+    let kind = |run: &PathBuf| {
+        // Manifests of older versions have no workflow, and the comparison of answers reports a missing one.
+        let manifest: Workflow = jsonl::read_json(run.join("manifest.json")).unwrap_or_default();
+        match &*manifest.workflow {
+            "kbqa" => (RunKind::Questions, manifest.workflow),
+            "population" => (RunKind::Facts, manifest.workflow),
+            _ => (RunKind::Answers, manifest.workflow),
+        }
+    };
+    let kinds: Vec<_> = runs.iter().map(kind).collect();
+    let Some((first, _)) = kinds.first() else { return Ok(RunKind::Answers) };
+    let is_mixed = kinds.iter().any(|(kind, _)| kind != first);
+    if let Some((_, workflow)) = kinds.iter().find(|(kind, _)| is_mixed && *kind != RunKind::Answers) {
+        let count = kinds.iter().filter(|(_, other)| other == workflow).count();
+        let message = format!("expected runs of one workflow, found {count} of `{workflow}` and others");
+        return Err(Error::Kilt(sporran_kilt::Error::Argument(message)));
+    }
+    Ok(*first)
 }
 
 /// Compares the folders of finished runs with the first one.

@@ -11,8 +11,6 @@ use sporran_kilt::{jsonl, scores::answer_set::Scores};
 use super::tables::{self, Form, Grid, Row, percent, quoted};
 use crate::{Error, Result, run_dir::folder::file_of_run};
 
-/// The workflow of these runs.
-const WORKFLOW: &str = "kbqa";
 /// The versions of the questions, in the paper's order.
 const VERSIONS: [&str; 3] = ["template", "human", "llm"];
 
@@ -88,28 +86,6 @@ struct Tested {
 struct TestScores {
     p_acc: f64,
     p_f1: f64,
-}
-
-/// Whether runs are of the workflow `kbqa`, by their manifests.
-///
-/// # Errors
-/// [`sporran_kilt::Error::Argument`] for runs of this workflow and of others.
-pub fn are_question_runs(runs: &[PathBuf]) -> Result<bool> {
-    #[derive(Default, Deserialize)]
-    struct Manifest {
-        workflow: String,
-    }
-    let is_one = |run: &PathBuf| {
-        // Manifests of older versions have no workflow, and the other comparison reports a missing one.
-        let manifest: Manifest = jsonl::read_json(run.join("manifest.json")).unwrap_or_default();
-        manifest.workflow == WORKFLOW
-    };
-    let count = runs.iter().filter(|run| is_one(run)).count();
-    if count > 0 && count < runs.len() {
-        let message = format!("expected runs of one workflow, found {count} of `{WORKFLOW}` and others");
-        return Err(Error::Kilt(sporran_kilt::Error::Argument(message)));
-    }
-    Ok(count > 0)
 }
 
 /// Compares the folders of finished runs over KoRC's questions.
@@ -321,6 +297,7 @@ impl QuestionComparison {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::{RunKind, kind_of_runs};
 
     fn run(folder: &Path, name: &str, data: &str, f1: [f64; 2]) -> PathBuf {
         let run = folder.join(name);
@@ -359,7 +336,7 @@ mod tests {
             make("alone", "document = false", [0.2, 0.2]),
             make("named", "names = 'restored'", [0.9, 0.7]),
         ];
-        assert!(are_question_runs(&runs).unwrap());
+        assert_eq!(kind_of_runs(&runs).unwrap(), RunKind::Questions);
         let found = compare_questions(&runs).unwrap();
         let text = found.write(Form::Text);
         // Means over 30 and 10 questions: (24 + 4) / 40 = 70.0.
@@ -378,17 +355,5 @@ mod tests {
             found.write(Form::Csv).contains("alone,human,human,false,anonymous,ood,10,0.100000,0.200000\n")
         );
         assert!(found.write(Form::Html).contains("Cross evaluation of own"));
-    }
-
-    #[test]
-    fn runs_of_other_workflows_are_not_mixed_in() {
-        let place = tempfile::tempdir().unwrap();
-        let own = run(place.path(), "own", "", [0.8, 0.4]);
-        let other = place.path().join("other");
-        std::fs::create_dir(&other).unwrap();
-        std::fs::write(other.join("manifest.json"), r#"{"workflow":"answer"}"#).unwrap();
-        assert!(!are_question_runs(std::slice::from_ref(&other)).unwrap());
-        let error = are_question_runs(&[own, other]).unwrap_err().to_string();
-        assert!(error.contains("1 of `kbqa` and others"), "{error}");
     }
 }

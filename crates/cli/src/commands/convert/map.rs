@@ -25,7 +25,7 @@ pub(crate) struct Map {
     /// Passage store in which pages are looked up by title
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     store: PathBuf,
-    /// Split to map: `train`, `dev` or `test`. In `dev` and `test`, outputs that lack a page or have a span below
+    /// Split to map: `train`, `dev` or `test`. In `dev` and `test`, outputs that lack a page or a text or have a span below
     /// --min-bleu are left out
     #[arg(long, value_name = "SPLIT", value_parser = split)]
     split: Split,

@@ -47,7 +47,7 @@ enum Evidence {
 
 impl Evidence {
     fn sets(self) -> Vec<Vec<Piece>> {
-        let piece = |it: Passage| Piece { title: it.title, texts: it.text.into_iter().collect() };
+        let piece = |it: Passage| Piece { texts: it.text.into_iter().collect(), ..Piece::page(it.title) };
         let sets = match self {
             Self::Set(set) => vec![set],
             Self::Sets(sets) => sets,

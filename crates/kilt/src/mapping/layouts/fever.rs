@@ -18,7 +18,8 @@ use crate::{
 /// suffices for the label. A piece of a set is a page title and a sentence number. Claims that cannot be verified are
 /// skipped.
 ///
-/// The sentences' texts are in FEVER's `wiki-pages`, the option `texts`. Without it, whole pages are the evidence.
+/// The sentences' texts are in FEVER's `wiki-pages`, the option `texts`. Without it, whole pages are the evidence. A
+/// sentence that these pages lack is as one whose page is missing, except in training, where its page is the evidence.
 pub(super) const LAYOUT: Layout = Layout {
     name: "fever",
     about: "FEVER 1 and 2.0: the claims' JSON lines, and --texts wiki-pages for the sentences; NOT ENOUGH INFO is left out",
@@ -77,8 +78,12 @@ fn read(source: &Source<'_>, take: &mut Take<'_>) -> Result<()> {
     let record = |label: &str, line: Line| {
         let piece = |(_, _, title, number): Evidence| {
             let title = title?;
+            let name = plain(&title.replace('_', " "));
+            if source.options.texts.is_empty() {
+                return Some(Piece::page(name));
+            }
             let text = number.and_then(|number| texts.get(&(composed(&title), number)));
-            Some(Piece { title: plain(&title.replace('_', " ")), texts: text.cloned().into_iter().collect() })
+            Some(Piece::sentence(name, text.cloned()))
         };
         let sets = line.evidence.into_iter().map(|set| set.into_iter().filter_map(piece).collect());
         Own::new(line.id, line.claim, vec![Claim::of_answers(vec![label.to_owned()], distinct(sets))])
@@ -182,6 +187,22 @@ mod tests {
                 Some(Own::new("500007", "Lund ran.", vec![claim("REFUTES", &[&[sang]])])),
             ]
         );
+    }
+
+    #[test]
+    fn a_sentence_that_the_pages_lack_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let wiki = folder.path().join("wiki.jsonl");
+        let page = br#"{"id":"Ann_Lund_-LRB-singer-RRB-","lines":"0\tAnn Lund sang ."}"#;
+        jsonl::write(&wiki, page).unwrap();
+        let options = LayoutOptions { texts: vec![wiki], ..LayoutOptions::default() };
+        let found = read(LAYOUT, &[CLAIMS], Split::Dev, &options).unwrap();
+        let lost: Vec<Vec<bool>> = found[0].as_ref().unwrap().claims[0]
+            .evidence
+            .iter()
+            .map(|set| set.iter().map(|piece| piece.is_lost).collect())
+            .collect();
+        assert_eq!(lost, [vec![false], vec![true, true]]);
     }
 
     #[test]

@@ -14,9 +14,10 @@ use crate::{
 /// An array of `{_id, question, answer, supporting_facts: [[title, sentence]], context: [[title, [sentence]]]}`. The
 /// supporting sentences form one set. Questions without supporting facts, as in the hidden test set, are skipped.
 ///
-/// The context has the sentences' texts. The files of the fullwiki setting have retrieved contexts. A supporting
-/// sentence that is not in the context is evidence as its whole page, so the files of the distractor setting, which
-/// have the same questions, give more spans.
+/// The context has the sentences' texts. The files of the fullwiki setting have retrieved contexts. A page that is not
+/// in the context is evidence as a whole, so the files of the distractor setting, which have the same questions, give
+/// more spans. A sentence whose number its page in the context lacks is as one whose page is missing, except in
+/// training, where its page is the evidence.
 pub(super) const LAYOUT: Layout = Layout {
     name: "hotpotqa",
     about: "HotpotQA: JSON arrays; the supporting sentences form a set; the distractor files have their texts",
@@ -39,10 +40,12 @@ struct Question {
 fn record(question: Question) -> Option<Own> {
     let Question { id, question, answer, supporting_facts, context } = question;
     let piece = |(title, number): (String, usize)| {
-        let mut sentences =
-            context.iter().filter(|(other, _)| *other == title).map(|(_, sentences)| sentences);
-        let text = sentences.find_map(|sentences| sentences.get(number)).cloned();
-        Piece { title, texts: text.into_iter().collect() }
+        let mut pages = context.iter().filter(|(other, _)| *other == title).peekable();
+        if pages.peek().is_none() {
+            return Piece::page(title);
+        }
+        let text = pages.find_map(|(_, sentences)| sentences.get(number)).cloned();
+        Piece::sentence(title, text)
     };
     let set = supporting_facts?.into_iter().map(piece).collect();
     Some(Own::new(id, question, vec![Claim::of_answers(vec![answer?], distinct([set]))]))
@@ -66,7 +69,9 @@ mod tests {
             "context":[["Ann Lund",["Ann Lund was Danish."," She sang."]],["Bo Dahl",["Bo ran."," He was Danish."]]]},
             {"_id":"5ab1","question":"Who?","context":[["X",["x"]]]}]"#;
         let set: &[&str] = &["Ann Lund|Ann Lund was Danish.", "Bo Dahl| He was Danish.", "Bo Dahl", "Carl"];
-        let expected = Own::new("5a8b", "Were both Danish?", vec![claim("yes", &[set])]);
+        let mut expected = Own::new("5a8b", "Were both Danish?", vec![claim("yes", &[set])]);
+        // The page has no tenth sentence.
+        expected.claims[0].evidence[0][2].is_lost = true;
         assert_eq!(dev(LAYOUT, text).unwrap(), [Some(expected), None]);
     }
 

@@ -70,7 +70,8 @@ pub(crate) fn run_documents(
 pub(crate) fn source(options: &Options, query: &Query) -> EvidenceSource {
     let evidence = &options.general.evidence;
     let linking = is_entity_linking(query);
-    let configured = if linking { evidence.entity_linking } else { evidence.from };
+    let of_dataset = query.dataset.and_then(|dataset| evidence.datasets.get(&dataset).copied());
+    let configured = of_dataset.or(if linking { evidence.entity_linking } else { evidence.from });
     let generator = options.generator.as_ref().map(|generator| generator.of(query.dataset));
     configured.unwrap_or_else(|| match generator {
         None => EvidenceSource::Ranking,
@@ -94,6 +95,7 @@ pub(crate) fn provenance(
         EvidenceSource::Ranking => {
             used.iter().copied().chain(ordered(store, hits, options.page_score)).collect()
         }
+        EvidenceSource::Retrieved => ordered(store, hits, options.page_score),
         EvidenceSource::Read => used.to_vec(),
         EvidenceSource::Chosen => used.first().copied().into_iter().collect(),
         EvidenceSource::Title => {
@@ -258,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_kind_of_a_generator_decides_what_provenance_is() {
-        use EvidenceSource::{Chosen, Ranking, Read, Title};
+        use EvidenceSource::{Chosen, Ranking, Read, Retrieved, Title};
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.toml");
         let sources = |config: &str| {
@@ -283,5 +285,10 @@ mod tests {
         assert_eq!(sources(parts), [Ranking, Read, Ranking]);
         let configured = "[evidence]\nfrom = \"ranking\"\nentity-linking = \"chosen\"\n";
         assert_eq!(sources(&format!("{configured}{}", kind("rag-token"))), [Ranking, Ranking, Chosen]);
+        let single = "[evidence.datasets]\nnq = \"retrieved\"\nwned = \"read\"\n";
+        assert_eq!(
+            sources(&format!("{configured}{single}{}", kind("rag-token"))),
+            [Retrieved, Ranking, Read]
+        );
     }
 }

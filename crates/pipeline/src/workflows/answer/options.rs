@@ -2,13 +2,16 @@
 //!
 //! Paths are relative to the working directory, like arguments on the command line.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Diagnostic;
 use sporran_generator::{EvidenceSource, GeneratorOptions};
-use sporran_kilt::{Query, scores::trec::RankingMeasure};
+use sporran_kilt::{Dataset, Query, scores::trec::RankingMeasure};
 use sporran_retriever::{FilterOptions, FilteredOptions};
 
 use crate::{
@@ -92,7 +95,7 @@ pub struct EvidenceOptions {
     pub one_per_page: bool,
     /// The ranking of pages by the scores of their passages.
     pub page_score: PageScore,
-    /// The source of provenance: `ranking`, `read`, `chosen` or `title`. The default depends on the
+    /// The source of provenance: `ranking`, `retrieved`, `read`, `chosen` or `title`. The default depends on the
     /// generator's kind: `read` for `rag-token` and `rag-sequence`, `chosen` for `memnet`, and `ranking` for
     /// all others.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,6 +104,10 @@ pub struct EvidenceOptions {
     /// of `kind = "title"` and without a generator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entity_linking: Option<EvidenceSource>,
+    /// The source of provenance for single datasets, such as `hotpotqa = "retrieved"`. It goes before `from` and
+    /// `entity-linking`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub datasets: BTreeMap<Dataset, EvidenceSource>,
     /// Whether items have the passage's text and score, for the `*_in_context` scores.
     pub with_text: bool,
     /// The documents of the ranking in TREC's format: `page` or `passage`.
@@ -134,6 +141,7 @@ impl Default for EvidenceOptions {
             page_score: PageScore::Best,
             from: None,
             entity_linking: None,
+            datasets: BTreeMap::new(),
             with_text: false,
             run_documents: RunDocuments::default(),
         }

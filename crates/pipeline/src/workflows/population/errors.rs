@@ -1,9 +1,12 @@
 //! Analysis of errors: missed and wrong facts by property and cause.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, ops::AddAssign, path::Path};
 
 use serde::Serialize;
-use sporran_kilt::knowledgenet::{self, Document, Fact, Passage};
+use sporran_kilt::{
+    knowledgenet::{self, Document, Fact, Passage},
+    scores::extraction::same_entity,
+};
 
 use crate::Result;
 
@@ -32,11 +35,57 @@ pub struct Causes {
     pub relation_wrong: usize,
 }
 
-/// Causes by property name. `ALL` is the sum.
+/// Causes by property name. [`Causes::ALL`] is the sum.
 pub type ErrorAnalysis = BTreeMap<String, Causes>;
 
-/// The name of the sum.
-const ALL: &str = "ALL";
+impl Causes {
+    /// The name of the sum over all properties.
+    pub const ALL: &str = "ALL";
+
+    /// The counts with their names.
+    #[must_use]
+    pub fn columns(self) -> [(&'static str, usize); 10] {
+        let Self {
+            found,
+            link_missed,
+            link_wrong,
+            mention_missed,
+            threshold,
+            relation_missed,
+            property_wrong,
+            direction_wrong,
+            argument_wrong,
+            relation_wrong,
+        } = self;
+        [
+            ("found", found),
+            ("link missed", link_missed),
+            ("link wrong", link_wrong),
+            ("mention missed", mention_missed),
+            ("threshold", threshold),
+            ("relation missed", relation_missed),
+            ("property wrong", property_wrong),
+            ("direction wrong", direction_wrong),
+            ("argument wrong", argument_wrong),
+            ("relation wrong", relation_wrong),
+        ]
+    }
+}
+
+impl AddAssign for Causes {
+    fn add_assign(&mut self, other: Self) {
+        self.found += other.found;
+        self.link_missed += other.link_missed;
+        self.link_wrong += other.link_wrong;
+        self.mention_missed += other.mention_missed;
+        self.threshold += other.threshold;
+        self.relation_missed += other.relation_missed;
+        self.property_wrong += other.property_wrong;
+        self.direction_wrong += other.direction_wrong;
+        self.argument_wrong += other.argument_wrong;
+        self.relation_wrong += other.relation_wrong;
+    }
+}
 
 fn overlaps(a: (usize, usize), b: (usize, usize)) -> bool {
     a.0 < b.1 && b.0 < a.1
@@ -88,7 +137,7 @@ fn compare(gold: &Passage, guess: Option<&Passage>, analysis: &mut ErrorAnalysis
     let withheld: Vec<(String, [usize; 4])> =
         field("withheld").and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default();
     let mut count = |name: &str, of: fn(&mut Causes) -> &mut usize| {
-        for name in [name, ALL] {
+        for name in [name, Causes::ALL] {
             *of(analysis.entry(name.to_owned()).or_default()) += 1;
         }
     };
@@ -97,7 +146,12 @@ fn compare(gold: &Passage, guess: Option<&Passage>, analysis: &mut ErrorAnalysis
         let own: Vec<&Fact> = gold.facts.iter().filter(|fact| fact.property == property.id).collect();
         for fact in &own {
             let same = |other: &&Fact| other.property == fact.property && alike(fact, other);
-            let linked = |other: &Fact| fact.uris().is_some() && other.uris() == fact.uris();
+            let linked = |other: &Fact| match (fact.uris(), other.uris()) {
+                (Some((subject, object)), Some(other)) => {
+                    same_entity(subject, other.0) && same_entity(object, other.1)
+                }
+                _ => false,
+            };
             let is_mention =
                 |place| mentions.as_ref().is_none_or(|all| all.iter().any(|other| overlaps(*other, place)));
             let is_withheld = |(id, place): &(String, [usize; 4])| {
@@ -161,6 +215,14 @@ mod tests {
         file
     }
 
+    #[test]
+    fn links_of_other_addresses_name_the_same_entity() {
+        let gold = file(&[fact("1", 0, 10, "http://www.wikidata.org/wiki/Q1")], json!({}));
+        let guess = file(&[fact("1", 0, 10, "http://www.wikidata.org/entity/Q1")], json!({}));
+        let found = errors(gold.path(), guess.path(), None).unwrap();
+        assert_eq!(found["A"], Causes { found: 1, ..Causes::default() });
+    }
+
     fn fact(property: &str, subject: usize, object: usize, uri: &str) -> Value {
         json!({"propertyId": property, "subjectStart": subject, "subjectEnd": subject + 5, "objectStart": object,
             "objectEnd": object + 5, "subjectUri": uri, "objectUri": uri})
@@ -208,7 +270,7 @@ mod tests {
             found["B"],
             Causes { relation_missed: 1, property_wrong: 1, relation_wrong: 1, ..Causes::default() }
         );
-        assert_eq!(found[ALL].found + found[ALL].relation_missed, 3);
+        assert_eq!(found[Causes::ALL].found + found[Causes::ALL].relation_missed, 3);
         assert!(errors(gold.path(), guess.path(), Some(3)).unwrap().is_empty());
     }
 }
