@@ -59,6 +59,20 @@ BARE = dict.fromkeys(
 )
 FALCON = {"intermediate_size": ..., "num_key_value_heads": ..., "num_attention_heads": 4, "ffn_hidden_size": 24}
 PLAIN = {"rope_type": "default", "rope_theta": 1e4}
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 4.0, "original_max_position_embeddings": 16}
+# Experts that are chosen by groups.
+GROUPED = {
+    "n_routed_experts": 6, "num_experts_per_tok": 3, "n_group": 3, "topk_group": 2, "n_shared_experts": 2,
+    "routed_scaling_factor": 1.5, "moe_intermediate_size": 12, "first_k_dense_replace": 1,
+}
+LATENT = GROUPED | {
+    "num_key_value_heads": 4, "q_lora_rank": 12, "kv_lora_rank": 8, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4,
+    "v_head_dim": 6,
+}
+GRANITE = {
+    "num_local_experts": 5, "attention_bias": True, "embedding_multiplier": 3.0, "logits_scaling": 0.5,
+    "residual_multiplier": 0.4, "attention_multiplier": 0.3,
+}
 # Kinds without a fixture of a GGUF file. Fields that are `...` are not set.
 FOLDERS = {
     "cohere": {"logit_scale": 0.5, "rope_parameters": PLAIN},
@@ -106,6 +120,32 @@ FOLDERS = {
         "mlp_only_layers": [1],
     },
     "seed_oss": {"head_dim": 8},
+    "apertus": {"rope_parameters": {
+        "rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16}},
+    "biogpt": {"num_key_value_heads": ..., "num_hidden_layers": 3},
+    "deepseek_v2": LATENT | {"topk_method": "group_limited_greedy"},
+    "deepseek_v3": LATENT | {"norm_topk_prob": True, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 0.8}},
+    "dots1": GROUPED | {
+        "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "sliding_window": 5, "max_window_layers": 2},
+    "ernie4_5_moe": {
+        "head_dim": 8, "moe_num_experts": 5, "moe_k": 2, "moe_intermediate_size": 12, "moe_num_shared_experts": 2,
+        "use_bias": True, "tie_word_embeddings": False},
+    "glm4_moe": GROUPED | {
+        "head_dim": 8, "use_qk_norm": True, "attention_bias": True,
+        "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
+    "gpt_oss": {
+        "head_dim": 8, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "swiglu_limit": 1.0,
+        "rope_parameters": YARN | {"truncate": False}},
+    "granitemoe": GRANITE,
+    "granitemoeshared": GRANITE | {"shared_intermediate_size": 20},
+    "ministral3": {"head_dim": 8, "rope_parameters": YARN | {
+        "original_max_position_embeddings": 8, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5}},
+    "persimmon": {
+        "num_attention_heads": 2, "num_key_value_heads": ..., "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
+    "phimoe": {"num_local_experts": 5, "attention_bias": True, "lm_head_bias": True, "router_jitter_noise": 0.3},
+    "xglm": BARE | {
+        "max_position_embeddings": 64, "d_model": 16, "ffn_dim": 24, "num_layers": 3, "attention_heads": 4},
 }
 # More fixtures of these kinds: each kind, and its fields.
 VARIANTS = {
@@ -128,10 +168,18 @@ VARIANTS = {
     "qwen2_moe-sliding": ("qwen2_moe", FOLDERS["qwen2_moe"] | {
         "decoder_sparse_step": 1, "norm_topk_prob": True, "use_sliding_window": True, "sliding_window": 5,
         "max_window_layers": 3, "qkv_bias": False}),
+    "deepseek_v2-lite": ("deepseek_v2", LATENT | {
+        "q_lora_rank": None, "v_head_dim": 10, "rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.7}}),
+    "deepseek_v3-halves": ("deepseek_v3", LATENT | {"rope_interleave": False, "attention_bias": True}),
+    "persimmon-plain": ("persimmon", FOLDERS["persimmon"] | {"qk_layernorm": False}),
     "stablelm-norms": ("stablelm", FOLDERS["stablelm"] | {"qk_layernorm": True}),
 }
 # Fixtures of these with a GGUF file too.
-FILES = ["arcee", "ernie4_5", "gemma", "mixtral", "olmo3", "olmoe", "qwen2_moe-all", "qwen3_moe-all", "seed_oss"]
+FILES = [
+    "arcee", "bloom", "cohere", "cohere-norms", "cohere2", "ernie4_5", "exaone4", "falcon", "falcon-groups-one-norm",
+    "gemma", "glm4", "gpt_neox", "gpt_neox-sequential", "mixtral", "mpt", "nemotron", "olmo3", "olmoe", "phi",
+    "qwen2_moe-all", "qwen3_moe-all", "seed_oss", "stablelm", "starcoder2",
+]
 ROPES = {
     "linear": {"factor": 4.0},
     "dynamic": {"factor": 4.0},
@@ -150,7 +198,8 @@ def expect(folder, rows, has_states=False):
 
     fields = json.loads((folder / "config.json").read_text())
     # The other products of experts do not take f64.
-    own = {"experts_implementation": "eager"} if "num_experts_per_tok" in fields else {}
+    has_experts = "num_experts_per_tok" in fields or "moe_k" in fields
+    own = {"experts_implementation": "eager"} if has_experts else {}
     # Falcon's own attention adds the biases twice: the default is the other one.
     own["attn_implementation"] = "sdpa" if fields.get("alibi") else "eager"
 
@@ -159,8 +208,12 @@ def expect(folder, rows, has_states=False):
 
     tensors = {}
     for at, row in enumerate(rows):
+        whole = model().double()
+        # XGLM bounds scores by a number of the default type.
+        torch.set_default_dtype(torch.float64)
         with torch.no_grad():
-            found = model().double()(input_ids=torch.tensor([row]), output_hidden_states=True)
+            found = whole(input_ids=torch.tensor([row]), output_hidden_states=True)
+        torch.set_default_dtype(torch.float32)
         tensors[f"logits.{at}"] = found.logits[0].float().contiguous()
         if has_states:
             tensors[f"states.{at}"] = found.hidden_states[-1][0].float().contiguous()
@@ -189,6 +242,9 @@ def kind(name, fields, model_type=None):
                     weight.add_(0.3 * torch.randn_like(weight))
                 else:
                     weight.copy_((0.3 if "embed" in at else 0.5) * torch.randn_like(weight))
+            for at, values in model.named_buffers():
+                if at.endswith("correction_bias"):
+                    values.add_(0.3 * torch.randn_like(values))
             model.get_output_embeddings().weight[END].mul_(2.0)
         model = model.to(torch.bfloat16)
         found = generate(copy.deepcopy(model).float().eval(), rows, {"max_new_tokens": 12})
@@ -245,14 +301,24 @@ def write_gguf(folder, config):
     import gguf
 
     kind = config["model_type"]
+    whole = AutoConfig.from_pretrained(folder)
+    for field in ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings",
+                  "intermediate_size", "num_key_value_heads"):
+        config.setdefault(field, getattr(whole, field, None))
+    config["intermediate_size"] = config["intermediate_size"] or config.get("ffn_hidden_size") or 4 * config["hidden_size"]
+    if kind == "falcon":
+        config["num_key_value_heads"] = config["num_kv_heads"] if config["new_decoder_architecture"] else 1
+    config["num_key_value_heads"] = config["num_key_value_heads"] or config["num_attention_heads"]
+    # Biases of scores have no bound of positions.
+    config["max_position_embeddings"] = config["max_position_embeddings"] or config.get("max_seq_len") or 2048
     name = {
         "mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3", "olmo3": "olmo2", "qwen2_moe": "qwen2moe",
-        "qwen3_moe": "qwen3moe",
+        "qwen3_moe": "qwen3moe", "cohere": "command-r", "gpt_neox": "gptneox", "phi": "phi2",
     }.get(kind, kind)
     arch = next(arch for arch, own in gguf.MODEL_ARCH_NAMES.items() if own == name)
     heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
     head = config.get("head_dim") or config["hidden_size"] // heads
-    ropes = config["rope_parameters"]
+    ropes = config.get("rope_parameters") or PLAIN
     ropes = ropes.get("full_attention", ropes)
     writer = gguf.GGUFWriter(str(folder / "model.gguf"), name)
     writer.add_context_length(config["max_position_embeddings"])
@@ -263,7 +329,12 @@ def write_gguf(folder, config):
     writer.add_head_count_kv(groups)
     writer.add_key_length(head)
     writer.add_value_length(head)
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    eps = next((config[field] for field in ("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "norm_epsilon")
+                if field in config), None)
+    if eps is None:
+        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    else:
+        writer.add_layer_norm_eps(eps)
     writer.add_rope_freq_base(ropes["rope_theta"])
     writer.add_rope_dimension_count(int(head * ropes.get("partial_rotary_factor", 1.0)))
     if ropes["rope_type"] == "linear":
@@ -274,7 +345,13 @@ def write_gguf(folder, config):
         writer.add_rope_scaling_factor(ropes["factor"])
         writer.add_rope_scaling_orig_ctx_len(ropes["original_max_position_embeddings"])
         writer.add_rope_scaling_yarn_beta_fast(ropes["beta_fast"])
-    if kind in ("mistral", "gemma2", "gemma3_text", "olmo3", "phi3"):
+    if kind in ("gpt_neox", "stablelm"):
+        writer.add_parallel_residual(config["use_parallel_residual"])
+    if kind in ("cohere", "cohere2"):
+        writer.add_logit_scale(config["logit_scale"])
+    if kind == "mpt":
+        writer.add_max_alibi_bias(config["attn_config"]["alibi_bias_max"])
+    if kind in ("mistral", "gemma2", "gemma3_text", "olmo3", "phi3", "cohere2", "exaone4", "starcoder2"):
         writer.add_sliding_window(config["sliding_window"])
     experts = config.get("num_local_experts") or config.get("num_experts")
     if experts:
@@ -305,8 +382,15 @@ def write_gguf(folder, config):
     for own, weight in together(load_file(folder / "model.safetensors"), experts).items():
         stem, end = own.rsplit(".", 1)
         weight = weight.float()
-        if kind.startswith("gemma") and stem.endswith("norm"):
+        if (kind.startswith("gemma") or kind == "nemotron" and end == "weight") and stem.endswith("norm"):
             weight = weight + 1
+        if stem.endswith("query_key_value"):
+            # Queries, keys and values one after the other.
+            groups_of = weight.reshape(groups, heads // groups + 2, head, -1)
+            parts = groups_of.split([heads // groups, 1, 1], dim=1)
+            weight = torch.cat([part.reshape(-1, *weight.shape[1:]) for part in parts])
+        if kind == "bloom" and stem.startswith("transformer."):
+            stem = stem.removeprefix("transformer.")
         if name in ("llama", "smollm3", "granite", "arcee") and stem.endswith(("q_proj", "k_proj")):
             count = heads if stem.endswith("q_proj") else groups
             weight = weight.reshape(count, 2, head // 2, -1).transpose(1, 2).reshape(weight.shape)

@@ -1,5 +1,5 @@
 """Makes the parity fixtures of the encoder-decoders of T5's and BART's families: mT5, UMT5, mBART, Pegasus, Marian, M2M100,
-and both Blenderbots.
+both Blenderbots, PLBART and BigBird-Pegasus.
 
 They have the layout of `transformers_parity.py`, with fewer inputs and cases, in crates/transformers/tests/data.
 
@@ -12,6 +12,8 @@ import sys
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import (
+    BigBirdPegasusConfig,
+    BigBirdPegasusForConditionalGeneration,
     BlenderbotConfig,
     BlenderbotForConditionalGeneration,
     BlenderbotSmallConfig,
@@ -26,6 +28,8 @@ from transformers import (
     MT5ForConditionalGeneration,
     PegasusConfig,
     PegasusForConditionalGeneration,
+    PLBartConfig,
+    PLBartForConditionalGeneration,
     UMT5Config,
     UMT5ForConditionalGeneration,
 )
@@ -44,8 +48,11 @@ CASES = [
     "beam 4, two ends",
 ]
 CODES = ["en_XX", "ro_RO"]
-# The deviations of a Marian's weights: its norms after each part and its tied head repeat a token otherwise.
-MARIAN = {"encoder_attn": 0.1, "self_attn": 1.2, "fc1": 1.0, "fc2": 2.0, "shared": 0.2}
+# The deviations of the weights of models whose norms after each part and whose tied heads repeat a token otherwise.
+DEVIATIONS = {
+    "marian": {"encoder_attn": 0.1, "self_attn": 1.2, "fc1": 1.0, "fc2": 2.0, "shared": 0.2},
+    "plbart": {"encoder_attn": 0.25, "shared": 0.1},
+}
 
 
 def write(name, *arguments):
@@ -144,8 +151,8 @@ def bart_like(seed, kind, build, vocabulary, **settings):
         for name, weight in model.named_parameters():
             if "layer_norm" in name or "layernorm" in name or name.endswith("bias"):
                 weight.add_(0.15 * torch.randn_like(weight))
-            elif config.model_type == "marian" and (part := next((p for p in MARIAN if p in name), None)):
-                weight.copy_(MARIAN[part] * torch.randn_like(weight))
+            elif part := next((p for p in DEVIATIONS.get(config.model_type, {}) if p in name), None):
+                weight.copy_(DEVIATIONS[config.model_type][part] * torch.randn_like(weight))
             elif "fc" in name:
                 weight.copy_(0.5 * torch.randn_like(weight))
             elif "attn" in name:
@@ -156,8 +163,9 @@ def bart_like(seed, kind, build, vocabulary, **settings):
             else:
                 weight.copy_(0.25 * torch.randn_like(weight))
         # A tied head favours the input token; the other parts need a larger weight.
-        if config.model_type == "marian":
-            model.model.decoder.layers[-1].final_layer_norm.weight.mul_(10.0)
+        if config.model_type in DEVIATIONS:
+            factor = 10.0 if config.model_type == "marian" else 6.0
+            model.model.decoder.layers[-1].final_layer_norm.weight.mul_(factor)
         else:
             model.model.decoder.layers[-1].fc2.weight.mul_(4.0)
         if config.model_type == "m2m_100":
@@ -186,6 +194,11 @@ def main():
     settings = {"activation_function": "relu"}
     write("pegasus", tokenizer, lambda seed: bart_like(seed, PegasusConfig, build, vocabulary, **settings),
           build.from_pretrained, inputs, CASES)
+    bigbird = BigBirdPegasusForConditionalGeneration
+    # Inputs are not longer than the blocks that a token attends to, so that all of them are.
+    settings = {"use_bias": True, "block_size": 8, "num_random_blocks": 3}
+    write("bigbird_pegasus", tokenizer, lambda seed: bart_like(seed, BigBirdPegasusConfig, bigbird, vocabulary, **settings),
+          bigbird.from_pretrained, inputs, CASES)
     tokenizer = marian_tokenizer()
     vocabulary, build = tokenizer.get_vocab_size(), MarianMTModel
     pad = tokenizer.token_to_id("<pad>")
@@ -199,6 +212,9 @@ def main():
     settings = {"decoder_start_token_id": tokenizer.token_to_id("ro_RO")}
     write("mbart", tokenizer, lambda seed: bart_like(seed, MBartConfig, build, vocabulary, **settings),
           build.from_pretrained, inputs, CASES)
+    plbart = PLBartForConditionalGeneration
+    write("plbart", tokenizer, lambda seed: bart_like(seed, PLBartConfig, plbart, vocabulary, **settings),
+          plbart.from_pretrained, inputs, CASES)
     tokenizer = nllb_tokenizer()
     m2m100 = M2M100ForConditionalGeneration
     write("m2m100", tokenizer, lambda seed: bart_like(seed, M2M100Config, m2m100, vocabulary), m2m100.from_pretrained,

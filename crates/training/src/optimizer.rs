@@ -69,9 +69,10 @@ pub struct AdamW {
 }
 
 /// Norm scales, biases and relative position biases are not decayed: decay would change the function of a
-/// layer instead of the size of its weights.
+/// layer instead of the size of its weights. Biases of experts are one tensor of rank 2.
 fn is_decayed(name: &str, rank: usize) -> bool {
-    rank >= 2 && !name.contains("relative_attention_bias")
+    let others = ["relative_attention_bias", "_proj_bias", "e_score_correction_bias"];
+    rank >= 2 && !others.iter().any(|part| name.contains(part))
 }
 
 impl AdamW {
@@ -337,6 +338,7 @@ mod tests {
         let ones = Tensor::ones((2, 2), DType::F32, &Device::Cpu).unwrap();
         let one = Tensor::ones(2, DType::F32, &Device::Cpu).unwrap();
         let variables = [
+            ("block.experts.down_proj_bias", Var::from_tensor(&ones).unwrap()),
             ("block.layer_norm.weight", Var::from_tensor(&one).unwrap()),
             ("block.relative_attention_bias.weight", Var::from_tensor(&ones).unwrap()),
             ("block.wi.weight", Var::from_tensor(&ones).unwrap()),
@@ -344,9 +346,9 @@ mod tests {
         let config = AdamWConfig { weight_decay: 1.0, ..AdamWConfig::default() };
         let named = variables.iter().map(|(n, v)| (n.to_string(), v.clone()));
         let mut optimizer = AdamW::new(named, config).unwrap();
-        optimizer.step(&vec![vec![0.0; 2], vec![0.0; 4], vec![0.0; 4]].into(), 0.25).unwrap();
+        optimizer.step(&vec![vec![0.0; 4], vec![0.0; 2], vec![0.0; 4], vec![0.0; 4]].into(), 0.25).unwrap();
         let means: Vec<f32> = variables.iter().map(|(_, v)| values(v)[0]).collect();
-        assert_eq!(means, [1.0, 1.0, 0.75]);
+        assert_eq!(means, [1.0, 1.0, 1.0, 0.75]);
     }
 
     #[test]

@@ -50,6 +50,12 @@ impl Linear {
         Self { weight, bias: None, is_transposed: false }
     }
 
+    /// A layer of a weight (in, out) and a bias (out).
+    #[must_use]
+    pub(crate) fn of_transposed(weight: Tensor, bias: Tensor) -> Self {
+        Self { weight, bias: Some(bias), is_transposed: true }
+    }
+
     /// (..., in) to (..., out).
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use sporran_training::{
 use super::{FidGenerator, FidOptions};
 use crate::{
     Result,
-    training::{GeneratorTrainer, GeneratorTraining, mean_score},
+    training::{GeneratorTrainer, GeneratorTraining, Targets, mean_score},
 };
 
 impl GeneratorTrainer for FidOptions {
@@ -25,6 +25,7 @@ impl GeneratorTrainer for FidOptions {
         let TrainableModel { model, tokenizer, variables, extra_files } = training.init_model()?;
         let GeneratorTraining { settings, examples, validation, .. } = &training;
         let generator = FidGenerator::new(self, model.clone(), tokenizer.clone())?;
+        let targets = Targets::new(&tokenizer, settings.target_tokens, &self.generation, model.as_ref())?;
         let rows: Vec<FidRow> = examples
             .iter()
             .map(|retrieved| {
@@ -33,7 +34,7 @@ impl GeneratorTrainer for FidOptions {
                 let target = answers.first().copied().unwrap_or_default();
                 Ok(FidRow {
                     texts: retrieved.ask(|request| generator.rows(request))?,
-                    target: tokenizer.encode(target, Some(settings.target_tokens))?,
+                    target: targets.row(target)?,
                 })
             })
             .collect::<Result<_>>()?;

@@ -1,6 +1,5 @@
 //! Training of transformer memory networks, which select a piece of knowledge and generate a response from it.
 
-use sporran_checkpoint::Tokenizer;
 use sporran_kilt::{
     Passage, PassageStore, Provenance,
     evidence::{gold_passages, holds},
@@ -14,7 +13,7 @@ use sporran_training::{
 use super::{MemNet, MemNetOptions, MemoryInput};
 use crate::{
     Candidate, Request, Result, UnitKind,
-    training::{GeneratorTrainer, GeneratorTraining, RetrievedExample, TrainSettings, mean_score},
+    training::{GeneratorTrainer, GeneratorTraining, RetrievedExample, Targets, TrainSettings, mean_score},
 };
 
 impl GeneratorTrainer for MemNetOptions {
@@ -27,7 +26,7 @@ impl GeneratorTrainer for MemNetOptions {
         let GeneratorTraining { settings, examples, validation, store, .. } = &training;
         let rows = Rows {
             input: MemoryInput::new(self, tokenizer.clone(), model.max_input_length(), store.clone())?,
-            tokenizer: &tokenizer,
+            targets: Targets::new(&tokenizer, settings.target_tokens, &self.generation, model.as_ref())?,
             store: store.as_deref(),
             network: self,
             settings,
@@ -48,7 +47,7 @@ impl GeneratorTrainer for MemNetOptions {
 /// Tokenizes examples.
 struct Rows<'a> {
     input: MemoryInput,
-    tokenizer: &'a Tokenizer,
+    targets: Targets<'a>,
     store: Option<&'a PassageStore>,
     network: &'a MemNetOptions,
     settings: &'a TrainSettings<'a>,
@@ -81,7 +80,7 @@ impl Rows<'_> {
             dialogue: self.input.dialogue_tokens(&self.input.dialogue(query)?)?,
             pieces: pieces.iter().map(|text| self.input.piece_tokens(text)).collect::<Result<_>>()?,
             gold,
-            target: self.tokenizer.encode(target, Some(self.settings.target_tokens))?,
+            target: self.targets.row(target)?,
         })
     }
 

@@ -15,12 +15,12 @@ use sporran_training::{
     RagQuestion, export_part,
     session::{TrainableModel, Trained},
 };
-use sporran_transformers::{EncoderRow, Seq2Seq};
+use sporran_transformers::{EncoderRow, GenerationOptions, Seq2Seq};
 
 use super::{RagGenerator, RagSequenceOptions, RagTokenOptions};
 use crate::{
     Candidate, Error, Prompt, PromptOptions, Request, Result,
-    training::{GeneratorTrainer, GeneratorTraining, LiveRetrieval, RetrievedExample, mean_score},
+    training::{GeneratorTrainer, GeneratorTraining, LiveRetrieval, RetrievedExample, Targets, mean_score},
 };
 
 impl GeneratorTrainer for RagTokenOptions {
@@ -34,7 +34,7 @@ impl GeneratorTrainer for RagTokenOptions {
 
     fn train(&self, training: GeneratorTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
         let answers = |model, tokenizer| RagGenerator::token(self, model, tokenizer);
-        train(training, (RagLoss::Token, &self.prompt), answers, observe)
+        train(training, (RagLoss::Token, &self.prompt, &self.generation), answers, observe)
     }
 }
 
@@ -49,7 +49,7 @@ impl GeneratorTrainer for RagSequenceOptions {
 
     fn train(&self, training: GeneratorTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
         let answers = |model, tokenizer| RagGenerator::sequence(self, model, tokenizer);
-        train(training, (RagLoss::Sequence, &self.prompt), answers, observe)
+        train(training, (RagLoss::Sequence, &self.prompt, &self.generation), answers, observe)
     }
 }
 
@@ -57,7 +57,7 @@ impl GeneratorTrainer for RagSequenceOptions {
 /// validation.
 fn train(
     mut training: GeneratorTraining<'_>,
-    (loss, prompt): (RagLoss, &PromptOptions),
+    (loss, prompt, generation): (RagLoss, &PromptOptions, &GenerationOptions),
     generator: impl FnOnce(Arc<dyn Seq2Seq>, Tokenizer) -> Result<RagGenerator>,
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
@@ -87,6 +87,7 @@ fn train(
         max_tokens: model.max_input_length().unwrap_or(usize::MAX).min(prompt.max_tokens),
         tokenizer: &tokenizer,
     };
+    let targets = Targets::new(&tokenizer, settings.target_tokens, generation, model.as_ref())?;
     let questions: Vec<RagQuestion> = rows(live, examples)?
         .into_iter()
         .zip(examples)
@@ -94,7 +95,7 @@ fn train(
             let answers = retrieved.example.answers();
             // Every record has an answer.
             let target = answers.first().copied().unwrap_or_default();
-            Ok(RagQuestion { question, target: tokenizer.encode(target, Some(settings.target_tokens))? })
+            Ok(RagQuestion { question, target: targets.row(target)? })
         })
         .collect::<Result<_>>()?;
     let find = |batch: &[usize], vectors: &[Vec<f32>]| {

@@ -15,7 +15,8 @@ use super::{Seq2SeqGenerator, Seq2SeqOptions};
 use crate::{
     Prompt, Result,
     training::{
-        GeneratorTrainer, GeneratorTraining, RetrievedExample, Target, TrainSettings, mean_score, with_titles,
+        GeneratorTrainer, GeneratorTraining, RetrievedExample, Target, Targets, TrainSettings, mean_score,
+        with_titles,
     },
 };
 
@@ -36,7 +37,8 @@ impl GeneratorTrainer for Seq2SeqOptions {
         let TrainableModel { model, tokenizer, variables, extra_files } = training.init_model()?;
         let GeneratorTraining { settings, examples, validation, seed, .. } = &training;
         let prompt = Prompt::new(self.prompt.clone())?;
-        let rows = Rows { examples, prompt, tokenizer: &tokenizer, settings, seed: *seed };
+        let targets = Targets::new(&tokenizer, settings.target_tokens, &self.generation, model.as_ref())?;
+        let rows = Rows { examples, prompt, tokenizer: &tokenizer, targets, settings, seed: *seed };
         let generator = Seq2SeqGenerator::new(self, model.clone(), tokenizer.clone())?;
         let evaluate = || mean_score(&generator, validation).map_err(EvaluationError::from);
         let of_epoch = |epoch| rows.of_epoch(epoch);
@@ -51,6 +53,7 @@ struct Rows<'a> {
     examples: &'a [RetrievedExample],
     prompt: Prompt,
     tokenizer: &'a Tokenizer,
+    targets: Targets<'a>,
     settings: &'a TrainSettings<'a>,
     seed: u64,
 }
@@ -85,7 +88,7 @@ impl Rows<'_> {
             sporran_checkpoint::Error::Callback { what: "the prompt", source: error.into() }
         })?;
         let source = self.tokenizer.encode(&source, Some(self.prompt.options().max_tokens))?;
-        let target = self.tokenizer.encode(target, Some(self.settings.target_tokens))?;
+        let target = self.targets.row(target)?;
         Ok(Row { source, target })
     }
 }
@@ -96,7 +99,7 @@ mod tests {
 
     use sporran_kilt::{Example, Output, Passage, Query};
     use sporran_training::{KnowledgeOptions, TrainingOptions, session::ShapeOptions};
-    use sporran_transformers::{Checkpoint, DeviceName};
+    use sporran_transformers::{Checkpoint, DeviceName, GenerationOptions, Precision};
 
     use super::*;
     use crate::{PromptOptions, training::MatchingOptions};
@@ -104,7 +107,8 @@ mod tests {
     /// The numbers of different targets and sources in forty epochs of a record with two answers and two passages.
     fn drawn(first_answers: f64, shuffled_passages: f64) -> (usize, usize) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/bart");
-        let tokenizer = Checkpoint::open(&folder).unwrap().tokenizer().unwrap();
+        let checkpoint = Checkpoint::open(&folder).unwrap();
+        let tokenizer = checkpoint.tokenizer().unwrap();
         let output = |answer: &str| Output { answer: Some(answer.into()), ..Output::default() };
         let gold = ["tea", "ice"].map(output).to_vec();
         let example = Example { query: Query::of_text(1i64, "who?"), gold };
@@ -130,7 +134,16 @@ mod tests {
         };
         let prompt = Prompt::new(PromptOptions { passages: 2, ..PromptOptions::default() }).unwrap();
         let examples = [RetrievedExample { example, passages }];
-        let rows = Rows { examples: &examples, prompt, tokenizer: &tokenizer, settings: &settings, seed: 7 };
+        let model = checkpoint.fast(Precision::F32).unwrap();
+        let targets = Targets::new(&tokenizer, 16, &GenerationOptions::default(), &model).unwrap();
+        let rows = Rows {
+            examples: &examples,
+            prompt,
+            tokenizer: &tokenizer,
+            targets,
+            settings: &settings,
+            seed: 7,
+        };
         let (mut targets, mut sources) = (BTreeSet::new(), BTreeSet::new());
         for epoch in 0..40 {
             let row = &rows.of_epoch(epoch).unwrap()[0];

@@ -6,9 +6,11 @@ mod kind;
 mod options;
 mod registry;
 mod session;
+mod targets;
 
 pub use kind::GeneratorTrainer;
 pub use options::{MatchingOptions, Target, TrainOptions, TrainSettings};
 pub use registry::{TRAINED_KINDS, untrained};
 pub(crate) use session::with_titles;
 pub use session::{GeneratorTraining, LiveRetrieval, RetrievedExample, mean_score};
+pub(crate) use targets::Targets;

@@ -195,13 +195,18 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     .untrained(),
     ArchitectureEntry::own("m2m_100", "M2M100, NLLB", &[Generation], |path, text, _| {
         read_bart(BartFamily::M2m100, path, text)
-    })
-    .untrained(),
+    }),
     ArchitectureEntry::own("blenderbot", "Blenderbot", &[Generation], |path, text, _| {
         read_bart(BartFamily::Blenderbot, path, text)
     }),
     ArchitectureEntry::own("blenderbot-small", "Blenderbot (90 million)", &[Generation], |path, text, _| {
         read_bart(BartFamily::BlenderbotSmall, path, text)
+    }),
+    ArchitectureEntry::own("plbart", "PLBART", &[Generation], |path, text, _| {
+        read_bart(BartFamily::PlBart, path, text)
+    }),
+    ArchitectureEntry::own("bigbird_pegasus", "BigBird-Pegasus", &[Generation], |path, text, _| {
+        read_bart(BartFamily::BigBirdPegasus, path, text)
     }),
     ArchitectureEntry::own("bert", "BERT", ENCODER, |path, text, _| read_bert(BertFamily::Bert, path, text)),
     ArchitectureEntry::own("roberta", "RoBERTa", ENCODER, |path, text, _| {
@@ -275,7 +280,11 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     decoder!(Qwen3, "Qwen 3", DECODER).or_candle(candle::load_qwen3),
     decoder!(Gemma2, "Gemma 2", DECODER).or_candle(candle::load_gemma2),
     ArchitectureEntry::own("gemma3", "Gemma 3 with images, its text part", DECODER, |path, text, _| {
-        LlamaConfig::of_text_part(path, text).map(ModelConfig::Llama)
+        LlamaConfig::of_text_part(&[LlamaKind::Gemma3], path, text).map(ModelConfig::Llama)
+    }),
+    ArchitectureEntry::own("mistral3", "Mistral 3 with images, its text part", DECODER, |path, text, _| {
+        let kinds = [LlamaKind::Mistral, LlamaKind::Ministral3];
+        LlamaConfig::of_text_part(&kinds, path, text).map(ModelConfig::Llama)
     }),
     decoder!(Gemma3, "Gemma 3 for text", DECODER).or_candle(candle::load_gemma3),
     decoder!(SmolLm3, "SmolLM 3", DECODER),
@@ -314,7 +323,20 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     decoder!(Qwen2Moe, "Qwen 2 MoE", DECODER).or_candle(candle::load_qwen2_moe),
     decoder!(Qwen3Moe, "Qwen 3 MoE", DECODER).or_candle(candle::load_qwen3_moe),
     decoder!(SeedOss, "Seed-OSS", DECODER),
-    ArchitectureEntry::candle("deepseek_v2", "DeepSeek V2", candle::load_deepseek2),
+    decoder!(Apertus, "Apertus", WORDS),
+    decoder!(BioGpt, "BioGPT", DECODER),
+    decoder!(DeepSeekV2, "DeepSeek V2", DECODER).or_candle(candle::load_deepseek2),
+    decoder!(DeepSeekV3, "DeepSeek V3, R1", DECODER),
+    decoder!(Dots1, "dots.llm1", WORDS),
+    decoder!(Ernie45Moe, "ERNIE 4.5", WORDS),
+    decoder!(Glm4Moe, "GLM-4.5, 4.6", WORDS),
+    decoder!(GptOss, "gpt-oss", DECODER),
+    decoder!(GraniteMoe, "Granite 3 MoE", WORDS),
+    decoder!(GraniteMoeShared, "Granite 3 MoE with a shared part", WORDS),
+    decoder!(Ministral3, "Ministral 3", DECODER),
+    decoder!(Persimmon, "Persimmon", DECODER),
+    decoder!(PhiMoe, "Phi 3.5 MoE", DECODER).untrained(),
+    decoder!(Xglm, "XGLM", WORDS),
     ArchitectureEntry::candle("granitemoehybrid", "Granite 4 without experts", candle::load_granite_hybrid),
     ArchitectureEntry::candle("lfm2", "LFM2", recurrent::load_lfm2),
     ArchitectureEntry::candle("mamba", "Mamba", recurrent::load_mamba),
@@ -413,7 +435,11 @@ mod tests {
             let text =
                 format!(r#"{{"model_type": "{name}", "text_config": {{}}, "architectures": {classes}}}"#);
             let config = read_config(Path::new("config.json"), &text).unwrap();
-            let expected = if name == "gemma3" { "gemma3_text" } else { name };
+            let expected = match name {
+                "gemma3" => "gemma3_text",
+                "mistral3" => "mistral",
+                name => name,
+            };
             assert_eq!(config.model_type(), expected);
         }
     }
@@ -426,7 +452,7 @@ mod tests {
             error.starts_with("config.json: field `model_type`: expected one of `t5`, `mt5`, "),
             "{error}"
         );
-        assert!(error.ends_with("`seed_oss`, found `rwkv`"), "{error}");
+        assert!(error.ends_with("`xglm`, found `rwkv`"), "{error}");
         assert!(read("{}").ends_with("found none"));
         assert!(read(r#"{"model_type": "rag"}"#).contains("opened one by one"));
         // Only the other engine has it.

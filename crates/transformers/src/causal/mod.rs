@@ -261,6 +261,8 @@ pub(crate) struct Attending<'a> {
     pub(crate) scale: f64,
     /// The bound `c` of scores, which become `c tanh(score / c)`.
     pub(crate) cap: Option<f64>,
+    /// The score of attending to nothing, for each head: (heads).
+    pub(crate) sinks: Option<&'a Tensor>,
     /// The dropout rate of the attention weights.
     pub(crate) dropout: f64,
 }
@@ -278,7 +280,7 @@ pub(crate) fn attend(
     if !mode.is_training() {
         return attend_composed(queries, kept.extend(new)?, with, mode);
     }
-    if with.cap.is_some() || !fused::applies(queries) {
+    if with.cap.is_some() || with.sinks.is_some() || !fused::applies(queries) {
         return attend_composed(queries, &new, with, mode);
     }
     let (_, heads, length, _) = queries.dims4()?;
@@ -314,7 +316,16 @@ fn attend_composed(
         Some(bias) => scores.broadcast_add(bias)?,
         None => scores,
     };
-    let weights = mode.dropout(softmax(&scores, mode)?, with.dropout)?;
+    let weights = match with.sinks {
+        Some(sinks) => {
+            let sinks = sinks.reshape((1, heads, 1, 1))?.broadcast_as((rows, heads, length, 1))?;
+            // candle joins the last dimension with another layout.
+            let all = Tensor::cat(&[scores, sinks.contiguous()?], D::Minus1)?.contiguous()?;
+            softmax(&all, mode)?.narrow(D::Minus1, 0, keys)?.contiguous()?
+        }
+        None => softmax(&scores, mode)?,
+    };
+    let weights = mode.dropout(weights, with.dropout)?;
     let weights = weights.reshape((rows, groups, heads / groups * length, keys))?;
     merge_heads(&weights.matmul(&source.values)?.reshape((rows, heads, length, width))?)
 }

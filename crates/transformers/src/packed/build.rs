@@ -150,7 +150,7 @@ impl PackedEncoder {
                         config.intermediate_size,
                         outer_bias,
                     )?,
-                    activation: config.activation()?.into(),
+                    function: config.activation()?.into(),
                 },
                 norm: norm(packer, names.feed_forward_norm)?,
             };
@@ -265,7 +265,7 @@ impl PackedModernBert {
                         inner: activated,
                         gated: Some(gated),
                         outer: packer.linear(&[part("mlp.Wo")], inner, config.mlp_bias)?,
-                        activation: config.activation()?.into(),
+                        function: config.activation()?.into(),
                     },
                     norm: norm(packer, &part("mlp_norm"))?,
                 },
@@ -355,7 +355,7 @@ fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Res
                 inner: packer.linear(&named(&dense, &[first]), width, false)?,
                 gated: second.map(|name| packer.linear(&named(&dense, &[name]), width, false)).transpose()?,
                 outer: packer.linear(&named(&dense, &["wo"]), config.d_ff, false)?,
-                activation: kind.into(),
+                function: kind.into(),
             },
             norm: norm(packer, last)?,
         };
@@ -395,18 +395,19 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
     for i in 0..count {
         let at = format!("{part}.layers.{i}");
         let norm = |packer: &mut Packer<'_>, name: &str| packer.norm(&format!("{at}.{name}"), true, EPSILON);
-        let attention = format!("{at}.self_attn");
+        let (attention, has_bias) = (format!("{at}.self_attn"), config.attention_has_bias());
+        let names = config.family.own_projections(is_decoder);
         let own = SelfAttention {
-            inputs: packer.linear(&named(&attention, &["q_proj", "k_proj", "v_proj"]), width, true)?,
-            output: packer.linear(&named(&attention, &["out_proj"]), width, true)?,
+            inputs: packer.linear(&named(&attention, &names[..3]), width, has_bias)?,
+            output: packer.linear(&named(&attention, &names[3..]), width, has_bias)?,
             norm: norm(packer, "self_attn_layer_norm")?,
         };
         let cross = if is_decoder {
             let attention = format!("{at}.encoder_attn");
             Some(CrossAttention {
-                queries: packer.linear(&named(&attention, &["q_proj"]), width, true)?,
-                sources: packer.linear(&named(&attention, &["k_proj", "v_proj"]), width, true)?,
-                output: packer.linear(&named(&attention, &["out_proj"]), width, true)?,
+                queries: packer.linear(&named(&attention, &["q_proj"]), width, has_bias)?,
+                sources: packer.linear(&named(&attention, &["k_proj", "v_proj"]), width, has_bias)?,
+                output: packer.linear(&named(&attention, &["out_proj"]), width, has_bias)?,
                 norm: norm(packer, "encoder_attn_layer_norm")?,
             })
         } else {
@@ -417,7 +418,7 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
                 inner: packer.linear(&named(&at, &["fc1"]), width, true)?,
                 gated: None,
                 outer: packer.linear(&named(&at, &["fc2"]), inner, true)?,
-                activation: config.activation()?.into(),
+                function: config.activation()?.into(),
             },
             norm: norm(packer, "final_layer_norm")?,
         };
@@ -425,10 +426,10 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
     }
     let mut norm = |name: &str| packer.norm(&format!("{part}.{name}"), true, EPSILON);
     let mut embedding_norm = config.normalize_embedding.then(|| norm("layernorm_embedding")).transpose()?;
-    let final_norm = config.normalize_before.then(|| norm("layer_norm")).transpose()?;
+    let final_norm = config.normalize_before.then(|| norm(config.family.final_norm())).transpose()?;
     let is_first = is_decoder && config.family.norms_bare_tokens();
     let word_norm = if is_first { embedding_norm.take() } else { None };
-    let count = config.max_position_embeddings;
+    let count = if is_decoder { config.max_position_embeddings } else { config.most_input() };
     Ok(Stack {
         order: (0..layers.len()).collect(),
         layers,

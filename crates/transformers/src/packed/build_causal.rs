@@ -5,18 +5,20 @@ use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 use sporran_kernels::{Norm, Precision, Scores};
 
 use super::{
-    causal::{CausalLayer, PackedLlama},
+    causal::{self, CausalLayer, PackedLlama},
     decoder::PackedDecoder,
+    function::{Function, Slopes},
     kv_cache::Heads,
-    layers::{Dense, Linear, Machines, SelfAttention},
+    latent::Latent,
+    layers::{Dense, Machines},
     mixture::{Mixture, Part},
     packer::{Packer, Read, named},
     weights::StoredWeights,
 };
 use crate::{
     architectures::llama::{
-        Experts, HeadNorms, Inner, Inputs, LlamaConfig, NormKind, OwnWeights, PROJECTED, PROJECTIONS,
-        PartNames, PartNorms, SHARED, SHARED_GATE,
+        ExpertTensors, Experts, Gate, HeadNorms, Inner, Inputs, LATENT, LATENT_EPS, LatentSizes, LlamaConfig,
+        NormKind, OwnWeights, PROJECTIONS, PartNames, PartNorms, SHARED_GATE, SINKS, SLOPES,
     },
     decode::GenerationOptions,
 };
@@ -81,9 +83,9 @@ impl Source<'_, '_> {
         Ok(weights.chunks_exact(width).map(norm).collect())
     }
 
-    /// A feed-forward part of this inner width, whose tensors are under `at`.
-    fn dense(&mut self, names: PartNames, inner: usize, at: &str) -> Result<Dense> {
-        let (width, has_bias) = (self.config.hidden_size, self.config.feed_forward_has_bias());
+    /// A feed-forward part of this inner width, whose tensors are under `at`, with biases where it is said.
+    fn dense(&mut self, (names, has_bias): (PartNames, bool), inner: usize, at: &str) -> Result<Dense> {
+        let width = self.config.hidden_size;
         let packer = &mut self.packer;
         let (inner_part, gated) = match names.inner {
             Inner::Fused(name) => {
@@ -96,12 +98,55 @@ impl Source<'_, '_> {
             }
             Inner::Plain(name) => (packer.linear(&named(at, &[name]), width, has_bias)?, None),
         };
-        Ok(Dense {
-            inner: inner_part,
-            gated,
-            outer: packer.linear(&named(at, &[names.outer]), inner, has_bias)?,
-            activation: self.config.activation()?.into(),
+        let outer = packer.linear(&named(at, &[names.outer]), inner, has_bias)?;
+        Ok(Dense { inner: inner_part, gated, outer, function: self.function(at)? })
+    }
+
+    /// What the feed-forward part of the layer under `at` does between its projections.
+    fn function(&mut self, at: &str) -> Result<Function> {
+        Ok(match self.config.gate()? {
+            Gate::Plain(activation) => activation.into(),
+            Gate::Bounded { alpha, most } => Function::Bounded { alpha: alpha as f32, most: most as f32 },
+            Gate::Learned => {
+                let mut stored = [0.0; 4];
+                for (value, name) in stored.iter_mut().zip(SLOPES) {
+                    *value =
+                        self.packer.values(&format!("{at}.{name}"))?.first().copied().unwrap_or_default();
+                }
+                Function::Learned(Slopes::new(stored))
+            }
         })
+    }
+
+    /// The experts of the layer under `at`.
+    fn experts(&mut self, sizes: Experts, at: &str) -> Result<Vec<Dense>> {
+        let (width, count) = (self.config.hidden_size, sizes.count);
+        let experts = self.config.kind.expert_names().experts;
+        let expert = |index: usize| match experts {
+            ExpertTensors::Apart(place, names) => {
+                self.dense((names, false), sizes.width, &format!("{at}.{place}.{index}"))
+            }
+            ExpertTensors::Together([inner, outer]) => {
+                let [inner, outer] = [inner, outer].map(|name| format!("{at}.{name}"));
+                Ok(Dense {
+                    inner: self.packer.block(&inner, width, (2 * index, 2 * count))?,
+                    gated: Some(self.packer.block(&inner, width, (2 * index + 1, 2 * count))?),
+                    outer: self.packer.block(&outer, sizes.width, (index, count))?,
+                    function: self.function(at)?,
+                })
+            }
+            ExpertTensors::Alternating([inner, outer]) => {
+                let [inner, outer] = [inner, outer].map(|name| format!("{at}.{name}"));
+                let place = (index, count);
+                Ok(Dense {
+                    inner: self.packer.columns(&inner, width, place, (0, 2))?,
+                    gated: Some(self.packer.columns(&inner, width, place, (1, 2))?),
+                    outer: self.packer.columns(&outer, sizes.width, place, (0, 1))?,
+                    function: self.function(at)?,
+                })
+            }
+        };
+        (0..count).map(expert).collect()
     }
 
     /// A mixture of experts, whose tensors are under `at`.
@@ -109,36 +154,65 @@ impl Source<'_, '_> {
         let (names, width) = (self.config.kind.expert_names(), self.config.hidden_size);
         // Scores decide which experts read a token: they are not rounded.
         let precision = std::mem::replace(&mut self.packer.precision, Precision::F32);
-        let router = self.packer.linear(&named(at, &[names.router]), width, false)?;
+        let router = self.packer.linear(&named(at, &[names.router]), width, sizes.has_bias)?;
         let gate = |this: &mut Self| this.packer.linear(&named(at, &[SHARED_GATE]), width, false);
-        let gate = sizes.shared.map(|_| gate(self)).transpose()?;
+        let is_weighed = sizes.shared.is_some_and(|shared| shared.is_weighed);
+        let gate = is_weighed.then(|| gate(self)).transpose()?;
         self.packer.precision = precision;
-        let expert = |index: usize| {
-            let place = format!("{at}.{}.{index}", names.experts);
-            self.dense(names.part, sizes.width, &place)
+        let corrections = match sizes.is_corrected {
+            true => self.packer.values(&format!("{at}.{}", names.corrections))?,
+            false => Vec::new(),
         };
-        let experts = (0..sizes.count).map(expert).collect::<Result<_>>()?;
-        let shared = match (sizes.shared, gate) {
-            (Some(inner), Some(gate)) => {
-                Some((self.dense(PROJECTED, inner, &format!("{at}.{SHARED}"))?, gate))
+        let experts = self.experts(sizes, at)?;
+        let shared = match sizes.shared {
+            Some(shared) => {
+                let part = (names.shared_part, self.config.feed_forward_has_bias());
+                Some((self.dense(part, shared.width, &format!("{at}.{}", names.shared))?, gate))
             }
-            _ => None,
+            None => None,
         };
-        Ok(Mixture { sizes, router, experts, shared })
+        Ok(Mixture { sizes, router, corrections, experts, shared })
+    }
+
+    /// The projections over narrow vectors of the layer under `at`.
+    fn latent(&mut self, sizes: LatentSizes, at: &str) -> Result<Latent> {
+        let (width, has_bias) = (self.config.hidden_size, self.config.attention_bias);
+        let packer = &mut self.packer;
+        let (narrow_query, query) = match sizes.queries {
+            Some(inner) => {
+                let narrow = packer.linear(&named(at, &[LATENT.narrow_query]), width, has_bias)?;
+                let norm = packer.norm(&format!("{at}.{}", LATENT.query_norm), false, LATENT_EPS)?;
+                (Some((narrow, norm)), packer.linear(&named(at, &[LATENT.wide_query]), inner, false)?)
+            }
+            None => (None, packer.linear(&named(at, &[LATENT.query]), width, false)?),
+        };
+        Ok(Latent {
+            sizes,
+            heads: self.config.num_attention_heads,
+            narrow_query,
+            query,
+            narrow_source: packer.linear(&named(at, &[LATENT.narrow_source]), width, has_bias)?,
+            source_norm: packer.norm(&format!("{at}.{}", LATENT.source_norm), false, LATENT_EPS)?,
+            source: packer.linear(&named(at, &[LATENT.wide_source]), sizes.sources, false)?,
+        })
     }
 
     /// The projections to queries, keys and values of the layer under `at`.
-    fn inputs(&mut self, at: &str) -> Result<Linear> {
-        let (width, has_bias) = (self.config.hidden_size, self.config.projections_have_bias());
-        match self.config.inputs() {
-            Inputs::Apart(projections) => self.packer.linear(&named(at, &projections), width, has_bias),
-            Inputs::Fused(name) | Inputs::ByGroup(name) | Inputs::InQuarters(name) => {
-                match self.config.input_places() {
-                    Some(places) => self.packer.placed(&format!("{at}.{name}"), width, &places, has_bias),
-                    None => self.packer.linear(&named(at, &[name]), width, has_bias),
-                }
-            }
+    fn inputs(&mut self, at: &str) -> Result<causal::Inputs> {
+        if let Some(sizes) = self.config.latent() {
+            return self.latent(sizes, at).map(causal::Inputs::Latent);
         }
+        let (width, has_bias) = (self.config.hidden_size, self.config.projections_have_bias());
+        let names = match self.config.inputs() {
+            Inputs::Apart(projections) => named(at, &projections),
+            Inputs::Fused(name) | Inputs::ByGroup(name) | Inputs::InQuarters(name) => named(at, &[name]),
+            Inputs::Latent => Vec::new(),
+        };
+        let layer = match (self.config.input_places(), names.as_slice()) {
+            (Some(places), [name]) => self.packer.placed(name, width, &places, has_bias),
+            _ => self.packer.linear(&names, width, has_bias),
+        };
+        layer.map(causal::Inputs::Together)
     }
 
     fn layer(&mut self, index: usize, at: &str) -> Result<CausalLayer> {
@@ -146,23 +220,30 @@ impl Source<'_, '_> {
         let norms = [config.attention_norms(), config.feed_forward_norms()];
         let [first, second] = norms.map(PartNorms::first);
         let inputs = self.inputs(at)?;
-        let (all, has_bias) = (config.num_attention_heads * config.head_width(), config.output_has_bias());
+        let values = config.latent().map_or(config.head_width(), |sizes| sizes.values);
+        let (all, has_bias) = (config.num_attention_heads * values, config.output_has_bias());
         let output = self.packer.linear(&named(at, &[config.kind.names().output]), all, has_bias)?;
         let part = match config.experts(index) {
             Some(experts) => Part::Experts(self.mixture(experts, at)?),
-            None => Part::Dense(self.dense(config.kind.names().part, config.intermediate_size, at)?),
+            None => {
+                let names = (config.kind.names().part, config.feed_forward_has_bias());
+                Part::Dense(self.dense(names, config.intermediate_size, at)?)
+            }
         };
-        let own = SelfAttention { inputs, output, norm: self.norm(&format!("{at}.{first}"))? };
+        let norm = self.norm(&format!("{at}.{first}"))?;
         let part_norm =
-            if config.shares_norm() { own.norm.clone() } else { self.norm(&format!("{at}.{second}"))? };
+            if config.shares_norm() { norm.clone() } else { self.norm(&format!("{at}.{second}"))? };
         let mut result_norm = |norms: PartNorms| match norms {
             PartNorms::Around(_, name) => self.norm(&format!("{at}.{name}")).map(Some),
             _ => Ok(None),
         };
         let result_norms = [result_norm(norms[0])?, result_norm(norms[1])?];
         let [queries, keys] = config.head_norm_names().map(|name| format!("{at}.{name}"));
+        let sinks = config.has_sinks().then(|| self.packer.values(&format!("{at}.{SINKS}"))).transpose()?;
         Ok(CausalLayer {
-            own,
+            inputs,
+            output,
+            norm,
             part,
             part_norm,
             result_norms,
@@ -172,6 +253,7 @@ impl Source<'_, '_> {
             ],
             rope: config.rope_of(index),
             window: config.window(index),
+            sinks,
         })
     }
 }
@@ -207,7 +289,7 @@ impl PackedLlama {
                 let head = (!config.tie_word_embeddings).then_some(names.head);
                 let (mut head, embeddings) =
                     source.packer.words(names.table.trim_end_matches(".weight"), head, outer)?;
-                if kind.head_has_bias() {
+                if config.head_has_bias() {
                     head.bias = Some(source.packer.values(&format!("{}.bias", names.head))?);
                 }
                 (Some(head), embeddings)
@@ -223,6 +305,9 @@ impl PackedLlama {
             Some([inner, source.packer.linear(&[last], width, false)?])
         };
         let positions = match kind.position_offset() {
+            Some(_) if kind.has_sinusoids() => {
+                Some(StoredWeights::of_values(&config.sinusoids()).table(width))
+            }
             Some(offset) => {
                 let all = source.packer.values(&in_body(&format!("{}.weight", names.positions)))?;
                 Some(StoredWeights::of_values(&all[offset * width..]).table(width))
@@ -251,9 +336,10 @@ impl PackedLlama {
             },
             width,
             ropes: config.ropes()?,
+            query_growth: config.query_growth()?,
             alibi: config.alibi(),
             is_bidirectional: config.is_bidirectional(),
-            turns_neighbours: kind.turns_neighbours(),
+            turns_neighbours: config.turns_neighbours(),
             turns_first: config.turns_first(),
             clip: config.clip().map(|most| most as f32),
             scores: Scores {

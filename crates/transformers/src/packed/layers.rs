@@ -7,6 +7,8 @@ use std::{
 
 use sporran_kernels::{Activation, Matrix, Norm, Product, Rows, Store};
 
+use super::function::Function;
+
 /// The resources to run a model, and buffers for the states inside a layer.
 #[derive(Debug, Default)]
 pub(super) struct Machine {
@@ -102,13 +104,13 @@ pub(super) struct CrossAttention {
     pub(super) norm: Norm,
 }
 
-/// Two projections with an activation between them, gated (Shazeer 2020) where there is a third.
+/// Two projections with a function between them, gated (Shazeer 2020) where there is a third.
 #[derive(Debug)]
 pub(super) struct Dense {
     pub(super) inner: Linear,
     pub(super) gated: Option<Linear>,
     pub(super) outer: Linear,
-    pub(super) activation: Activation,
+    pub(super) function: Function,
 }
 
 /// Such projections and a norm.
@@ -128,9 +130,18 @@ impl Dense {
             let rows = start..(start + INNER_ROWS).min(xs.count());
             let input = normed.unwrap_or(xs);
             inner.reshape(rows.len(), self.inner.matrix.outputs());
-            self.inner.write(machine, input, rows.clone(), Some(self.activation), Store::Set, inner, 0);
-            if let Some(gated) = &self.gated {
-                gated.write(machine, input, rows.clone(), None, Store::Multiply, inner, 0);
+            let activation = self.function.of_product();
+            self.inner.write(machine, input, rows.clone(), activation, Store::Set, inner, 0);
+            match (&self.gated, activation) {
+                (Some(gated), None) => {
+                    let mut others = Rows::new(rows.len(), gated.matrix.outputs());
+                    gated.write(machine, input, rows.clone(), None, Store::Set, &mut others, 0);
+                    self.function.finish(&machine.core, inner, Some(&others));
+                }
+                (Some(gated), Some(_)) => {
+                    gated.write(machine, input, rows.clone(), None, Store::Multiply, inner, 0);
+                }
+                (None, _) => self.function.finish(&machine.core, inner, None),
             }
             self.outer.write(machine, inner, 0..rows.len(), None, Store::Add, xs, start);
         }

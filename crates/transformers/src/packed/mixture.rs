@@ -30,9 +30,11 @@ pub(super) struct Mixture {
     pub(super) sizes: Experts,
     /// Scores experts.
     pub(super) router: Linear,
+    /// What is added to the weights of experts where they are chosen; empty where nothing is.
+    pub(super) corrections: Vec<f32>,
     pub(super) experts: Vec<Dense>,
     /// The part that every token reads, and the layer that weighs it.
-    pub(super) shared: Option<(Dense, Linear)>,
+    pub(super) shared: Option<(Dense, Option<Linear>)>,
 }
 
 impl Mixture {
@@ -41,14 +43,9 @@ impl Mixture {
         // For each expert, its tokens and what its results of them weigh.
         let mut tokens: Vec<Vec<(usize, f32)>> = vec![Vec::new(); self.sizes.count];
         for (token, scores) in scores.chunks_exact(self.sizes.count).enumerate() {
-            let probabilities = probabilities(scores);
-            let chosen = self.sizes.choose(&probabilities);
-            let sum: f32 = if self.sizes.is_normalised {
-                chosen.iter().map(|expert| probabilities[*expert]).sum()
-            } else {
-                1.0
-            };
-            chosen.into_iter().for_each(|expert| tokens[expert].push((token, probabilities[expert] / sum)));
+            for (expert, weight) in self.sizes.weigh(scores, &self.corrections) {
+                tokens[expert].push((token, weight));
+            }
         }
         for (expert, tokens) in self.experts.iter().zip(&tokens) {
             if tokens.is_empty() {
@@ -58,10 +55,14 @@ impl Mixture {
             let picked = input.pick(&places, input.width());
             add_weighed(machine, expert, &picked, inner, tokens, xs);
         }
-        if let Some((part, gate)) = &self.shared {
-            let weights = gate.values(machine, input).into_iter().map(sigmoid);
-            let tokens: Vec<(usize, f32)> = weights.enumerate().collect();
-            add_weighed(machine, part, input, inner, &tokens, xs);
+        match &self.shared {
+            Some((part, Some(gate))) => {
+                let weights = gate.values(machine, input).into_iter().map(sigmoid);
+                let tokens: Vec<(usize, f32)> = weights.enumerate().collect();
+                add_weighed(machine, part, input, inner, &tokens, xs);
+            }
+            Some((part, None)) => part.add(machine, Some(input), inner, xs),
+            None => {}
         }
     }
 }
@@ -81,13 +82,6 @@ fn add_weighed(
         let values = xs.row_mut(*place).iter_mut().zip(result.row(at));
         values.for_each(|(value, added)| *value += weight * added);
     }
-}
-
-fn probabilities(scores: &[f32]) -> Vec<f32> {
-    let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let powers: Vec<f32> = scores.iter().map(|score| (score - most).exp()).collect();
-    let sum: f32 = powers.iter().sum();
-    powers.into_iter().map(|power| power / sum).collect()
 }
 
 fn sigmoid(score: f32) -> f32 {

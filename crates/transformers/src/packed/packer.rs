@@ -54,6 +54,29 @@ impl Packer<'_> {
         Ok([Linear { matrix: upper, bias }, Linear { matrix: lower, bias: second }])
     }
 
+    /// Layer `at` of `count`, whose rows lie one under the other in one tensor.
+    pub(super) fn block(&mut self, name: &str, inputs: usize, place: (usize, usize)) -> Result<Linear> {
+        let weight = (self.read)(name)?;
+        Ok(Linear { matrix: weight.pack_block(inputs, place, self.precision), bias: None })
+    }
+
+    /// Layer `at` of `count`, which one tensor has as columns, with biases in another one: every column at a multiple of a step
+    /// after the first.
+    pub(super) fn columns(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        (at, count): (usize, usize),
+        (first, step): (usize, usize),
+    ) -> Result<Linear> {
+        let weight = (self.read)(name)?;
+        let matrix = weight.pack_columns(inputs, (at, count), (first, step), self.precision);
+        let biases = self.values(&format!("{name}_bias"))?;
+        let size = biases.len() / count;
+        let own = biases[at * size..][..size].iter().skip(first).step_by(step).copied().collect();
+        Ok(Linear { matrix, bias: Some(own) })
+    }
+
     /// A layer from blocks of outputs, which one tensor has at these places.
     pub(super) fn placed(
         &mut self,

@@ -47,6 +47,42 @@ impl<'a> StoredWeights<'a> {
         })
     }
 
+    /// Packs block `at` of `count` equal blocks of rows of `inputs` weights.
+    pub(super) fn pack_block(
+        &self,
+        inputs: usize,
+        (at, count): (usize, usize),
+        precision: Precision,
+    ) -> Matrix {
+        let size = self.bytes.len() / count;
+        let release = |part: &[u8]| self.bytes.release(part);
+        let stored = Stored::new(self.coding, &self.bytes[at * size..][..size], inputs).releasing(&release);
+        Matrix::pack_stored(&[stored], inputs, precision)
+    }
+
+    /// Packs columns of block `at` of `count` equal blocks of `inputs` rows, as rows: every column at a multiple of `step` after
+    /// `first`. The weights are plain numbers.
+    pub(super) fn pack_columns(
+        &self,
+        inputs: usize,
+        (at, count): (usize, usize),
+        (first, step): (usize, usize),
+        precision: Precision,
+    ) -> Matrix {
+        let (weights, size) = self.coding.block();
+        let size = size / weights;
+        let block = &self.bytes[self.bytes.len() / count * at..][..self.bytes.len() / count];
+        let row = block.len() / inputs;
+        let mut turned = Vec::with_capacity(block.len() / step);
+        for column in (first..row / size).step_by(step) {
+            for start in (column * size..block.len()).step_by(row) {
+                turned.extend_from_slice(&block[start..start + size]);
+            }
+        }
+        self.bytes.release(block);
+        Matrix::pack_stored(&[Stored::new(self.coding, &turned, inputs)], inputs, precision)
+    }
+
     /// Packs blocks of rows of `inputs` weights, which are at these places.
     pub(super) fn pack_places(&self, inputs: usize, places: &[usize], precision: Precision) -> Matrix {
         let size = self.bytes.len() / places.len();

@@ -42,7 +42,8 @@ fn whole_states_equal_transformers_alone_and_in_a_batch() {
 
 #[test]
 fn every_weight_has_the_gradient_that_differences_show() {
-    for &name in FOLDERS {
+    // Training of this one is refused.
+    for &name in FOLDERS.iter().filter(|name| **name != "phimoe") {
         let Fixture { folder, expected, .. } = fixture("decoders", name);
         let checkpoint = Checkpoint::open(&folder).unwrap();
         // In f64, so that differences of the loss show its gradient to many digits.
@@ -70,10 +71,18 @@ fn every_weight_has_the_gradient_that_differences_show() {
                 Some(grad) => grad,
                 // No token chose this expert.
                 None if weight.contains(".experts.") => continue,
+                // They are buffers in `transformers`.
+                None if [".beta", ".eps", "correction_bias"].iter().any(|end| weight.ends_with(end)) => {
+                    continue;
+                }
                 None => panic!("{name}: {weight} has no gradient"),
             };
             // The derivative along the gradient's own direction is its norm.
             let norm = grad.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap().sqrt();
+            if norm == 0.0 && weight.contains(".experts.") {
+                // Only padding chose this expert.
+                continue;
+            }
             assert!(norm.is_finite() && norm > 0.0, "{name}: {weight}: {norm}");
             let (before, step) = (var.as_tensor().copy().unwrap(), 1e-6);
             let at = |sign: f64| {
@@ -106,6 +115,26 @@ fn changed(
 #[test]
 fn what_is_not_supported_is_an_error_that_names_the_field() {
     for (name, field, value) in [
+        ("deepseek_v2", "norm_topk_prob", true.into()),
+        ("deepseek_v2", "scoring_func", "sigmoid".into()),
+        ("deepseek_v2", "topk_group", 1.into()),
+        ("deepseek_v2", "topk_method", "noaux_tc".into()),
+        ("deepseek_v2", "v_head_dim", 11.into()),
+        ("deepseek_v3", "kv_lora_rank", 0.into()),
+        ("deepseek_v3", "n_group", 4.into()),
+        ("deepseek_v3", "num_key_value_heads", 2.into()),
+        ("deepseek_v3", "qk_rope_head_dim", 3.into()),
+        ("deepseek_v3", "quantization_config", serde_json::json!({"quant_method": "fp8"})),
+        ("dots1", "n_routed_experts", 0.into()),
+        ("ernie4_5_moe", "moe_k", 6.into()),
+        ("glm4_moe", "n_shared_experts", 0.into()),
+        ("glm4_moe", "routed_scaling_factor", 0.into()),
+        ("gpt_oss", "quantization_config", serde_json::json!({"quant_method": "mxfp4"})),
+        ("gpt_oss", "swiglu_limit", 0.into()),
+        ("granitemoe", "num_local_experts", 0.into()),
+        ("ministral3", "rope_parameters.llama_4_scaling_beta", serde_json::json!({"rope_theta": 1e4})),
+        ("phimoe", "num_experts_per_tok", 3.into()),
+        ("xglm", "add_cross_attention", true.into()),
         ("bloom", "apply_residual_connection_post_layernorm", true.into()),
         ("bloom", "n_head", 3.into()),
         ("codegen", "n_head", 2.into()),

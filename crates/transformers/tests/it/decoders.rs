@@ -71,10 +71,51 @@ pub(crate) const FOLDERS: &[&str] = &[
     "stablelm-norms",
     "stablelm-sequential",
     "starcoder2",
+    "apertus",
+    "biogpt",
+    "deepseek_v2",
+    "deepseek_v2-lite",
+    "deepseek_v3",
+    "deepseek_v3-halves",
+    "dots1",
+    "ernie4_5_moe",
+    "glm4_moe",
+    "gpt_oss",
+    "granitemoe",
+    "granitemoeshared",
+    "ministral3",
+    "persimmon",
+    "persimmon-plain",
+    "phimoe",
+    "xglm",
 ];
 /// Those of these with a GGUF file.
-const FILES: [&str; 9] =
-    ["arcee", "ernie4_5", "gemma", "mixtral", "olmo3", "olmoe", "qwen2_moe-all", "qwen3_moe-all", "seed_oss"];
+const FILES: [&str; 24] = [
+    "arcee",
+    "bloom",
+    "cohere",
+    "cohere-norms",
+    "cohere2",
+    "ernie4_5",
+    "exaone4",
+    "falcon",
+    "falcon-groups-one-norm",
+    "gemma",
+    "glm4",
+    "gpt_neox",
+    "gpt_neox-sequential",
+    "mixtral",
+    "mpt",
+    "nemotron",
+    "olmo3",
+    "olmoe",
+    "phi",
+    "qwen2_moe-all",
+    "qwen3_moe-all",
+    "seed_oss",
+    "stablelm",
+    "starcoder2",
+];
 const ROPES: [&str; 4] = ["linear", "dynamic", "yarn", "llama3"];
 
 #[derive(Deserialize)]
@@ -396,8 +437,24 @@ fn what_a_gguf_file_cannot_ask_for_is_refused_by_name() {
 }
 
 #[test]
-fn a_gemma_with_images_is_read_without_them() {
-    let Fixture { folder, expected, tensors, .. } = fixture("decoders", "gemma3_text");
+fn models_with_images_are_read_without_them() {
+    for (whole, part) in [("gemma3", "gemma3_text"), ("mistral3", "ministral3")] {
+        a_model_with_images_is_read_without_them(whole, part);
+    }
+    let folder = TempDir::new().unwrap();
+    let read = |text: &str| {
+        fs::write(folder.path().join("config.json"), text).unwrap();
+        Checkpoint::open(folder.path()).unwrap_err().to_string()
+    };
+    let error = read(r#"{"model_type": "gemma3"}"#);
+    assert!(error.ends_with("config.json: field `text_config`: expected an object, found none"), "{error}");
+    let error = read(r#"{"model_type": "mistral3", "text_config": {"model_type": "llama"}}"#);
+    let expected = "field `text_config.model_type`: expected `mistral` or `ministral3`, found `llama`";
+    assert!(error.ends_with(expected), "{error}");
+}
+
+fn a_model_with_images_is_read_without_them(model_type: &str, part: &str) {
+    let Fixture { folder, expected, tensors, .. } = fixture("decoders", part);
     let text: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(folder.join("config.json")).unwrap()).unwrap();
     let weights = candle_core::safetensors::load(folder.join("model.safetensors"), &Device::Cpu).unwrap();
@@ -407,9 +464,13 @@ fn a_gemma_with_images_is_read_without_them() {
     ] {
         let whole = TempDir::new().unwrap();
         let config =
-            serde_json::json!({ "model_type": "gemma3", "text_config": text, "eos_token_id": [0, 5] });
+            serde_json::json!({ "model_type": model_type, "text_config": text, "eos_token_id": [0, 5] });
         fs::write(whole.path().join("config.json"), config.to_string()).unwrap();
-        let renamed = |name: &String| format!("{prefix}{}", name.strip_prefix("model.").unwrap());
+        let renamed = |name: &String| match name.strip_prefix("model.") {
+            Some(inner) => format!("{prefix}{inner}"),
+            None if prefix.starts_with("language_model.") => format!("language_model.{name}"),
+            None => name.clone(),
+        };
         let mut all: HashMap<String, Tensor> =
             weights.iter().map(|(name, tensor)| (renamed(name), tensor.clone())).collect();
         all.insert(images.into(), Tensor::ones(3, DType::F32, &Device::Cpu).unwrap());
@@ -419,10 +480,6 @@ fn a_gemma_with_images_is_read_without_them() {
             near(prefix, &format!("logits, {engine}"), worst_logits(&*model, &expected, &tensors), 1e-4);
         }
     }
-    let none = TempDir::new().unwrap();
-    fs::write(none.path().join("config.json"), r#"{"model_type": "gemma3"}"#).unwrap();
-    let error = Checkpoint::open(none.path()).unwrap_err().to_string();
-    assert!(error.ends_with("config.json: field `text_config`: expected an object, found none"), "{error}");
 }
 
 #[test]

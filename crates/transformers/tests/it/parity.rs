@@ -12,7 +12,7 @@ use sporran_transformers::{
     Trainable, generate,
 };
 
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 13] = [
     "t5-relu",
     "t5-gated",
     "bart",
@@ -24,6 +24,8 @@ const FOLDERS: [&str; 11] = [
     "m2m100",
     "blenderbot",
     "blenderbot-small",
+    "plbart",
+    "bigbird_pegasus",
 ];
 
 #[derive(Deserialize)]

@@ -16,6 +16,9 @@ use crate::{architectures::wrong::wrong, decode::GenerationOptions, layers::Acti
 /// The vocabulary of a Marian whose config has none; its last token is the padding.
 const MARIAN_VOCABULARY: u32 = 58101;
 
+/// The names of the projections of attention to queries, keys and values, and of its output.
+pub(crate) const PROJECTIONS: [&str; 4] = ["q_proj", "k_proj", "v_proj", "out_proj"];
+
 /// The models of BART's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BartFamily {
@@ -37,6 +40,11 @@ pub enum BartFamily {
     /// Blenderbot of 90 million parameters: BART's norms. The decoder normalises the embeddings of tokens without a factor, and
     /// adds positions afterwards.
     BlenderbotSmall,
+    /// PLBART (Ahmad et al. 2021), which is BART for programs.
+    PlBart,
+    /// Pegasus with BigBird's attention (Zaheer et al. 2020): mBART's norms, but none of the embeddings, and learned positions. Inputs
+    /// are as long as `transformers` attends to them as a whole.
+    BigBirdPegasus,
 }
 
 /// How a family adds positions to embeddings.
@@ -55,7 +63,7 @@ pub(crate) enum PositionKind {
 }
 
 impl BartFamily {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Bart,
         Self::Mbart,
         Self::Pegasus,
@@ -63,6 +71,8 @@ impl BartFamily {
         Self::M2m100,
         Self::Blenderbot,
         Self::BlenderbotSmall,
+        Self::PlBart,
+        Self::BigBirdPegasus,
     ];
 
     /// The `model_type` of a `config.json`.
@@ -76,6 +86,8 @@ impl BartFamily {
             Self::M2m100 => "m2m_100",
             Self::Blenderbot => "blenderbot",
             Self::BlenderbotSmall => "blenderbot-small",
+            Self::PlBart => "plbart",
+            Self::BigBirdPegasus => "bigbird_pegasus",
         }
     }
 
@@ -87,19 +99,21 @@ impl BartFamily {
 
     /// Whether normalisation comes before each part and at the end of a stack.
     fn normalises_before(self) -> bool {
-        matches!(self, Self::Mbart | Self::Pegasus | Self::M2m100 | Self::Blenderbot)
+        matches!(self, Self::Mbart | Self::Pegasus | Self::M2m100 | Self::Blenderbot | Self::BigBirdPegasus)
     }
 
     /// Whether embeddings are normalised. The config of a BART can say otherwise.
     fn normalises_embeddings(self) -> bool {
-        matches!(self, Self::Bart | Self::Mbart | Self::BlenderbotSmall)
+        matches!(self, Self::Bart | Self::Mbart | Self::BlenderbotSmall | Self::PlBart)
     }
 
     /// How positions are added to embeddings.
     pub(crate) fn positions(self) -> PositionKind {
         match self {
-            Self::Bart | Self::Mbart => PositionKind::Learned { offset: 2 },
-            Self::Blenderbot | Self::BlenderbotSmall => PositionKind::Learned { offset: 0 },
+            Self::Bart | Self::Mbart | Self::PlBart => PositionKind::Learned { offset: 2 },
+            Self::Blenderbot | Self::BlenderbotSmall | Self::BigBirdPegasus => {
+                PositionKind::Learned { offset: 0 }
+            }
             Self::Pegasus | Self::Marian => PositionKind::Sinusoids,
             Self::M2m100 => PositionKind::CountedSinusoids,
         }
@@ -115,10 +129,34 @@ impl BartFamily {
         self == Self::BlenderbotSmall
     }
 
+    /// The names of the projections of a stack's attention to itself, of queries, keys and values and then of its output.
+    pub(crate) fn own_projections(self, is_decoder: bool) -> [&'static str; 4] {
+        match self {
+            Self::BigBirdPegasus if !is_decoder => ["self.query", "self.key", "self.value", "output"],
+            _ => PROJECTIONS,
+        }
+    }
+
+    /// The name of the norm at the end of a stack.
+    pub(crate) fn final_norm(self) -> &'static str {
+        if self == Self::BigBirdPegasus { "layernorm_embedding" } else { "layer_norm" }
+    }
+
     /// The defaults of `transformers` that differ from BART's.
     fn defaults(self) -> Value {
         match self {
             Self::Bart | Self::Mbart => json!({}),
+            Self::PlBart => json!({
+                "vocab_size": 50_005, "d_model": 768, "encoder_layers": 6, "encoder_ffn_dim": 3072,
+                "encoder_attention_heads": 12, "decoder_layers": 6, "decoder_ffn_dim": 3072,
+                "decoder_attention_heads": 12, "attention_dropout": 0.1, "scale_embedding": true,
+            }),
+            Self::BigBirdPegasus => json!({
+                "vocab_size": 96_103, "max_position_embeddings": 4096, "encoder_layers": 16, "decoder_layers": 16,
+                "activation_function": "gelu_new", "scale_embedding": true, "pad_token_id": 0, "bos_token_id": 2,
+                "eos_token_id": 1, "forced_eos_token_id": null, "attention_type": "block_sparse", "block_size": 64,
+                "num_random_blocks": 3, "use_bias": false,
+            }),
             Self::Pegasus => json!({
                 "pad_token_id": 0, "bos_token_id": null, "eos_token_id": 1, "decoder_start_token_id": 0,
                 "forced_eos_token_id": 1,
@@ -194,6 +232,19 @@ pub struct BartConfig {
     pub normalize_embedding: bool,
     /// Whether normalisation comes before each part and at the end of a stack: in mBART and Pegasus, and not in BART.
     pub normalize_before: bool,
+    /// Whether the projections of attention have a bias (BigBird-Pegasus); they have in other families.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_bias: Option<bool>,
+    /// How the encoder attends (BigBird-Pegasus): `original_full`, or `block_sparse` for inputs that are longer than the blocks that a
+    /// token would attend to, which are not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_type: Option<String>,
+    /// The tokens of a block (BigBird-Pegasus).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_size: Option<usize>,
+    /// The blocks that a token attends to by chance (BigBird-Pegasus).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_random_blocks: Option<usize>,
     /// Whether the head is the embedding table.
     pub tie_word_embeddings: bool,
     /// The padding token.
@@ -244,6 +295,10 @@ impl Default for BartConfig {
             scale_embedding: false,
             normalize_embedding: true,
             normalize_before: false,
+            use_bias: None,
+            attention_type: None,
+            block_size: None,
+            num_random_blocks: None,
             tie_word_embeddings: true,
             pad_token_id: 1,
             bos_token_id: Some(0),
@@ -313,6 +368,22 @@ impl BartConfig {
         }
     }
 
+    /// Whether the projections of attention have a bias.
+    pub(crate) fn attention_has_bias(&self) -> bool {
+        self.family != BartFamily::BigBirdPegasus || self.use_bias == Some(true)
+    }
+
+    /// The most tokens of an input.
+    pub(crate) fn most_input(&self) -> usize {
+        let positions = self.max_position_embeddings;
+        match (self.attention_type.as_deref(), self.block_size, self.num_random_blocks) {
+            (Some("block_sparse"), Some(size), Some(random)) if self.family == BartFamily::BigBirdPegasus => {
+                random.saturating_mul(2).saturating_add(5).saturating_mul(size).min(positions)
+            }
+            _ => positions,
+        }
+    }
+
     pub(crate) fn activation(&self) -> Result<Activation> {
         Activation::named(&self.activation_function)
             .ok_or_else(|| wrong("activation_function", "a known activation", &self.activation_function))
@@ -320,9 +391,8 @@ impl BartConfig {
 
     /// Whether the config can be trained as it says.
     pub(crate) fn validate_training(&self) -> Result<()> {
-        if matches!(self.family, BartFamily::Marian | BartFamily::M2m100) {
-            // A Marian's targets are split by a vocabulary file of their own. Those of M2M100 begin with the code of another
-            // language than inputs.
+        if self.family == BartFamily::Marian {
+            // A Marian's targets are split by a vocabulary file of their own.
             let found = format!("`{}`", self.family.model_type());
             return Err(wrong("model_type", &format!("another than {found} in training"), &found));
         }
@@ -351,6 +421,8 @@ impl Architecture for BartConfig {
             BartFamily::M2m100 => "M2M100ForConditionalGeneration",
             BartFamily::Blenderbot => "BlenderbotForConditionalGeneration",
             BartFamily::BlenderbotSmall => "BlenderbotSmallForConditionalGeneration",
+            BartFamily::PlBart => "PLBartForConditionalGeneration",
+            BartFamily::BigBirdPegasus => "BigBirdPegasusForConditionalGeneration",
         }
     }
 
@@ -387,6 +459,13 @@ impl Architecture for BartConfig {
             if !(0.0..1.0).contains(&rate) {
                 return Err(wrong(field, "from 0 to below 1", &rate.to_string()));
             }
+        }
+        let known = ["original_full", "block_sparse"];
+        if let Some(other) = self.attention_type.as_deref().filter(|kind| !known.contains(kind)) {
+            return Err(wrong("attention_type", "`original_full` or `block_sparse`", &format!("`{other}`")));
+        }
+        if self.most_input() == 0 {
+            return Err(wrong("block_size", "at least 1", "0"));
         }
         if self.normalize_before && !self.family.normalises_before() {
             return Err(wrong("normalize_before", "false", "true"));
@@ -449,7 +528,7 @@ impl Architecture for BartConfig {
     fn default_tokens(&self) -> Option<TokenFields> {
         let (pad, start) = (Some(self.pad_token_id), Some(self.decoder_start_token_id));
         let end = match self.family {
-            BartFamily::Pegasus => 1,
+            BartFamily::BigBirdPegasus | BartFamily::Pegasus => 1,
             BartFamily::Marian => 0,
             _ => 2,
         };
@@ -506,7 +585,7 @@ mod tests {
         let tokens = m2m100.special_tokens();
         assert_eq!((tokens.pad, tokens.bos, tokens.decoder_start, tokens.eos), (1, Some(0), 2, vec![2]));
         assert_eq!((m2m100.forced_eos_token_id, m2m100.vocab_size), (None, 128_112));
-        assert!(m2m100.validate_training().unwrap_err().to_string().contains("found `m2m_100`"));
+        assert!(m2m100.validate_training().unwrap_err().to_string().contains("field `encoder_layerdrop`"));
         let blenderbot = read(BartFamily::Blenderbot, "{}");
         assert!(blenderbot.normalize_before && !blenderbot.normalize_embedding);
         let tokens = blenderbot.special_tokens();

@@ -5,7 +5,7 @@ use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
-use super::config::{BartConfig, PositionKind};
+use super::config::{BartConfig, PROJECTIONS, PositionKind};
 use crate::{
     attention::Attention,
     batch::Batch,
@@ -81,9 +81,11 @@ impl Bart {
     /// Token and position embeddings of ids (b, t) that follow `past` others, normalised where the config says so.
     fn embed(&self, stack: &Stack, ids: &Tensor, past: usize, mode: &mut Mode) -> Result<Tensor> {
         let (_, length) = ids.dims2()?;
-        let positions = self.config.max_position_embeddings;
+        let (what, positions) = match stack.is_decoder {
+            true => ("decoder", self.config.max_position_embeddings),
+            false => ("input", self.config.most_input()),
+        };
         if past + length > positions {
-            let what = if stack.is_decoder { "decoder" } else { "input" };
             return Err(too_long(what, positions, past + length));
         }
         let mut xs = self.shared.forward(ids)?;
@@ -181,7 +183,7 @@ impl Seq2Seq for Bart {
     }
 
     fn max_input_length(&self) -> Option<usize> {
-        Some(self.config.max_position_embeddings)
+        Some(self.config.most_input())
     }
 
     fn device(&self) -> &Device {
@@ -270,7 +272,7 @@ impl Stack {
         };
         let norm = |name: &str| LayerNorm::new(config.d_model, EPSILON, &vb.pp(name));
         let embedding_norm = config.normalize_embedding.then(|| norm("layernorm_embedding")).transpose()?;
-        let final_norm = config.normalize_before.then(|| norm("layer_norm")).transpose()?;
+        let final_norm = config.normalize_before.then(|| norm(config.family.final_norm())).transpose()?;
         Ok(Self { positions, embedding_norm, layers: layers?, final_norm, is_decoder })
     }
 
@@ -305,12 +307,13 @@ impl Layer {
         let (width, std) = (config.d_model, config.init_std);
         let norm = |name: &str| LayerNorm::new(width, EPSILON, &vb.pp(name));
         let cross = if is_decoder {
-            Some((attention(config, heads, &vb.pp("encoder_attn"))?, norm("encoder_attn_layer_norm")?))
+            let names = PROJECTIONS;
+            Some((attention(config, heads, names, &vb.pp("encoder_attn"))?, norm("encoder_attn_layer_norm")?))
         } else {
             None
         };
         Ok(Self {
-            own: attention(config, heads, &vb.pp("self_attn"))?,
+            own: attention(config, heads, config.family.own_projections(is_decoder), &vb.pp("self_attn"))?,
             own_norm: norm("self_attn_layer_norm")?,
             cross,
             inner: Linear::with_bias(width, inner, std, &vb.pp("fc1"))?,
@@ -385,14 +388,18 @@ impl Layer {
     }
 }
 
-fn attention(config: &BartConfig, heads: usize, vb: &VarBuilder) -> Result<Attention> {
+fn attention(config: &BartConfig, heads: usize, names: [&str; 4], vb: &VarBuilder) -> Result<Attention> {
     let (width, std) = (config.d_model, config.init_std);
-    let linear = |name: &str| Linear::with_bias(width, width, std, &vb.pp(name));
+    let linear = |name: &str| match config.attention_has_bias() {
+        true => Linear::with_bias(width, width, std, &vb.pp(name)),
+        false => Linear::new(width, width, std, &vb.pp(name)),
+    };
+    let [query, key, value, output] = names;
     Ok(Attention {
-        query: linear("q_proj")?,
-        key: linear("k_proj")?,
-        value: linear("v_proj")?,
-        output: linear("out_proj")?,
+        query: linear(query)?,
+        key: linear(key)?,
+        value: linear(value)?,
+        output: linear(output)?,
         heads,
         scale: ((width / heads) as f64).powf(-0.5),
         dropout: config.attention_dropout,

@@ -155,7 +155,8 @@ impl Layer {
         let width = xs.dim(2)?;
         let part = |at: usize| split_heads(&all.narrow(2, at * width, width)?.contiguous()?, self.heads);
         let new = KeyValue { keys: part(1)?, values: part(2)? };
-        let with = Attending { bias, scale: self.scale, cap: None, dropout: self.weights_dropout };
+        let with =
+            Attending { bias, scale: self.scale, cap: None, sinks: None, dropout: self.weights_dropout };
         let mixed = self.output.forward(&attend(&part(0)?, new, kept, &with, mode)?)?;
         let xs = (xs + mode.dropout(mixed, self.dropout)?)?;
         let inner = self.inner.forward(&self.feed_forward_norm.forward_fused(&xs, mode)?)?;

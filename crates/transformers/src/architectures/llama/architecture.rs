@@ -56,15 +56,38 @@ impl LlamaConfig {
         Ok(Self { kind, head, ..read })
     }
 
-    /// Reads the text of the `config.json` of a Gemma 3 with images: its part for text alone.
+    /// Reads the text of the `config.json` of a model with images: its part for text alone, which is of one of `kinds`. The
+    /// first is that of a part that does not say it.
     ///
     /// # Errors
     /// As for [`from_json`](Self::from_json), and [`Error::Config`](sporran_checkpoint::Error::Config) where it has no such part.
-    pub fn of_text_part(path: &Path, text: &str) -> Result<Self> {
+    pub fn of_text_part(kinds: &[LlamaKind], path: &Path, text: &str) -> Result<Self> {
         let whole: Map<String, Value> = parse(path, text)?;
         let part = whole.get("text_config").filter(|part| part.is_object());
         let part = part.ok_or_else(|| wrong("text_config", "an object", "none").within(path))?;
-        Self::from_json(LlamaKind::Gemma3, path, &part.to_string())
+        let found = part.get("model_type").and_then(Value::as_str);
+        let known = |kind: &&LlamaKind| found.is_none_or(|found| kind.model_type() == found);
+        let Some(kind) = kinds.iter().find(known) else {
+            let expected = kinds.iter().map(|kind| format!("`{}`", kind.model_type()));
+            let expected = expected.collect::<Vec<_>>().join(" or ");
+            let found = format!("`{}`", found.unwrap_or_default());
+            return Err(wrong("text_config.model_type", &expected, &found).within(path));
+        };
+        Self::from_json(*kind, path, &part.to_string())
+    }
+}
+
+impl LlamaConfig {
+    /// Whether a tensor is one of the layers that guess tokens after the next one, which DeepSeek and others store after those of
+    /// the model.
+    fn is_of_later_tokens(&self, name: &str) -> bool {
+        let has_such =
+            self.kind.is_latent() || matches!(self.kind, LlamaKind::Ernie45Moe | LlamaKind::Glm4Moe);
+        let layer = name.strip_prefix("model.layers.").and_then(|end| end.split('.').next());
+        let is_later = layer
+            .and_then(|layer| layer.parse::<usize>().ok())
+            .is_some_and(|layer| layer >= self.num_hidden_layers);
+        has_such && (is_later || name.contains("mtp"))
     }
 }
 
@@ -124,7 +147,11 @@ impl Architecture for LlamaConfig {
     fn embedding(&self) -> Option<Embedding> {
         let is_tied = self.tie_word_embeddings && self.head.is_language_model();
         let names = self.kind.names();
-        let head = if names.head == "lm_head" { "lm_head.weight" } else { "embed_out.weight" };
+        let head = match names.head {
+            "embed_out" => "embed_out.weight",
+            "output_projection" => "output_projection.weight",
+            _ => "lm_head.weight",
+        };
         Some(Embedding { name: names.table, others: &[], tied_head: is_tied.then_some(head) })
     }
 
@@ -144,7 +171,7 @@ impl Architecture for LlamaConfig {
         if let Some(end) = stored.strip_prefix("lm_head.") {
             return format!("{}.{end}", names.head);
         }
-        if self.kind != LlamaKind::Gemma3 {
+        if !self.kind.may_have_images() {
             return stored.into();
         }
         // A model with images has its decoder under one of these names.
@@ -170,7 +197,8 @@ impl Architecture for LlamaConfig {
             // The masks of attention, which older versions stored.
             || MASKS.iter().any(|mask| name.ends_with(mask))
             || self.head.ignores(name)
-            || (self.kind == LlamaKind::Gemma3 && is_of_images)
+            || (self.kind.may_have_images() && is_of_images)
+            || self.is_of_later_tokens(name)
     }
 
     fn default_tokens(&self) -> Option<TokenFields> {

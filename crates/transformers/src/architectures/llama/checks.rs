@@ -4,6 +4,7 @@ use sporran_checkpoint::Result;
 
 use super::{
     config::LlamaConfig,
+    experts::{Experts, Weighing},
     kind::LlamaKind,
     names::Inputs,
     positions::{FULL, GLOBAL, LOCAL, SLIDING},
@@ -93,12 +94,14 @@ impl LlamaConfig {
         if heads > MOST_HEADS {
             return Err(wrong("num_attention_heads", &format!("at most {MOST_HEADS}"), &heads.to_string()));
         }
-        if self.head_dim.is_none() && !self.hidden_size.is_multiple_of(self.num_attention_heads) {
+        let is_latent = self.kind.is_latent();
+        if self.head_dim.is_none() && !is_latent && !self.hidden_size.is_multiple_of(self.num_attention_heads)
+        {
             let expected = format!("a divisor of hidden_size, {}", self.hidden_size);
             return Err(wrong("num_attention_heads", &expected, &self.num_attention_heads.to_string()));
         }
         let width = self.head_width();
-        if width == 0 || !width.is_multiple_of(2) {
+        if width == 0 || !(width.is_multiple_of(2) || is_latent) {
             return Err(wrong("head_dim", "an even number", &width.to_string()));
         }
         if self.num_attention_heads.checked_mul(width).is_none_or(|width| width > i32::MAX as usize) {
@@ -114,6 +117,7 @@ impl LlamaConfig {
         self.check_windows()?;
         self.check_factors()?;
         self.check_experts()?;
+        self.query_growth()?;
         let ropes = self.ropes()?;
         if let (Some(divisors), Some(rope)) = (&self.rope_divisors, ropes.first())
             && divisors.len() != rope.pairs()
@@ -121,7 +125,7 @@ impl LlamaConfig {
             let expected = format!("a number for each of {} pairs", rope.pairs());
             return Err(wrong("rope_divisors", &expected, &divisors.len().to_string()));
         }
-        self.activation().map(|_| ())
+        self.gate().map(|_| ())
     }
 
     /// Checks the settings of single kinds.
@@ -160,10 +164,86 @@ impl LlamaConfig {
             let found = format!("`{}`", self.kind.class_of_labels());
             return Err(wrong("architectures", "`EuroBertModel` or `EuroBertForMaskedLM`", &found));
         }
+        if self.quantization_config.as_ref().is_some_and(|config| !config.is_null()) {
+            return Err(wrong("quantization_config", "none, as weights are plain numbers", "one"));
+        }
+        if self.add_cross_attention == Some(true) {
+            return Err(wrong("add_cross_attention", "false", "true"));
+        }
+        self.check_latent()?;
         self.check_falcon()?;
         self.check_mpt()?;
-        if self.tie_word_embeddings && self.kind.head_has_bias() {
+        if self.tie_word_embeddings && self.head_has_bias() {
             return Err(wrong("tie_word_embeddings", "false", "true"));
+        }
+        Ok(())
+    }
+
+    /// Checks the sizes of attention over narrow vectors.
+    fn check_latent(&self) -> Result<()> {
+        let Some(sizes) = self.latent() else { return Ok(()) };
+        for (field, size) in [
+            ("q_lora_rank", sizes.queries.unwrap_or(1)),
+            ("kv_lora_rank", sizes.sources),
+            ("qk_rope_head_dim", sizes.turned),
+            ("qk_nope_head_dim", sizes.plain),
+            ("v_head_dim", sizes.values),
+        ] {
+            if size == 0 {
+                return Err(wrong(field, "at least 1", "0"));
+            }
+        }
+        if sizes.values > sizes.width() {
+            let expected = format!("at most qk_nope_head_dim and qk_rope_head_dim, {}", sizes.width());
+            return Err(wrong("v_head_dim", &expected, &sizes.values.to_string()));
+        }
+        let heads = self.num_attention_heads;
+        match self.num_key_value_heads.filter(|found| *found != heads) {
+            Some(found) => Err(wrong(
+                "num_key_value_heads",
+                &format!("num_attention_heads, {heads}"),
+                &found.to_string(),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks how experts are chosen.
+    fn check_choice(&self, experts: &Experts) -> Result<()> {
+        let (methods, scoring): (&[&str], _) = match self.kind {
+            LlamaKind::DeepSeekV2 => (&["greedy", "group_limited_greedy"], "softmax"),
+            _ => (&["noaux_tc"], "sigmoid"),
+        };
+        if let Some(other) = self.topk_method.as_deref().filter(|method| !methods.contains(method)) {
+            let expected = methods.iter().map(|method| format!("`{method}`")).collect::<Vec<_>>();
+            return Err(wrong("topk_method", &expected.join(" or "), &format!("`{other}`")));
+        }
+        if let Some(other) = self.scoring_func.as_deref().filter(|found| *found != scoring) {
+            return Err(wrong("scoring_func", &format!("`{scoring}`"), &format!("`{other}`")));
+        }
+        if self.kind == LlamaKind::DeepSeekV2 && self.norm_topk_prob == Some(true) {
+            return Err(wrong("norm_topk_prob", "false", "true"));
+        }
+        if matches!(experts.weighing, Weighing::Near(_)) && experts.chosen != 2 {
+            return Err(wrong("num_experts_per_tok", "2", &experts.chosen.to_string()));
+        }
+        for (field, value) in
+            [("routed_scaling_factor", self.routed_scaling_factor), ("swiglu_limit", self.swiglu_limit)]
+        {
+            if let Some(value) = value.filter(|value| !(*value > 0.0 && value.is_finite())) {
+                return Err(wrong(field, "a number above 0", &value.to_string()));
+            }
+        }
+        let Some(groups) = experts.groups else { return Ok(()) };
+        let size = experts.count / groups.count.max(1);
+        if size < groups.summed || !experts.count.is_multiple_of(groups.count.max(1)) || groups.count == 0 {
+            let expected = format!("a divisor of n_routed_experts, {}, with larger groups", experts.count);
+            return Err(wrong("n_group", &expected, &groups.count.to_string()));
+        }
+        let least = experts.chosen.div_ceil(size);
+        if !(least..=groups.count).contains(&groups.chosen) {
+            let expected = format!("{least} to n_group, {}", groups.count);
+            return Err(wrong("topk_group", &expected, &groups.chosen.to_string()));
         }
         Ok(())
     }
@@ -220,7 +300,8 @@ impl LlamaConfig {
             ("num_experts", experts.count),
             ("num_experts_per_tok", experts.chosen),
             ("moe_intermediate_size", experts.width),
-            ("shared_expert_intermediate_size", experts.shared.unwrap_or(1)),
+            (self.shared_field(), experts.shared.map_or(1, |shared| shared.width)),
+            ("moe_layer_interval", self.moe_layer_interval.unwrap_or(1)),
             ("decoder_sparse_step", self.decoder_sparse_step.unwrap_or(1)),
         ] {
             if size == 0 {
@@ -239,7 +320,15 @@ impl LlamaConfig {
             let expected = format!("at most num_experts, {}", experts.count);
             return Err(wrong("num_experts_per_tok", &expected, &experts.chosen.to_string()));
         }
-        Ok(())
+        self.check_choice(&experts)
+    }
+
+    /// The field that the width of the part follows from that every token reads beside experts.
+    fn shared_field(&self) -> &'static str {
+        match self.kind {
+            LlamaKind::Qwen2Moe | LlamaKind::GraniteMoeShared => "shared_expert_intermediate_size",
+            _ => "n_shared_experts",
+        }
     }
 
     /// Checks the factors and bounds of states, scores and logits.

@@ -124,10 +124,10 @@ pub struct LlamaConfig {
     /// Whether both parts of a layer read the states before it (GPT-NeoX, StableLM).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_parallel_residual: Option<bool>,
-    /// Whether queries and keys are normalised (Phi, StableLM).
+    /// Whether queries and keys are normalised (Persimmon, Phi, StableLM).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qk_layernorm: Option<bool>,
-    /// The same of Cohere.
+    /// The same of Cohere and GLM-4.5.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_qk_norm: Option<bool>,
     /// The width of embeddings (OPT); that of the states where it is not set.
@@ -169,19 +169,91 @@ pub struct LlamaConfig {
     /// The settings of attention (MPT).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attn_config: Option<MptAttention>,
+    /// How the files store quantised weights; not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantization_config: Option<Value>,
+    /// Whether embeddings are multiplied by the root of their width (BioGPT, XGLM); they are where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale_embedding: Option<bool>,
+    /// Whether the model attends to another one's states (XGLM); not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub add_cross_attention: Option<bool>,
+    /// Whether the head that scores words has a bias (Phi 3.5 MoE).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lm_head_bias: Option<bool>,
+    /// The width of the vector that queries are made of (DeepSeek); they are made of the states where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub q_lora_rank: Option<usize>,
+    /// The width of the vector that keys and values are made of (DeepSeek).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_lora_rank: Option<usize>,
+    /// The width of the part of a head's queries and keys that is turned (DeepSeek).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qk_rope_head_dim: Option<usize>,
+    /// The width of the part that is not (DeepSeek).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qk_nope_head_dim: Option<usize>,
+    /// The width of a head's values (DeepSeek).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub v_head_dim: Option<usize>,
+    /// Whether the two of a pair that is turned together lie side by side (DeepSeek V3); they do where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rope_interleave: Option<bool>,
     /// The number of experts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_experts: Option<usize>,
+    /// The number of groups of experts (DeepSeek and models with its experts).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub n_group: Option<usize>,
+    /// The number of groups whose experts can read a token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topk_group: Option<usize>,
+    /// How experts are chosen (DeepSeek): `greedy` or `group_limited_greedy` (V2), `noaux_tc` (V3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topk_method: Option<String>,
+    /// How scores become weights of experts (DeepSeek): `softmax` (V2), `sigmoid` (V3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scoring_func: Option<String>,
+    /// The factor of the weights of experts (DeepSeek and models with its experts).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routed_scaling_factor: Option<f64>,
+    /// The layers before those with experts (DeepSeek and models with its experts).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_k_dense_replace: Option<usize>,
+    /// The number of experts that read every token, which are one part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub n_shared_experts: Option<usize>,
+    /// The first layer with experts (ERNIE 4.5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moe_layer_start_index: Option<usize>,
+    /// The last layer with experts (ERNIE 4.5); -1 stands for the last layer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moe_layer_end_index: Option<i64>,
+    /// Layers at multiples of this have experts (ERNIE 4.5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moe_layer_interval: Option<usize>,
+    /// The least sum that the weights of experts are divided by (ERNIE 4.5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moe_norm_min: Option<f64>,
+    /// Experts whose scores are smaller by twice this part are left out of a softmax (Phi 3.5 MoE).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router_jitter_noise: Option<f64>,
+    /// The factor inside the sigmoid of experts' gates (gpt-oss).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swiglu_alpha: Option<f64>,
+    /// The bound of experts' inner values (gpt-oss).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swiglu_limit: Option<f64>,
     /// The number of experts that read a token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_experts_per_tok: Option<usize>,
-    /// Whether the weights of a token's experts have the sum 1 (Qwen, OLMoE).
+    /// Whether the weights of a token's experts have the sum 1 (Qwen, OLMoE, DeepSeek V3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub norm_topk_prob: Option<bool>,
     /// The inner width of an expert (Qwen).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moe_intermediate_size: Option<usize>,
-    /// The inner width of the expert that reads every token (Qwen 2).
+    /// The inner width of the expert that reads every token (Qwen 2, Granite).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared_expert_intermediate_size: Option<usize>,
     /// Layers at multiples of this have experts (Qwen); 1 where it is not set.
@@ -286,7 +358,31 @@ impl Default for LlamaConfig {
             apply_residual_connection_post_layernorm: None,
             scale_attn_weights: None,
             attn_config: None,
+            quantization_config: None,
+            scale_embedding: None,
+            add_cross_attention: None,
+            lm_head_bias: None,
+            q_lora_rank: None,
+            kv_lora_rank: None,
+            qk_rope_head_dim: None,
+            qk_nope_head_dim: None,
+            v_head_dim: None,
+            rope_interleave: None,
             num_experts: None,
+            n_group: None,
+            topk_group: None,
+            topk_method: None,
+            scoring_func: None,
+            routed_scaling_factor: None,
+            first_k_dense_replace: None,
+            n_shared_experts: None,
+            moe_layer_start_index: None,
+            moe_layer_end_index: None,
+            moe_layer_interval: None,
+            moe_norm_min: None,
+            router_jitter_noise: None,
+            swiglu_alpha: None,
+            swiglu_limit: None,
             num_experts_per_tok: None,
             norm_topk_prob: None,
             moe_intermediate_size: None,

@@ -1,16 +1,11 @@
 //! The default values of a config of each kind.
 
-use super::{config::LlamaConfig, kind::LlamaKind};
+use super::{config::LlamaConfig, kind::LlamaKind, rope::RopeParameters};
 
 impl LlamaKind {
     /// The config of this kind in `transformers`.
     pub(crate) fn defaults(self) -> LlamaConfig {
-        let of = |vocab_size, max_position_embeddings| LlamaConfig {
-            kind: self,
-            vocab_size,
-            max_position_embeddings,
-            ..LlamaConfig::default()
-        };
+        let of = |vocab_size, most_positions| self.sized(vocab_size, most_positions);
         match self {
             Self::Llama => of(32_000, 2048),
             Self::Qwen2 | Self::Qwen3 => LlamaConfig {
@@ -246,13 +241,6 @@ impl LlamaKind {
                 ..of(290_943, 2048)
             },
             Self::Ministral => Self::Mistral.defaults_as(self),
-            Self::Mixtral => LlamaConfig {
-                rms_norm_eps: 1e-5,
-                sliding_window: None,
-                num_experts: Some(8),
-                num_experts_per_tok: Some(2),
-                ..Self::Mistral.defaults_as(self)
-            },
             Self::Mpt => LlamaConfig {
                 hidden_size: 2048,
                 num_hidden_layers: 24,
@@ -272,42 +260,6 @@ impl LlamaKind {
                 ..of(256_000, 4096)
             },
             Self::Olmo3 => LlamaConfig { sliding_window: Some(4096), ..Self::Olmo2.defaults_as(self) },
-            Self::Olmoe => LlamaConfig {
-                hidden_size: 2048,
-                intermediate_size: 2048,
-                num_hidden_layers: 16,
-                num_attention_heads: 16,
-                rms_norm_eps: 1e-5,
-                num_experts: Some(64),
-                num_experts_per_tok: Some(8),
-                eos_token_id: vec![50_279],
-                pad_token_id: Some(1),
-                ..of(50_304, 4096)
-            },
-            Self::Qwen2Moe => LlamaConfig {
-                hidden_size: 2048,
-                intermediate_size: 5632,
-                num_hidden_layers: 24,
-                num_attention_heads: 16,
-                num_key_value_heads: Some(16),
-                sliding_window: Some(4096),
-                num_experts: Some(60),
-                num_experts_per_tok: Some(4),
-                moe_intermediate_size: Some(1408),
-                shared_expert_intermediate_size: Some(5632),
-                ..of(151_936, 32_768)
-            },
-            Self::Qwen3Moe => LlamaConfig {
-                hidden_size: 2048,
-                intermediate_size: 6144,
-                num_hidden_layers: 24,
-                num_key_value_heads: Some(4),
-                sliding_window: Some(4096),
-                num_experts: Some(128),
-                num_experts_per_tok: Some(8),
-                moe_intermediate_size: Some(768),
-                ..of(151_936, 32_768)
-            },
             Self::Ernie45 => LlamaConfig {
                 hidden_size: 1024,
                 intermediate_size: 3072,
@@ -344,6 +296,96 @@ impl LlamaKind {
                 eos_token_id: vec![50_256],
                 ..of(50_257, 2048)
             },
+            Self::Apertus => LlamaConfig {
+                intermediate_size: 14_336,
+                hidden_act: "xielu".into(),
+                rms_norm_eps: 1e-5,
+                rope_parameters: Some(RopeParameters {
+                    rope_type: Some("llama3".into()),
+                    factor: Some(8.0),
+                    original_max_position_embeddings: Some(8192),
+                    low_freq_factor: Some(1.0),
+                    high_freq_factor: Some(4.0),
+                    ..RopeParameters::default()
+                }),
+                pad_token_id: Some(3),
+                bos_token_id: Some(1),
+                eos_token_id: vec![2],
+                ..of(131_072, 65_536)
+            },
+            Self::BioGpt => LlamaConfig {
+                hidden_size: 1024,
+                intermediate_size: 4096,
+                num_hidden_layers: 24,
+                num_attention_heads: 16,
+                hidden_act: "gelu".into(),
+                attention_dropout: 0.1,
+                resid_pdrop: Some(0.1),
+                tie_word_embeddings: true,
+                pad_token_id: Some(1),
+                bos_token_id: Some(0),
+                eos_token_id: vec![2],
+                ..of(42_384, 1024)
+            },
+            Self::Ministral3 => LlamaConfig {
+                intermediate_size: 14_336,
+                num_hidden_layers: 34,
+                num_key_value_heads: Some(8),
+                head_dim: Some(128),
+                rms_norm_eps: 1e-5,
+                rope_parameters: Some(RopeParameters {
+                    old_type: Some("yarn".into()),
+                    rope_theta: Some(1e6),
+                    factor: Some(16.0),
+                    original_max_position_embeddings: Some(16_384),
+                    beta_fast: Some(32.0),
+                    beta_slow: Some(1.0),
+                    mscale: Some(1.0),
+                    mscale_all_dim: Some(1.0),
+                    llama_4_scaling_beta: Some(0.1),
+                    ..RopeParameters::default()
+                }),
+                pad_token_id: Some(11),
+                bos_token_id: Some(1),
+                eos_token_id: vec![2],
+                ..of(131_072, 262_144)
+            },
+            Self::Persimmon => LlamaConfig {
+                intermediate_size: 16_384,
+                num_hidden_layers: 36,
+                num_attention_heads: 64,
+                hidden_act: "relu2".into(),
+                bos_token_id: Some(1),
+                eos_token_id: vec![2],
+                ..of(262_144, 16_384)
+            },
+            Self::Xglm => LlamaConfig {
+                hidden_size: 1024,
+                intermediate_size: 4096,
+                num_hidden_layers: 24,
+                num_attention_heads: 16,
+                hidden_act: "gelu".into(),
+                attention_dropout: 0.1,
+                resid_pdrop: Some(0.1),
+                tie_word_embeddings: true,
+                pad_token_id: Some(1),
+                bos_token_id: Some(0),
+                eos_token_id: vec![2],
+                ..of(256_008, 2048)
+            },
+            Self::DeepSeekV2
+            | Self::DeepSeekV3
+            | Self::Dots1
+            | Self::Ernie45Moe
+            | Self::Glm4Moe
+            | Self::GptOss
+            | Self::GraniteMoe
+            | Self::GraniteMoeShared
+            | Self::Mixtral
+            | Self::Olmoe
+            | Self::PhiMoe
+            | Self::Qwen2Moe
+            | Self::Qwen3Moe => self.defaults_with_experts(),
             Self::SeedOss => LlamaConfig {
                 intermediate_size: 27_648,
                 num_hidden_layers: 64,
@@ -361,8 +403,13 @@ impl LlamaKind {
         }
     }
 
+    /// LLaMA's config as one of this kind, with these sizes.
+    pub(super) fn sized(self, vocab_size: usize, max_position_embeddings: usize) -> LlamaConfig {
+        LlamaConfig { kind: self, vocab_size, max_position_embeddings, ..LlamaConfig::default() }
+    }
+
     /// The config of this kind, as one of `kind`.
-    fn defaults_as(self, kind: Self) -> LlamaConfig {
+    pub(super) fn defaults_as(self, kind: Self) -> LlamaConfig {
         LlamaConfig { kind, ..self.defaults() }
     }
 }

@@ -5,15 +5,38 @@ use sporran_checkpoint::Result;
 use super::{config::LlamaConfig, kind::LlamaKind};
 use crate::{architectures::wrong::wrong, layers::Activation};
 
+/// What a feed-forward part does between its projections.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Gate {
+    /// It activates the gate, or the inner values where there is none.
+    Plain(Activation),
+    /// The activation has slopes of its own in each layer (Huang and Schlag 2024, "xIELU").
+    Learned,
+    /// `(u + 1) g / (1 + exp(-alpha g))`, where the gate `g` is at most `most` and `u` is between it and its negative.
+    Bounded { alpha: f64, most: f64 },
+}
+
+/// The tensors of the learned slopes, in a feed-forward part: of values above 0 and of others, and what the slopes are at 0 and
+/// the greatest value below 0.
+pub(crate) const SLOPES: [&str; 4] =
+    ["mlp.act_fn.alpha_p", "mlp.act_fn.alpha_n", "mlp.act_fn.beta", "mlp.act_fn.eps"];
+
 impl LlamaConfig {
     /// The number of heads that keys and values have.
     pub(crate) fn groups(&self) -> usize {
         let heads = self.num_attention_heads;
         let is_shared = self.multi_query.unwrap_or(true);
         match self.kind {
-            LlamaKind::Bloom | LlamaKind::CodeGen | LlamaKind::GptJ | LlamaKind::GptNeo | LlamaKind::Mpt => {
-                heads
-            }
+            LlamaKind::BioGpt
+            | LlamaKind::Bloom
+            | LlamaKind::CodeGen
+            | LlamaKind::DeepSeekV2
+            | LlamaKind::DeepSeekV3
+            | LlamaKind::GptJ
+            | LlamaKind::GptNeo
+            | LlamaKind::Mpt
+            | LlamaKind::Persimmon
+            | LlamaKind::Xglm => heads,
             LlamaKind::Falcon if self.new_decoder_architecture == Some(true) => {
                 self.num_key_value_heads.unwrap_or(heads)
             }
@@ -28,8 +51,12 @@ impl LlamaConfig {
         }
     }
 
+    /// The width of a head's queries and keys.
     pub(crate) fn head_width(&self) -> usize {
-        self.head_dim.unwrap_or(self.hidden_size / self.num_attention_heads.max(1))
+        match self.latent() {
+            Some(sizes) => sizes.width(),
+            None => self.head_dim.unwrap_or(self.hidden_size / self.num_attention_heads.max(1)),
+        }
     }
 
     pub(crate) fn projections_have_bias(&self) -> bool {
@@ -38,7 +65,11 @@ impl LlamaConfig {
             LlamaKind::Qwen2Moe => self.qkv_bias.unwrap_or(true),
             LlamaKind::StableLm => self.use_bias.unwrap_or(false),
             LlamaKind::GptNeo => false,
-            LlamaKind::Glm | LlamaKind::Glm4 | LlamaKind::Helium | LlamaKind::SeedOss => self.attention_bias,
+            LlamaKind::Glm
+            | LlamaKind::Glm4
+            | LlamaKind::Glm4Moe
+            | LlamaKind::Helium
+            | LlamaKind::SeedOss => self.attention_bias,
             _ => self.output_has_bias(),
         }
     }
@@ -49,18 +80,26 @@ impl LlamaConfig {
             | LlamaKind::Exaone4
             | LlamaKind::Glm
             | LlamaKind::Glm4
+            | LlamaKind::Glm4Moe
             | LlamaKind::GptJ
             | LlamaKind::Helium
             | LlamaKind::Ministral
+            | LlamaKind::Ministral3
             | LlamaKind::Mistral
             | LlamaKind::Mixtral
             | LlamaKind::Mpt
             | LlamaKind::Phi3
             | LlamaKind::Qwen2Moe
             | LlamaKind::StableLm => false,
-            LlamaKind::Ernie45 | LlamaKind::Falcon => self.use_bias.unwrap_or(false),
+            LlamaKind::Ernie45 | LlamaKind::Ernie45Moe | LlamaKind::Falcon => self.use_bias.unwrap_or(false),
             LlamaKind::Opt | LlamaKind::Starcoder2 => self.use_bias.unwrap_or(true),
-            LlamaKind::Bloom | LlamaKind::GptBigCode | LlamaKind::GptNeo | LlamaKind::Phi => true,
+            LlamaKind::BioGpt
+            | LlamaKind::Bloom
+            | LlamaKind::GptBigCode
+            | LlamaKind::GptNeo
+            | LlamaKind::Persimmon
+            | LlamaKind::Phi
+            | LlamaKind::Xglm => true,
             LlamaKind::SeedOss => self.attention_out_bias.unwrap_or(false),
             _ => self.attention_bias,
         }
@@ -69,6 +108,7 @@ impl LlamaConfig {
     pub(crate) fn feed_forward_has_bias(&self) -> bool {
         match self.kind {
             LlamaKind::Arcee
+            | LlamaKind::DeepSeekV2
             | LlamaKind::EuroBert
             | LlamaKind::Granite
             | LlamaKind::Helium
@@ -76,15 +116,33 @@ impl LlamaConfig {
             | LlamaKind::Nemotron
             | LlamaKind::SeedOss
             | LlamaKind::SmolLm3 => self.mlp_bias,
-            LlamaKind::Ernie45 | LlamaKind::Falcon => self.use_bias.unwrap_or(false),
+            LlamaKind::Ernie45 | LlamaKind::Ernie45Moe | LlamaKind::Falcon => self.use_bias.unwrap_or(false),
             LlamaKind::Opt | LlamaKind::Starcoder2 => self.use_bias.unwrap_or(true),
-            LlamaKind::Bloom
+            LlamaKind::BioGpt
+            | LlamaKind::Bloom
             | LlamaKind::CodeGen
             | LlamaKind::GptBigCode
             | LlamaKind::GptJ
             | LlamaKind::GptNeo
             | LlamaKind::GptNeox
-            | LlamaKind::Phi => true,
+            | LlamaKind::Persimmon
+            | LlamaKind::Phi
+            | LlamaKind::Xglm => true,
+            _ => false,
+        }
+    }
+
+    /// Whether heads may attend to nothing.
+    pub(crate) fn has_sinks(&self) -> bool {
+        self.kind == LlamaKind::GptOss
+    }
+
+    /// Whether the head that scores words has a bias.
+    pub(crate) fn head_has_bias(&self) -> bool {
+        match self.kind {
+            LlamaKind::CodeGen | LlamaKind::GptJ | LlamaKind::Phi => true,
+            LlamaKind::Ernie45Moe => self.use_bias.unwrap_or(false),
+            LlamaKind::PhiMoe => self.lm_head_bias.unwrap_or(false),
             _ => false,
         }
     }
@@ -100,7 +158,8 @@ impl LlamaConfig {
         let own = self.attn_config.as_ref().and_then(|attention| attention.softmax_scale);
         match self.kind {
             LlamaKind::Gemma2 | LlamaKind::Gemma3 => self.query_pre_attn_scalar.unwrap_or(256.0).powf(-0.5),
-            LlamaKind::Granite => self.attention_multiplier.unwrap_or(1.0),
+            kind if kind.is_granite() => self.attention_multiplier.unwrap_or(1.0),
+            kind if kind.is_latent() => (self.head_width() as f64).powf(-0.5) * self.latent_factor(),
             LlamaKind::GptBigCode if self.scale_attn_weights == Some(false) => 1.0,
             LlamaKind::GptNeo => 1.0,
             _ => own.unwrap_or((self.head_width() as f64).powf(-0.5)),
@@ -116,21 +175,24 @@ impl LlamaConfig {
     pub(crate) fn embedding_scale(&self) -> f64 {
         match self.kind {
             LlamaKind::Gemma | LlamaKind::Gemma2 | LlamaKind::Gemma3 => (self.hidden_size as f64).sqrt(),
-            LlamaKind::Granite => self.embedding_multiplier.unwrap_or(1.0),
+            LlamaKind::BioGpt | LlamaKind::Xglm if self.scale_embedding.unwrap_or(true) => {
+                (self.hidden_size as f64).sqrt()
+            }
+            kind if kind.is_granite() => self.embedding_multiplier.unwrap_or(1.0),
             _ => 1.0,
         }
     }
 
     /// The factor of what a part adds to the states.
     pub(crate) fn residual_scale(&self) -> f64 {
-        self.residual_multiplier.filter(|_| self.kind == LlamaKind::Granite).unwrap_or(1.0)
+        self.residual_multiplier.filter(|_| self.kind.is_granite()).unwrap_or(1.0)
     }
 
     /// The factor of the logits.
     pub(crate) fn logit_scale(&self) -> f64 {
         match self.kind {
             LlamaKind::Cohere | LlamaKind::Cohere2 => self.logit_scale.unwrap_or(0.0625),
-            LlamaKind::Granite => 1.0 / self.logits_scaling.unwrap_or(1.0),
+            kind if kind.is_granite() => 1.0 / self.logits_scaling.unwrap_or(1.0),
             _ => 1.0,
         }
     }
@@ -144,10 +206,11 @@ impl LlamaConfig {
     pub(crate) fn part_dropouts(&self) -> [f64; 2] {
         let rate = self.resid_pdrop.unwrap_or(0.0);
         match self.kind {
-            LlamaKind::StableLm => [0.0, rate],
+            LlamaKind::Persimmon | LlamaKind::StableLm => [0.0, rate],
             LlamaKind::Falcon if !self.is_parallel() => [self.attention_dropout, rate],
             LlamaKind::Mpt => [self.score_dropout(); 2],
-            LlamaKind::Bloom
+            LlamaKind::BioGpt
+            | LlamaKind::Bloom
             | LlamaKind::CodeGen
             | LlamaKind::Falcon
             | LlamaKind::GptBigCode
@@ -158,7 +221,8 @@ impl LlamaConfig {
             | LlamaKind::Phi
             | LlamaKind::Phi3
             | LlamaKind::SeedOss
-            | LlamaKind::Starcoder2 => [rate; 2],
+            | LlamaKind::Starcoder2
+            | LlamaKind::Xglm => [rate; 2],
             _ => [0.0; 2],
         }
     }
@@ -166,7 +230,7 @@ impl LlamaConfig {
     /// The dropout rate of the embeddings, in training.
     pub(crate) fn embedding_dropout(&self) -> f64 {
         match self.kind {
-            LlamaKind::GptNeox => self.resid_pdrop.unwrap_or(0.0),
+            LlamaKind::BioGpt | LlamaKind::GptNeox | LlamaKind::Xglm => self.resid_pdrop.unwrap_or(0.0),
             LlamaKind::CodeGen
             | LlamaKind::GptBigCode
             | LlamaKind::GptJ
@@ -188,7 +252,19 @@ impl LlamaConfig {
         self.word_embed_proj_dim.filter(|_| self.kind == LlamaKind::Opt).unwrap_or(self.hidden_size)
     }
 
-    pub(crate) fn activation(&self) -> Result<Activation> {
+    /// What feed-forward parts do between their projections.
+    pub(crate) fn gate(&self) -> Result<Gate> {
+        match self.kind {
+            LlamaKind::Apertus if self.hidden_act == "xielu" => Ok(Gate::Learned),
+            LlamaKind::GptOss => Ok(Gate::Bounded {
+                alpha: self.swiglu_alpha.unwrap_or(1.702),
+                most: self.swiglu_limit.unwrap_or(7.0),
+            }),
+            _ => self.activation().map(Gate::Plain),
+        }
+    }
+
+    fn activation(&self) -> Result<Activation> {
         let (field, name) = match self.kind {
             LlamaKind::Gemma2 | LlamaKind::Gemma3 => {
                 ("hidden_activation", self.hidden_activation.as_deref().unwrap_or("gelu_pytorch_tanh"))

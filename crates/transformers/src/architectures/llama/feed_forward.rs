@@ -1,25 +1,26 @@
 //! The feed-forward parts of layers: projections, or a mixture of such experts.
 
 use candle_core::{D, DType, Tensor};
-use candle_nn::VarBuilder;
+use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
 use super::{
     config::LlamaConfig,
-    experts::Experts,
-    names::{Inner, PROJECTED, PartNames, SHARED, SHARED_GATE},
+    derived::{Gate, SLOPES},
+    names::{Inner, PartNames},
 };
 use crate::{
-    layers::{Activation, Linear, softmax, values},
+    architectures::wrong::wrong,
+    layers::{Activation, Linear},
     mode::Mode,
 };
 
-/// Two projections with an activation between them.
+/// Two projections with a function between them.
 #[derive(Debug, Clone)]
 pub(super) struct FeedForward {
     gates: Gates,
     down: Linear,
-    activation: Activation,
+    function: Function,
 }
 
 /// The inner projections.
@@ -29,9 +30,66 @@ enum Gates {
         gate: Linear,
         up: Linear,
     },
+    /// One has the gate and then what it multiplies.
     Fused(Linear),
+    /// The columns of the gate alternate with those that they multiply.
+    Alternating(Linear),
     /// There is no gate.
     Plain(Linear),
+}
+
+/// What is done with the inner values.
+#[derive(Debug, Clone)]
+enum Function {
+    Plain(Activation),
+    Learned(Slopes),
+    Bounded { alpha: f64, most: f64 },
+}
+
+/// The slopes of an activation, each (1) or ().
+#[derive(Debug, Clone)]
+struct Slopes {
+    /// The growth of the slope with values above 0, and with those below.
+    above: Tensor,
+    below: Tensor,
+    /// The slope at 0.
+    zero: Tensor,
+    /// The greatest value below 0.
+    most: Tensor,
+}
+
+impl Slopes {
+    /// Those of the layer whose tensors are under `vb`. A fresh layer has those of `transformers`.
+    fn new(vb: &VarBuilder) -> Result<Self> {
+        let [above, below, zero, most] = SLOPES;
+        let learned = |name, growth: f64| vb.get_with_hints(1, name, Init::Const(growth.exp_m1().ln()));
+        let fixed =
+            |name, value| -> Result<_> { Ok(vb.get_with_hints((), name, Init::Const(value))?.detach()) };
+        Ok(Self {
+            above: learned(above, 0.8)?,
+            below: learned(below, 0.3)?,
+            zero: fixed(zero, 0.5)?,
+            most: fixed(most, -1e-6)?,
+        })
+    }
+
+    /// The activation of each value.
+    fn forward(&self, xs: &Tensor) -> Result<Tensor> {
+        // In 16 bits the difference below 0 has few digits.
+        let wide = match xs.dtype() {
+            DType::F16 | DType::BF16 => DType::F32,
+            own => own,
+        };
+        let ys = xs.to_dtype(wide)?;
+        let of = |tensor: &Tensor| tensor.to_dtype(wide);
+        let positive = |tensor: &Tensor| (of(tensor)?.exp()? + 1.0)?.log();
+        let above = ys.sqr()?.broadcast_mul(&positive(&self.above)?)?;
+        let most = of(&self.most)?.broadcast_as(ys.shape())?.contiguous()?;
+        let below = ((ys.minimum(&most)?.exp()? - 1.0)? - &ys)?;
+        let below = below.broadcast_mul(&positive(&self.below)?.broadcast_add(&of(&self.zero)?)?)?;
+        let curved = ys.gt(0f64)?.where_cond(&above, &below)?;
+        Ok((curved + ys.broadcast_mul(&of(&self.zero)?)?)?.to_dtype(xs.dtype())?)
+    }
 }
 
 /// A projection with a bias or without one.
@@ -46,132 +104,83 @@ pub(super) fn linear(
 }
 
 impl FeedForward {
-    /// A part of this inner width, whose tensors have these names under `vb`.
-    fn new(config: &LlamaConfig, inner: usize, names: PartNames, vb: &VarBuilder) -> Result<Self> {
-        let (width, has_bias) = (config.hidden_size, config.feed_forward_has_bias());
+    /// A part of this inner width, whose tensors have these names under `vb`, and biases where it is said.
+    pub(super) fn new(
+        config: &LlamaConfig,
+        inner: usize,
+        (names, has_bias): (PartNames, bool),
+        vb: &VarBuilder,
+    ) -> Result<Self> {
+        let width = config.hidden_size;
         let up = |outputs: usize, name: &str| linear(config, (width, outputs), has_bias, &vb.pp(name));
         let gates = match names.inner {
             Inner::Gated(gate, name) => Gates::Apart { gate: up(inner, gate)?, up: up(inner, name)? },
             Inner::Fused(name) => Gates::Fused(up(2 * inner, name)?),
             Inner::Plain(name) => Gates::Plain(up(inner, name)?),
         };
-        Ok(Self {
-            gates,
-            down: linear(config, (inner, width), has_bias, &vb.pp(names.outer))?,
-            activation: config.activation()?,
-        })
+        let down = linear(config, (inner, width), has_bias, &vb.pp(names.outer))?;
+        Ok(Self { gates, down, function: Function::new(config, vb)? })
     }
 
-    /// States (.., width) to what the part adds to them.
-    fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+    /// An expert of these projections, of which the inner one has gates that may alternate with what they multiply.
+    pub(super) fn of(config: &LlamaConfig, inner: Linear, down: Linear, alternates: bool) -> Result<Self> {
+        let function = match config.gate()? {
+            Gate::Plain(activation) => Function::Plain(activation),
+            Gate::Bounded { alpha, most } => Function::Bounded { alpha, most },
+            Gate::Learned => return Err(wrong("hidden_act", "another than `xielu` in experts", "`xielu`")),
+        };
+        let gates = if alternates { Gates::Alternating(inner) } else { Gates::Fused(inner) };
+        Ok(Self { gates, down, function })
+    }
+
+    /// States (n, width) or (r, t, width) to what the part adds to them.
+    pub(super) fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
         let (gate, up) = match &self.gates {
             Gates::Apart { gate, up } => (gate.forward(xs)?, Some(up.forward(xs)?)),
             Gates::Fused(both) => {
                 let both = both.forward(xs)?.chunk(2, D::Minus1)?;
                 (both[0].contiguous()?, Some(both[1].contiguous()?))
             }
+            Gates::Alternating(both) => {
+                let both = both.forward(xs)?;
+                let pairs = both.reshape((both.elem_count() / 2, 2))?;
+                let mut shape = both.dims().to_vec();
+                if let Some(last) = shape.last_mut() {
+                    *last /= 2;
+                }
+                let part = |at: usize| pairs.narrow(1, at, 1)?.contiguous()?.reshape(shape.as_slice());
+                (part(0)?, Some(part(1)?))
+            }
             Gates::Plain(all) => (all.forward(xs)?, None),
         };
-        let active = self.activation.forward_fused(&gate, mode)?;
-        self.down.forward(&match up {
-            Some(up) => (active * up)?,
-            None => active,
+        self.down.forward(&match (&self.function, up) {
+            (Function::Bounded { alpha, most }, Some(up)) => {
+                let gate = gate.minimum(*most)?;
+                let active = (candle_nn::ops::sigmoid(&(&gate * *alpha)?)? * gate)?;
+                (active * (up.clamp(-*most, *most)? + 1.0)?)?
+            }
+            (function, Some(up)) => (function.activate(&gate, mode)? * up)?,
+            (function, None) => function.activate(&gate, mode)?,
         })
     }
 }
 
-/// The feed-forward part of a layer.
-#[derive(Debug, Clone)]
-pub(super) enum Part {
-    /// Every token reads it.
-    Dense(FeedForward),
-    Experts(Mixture),
-}
-
-impl Part {
-    /// The part of layer `at`, whose tensors are under `vb`.
-    pub(super) fn new(config: &LlamaConfig, at: usize, vb: &VarBuilder) -> Result<Self> {
-        match config.experts(at) {
-            Some(experts) => Ok(Self::Experts(Mixture::new(config, experts, vb)?)),
-            None => {
-                let names = config.kind.names().part;
-                Ok(Self::Dense(FeedForward::new(config, config.intermediate_size, names, vb)?))
-            }
-        }
+impl Function {
+    /// That of the feed-forward part whose layer is under `vb`.
+    fn new(config: &LlamaConfig, vb: &VarBuilder) -> Result<Self> {
+        Ok(match config.gate()? {
+            Gate::Plain(activation) => Self::Plain(activation),
+            Gate::Learned => Self::Learned(Slopes::new(vb)?),
+            Gate::Bounded { alpha, most } => Self::Bounded { alpha, most },
+        })
     }
 
-    /// States (r, t, d) to what the part adds to them.
-    pub(super) fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+    /// The function of gates.
+    fn activate(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
         match self {
-            Self::Dense(part) => part.forward(xs, mode),
-            Self::Experts(mixture) => mixture.forward(xs, mode),
+            Self::Plain(activation) => activation.forward_fused(xs, mode),
+            Self::Learned(slopes) => slopes.forward(xs),
+            Self::Bounded { alpha, .. } => Ok((candle_nn::ops::sigmoid(&(xs * *alpha)?)? * xs)?),
         }
-    }
-}
-
-/// A mixture of experts.
-#[derive(Debug, Clone)]
-pub(super) struct Mixture {
-    sizes: Experts,
-    router: Linear,
-    experts: Vec<FeedForward>,
-    /// The part that every token reads, and the layer that weighs it.
-    shared: Option<(FeedForward, Linear)>,
-}
-
-impl Mixture {
-    fn new(config: &LlamaConfig, sizes: Experts, vb: &VarBuilder) -> Result<Self> {
-        let names = config.kind.expert_names();
-        let width = config.hidden_size;
-        let place = vb.pp(names.experts);
-        let expert = |at: usize| FeedForward::new(config, sizes.width, names.part, &place.pp(at));
-        let shared = |inner: usize| -> Result<_> {
-            let part = FeedForward::new(config, inner, PROJECTED, &vb.pp(SHARED))?;
-            Ok((part, linear(config, (width, 1), false, &vb.pp(SHARED_GATE))?))
-        };
-        Ok(Self {
-            sizes,
-            router: linear(config, (width, sizes.count), false, &vb.pp(names.router))?,
-            experts: (0..sizes.count).map(expert).collect::<Result<_>>()?,
-            shared: sizes.shared.map(shared).transpose()?,
-        })
-    }
-
-    fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
-        let flat = xs.reshape(((), xs.dim(D::Minus1)?))?;
-        let scores = self.router.forward(&flat)?;
-        let wide = if scores.dtype() == DType::F64 { scores } else { scores.to_dtype(DType::F32)? };
-        let probabilities = softmax(&wide, mode)?;
-        let mut tokens = vec![Vec::new(); self.sizes.count];
-        let mut mask = vec![0f32; flat.dim(0)? * self.sizes.count];
-        let rows = values(&probabilities)?;
-        let rows = rows.chunks_exact(self.sizes.count).zip(mask.chunks_exact_mut(self.sizes.count));
-        for (token, (probabilities, mask)) in rows.enumerate() {
-            for expert in self.sizes.choose(probabilities) {
-                mask[expert] = 1.0;
-                tokens[expert].push(token as u32);
-            }
-        }
-        let mask = Tensor::from_vec(mask, probabilities.shape(), xs.device())?;
-        let mut weights = (&probabilities * mask.to_dtype(probabilities.dtype())?)?;
-        if self.sizes.is_normalised {
-            weights = weights.broadcast_div(&weights.sum_keepdim(D::Minus1)?)?;
-        }
-        let weights = weights.to_dtype(xs.dtype())?;
-        let mut out = flat.zeros_like()?;
-        for (at, (expert, tokens)) in self.experts.iter().zip(tokens).enumerate() {
-            if tokens.is_empty() {
-                continue;
-            }
-            let tokens = Tensor::new(tokens, xs.device())?;
-            let result = expert.forward(&flat.index_select(&tokens, 0)?, mode)?;
-            let weight = weights.narrow(1, at, 1)?.contiguous()?.index_select(&tokens, 0)?;
-            out = out.index_add(&tokens, &result.broadcast_mul(&weight)?, 0)?;
-        }
-        if let Some((part, gate)) = &self.shared {
-            let weight = candle_nn::ops::sigmoid(&gate.forward(&flat)?)?;
-            out = (out + part.forward(&flat, mode)?.broadcast_mul(&weight)?)?;
-        }
-        Ok(out.reshape(xs.shape())?)
     }
 }

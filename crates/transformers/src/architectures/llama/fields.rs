@@ -9,6 +9,10 @@ impl LlamaKind {
     /// The names of fields in this kind's `config.json`, and those that they have here.
     pub(crate) fn field_names(self) -> &'static [(&'static str, &'static str)] {
         match self {
+            Self::BioGpt => &[
+                ("attention_probs_dropout_prob", "attention_dropout"),
+                ("hidden_dropout_prob", "resid_pdrop"),
+            ],
             Self::Bloom => &[
                 ("hidden_dropout", "resid_pdrop"),
                 ("layer_norm_epsilon", "layer_norm_eps"),
@@ -24,6 +28,14 @@ impl LlamaKind {
                 ("n_inner", "intermediate_size"),
                 ("n_layer", "num_hidden_layers"),
                 ("n_positions", "max_position_embeddings"),
+            ],
+            Self::DeepSeekV2 | Self::DeepSeekV3 | Self::Dots1 | Self::Glm4Moe => {
+                &[("n_routed_experts", "num_experts")]
+            }
+            Self::Ernie45Moe => &[
+                ("moe_k", "num_experts_per_tok"),
+                ("moe_num_experts", "num_experts"),
+                ("moe_num_shared_experts", "n_shared_experts"),
             ],
             Self::Falcon => &[
                 ("activation", "hidden_act"),
@@ -47,7 +59,13 @@ impl LlamaKind {
                 ("rotary_pct", "partial_rotary_factor"),
                 ("rotary_emb_base", "rope_theta"),
             ],
-            Self::Mixtral => &[("num_local_experts", "num_experts")],
+            Self::GptOss | Self::GraniteMoe | Self::Mixtral | Self::PhiMoe => {
+                &[("num_local_experts", "num_experts")]
+            }
+            Self::GraniteMoeShared => &[
+                ("num_local_experts", "num_experts"),
+                ("shared_intermediate_size", "shared_expert_intermediate_size"),
+            ],
             Self::Mpt => &[
                 ("d_model", "hidden_size"),
                 ("emb_pdrop", "embd_pdrop"),
@@ -64,12 +82,22 @@ impl LlamaKind {
                 ("ffn_dim", "intermediate_size"),
                 ("init_std", "initializer_range"),
             ],
+            Self::Persimmon => &[("hidden_dropout", "resid_pdrop")],
             Self::SeedOss => &[("residual_dropout", "resid_pdrop")],
             Self::StableLm => &[("hidden_dropout", "resid_pdrop"), ("use_qkv_bias", "use_bias")],
             Self::Starcoder2 => &[
                 ("embedding_dropout", "embd_pdrop"),
                 ("norm_epsilon", "layer_norm_eps"),
                 ("residual_dropout", "resid_pdrop"),
+            ],
+            Self::Xglm => &[
+                ("activation_function", "hidden_act"),
+                ("attention_heads", "num_attention_heads"),
+                ("d_model", "hidden_size"),
+                ("dropout", "resid_pdrop"),
+                ("ffn_dim", "intermediate_size"),
+                ("init_std", "initializer_range"),
+                ("num_layers", "num_hidden_layers"),
             ],
             _ => &[],
         }

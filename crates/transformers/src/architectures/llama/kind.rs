@@ -127,6 +127,34 @@ kinds! {
     GptNeo = "gpt_neo", "GPTNeo";
     /// EuroBERT (Boizard et al. 2025), an encoder.
     EuroBert = "eurobert", "EuroBert";
+    /// Apertus (Swiss AI 2025), whose feed-forward parts have no gate and an activation with learned slopes.
+    Apertus = "apertus", "Apertus";
+    /// BioGPT (Luo et al. 2022), which has learned positions.
+    BioGpt = "biogpt", "BioGpt";
+    /// DeepSeek V2 (DeepSeek-AI 2024), whose keys and values are made of a narrow vector, with experts in groups.
+    DeepSeekV2 = "deepseek_v2", "DeepseekV2";
+    /// DeepSeek V3 (DeepSeek-AI 2024), which chooses experts with corrections of their scores.
+    DeepSeekV3 = "deepseek_v3", "DeepseekV3";
+    /// dots.llm1, whose experts are those of DeepSeek V3.
+    Dots1 = "dots1", "Dots1";
+    /// ERNIE 4.5 with experts.
+    Ernie45Moe = "ernie4_5_moe", "Ernie4_5_Moe";
+    /// GLM-4.5 and GLM-4.6, whose experts are those of DeepSeek V3.
+    Glm4Moe = "glm4_moe", "Glm4Moe";
+    /// gpt-oss (OpenAI 2025), whose heads may attend to nothing, with experts whose gates are bounded.
+    GptOss = "gpt_oss", "GptOss";
+    /// Granite 3 with experts.
+    GraniteMoe = "granitemoe", "GraniteMoe";
+    /// The same with a part that every token reads.
+    GraniteMoeShared = "granitemoeshared", "GraniteMoeShared";
+    /// Ministral 3, which scales queries by their positions.
+    Ministral3 = "ministral3", "Ministral3";
+    /// Persimmon (Adept 2023), whose parts have no gate and square a rectifier.
+    Persimmon = "persimmon", "Persimmon";
+    /// Phi 3.5 with experts (Abdin et al. 2024), whose weights leave out experts with much smaller scores.
+    PhiMoe = "phimoe", "Phimoe";
+    /// XGLM (Lin et al. 2022), whose positions are sinusoids.
+    Xglm = "xglm", "XGLM";
 }
 
 impl LlamaKind {
@@ -141,11 +169,27 @@ impl LlamaKind {
         matches!(self, Self::Gemma2 | Self::Gemma3)
     }
 
+    /// Whether it is Granite 3, which scales embeddings, parts, scores and logits.
+    pub(crate) fn is_granite(self) -> bool {
+        matches!(self, Self::Granite | Self::GraniteMoe | Self::GraniteMoeShared)
+    }
+
+    /// Whether keys and values are made of a narrow vector.
+    pub(crate) fn is_latent(self) -> bool {
+        matches!(self, Self::DeepSeekV2 | Self::DeepSeekV3)
+    }
+
+    /// Whether it is the part for text of models with images.
+    pub(crate) fn may_have_images(self) -> bool {
+        matches!(self, Self::Gemma3 | Self::Ministral3 | Self::Mistral)
+    }
+
     /// Whether a config may set the width of a head.
     pub(crate) fn has_head_dim(self) -> bool {
         !matches!(
             self,
-            Self::Bloom
+            Self::BioGpt
+                | Self::Bloom
                 | Self::CodeGen
                 | Self::Cohere
                 | Self::Cohere2
@@ -157,24 +201,11 @@ impl LlamaKind {
                 | Self::Mpt
                 | Self::Olmo
                 | Self::Opt
+                | Self::Persimmon
                 | Self::Phi
                 | Self::StableLm
                 | Self::Starcoder2
-        )
-    }
-
-    /// Whether the two of a pair that is turned together lie side by side, and not half a head apart.
-    pub(crate) fn turns_neighbours(self) -> bool {
-        matches!(
-            self,
-            Self::Cohere
-                | Self::Cohere2
-                | Self::CodeGen
-                | Self::Ernie45
-                | Self::Glm
-                | Self::Glm4
-                | Self::GptJ
-                | Self::Helium
+                | Self::Xglm
         )
     }
 
@@ -183,19 +214,19 @@ impl LlamaKind {
         matches!(self, Self::Gemma3 | Self::Olmo3)
     }
 
-    /// The number of rows before that of position 0 in the table of learned positions; none where positions turn queries and
+    /// The number of rows before that of position 0 in the table of positions; none where positions turn queries and
     /// keys or are biases.
     pub(crate) fn position_offset(self) -> Option<usize> {
         match self {
-            Self::Opt => Some(2),
+            Self::BioGpt | Self::Opt | Self::Xglm => Some(2),
             Self::GptBigCode | Self::GptNeo => Some(0),
             _ => None,
         }
     }
 
-    /// Whether the head that scores words has a bias.
-    pub(crate) fn head_has_bias(self) -> bool {
-        matches!(self, Self::CodeGen | Self::GptJ | Self::Phi)
+    /// Whether the table of positions has sinusoids, and is not learned.
+    pub(crate) fn has_sinusoids(self) -> bool {
+        self == Self::Xglm
     }
 
     /// The norm of the embeddings.
@@ -206,9 +237,11 @@ impl LlamaKind {
     /// The base of the angles of a config that has none.
     pub(crate) fn theta(self) -> f64 {
         match self {
+            Self::Apertus => 1.2e7,
             Self::SmolLm3 => 2e6,
-            Self::Gemma3 | Self::Mixtral => 1e6,
-            Self::Cohere | Self::Ernie45 | Self::Olmo3 => 5e5,
+            Self::Gemma3 | Self::Ministral3 | Self::Mixtral | Self::PhiMoe => 1e6,
+            Self::Cohere | Self::Ernie45 | Self::Ernie45Moe | Self::Olmo3 => 5e5,
+            Self::GptOss => 1.5e5,
             Self::Helium => 1e5,
             _ => 1e4,
         }
@@ -218,7 +251,9 @@ impl LlamaKind {
     pub(crate) fn turned_part(self) -> Option<f64> {
         match self {
             Self::Phi3 => Some(1.0),
-            Self::Glm | Self::Glm4 | Self::Nemotron | Self::Phi => Some(0.5),
+            Self::Glm | Self::Glm4 | Self::Glm4Moe | Self::Nemotron | Self::Persimmon | Self::Phi => {
+                Some(0.5)
+            }
             Self::GptNeox | Self::StableLm => Some(0.25),
             _ => None,
         }

@@ -1,17 +1,20 @@
 //! A layer of a decoder of LLaMA's shape: self-attention and the feed-forward part.
 
 use candle_core::Tensor;
-use candle_nn::VarBuilder;
+use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
 use super::{
     config::LlamaConfig,
-    feed_forward::{Part, linear},
+    feed_forward::linear,
+    latent::Latent,
+    mixture::Part,
     names,
     norm::{HeadNorm, Norm},
     norms::PartNorms,
 };
 use crate::{
+    architectures::wrong::wrong,
     attention::{rotate, rotate_neighbours},
     cache::{KeyValue, LayerCache},
     causal::{Attending, Biases, attend, split_heads},
@@ -40,6 +43,8 @@ pub(super) struct Layer {
     is_near: bool,
     scale: f64,
     cap: Option<f64>,
+    /// The scores of attending to nothing (heads).
+    sinks: Option<Tensor>,
     /// The dropout rate of the attention weights.
     dropout: f64,
     feed_forward_norms: [Option<Norm>; 2],
@@ -64,6 +69,18 @@ enum Inputs {
     },
     /// One has all, each head's at the place that is listed for it: queries first, then keys, then values.
     Together(Linear, Option<Tensor>),
+    /// Keys and values are made of a narrow vector.
+    Latent(Latent),
+}
+
+/// How positions turn queries and keys.
+#[derive(Debug, Clone)]
+pub(super) struct Turns {
+    /// The cosines and sines of their angles (r, 1, t, w), with the two halves of `w` alike.
+    pub(super) cos: Tensor,
+    pub(super) sin: Tensor,
+    /// The factors of queries afterwards (r, 1, t, 1).
+    pub(super) growth: Option<Tensor>,
 }
 
 pub(super) fn scaled(xs: Tensor, scale: f64) -> Result<Tensor> {
@@ -87,6 +104,10 @@ impl Layer {
                 key: input(groups, key)?,
                 value: input(groups, value)?,
             },
+            names::Inputs::Latent => match config.latent() {
+                Some(sizes) => Inputs::Latent(Latent::new(config, sizes, vb)?),
+                None => return Err(wrong("kv_lora_rank", "a number", "none")),
+            },
             names::Inputs::Fused(name) | names::Inputs::ByGroup(name) | names::Inputs::InQuarters(name) => {
                 let places = config.input_places().map(|places| {
                     let places: Vec<u32> = places.into_iter().map(|place| place as u32).collect();
@@ -103,6 +124,9 @@ impl Layer {
         };
         let [query_norm, key_norm] = config.head_norm_names();
         let output = &vb.pp(config.kind.names().output);
+        let values = config.latent().map_or(head, |sizes| sizes.values);
+        let init = Init::Randn { mean: 0.0, stdev: config.initializer_range };
+        let sinks = || vb.get_with_hints(heads, names::SINKS, init);
         Ok(Self {
             attention_norms,
             inputs,
@@ -112,14 +136,15 @@ impl Layer {
                 HeadNorm::new(config, groups, key_norm, vb)?,
             ],
             turns_first: config.turns_first(),
-            output: linear(config, (heads * head, width), config.output_has_bias(), output)?,
+            output: linear(config, (heads * values, width), config.output_has_bias(), output)?,
             heads,
             groups,
             rope: config.rope_of(at),
-            turns_neighbours: config.kind.turns_neighbours(),
+            turns_neighbours: config.turns_neighbours(),
             is_near: config.window(at).is_some(),
             scale: config.score_scale(),
             cap: config.score_cap(),
+            sinks: config.has_sinks().then(sinks).transpose()?,
             dropout: config.score_dropout(),
             feed_forward_norms,
             is_parallel: config.is_parallel(),
@@ -131,9 +156,10 @@ impl Layer {
     }
 
     /// The queries, keys and values of `xs` (r, t, d), row after row.
-    fn project(&self, xs: &Tensor) -> Result<[Tensor; 3]> {
+    fn project(&self, xs: &Tensor, mode: &Mode) -> Result<[Tensor; 3]> {
         Ok(match &self.inputs {
             Inputs::Apart { query, key, value } => [query.forward(xs)?, key.forward(xs)?, value.forward(xs)?],
+            Inputs::Latent(latent) => latent.project(xs, mode)?,
             Inputs::Together(all, places) => {
                 let all = all.forward(xs)?;
                 let (rows, length, width) = all.dims3()?;
@@ -168,7 +194,7 @@ impl Layer {
         xs: Tensor,
         heads: usize,
         norm: Option<&HeadNorm>,
-        turns: &[(Tensor, Tensor)],
+        turns: &[Turns],
         mode: &Mode,
     ) -> Result<Tensor> {
         let xs = match norm {
@@ -178,7 +204,7 @@ impl Layer {
         let xs = split_heads(&self.clipped(xs)?, heads)?;
         let xs = match self.rope {
             Some(rope) => {
-                let (cos, sin) = &turns[rope];
+                let Turns { cos, sin, .. } = &turns[rope];
                 if self.turns_neighbours { rotate_neighbours(&xs, cos, sin)? } else { rotate(&xs, cos, sin)? }
             }
             None => xs,
@@ -213,23 +239,38 @@ impl Layer {
     pub(super) fn forward(
         &self,
         xs: &Tensor,
-        turns: &[(Tensor, Tensor)],
+        turns: &[Turns],
         biases: &Biases,
         kept: &mut LayerCache,
         mode: &mut Mode,
     ) -> Result<Tensor> {
         let [before, after] = &self.attention_norms;
         let [queries, keys, values] = match before {
-            Some(norm) => self.project(&norm.forward(xs, mode)?)?,
-            None => self.project(xs)?,
+            Some(norm) => self.project(&norm.forward(xs, mode)?, mode)?,
+            None => self.project(xs, mode)?,
         };
         let [query_norm, key_norm] = &self.head_norms;
         let queries = self.prepare(queries, self.heads, query_norm.as_ref(), turns, mode)?;
+        let growth = self.rope.and_then(|rope| turns[rope].growth.as_ref());
+        let queries = match growth {
+            Some(growth) => queries.broadcast_mul(growth)?,
+            None => queries,
+        };
         let keys = self.prepare(keys, self.groups, key_norm.as_ref(), turns, mode)?;
         let values = split_heads(&self.clipped(values)?, self.groups)?;
         let bias = if self.is_near { biases.near.as_ref() } else { biases.all.as_ref() };
-        let with = Attending { bias, scale: self.scale, cap: self.cap, dropout: self.dropout };
+        let with = Attending {
+            bias,
+            scale: self.scale,
+            cap: self.cap,
+            sinks: self.sinks.as_ref(),
+            dropout: self.dropout,
+        };
         let mixed = attend(&queries, KeyValue { keys, values }, kept, &with, mode)?;
+        let mixed = match &self.inputs {
+            Inputs::Latent(latent) => latent.narrowed(&mixed)?,
+            _ => mixed,
+        };
         let with = (after.as_ref(), self.part_dropouts[0]);
         let ys = self.add(xs, self.output.forward(&mixed)?, with, mode)?;
         let [before, after] = &self.feed_forward_norms;

@@ -8,9 +8,10 @@ use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
 use super::{
     config::LlamaConfig,
-    layer::{Layer, scaled},
+    layer::{Layer, Turns, scaled},
     names::PROJECTIONS,
     norm::Norm,
+    positions::QueryGrowth,
     rope::Rope,
 };
 use crate::{
@@ -29,7 +30,7 @@ pub struct Llama {
     token_scale: f64,
     /// The projections of embeddings to states, and of states to what the head reads.
     projections: Option<[Linear; 2]>,
-    /// The learned vectors of positions (positions, width).
+    /// The vectors of positions (positions, width).
     positions: Option<Tensor>,
     embedding_norm: Option<Norm>,
     /// The dropout rate of the embeddings.
@@ -37,6 +38,7 @@ pub struct Llama {
     ropes: Vec<Rope>,
     /// For each of these, the factors from a position to its angles, (1, w), with the two halves of `w` alike.
     steps: Vec<Tensor>,
+    query_growth: Option<QueryGrowth>,
     layers: Vec<Layer>,
     norm: Option<Norm>,
     head: Linear,
@@ -71,6 +73,11 @@ impl Llama {
         let norm = |name: &str| Norm::new(config, width, &body.pp(name));
         let embedding_norm = config.kind.embedding_norm().map(norm).transpose()?;
         let positions = match config.kind.position_offset() {
+            Some(_) if config.kind.has_sinusoids() => {
+                let rows = config.max_position_embeddings;
+                let table = Tensor::from_vec(config.sinusoids(), (rows, width), vb.device())?;
+                Some(table.to_dtype(vb.dtype())?)
+            }
             Some(offset) => {
                 let init = Init::Randn { mean: 0.0, stdev: std };
                 let rows = config.max_position_embeddings;
@@ -85,7 +92,7 @@ impl Llama {
         let norm = config.has_last_norm().then(|| norm(names.norm)).transpose()?;
         let head = if config.tie_word_embeddings || !config.head.is_language_model() {
             Linear::shared(tokens.table().clone())
-        } else if config.kind.head_has_bias() {
+        } else if config.head_has_bias() {
             Linear::with_bias(outer, config.vocab_size, std, &vb.pp(names.head))?
         } else {
             Linear::new(outer, config.vocab_size, std, &vb.pp(names.head))?
@@ -116,6 +123,7 @@ impl Llama {
             dropout: config.embedding_dropout(),
             ropes,
             steps,
+            query_growth: config.query_growth()?,
             layers,
             norm,
             head,
@@ -131,8 +139,8 @@ impl Llama {
         Self { shape: Shape { tokens, generation, ..self.shape }, ..self }
     }
 
-    /// The cosines and sines of the angles of `positions` (r, t), each (r, 1, t, w) with the two halves of `w` alike.
-    fn turns(&self, (rope, steps): (&Rope, &Tensor), positions: &Tensor) -> Result<(Tensor, Tensor)> {
+    /// How tokens at `positions` (r, t) are turned.
+    fn turns(&self, (rope, steps): (&Rope, &Tensor), positions: &Tensor) -> Result<Turns> {
         let (rows, length) = positions.dims2()?;
         let dtype = self.shape.dtype;
         let angles = if rope.is_dynamic() {
@@ -153,7 +161,12 @@ impl Llama {
             let turns = if rope.scale == 1.0 { turns } else { (turns * f64::from(rope.scale))? };
             Ok(turns.to_dtype(dtype)?)
         };
-        Ok((scaled(angles.cos()?)?, scaled(angles.sin()?)?))
+        let growth = self.query_growth.map(|growth| -> Result<_> {
+            let all: Vec<u32> = positions.flatten_all()?.to_vec1()?;
+            let factors: Vec<f32> = all.iter().map(|position| growth.at(*position as usize)).collect();
+            Ok(Tensor::from_vec(factors, (rows, 1, length, 1), positions.device())?.to_dtype(dtype)?)
+        });
+        Ok(Turns { cos: scaled(angles.cos()?)?, sin: scaled(angles.sin()?)?, growth: growth.transpose()? })
     }
 }
 

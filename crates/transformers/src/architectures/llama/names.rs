@@ -36,10 +36,25 @@ pub(crate) struct PartNames {
 pub(crate) struct ExpertNames {
     /// The layer that scores experts.
     pub(crate) router: &'static str,
-    /// The experts, by number.
-    pub(crate) experts: &'static str,
-    /// The projections of an expert, in its place.
-    pub(crate) part: PartNames,
+    /// What is added to the weights of experts where they are chosen.
+    pub(crate) corrections: &'static str,
+    pub(crate) experts: ExpertTensors,
+    /// The part that every token reads, with its projections.
+    pub(crate) shared: &'static str,
+    pub(crate) shared_part: PartNames,
+}
+
+/// How the tensors of experts are stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ExpertTensors {
+    /// Each expert has its own, by number under this name.
+    Apart(&'static str, PartNames),
+    /// One has the gates of all experts, each with what it multiplies below it: (experts, 2 * inner, width). The other has the
+    /// outer projections: (experts, width, inner).
+    Together([&'static str; 2]),
+    /// The same with biases, transposed, where the columns of gates alternate with those that they multiply: (experts, width,
+    /// 2 * inner) and (experts, inner, width).
+    Alternating([&'static str; 2]),
 }
 
 /// The projections to queries, keys and values.
@@ -53,6 +68,8 @@ pub(crate) enum Inputs {
     ByGroup(&'static str),
     /// One tensor has four blocks, each with a quarter of the queries, then of the values, then of the keys.
     InQuarters(&'static str),
+    /// Keys and values are made of a narrow vector.
+    Latent,
 }
 
 /// The inner projections of the feed-forward part.
@@ -66,17 +83,16 @@ pub(crate) enum Inner {
     Plain(&'static str),
 }
 
-/// The feed-forward part that every token reads, beside experts.
-pub(crate) const SHARED: &str = "mlp.shared_expert";
-/// The layer that weighs it.
+/// The scores of attending to nothing, one for each head.
+pub(crate) const SINKS: &str = "self_attn.sinks";
+/// The layer that weighs the part that every token reads beside experts.
 pub(crate) const SHARED_GATE: &str = "mlp.shared_expert_gate";
 /// The projections of embeddings that are narrower than the states (OPT).
 pub(crate) const PROJECTIONS: [&str; 2] = ["project_in", "project_out"];
 
 const APART: Inputs = Inputs::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]);
 /// The projections of an expert, in its place.
-pub(crate) const PROJECTED: PartNames =
-    PartNames { inner: Inner::Gated("gate_proj", "up_proj"), outer: "down_proj" };
+const PROJECTED: PartNames = PartNames { inner: Inner::Gated("gate_proj", "up_proj"), outer: "down_proj" };
 
 const LLAMA: Names = Names {
     body: "model",
@@ -108,7 +124,19 @@ impl LlamaKind {
     /// The names of its tensors.
     pub(crate) fn names(self) -> Names {
         match self {
-            Self::Arcee | Self::Nemotron => Names { part: plain("mlp.up_proj", "mlp.down_proj"), ..LLAMA },
+            Self::Apertus | Self::Arcee | Self::Nemotron => {
+                Names { part: plain("mlp.up_proj", "mlp.down_proj"), ..LLAMA }
+            }
+            Self::BioGpt => Names {
+                body: "biogpt",
+                table: "biogpt.embed_tokens.weight",
+                norm: "layer_norm",
+                head: "output_projection",
+                output: "self_attn.out_proj",
+                part: plain("fc1", "fc2"),
+                ..LLAMA
+            },
+            Self::DeepSeekV2 | Self::DeepSeekV3 => Names { inputs: Inputs::Latent, ..LLAMA },
             Self::Bloom | Self::Falcon => Names {
                 table: "transformer.word_embeddings.weight",
                 inputs: Inputs::ByGroup("self_attention.query_key_value"),
@@ -173,6 +201,13 @@ impl LlamaKind {
                 part: plain("fc1", "fc2"),
                 ..LLAMA
             },
+            Self::Persimmon => Names {
+                norm: "final_layernorm",
+                inputs: Inputs::ByGroup("self_attn.query_key_value"),
+                output: "self_attn.dense",
+                part: plain("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
+                ..LLAMA
+            },
             Self::Phi => Names {
                 norm: "final_layernorm",
                 output: "self_attn.dense",
@@ -185,19 +220,51 @@ impl LlamaKind {
                 ..LLAMA
             },
             Self::Starcoder2 => Names { part: plain("mlp.c_fc", "mlp.c_proj"), ..LLAMA },
+            Self::Xglm => {
+                Names { norm: "layer_norm", output: "self_attn.out_proj", part: plain("fc1", "fc2"), ..LLAMA }
+            }
             _ => LLAMA,
         }
     }
 
     /// The names of its mixtures of experts.
     pub(crate) fn expert_names(self) -> ExpertNames {
+        let usual = ExpertNames {
+            router: "mlp.gate",
+            corrections: "mlp.gate.e_score_correction_bias",
+            experts: ExpertTensors::Apart("mlp.experts", PROJECTED),
+            shared: "mlp.shared_experts",
+            shared_part: PROJECTED,
+        };
         match self {
-            Self::Mixtral => ExpertNames {
-                router: "block_sparse_moe.gate",
-                experts: "block_sparse_moe.experts",
-                part: PartNames { inner: Inner::Gated("w1", "w3"), outer: "w2" },
+            Self::Ernie45Moe => {
+                ExpertNames { corrections: "mlp.moe_statics.e_score_correction_bias", ..usual }
+            }
+            Self::GptOss => ExpertNames {
+                router: "mlp.router",
+                experts: ExpertTensors::Alternating(["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]),
+                ..usual
             },
-            _ => ExpertNames { router: "mlp.gate", experts: "mlp.experts", part: PROJECTED },
+            Self::GraniteMoe | Self::GraniteMoeShared => ExpertNames {
+                router: "block_sparse_moe.router.layer",
+                experts: ExpertTensors::Together([
+                    "block_sparse_moe.input_linear.weight",
+                    "block_sparse_moe.output_linear.weight",
+                ]),
+                shared: "shared_mlp",
+                shared_part: PartNames { inner: Inner::Fused("input_linear"), outer: "output_linear" },
+                ..usual
+            },
+            Self::Mixtral | Self::PhiMoe => ExpertNames {
+                router: "block_sparse_moe.gate",
+                experts: ExpertTensors::Apart(
+                    "block_sparse_moe.experts",
+                    PartNames { inner: Inner::Gated("w1", "w3"), outer: "w2" },
+                ),
+                ..usual
+            },
+            Self::Qwen2Moe => ExpertNames { shared: "mlp.shared_expert", ..usual },
+            _ => usual,
         }
     }
 }
@@ -212,12 +279,17 @@ impl LlamaConfig {
         }
     }
 
+    /// The shape of what is added to the weights of experts where they are chosen.
+    pub(crate) fn corrections_shape(&self, experts: usize) -> Vec<usize> {
+        if self.kind == LlamaKind::Ernie45Moe { vec![1, experts] } else { vec![experts] }
+    }
+
     /// For each query, then each key, then each value: its place among those of the tensor that has all of them. None where
     /// they are in this order.
     pub(crate) fn input_places(&self) -> Option<Vec<usize>> {
         let (heads, groups) = (self.num_attention_heads, self.groups());
         match self.inputs() {
-            Inputs::Apart(_) | Inputs::Fused(_) => None,
+            Inputs::Apart(_) | Inputs::Fused(_) | Inputs::Latent => None,
             Inputs::ByGroup(_) => {
                 let (each, block) = (heads / groups, heads / groups + 2);
                 let queries = (0..heads).map(|head| head / each * block + head % each);

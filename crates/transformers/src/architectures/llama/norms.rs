@@ -89,7 +89,8 @@ impl LlamaKind {
     pub(crate) fn norm_kind(self) -> NormKind {
         match self {
             Self::Gemma | Self::Gemma2 | Self::Gemma3 => NormKind::RootAroundOne,
-            Self::Bloom
+            Self::BioGpt
+            | Self::Bloom
             | Self::CodeGen
             | Self::Falcon
             | Self::GptBigCode
@@ -97,9 +98,12 @@ impl LlamaKind {
             | Self::GptNeo
             | Self::GptNeox
             | Self::Opt
+            | Self::Persimmon
             | Self::Phi
+            | Self::PhiMoe
             | Self::StableLm
-            | Self::Starcoder2 => NormKind::Layer,
+            | Self::Starcoder2
+            | Self::Xglm => NormKind::Layer,
             Self::Nemotron => NormKind::LayerAroundOne,
             Self::Cohere | Self::Cohere2 | Self::Mpt => NormKind::LayerWithoutShift,
             Self::Olmo => NormKind::LayerWithoutWeights,
@@ -120,7 +124,8 @@ impl LlamaConfig {
             }
             LlamaKind::Glm4 => PartNorms::Around("input_layernorm", "post_self_attn_layernorm"),
             LlamaKind::Opt if self.norms_sums() => PartNorms::Sum("self_attn_layer_norm"),
-            LlamaKind::Opt => PartNorms::Before("self_attn_layer_norm"),
+            LlamaKind::Apertus => PartNorms::Before("attention_layernorm"),
+            LlamaKind::BioGpt | LlamaKind::Opt | LlamaKind::Xglm => PartNorms::Before("self_attn_layer_norm"),
             LlamaKind::CodeGen | LlamaKind::GptBigCode | LlamaKind::GptJ | LlamaKind::GptNeo => {
                 PartNorms::Before("ln_1")
             }
@@ -141,7 +146,8 @@ impl LlamaConfig {
             }
             LlamaKind::Glm4 => PartNorms::Around("post_attention_layernorm", "post_mlp_layernorm"),
             LlamaKind::Opt if self.norms_sums() => PartNorms::Sum("final_layer_norm"),
-            LlamaKind::Opt => PartNorms::Before("final_layer_norm"),
+            LlamaKind::Apertus => PartNorms::Before("feedforward_layernorm"),
+            LlamaKind::BioGpt | LlamaKind::Opt | LlamaKind::Xglm => PartNorms::Before("final_layer_norm"),
             LlamaKind::GptBigCode | LlamaKind::GptNeo => PartNorms::Before("ln_2"),
             LlamaKind::Mpt => PartNorms::Before("norm_2"),
             LlamaKind::Falcon if self.has_two_parallel_norms() => PartNorms::Before("ln_mlp"),
@@ -152,13 +158,17 @@ impl LlamaConfig {
     /// The norms of queries and keys.
     pub(crate) fn head_norms(&self) -> HeadNorms {
         match self.kind {
-            LlamaKind::Exaone4
+            LlamaKind::Apertus
+            | LlamaKind::Dots1
+            | LlamaKind::Exaone4
             | LlamaKind::Gemma3
             | LlamaKind::HunYuan
             | LlamaKind::Qwen3
             | LlamaKind::Qwen3Moe => HeadNorms::Each,
             LlamaKind::Olmo2 | LlamaKind::Olmo3 | LlamaKind::Olmoe => HeadNorms::All,
             LlamaKind::Cohere if self.use_qk_norm == Some(true) => HeadNorms::Own(OwnWeights::Together),
+            LlamaKind::Glm4Moe if self.use_qk_norm == Some(true) => HeadNorms::Each,
+            LlamaKind::Persimmon if self.qk_layernorm.unwrap_or(true) => HeadNorms::Each,
             LlamaKind::Phi if self.qk_layernorm == Some(true) => HeadNorms::Each,
             LlamaKind::StableLm if self.qk_layernorm == Some(true) => HeadNorms::Own(OwnWeights::Apart),
             _ => HeadNorms::None,
@@ -169,7 +179,9 @@ impl LlamaConfig {
     pub(crate) fn head_norm_names(&self) -> [&'static str; 2] {
         match self.kind {
             LlamaKind::HunYuan => ["self_attn.query_layernorm", "self_attn.key_layernorm"],
-            LlamaKind::Phi | LlamaKind::StableLm => ["self_attn.q_layernorm", "self_attn.k_layernorm"],
+            LlamaKind::Persimmon | LlamaKind::Phi | LlamaKind::StableLm => {
+                ["self_attn.q_layernorm", "self_attn.k_layernorm"]
+            }
             _ => ["self_attn.q_norm", "self_attn.k_norm"],
         }
     }
@@ -220,6 +232,8 @@ impl LlamaConfig {
     /// What norms add before they take the root.
     pub(crate) fn norm_eps(&self) -> f64 {
         match self.kind.norm_kind() {
+            _ if matches!(self.kind, LlamaKind::BioGpt | LlamaKind::Xglm) => 1e-5,
+            _ if self.kind == LlamaKind::PhiMoe => self.rms_norm_eps,
             NormKind::Root | NormKind::RootAroundOne => self.rms_norm_eps,
             NormKind::Layer | NormKind::LayerAroundOne | NormKind::LayerWithoutShift => {
                 self.layer_norm_eps.unwrap_or(1e-5)

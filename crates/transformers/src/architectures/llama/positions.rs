@@ -19,6 +19,21 @@ pub(super) const FULL: &str = "full_attention";
 pub(super) const LOCAL: &str = "local";
 pub(super) const GLOBAL: &str = "global";
 
+/// How queries grow with their positions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct QueryGrowth {
+    beta: f32,
+    /// The number of positions after which they grow again.
+    period: usize,
+}
+
+impl QueryGrowth {
+    /// The factor of the query at `position`.
+    pub(crate) fn at(self, position: usize) -> f32 {
+        self.beta * ((position / self.period) as f32).ln_1p() + 1.0
+    }
+}
+
 /// The type of `layer`, where each list of types comes as often as its number says.
 fn layer_type(types: &[(Vec<String>, usize)], mut layer: usize) -> Option<&str> {
     for (types, times) in types {
@@ -37,15 +52,19 @@ impl LlamaKind {
         matches!(
             self,
             Self::Cohere2
+                | Self::Dots1
                 | Self::Exaone4
                 | Self::Gemma2
                 | Self::Gemma3
                 | Self::GptNeo
+                | Self::GptOss
                 | Self::Ministral
+                | Self::Ministral3
                 | Self::Mistral
                 | Self::Mixtral
                 | Self::Olmo3
                 | Self::Phi3
+                | Self::PhiMoe
                 | Self::Qwen2
                 | Self::Qwen2Moe
                 | Self::Qwen3
@@ -101,7 +120,8 @@ impl LlamaConfig {
         }
         match self.kind {
             LlamaKind::Qwen2 | LlamaKind::Qwen3 => layer >= self.max_window_layers.unwrap_or(28),
-            LlamaKind::Gemma2 => !(layer + 1).is_multiple_of(2),
+            LlamaKind::Dots1 => layer >= self.max_window_layers.unwrap_or(62),
+            LlamaKind::Gemma2 | LlamaKind::GptOss => !(layer + 1).is_multiple_of(2),
             LlamaKind::Gemma3 => !(layer + 1).is_multiple_of(self.sliding_window_pattern.unwrap_or(6)),
             LlamaKind::Cohere2 | LlamaKind::Exaone4 | LlamaKind::Olmo3 => {
                 !(layer + 1).is_multiple_of(self.sliding_window_pattern.unwrap_or(4))
@@ -136,7 +156,12 @@ impl LlamaConfig {
     /// The tokens that `layer` attends to, the own one included; none for all before.
     pub(crate) fn window(&self, layer: usize) -> Option<usize> {
         let is_windowed = match self.kind {
-            LlamaKind::Mistral | LlamaKind::Mixtral | LlamaKind::Phi3 | LlamaKind::Starcoder2 => true,
+            LlamaKind::Ministral3
+            | LlamaKind::Mistral
+            | LlamaKind::Mixtral
+            | LlamaKind::Phi3
+            | LlamaKind::PhiMoe
+            | LlamaKind::Starcoder2 => true,
             LlamaKind::Qwen3Moe => self.use_sliding_window,
             LlamaKind::Qwen2 | LlamaKind::Qwen2Moe | LlamaKind::Qwen3 => {
                 self.use_sliding_window && self.is_sliding(layer)
@@ -214,8 +239,71 @@ impl LlamaConfig {
         self.turns(layer).then_some(own)
     }
 
+    /// The sinusoids of each position that is added to embeddings (positions, width), those of a position after the other.
+    pub(crate) fn sinusoids(&self) -> Vec<f32> {
+        let (width, rows) = (self.hidden_size, self.max_position_embeddings);
+        let offset = self.kind.position_offset().unwrap_or(0);
+        let half = width / 2;
+        let step = (10_000f64.ln() / half.saturating_sub(1).max(1) as f64) as f32;
+        let factors: Vec<f32> = (0..half).map(|at| (at as f32 * -step).exp()).collect();
+        let mut table = Vec::with_capacity(rows * width);
+        for position in offset..offset + rows {
+            let angles = || factors.iter().map(|factor| position as f32 * factor);
+            let start = table.len();
+            table.extend(angles().map(f32::sin));
+            table.extend(angles().map(f32::cos));
+            table.resize(start + width, 0.0);
+            if self.pad_token_id.is_some_and(|pad| pad as usize == position) {
+                table[start..].fill(0.0);
+            }
+        }
+        table
+    }
+
+    /// Whether the two of a pair that is turned together lie side by side, and not half a head apart.
+    pub(crate) fn turns_neighbours(&self) -> bool {
+        match self.kind {
+            LlamaKind::Cohere
+            | LlamaKind::Cohere2
+            | LlamaKind::CodeGen
+            | LlamaKind::DeepSeekV2
+            | LlamaKind::Ernie45
+            | LlamaKind::Ernie45Moe
+            | LlamaKind::Glm
+            | LlamaKind::Glm4
+            | LlamaKind::GptJ
+            | LlamaKind::Helium => true,
+            LlamaKind::DeepSeekV3 => self.rope_interleave.unwrap_or(true),
+            _ => false,
+        }
+    }
+
+    /// How queries grow with their positions.
+    pub(crate) fn query_growth(&self) -> Result<Option<QueryGrowth>> {
+        if self.kind != LlamaKind::Ministral3 {
+            return Ok(None);
+        }
+        let rope = self.rope_scaling.as_ref().or(self.rope_parameters.as_ref());
+        let beta = rope.and_then(|rope| rope.llama_4_scaling_beta).filter(|beta| beta.is_finite());
+        let period = rope.and_then(|rope| rope.original_max_position_embeddings);
+        let beta = beta.ok_or_else(|| wrong("rope_parameters.llama_4_scaling_beta", "a number", "none"))?;
+        match period {
+            Some(period) if period > 0 => Ok(Some(QueryGrowth { beta: beta as f32, period })),
+            _ => {
+                let found = period.map_or_else(|| "none".into(), |period| period.to_string());
+                Err(wrong("rope_parameters.original_max_position_embeddings", "at least 1", &found))
+            }
+        }
+    }
+
     /// The width of the part of a head that is turned.
     fn turned_width(&self, parameters: &RopeParameters) -> Result<usize> {
+        if let Some(sizes) = self.latent() {
+            return match sizes.turned {
+                width if width > 0 && width.is_multiple_of(2) => Ok(width),
+                width => Err(wrong("qk_rope_head_dim", "an even number above 0", &width.to_string())),
+            };
+        }
         if matches!(self.kind, LlamaKind::CodeGen | LlamaKind::GptJ) {
             let (width, most) = (self.rotary_dim.unwrap_or(0), self.head_width());
             if width == 0 || width > most || !width.is_multiple_of(2) {

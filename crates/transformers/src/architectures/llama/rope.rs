@@ -49,6 +49,9 @@ pub struct RopeParameters {
     /// The wavelength, as a part of the original length, below which pairs are not stretched (`llama3`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high_freq_factor: Option<f64>,
+    /// How much queries grow with the logarithm of their positions (Ministral 3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub llama_4_scaling_beta: Option<f64>,
     /// The part of a head that is turned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial_rotary_factor: Option<f64>,

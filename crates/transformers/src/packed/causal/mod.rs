@@ -12,12 +12,14 @@ use sporran_kernels::{
 
 use super::{
     kv_cache::{Heads, KvCache, Prompt},
-    layers::{Buffers, Linear, Machine, Machines, SelfAttention},
+    latent::Latent,
+    layers::{Buffers, Linear, Machine, Machines},
     mixture::Part,
     ragged::Token,
+    sinks::{all_biases, last_biases, with_nothing},
 };
 use crate::{
-    architectures::llama::{Alibi, Rope},
+    architectures::llama::{Alibi, QueryGrowth, Rope},
     causal::CausalLm,
     decode::GenerationOptions,
     seq2seq::too_long,
@@ -29,7 +31,10 @@ pub(super) const HIDDEN: f32 = -1e30;
 /// One layer: self-attention and the feed-forward part.
 #[derive(Debug)]
 pub(super) struct CausalLayer {
-    pub(super) own: SelfAttention,
+    pub(super) inputs: Inputs,
+    pub(super) output: Linear,
+    /// The norm of attention.
+    pub(super) norm: Norm,
     pub(super) part: Part,
     /// The norm of the feed-forward part.
     pub(super) part_norm: Norm,
@@ -42,6 +47,18 @@ pub(super) struct CausalLayer {
     pub(super) rope: Option<usize>,
     /// The tokens that the layer attends to, the own one included; none for all before.
     pub(super) window: Option<usize>,
+    /// The score of attending to nothing, for each head.
+    pub(super) sinks: Option<Vec<f32>>,
+}
+
+/// The projections to queries, keys and values.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a layer has one")]
+pub(super) enum Inputs {
+    /// One has them side by side.
+    Together(Linear),
+    /// Keys and values are made of a narrow vector.
+    Latent(Latent),
 }
 
 /// A model of LLaMA's shape for inference on a CPU. Its oracle is [`Llama`](crate::Llama).
@@ -52,7 +69,7 @@ pub struct PackedLlama {
     pub(super) embedding_scale: f32,
     /// The projections of embeddings to states, and of states to what the head reads.
     pub(super) projections: Option<[Linear; 2]>,
-    /// The learned vectors of positions (positions, width).
+    /// The vectors of positions (positions, width).
     pub(super) positions: Option<Table>,
     pub(super) embedding_norm: Option<Norm>,
     /// The head that scores words; none in an encoder, which has a table of embeddings.
@@ -65,6 +82,8 @@ pub struct PackedLlama {
     pub(super) heads: Heads,
     pub(super) width: usize,
     pub(super) ropes: Vec<Rope>,
+    /// How queries grow with their positions.
+    pub(super) query_growth: Option<QueryGrowth>,
     /// The biases of scores by positions.
     pub(super) alibi: Option<Alibi>,
     /// Whether tokens see those after them.
@@ -215,26 +234,34 @@ impl PackedLlama {
             mixed.each_part(machine.core.pool, &blocks, each * shape.width, &|block, group, mut part| {
                 let rows = blocks[block].clone();
                 let kept = prompts[block].layers.last().map_or(&[][..], Vec::as_slice);
-                let mut packed = vec![0.0; PackedHead::size(rows.len(), shape.width)];
-                let keys = View::rows(group * 2 * shape.width, rows.len(), shape.width, shape.kept());
+                let padded = layer.sinks.as_ref().map(|_| with_nothing(kept, rows.clone(), shape.kept()));
+                let (kept, count) = match &padded {
+                    Some(padded) => (padded.as_slice(), rows.len() + 1),
+                    None => (kept, rows.len()),
+                };
+                let mut packed = vec![0.0; PackedHead::size(count, shape.width)];
+                let keys = View::rows(group * 2 * shape.width, count, shape.width, shape.kept());
                 let values = View { offset: keys.offset + shape.width, ..keys };
                 PackedHead::pack(isa, kept, keys, values, &mut packed);
                 for head in 0..each {
                     let own = group * each + head;
                     let column = own * shape.width;
                     let biases = self.alibi.as_ref().map(|alibi| alibi.biases(own, rows.len(), HIDDEN));
-                    let order = match &biases {
-                        Some(biases) => {
+                    let sinks =
+                        layer.sinks.as_ref().map(|sinks| all_biases(order, longest, rows.len(), sinks[own]));
+                    let order = match (&biases, &sinks) {
+                        (_, Some(values)) => Distances { values, start: 0, step: count as isize },
+                        (Some(biases), None) => {
                             Distances { values: &biases.values, start: biases.start, step: biases.step }
                         }
-                        None => Distances { values: order, start: longest - 1, step: -1 },
+                        (None, None) => Distances { values: order, start: longest - 1, step: -1 },
                     };
                     let queries = Queries {
                         values: &inputs.values()[rows.start * inputs.stride() + column..],
                         count: rows.len(),
                         stride: inputs.stride(),
                     };
-                    let keys = PackedHead::new(&packed, rows.len(), shape.width);
+                    let keys = PackedHead::new(&packed, count, shape.width);
                     attend(isa, keys, queries, scores, Some(order), &mut |query, values| {
                         part.row_mut(query)[head * shape.width..][..shape.width].copy_from_slice(values);
                     });
@@ -271,12 +298,25 @@ impl PackedLlama {
             mixed.each_part(machine.core.pool, &rows, each * shape.width, &|row, group, mut part| {
                 let seen = kept.seen(at, row, group, shape);
                 let seen = &seen[seen.len() - layer.window.unwrap_or(seen.len()).min(seen.len())..];
+                let nothing = layer.sinks.as_ref().map(|_| vec![0.0; 2 * shape.width]);
+                let with_nothing: Vec<&[f32]>;
+                let (tokens, seen) = match &nothing {
+                    Some(nothing) => {
+                        with_nothing = [&nothing[..]].into_iter().chain(seen.iter().copied()).collect();
+                        (seen.len(), &with_nothing[..])
+                    }
+                    None => (seen.len(), seen),
+                };
                 let queries = &inputs.row(row)[group * each * shape.width..][..each * shape.width];
                 let out = part.row_mut(0);
                 let heads = queries.chunks_exact(shape.width).zip(out.chunks_exact_mut(shape.width));
                 for (head, (queries, out)) in heads.enumerate() {
-                    let biases =
-                        self.alibi.as_ref().map(|alibi| [alibi.of_last(group * each + head, seen.len())]);
+                    let own = group * each + head;
+                    let biases = match (&self.alibi, &layer.sinks) {
+                        (_, Some(sinks)) => Some([last_biases(tokens, sinks[own])]),
+                        (Some(alibi), None) => Some([alibi.of_last(own, tokens)]),
+                        (None, None) => None,
+                    };
                     let biases = biases.as_ref().map(|biases| &biases[..]);
                     attend_steps(isa, queries, seen, 1, scores, biases, out);
                 }

@@ -8,9 +8,9 @@ use super::{
         layers::Machine,
         rotary::{turn, turn_neighbours},
     },
-    CausalLayer, PackedLlama,
+    CausalLayer, Inputs, PackedLlama,
 };
-use crate::architectures::llama::Rope;
+use crate::architectures::llama::{QueryGrowth, Rope};
 
 /// The cosines and sines of rows' angles.
 pub(super) struct Turns {
@@ -18,6 +18,8 @@ pub(super) struct Turns {
     values: (Vec<f32>, Vec<f32>),
     /// The place of each row.
     places: Vec<usize>,
+    /// The factor of each row's queries afterwards; none where they do not grow.
+    growth: Option<Vec<f32>>,
 }
 
 impl PackedLlama {
@@ -25,10 +27,12 @@ impl PackedLlama {
     /// model's angles.
     pub(super) fn turns(&self, rows: &[(usize, usize)]) -> Vec<Turns> {
         let of = |rope: &Rope| {
+            let grown = |growth: QueryGrowth| rows.iter().map(|(position, _)| growth.at(*position)).collect();
+            let growth = self.query_growth.map(grown);
             let mut values = (Vec::new(), Vec::new());
             if rope.is_dynamic() {
                 rows.iter().for_each(|(position, length)| rope.turns(*position, *length, &mut values));
-                return Turns { values, places: (0..rows.len()).collect() };
+                return Turns { values, places: (0..rows.len()).collect(), growth };
             }
             // Rows at the same position share a place.
             let mut positions: Vec<usize> = rows.iter().map(|(position, _)| *position).collect();
@@ -36,7 +40,7 @@ impl PackedLlama {
             positions.dedup();
             positions.iter().for_each(|position| rope.turns(*position, 0, &mut values));
             let place = |(position, _): &(usize, usize)| positions.partition_point(|other| other < position);
-            Turns { values, places: rows.iter().map(place).collect() }
+            Turns { values, places: rows.iter().map(place).collect(), growth }
         };
         self.ropes.iter().map(of).collect()
     }
@@ -77,6 +81,9 @@ impl PackedLlama {
                 } else {
                     turn(both, width, cos, sin);
                 }
+                if let Some(growth) = &turns.growth {
+                    both[..heads * width].iter_mut().for_each(|value| *value *= growth[row]);
+                }
             }
             if self.turns_first {
                 normalise(both);
@@ -93,11 +100,16 @@ impl PackedLlama {
         normed: &mut Rows,
         inputs: &mut Rows,
     ) {
-        if !self.norm_first {
-            return layer.own.inputs.forward(machine, xs, inputs);
+        let source = if self.norm_first {
+            layer.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
+            &*normed
+        } else {
+            xs
+        };
+        match &layer.inputs {
+            Inputs::Together(all) => all.forward(machine, source, inputs),
+            Inputs::Latent(latent) => latent.forward(machine, source, inputs),
         }
-        layer.own.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
-        layer.own.inputs.forward(machine, normed, inputs);
     }
 
     /// The norm of the result of a part, whose own norm is `own`.
@@ -137,16 +149,24 @@ impl PackedLlama {
         result: &mut Rows,
         xs: &mut Rows,
     ) {
+        let narrow;
+        let mixed = match &layer.inputs {
+            Inputs::Together(_) => mixed,
+            Inputs::Latent(latent) => {
+                narrow = latent.narrowed(mixed);
+                &narrow
+            }
+        };
         if self.is_parallel {
             // The feed-forward part reads the states as they are before attention is added.
             layer.part_norm.forward_to(machine.core.isa, machine.core.pool, xs, result);
-            return layer.own.output.add(machine, mixed, xs);
+            return layer.output.add(machine, mixed, xs);
         }
-        let norm = self.result_norm(&layer.own.norm, &layer.result_norms[0]);
+        let norm = self.result_norm(&layer.norm, &layer.result_norms[0]);
         if self.adds_plainly(norm) {
-            return layer.own.output.add(machine, mixed, xs);
+            return layer.output.add(machine, mixed, xs);
         }
-        layer.own.output.forward(machine, mixed, result);
+        layer.output.forward(machine, mixed, result);
         self.add_result(machine, result, norm, xs);
     }
 

@@ -1,10 +1,10 @@
 //! The config that the fields of a GGUF file are.
 
-use candle_core::Device;
+use candle_core::{Device, quantized::gguf_file::Value};
 use candle_nn::Init;
 use sporran_checkpoint::{GgufFields, GgufFile, Parameter, Result};
 
-use crate::architectures::llama::{LlamaConfig, LlamaKind, rope::RopeParameters};
+use crate::architectures::llama::{LlamaConfig, LlamaKind, MptAttention, NormKind, rope::RopeParameters};
 
 /// The kind of the model whose `general.architecture` is `name`.
 fn kind(fields: &GgufFields<'_>, name: &str) -> Result<LlamaKind> {
@@ -32,9 +32,23 @@ fn kind(fields: &GgufFields<'_>, name: &str) -> Result<LlamaKind> {
         "qwen2moe" => LlamaKind::Qwen2Moe,
         "qwen3moe" => LlamaKind::Qwen3Moe,
         "seed_oss" => LlamaKind::SeedOss,
+        "bloom" => LlamaKind::Bloom,
+        "cohere2" => LlamaKind::Cohere2,
+        "command-r" => LlamaKind::Cohere,
+        "exaone4" => LlamaKind::Exaone4,
+        "falcon" => LlamaKind::Falcon,
+        "glm4" => LlamaKind::Glm4,
+        "gptneox" => LlamaKind::GptNeox,
+        "mpt" => LlamaKind::Mpt,
+        "nemotron" => LlamaKind::Nemotron,
+        "phi2" => LlamaKind::Phi,
+        "stablelm" => LlamaKind::StableLm,
+        "starcoder2" => LlamaKind::Starcoder2,
         other => {
             let expected = "`llama`, `qwen2`, `qwen3`, `gemma`, `gemma2`, `gemma3`, `smollm3`, `phi3`, `olmo2`, \
-                            `granite`, `arcee`, `ernie4_5`, `olmoe`, `qwen2moe`, `qwen3moe` or `seed_oss`";
+                            `granite`, `arcee`, `ernie4_5`, `olmoe`, `qwen2moe`, `qwen3moe`, `seed_oss`, `bloom`, \
+                            `cohere2`, `command-r`, `exaone4`, `falcon`, `glm4`, `gptneox`, `mpt`, `nemotron`, `phi2`, \
+                            `stablelm` or `starcoder2`";
             return Err(fields.wrong("general.architecture", expected, format!("`{other}`")));
         }
     })
@@ -97,15 +111,22 @@ pub(super) fn config(file: &GgufFile) -> Result<LlamaConfig> {
     let layers = fields.size(&field("block_count"))?;
     let head = fields.size_or_none(&field("attention.key_length"))?;
     let head = head.unwrap_or(width / heads.max(1));
+    let may_turn_part = kind.turned_part().is_some();
     let turned = fields.size_or_none(&field("rope.dimension_count"))?.filter(|turned| *turned != head);
-    if let Some(turned) = turned.filter(|turned| kind != LlamaKind::Phi3 || *turned > head) {
+    if let Some(turned) = turned.filter(|turned| !may_turn_part || *turned > head) {
         let expected = format!("the width of a head, {head}");
         return Err(fields.wrong(&field("rope.dimension_count"), &expected, turned.to_string()));
     }
-    let epsilon = field("attention.layer_norm_rms_epsilon");
+    let has_roots = matches!(kind.norm_kind(), NormKind::Root | NormKind::RootAroundOne);
+    let epsilon =
+        field(if has_roots { "attention.layer_norm_rms_epsilon" } else { "attention.layer_norm_epsilon" });
+    let eps = fields.number(&epsilon)?.ok_or_else(|| fields.wrong(&epsilon, "a number", "none"))?;
     let has_output_bias = file.has_tensor("blk.0.attn_output.bias");
     let has_input_bias = file.has_tensor("blk.0.attn_q.bias");
-    let may_differ = matches!(kind, LlamaKind::Qwen2 | LlamaKind::Qwen2Moe | LlamaKind::SeedOss);
+    let may_differ = matches!(
+        kind,
+        LlamaKind::Glm4 | LlamaKind::Qwen2 | LlamaKind::Qwen2Moe | LlamaKind::SeedOss | LlamaKind::StableLm
+    );
     if has_input_bias && !has_output_bias && !may_differ {
         return Err(fields.wrong("blk.0.attn_q.bias", "no such tensor", "one"));
     }
@@ -120,14 +141,15 @@ pub(super) fn config(file: &GgufFile) -> Result<LlamaConfig> {
         num_key_value_heads: fields.size_or_none(&field("attention.head_count_kv"))?,
         head_dim: Some(head),
         max_position_embeddings: fields.size(&field("context_length"))?,
-        rms_norm_eps: fields.number(&epsilon)?.ok_or_else(|| fields.wrong(&epsilon, "a number", "none"))?,
+        rms_norm_eps: eps,
+        layer_norm_eps: (!has_roots).then_some(eps),
         rope_theta: number("rope.freq_base")?,
         rope_scaling: scaling(&fields, name)?,
         rope_divisors: divisors(file, turned.unwrap_or(head) / 2)?,
-        partial_rotary_factor: turned.map(|turned| turned as f64 / head as f64),
+        partial_rotary_factor: may_turn_part.then(|| turned.unwrap_or(head) as f64 / head as f64),
         attention_bias: if may_differ { has_input_bias } else { has_output_bias },
         attention_out_bias: Some(has_output_bias),
-        use_bias: Some(has_output_bias),
+        use_bias: Some(if kind == LlamaKind::StableLm { has_input_bias } else { has_output_bias }),
         qkv_bias: Some(has_input_bias),
         clip_qkv: number("attention.clamp_kqv")?.filter(|most| *most > 0.0),
         mlp_bias: file.has_tensor("blk.0.ffn_down.bias"),
@@ -138,8 +160,37 @@ pub(super) fn config(file: &GgufFile) -> Result<LlamaConfig> {
         ..defaults
     };
     match kind {
-        LlamaKind::Mistral | LlamaKind::Olmo3 | LlamaKind::Phi3 => {
+        LlamaKind::Cohere2
+        | LlamaKind::Exaone4
+        | LlamaKind::Mistral
+        | LlamaKind::Olmo3
+        | LlamaKind::Phi3
+        | LlamaKind::Starcoder2 => {
             config.sliding_window = window(&fields, name)?;
+        }
+        LlamaKind::Falcon => {
+            let has_two_norms = file.has_tensor("blk.0.attn_norm_2.weight");
+            let is_new = has_two_norms || config.num_key_value_heads.is_some_and(|groups| groups != 1);
+            config.new_decoder_architecture = Some(is_new);
+            config.num_ln_in_parallel_attn = Some(if has_two_norms { 2 } else { 1 });
+        }
+        LlamaKind::GptNeox | LlamaKind::StableLm => {
+            if file.has_tensor("blk.0.attn_q_norm.weight") {
+                return Err(fields.wrong("blk.0.attn_q_norm.weight", "no such tensor", "one"));
+            }
+            let parallel = field("use_parallel_residual");
+            config.use_parallel_residual = match fields.optional(&parallel) {
+                Some(Value::Bool(parallel)) => Some(*parallel),
+                Some(other) => return Err(fields.wrong(&parallel, "true or false", format!("{other:?}"))),
+                None => None,
+            };
+        }
+        LlamaKind::Mpt => {
+            config.attn_config = Some(MptAttention {
+                clip_qkv: config.clip_qkv,
+                alibi_bias_max: number("attention.max_alibi_bias")?,
+                ..MptAttention::default()
+            });
         }
         LlamaKind::Gemma2 | LlamaKind::Gemma3 => {
             config.sliding_window = window(&fields, name)?.or(config.sliding_window);
@@ -168,6 +219,10 @@ pub(super) fn config(file: &GgufFile) -> Result<LlamaConfig> {
             config.logits_scaling = number("logit_scale")?;
         }
         _ => {}
+    }
+    if matches!(kind, LlamaKind::Cohere | LlamaKind::Cohere2) {
+        config.logit_scale = number("logit_scale")?;
+        config.use_qk_norm = Some(file.has_tensor("blk.0.attn_q_norm.weight"));
     }
     if kind.has_two_ropes() && config.rope_divisors.is_some() {
         return Err(fields.wrong("rope_freqs.weight", "no such tensor", "one"));

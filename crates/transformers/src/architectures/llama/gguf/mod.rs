@@ -15,7 +15,7 @@ use sporran_checkpoint::{Architecture, GgufFile, Parameter, Result, Tokenizer};
 
 use self::{
     config::config,
-    names::{apart, expert_of, has_adjacent_pairs, stored},
+    names::{apart, expert_of, has_adjacent_pairs, regrouped, stored},
 };
 use super::{Llama, LlamaConfig, NormKind, SHARED_GATE};
 use crate::{
@@ -113,6 +113,9 @@ impl Gguf {
         if let Some((kind, bytes)) = raw
             && let Some(coding) = coding_of(kind)
         {
+            if let Some(places) = self.regrouping(name) {
+                return Ok(Some(StoredWeights::new(coding, regrouped(&bytes, &places).into())));
+            }
             let bytes = match (self.turned_heads(name), expert_of(name)) {
                 (Some(heads), _) => apart(&bytes, heads, self.config.head_width()).into(),
                 (None, Some(expert)) => {
@@ -124,6 +127,16 @@ impl Gguf {
             return Ok(Some(StoredWeights::new(coding, bytes)));
         }
         Ok(None)
+    }
+
+    /// For a tensor of queries, keys and values that the file has one after the other: the place of each block of the model there.
+    fn regrouping(&self, name: &str) -> Option<Vec<usize>> {
+        let is_joined =
+            ["query_key_value.weight", "query_key_value.bias"].iter().any(|end| name.ends_with(end));
+        let places = self.config.input_places().filter(|_| is_joined)?;
+        let mut inverse = vec![0; places.len()];
+        places.iter().enumerate().for_each(|(stored, place)| inverse[*place] = stored);
+        Some(inverse)
     }
 
     /// The number of heads of a tensor whose rows of pairs that are turned together lie side by side in the file.
@@ -154,7 +167,16 @@ impl Gguf {
         if name.ends_with(&format!("{SHARED_GATE}.weight")) {
             return Ok(tensor.unsqueeze(0)?.to_dtype(dtype)?);
         }
-        if name.ends_with("norm.weight") && self.config.kind.norm_kind() == NormKind::RootAroundOne {
+        if let Some(places) = self.regrouping(name) {
+            let shape = tensor.shape().clone();
+            let blocks = tensor.reshape((places.len(), ()))?;
+            let places: Vec<u32> = places.into_iter().map(|place| place as u32).collect();
+            let blocks = blocks.index_select(&Tensor::new(places, device)?, 0)?;
+            return Ok(blocks.reshape(shape)?.to_dtype(dtype)?);
+        }
+        let is_whole =
+            matches!(self.config.kind.norm_kind(), NormKind::RootAroundOne | NormKind::LayerAroundOne);
+        if name.ends_with("norm.weight") && is_whole {
             // In these files the weights of norms are whole.
             return Ok((tensor - 1.0)?.to_dtype(dtype)?);
         }

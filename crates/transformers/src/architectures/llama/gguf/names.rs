@@ -11,6 +11,12 @@ pub(super) fn apart(bytes: &[u8], heads: usize, width: usize) -> Vec<u8> {
     (0..heads).flat_map(places).flat_map(|row| &bytes[row * size..][..size]).copied().collect()
 }
 
+/// The equal blocks of `bytes` that are at these places.
+pub(super) fn regrouped(bytes: &[u8], places: &[usize]) -> Vec<u8> {
+    let size = bytes.len() / places.len().max(1);
+    places.iter().flat_map(|place| &bytes[place * size..][..size]).copied().collect()
+}
+
 /// Whether the two values of a pair that is turned together lie side by side in files of this kind.
 pub(super) fn has_adjacent_pairs(kind: LlamaKind) -> bool {
     matches!(
@@ -26,14 +32,31 @@ pub(super) fn has_adjacent_pairs(kind: LlamaKind) -> bool {
 
 /// The name in the file of the tensor that `transformers` calls `name`.
 pub(super) fn stored(kind: LlamaKind, name: &str) -> String {
+    let names = kind.names();
     let parts: Vec<&str> = name.split('.').collect();
+    if name == names.table {
+        return "token_embd.weight".into();
+    }
     match parts.as_slice() {
-        ["model", "embed_tokens", end] => format!("token_embd.{end}"),
-        ["model", "norm", end] => format!("output_norm.{end}"),
-        ["lm_head", end] => format!("output.{end}"),
-        ["model", "layers", layer, inner @ .., end] => {
+        [body, norm, end] if *body == names.body && *norm == names.norm => format!("output_norm.{end}"),
+        [body, norm, end] if *body == names.body && Some(*norm) == kind.embedding_norm() => {
+            format!("token_embd_norm.{end}")
+        }
+        [head, end] if *head == names.head => format!("output.{end}"),
+        [body, layers, layer, inner @ .., end] if *body == names.body && *layers == names.layers => {
             let inner = match inner {
-                ["input_layernorm"] => "attn_norm",
+                ["post_attention_layernorm"] if kind == LlamaKind::Glm4 => "ffn_norm",
+                ["post_self_attn_layernorm"] => "post_attention_norm",
+                ["post_mlp_layernorm"] => "post_ffw_norm",
+                ["ln_attn"] => "attn_norm_2",
+                ["norm_2"] => "ffn_norm",
+                ["attention" | "self_attention", "query_key_value"] | ["attn", "Wqkv"] => "attn_qkv",
+                ["attention" | "self_attention" | "self_attn", "dense"] | ["attn", "out_proj"] => {
+                    "attn_output"
+                }
+                ["mlp", "c_fc" | "dense_h_to_4h" | "fc1"] | ["ffn", "up_proj"] => "ffn_up",
+                ["mlp", "c_proj" | "dense_4h_to_h" | "fc2"] | ["ffn", "down_proj"] => "ffn_down",
+                ["input_layernorm" | "ln_mlp" | "norm_1"] => "attn_norm",
                 ["post_attention_layernorm"] if kind.norms_results() || kind == LlamaKind::SeedOss => {
                     "post_attention_norm"
                 }
@@ -73,7 +96,7 @@ pub(super) fn expert_of(name: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LlamaKind, apart, expert_of, stored};
+    use super::{LlamaKind, apart, expert_of, regrouped, stored};
 
     #[test]
     fn pairs_are_put_half_a_head_apart() {
@@ -81,6 +104,11 @@ mod tests {
         let rows: Vec<u8> = (0..8).flat_map(|row| [row, 10 + row]).collect();
         let expected = [0, 2, 1, 3, 4, 6, 5, 7].iter().flat_map(|row| [*row, 10 + row]).collect::<Vec<u8>>();
         assert_eq!(apart(&rows, 2, 4), expected);
+    }
+
+    #[test]
+    fn blocks_are_put_at_their_places() {
+        assert_eq!(regrouped(&[0, 1, 2, 3, 4, 5], &[2, 0, 1]), [4, 5, 0, 1, 2, 3]);
     }
 
     #[test]
@@ -107,6 +135,8 @@ mod tests {
             (LlamaKind::Olmo2, "post_attention_layernorm", "post_attention_norm"),
             (LlamaKind::Olmo2, "post_feedforward_layernorm", "post_ffw_norm"),
             (LlamaKind::Qwen3, "self_attn.q_norm", "attn_q_norm"),
+            (LlamaKind::Glm4, "post_attention_layernorm", "ffn_norm"),
+            (LlamaKind::Exaone4, "post_attention_layernorm", "post_attention_norm"),
             (LlamaKind::Phi3, "self_attn.qkv_proj", "attn_qkv"),
             (LlamaKind::Phi3, "mlp.gate_up_proj", "ffn_up"),
         ] {
