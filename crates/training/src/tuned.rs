@@ -292,6 +292,7 @@ pub(crate) mod tests {
             output_embedding_size: None,
             task_types: 0,
             sharing: None,
+            blocks: None,
             disentangled: None,
             rotary: None,
             labels: (0..labels).map(|at| format!("LABEL_{at}")).collect(),

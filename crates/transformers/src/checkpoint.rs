@@ -396,7 +396,10 @@ impl Checkpoint {
         let what = match self.config.decoder_head() {
             Some(DecoderHead::None) if is_bidirectional => ", whose tokens see those after them",
             Some(DecoderHead::None) => ", whose weights lack the head `lm_head.weight`",
-            Some(DecoderHead::Labels(_)) => " with a head for sequence classification",
+            Some(DecoderHead::Labels(_) | DecoderHead::PooledLabels(..)) => {
+                " with a head for sequence classification"
+            }
+            Some(DecoderHead::TokenLabels(_)) => " with a head for token classification",
             _ => "",
         };
         let found = format!("`{}`{what}", self.config.architecture().model_type());

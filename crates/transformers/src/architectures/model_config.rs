@@ -123,7 +123,10 @@ impl ModelConfig {
             Self::ModernBert(config) => Some(config.task),
             Self::T5Encoder(_) => Some(BertTask::States),
             _ => match self.decoder_head() {
-                Some(DecoderHead::Labels(_)) => Some(BertTask::SequenceClassification),
+                Some(DecoderHead::Labels(_) | DecoderHead::PooledLabels(..)) => {
+                    Some(BertTask::SequenceClassification)
+                }
+                Some(DecoderHead::TokenLabels(_)) => Some(BertTask::TokenClassification),
                 Some(DecoderHead::None) => Some(BertTask::States),
                 _ => None,
             },

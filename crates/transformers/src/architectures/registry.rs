@@ -203,11 +203,13 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     ArchitectureEntry::own("blenderbot-small", "Blenderbot (90 million)", &[Generation], |path, text, _| {
         read_bart(BartFamily::BlenderbotSmall, path, text)
     }),
-    ArchitectureEntry::own("bert", "BERT", ENCODER, |path, text, _| read_bert(BertFamily::Bert, path, text)),
+    ArchitectureEntry::own("bert", "BERT, JinaBERT", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Bert, path, text)
+    }),
     ArchitectureEntry::own("roberta", "RoBERTa", ENCODER, |path, text, _| {
         read_bert(BertFamily::Roberta, path, text)
     }),
-    ArchitectureEntry::own("xlm-roberta", "XLM-RoBERTa", ENCODER, |path, text, _| {
+    ArchitectureEntry::own("xlm-roberta", "XLM-RoBERTa, also Jina's", ENCODER, |path, text, _| {
         read_bert(BertFamily::XlmRoberta, path, text)
     }),
     ArchitectureEntry::own("camembert", "CamemBERT", ENCODER, |path, text, _| {
@@ -230,6 +232,12 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     }),
     ArchitectureEntry::own("deberta-v2", "DeBERTa (v2, v3)", ENCODER, |path, text, _| {
         read_bert(BertFamily::Deberta, path, text)
+    }),
+    ArchitectureEntry::own("deberta", "DeBERTa (v1)", ENCODER, |path, text, _| {
+        read_bert(BertFamily::FirstDeberta, path, text)
+    }),
+    ArchitectureEntry::own("big_bird", "BigBird", ENCODER_WITHOUT_SPANS, |path, text, _| {
+        read_bert(BertFamily::BigBird, path, text)
     }),
     ArchitectureEntry::own("ernie", "ERNIE", ENCODER, |path, text, _| {
         read_bert(BertFamily::Ernie, path, text)
@@ -257,6 +265,9 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     }),
     ArchitectureEntry::own("gte", "GTE", ENCODER_WITHOUT_SPANS, |path, text, _| {
         read_bert(BertFamily::Gte, path, text)
+    }),
+    ArchitectureEntry::own("new", "GTE by its own code", ENCODER_WITHOUT_SPANS, |path, text, _| {
+        read_bert(BertFamily::New, path, text)
     }),
     ArchitectureEntry::own("jina_embeddings_v3", "Jina embeddings v3", ENCODER, |path, text, _| {
         read_bert(BertFamily::JinaEmbeddingsV3, path, text)
@@ -295,7 +306,7 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     decoder!(CodeGen, "CodeGen", WORDS),
     decoder!(Cohere2, "Cohere 2 (Command R7B, A)", WORDS),
     decoder!(Ernie45, "ERNIE 4.5 without experts", WORDS),
-    decoder!(EuroBert, "EuroBERT", &[Embedding]).untrained(),
+    decoder!(EuroBert, "EuroBERT", ENCODER_WITHOUT_SPANS).untrained(),
     decoder!(Exaone4, "EXAONE 4", DECODER),
     decoder!(Falcon, "Falcon", DECODER).or_candle(candle::load_falcon),
     decoder!(Glm, "GLM-4 of 2024", DECODER),

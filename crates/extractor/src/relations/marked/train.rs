@@ -130,6 +130,7 @@ impl<'a> MarkedTrainer<'a> {
                     output_embedding_size: None,
                     task_types: 0,
                     sharing: None,
+                    blocks: None,
                     disentangled: None,
                     rotary: None,
                     labels: vec!["LABEL_0".into(), "LABEL_1".into()],

@@ -156,10 +156,6 @@ impl LlamaConfig {
         if self.embedding_width() == 0 {
             return Err(wrong("word_embed_proj_dim", "at least 1", "0"));
         }
-        if self.kind == LlamaKind::EuroBert && !self.head.labels().is_empty() {
-            let found = format!("`{}`", self.kind.class_of_labels());
-            return Err(wrong("architectures", "`EuroBertModel` or `EuroBertForMaskedLM`", &found));
-        }
         self.check_falcon()?;
         self.check_mpt()?;
         if self.tie_word_embeddings && self.kind.head_has_bias() {

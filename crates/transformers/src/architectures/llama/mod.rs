@@ -1,6 +1,5 @@
 //! LLaMA (Touvron et al. 2023) and decoders of its shape, from Hugging Face's folders and from GGUF files.
 
-mod alibi;
 mod architecture;
 mod checks;
 mod config;
@@ -19,7 +18,6 @@ mod norms;
 mod positions;
 mod rope;
 
-pub(crate) use alibi::Alibi;
 pub use config::{LlamaConfig, MptAttention};
 pub(crate) use experts::Experts;
 pub use gguf::Gguf;

@@ -17,7 +17,7 @@ use super::{
     ragged::Token,
 };
 use crate::{
-    architectures::llama::{Alibi, Rope},
+    architectures::{alibi::Alibi, llama::Rope},
     causal::CausalLm,
     decode::GenerationOptions,
     seq2seq::too_long,
