@@ -326,12 +326,12 @@ impl Checkpoint {
             }
             ModelConfig::Llama(config) => {
                 let vb = self.var_builder(dtype, device)?;
-                let (body, head) = (Box::new(Llama::new(config, &vb)?), config.encoder_head(&vb)?);
+                let (body, head) = (Llama::new(config, &vb)?, config.encoder_head(&vb)?);
                 Ok(EncoderModel { body: Box::new(DecoderEncoder::new(body, config.embedding_width())), head })
             }
             ModelConfig::Gpt2(config) => {
                 let vb = self.var_builder(dtype, device)?;
-                let (body, head) = (Box::new(Gpt2::new(config, &vb)?), config.encoder_head(&vb)?);
+                let (body, head) = (Gpt2::new(config, &vb)?, config.encoder_head(&vb)?);
                 Ok(EncoderModel { body: Box::new(DecoderEncoder::new(body, config.n_embd)), head })
             }
             _ => Err(self.other_kind("an encoder")),

@@ -32,6 +32,7 @@ mod pair_head;
 mod pairs;
 mod sentence;
 mod seq2seq;
+mod tunable;
 mod word_input;
 
 pub use architectures::{
@@ -74,4 +75,5 @@ pub use pair_head::{PAIR_HEAD, PairHead, PairHeadConfig, StatePair};
 pub use pairs::{PairClassifier, PairOptions};
 pub use sentence::{Pooling, Sentences, TextEncoder, TextEncoderOptions};
 pub use seq2seq::{Memory, Seq2Seq, Trainable, too_long};
+pub use tunable::TunableEncoder;
 pub use word_input::{WordInput, WordRow};

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Result, json::parse};
 
 use super::{
-    bert::{Head, HeadFields, LabelledState, SequenceHead, TokenHead, Transform},
+    bert::{BertTask, Head, HeadFields, LabelledState, SequenceHead, TokenHead, Transform},
     wrong::wrong,
 };
 use crate::{
@@ -114,6 +114,29 @@ impl DecoderHead {
         }
     }
 
+    /// The head of an encoder for a task; none where there is no class with one.
+    pub(crate) fn with_task(&self, task: BertTask, labels: Vec<String>) -> Option<Self> {
+        match task {
+            BertTask::States => Some(Self::None),
+            BertTask::SequenceClassification => {
+                let pooling = match self {
+                    Self::PooledLabels(_, pooling) => *pooling,
+                    _ => LabelPooling::Late,
+                };
+                Some(Self::PooledLabels(labels, pooling))
+            }
+            BertTask::TokenClassification => Some(Self::TokenLabels(labels)),
+            _ => None,
+        }
+    }
+
+    /// Gives the labels other names.
+    pub(crate) fn rename(&mut self, names: Vec<String>) {
+        if let Self::Labels(labels) | Self::PooledLabels(labels, _) | Self::TokenLabels(labels) = self {
+            *labels = names;
+        }
+    }
+
     /// Whether logits of words are part of the model.
     pub(crate) fn is_language_model(&self) -> bool {
         *self == Self::LanguageModel
@@ -194,18 +217,24 @@ fn checked_labels(path: &Path, fields: &HeadFields) -> Result<Vec<String>> {
 }
 
 /// A decoder-only model over candle whose hidden states are read. A token sees those before it.
-pub(crate) struct DecoderEncoder {
-    body: Box<dyn TrainableCausal>,
+#[derive(Debug)]
+pub(crate) struct DecoderEncoder<B> {
+    body: B,
     width: usize,
 }
 
-impl DecoderEncoder {
-    pub(crate) fn new(body: Box<dyn TrainableCausal>, width: usize) -> Self {
+impl<B: TrainableCausal> DecoderEncoder<B> {
+    pub(crate) fn new(body: B, width: usize) -> Self {
         Self { body, width }
+    }
+
+    /// The last hidden states (b, s, d) of the inputs.
+    pub(crate) fn states_in(&self, input: &Batch, mode: &mut Mode) -> Result<Tensor> {
+        self.body.states_in(input, mode)
     }
 }
 
-impl Encoder for DecoderEncoder {
+impl<B: TrainableCausal + Send + Sync> Encoder for DecoderEncoder<B> {
     fn states(&self, input: &Batch) -> Result<Tensor> {
         Ok(self.body.states_in(input, &mut Mode::Inference)?.detach())
     }

@@ -274,8 +274,7 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     }),
     ArchitectureEntry::own("modernbert", "ModernBERT", ENCODER, |path, text, _| {
         ModernBertConfig::from_json(path, text).map(ModelConfig::ModernBert)
-    })
-    .untrained(),
+    }),
     ArchitectureEntry::own("gpt2", "GPT-2", DECODER, |path, text, _| {
         Gpt2Config::from_json(path, text).map(ModelConfig::Gpt2)
     })
@@ -306,7 +305,7 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     decoder!(CodeGen, "CodeGen", WORDS),
     decoder!(Cohere2, "Cohere 2 (Command R7B, A)", WORDS),
     decoder!(Ernie45, "ERNIE 4.5 without experts", WORDS),
-    decoder!(EuroBert, "EuroBERT", ENCODER_WITHOUT_SPANS).untrained(),
+    decoder!(EuroBert, "EuroBERT", ENCODER_WITHOUT_SPANS),
     decoder!(Exaone4, "EXAONE 4", DECODER),
     decoder!(Falcon, "Falcon", DECODER).or_candle(candle::load_falcon),
     decoder!(Glm, "GLM-4 of 2024", DECODER),
@@ -438,6 +437,11 @@ mod tests {
             "{error}"
         );
         assert!(error.ends_with("`seed_oss`, found `rwkv`"), "{error}");
+        for name in ["mobilebert", "squeezebert", "longformer", "xlnet", "convbert", "nystromformer", "fnet"]
+        {
+            let error = read(&format!(r#"{{"model_type": "{name}"}}"#));
+            assert!(error.contains("`big_bird`") && error.ends_with(&format!("found `{name}`")), "{error}");
+        }
         assert!(read("{}").ends_with("found none"));
         assert!(read(r#"{"model_type": "rag"}"#).contains("opened one by one"));
         // Only the other engine has it.
@@ -453,7 +457,8 @@ mod tests {
         };
         assert_eq!(of("llama"), (vec!["packed", "candle"], &["f32", "int8"][..], true));
         assert_eq!(of("gpt2"), (vec!["packed"], &["f32"][..], true));
-        assert_eq!(of("modernbert"), (vec!["packed"], &["f32", "int8"][..], false));
+        assert_eq!(of("modernbert"), (vec!["packed"], &["f32", "int8"][..], true));
+        assert_eq!(of("marian"), (vec!["packed"], &["f32", "int8"][..], false));
         assert_eq!(of("mamba"), (vec!["candle"], &["f32"][..], false));
     }
 }

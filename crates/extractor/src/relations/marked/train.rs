@@ -153,7 +153,7 @@ impl<'a> MarkedTrainer<'a> {
             properties: properties.clone(),
             thresholds: Thresholds::even(properties.len(), 0.5),
         };
-        let config = ModelConfig::Bert(encoder.config().clone()).to_json();
+        let config = encoder.config().to_json();
         extra_files.push(("config.json".to_owned(), format!("{config:#}\n").into_bytes()));
         extra_files.push((MARKED.to_owned(), marked.bytes()));
         Ok(Self { encoder, head, tokenizer, options: marked, training: options, extra_files })

@@ -200,7 +200,7 @@ impl BertConfig {
             && self.disentangled.is_none()
             && self.rotary.is_none()
             && self.task_types == 0
-            && self.family != BertFamily::Mpnet
+            && !matches!(self.family, BertFamily::Mpnet | BertFamily::BigBird)
             && !self.family.norms_first()
     }
 
