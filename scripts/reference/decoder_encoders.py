@@ -5,12 +5,13 @@ Bodies and heads for sequence classification, with the files that encoder_parity
 library; and `qwen3-reranker`, a language model that answers `yes` or `no`, with the scores of that library and of the prompt
 format of Qwen 3's rerankers.
 
-    python scripts/reference/decoder_encoders.py
+    python scripts/reference/decoder_encoders.py [NAME]..
         # torch 2.15, transformers 5.24, tokenizers 0.23, sentence-transformers 6.2
 """
 
 import json
 import shutil
+import sys
 import tempfile
 
 import encoder_parity
@@ -43,7 +44,7 @@ encoder_parity_body = encoder_parity.body
 
 def body(model):
     for name in ("transformer", "model"):
-        if hasattr(model, name) and (hasattr(model, "score") or hasattr(model, "lm_head")):
+        if hasattr(model, name) and any(hasattr(model, head) for head in ("score", "lm_head", "classifier")):
             return getattr(model, name)
     return encoder_parity_body(model)
 
@@ -51,8 +52,12 @@ def body(model):
 encoder_parity.body = body
 
 
+def write(name, *arguments):
+    if len(sys.argv) == 1 or name in sys.argv[1:]:
+        encoder_parity.write(name, *arguments)
+
+
 def heads():
-    write = encoder_parity.write
     own = {"head_dim": 8, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
     write("qwen3-states", t.Qwen3Model(t.Qwen3Config(**SIZES | own)), 81)
     write("qwen3-sequence", t.Qwen3ForSequenceClassification(t.Qwen3Config(num_labels=1, **SIZES | own)), 82)
@@ -72,6 +77,10 @@ def heads():
     write("gpt2-states", t.GPT2Model(gpt2), 89)
     write("eurobert-states", t.EuroBertModel(t.EuroBertConfig(**SIZES)), 94)
     write("eurobert-mlm-states", t.EuroBertForMaskedLM(t.EuroBertConfig(attention_bias=True, **SIZES)), 95)
+    for at, (name, pooling) in enumerate((("sequence", "late"), ("mean", "mean"), ("first", "bos"))):
+        config = t.EuroBertConfig(num_labels=at + 1, classifier_pooling=pooling, **SIZES)
+        write(f"eurobert-{name}", t.EuroBertForSequenceClassification(config), 120 + at)
+    write("eurobert-token", t.EuroBertForTokenClassification(t.EuroBertConfig(num_labels=3, **SIZES)), 123)
     both = gemma | {"use_bidirectional_attention": True, "sliding_window": 4, "num_hidden_layers": 3}
     both["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"]
     write("gemma3-both-states", t.Gemma3TextModel(t.Gemma3TextConfig(**SIZES | both)), 96)
@@ -198,8 +207,64 @@ def reranker():
     print(cases, found)
 
 
+MXBAI = [
+    "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n<|im_start|>user\n",
+    "You are a search relevance expert who evaluates how well documents match search queries. For each query-document pair, "
+    "carefully analyze the semantic relationship between them, then provide your binary relevance judgment (0 for not relevant, "
+    "1 for relevant).\nRelevance:<|im_end|>\n<|im_start|>assistant\n",
+]
+GEMMA = (
+    "Given a query A and a passage B, determine whether the passage contains an answer to the query by providing a prediction of "
+    "either 'Yes' or 'No'."
+)
+
+
+def formats():
+    """Scores of the model `qwen3-reranker` by the prompts of mxbai-rerank-v2 and of bge-reranker-v2-gemma, from the model cards.
+
+    Both tokenise the query, the passage and what is around them apart.
+    """
+    folder = DATA / "qwen3-reranker"
+    words = t.AutoTokenizer.from_pretrained(folder)
+    model = t.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval().double()
+    ids = lambda text: words(text, add_special_tokens=False)["input_ids"]
+    pairs = json.loads((folder / "expected.json").read_text())["pairs"]
+
+    def logits(before, query, passage, after, most=10_000):
+        before = before + ids(query) + ids("\n")
+        row = before + ids(passage)[:max(most - len(before) - len(after), 0)] + after
+        with torch.no_grad():
+            return model(input_ids=torch.tensor([row])).logits[0, -1]
+
+    def mxbai(query, passage, most, instruction=None):
+        query = f"query: {query}" if instruction is None else f"instruction: {instruction}\nquery: {query}"
+        task, suffix = MXBAI[1].split("<|im_end|>")
+        after = ids("\n") + ids(task) + ids(f"<|im_end|>{suffix}")
+        found = logits(ids(MXBAI[0]), query, f"document: {passage}", after, most)
+        return float(found[ids("1")[0]] - found[ids("0")[0]])
+
+    def gemma(query, passage):
+        found = logits(ids("<|im_start|>"), f"A: {query}", f"B: {passage}", ids("\n") + ids(GEMMA))
+        return float(found[ids("yes")[0]])
+
+    own = ["<|im_start|>", "A: {query}", "\n", "B: {passage}", "\n", GEMMA]
+    cases = [
+        {"name": "mxbai", "format": "mxbai", "max-tokens": 1000, "scores": [mxbai(*pair, 1000) for pair in pairs]},
+        {"name": "mxbai, cut", "format": "mxbai", "max-tokens": 380, "scores": [mxbai(*pair, 380) for pair in pairs]},
+        {"name": "mxbai, instruction", "format": "mxbai", "instruction": "Find the capital", "max-tokens": 1000,
+         "scores": [mxbai(*pair, 1000, "Find the capital") for pair in pairs]},
+        {"name": "one logit", "format": "folder", "prompt": own, "no-token": "", "max-tokens": 1000,
+         "scores": [gemma(*pair) for pair in pairs]},
+    ]
+    (folder / "formats.json").write_text(json.dumps(cases, separators=(",", ":")) + "\n")
+
+
 def main():
     heads()
+    if "formats" in sys.argv[1:]:
+        formats()
+    if len(sys.argv) > 1:
+        return
     small = t.Qwen3Config(**SIZES | {"vocab_size": 400, "head_dim": 8, "tie_word_embeddings": True})
     words = tokenizer()
     small.vocab_size = len(words)
@@ -213,6 +278,7 @@ def main():
     prompts = {"query": "task: search result | query: ", "document": "title: none | text: "}
     embedding("gemma3-embedding", t.Gemma3TextModel(gemma), prompts, True, "mean", [(16, 24), (24, 16)])
     reranker()
+    formats()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Makes the parity fixtures of CamemBERT, MPNet, ELECTRA, ALBERT, DeBERTa, ERNIE, data2vec, RoBERTa-PreLayerNorm, XLM-RoBERTa XL,
+"""Makes the parity fixtures of CamemBERT, MPNet, ELECTRA, ALBERT, DeBERTa, BigBird, ERNIE, data2vec, RoBERTa-PreLayerNorm, XLM-RoBERTa XL,
 Megatron-BERT, RemBERT, RoFormer, NomicBERT, GTE, Jina's embeddings and ModernBERT, and of the encoders of T5 and mT5 alone.
 
 For each: seeded tiny checkpoints in crates/transformers/tests/data/encoders, with the files that encoder_parity.py describes, and
@@ -73,6 +73,20 @@ def main():
         num_labels=3, pos_att_type=["c2p", "p2c"], type_vocab_size=2, **deberta)), 54, None, True)
     write("deberta-span", t.DebertaV2ForQuestionAnswering(bert(
         pos_att_type=["p2c"], max_relative_positions=5, **deberta)), 55)
+
+    first = dict(small, config=t.DebertaConfig, relative_attention=True, position_biased_input=False)
+    both = dict(first, pos_att_type="c2p|p2c", max_relative_positions=8)
+    write("deberta-v1-sequence", t.DebertaForSequenceClassification(bert(num_labels=1, **both)), 140)
+    write("deberta-v1-mlm", t.DebertaForMaskedLM(bert(**both)), 141)
+    write("deberta-v1-token", t.DebertaForTokenClassification(bert(
+        num_labels=3, pos_att_type=["c2p"], type_vocab_size=2, **first)), 142, None, True)
+    write("deberta-v1-span", t.DebertaForQuestionAnswering(bert(
+        pos_att_type=["p2c"], **dict(first, position_biased_input=True))), 143)
+    big_bird = dict(small, config=t.BigBirdConfig)
+    write("big-bird-sequence", t.BigBirdForSequenceClassification(bert(num_labels=2, **big_bird)), 144)
+    write("big-bird-token", t.BigBirdForTokenClassification(bert(
+        num_labels=3, attention_type="original_full", hidden_act="gelu", **big_bird)), 145)
+    write("big-bird-mlm", t.BigBirdForMaskedLM(bert(**big_bird)), 146)
 
     ernie = dict(small, config=t.ErnieConfig)
     write("ernie-states", t.ErnieModel(bert(use_task_id=True, **ernie)), 81, None, True)

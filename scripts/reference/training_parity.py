@@ -1,6 +1,6 @@
 """Makes the parity fixture of training, crates/training/tests/data/tuned.
 
-For the tiny cross-encoders of encoder_parity.py: the binary log-loss of a batch against soft targets without
+For tiny cross-encoders of encoder_parity.py, encoder_families.py and decoder_encoders.py: the binary log-loss of a batch against soft targets without
 dropout, the gradients of all weights, and the weights after three steps of AdamW, by PyTorch in f64, rounded.
 
     python scripts/reference/training_parity.py
@@ -17,6 +17,9 @@ CRATES = pathlib.Path(__file__).resolve().parents[2] / "crates"
 DATA = CRATES / "transformers" / "tests" / "data"
 torch.set_num_threads(1)
 RATE, DECAY, STEPS = 1e-2, 0.1, 3
+NAMES = (
+    "bert-sequence", "roberta-sequence", "modernbert-sequence", "modernbert-first", "eurobert-sequence", "eurobert-mean",
+)
 
 
 def decayed(name, weight):
@@ -26,13 +29,13 @@ def decayed(name, weight):
 def main():
     out = CRATES / "training" / "tests" / "data" / "tuned"
     out.mkdir(exist_ok=True)
-    for name in ("bert-sequence", "roberta-sequence"):
+    for name in NAMES:
         folder = DATA / "encoders" / name
         model = AutoModelForSequenceClassification.from_pretrained(folder).double().eval()
         given = load_file(folder / "expected.safetensors")
         inputs = {key: given[key].long() for key in ("input_ids", "attention_mask", "token_type_ids") if key in given}
         # PyTorch does not train the padding token's embedding, and no text has this token; here a word replaces it.
-        inputs["input_ids"][3, 4] = 5
+        inputs["input_ids"][(inputs["input_ids"] == model.config.pad_token_id) & (inputs["attention_mask"] == 1)] = 5
         targets = torch.tensor([0.9, 0.0, 0.6, 0.3], dtype=torch.float64)
         groups = [
             {"params": [w for n, w in model.named_parameters() if decayed(n, w)], "weight_decay": DECAY},

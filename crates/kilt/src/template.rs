@@ -17,6 +17,13 @@ impl Template {
     /// Parses a template; none if it has a field that is not in `names`, or no field at all.
     #[must_use]
     pub fn parse(template: &str, names: &[&str]) -> Option<Self> {
+        Self::parse_any(template, names)
+            .filter(|own| own.pieces.iter().any(|piece| matches!(piece, Piece::Field(_))))
+    }
+
+    /// The same for a template that may have no field.
+    #[must_use]
+    pub fn parse_any(template: &str, names: &[&str]) -> Option<Self> {
         let mut pieces = Vec::new();
         let mut text = String::new();
         let mut rest = template;
@@ -41,7 +48,13 @@ impl Template {
         if !text.is_empty() {
             pieces.push(Piece::Text(text));
         }
-        pieces.iter().any(|piece| matches!(piece, Piece::Field(_))).then_some(Self { pieces })
+        Some(Self { pieces })
+    }
+
+    /// Whether the text has the field at this place of the list of names.
+    #[must_use]
+    pub fn has(&self, field: usize) -> bool {
+        self.pieces.contains(&Piece::Field(field))
     }
 
     /// The text with its fields, given in the order of their names.
@@ -76,5 +89,10 @@ mod tests {
         for template in ["", "passage", "{{text}}", "{query}", "{text", "text}", "{ text }", "{text} }"] {
             assert_eq!(parse(template), None, "{template}");
         }
+        let any = |template: &str| Template::parse_any(template, &["title", "text"]);
+        assert_eq!(any("a{{b}}").unwrap().fill(&[]), "a{b}");
+        assert!(any("{query}").is_none());
+        let text = any("{text}").unwrap();
+        assert!(text.has(1) && !text.has(0));
     }
 }

@@ -552,6 +552,7 @@ fn parts(kind: QuestionKind, questions: &[Question]) -> Parts {
         output_embedding_size: None,
         task_types: 0,
         sharing: None,
+        blocks: None,
         disentangled: None,
         rotary: None,
         labels: vec!["LABEL_0".into(), "LABEL_1".into()],

@@ -31,7 +31,7 @@ pub use cross_encoder::{CrossEncoder, CrossEncoderOptions, CrossEncoderTraining}
 pub use error::{Error, Result};
 pub use features::{PositionPrior, TitleMatch};
 pub use kind::RerankerKind;
-pub use llm::{LlmOptions, LlmReranker, LlmScore};
+pub use llm::{LlmFormat, LlmOptions, LlmReranker, LlmScore};
 pub use open::open;
 pub use pooled::PagePool;
 pub use registry::RerankerOptions;

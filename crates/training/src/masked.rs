@@ -90,7 +90,7 @@ impl<'a> MaskedLmObjective<'a> {
     /// Hides tokens of `row`, the first of which has the number `first` in its batch.
     fn hide(&self, row: &mut EncoderRow, first: usize, rng: &mut ChaCha8Rng, batch: &mut MaskedBatch) {
         let is_special = |id: u32| self.tokens.special.binary_search(&id).is_ok();
-        let vocabulary = self.encoder.config().vocab_size as u32;
+        let vocabulary = self.encoder.config().vocab_size() as u32;
         for (at, id) in row.ids.iter_mut().enumerate() {
             if is_special(*id) || !rng.random_bool(PREDICTED) {
                 continue;

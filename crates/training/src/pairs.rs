@@ -4,7 +4,7 @@
 use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result, tensors_under};
 use sporran_transformers::{
-    BertConfig, BertTask, Checkpoint, EncoderRow, Mode, PAIR_HEAD, PairHead, PairHeadConfig, StatePair,
+    BertTask, Checkpoint, EncoderRow, Mode, ModelConfig, PAIR_HEAD, PairHead, PairHeadConfig, StatePair,
     length_batches,
 };
 
@@ -145,7 +145,7 @@ impl TunedEncoder {
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn with_pairs(
-        config: &BertConfig,
+        config: impl Into<ModelConfig>,
         head: &PairHeadConfig,
         variables: Variables,
         device: &Device,

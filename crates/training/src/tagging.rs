@@ -183,13 +183,11 @@ impl EncoderEmitter {
         seed: u64,
         device: &candle_core::Device,
     ) -> Result<Self> {
-        let (mut config, tensors) =
-            TunedEncoder::start(checkpoint, BertTask::TokenClassification, labels.len())?;
-        config.labels = labels.to_vec();
+        let (config, tensors) = TunedEncoder::start(checkpoint, BertTask::TokenClassification, labels.len())?;
         let variables = Variables::with_initial(seed, tensors);
         // Before the encoder, which counts the existing variables.
         let crf = CrfVariables::new(grammar, "crf", &variables)?;
-        let encoder = TunedEncoder::new(&config, variables, device)?;
+        let encoder = TunedEncoder::new(config.with_labels(labels.to_vec()), variables, device)?;
         Ok(Self { encoder, crf })
     }
 

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use candle_core::{Device, Tensor, Var};
 use sporran_checkpoint::{Error, Result};
 use sporran_transformers::{
-    Batch, BertConfig, BertFamily, BertModel, BertTask, Checkpoint, EncoderRow, Head, Mode, ModelConfig,
-    fused,
+    Batch, BertTask, Checkpoint, EncoderRow, Head, Mode, ModelConfig, TunableEncoder, fused,
 };
 
 use crate::{
@@ -18,7 +17,7 @@ use crate::{
 /// Which tokens' states a head reads.
 #[derive(Clone, Copy, Debug)]
 pub enum Pick<'a> {
-    /// The first of each row.
+    /// The first of each row, or what the head of labels reads of each.
     First,
     /// All, row after row, without padding.
     All,
@@ -29,14 +28,14 @@ pub enum Pick<'a> {
 /// A body and a head over variables.
 ///
 /// On a CPU the body runs packed, without padding and with gradients by hand. On other devices, and where it is not
-/// [plain](BertConfig::is_plain), it runs over candle's tape, padded. The head runs over the tape on the picked states alone.
+/// [plain](sporran_transformers::BertConfig::is_plain), it runs over candle's tape, padded. The head runs over the tape on the picked states alone.
 #[derive(Debug)]
 pub struct TunedEncoder {
-    config: BertConfig,
+    config: ModelConfig,
     variables: Variables,
     /// In the order of the gradients.
     all: Vec<Var>,
-    model: BertModel,
+    model: TunableEncoder,
     packed: Option<PackedBody>,
     device: Device,
 }
@@ -46,21 +45,26 @@ impl TunedEncoder {
     ///
     /// # Errors
     /// [`Error::Config`] where the config names something unsupported, and a tensor error.
-    pub fn new(config: &BertConfig, variables: Variables, device: &Device) -> Result<Self> {
-        let model = BertModel::new(config, &variables.builder(device))?;
+    pub fn new(config: impl Into<ModelConfig>, variables: Variables, device: &Device) -> Result<Self> {
+        let config = config.into();
+        let model = TunableEncoder::new(&config, &variables.builder(device))?;
         let all: Vec<Var> = variables.all().into_iter().map(|(_, var)| var).collect();
         let packs = all.first().is_some_and(|var| fused::applies(var.as_tensor()));
-        let packed =
-            if packs && config.is_plain() { Some(PackedBody::new(config, &variables)?) } else { None };
-        Ok(Self { config: config.clone(), variables, all, model, packed, device: device.clone() })
+        let packed = match &config {
+            ModelConfig::Bert(config) if packs && config.is_plain() => {
+                Some(PackedBody::new(config, &variables)?)
+            }
+            _ => None,
+        };
+        Ok(Self { config, variables, all, model, packed, device: device.clone() })
     }
 
     /// Starts from the body of a folder, and from its head where that fits `task` and `labels`. Other heads are drawn
     /// from `seed`.
     ///
     /// # Errors
-    /// Those of [`Checkpoint`], and [`Error::Architecture`] where the folder is not that of BERT or of another
-    /// [`BertFamily`] than DPR.
+    /// Those of [`Checkpoint`], and [`Error::Architecture`] where the folder is not that of an encoder that can be
+    /// [trained](ModelConfig::with_task) for the task.
     pub fn open(
         checkpoint: &Checkpoint,
         task: BertTask,
@@ -80,30 +84,21 @@ impl TunedEncoder {
         checkpoint: &Checkpoint,
         task: BertTask,
         labels: usize,
-    ) -> Result<(BertConfig, BTreeMap<String, Tensor>)> {
-        let config = match checkpoint.config() {
-            ModelConfig::Bert(config) if config.family != BertFamily::Dpr => config,
-            other => {
-                return Err(Error::Architecture {
-                    path: checkpoint.folder().join("config.json"),
-                    expected: "an encoder to tune (BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, MPNet, ELECTRA, ALBERT or DeBERTa)",
-                    found: format!("`{}`", other.model_type()),
-                });
-            }
+    ) -> Result<(ModelConfig, BTreeMap<String, Tensor>)> {
+        let Some(mut config) = checkpoint.config().with_task(task, labels) else {
+            return Err(Error::Architecture {
+                path: checkpoint.folder().join("config.json"),
+                expected: "an encoder that can be tuned for the task (see the table of models)",
+                found: format!("`{}`", checkpoint.config().model_type()),
+            });
         };
-        let labels = if config.labels.len() == labels {
-            config.labels.clone()
-        } else {
-            (0..labels).map(|at| format!("LABEL_{at}")).collect()
-        };
-        let mut config = BertConfig { task, labels, ..config.clone() };
-        let tensors = checkpoint.stored().tensors_for(&mut config)?;
+        let tensors = checkpoint.stored().tensors_for(config.architecture_mut())?;
         Ok((config, tensors))
     }
 
     /// The config, with the head that is trained.
     #[must_use]
-    pub fn config(&self) -> &BertConfig {
+    pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
@@ -202,8 +197,11 @@ impl TunedEncoder {
 
     /// The picked states over candle's tape.
     fn taped(&self, rows: &[&EncoderRow], pick: Pick<'_>, mode: &mut Mode) -> Result<Tensor> {
-        let batch = Batch::for_encoder(rows, &self.model.body)?;
-        let states = self.model.body.forward(&batch, mode)?;
+        let batch = Batch::for_encoder(rows, self.model.encoder())?;
+        let states = self.model.forward(&batch, mode)?;
+        if let (Pick::First, Head::Sequence(head)) = (pick, self.head()) {
+            return Ok(head.pool(&states, &batch, mode)?.squeeze(1)?);
+        }
         let (size, length, width) = states.dims3()?;
         let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
         // The places in the padded batch of all tokens.
@@ -256,7 +254,7 @@ pub(crate) mod tests {
     use sporran_kernels::TrainingPrecision;
 
     use super::*;
-    use sporran_transformers::fused::in_precision;
+    use sporran_transformers::{BertConfig, BertFamily, fused::in_precision};
 
     /// A small BERT of `labels` labels, the same at every call.
     pub(crate) fn tiny(labels: usize, rate: f64) -> TunedEncoder {
@@ -292,6 +290,7 @@ pub(crate) mod tests {
             output_embedding_size: None,
             task_types: 0,
             sharing: None,
+            blocks: None,
             disentangled: None,
             rotary: None,
             labels: (0..labels).map(|at| format!("LABEL_{at}")).collect(),

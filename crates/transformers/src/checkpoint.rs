@@ -326,12 +326,12 @@ impl Checkpoint {
             }
             ModelConfig::Llama(config) => {
                 let vb = self.var_builder(dtype, device)?;
-                let (body, head) = (Box::new(Llama::new(config, &vb)?), config.encoder_head(&vb)?);
+                let (body, head) = (Llama::new(config, &vb)?, config.encoder_head(&vb)?);
                 Ok(EncoderModel { body: Box::new(DecoderEncoder::new(body, config.embedding_width())), head })
             }
             ModelConfig::Gpt2(config) => {
                 let vb = self.var_builder(dtype, device)?;
-                let (body, head) = (Box::new(Gpt2::new(config, &vb)?), config.encoder_head(&vb)?);
+                let (body, head) = (Gpt2::new(config, &vb)?, config.encoder_head(&vb)?);
                 Ok(EncoderModel { body: Box::new(DecoderEncoder::new(body, config.n_embd)), head })
             }
             _ => Err(self.other_kind("an encoder")),
@@ -396,7 +396,10 @@ impl Checkpoint {
         let what = match self.config.decoder_head() {
             Some(DecoderHead::None) if is_bidirectional => ", whose tokens see those after them",
             Some(DecoderHead::None) => ", whose weights lack the head `lm_head.weight`",
-            Some(DecoderHead::Labels(_)) => " with a head for sequence classification",
+            Some(DecoderHead::Labels(_) | DecoderHead::PooledLabels(..)) => {
+                " with a head for sequence classification"
+            }
+            Some(DecoderHead::TokenLabels(_)) => " with a head for token classification",
             _ => "",
         };
         let found = format!("`{}`{what}", self.config.architecture().model_type());

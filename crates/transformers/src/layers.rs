@@ -47,7 +47,12 @@ impl Linear {
     /// A head that shares its weight (out, in), such as an embedding table.
     #[must_use]
     pub fn shared(weight: Tensor) -> Self {
-        Self { weight, bias: None, is_transposed: false }
+        Self::of(weight, None)
+    }
+
+    /// A layer of these tensors: the weight (out, in), and a bias (out).
+    pub(crate) fn of(weight: Tensor, bias: Option<Tensor>) -> Self {
+        Self { weight, bias, is_transposed: false }
     }
 
     /// A layer of a weight (in, out) and a bias (out).

@@ -32,17 +32,18 @@ mod pair_head;
 mod pairs;
 mod sentence;
 mod seq2seq;
+mod tunable;
 mod word_input;
 
 pub use architectures::{
     ModelConfig,
     bart::{Bart, BartConfig, BartFamily},
     bert::{
-        BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask, DISTIL_NAMES, Disentangled,
-        EncoderModel, Head, LayerSharing, MaskedLmHead, ReaderHead, ReaderLogits, RotaryPositions,
-        SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
+        AttentionBlocks, BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask,
+        DISTIL_NAMES, Disentangled, EncoderModel, Head, LayerSharing, MaskedLmHead, ReaderHead, ReaderLogits,
+        RotaryPositions, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
     },
-    decoder::DecoderHead,
+    decoder::{DecoderHead, LabelPooling},
     gpt2::{Gpt2, Gpt2Config},
     llama::{Gguf, Llama, LlamaConfig, LlamaKind, MptAttention},
     modernbert::{ModernBert, ModernBertConfig},
@@ -74,4 +75,5 @@ pub use pair_head::{PAIR_HEAD, PairHead, PairHeadConfig, StatePair};
 pub use pairs::{PairClassifier, PairOptions};
 pub use sentence::{Pooling, Sentences, TextEncoder, TextEncoderOptions};
 pub use seq2seq::{Memory, Seq2Seq, Trainable, too_long};
+pub use tunable::TunableEncoder;
 pub use word_input::{WordInput, WordRow};

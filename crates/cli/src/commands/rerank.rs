@@ -16,7 +16,7 @@ use sporran_kilt::{
 };
 use sporran_pipeline::knowledge_selection;
 use sporran_reranker::{
-    Computing, CrossEncoder, CrossEncoderOptions, LlmOptions, LlmReranker, Reranker, Saved,
+    Computing, CrossEncoder, CrossEncoderOptions, LlmFormat, LlmOptions, LlmReranker, Reranker, Saved,
 };
 use sporran_transformers::{DeviceName, Precision};
 
@@ -89,12 +89,16 @@ pub(crate) struct Rerank {
     /// What makes a passage relevant, for a language model. The folder's by default, else that of Qwen 3's rerankers
     #[arg(long, value_name = "TEXT")]
     instruction: Option<String>,
-    /// Token for a passage, for a language model
-    #[arg(long, default_value = "yes", value_name = "TOKEN")]
-    yes_token: String,
-    /// Token against a passage, for a language model
-    #[arg(long, default_value = "no", value_name = "TOKEN")]
-    no_token: String,
+    /// Prompt of a language model: folder, qwen3 or mxbai
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<LlmFormat>,
+    /// Token for a passage, for a language model [default: yes, or 1 with the format mxbai]
+    #[arg(long, value_name = "TOKEN")]
+    yes_token: Option<String>,
+    /// Token against a passage, for a language model; empty for the logit of the other alone [default: no, or 0 with the
+    /// format mxbai]
+    #[arg(long, value_name = "TOKEN")]
+    no_token: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -230,8 +234,15 @@ impl Rerank {
     fn open(&self, folder: PathBuf) -> Result<Model> {
         let Self { precision, device, batch_tokens, .. } = *self;
         let saved = Saved::read(&folder)?;
-        if self.instruction.is_some() && !matches!(saved, Saved::Llm { .. }) {
-            let message = format!("--instruction is for a language model, and {} has", folder.display());
+        let given = [
+            ("--instruction", self.instruction.is_some()),
+            ("--format", self.format.is_some()),
+            ("--yes-token", self.yes_token.is_some()),
+            ("--no-token", self.no_token.is_some()),
+        ];
+        let surplus = given.into_iter().find(|(_, is_given)| *is_given);
+        if let Some((flag, _)) = surplus.filter(|_| !matches!(saved, Saved::Llm { .. })) {
+            let message = format!("{flag} is for a language model, and {} has", folder.display());
             return Err(Error::Usage(format!("{message} a reranker of kind `{}`", saved.kind())));
         }
         if let Saved::CrossEncoder { .. } = saved {
@@ -252,6 +263,7 @@ impl Rerank {
                 max_tokens: self.max_tokens,
                 batch_tokens,
                 instruction: self.instruction.clone(),
+                format: self.format.unwrap_or_default(),
                 yes_token: self.yes_token.clone(),
                 no_token: self.no_token.clone(),
                 ..LlmOptions::new(folder)

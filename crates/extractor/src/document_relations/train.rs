@@ -9,7 +9,7 @@ use sporran_training::{
     TrainingOptions, TunedEncoder,
     session::{Evaluate, Trained, TrainingSession, encoder_files},
 };
-use sporran_transformers::{Checkpoint, DeviceName, ModelConfig};
+use sporran_transformers::{Checkpoint, DeviceName};
 
 use super::{
     DOCUMENT_RELATIONS, DocumentOptions, DocumentReader, DocumentsTraining, EntityExample, EntityHead,
@@ -79,9 +79,7 @@ pub fn train(training: &DocumentTraining<'_>, observe: &mut Observer<'_>) -> Res
         labels: labels.len(),
         dropout: options.dropout,
     };
-    if let ModelConfig::Bert(config) = checkpoint.config() {
-        head.width = config.hidden_size;
-    }
+    head.width = checkpoint.config().hidden_size();
     let (encoder, entity_head) = open_with_entities(&checkpoint, &head, seed, &device)?;
     let max_tokens = options.max_tokens.min(encoder.config().max_input_length());
     let markers = DocumentReader::default_markers();

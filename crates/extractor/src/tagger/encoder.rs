@@ -68,7 +68,7 @@ impl TaggerKind for EncoderOptions {
         let device = self.device.open()?;
         let emitter = EncoderEmitter::open(&checkpoint, &tag_names(), tag_grammar(), training.seed, &device)?;
         let config = emitter.encoder().config();
-        let marks_case = self.marks_case && config.type_vocab_size > 1;
+        let marks_case = self.marks_case && config.token_types() > 1;
         if self.marks_case && !marks_case {
             tracing::warn!("the encoder has no second token type, so capitals are not marked");
         }

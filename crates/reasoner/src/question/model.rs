@@ -395,7 +395,7 @@ impl QuestionModel {
                 kb.relation_name(RelationId(at)).to_owned()
             }),
         };
-        let config = ModelConfig::Bert(self.encoder.config().clone()).to_json();
+        let config = self.encoder.config().to_json();
         let json =
             |value: serde_json::Result<Vec<u8>>| value.map_err(|error| Error::Argument(error.to_string()));
         jsonl::write(folder.join("tokenizer.json"), self.reader.tokenizer().json().as_bytes())?;

@@ -180,6 +180,7 @@ fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
         output_embedding_size: None,
         task_types: 0,
         sharing: None,
+        blocks: None,
         disentangled: None,
         rotary: None,
         // The default of `transformers`.

@@ -13,6 +13,7 @@ use sporran_transformers::{
 };
 
 use crate::{Error, Reranker, Result, Saved, passage_text, view::passage_template};
+pub use prompt::LlmFormat;
 use prompt::Prompt;
 
 /// The most tokens of a prompt, unless an option or the model's positions say otherwise, as in the model card of Qwen 3's
@@ -52,12 +53,20 @@ pub struct LlmOptions {
     /// retrieve relevant passages that answer the query".
     #[serde(default)]
     pub instruction: Option<String>,
-    /// The token whose logit is for a passage.
-    #[serde(default = "yes")]
-    pub yes_token: String,
-    /// The token whose logit is against it.
-    #[serde(default = "no")]
-    pub no_token: String,
+    /// The prompt around a query and a passage: `folder`, `qwen3` or `mxbai`.
+    #[serde(default)]
+    pub format: LlmFormat,
+    /// Another prompt: texts with the fields `{instruction}`, `{query}` and `{passage}`, each of which is tokenised by itself. A
+    /// text with `{instruction}` is left out where there is none. `{{` and `}}` are literal braces.
+    #[serde(default)]
+    pub prompt: Option<Vec<String>>,
+    /// The token whose logit is for a passage. The default is `yes`, or `1` with the format `mxbai`.
+    #[serde(default)]
+    pub yes_token: Option<String>,
+    /// The token whose logit is against it; an empty text if the score is the logit of `yes-token` alone. The default is `no`,
+    /// or `0` with the format `mxbai`.
+    #[serde(default)]
+    pub no_token: Option<String>,
     /// The score of a passage: `log-odds`, the difference of the two logits, or `log-probability`, the logarithm of the
     /// probability of `yes-token` among the two. The order of passages is the same.
     #[serde(default)]
@@ -83,14 +92,6 @@ pub struct LlmOptions {
     pub batch_tokens: usize,
 }
 
-fn yes() -> String {
-    "yes".into()
-}
-
-fn no() -> String {
-    "no".into()
-}
-
 fn batch_tokens() -> usize {
     4096
 }
@@ -101,8 +102,10 @@ impl LlmOptions {
         Self {
             folder,
             instruction: None,
-            yes_token: yes(),
-            no_token: no(),
+            format: LlmFormat::Folder,
+            prompt: None,
+            yes_token: None,
+            no_token: None,
             score: LlmScore::LogOdds,
             passage_template: None,
             max_tokens: None,
@@ -112,22 +115,32 @@ impl LlmOptions {
         }
     }
 
+    /// The answers for and against a passage.
+    fn answers(&self) -> [&str; 2] {
+        let [yes, no] = self.format.answers();
+        [self.yes_token.as_deref().unwrap_or(yes), self.no_token.as_deref().unwrap_or(no)]
+    }
+
     /// Checks the options without loading the model.
     ///
     /// # Errors
-    /// [`Error::Option`] for empty batches, equal tokens and a wrong template. [`Error::Transformers`] for a device that this
+    /// [`Error::Option`] for empty batches, equal tokens, a wrong prompt and a wrong template. [`Error::Transformers`] for a device that this
     /// build does not support, and for a precision that the device does not support.
     pub fn check(&self) -> Result<()> {
         if self.batch_tokens == 0 {
             return Err(Error::Option { option: "batch-tokens", expected: "at least 1", found: "0".into() });
         }
-        if self.yes_token == self.no_token {
-            let found = format!("`{}`", self.no_token);
+        let [yes, no] = self.answers();
+        if yes == no {
+            let found = format!("`{no}`");
             return Err(Error::Option {
                 option: "no-token",
                 expected: "another token than `yes-token`",
                 found,
             });
+        }
+        if let Some(parts) = &self.prompt {
+            prompt::check_parts(parts)?;
         }
         passage_template(self.passage_template.as_deref())?;
         Ok(self.device.check(self.precision)?)
@@ -136,8 +149,8 @@ impl LlmOptions {
 
 /// A language model that answers `yes` or `no`, with its tokenizer.
 ///
-/// The prompt is that of the folder's chat template where it has the roles `query` and `document`, as in sentence-transformers, and
-/// else the format of Qwen 3's rerankers (Zhang et al. 2025).
+/// The prompt is that of the folder's chat template where it has the roles `query` and `document`, as in sentence-transformers,
+/// else the format of Qwen 3's rerankers (Zhang et al. 2025), unless an option names another.
 pub struct LlmReranker {
     model: Box<dyn CausalLm>,
     prompt: Prompt,
@@ -171,7 +184,8 @@ impl LlmReranker {
         let tokens = match place.logit_score {
             Some(tokens) => tokens,
             None => {
-                let id = |option, token: &String| {
+                let [yes, no] = options.answers();
+                let id = |option, token: &str| {
                     tokenizer.token_id(token).ok_or_else(|| Error::Option {
                         option,
                         expected: "a token of the model's vocabulary",
@@ -179,8 +193,8 @@ impl LlmReranker {
                     })
                 };
                 LogitScore {
-                    true_token_id: id("yes-token", &options.yes_token)?,
-                    false_token_id: Some(id("no-token", &options.no_token)?),
+                    true_token_id: id("yes-token", yes)?,
+                    false_token_id: (!no.is_empty()).then(|| id("no-token", no)).transpose()?,
                 }
             }
         };
@@ -192,7 +206,8 @@ impl LlmReranker {
         let own = (!place.prompt.is_empty()).then(|| place.prompt.clone());
         let instruction = options.instruction.clone().or(instruction).or(own);
         let most = options.max_tokens.or(max_tokens).unwrap_or(MOST_TOKENS.min(model.max_length()));
-        let prompt = Prompt::open(&place.model, tokenizer, instruction, most)?;
+        let format = (options.format, options.prompt.as_deref());
+        let prompt = Prompt::open(&place.model, tokenizer, instruction, most, format)?;
         Ok(Self {
             model,
             prompt,
@@ -281,9 +296,20 @@ mod tests {
         assert!(
             message(LlmOptions { batch_tokens: 0, ..own() }).starts_with("batch-tokens: expected at least 1")
         );
-        let same = LlmOptions { no_token: "yes".into(), ..own() };
+        let same = LlmOptions { no_token: Some("yes".into()), ..own() };
         assert_eq!(message(same), "no-token: expected another token than `yes-token`, found `yes`");
         let template = LlmOptions { passage_template: Some("{body}".into()), ..own() };
         assert!(message(template).starts_with("passage-template: expected a text with"));
+        let parts = |parts: &[&str]| LlmOptions {
+            prompt: Some(parts.iter().map(|part| (*part).to_owned()).collect()),
+            ..own()
+        };
+        assert!(parts(&["A: {query}", "\n", "B: {passage}"]).check().is_ok());
+        for wrong in [&["{query}"][..], &["{query} {passage}", "{query}"], &["{query} {text}", "{passage}"]] {
+            let error = message(parts(wrong));
+            assert!(error.starts_with("prompt: expected texts with the fields"), "{error}");
+        }
+        let mxbai = LlmOptions { format: LlmFormat::Mxbai, ..own() };
+        assert_eq!(mxbai.answers(), ["1", "0"]);
     }
 }

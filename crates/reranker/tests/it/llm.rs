@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 
 use serde::Deserialize;
 use sporran_kilt::{Passage, Query};
-use sporran_reranker::{Computing, Error, LlmOptions, LlmReranker, LlmScore, Reranker, open};
+use sporran_reranker::{Computing, Error, LlmFormat, LlmOptions, LlmReranker, LlmScore, Reranker, open};
 use sporran_transformers::{DeviceName, Precision};
 
 #[derive(Deserialize)]
@@ -66,6 +66,42 @@ fn log_odds_are_those_of_the_model_card_in_batches_and_alone() {
     assert!((odds(0) - odds(1)).abs() > 1e-2 && (odds(0) - odds(2)).abs() > 1e-3);
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct FormatCase {
+    name: String,
+    format: LlmFormat,
+    prompt: Option<Vec<String>>,
+    instruction: Option<String>,
+    yes_token: Option<String>,
+    no_token: Option<String>,
+    max_tokens: usize,
+    scores: Vec<f32>,
+}
+
+#[test]
+fn prompts_of_other_rerankers_are_formats_and_options() {
+    let expected = expected();
+    let cases: Vec<FormatCase> =
+        serde_json::from_str(&fs::read_to_string(folder().join("formats.json")).unwrap()).unwrap();
+    for case in cases {
+        let own = LlmOptions {
+            format: case.format,
+            prompt: case.prompt,
+            instruction: case.instruction,
+            yes_token: case.yes_token,
+            no_token: case.no_token,
+            max_tokens: Some(case.max_tokens),
+            ..LlmOptions::new(folder())
+        };
+        let found = LlmReranker::load(&own).unwrap().log_odds(&pairs(&expected)).unwrap();
+        assert_eq!(found.len(), case.scores.len());
+        for (found, expected) in found.iter().zip(&case.scores) {
+            assert!((found - expected).abs() < 2e-5, "{}: {found} for {expected}", case.name);
+        }
+    }
+}
+
 #[test]
 fn a_chat_template_with_the_roles_of_a_pair_makes_the_prompt() {
     let expected = expected();
@@ -101,7 +137,7 @@ fn a_folder_without_a_reranker_s_file_is_opened_by_its_model() {
 fn what_cannot_be_a_prompt_is_refused_by_name() {
     let message = |own: LlmOptions| LlmReranker::load(&own).err().unwrap().to_string();
     let own = || LlmOptions::new(folder());
-    let found = message(LlmOptions { yes_token: "perhaps".into(), ..own() });
+    let found = message(LlmOptions { yes_token: Some("perhaps".into()), ..own() });
     assert_eq!(found, "yes-token: expected a token of the model's vocabulary, found `perhaps`");
     let found = message(LlmOptions { max_tokens: Some(20), ..own() });
     assert!(found.starts_with("max-tokens: expected more tokens than the prompt has around"), "{found}");

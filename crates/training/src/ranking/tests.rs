@@ -81,7 +81,7 @@ fn a_cross_encoder_memorises_an_order() {
     let encoder = tiny(1, 0.0);
     let options = TrainingOptions { learning_rate: 3e-3, ..options(200) };
     for loss in [RankingLoss::Binary, RankingLoss::Pairwise, RankingLoss::Listwise, RankingLoss::MarginMse] {
-        let encoder = tiny(encoder.config().labels.len(), 0.0);
+        let encoder = tiny(encoder.config().labels().len(), 0.0);
         let objective = RankingObjective::new(&encoder, queries(), loss, None, &options).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let training = crate::Training {

@@ -18,7 +18,7 @@ use sporran_kilt::{
     StagedFolder,
     observe::{Event, Observer, Unit, begin},
 };
-use sporran_transformers::{BertConfig, Checkpoint, ModelConfig};
+use sporran_transformers::{Checkpoint, ModelConfig};
 
 pub use encoder::{ContrastTraining, EncoderSession, InitialEncoder};
 pub use initial::{InitialModel, TrainableModel};
@@ -141,8 +141,8 @@ const TOKENIZER: [&str; 5] = [
 ///
 /// # Errors
 /// Errors of the tokenizer's files.
-pub fn encoder_files(from: &Checkpoint, config: &BertConfig) -> Result<Vec<(String, Vec<u8>)>> {
-    let config = ModelConfig::Bert(config.clone()).to_json();
+pub fn encoder_files(from: &Checkpoint, config: &ModelConfig) -> Result<Vec<(String, Vec<u8>)>> {
+    let config = config.to_json();
     let mut files = vec![
         ("config.json".to_owned(), format!("{config:#}\n").into_bytes()),
         ("tokenizer.json".to_owned(), from.tokenizer()?.json().as_bytes().to_vec()),

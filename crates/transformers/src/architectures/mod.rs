@@ -1,5 +1,6 @@
 //! The architectures: for each its config, its model over candle, and its heads where it has some.
 
+pub(crate) mod alibi;
 pub(crate) mod bart;
 pub(crate) mod bert;
 pub(crate) mod decoder;

@@ -10,10 +10,10 @@ use sporran_checkpoint::{Architecture, Error, Parameter, Result, SpecialTokens, 
 use crate::{
     architectures::{
         bart::{Bart, BartConfig},
-        bert::{BertConfig, BertTask},
+        bert::{BertConfig, BertFamily, BertTask},
         decoder::DecoderHead,
         gpt2::{Gpt2, Gpt2Config},
-        llama::{Llama, LlamaConfig},
+        llama::{Llama, LlamaConfig, LlamaKind},
         modernbert::ModernBertConfig,
         registry::read_config,
         t5::{T5, T5Config, T5EncoderConfig},
@@ -73,7 +73,7 @@ impl ModelConfig {
     }
 
     /// The same, to be changed where the weights differ from the config.
-    pub(crate) fn architecture_mut(&mut self) -> &mut dyn Architecture {
+    pub fn architecture_mut(&mut self) -> &mut dyn Architecture {
         match self {
             Self::T5(config) => config,
             Self::T5Encoder(config) => config,
@@ -123,7 +123,10 @@ impl ModelConfig {
             Self::ModernBert(config) => Some(config.task),
             Self::T5Encoder(_) => Some(BertTask::States),
             _ => match self.decoder_head() {
-                Some(DecoderHead::Labels(_)) => Some(BertTask::SequenceClassification),
+                Some(DecoderHead::Labels(_) | DecoderHead::PooledLabels(..)) => {
+                    Some(BertTask::SequenceClassification)
+                }
+                Some(DecoderHead::TokenLabels(_)) => Some(BertTask::TokenClassification),
                 Some(DecoderHead::None) => Some(BertTask::States),
                 _ => None,
             },
@@ -137,6 +140,91 @@ impl ModelConfig {
             Self::Bert(config) => &config.labels,
             Self::ModernBert(config) => &config.labels,
             _ => self.decoder_head().map_or(&[], DecoderHead::labels),
+        }
+    }
+
+    /// Whether the model is an encoder that can be trained.
+    #[must_use]
+    pub fn is_tunable(&self) -> bool {
+        match self {
+            Self::Bert(_) | Self::ModernBert(_) => true,
+            Self::Llama(config) => config.kind == LlamaKind::EuroBert,
+            _ => false,
+        }
+    }
+
+    /// An encoder's config with the head of another task; none for a model that cannot be trained for it. Labels of the same
+    /// number keep their names.
+    #[must_use]
+    pub fn with_task(&self, task: BertTask, labels: usize) -> Option<Self> {
+        let labels = if self.labels().len() == labels {
+            self.labels().to_vec()
+        } else {
+            (0..labels).map(|at| format!("LABEL_{at}")).collect()
+        };
+        match self {
+            Self::Bert(config) if config.family != BertFamily::Dpr => {
+                Some(Self::Bert(BertConfig { task, labels, ..config.clone() }))
+            }
+            Self::ModernBert(config) => {
+                Some(Self::ModernBert(ModernBertConfig { task, labels, ..config.clone() }))
+            }
+            Self::Llama(config) if self.is_tunable() => {
+                let head = config.head.with_task(task, labels)?;
+                Some(Self::Llama(LlamaConfig { head, ..config.clone() }))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same with other names of the labels, of which there must be as many.
+    #[must_use]
+    pub fn with_labels(&self, names: Vec<String>) -> Self {
+        let mut config = self.clone();
+        match &mut config {
+            Self::Bert(config) => config.labels = names,
+            Self::ModernBert(config) => config.labels = names,
+            Self::Gpt2(config) => config.head.rename(names),
+            Self::Llama(config) => config.head.rename(names),
+            Self::T5(_) | Self::T5Encoder(_) | Self::Bart(_) => {}
+        }
+        config
+    }
+
+    /// The most tokens of an encoder's input, special ones included.
+    #[must_use]
+    pub fn max_input_length(&self) -> usize {
+        match self {
+            Self::Bert(config) => config.max_input_length(),
+            Self::ModernBert(config) => config.max_position_embeddings,
+            Self::Llama(config) => config.max_position_embeddings,
+            Self::Gpt2(config) => config.n_positions,
+            Self::Bart(config) => config.max_position_embeddings,
+            // Their distances have no end.
+            Self::T5(_) | Self::T5Encoder(_) => usize::MAX,
+        }
+    }
+
+    /// The width of the states.
+    #[must_use]
+    pub fn hidden_size(&self) -> usize {
+        match self {
+            Self::T5(config) => config.d_model,
+            Self::T5Encoder(config) => config.sizes.d_model,
+            Self::Bart(config) => config.d_model,
+            Self::Bert(config) => config.hidden_size,
+            Self::ModernBert(config) => config.hidden_size,
+            Self::Gpt2(config) => config.n_embd,
+            Self::Llama(config) => config.embedding_width(),
+        }
+    }
+
+    /// The number of token types that have an embedding.
+    #[must_use]
+    pub fn token_types(&self) -> usize {
+        match self {
+            Self::Bert(config) if config.has_types() => config.type_vocab_size,
+            _ => 0,
         }
     }
 
@@ -214,6 +302,18 @@ impl ModelConfig {
     /// [`Error::Config`] where a value cannot be used, or a tensor error where memory ends.
     pub fn initialise(&self, seed: u64, dtype: DType, device: &Device) -> Result<VarMap> {
         initialise(&self.parameters()?, seed, dtype, device)
+    }
+}
+
+impl From<&BertConfig> for ModelConfig {
+    fn from(config: &BertConfig) -> Self {
+        Self::Bert(config.clone())
+    }
+}
+
+impl From<&Self> for ModelConfig {
+    fn from(config: &Self) -> Self {
+        config.clone()
     }
 }
 

@@ -208,11 +208,13 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     ArchitectureEntry::own("bigbird_pegasus", "BigBird-Pegasus", &[Generation], |path, text, _| {
         read_bart(BartFamily::BigBirdPegasus, path, text)
     }),
-    ArchitectureEntry::own("bert", "BERT", ENCODER, |path, text, _| read_bert(BertFamily::Bert, path, text)),
+    ArchitectureEntry::own("bert", "BERT, JinaBERT", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Bert, path, text)
+    }),
     ArchitectureEntry::own("roberta", "RoBERTa", ENCODER, |path, text, _| {
         read_bert(BertFamily::Roberta, path, text)
     }),
-    ArchitectureEntry::own("xlm-roberta", "XLM-RoBERTa", ENCODER, |path, text, _| {
+    ArchitectureEntry::own("xlm-roberta", "XLM-RoBERTa, also Jina's", ENCODER, |path, text, _| {
         read_bert(BertFamily::XlmRoberta, path, text)
     }),
     ArchitectureEntry::own("camembert", "CamemBERT", ENCODER, |path, text, _| {
@@ -235,6 +237,12 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     }),
     ArchitectureEntry::own("deberta-v2", "DeBERTa (v2, v3)", ENCODER, |path, text, _| {
         read_bert(BertFamily::Deberta, path, text)
+    }),
+    ArchitectureEntry::own("deberta", "DeBERTa (v1)", ENCODER, |path, text, _| {
+        read_bert(BertFamily::FirstDeberta, path, text)
+    }),
+    ArchitectureEntry::own("big_bird", "BigBird", ENCODER_WITHOUT_SPANS, |path, text, _| {
+        read_bert(BertFamily::BigBird, path, text)
     }),
     ArchitectureEntry::own("ernie", "ERNIE", ENCODER, |path, text, _| {
         read_bert(BertFamily::Ernie, path, text)
@@ -263,13 +271,15 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     ArchitectureEntry::own("gte", "GTE", ENCODER_WITHOUT_SPANS, |path, text, _| {
         read_bert(BertFamily::Gte, path, text)
     }),
+    ArchitectureEntry::own("new", "GTE by its own code", ENCODER_WITHOUT_SPANS, |path, text, _| {
+        read_bert(BertFamily::New, path, text)
+    }),
     ArchitectureEntry::own("jina_embeddings_v3", "Jina embeddings v3", ENCODER, |path, text, _| {
         read_bert(BertFamily::JinaEmbeddingsV3, path, text)
     }),
     ArchitectureEntry::own("modernbert", "ModernBERT", ENCODER, |path, text, _| {
         ModernBertConfig::from_json(path, text).map(ModelConfig::ModernBert)
-    })
-    .untrained(),
+    }),
     ArchitectureEntry::own("gpt2", "GPT-2", DECODER, |path, text, _| {
         Gpt2Config::from_json(path, text).map(ModelConfig::Gpt2)
     })
@@ -304,7 +314,7 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     decoder!(CodeGen, "CodeGen", WORDS),
     decoder!(Cohere2, "Cohere 2 (Command R7B, A)", WORDS),
     decoder!(Ernie45, "ERNIE 4.5 without experts", WORDS),
-    decoder!(EuroBert, "EuroBERT", &[Embedding]).untrained(),
+    decoder!(EuroBert, "EuroBERT", ENCODER_WITHOUT_SPANS),
     decoder!(Exaone4, "EXAONE 4", DECODER),
     decoder!(Falcon, "Falcon", DECODER).or_candle(candle::load_falcon),
     decoder!(Glm, "GLM-4 of 2024", DECODER),
@@ -453,6 +463,11 @@ mod tests {
             "{error}"
         );
         assert!(error.ends_with("`xglm`, found `rwkv`"), "{error}");
+        for name in ["mobilebert", "squeezebert", "longformer", "xlnet", "convbert", "nystromformer", "fnet"]
+        {
+            let error = read(&format!(r#"{{"model_type": "{name}"}}"#));
+            assert!(error.contains("`big_bird`") && error.ends_with(&format!("found `{name}`")), "{error}");
+        }
         assert!(read("{}").ends_with("found none"));
         assert!(read(r#"{"model_type": "rag"}"#).contains("opened one by one"));
         // Only the other engine has it.
@@ -468,7 +483,8 @@ mod tests {
         };
         assert_eq!(of("llama"), (vec!["packed", "candle"], &["f32", "int8"][..], true));
         assert_eq!(of("gpt2"), (vec!["packed"], &["f32"][..], true));
-        assert_eq!(of("modernbert"), (vec!["packed"], &["f32", "int8"][..], false));
+        assert_eq!(of("modernbert"), (vec!["packed"], &["f32", "int8"][..], true));
+        assert_eq!(of("marian"), (vec!["packed"], &["f32", "int8"][..], false));
         assert_eq!(of("mamba"), (vec!["candle"], &["f32"][..], false));
     }
 }

@@ -5,7 +5,7 @@ use sporran_checkpoint::{Error, Result};
 
 use super::{Biases, Shape, too_long};
 use crate::{
-    architectures::llama::Alibi, cache::LayerCache, candle_models::CandleSequence, layers::hidden_score,
+    architectures::alibi::Alibi, cache::LayerCache, candle_models::CandleSequence, layers::hidden_score,
     packed::KvCache,
 };
 

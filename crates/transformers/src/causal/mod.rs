@@ -11,7 +11,7 @@ use candle_core::{D, DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result, SpecialTokens};
 
 use crate::{
-    architectures::llama::Alibi,
+    architectures::alibi::Alibi,
     batch::Batch,
     cache::{KeyValue, LayerCache},
     decode::GenerationOptions,

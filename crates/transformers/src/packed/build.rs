@@ -7,7 +7,7 @@ use sporran_kernels::{Norm, Precision, Rows};
 use super::{
     disentangled::{DistanceRows, ProjectedDistances},
     encoder::PackedEncoder,
-    layers::{CrossAttention, Dense, FeedForward, Machine, Machines, SelfAttention},
+    layers::{CrossAttention, Dense, FeedForward, Linear, Machine, Machines, SelfAttention},
     modernbert::{ModernBertLayer, PackedModernBert},
     packer::{Packer, Read, named},
     seq2seq::PackedSeq2Seq,
@@ -121,20 +121,23 @@ impl PackedEncoder {
         for prefix in &prefixes {
             let norm =
                 |packer: &mut Packer<'_>, name: &str| packer.norm(&format!("{prefix}.{name}"), true, eps);
-            let inputs = match names.fused {
-                Some(name) => named(prefix, &[name]),
-                None => named(prefix, &[names.query, names.key, names.value]),
+            let inputs = match (names.fused, names.by_heads) {
+                (_, Some(name)) => inputs_by_heads(&format!("{prefix}.{name}"), (width, heads), packer)?,
+                (Some(name), None) => packer.linear(&named(prefix, &[name]), width, has_bias)?,
+                (None, None) => {
+                    packer.linear(&named(prefix, &[names.query, names.key, names.value]), width, has_bias)?
+                }
             };
             let own = SelfAttention {
-                inputs: packer.linear(&inputs, width, has_bias)?,
+                inputs,
                 output: packer.linear(&named(prefix, &[names.output]), width, has_bias)?,
                 norm: norm(packer, names.attention_norm)?,
             };
             let (gated, inner) = match names.fused_inner {
                 Some(name) => {
                     let size = (width, config.intermediate_size);
-                    let [gated, inner] = packer.halves(&format!("{prefix}.{name}"), size, inner_bias)?;
-                    (Some(gated), inner)
+                    let [first, second] = packer.halves(&format!("{prefix}.{name}"), size, inner_bias)?;
+                    if names.activated_first { (Some(second), first) } else { (Some(first), second) }
                 }
                 None => {
                     let mut linear = |name| packer.linear(&named(prefix, &[name]), width, inner_bias);
@@ -185,11 +188,12 @@ impl PackedEncoder {
                 buckets: MPNET_BUCKETS,
                 max_distance: MPNET_DISTANCE,
             },
-            _ => match config.rotation_steps() {
-                Some(steps) => {
+            _ => match (config.rotation_steps(), config.alibi()) {
+                (Some(steps), _) => {
                     Positions::Rotary { steps, turns_neighbours: config.family.turns_neighbours() }
                 }
-                None => Positions::Embedded,
+                (None, Some(alibi)) => Positions::Falling(alibi),
+                (None, None) => Positions::Embedded,
             },
         };
         Ok(Self {
@@ -284,6 +288,17 @@ impl PackedModernBert {
     }
 }
 
+/// The projections to queries, keys and values of the first DeBERTa: those of each head lie one under the other, and keys have
+/// no bias.
+fn inputs_by_heads(name: &str, (width, heads): (usize, usize), packer: &mut Packer<'_>) -> Result<Linear> {
+    let places: Vec<usize> = (0..3).flat_map(|part| (0..heads).map(move |head| 3 * head + part)).collect();
+    let Linear { matrix, .. } = packer.placed(&format!("{name}.in_proj"), width, &places, false)?;
+    let mut bias = packer.values(&format!("{name}.q_bias"))?;
+    bias.resize(2 * width, 0.0);
+    bias.extend(packer.values(&format!("{name}.v_bias"))?);
+    Ok(Linear { matrix, bias: Some(bias) })
+}
+
 /// The embeddings of distances of an encoder, as the layers under `prefixes` project them, in f32.
 fn distance_rows(
     config: &BertConfig,
@@ -303,16 +318,20 @@ fn distance_rows(
         norm.forward(machine.core.isa, machine.core.pool, &mut rows);
     }
     let precision = std::mem::replace(&mut packer.precision, Precision::F32);
+    let key_bias = config.family != BertFamily::FirstDeberta;
     let mut layers = Vec::with_capacity(prefixes.len());
     for prefix in prefixes {
-        let mut projected = |reads: bool, own: &str, shared: &str| {
-            let name = if settings.shares_projections { shared } else { own };
-            let linear = || packer.linear(&named(prefix, &[name]), width, true);
+        let mut projected = |reads: bool, own: &str, shared: &str, has_bias: bool| {
+            let name = match settings.shares_projections {
+                true => format!("{prefix}.{shared}"),
+                false => format!("{prefix}.attention.self.{own}"),
+            };
+            let linear = || packer.linear(&[name], width, has_bias);
             reads.then(linear).transpose().map(|linear| linear.map(|linear| linear.values(machine, &rows)))
         };
         layers.push(ProjectedDistances {
-            keys: projected(settings.content_to_position, "attention.self.pos_key_proj", names.key)?,
-            queries: projected(settings.position_to_content, "attention.self.pos_query_proj", names.query)?,
+            keys: projected(settings.content_to_position, names.distance_key, names.key, key_bias)?,
+            queries: projected(settings.position_to_content, names.distance_query, names.query, true)?,
         });
     }
     packer.precision = precision;

@@ -71,6 +71,7 @@ impl PackedSeq2Seq {
             Positions::CountedSinusoids { .. }
             | Positions::Relative { .. }
             | Positions::Disentangled(_)
+            | Positions::Falling(_)
             | Positions::Rotary { .. }
             | Positions::Embedded => {}
         }
@@ -244,6 +245,7 @@ impl Seq2Seq for PackedSeq2Seq {
             | Positions::CountedSinusoids { count, .. } => Some(*count),
             Positions::Relative { .. }
             | Positions::Disentangled(_)
+            | Positions::Falling(_)
             | Positions::Rotary { .. }
             | Positions::Embedded => None,
         }

@@ -8,6 +8,7 @@ use super::{
     layers::{Buffers, CrossAttention, FeedForward, Machine, SelfAttention},
     rotary::Rotations,
 };
+use crate::architectures::alibi::Alibi;
 
 /// One layer: self-attention, in a decoder cross-attention, and the feed-forward part.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(super) enum Positions {
     /// A value for each distance is added to the scores: `weights` has one for each bucket and head, once for all layers or
     /// for each.
     Relative { weights: Vec<Vec<f32>>, buckets: usize, max_distance: usize },
+    /// A bias that falls with the distance in both directions is added to the scores.
+    Falling(Alibi),
     /// Queries and keys read embeddings of the distances between them.
     Disentangled(DistanceRows),
     /// Queries and keys are turned by their positions: `steps` has the factors from a position to its angles.
@@ -73,8 +76,17 @@ impl Stack {
 
     /// The biases on the scores of the distances `first..=last` (key minus query).
     pub(super) fn distances(&self, bidirectional: bool, first: i64, last: i64) -> DistanceBiases {
-        let Positions::Relative { weights, buckets, max_distance } = &self.positions else {
-            return DistanceBiases(Vec::new());
+        let (weights, buckets, max_distance) = match &self.positions {
+            Positions::Relative { weights, buckets, max_distance } => (weights, buckets, max_distance),
+            Positions::Falling(alibi) => {
+                let of = |head: usize| {
+                    (first..=last)
+                        .map(|distance| alibi.bias(head, distance.unsigned_abs() as usize, 0))
+                        .collect()
+                };
+                return DistanceBiases(vec![(0..self.heads).map(of).collect()]);
+            }
+            _ => return DistanceBiases(Vec::new()),
         };
         let places: Vec<usize> = (first..=last)
             .map(|distance| {

@@ -1,5 +1,6 @@
 //! Encoders and their heads against the `transformers` library, and sentence vectors against sentence-transformers, on
-//! seeded tiny checkpoints that `scripts/reference/encoder_parity.py`, `encoder_families.py` and `decoder_encoders.py` make.
+//! seeded tiny checkpoints that `scripts/reference/encoder_parity.py`, `encoder_families.py`,
+//! `own_code.py` and `decoder_encoders.py` make.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,7 +20,7 @@ use sporran_transformers::{
 };
 
 /// Encoders that are not trained.
-const UNTRAINED: [&str; 24] = [
+const UNTRAINED: [&str; 28] = [
     "modernbert-states",
     "modernbert-sequence",
     "modernbert-first",
@@ -40,13 +41,17 @@ const UNTRAINED: [&str; 24] = [
     "gpt2-sequence",
     "eurobert-states",
     "eurobert-mlm-states",
+    "eurobert-sequence",
+    "eurobert-mean",
+    "eurobert-first",
+    "eurobert-token",
     "gemma3-both-states",
     "qwen2-both-states",
     "qwen3-both-sequence",
     "falcon-sequence",
 ];
 
-const FOLDERS: [&str; 58] = [
+const FOLDERS: [&str; 73] = [
     "bert-states",
     "bert-sequence",
     "bert-token",
@@ -105,6 +110,21 @@ const FOLDERS: [&str; 58] = [
     "gte-mlm",
     "jina-sequence",
     "jina-span",
+    "deberta-v1-sequence",
+    "deberta-v1-mlm",
+    "deberta-v1-token",
+    "deberta-v1-span",
+    "big-bird-sequence",
+    "big-bird-token",
+    "big-bird-mlm",
+    "jina-bert-states",
+    "jina-bert-sequence",
+    "jina-bert-mlm",
+    "jina-xlm-roberta-sequence",
+    "new-states",
+    "new-sequence",
+    "nomic-own-states",
+    "nomic-own-sequence",
 ];
 
 fn all_folders() -> impl Iterator<Item = &'static str> {
@@ -159,7 +179,7 @@ fn outputs(head: &Head, states: &Tensor, input: &Batch, mode: &mut Mode) -> Vec<
     match head {
         Head::States => vec![],
         Head::Sequence(head) => {
-            vec![("logits", head.forward(&head.pool(states, input).unwrap(), mode).unwrap())]
+            vec![("logits", head.forward(&head.pool(states, input, mode).unwrap(), mode).unwrap())]
         }
         Head::Token(head) => vec![("logits", head.forward(states, mode).unwrap())],
         Head::MaskedLm(head) => vec![("logits", head.forward(states, mode).unwrap())],
@@ -578,6 +598,12 @@ fn a_written_encoder_is_read_back() {
         "gte-states",
         "gte-mlm",
         "jina-span",
+        "deberta-v1-token",
+        "big-bird-mlm",
+        "jina-bert-sequence",
+        "jina-xlm-roberta-sequence",
+        "new-sequence",
+        "nomic-own-states",
         "modernbert-sequence",
         "modernbert-first",
         "t5-encoder",
@@ -586,6 +612,8 @@ fn a_written_encoder_is_read_back() {
         "qwen3-sequence",
         "llama-sequence",
         "falcon-sequence",
+        "eurobert-sequence",
+        "eurobert-token",
         "gpt2-sequence",
     ] {
         let fixture = Fixture::open(name);
@@ -691,6 +719,10 @@ fn dropout_follows_its_seed_and_training_without_it_gives_the_numbers_of_inferen
         "nomic-sequence",
         "gte-sequence",
         "jina-span",
+        "jina-bert-sequence",
+        "new-sequence",
+        "deberta-v1-sequence",
+        "big-bird-sequence",
     ] {
         let fixture = Fixture::open(name);
         let (_weights, model) = trainable(&fixture, 0.2, DType::F32);

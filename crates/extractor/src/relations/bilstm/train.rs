@@ -194,19 +194,19 @@ fn tune(model: &Path, device: DeviceName, validation: &[&Annotated], fit: Thresh
 fn copy_encoder(from: &Path, to: &Path) -> Result<()> {
     const WEIGHTS: &str = "model.safetensors";
     let checkpoint = Checkpoint::open(from)?;
-    let ModelConfig::Bert(config) = checkpoint.config() else {
+    if !matches!(checkpoint.config(), ModelConfig::Bert(_)) {
         return Err(sporran_checkpoint::Error::Architecture {
             path: from.join("config.json"),
             expected: "an encoder (BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, MPNet, ELECTRA, ALBERT or DeBERTa)",
             found: "another model".into(),
         }
         .into());
-    };
+    }
     fs::create_dir_all(to).map_err(|source| sporran_kilt::Error::io(to, "create", source))?;
     let path = from.join(WEIGHTS);
     let weights = fs::read(&path).map_err(|source| sporran_kilt::Error::io(&path, "read", source))?;
     jsonl::write(to.join(WEIGHTS), &weights)?;
-    for (name, bytes) in encoder_files(&checkpoint, config)? {
+    for (name, bytes) in encoder_files(&checkpoint, checkpoint.config())? {
         jsonl::write(to.join(name), &bytes)?;
     }
     Ok(())

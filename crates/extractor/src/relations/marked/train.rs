@@ -130,6 +130,7 @@ impl<'a> MarkedTrainer<'a> {
                     output_embedding_size: None,
                     task_types: 0,
                     sharing: None,
+                    blocks: None,
                     disentangled: None,
                     rotary: None,
                     labels: vec!["LABEL_0".into(), "LABEL_1".into()],
@@ -152,7 +153,7 @@ impl<'a> MarkedTrainer<'a> {
             properties: properties.clone(),
             thresholds: Thresholds::even(properties.len(), 0.5),
         };
-        let config = ModelConfig::Bert(encoder.config().clone()).to_json();
+        let config = encoder.config().to_json();
         extra_files.push(("config.json".to_owned(), format!("{config:#}\n").into_bytes()));
         extra_files.push((MARKED.to_owned(), marked.bytes()));
         Ok(Self { encoder, head, tokenizer, options: marked, training: options, extra_files })

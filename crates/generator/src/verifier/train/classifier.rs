@@ -196,8 +196,7 @@ impl ClassifierTrainer<'_> {
         let length = encoder.config().max_input_length();
         let input =
             EncoderInput::open(&checkpoint, length, self.verifier.max_tokens, Truncation::LongestFirst)?;
-        let mut config = encoder.config().clone();
-        config.labels = labels.clone();
+        let config = encoder.config().with_labels(labels.clone());
         let extra_files = encoder_files(&checkpoint, &config)?;
 
         // One pair has one row.

@@ -96,7 +96,7 @@ impl LiveDense {
             let layout = SentenceLayout {
                 pooling,
                 similarity: Similarity::InnerProduct,
-                width: config.hidden_size,
+                width: config.hidden_size(),
                 prompts: SentencePrompts::of(&self.options.model)?,
             };
             layout.write(&staged.path())?;

@@ -141,7 +141,7 @@ impl RetrieverTrainingKind for BiEncoderTraining {
             .map_err(EvaluationError::from)
         };
         let evaluate = (!lists.is_empty()).then_some(&evaluate as Evaluate<'_>);
-        let width = encoder.config().hidden_size;
+        let width = encoder.config().hidden_size();
         let layout = SentenceLayout { pooling, similarity, width, prompts };
         session.run(&initial, &objective, evaluate, |folder| layout.write(folder), observe)
     }

@@ -274,6 +274,7 @@ mod tests {
             output_embedding_size: None,
             task_types: 0,
             sharing: None,
+            blocks: None,
             disentangled: None,
             rotary: None,
             labels: vec!["LABEL_0".into()],

@@ -10,10 +10,14 @@ use super::{
     disentangled::Disentangled,
     family::{BertFamily, CLASSES, task},
     fields::{BertFields, DistilFields},
+    own_code,
     rotary::RotaryPositions,
     with_head::BertModel,
 };
-use crate::{architectures::wrong::wrong, layers::Activation};
+use crate::{
+    architectures::{alibi::Alibi, wrong::wrong},
+    layers::Activation,
+};
 
 /// The layers of ALBERT that share their weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +26,22 @@ pub struct LayerSharing {
     pub groups: usize,
     /// The layers of a group, which run one after the other.
     pub inner: usize,
+}
+
+/// The blocks of BigBird's attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttentionBlocks {
+    /// The tokens of a block.
+    pub size: usize,
+    /// The blocks that are drawn for each block.
+    pub random: usize,
+}
+
+impl AttentionBlocks {
+    /// The most tokens of an input that is read with complete attention: as many as the blocks that a block can attend to have.
+    fn most_tokens(self) -> usize {
+        self.random.saturating_mul(2).saturating_add(5).saturating_mul(self.size)
+    }
 }
 
 /// The task of an encoder's head.
@@ -91,6 +111,8 @@ pub struct BertConfig {
     pub task_types: usize,
     /// The sharing of layers, in ALBERT.
     pub sharing: Option<LayerSharing>,
+    /// The blocks of attention, in some BigBirds, which read inputs that are so short that attention is complete.
+    pub blocks: Option<AttentionBlocks>,
     /// The attention to distances, in DeBERTa.
     pub disentangled: Option<Disentangled>,
     /// The rotary positions, in some families.
@@ -108,6 +130,10 @@ impl BertConfig {
     /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type, and [`Error::Config`](sporran_checkpoint::Error::Config) where the head is not one of this
     /// crate or a value cannot be used.
     pub fn from_json(family: BertFamily, path: &Path, text: &str) -> Result<Self> {
+        let given: Map<String, Value> = parse(path, text)?;
+        let family = own_code::family_of(family, &given);
+        let given = own_code::renamed(family, given).map_err(|error| error.within(path))?;
+        let text = &Value::Object(given).to_string();
         let head: HeadFields = parse(path, text)?;
         let task = task(family, head.architectures.as_deref().unwrap_or_default())
             .map_err(|error| error.within(path))?;
@@ -126,7 +152,8 @@ impl BertConfig {
     /// The most tokens of an input, special ones included.
     #[must_use]
     pub fn max_input_length(&self) -> usize {
-        self.max_position_embeddings.saturating_sub(self.first_position())
+        let positions = self.max_position_embeddings.saturating_sub(self.first_position());
+        self.blocks.map_or(positions, |blocks| positions.min(blocks.most_tokens()))
     }
 
     /// The row of the table of positions that belongs to an input's first token.
@@ -138,7 +165,9 @@ impl BertConfig {
     /// Whether embeddings have a part for each position.
     #[must_use]
     pub fn has_positions(&self) -> bool {
-        self.rotary.is_none() && self.disentangled.as_ref().is_none_or(|settings| settings.has_positions)
+        self.rotary.is_none()
+            && self.family != BertFamily::JinaBert
+            && self.disentangled.as_ref().is_none_or(|settings| settings.has_positions)
     }
 
     /// Whether embeddings have a part for each token type.
@@ -146,7 +175,9 @@ impl BertConfig {
     pub fn has_types(&self) -> bool {
         match self.family {
             BertFamily::DistilBert | BertFamily::Mpnet => false,
-            BertFamily::Deberta | BertFamily::Gte => self.type_vocab_size > 0,
+            BertFamily::Deberta | BertFamily::FirstDeberta | BertFamily::Gte | BertFamily::New => {
+                self.type_vocab_size > 0
+            }
             _ => true,
         }
     }
@@ -160,12 +191,16 @@ impl BertConfig {
     /// Whether each layer has its own weights, and attention reads contents alone: what the packed training path does.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.embedding_size.is_none()
+        let names = self.names();
+        names.fused.is_none()
+            && names.by_heads.is_none()
+            && names.fused_inner.is_none()
+            && self.embedding_size.is_none()
             && self.sharing.is_none()
             && self.disentangled.is_none()
             && self.rotary.is_none()
             && self.task_types == 0
-            && self.family != BertFamily::Mpnet
+            && !matches!(self.family, BertFamily::Mpnet | BertFamily::BigBird)
             && !self.family.norms_first()
     }
 
@@ -195,12 +230,18 @@ impl BertConfig {
             | BertFamily::MegatronBert
             | BertFamily::RemBert
             | BertFamily::RoFormer
-            | BertFamily::NomicBert => true,
-            BertFamily::Deberta => self.has_types(),
+            | BertFamily::NomicBert
+            | BertFamily::JinaBert => true,
+            BertFamily::Deberta | BertFamily::FirstDeberta => self.has_types(),
             // The multilingual ones have one type.
-            BertFamily::Gte => self.type_vocab_size > 1,
+            BertFamily::Gte | BertFamily::New => self.type_vocab_size > 1,
             _ => false,
         }
+    }
+
+    /// The biases of distances on scores, in JinaBERT.
+    pub(crate) fn alibi(&self) -> Option<Alibi> {
+        (self.family == BertFamily::JinaBert).then(|| Alibi::new(self.num_attention_heads))
     }
 
     /// The activation of the feed-forward part.
@@ -229,12 +270,21 @@ impl BertConfig {
                 | BertFamily::XlmRoberta
                 | BertFamily::Camembert
                 | BertFamily::XlmRobertaXl
-                | BertFamily::JinaEmbeddingsV3,
+                | BertFamily::JinaEmbeddingsV3
+                | BertFamily::JinaXlmRoberta,
             ) => "roberta",
             (_, BertFamily::NomicBert) => "nomic_bert",
             (_, BertFamily::Gte) => "gte",
+            (_, BertFamily::New) => "new",
             (_, BertFamily::DistilBert) => "distilbert",
-            (_, BertFamily::Bert | BertFamily::Dpr | BertFamily::MegatronBert) => "bert",
+            (
+                _,
+                BertFamily::Bert
+                | BertFamily::Dpr
+                | BertFamily::MegatronBert
+                | BertFamily::BigBird
+                | BertFamily::JinaBert,
+            ) => "bert",
             (_, BertFamily::Ernie) => "ernie",
             (_, BertFamily::Data2VecText) => "data2vec_text",
             (_, BertFamily::RobertaPreLayerNorm) => "roberta_prelayernorm",
@@ -243,7 +293,7 @@ impl BertConfig {
             (_, BertFamily::Mpnet) => "mpnet",
             (_, BertFamily::Electra) => "electra",
             (_, BertFamily::Albert) => "albert",
-            (_, BertFamily::Deberta) => "deberta",
+            (_, BertFamily::Deberta | BertFamily::FirstDeberta) => "deberta",
         }
     }
 
@@ -333,9 +383,9 @@ impl BertConfig {
 impl Architecture for BertConfig {
     fn model_type(&self) -> &'static str {
         match self.family {
-            BertFamily::Bert => "bert",
+            BertFamily::Bert | BertFamily::JinaBert => "bert",
             BertFamily::Roberta => "roberta",
-            BertFamily::XlmRoberta => "xlm-roberta",
+            BertFamily::XlmRoberta | BertFamily::JinaXlmRoberta => "xlm-roberta",
             BertFamily::DistilBert => "distilbert",
             BertFamily::Dpr => "dpr",
             BertFamily::Camembert => "camembert",
@@ -343,6 +393,8 @@ impl Architecture for BertConfig {
             BertFamily::Electra => "electra",
             BertFamily::Albert => "albert",
             BertFamily::Deberta => "deberta-v2",
+            BertFamily::FirstDeberta => "deberta",
+            BertFamily::BigBird => "big_bird",
             BertFamily::Ernie => "ernie",
             BertFamily::Data2VecText => "data2vec-text",
             BertFamily::RobertaPreLayerNorm => "roberta-prelayernorm",
@@ -352,6 +404,7 @@ impl Architecture for BertConfig {
             BertFamily::RoFormer => "roformer",
             BertFamily::NomicBert => "nomic_bert",
             BertFamily::Gte => "gte",
+            BertFamily::New => "new",
             BertFamily::JinaEmbeddingsV3 => "jina_embeddings_v3",
         }
     }
@@ -402,7 +455,9 @@ impl Architecture for BertConfig {
             "cls.predictions.decoder.bias" if self.family != BertFamily::RemBert => {
                 return "cls.predictions.bias".into();
             }
-            "lm_head.decoder.bias" if self.family != BertFamily::Gte => return "lm_head.bias".into(),
+            "lm_head.decoder.bias" if !matches!(self.family, BertFamily::Gte | BertFamily::New) => {
+                return "lm_head.bias".into();
+            }
             "predictions.decoder.bias" => return "predictions.bias".into(),
             _ => {}
         }
@@ -410,7 +465,7 @@ impl Architecture for BertConfig {
             BertFamily::Mpnet => name.strip_prefix("mpnet."),
             BertFamily::Electra => name.strip_prefix("electra."),
             BertFamily::Albert => name.strip_prefix("albert."),
-            BertFamily::Deberta => name.strip_prefix("deberta."),
+            BertFamily::Deberta | BertFamily::FirstDeberta => name.strip_prefix("deberta."),
             BertFamily::Ernie => name.strip_prefix("ernie."),
             BertFamily::Data2VecText => name.strip_prefix("data2vec_text."),
             BertFamily::RobertaPreLayerNorm => name.strip_prefix("roberta_prelayernorm."),
@@ -419,11 +474,13 @@ impl Architecture for BertConfig {
             BertFamily::NomicBert => {
                 ["nomic_bert.", "bert."].iter().find_map(|prefix| name.strip_prefix(prefix))
             }
-            BertFamily::Gte => ["gte.", "new."].iter().find_map(|prefix| name.strip_prefix(prefix)),
+            BertFamily::Gte | BertFamily::New => {
+                ["gte.", "new."].iter().find_map(|prefix| name.strip_prefix(prefix))
+            }
             _ => ["bert.", "roberta.", "distilbert."].iter().find_map(|prefix| name.strip_prefix(prefix)),
         };
         // DeBERTa's pooler is a part of its head.
-        if self.family == BertFamily::Deberta && name.starts_with("pooler.") {
+        if self.family.reads_distances() && name.starts_with("pooler.") {
             return name;
         }
         let bare = bare.unwrap_or(&name);
@@ -454,19 +511,25 @@ impl Architecture for BertConfig {
             | BertFamily::XlmRoberta
             | BertFamily::Camembert
             | BertFamily::XlmRobertaXl
-            | BertFamily::JinaEmbeddingsV3 => {
+            | BertFamily::JinaEmbeddingsV3
+            | BertFamily::JinaXlmRoberta => {
                 ("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight")
             }
             BertFamily::Mpnet => ("mpnet.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
             BertFamily::Electra => ("electra.embeddings.word_embeddings.weight", "generator_lm_head.weight"),
             BertFamily::Albert => ("albert.embeddings.word_embeddings.weight", "predictions.decoder.weight"),
-            BertFamily::Deberta => {
+            BertFamily::Deberta | BertFamily::FirstDeberta => {
                 ("deberta.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
             }
             BertFamily::DistilBert => {
                 ("distilbert.embeddings.word_embeddings.weight", "vocab_projector.weight")
             }
-            BertFamily::Bert | BertFamily::Dpr | BertFamily::MegatronBert | BertFamily::RemBert => {
+            BertFamily::Bert
+            | BertFamily::Dpr
+            | BertFamily::MegatronBert
+            | BertFamily::RemBert
+            | BertFamily::BigBird
+            | BertFamily::JinaBert => {
                 ("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
             }
             BertFamily::Ernie => {
@@ -479,6 +542,7 @@ impl Architecture for BertConfig {
                 ("nomic_bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
             }
             BertFamily::Gte => ("gte.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
+            BertFamily::New => ("new.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
             BertFamily::Data2VecText => {
                 ("data2vec_text.embeddings.word_embeddings.weight", "lm_head.decoder.weight")
             }
@@ -498,11 +562,14 @@ impl Architecture for BertConfig {
             BertFamily::Bert
             | BertFamily::Dpr
             | BertFamily::Deberta
+            | BertFamily::FirstDeberta
+            | BertFamily::BigBird
             | BertFamily::Ernie
             | BertFamily::MegatronBert
             | BertFamily::RemBert
             | BertFamily::RoFormer
-            | BertFamily::NomicBert => "cls.predictions.",
+            | BertFamily::NomicBert
+            | BertFamily::JinaBert => "cls.predictions.",
             BertFamily::DistilBert => "vocab_transform.",
             BertFamily::Electra => "generator_predictions.",
             BertFamily::Albert => "predictions.",
@@ -521,7 +588,8 @@ impl Architecture for BertConfig {
         let heads: &[&str] = match self.family {
             BertFamily::Electra => &["discriminator_predictions."],
             BertFamily::Albert => &["sop_classifier.", "pooler.", "albert.pooler."],
-            BertFamily::Deberta => {
+            BertFamily::BigBird => &["pooler.", "bert.pooler."],
+            BertFamily::Deberta | BertFamily::FirstDeberta => {
                 &["lm_predictions.", "mask_predictions.", "deberta.embeddings.position_embeddings."]
             }
             _ => &[],
@@ -651,6 +719,10 @@ mod tests {
         assert_eq!(sizes(BertFamily::Electra), (30522, 256, 4, 0));
         assert_eq!(sizes(BertFamily::Albert), (30000, 4096, 64, 0));
         assert_eq!(sizes(BertFamily::Deberta), (128_100, 1536, 24, 0));
+        assert_eq!(sizes(BertFamily::FirstDeberta), (50_265, 768, 12, 0));
+        assert_eq!(sizes(BertFamily::BigBird), (50_358, 768, 12, 0));
+        let most = |text: &str| read(BertFamily::BigBird, text).unwrap().max_input_length();
+        assert_eq!((most("{}"), most(r#"{"attention_type": "original_full"}"#)), (704, 4096));
         let electra = read(BertFamily::Electra, "{}").unwrap();
         assert_eq!((electra.embedding_size, electra.intermediate_size), (Some(128), 1024));
         let albert = read(BertFamily::Albert, r#"{"hidden_size": 128}"#).unwrap();
@@ -712,6 +784,9 @@ mod tests {
             ),
             (BertFamily::Deberta, r#"{"position_buckets": 1}"#, "position_buckets"),
             (BertFamily::Camembert, r#"{"hidden_act": "mish"}"#, "hidden_act"),
+            (BertFamily::FirstDeberta, r#"{"talking_head": true}"#, "talking_head"),
+            (BertFamily::BigBird, r#"{"rescale_embeddings": true}"#, "rescale_embeddings"),
+            (BertFamily::BigBird, r#"{"use_bias": false}"#, "use_bias"),
             (BertFamily::Gte, r#"{"rope_scaling": {"type": "ntk", "factor": 8}}"#, "rope_scaling"),
             (BertFamily::NomicBert, r#"{"head_dim": 32}"#, "head_dim"),
             (BertFamily::JinaEmbeddingsV3, r#"{"rope_parameters": {"rope_theta": 0}}"#, "rope_theta"),
@@ -741,6 +816,22 @@ mod tests {
             (BertFamily::NomicBert, r#"{"rope_parameters": {"rope_theta": 77, "rope_type": "default"}}"#),
             (BertFamily::Gte, r#"{"type_vocab_size": 0, "architectures": ["GteForMaskedLM"]}"#),
             (BertFamily::JinaEmbeddingsV3, r#"{"architectures": ["JinaEmbeddingsV3ForQuestionAnswering"]}"#),
+            (
+                BertFamily::New,
+                r#"{"rope_scaling": {"type": "ntk", "factor": 8}, "rope_theta": 20000, "architectures": ["NewModel"]}"#,
+            ),
+            (BertFamily::BigBird, r#"{"architectures": ["BigBirdForMaskedLM"]}"#),
+            (BertFamily::BigBird, r#"{"attention_type": "original_full"}"#),
+            (
+                BertFamily::FirstDeberta,
+                r#"{"relative_attention": true, "pos_att_type": "c2p|p2c", "position_biased_input": false}"#,
+            ),
+            (BertFamily::XlmRoberta, r#"{"use_flash_attn": true}"#),
+            (
+                BertFamily::Bert,
+                r#"{"position_embedding_type": "alibi", "feed_forward_type": "geglu",
+                "architectures": ["JinaBertForSequenceClassification"]}"#,
+            ),
             (BertFamily::Mpnet, r#"{"architectures": ["MPNetForMaskedLM"]}"#),
             (BertFamily::Electra, r#"{"embedding_size": 256}"#),
             (BertFamily::Electra, r#"{"embedding_size": 64}"#),

@@ -5,7 +5,7 @@ use candle_nn::{Init, VarBuilder};
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Result;
 
-use super::config::BertConfig;
+use super::{config::BertConfig, family::BertFamily};
 use crate::{
     architectures::wrong::wrong,
     attention::{Attention, merged},
@@ -122,6 +122,9 @@ pub(super) struct DebertaFields {
     embedding_size: Option<usize>,
     pub(super) cls_dropout: Option<f64>,
     pub(super) legacy: bool,
+    /// Only of version 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    talking_head: Option<bool>,
 }
 
 // Foreign files write the parts of attention in either way.
@@ -150,13 +153,22 @@ impl Default for DebertaFields {
             embedding_size: None,
             cls_dropout: None,
             legacy: true,
+            talking_head: None,
         }
     }
 }
 
 impl DebertaFields {
     /// The settings, of a model with hidden states of `width`, this many heads and `positions` positions.
-    pub(super) fn settings(&self, width: usize, heads: usize, positions: usize) -> Result<Disentangled> {
+    pub(super) fn settings(
+        &self,
+        family: BertFamily,
+        (width, heads, positions): (usize, usize, usize),
+    ) -> Result<Disentangled> {
+        let is_first = family == BertFamily::FirstDeberta;
+        if is_first && self.talking_head == Some(true) {
+            return Err(wrong("talking_head", "false", "true"));
+        }
         if self.conv_kernel_size > 0 {
             return Err(wrong(
                 "conv_kernel_size",
@@ -194,13 +206,14 @@ impl DebertaFields {
             is_relative: self.relative_attention,
             content_to_position: parts.iter().any(|part| part == "c2p"),
             position_to_content: parts.iter().any(|part| part == "p2c"),
-            shares_projections: self.share_att_key,
-            buckets: usize::try_from(self.position_buckets).ok().filter(|buckets| *buckets > 0),
+            // Version 1 has none of these.
+            shares_projections: self.share_att_key && !is_first,
+            buckets: usize::try_from(self.position_buckets).ok().filter(|buckets| *buckets > 0 && !is_first),
             max_distance: usize::try_from(self.max_relative_positions)
                 .ok()
                 .filter(|distance| *distance > 0)
                 .unwrap_or(positions),
-            is_normalised: norms.contains(&"layer_norm"),
+            is_normalised: norms.contains(&"layer_norm") && !is_first,
             pooler_act: self.pooler_hidden_act.clone(),
             pooler_dropout: self.pooler_dropout,
         })
@@ -295,13 +308,21 @@ impl DistanceAttention {
     /// The projections of a layer whose attention `vb` has.
     pub(super) fn new(config: &BertConfig, settings: &Disentangled, vb: &VarBuilder) -> Result<Self> {
         let (width, std) = (config.hidden_size, config.initializer_range);
-        let own = |reads: bool, name: &str| {
-            let linear = || Linear::with_bias(width, width, std, &vb.pp(name));
+        let names = config.names();
+        let own = |reads: bool, name: &str, has_bias: bool| {
+            let linear = || match has_bias {
+                true => Linear::with_bias(width, width, std, &vb.pp(name)),
+                false => Linear::new(width, width, std, &vb.pp(name)),
+            };
             (settings.is_relative && reads && !settings.shares_projections).then(linear).transpose()
         };
         Ok(Self {
-            key: own(settings.content_to_position, "pos_key_proj")?,
-            query: own(settings.position_to_content, "pos_query_proj")?,
+            key: own(
+                settings.content_to_position,
+                names.distance_key,
+                config.family != BertFamily::FirstDeberta,
+            )?,
+            query: own(settings.position_to_content, names.distance_query, true)?,
             settings: settings.clone(),
         })
     }
@@ -341,11 +362,50 @@ impl DistanceAttention {
     }
 }
 
+/// The projections to queries, keys and values in the first DeBERTa: one tensor has those of each head one under the other, and
+/// keys have no bias.
+#[derive(Debug, Clone)]
+pub(super) struct ByHeads {
+    /// (heads, 3, width of a head, d): the tensor itself, so that a step of training changes it.
+    weight: Tensor,
+    /// (d) each: of queries and of values.
+    biases: [Tensor; 2],
+}
+
+impl ByHeads {
+    /// The projections of a layer whose attention `vb` has.
+    pub(super) fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
+        let (width, heads) = (config.hidden_size, config.num_attention_heads);
+        let normal = Init::Randn { mean: 0.0, stdev: config.initializer_range };
+        let weight = vb.get_with_hints((3 * width, width), "in_proj.weight", normal)?;
+        let bias = |name: &str| vb.get_with_hints(width, name, Init::Const(0.0));
+        let biases = [bias("q_bias")?, bias("v_bias")?];
+        Ok(Self { weight: weight.reshape((heads, 3, width / heads, width))?, biases })
+    }
+
+    /// The projections to queries, keys and values.
+    pub(super) fn projections(&self) -> Result<[Linear; 3]> {
+        let (heads, _, of_head, width) = self.weight.dims4()?;
+        let part = |at: usize, bias: Option<&Tensor>| -> Result<Linear> {
+            let weight = self.weight.narrow(1, at, 1)?.reshape((heads * of_head, width))?;
+            Ok(Linear::of(weight, bias.cloned()))
+        };
+        let [queries, values] = &self.biases;
+        Ok([part(0, Some(queries))?, part(1, None)?, part(2, Some(values))?])
+    }
+
+    /// The attention with the projections that it has now.
+    pub(super) fn attention(&self, attention: &Attention) -> Result<Attention> {
+        let [query, key, value] = self.projections()?;
+        Ok(Attention { query, key, value, ..attention.clone() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
 
-    use super::{DebertaFields, bucket};
+    use super::{BertFamily, DebertaFields, bucket};
 
     #[derive(Deserialize)]
     struct Table {
@@ -373,7 +433,7 @@ mod tests {
         let read = |text: &str| {
             serde_json::from_str::<DebertaFields>(text)
                 .unwrap()
-                .settings(8, 2, 16)
+                .settings(BertFamily::Deberta, (8, 2, 16))
                 .map_err(|error| error.to_string())
         };
         let settings =

@@ -27,6 +27,8 @@ pub enum BertFamily {
     Electra,
     /// ALBERT (Lan et al. 2020): narrow embeddings, and layers that share their weights.
     Albert,
+    /// DeBERTa, version 1 (He et al. 2021): attention to contents and to distances.
+    FirstDeberta,
     /// DeBERTa, versions 2 and 3 (He et al. 2021): attention to contents and to distances.
     Deberta,
     /// ERNIE (Sun et al. 2020): BERT, with an embedding of the task in some.
@@ -47,8 +49,16 @@ pub enum BertFamily {
     NomicBert,
     /// GTE (Zhang et al. 2024): rotary positions, and gated feed-forward parts.
     Gte,
+    /// Alibaba's GTE as its own code has it: [`Gte`](Self::Gte), whose angles may be stretched.
+    New,
     /// Jina's embeddings, version 3 (Sturua et al. 2024): XLM-RoBERTa with rotary positions.
     JinaEmbeddingsV3,
+    /// XLM-RoBERTa as Jina's own code has it, in its second multilingual reranker: other names of the tensors.
+    JinaXlmRoberta,
+    /// BigBird (Zaheer et al. 2020) with complete attention.
+    BigBird,
+    /// JinaBERT (Günther et al. 2023), of Jina's embeddings, version 2: biases of distances, and gated feed-forward parts.
+    JinaBert,
 }
 
 impl BertFamily {
@@ -63,12 +73,18 @@ impl BertFamily {
                 | Self::Data2VecText
                 | Self::RobertaPreLayerNorm
                 | Self::XlmRobertaXl
+                | Self::JinaXlmRoberta
         )
+    }
+
+    /// Whether queries and keys read embeddings of the distances between them.
+    pub(crate) fn reads_distances(self) -> bool {
+        matches!(self, Self::Deberta | Self::FirstDeberta)
     }
 
     /// Whether queries and keys are turned by their positions.
     pub(crate) fn is_rotary(self) -> bool {
-        matches!(self, Self::RoFormer | Self::NomicBert | Self::Gte | Self::JinaEmbeddingsV3)
+        matches!(self, Self::RoFormer | Self::NomicBert | Self::Gte | Self::New | Self::JinaEmbeddingsV3)
     }
 
     /// Whether the two of a pair that is turned together lie side by side, and not half a head apart.
@@ -85,7 +101,7 @@ impl BertFamily {
     pub(crate) fn feed_forward_biases(self) -> (bool, bool) {
         match self {
             Self::NomicBert => (false, false),
-            Self::Gte => (false, true),
+            Self::Gte | Self::New | Self::JinaBert => (false, true),
             _ => (true, true),
         }
     }
@@ -151,6 +167,16 @@ pub(super) const CLASSES: &[(&str, BertFamily, BertTask)] = &[
     ("DebertaV2ForTokenClassification", BertFamily::Deberta, BertTask::TokenClassification),
     ("DebertaV2ForQuestionAnswering", BertFamily::Deberta, BertTask::Span),
     ("DebertaV2ForMaskedLM", BertFamily::Deberta, BertTask::MaskedLm),
+    ("DebertaModel", BertFamily::FirstDeberta, BertTask::States),
+    ("DebertaForSequenceClassification", BertFamily::FirstDeberta, BertTask::SequenceClassification),
+    ("DebertaForTokenClassification", BertFamily::FirstDeberta, BertTask::TokenClassification),
+    ("DebertaForQuestionAnswering", BertFamily::FirstDeberta, BertTask::Span),
+    ("DebertaForMaskedLM", BertFamily::FirstDeberta, BertTask::MaskedLm),
+    ("BigBirdModel", BertFamily::BigBird, BertTask::States),
+    ("BigBirdForSequenceClassification", BertFamily::BigBird, BertTask::SequenceClassification),
+    ("BigBirdForTokenClassification", BertFamily::BigBird, BertTask::TokenClassification),
+    ("BigBirdForMaskedLM", BertFamily::BigBird, BertTask::MaskedLm),
+    ("BigBirdForPreTraining", BertFamily::BigBird, BertTask::MaskedLm),
     ("ErnieModel", BertFamily::Ernie, BertTask::States),
     ("ErnieForSequenceClassification", BertFamily::Ernie, BertTask::SequenceClassification),
     ("ErnieForTokenClassification", BertFamily::Ernie, BertTask::TokenClassification),
@@ -200,10 +226,15 @@ pub(super) const CLASSES: &[(&str, BertFamily, BertTask)] = &[
     ("NomicBertForSequenceClassification", BertFamily::NomicBert, BertTask::SequenceClassification),
     ("NomicBertForTokenClassification", BertFamily::NomicBert, BertTask::TokenClassification),
     ("NomicBertForMaskedLM", BertFamily::NomicBert, BertTask::MaskedLm),
+    ("NomicBertForPreTraining", BertFamily::NomicBert, BertTask::MaskedLm),
     ("GteModel", BertFamily::Gte, BertTask::States),
     ("GteForSequenceClassification", BertFamily::Gte, BertTask::SequenceClassification),
     ("GteForTokenClassification", BertFamily::Gte, BertTask::TokenClassification),
     ("GteForMaskedLM", BertFamily::Gte, BertTask::MaskedLm),
+    ("NewModel", BertFamily::New, BertTask::States),
+    ("NewForSequenceClassification", BertFamily::New, BertTask::SequenceClassification),
+    ("NewForTokenClassification", BertFamily::New, BertTask::TokenClassification),
+    ("NewForMaskedLM", BertFamily::New, BertTask::MaskedLm),
     ("JinaEmbeddingsV3Model", BertFamily::JinaEmbeddingsV3, BertTask::States),
     (
         "JinaEmbeddingsV3ForSequenceClassification",
@@ -213,6 +244,16 @@ pub(super) const CLASSES: &[(&str, BertFamily, BertTask)] = &[
     ("JinaEmbeddingsV3ForTokenClassification", BertFamily::JinaEmbeddingsV3, BertTask::TokenClassification),
     ("JinaEmbeddingsV3ForQuestionAnswering", BertFamily::JinaEmbeddingsV3, BertTask::Span),
     ("JinaEmbeddingsV3ForMaskedLM", BertFamily::JinaEmbeddingsV3, BertTask::MaskedLm),
+    ("XLMRobertaModel", BertFamily::JinaXlmRoberta, BertTask::States),
+    ("XLMRobertaForSequenceClassification", BertFamily::JinaXlmRoberta, BertTask::SequenceClassification),
+    ("XLMRobertaForTokenClassification", BertFamily::JinaXlmRoberta, BertTask::TokenClassification),
+    ("XLMRobertaForQuestionAnswering", BertFamily::JinaXlmRoberta, BertTask::Span),
+    ("XLMRobertaForMaskedLM", BertFamily::JinaXlmRoberta, BertTask::MaskedLm),
+    ("JinaBertModel", BertFamily::JinaBert, BertTask::States),
+    ("JinaBertForSequenceClassification", BertFamily::JinaBert, BertTask::SequenceClassification),
+    ("JinaBertForTokenClassification", BertFamily::JinaBert, BertTask::TokenClassification),
+    ("JinaBertForQuestionAnswering", BertFamily::JinaBert, BertTask::Span),
+    ("JinaBertForMaskedLM", BertFamily::JinaBert, BertTask::MaskedLm),
     ("DPRQuestionEncoder", BertFamily::Dpr, BertTask::Question),
     ("DPRContextEncoder", BertFamily::Dpr, BertTask::Context),
     ("DPRReader", BertFamily::Dpr, BertTask::Reader),

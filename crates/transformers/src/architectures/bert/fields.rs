@@ -7,10 +7,11 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Result, json::parse};
 
 use super::{
-    config::{BertConfig, BertTask, LayerSharing},
+    config::{AttentionBlocks, BertConfig, BertTask, LayerSharing},
     disentangled::DebertaFields,
     family::BertFamily,
     model::MPNET_BUCKETS,
+    own_code::GATED,
     rotary::RotaryFields,
 };
 use crate::architectures::wrong::wrong;
@@ -61,6 +62,22 @@ pub(crate) struct BertFields {
     rotary_value: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     relative_attention_num_buckets: Option<usize>,
+    /// Of BigBird.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attention_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_random_blocks: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    use_bias: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rescale_embeddings: Option<bool>,
+    /// Only of models of Jina's own code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    use_flash_attn: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    feed_forward_type: Option<String>,
     /// DeBERTa's, which are among the others in the file.
     #[serde(skip)]
     deberta: Option<DebertaFields>,
@@ -101,11 +118,21 @@ impl Default for BertFields {
             inner_group_num: None,
             rotary_value: None,
             relative_attention_num_buckets: None,
+            attention_type: None,
+            block_size: None,
+            num_random_blocks: None,
+            use_bias: None,
+            rescale_embeddings: None,
+            use_flash_attn: None,
+            feed_forward_type: None,
             deberta: None,
             rotary: None,
         }
     }
 }
+
+/// The attention of BigBird in blocks.
+const BLOCKS: &str = "block_sparse";
 
 /// The defaults of `transformers` that differ from BERT's.
 fn defaults(family: BertFamily) -> Option<Value> {
@@ -122,6 +149,11 @@ fn defaults(family: BertFamily) -> Option<Value> {
             "hidden_size": 1536, "num_hidden_layers": 24, "num_attention_heads": 24, "intermediate_size": 6144,
             "type_vocab_size": 0, "layer_norm_eps": 1e-7,
         })),
+        BertFamily::FirstDeberta => Some(json!({ "type_vocab_size": 0, "layer_norm_eps": 1e-7 })),
+        BertFamily::BigBird => Some(json!({
+            "hidden_act": "gelu_new", "max_position_embeddings": 4096, "attention_type": BLOCKS, "block_size": 64,
+            "num_random_blocks": 3,
+        })),
         BertFamily::XlmRobertaXl => Some(json!({
             "hidden_size": 2560, "num_hidden_layers": 36, "num_attention_heads": 32, "intermediate_size": 10240,
             "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
@@ -136,6 +168,10 @@ fn defaults(family: BertFamily) -> Option<Value> {
         })),
         BertFamily::Gte => Some(json!({
             "attention_probs_dropout_prob": 0.0, "max_position_embeddings": 8192, "type_vocab_size": 1,
+        })),
+        BertFamily::New => Some(json!({
+            "attention_probs_dropout_prob": 0.0, "max_position_embeddings": 2048, "type_vocab_size": 1,
+            "position_embedding_type": "rope",
         })),
         BertFamily::JinaEmbeddingsV3 => Some(json!({
             "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,
@@ -160,7 +196,7 @@ impl BertFields {
             fields.entry(name).or_insert(value);
         }
         let text = Value::Object(fields).to_string();
-        let deberta = (family == BertFamily::Deberta).then(|| parse(path, &text)).transpose()?;
+        let deberta = family.reads_distances().then(|| parse(path, &text)).transpose()?;
         let rotary = family.is_rotary().then(|| parse(path, &text)).transpose()?;
         Ok(Self { deberta, rotary, ..parse(path, &text)? })
     }
@@ -189,20 +225,43 @@ impl BertFields {
             ));
         }
         // `transformers` does not read it where positions are rotary.
-        if self.position_embedding_type != "absolute" && !family.is_rotary() {
+        if self.position_embedding_type != "absolute" && !family.is_rotary() && family != BertFamily::JinaBert
+        {
             return Err(wrong("position_embedding_type", "absolute", &self.position_embedding_type));
+        }
+        if family == BertFamily::BigBird {
+            if let Some(kind) =
+                self.attention_type.as_deref().filter(|kind| ![BLOCKS, "original_full"].contains(kind))
+            {
+                return Err(wrong(
+                    "attention_type",
+                    "`block_sparse` or `original_full`",
+                    &format!("`{kind}`"),
+                ));
+            }
+            if self.use_bias == Some(false) {
+                return Err(wrong("use_bias", "true", "false"));
+            }
         }
         for (field, set) in [
             ("is_decoder", self.is_decoder),
             ("add_cross_attention", self.add_cross_attention),
             // Values are turned too.
             ("rotary_value", self.rotary_value == Some(true) && family == BertFamily::RoFormer),
+            ("rescale_embeddings", self.rescale_embeddings == Some(true) && family == BertFamily::BigBird),
         ] {
             if set {
                 return Err(wrong(field, "false", "true"));
             }
         }
         Ok(())
+    }
+
+    /// The blocks of a BigBird that has them.
+    fn blocks(&self, family: BertFamily) -> Option<AttentionBlocks> {
+        let has_blocks = family == BertFamily::BigBird && self.attention_type.as_deref() == Some(BLOCKS);
+        let blocks = AttentionBlocks { size: self.block_size?, random: self.num_random_blocks? };
+        has_blocks.then_some(blocks)
     }
 
     pub(crate) fn config(
@@ -212,35 +271,46 @@ impl BertFields {
         labels: Vec<String>,
     ) -> Result<BertConfig> {
         let (vocabulary, pad) = match family {
-            BertFamily::Roberta | BertFamily::XlmRoberta | BertFamily::RobertaPreLayerNorm => (50265, 1),
+            BertFamily::Roberta
+            | BertFamily::XlmRoberta
+            | BertFamily::JinaXlmRoberta
+            | BertFamily::RobertaPreLayerNorm => (50265, 1),
             BertFamily::Camembert | BertFamily::Data2VecText => (30522, 1),
             BertFamily::XlmRobertaXl => (250_880, 1),
             BertFamily::MegatronBert => (29056, 0),
             BertFamily::RemBert => (250_300, 0),
             BertFamily::RoFormer => (50_000, 0),
-            BertFamily::NomicBert => (30528, 0),
+            BertFamily::NomicBert | BertFamily::New => (30528, 0),
             BertFamily::Gte => (250_048, 1),
             BertFamily::JinaEmbeddingsV3 => (250_002, 1),
             BertFamily::Mpnet => (30527, 1),
             BertFamily::Albert => (30000, 0),
             BertFamily::Deberta => (128_100, 0),
+            BertFamily::FirstDeberta => (50_265, 0),
+            BertFamily::BigBird => (50_358, 0),
             BertFamily::Bert
             | BertFamily::DistilBert
             | BertFamily::Dpr
             | BertFamily::Electra
-            | BertFamily::Ernie => (30522, 0),
+            | BertFamily::Ernie
+            | BertFamily::JinaBert => (30522, 0),
         };
         let head_dropout = match family {
             // Only the head of whole inputs has its own rate.
-            BertFamily::Deberta if task == BertTask::SequenceClassification => {
+            BertFamily::Deberta | BertFamily::FirstDeberta if task == BertTask::SequenceClassification => {
                 self.deberta.as_ref().and_then(|deberta| deberta.cls_dropout)
             }
-            BertFamily::Deberta | BertFamily::Mpnet | BertFamily::MegatronBert | BertFamily::RoFormer => None,
+            BertFamily::Deberta
+            | BertFamily::FirstDeberta
+            | BertFamily::Mpnet
+            | BertFamily::MegatronBert
+            | BertFamily::RoFormer => None,
             BertFamily::Albert | BertFamily::RemBert => self.classifier_dropout_prob,
             _ => self.classifier_dropout,
         };
         let disentangled = self.deberta.as_ref().map(|deberta| {
-            deberta.settings(self.hidden_size, self.num_attention_heads, self.max_position_embeddings)
+            let sizes = (self.hidden_size, self.num_attention_heads, self.max_position_embeddings);
+            deberta.settings(family, sizes)
         });
         let width = self.hidden_size.checked_div(self.num_attention_heads).unwrap_or(0);
         let rotary = self.rotary.as_ref().map(|rotary| rotary.settings(family, width));
@@ -257,6 +327,7 @@ impl BertFields {
             groups: self.num_hidden_groups.unwrap_or(1),
             inner: self.inner_group_num.unwrap_or(1),
         });
+        let blocks = self.blocks(family);
         let has_tasks = family == BertFamily::Ernie && self.use_task_id == Some(true);
         Ok(BertConfig {
             family,
@@ -280,6 +351,7 @@ impl BertFields {
             output_embedding_size: self.output_embedding_size.filter(|_| family == BertFamily::RemBert),
             task_types: if has_tasks { self.task_type_vocab_size.unwrap_or(3) } else { 0 },
             sharing,
+            blocks,
             disentangled: disentangled.transpose()?,
             rotary: rotary.transpose()?,
             labels,
@@ -296,7 +368,7 @@ impl BertFields {
             fields.extend(further);
         }
         if let (Some(settings), Value::Object(fields)) = (config.rotary, &mut fields)
-            && let Value::Object(further) = json!(RotaryFields::of(settings))
+            && let Value::Object(further) = json!(RotaryFields::of(config.family, settings))
         {
             fields.extend(further);
         }
@@ -320,6 +392,18 @@ impl BertFields {
             layer_norm_eps: config.layer_norm_eps,
             pad_token_id: Some(config.pad_token_id.into()),
             projection_dim: config.projection_dim,
+            position_embedding_type: match config.family {
+                BertFamily::New => "rope",
+                BertFamily::JinaBert => "alibi",
+                _ => "absolute",
+            }
+            .into(),
+            attention_type: (config.family == BertFamily::BigBird)
+                .then(|| if config.blocks.is_some() { BLOCKS } else { "original_full" }.into()),
+            block_size: config.blocks.map(|blocks| blocks.size),
+            num_random_blocks: config.blocks.map(|blocks| blocks.random),
+            use_flash_attn: (config.family == BertFamily::JinaXlmRoberta).then_some(false),
+            feed_forward_type: (config.family == BertFamily::JinaBert).then(|| GATED.into()),
             tie_word_embeddings: config.tie_word_embeddings,
             embedding_size: match config.family {
                 BertFamily::Electra | BertFamily::Albert | BertFamily::RoFormer => {
@@ -418,6 +502,7 @@ impl DistilFields {
             output_embedding_size: None,
             task_types: 0,
             sharing: None,
+            blocks: None,
             disentangled: None,
             rotary: None,
             labels,

@@ -100,8 +100,10 @@ impl Transform {
 pub(crate) enum LabelledState {
     /// The first token's.
     First,
-    /// The mean of all, in some ModernBERTs.
+    /// The mean of all, in some ModernBERTs and EuroBERTs.
     Mean,
+    /// All, whose mean is taken after the inner layer, in other EuroBERTs.
+    MeanOfInner,
     /// That of the last token which is not this padding token, in decoder-only models. Where all are, it is the first.
     Last(Option<u32>),
 }
@@ -127,7 +129,9 @@ impl SequenceHead {
             | BertFamily::MegatronBert
             | BertFamily::RemBert
             | BertFamily::NomicBert
-            | BertFamily::Gte => {
+            | BertFamily::Gte
+            | BertFamily::New
+            | BertFamily::JinaBert => {
                 let pooler = vb.pp(config.prefix()).pp("pooler.dense");
                 (pooler, Activation::Tanh, vb.pp("classifier"), 0.0)
             }
@@ -138,11 +142,12 @@ impl SequenceHead {
             | BertFamily::RobertaPreLayerNorm
             | BertFamily::XlmRobertaXl
             | BertFamily::JinaEmbeddingsV3
+            | BertFamily::JinaXlmRoberta
             | BertFamily::Mpnet => {
                 let head = vb.pp("classifier");
                 (head.pp("dense"), Activation::Tanh, head.pp("out_proj"), config.head_dropout)
             }
-            BertFamily::RoFormer => {
+            BertFamily::RoFormer | BertFamily::BigBird => {
                 let head = vb.pp("classifier");
                 (head.pp("dense"), config.activation()?, head.pp("out_proj"), config.head_dropout)
             }
@@ -151,7 +156,7 @@ impl SequenceHead {
                 (head.pp("dense"), Activation::Gelu, head.pp("out_proj"), config.head_dropout)
             }
             BertFamily::Albert => (vb.pp("albert.pooler"), Activation::Tanh, vb.pp("classifier"), 0.0),
-            BertFamily::Deberta => {
+            BertFamily::Deberta | BertFamily::FirstDeberta => {
                 let (activation, dropout) = match &config.disentangled {
                     Some(settings) => (settings.pooler_activation()?, settings.pooler_dropout),
                     None => (Activation::Gelu, 0.0),
@@ -198,22 +203,23 @@ impl SequenceHead {
     /// # Errors
     /// A tensor error.
     pub fn forward(&self, states: &Tensor, mode: &mut Mode) -> Result<Tensor> {
-        let xs = mode.dropout(first(states)?, self.dropout_before)?;
-        let xs = transformed(self.transform.as_ref(), &xs, mode)?;
+        let mut xs = mode.dropout(first(states)?, self.dropout_before)?;
+        if self.reads != LabelledState::MeanOfInner {
+            xs = transformed(self.transform.as_ref(), &xs, mode)?;
+        }
         self.output.forward(&mode.dropout(xs, self.dropout)?)
     }
 
-    /// The states (b, 1, d) that the head reads, of all states (b, s, d) of `input`.
+    /// The states (b, 1, d) that the head reads, of all states (b, s, d) of `input`. A head that takes a mean after its inner
+    /// layer has them from that layer.
     ///
     /// # Errors
     /// A tensor error.
-    pub fn pool(&self, states: &Tensor, input: &Batch) -> Result<Tensor> {
+    pub fn pool(&self, states: &Tensor, input: &Batch, mode: &Mode) -> Result<Tensor> {
         match self.reads {
             LabelledState::First => Ok(states.narrow(1, 0, 1)?),
-            LabelledState::Mean => {
-                let mask = input.mask.unsqueeze(2)?.to_dtype(states.dtype())?;
-                Ok(states.broadcast_mul(&mask)?.sum_keepdim(1)?.broadcast_div(&mask.sum_keepdim(1)?)?)
-            }
+            LabelledState::Mean => mean(states, input),
+            LabelledState::MeanOfInner => mean(&transformed(self.transform.as_ref(), states, mode)?, input),
             LabelledState::Last(pad) => {
                 let rows: Result<Vec<Tensor>> = last_tokens(input, pad)?
                     .into_iter()
@@ -231,7 +237,9 @@ impl SequenceHead {
     pub fn logits(&self, body: &dyn Encoder, input: &Batch) -> Result<Tensor> {
         let states = match self.reads {
             LabelledState::First => body.first_states(input)?,
-            LabelledState::Mean => self.pool(&body.states(input)?, input)?,
+            LabelledState::Mean | LabelledState::MeanOfInner => {
+                self.pool(&body.states(input)?, input, &Mode::Inference)?
+            }
             LabelledState::Last(pad) => body.states_at(input, &last_tokens(input, pad)?)?.unsqueeze(1)?,
         };
         self.forward(&states, &mut Mode::Inference)
@@ -242,6 +250,12 @@ impl SequenceHead {
     pub fn labels(&self) -> usize {
         self.labels
     }
+}
+
+/// The mean (b, 1, d) of the states (b, s, d) of each row of `input`, without padding.
+fn mean(states: &Tensor, input: &Batch) -> Result<Tensor> {
+    let mask = input.mask.unsqueeze(2)?.to_dtype(states.dtype())?;
+    Ok(states.broadcast_mul(&mask)?.sum_keepdim(1)?.broadcast_div(&mask.sum_keepdim(1)?)?)
 }
 
 /// The last token of each input that is not `pad`, as row and position; the first of an input without one.
@@ -397,8 +411,11 @@ impl MaskedLmHead {
             BertFamily::Bert
             | BertFamily::Dpr
             | BertFamily::Deberta
+            | BertFamily::FirstDeberta
+            | BertFamily::BigBird
             | BertFamily::Ernie
             | BertFamily::RoFormer
+            | BertFamily::JinaBert
             | BertFamily::MegatronBert => {
                 let head = vb.pp("cls.predictions");
                 (head.pp("transform.dense"), head.pp("transform.LayerNorm"), head.pp("decoder"), head)
@@ -407,7 +424,7 @@ impl MaskedLmHead {
                 let head = vb.pp("cls.predictions");
                 (head.pp("transform.dense"), head.pp("transform.layer_norm"), head.pp("decoder"), head)
             }
-            BertFamily::Gte => {
+            BertFamily::Gte | BertFamily::New => {
                 let head = vb.pp("lm_head");
                 let output = head.pp("decoder");
                 (head.pp("dense"), head.pp("norm"), output.clone(), output)
@@ -424,6 +441,7 @@ impl MaskedLmHead {
             | BertFamily::RobertaPreLayerNorm
             | BertFamily::XlmRobertaXl
             | BertFamily::JinaEmbeddingsV3
+            | BertFamily::JinaXlmRoberta
             | BertFamily::Mpnet => {
                 let head = vb.pp("lm_head");
                 (head.pp("dense"), head.pp("layer_norm"), head.pp("decoder"), head)

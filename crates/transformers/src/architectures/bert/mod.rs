@@ -6,11 +6,12 @@ mod family;
 mod fields;
 mod heads;
 mod model;
+mod own_code;
 mod rotary;
 mod with_head;
 
 pub(crate) use config::HeadFields;
-pub use config::{BertConfig, BertTask, LayerSharing};
+pub use config::{AttentionBlocks, BertConfig, BertTask, LayerSharing};
 pub use disentangled::Disentangled;
 pub use family::BertFamily;
 pub use heads::{

@@ -6,12 +6,12 @@ use sporran_checkpoint::Result;
 
 use super::{
     config::BertConfig,
-    disentangled::{DistanceAttention, DistanceTable, Distances},
+    disentangled::{ByHeads, DistanceAttention, DistanceTable, Distances},
     family::BertFamily,
     rotary::{self, GTE_NAMES, JINA_NAMES, NOMIC_NAMES, Rotation},
 };
 use crate::{
-    architectures::t5,
+    architectures::{alibi::Alibi, t5},
     attention::Attention,
     batch::Batch,
     encoder::Encoder,
@@ -121,6 +121,9 @@ impl Bert {
             bias = t5::position_bias(weights, (input.length(), 0), true, MPNET_DISTANCE)?
                 .broadcast_add(&bias)?;
         }
+        if let Some(alibi) = self.config.alibi() {
+            bias = alibi_bias(&alibi, input.length(), &bias)?;
+        }
         let distances = match (&self.distances, &self.config.disentangled) {
             (Some(table), Some(settings)) => Some(Distances::new(table, settings, input.length(), mode)?),
             _ => None,
@@ -163,10 +166,16 @@ impl Bert {
         if let Some(tasks) = &self.tasks {
             xs = xs.broadcast_add(&tasks.table().narrow(0, 0, 1)?)?;
         }
+        // BigBird drops out before the norm.
+        let drops_first = self.config.family == BertFamily::BigBird;
+        let rate = self.config.hidden_dropout_prob;
+        if drops_first {
+            xs = mode.dropout(xs, rate)?;
+        }
         if let Some(norm) = &self.embedding_norm {
             xs = norm.forward(&xs, mode)?;
         }
-        let xs = mode.dropout(xs, self.config.hidden_dropout_prob)?;
+        let xs = if drops_first { xs } else { mode.dropout(xs, rate)? };
         match &self.projection {
             Some(projection) => projection.forward(&xs),
             None => Ok(xs),
@@ -195,6 +204,18 @@ impl Bert {
     pub(crate) fn table(&self) -> &Tensor {
         self.words.table()
     }
+}
+
+/// The biases of distances in both directions on the scores between `length` positions, added to `bias` (b, 1, 1, t).
+fn alibi_bias(alibi: &Alibi, length: usize, bias: &Tensor) -> Result<Tensor> {
+    let of_head = |head: usize| {
+        let pairs = (0..length).flat_map(move |query| (0..length).map(move |key| query.abs_diff(key)));
+        pairs.map(move |distance| alibi.bias(head, distance, 0))
+    };
+    let values: Vec<f32> = (0..alibi.heads()).flat_map(of_head).collect();
+    let shape = (1, alibi.heads(), length, length);
+    let biases = Tensor::from_vec(values, shape, bias.device())?.to_dtype(bias.dtype())?;
+    Ok(biases.broadcast_add(bias)?)
 }
 
 impl Encoder for Bert {
@@ -244,6 +265,8 @@ struct Places<'a> {
 #[derive(Debug, Clone)]
 struct Layer {
     attention: Attention,
+    /// In the first DeBERTa, whose projections are made of it.
+    by_heads: Option<ByHeads>,
     /// In DeBERTa.
     distances: Option<DistanceAttention>,
     attention_norm: LayerNorm,
@@ -266,6 +289,12 @@ struct Layer {
 pub struct BertNames {
     /// Of one projection to queries, keys and values, which then have none of their own.
     pub fused: Option<&'static str>,
+    /// Of one that has those of each head one under the other, and biases of queries and values apart.
+    pub by_heads: Option<&'static str>,
+    /// Of the projection of distances to what queries read, under the name of attention.
+    pub distance_key: &'static str,
+    /// Of that to what reads keys.
+    pub distance_query: &'static str,
     /// Of the projection to queries.
     pub query: &'static str,
     /// Of that to keys.
@@ -282,7 +311,9 @@ pub struct BertNames {
     pub gated: Option<&'static str>,
     /// Of one layer that has this one before the first, which then have none of their own.
     pub fused_inner: Option<&'static str>,
-    /// Of its second layer.
+    /// Whether that layer has the first one before the other.
+    pub activated_first: bool,
+    /// Of the second layer of the feed-forward part.
     pub outer: &'static str,
     /// Of the normalisation after this part, or before it.
     pub feed_forward_norm: &'static str,
@@ -291,6 +322,9 @@ pub struct BertNames {
 /// The names of BERT and RoBERTa.
 pub const BERT_NAMES: BertNames = BertNames {
     fused: None,
+    by_heads: None,
+    distance_key: "pos_key_proj",
+    distance_query: "pos_query_proj",
     query: "attention.self.query",
     key: "attention.self.key",
     value: "attention.self.value",
@@ -299,23 +333,22 @@ pub const BERT_NAMES: BertNames = BertNames {
     inner: "intermediate.dense",
     gated: None,
     fused_inner: None,
+    activated_first: false,
     outer: "output.dense",
     feed_forward_norm: "output.LayerNorm",
 };
 
 /// The names of DistilBERT.
 pub const DISTIL_NAMES: BertNames = BertNames {
-    fused: None,
     query: "attention.q_lin",
     key: "attention.k_lin",
     value: "attention.v_lin",
     output: "attention.out_lin",
     attention_norm: "sa_layer_norm",
     inner: "ffn.lin1",
-    gated: None,
-    fused_inner: None,
     outer: "ffn.lin2",
     feed_forward_norm: "output_layer_norm",
+    ..BERT_NAMES
 };
 
 /// The names of MPNet.
@@ -330,17 +363,15 @@ const MPNET_NAMES: BertNames = BertNames {
 
 /// The names of ALBERT.
 const ALBERT_NAMES: BertNames = BertNames {
-    fused: None,
     query: "attention.query",
     key: "attention.key",
     value: "attention.value",
     output: "attention.dense",
     attention_norm: "attention.LayerNorm",
     inner: "ffn",
-    gated: None,
-    fused_inner: None,
     outer: "ffn_output",
     feed_forward_norm: "full_layer_layer_norm",
+    ..BERT_NAMES
 };
 
 /// The names of DeBERTa.
@@ -348,6 +379,14 @@ const DEBERTA_NAMES: BertNames = BertNames {
     query: "attention.self.query_proj",
     key: "attention.self.key_proj",
     value: "attention.self.value_proj",
+    ..BERT_NAMES
+};
+
+/// The names of the first DeBERTa.
+const FIRST_DEBERTA_NAMES: BertNames = BertNames {
+    by_heads: Some("attention.self"),
+    distance_key: "pos_proj",
+    distance_query: "pos_q_proj",
     ..BERT_NAMES
 };
 
@@ -369,6 +408,15 @@ const XL_NAMES: BertNames = BertNames {
 const MEGATRON_NAMES: BertNames =
     BertNames { attention_norm: "attention.ln", feed_forward_norm: "ln", ..BERT_NAMES };
 
+/// The names of JinaBERT. Both layers before the activation are in one tensor.
+const JINA_BERT_NAMES: BertNames = BertNames {
+    fused_inner: Some("mlp.gated_layers"),
+    activated_first: true,
+    outer: "mlp.wo",
+    feed_forward_norm: "mlp.layernorm",
+    ..BERT_NAMES
+};
+
 /// The name of MPNet's biases of distances.
 pub(crate) const MPNET_BIASES: &str = "encoder.relative_attention_bias.weight";
 
@@ -386,12 +434,14 @@ impl BertConfig {
             BertFamily::Mpnet => &MPNET_NAMES,
             BertFamily::Albert => &ALBERT_NAMES,
             BertFamily::Deberta => &DEBERTA_NAMES,
+            BertFamily::FirstDeberta => &FIRST_DEBERTA_NAMES,
             BertFamily::RobertaPreLayerNorm => &PRE_NORM_NAMES,
             BertFamily::XlmRobertaXl => &XL_NAMES,
             BertFamily::MegatronBert => &MEGATRON_NAMES,
             BertFamily::NomicBert => &NOMIC_NAMES,
-            BertFamily::Gte => &GTE_NAMES,
-            BertFamily::JinaEmbeddingsV3 => &JINA_NAMES,
+            BertFamily::Gte | BertFamily::New => &GTE_NAMES,
+            BertFamily::JinaEmbeddingsV3 | BertFamily::JinaXlmRoberta => &JINA_NAMES,
+            BertFamily::JinaBert => &JINA_BERT_NAMES,
             _ => &BERT_NAMES,
         }
     }
@@ -407,7 +457,9 @@ impl BertConfig {
         }
         let name = match self.family {
             BertFamily::DistilBert => "transformer.layer",
-            BertFamily::NomicBert | BertFamily::JinaEmbeddingsV3 => "encoder.layers",
+            BertFamily::NomicBert | BertFamily::JinaEmbeddingsV3 | BertFamily::JinaXlmRoberta => {
+                "encoder.layers"
+            }
             _ => "encoder.layer",
         };
         (0..self.num_hidden_layers).map(|at| format!("{name}.{at}")).collect()
@@ -424,7 +476,7 @@ impl BertConfig {
     /// The name of the normalisation of embeddings, under the prefix of the body.
     pub(crate) fn embedding_norm(&self) -> &'static str {
         match self.family {
-            BertFamily::NomicBert | BertFamily::JinaEmbeddingsV3 => "emb_ln",
+            BertFamily::NomicBert | BertFamily::JinaEmbeddingsV3 | BertFamily::JinaXlmRoberta => "emb_ln",
             _ => "embeddings.LayerNorm",
         }
     }
@@ -460,12 +512,14 @@ impl Layer {
         let norm = |name: &str| LayerNorm::new(width, config.layer_norm_eps, &vb.pp(name));
         let has_bias = config.family.attention_has_bias();
         let (inner_bias, outer_bias) = config.family.feed_forward_biases();
-        let [query, key, value] = match names.fused {
-            Some(name) => {
+        let mut by_heads = None;
+        let [query, key, value] = match (names.fused, names.by_heads) {
+            (_, Some(name)) => by_heads.insert(ByHeads::new(config, &vb.pp(name))?).projections()?,
+            (Some(name), None) => {
                 let stacked = Stacked::new((width, width), 3, std, has_bias, &vb.pp(name))?;
                 [stacked.part(0)?, stacked.part(1)?, stacked.part(2)?]
             }
-            None => [
+            (None, None) => [
                 linear(width, width, has_bias, names.query)?,
                 linear(width, width, has_bias, names.key)?,
                 linear(width, width, has_bias, names.value)?,
@@ -482,7 +536,8 @@ impl Layer {
         let (gated, first) = match names.fused_inner {
             Some(name) => {
                 let stacked = Stacked::new((width, inner), 2, std, inner_bias, &vb.pp(name))?;
-                (Some(stacked.part(0)?), stacked.part(1)?)
+                let activated = usize::from(!names.activated_first);
+                (Some(stacked.part(1 - activated)?), stacked.part(activated)?)
             }
             None => {
                 let gated = names.gated.map(|name| linear(width, inner, inner_bias, name)).transpose()?;
@@ -499,6 +554,7 @@ impl Layer {
                 scale: config.scale(),
                 dropout: config.attention_probs_dropout_prob,
             },
+            by_heads,
             distances,
             attention_norm,
             // DistilBERT has none there.
@@ -509,7 +565,7 @@ impl Layer {
             inner: first,
             gated,
             inner_dropout: match config.family {
-                BertFamily::Gte => config.hidden_dropout_prob,
+                BertFamily::Gte | BertFamily::New | BertFamily::JinaBert => config.hidden_dropout_prob,
                 _ => 0.0,
             },
             outer: linear(inner, width, outer_bias, names.outer)?,
@@ -538,10 +594,12 @@ impl Layer {
     fn forward(&self, xs: &Tensor, places: Places<'_>, mode: &mut Mode) -> Result<Tensor> {
         let Places { bias, distances, rotation } = places;
         let input = self.before(&self.attention_norm, xs, mode)?;
+        let made = self.by_heads.as_ref().map(|by_heads| by_heads.attention(&self.attention)).transpose()?;
+        let attention = made.as_ref().unwrap_or(&self.attention);
         let ys = match (&self.distances, rotation) {
-            (Some(attention), _) => attention.attend(&self.attention, &input, distances, bias, mode)?,
-            (None, Some(rotation)) => rotary::attend(&self.attention, &input, rotation, bias, mode)?,
-            (None, None) => self.attention.attend(&input, &input, bias, mode)?,
+            (Some(with), _) => with.attend(attention, &input, distances, bias, mode)?,
+            (None, Some(rotation)) => rotary::attend(attention, &input, rotation, bias, mode)?,
+            (None, None) => attention.attend(&input, &input, bias, mode)?,
         };
         let ys = mode.dropout(ys, self.attention_dropout)?;
         let xs = self.after(&self.attention_norm, xs, &ys, mode)?;

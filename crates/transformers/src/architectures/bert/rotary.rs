@@ -22,16 +22,19 @@ use crate::{
 pub struct RotaryPositions {
     /// The base of the angles.
     pub theta: f64,
+    /// For how much longer inputs angles are stretched by a larger base, in some GTEs.
+    pub stretch: Option<f64>,
 }
 
 /// The fields of a `config.json`.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct RotaryFields {
+    #[serde(skip_serializing_if = "Option::is_none")]
     rope_parameters: Option<Map<String, Value>>,
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     rope_scaling: Option<Map<String, Value>>,
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     rope_theta: Option<f64>,
     #[serde(skip_serializing)]
     head_dim: Option<usize>,
@@ -40,11 +43,26 @@ pub(crate) struct RotaryFields {
 impl RotaryFields {
     /// The settings of a model whose heads are `width` wide.
     pub(crate) fn settings(&self, family: BertFamily, width: usize) -> Result<RotaryPositions> {
+        let mut stretch = None;
         for (field, settings) in
             [("rope_parameters", &self.rope_parameters), ("rope_scaling", &self.rope_scaling)]
         {
             let of = |name: &str| settings.as_ref().and_then(|settings| settings.get(name));
             let kind = of("rope_type").or_else(|| of("type"));
+            if family == BertFamily::New && kind.is_some_and(|kind| kind.as_str() == Some("ntk")) {
+                if let Some(mixed) = of("mixed_b").filter(|mixed| !mixed.is_null()) {
+                    return Err(wrong(field, "`ntk` without `mixed_b`", &mixed.to_string()));
+                }
+                let factor = of("factor").and_then(Value::as_f64);
+                match factor.filter(|factor| *factor >= 1.0 && factor.is_finite()) {
+                    Some(factor) => stretch = Some(factor),
+                    None => {
+                        let found = of("factor").map_or_else(|| "none".into(), Value::to_string);
+                        return Err(wrong(field, "a `factor` of at least 1", &found));
+                    }
+                }
+                continue;
+            }
             if let Some(kind) = kind.filter(|kind| kind.as_str() != Some("default")) {
                 return Err(wrong(field, "rotary positions of type `default`", &kind.to_string()));
             }
@@ -55,19 +73,25 @@ impl RotaryFields {
         let own = self.rope_parameters.as_ref().and_then(|settings| settings.get("rope_theta"));
         let default = match family {
             BertFamily::NomicBert => 1000.0,
-            BertFamily::RoFormer => 10_000.0,
+            BertFamily::RoFormer | BertFamily::New => 10_000.0,
             BertFamily::Gte => 160_000.0,
             _ => 20_000.0,
         };
         let theta = own.and_then(Value::as_f64).or(self.rope_theta).unwrap_or(default);
         if theta > 0.0 && theta.is_finite() {
-            Ok(RotaryPositions { theta })
+            Ok(RotaryPositions { theta, stretch })
         } else {
             Err(wrong("rope_theta", "above 0", &theta.to_string()))
         }
     }
 
-    pub(crate) fn of(settings: RotaryPositions) -> Self {
+    pub(crate) fn of(family: BertFamily, settings: RotaryPositions) -> Self {
+        if family == BertFamily::New {
+            let rope = settings.stretch.map(|factor| [("type", json!("ntk")), ("factor", json!(factor))]);
+            let rope =
+                rope.map(|rope| rope.into_iter().map(|(name, value)| (name.to_owned(), value)).collect());
+            return Self { rope_theta: Some(settings.theta), rope_scaling: rope, ..Self::default() };
+        }
         let rope = [("rope_type", json!("default")), ("rope_theta", json!(settings.theta))];
         let rope = rope.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         Self { rope_parameters: Some(rope), ..Self::default() }
@@ -109,10 +133,12 @@ pub(super) const JINA_NAMES: BertNames = BertNames {
 impl BertConfig {
     /// The factors from a position to the angle of each pair of a head; none without rotary positions.
     pub(crate) fn rotation_steps(&self) -> Option<Vec<f32>> {
-        let theta = self.rotary?.theta as f32;
+        let RotaryPositions { theta, stretch } = self.rotary?;
         let width = self.hidden_size / self.num_attention_heads;
         // In f32 as `transformers` has it.
-        let step = |pair: usize| 1.0 / theta.powf((2 * pair) as f32 / width as f32);
+        let stretch = stretch.unwrap_or(1.0) as f32;
+        let (theta, slower) = (theta as f32 * stretch, stretch.powf(2.0 / width as f32));
+        let step = |pair: usize| 1.0 / theta.powf((2 * pair) as f32 / width as f32) / slower;
         Some((0..width / 2).map(step).collect())
     }
 

@@ -142,7 +142,7 @@ impl Architecture for Gpt2Config {
     fn class(&self) -> &'static str {
         match self.head {
             DecoderHead::Labels(_) => CLASS_OF_LABELS,
-            DecoderHead::LanguageModel | DecoderHead::None => "GPT2LMHeadModel",
+            _ => "GPT2LMHeadModel",
         }
     }
 

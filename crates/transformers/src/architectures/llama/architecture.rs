@@ -9,7 +9,11 @@ use sporran_checkpoint::{
 };
 
 use super::{config::LlamaConfig, kind::LlamaKind, model::Llama};
-use crate::architectures::{bert::Head, decoder::DecoderHead, wrong::wrong};
+use crate::architectures::{
+    bert::Head,
+    decoder::{DecoderHead, EURO_BERT_LABELS},
+    wrong::wrong,
+};
 
 impl LlamaConfig {
     /// The head of the model as an encoder.
@@ -36,7 +40,10 @@ impl LlamaConfig {
     /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type, and
     /// [`Error::Config`](sporran_checkpoint::Error::Config) for a number of labels that no model has.
     pub fn from_json(kind: LlamaKind, path: &Path, text: &str) -> Result<Self> {
-        let head = DecoderHead::of(path, text, kind.class_of_labels())?;
+        let head = match kind {
+            LlamaKind::EuroBert => DecoderHead::of_euro_bert(path, text)?,
+            _ => DecoderHead::of(path, text, kind.class_of_labels())?,
+        };
         let own: Self = parse(path, text)?;
         let defaults = kind.defaults();
         let read = if defaults == Self::default() {
@@ -98,6 +105,8 @@ impl Architecture for LlamaConfig {
 
     fn class(&self) -> &'static str {
         match self.head {
+            DecoderHead::PooledLabels(..) => EURO_BERT_LABELS[0],
+            DecoderHead::TokenLabels(_) => EURO_BERT_LABELS[1],
             _ if self.kind == LlamaKind::EuroBert => "EuroBertModel",
             DecoderHead::Labels(_) => self.kind.class_of_labels(),
             DecoderHead::LanguageModel | DecoderHead::None => self.kind.class(),

@@ -160,10 +160,6 @@ impl LlamaConfig {
         if self.embedding_width() == 0 {
             return Err(wrong("word_embed_proj_dim", "at least 1", "0"));
         }
-        if self.kind == LlamaKind::EuroBert && !self.head.labels().is_empty() {
-            let found = format!("`{}`", self.kind.class_of_labels());
-            return Err(wrong("architectures", "`EuroBertModel` or `EuroBertForMaskedLM`", &found));
-        }
         if self.quantization_config.as_ref().is_some_and(|config| !config.is_null()) {
             return Err(wrong("quantization_config", "none, as weights are plain numbers", "one"));
         }

@@ -1,6 +1,5 @@
 //! LLaMA (Touvron et al. 2023) and decoders of its shape, from Hugging Face's folders and from GGUF files.
 
-mod alibi;
 mod architecture;
 mod checks;
 mod config;
@@ -22,7 +21,6 @@ mod norms;
 mod positions;
 mod rope;
 
-pub(crate) use alibi::Alibi;
 pub use config::{LlamaConfig, MptAttention};
 pub(crate) use derived::{Gate, SLOPES};
 pub(crate) use experts::Experts;

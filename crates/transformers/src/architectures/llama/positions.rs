@@ -3,12 +3,11 @@
 use sporran_checkpoint::Result;
 
 use super::{
-    alibi::Alibi,
     config::LlamaConfig,
     kind::LlamaKind,
     rope::{Rope, RopeContext, RopeParameters},
 };
-use crate::architectures::wrong::wrong;
+use crate::architectures::{alibi::Alibi, wrong::wrong};
 
 /// The layer type of attention to a sliding window.
 pub(super) const SLIDING: &str = "sliding_attention";

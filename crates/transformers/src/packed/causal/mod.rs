@@ -19,7 +19,10 @@ use super::{
     sinks::{all_biases, last_biases, with_nothing},
 };
 use crate::{
-    architectures::llama::{Alibi, QueryGrowth, Rope},
+    architectures::{
+        alibi::Alibi,
+        llama::{QueryGrowth, Rope},
+    },
     causal::CausalLm,
     decode::GenerationOptions,
     seq2seq::too_long,
