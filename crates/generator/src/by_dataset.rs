@@ -121,6 +121,12 @@ impl ByDataset {
     fn of(&self, request: &Request<'_>) -> Option<Dataset> {
         request.query.dataset.filter(|dataset| self.datasets.contains_key(dataset))
     }
+
+    /// The generator of a request.
+    fn generator(&self, request: &Request<'_>) -> &dyn Generator {
+        let own = self.of(request).and_then(|dataset| self.datasets.get(&dataset));
+        own.unwrap_or(&self.default).as_ref()
+    }
 }
 
 /// The sink of a group of requests.
@@ -187,9 +193,14 @@ impl Generator for ByDataset {
         of.chain([self.default.passages()]).max().unwrap_or_default()
     }
 
+    fn prompt_tokens(&self, requests: &[Request<'_>]) -> Result<Vec<usize>> {
+        let one =
+            |request: &Request<'_>| self.generator(request).prompt_tokens(std::slice::from_ref(request));
+        Ok(requests.iter().map(one).collect::<Result<Vec<_>>>()?.concat())
+    }
+
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
-        let own = self.of(request).and_then(|dataset| self.datasets.get(&dataset));
-        own.unwrap_or(&self.default).prompts(request)
+        self.generator(request).prompts(request)
     }
 }
 

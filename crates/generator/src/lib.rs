@@ -164,6 +164,14 @@ pub trait Generator: Send + Sync {
     /// The largest number of passages of a request that the model reads.
     fn passages(&self) -> usize;
 
+    /// The number of tokens that the model reads for each request: those of all its prompts. 0 for kinds that do not count them.
+    ///
+    /// # Errors
+    /// Errors of the tokenizer.
+    fn prompt_tokens(&self, requests: &[Request<'_>]) -> Result<Vec<usize>> {
+        Ok(vec![0; requests.len()])
+    }
+
     /// The prompts of a request: one text, or one for each passage. Empty if the kind has no text prompts.
     ///
     /// # Errors

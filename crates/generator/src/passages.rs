@@ -83,6 +83,12 @@ impl PassageReader {
         requests.iter().map(|request| self.texts(request)?.iter().map(row).collect()).collect()
     }
 
+    /// The number of tokens of each request: those of its rows.
+    pub(crate) fn prompt_tokens(&self, requests: &[Request<'_>]) -> Result<Vec<usize>> {
+        let tokens = |rows: &Vec<Vec<u32>>| rows.iter().map(Vec::len).sum();
+        Ok(self.rows(requests)?.iter().map(tokens).collect())
+    }
+
     /// Requests with these rows in portions of at most `batch-tokens` tokens, or one request, longest first.
     pub(crate) fn portions(&self, mut rows: Vec<Vec<Vec<u32>>>) -> Vec<Portion> {
         let lengths: Vec<usize> = rows.iter().map(|rows| rows.iter().map(Vec::len).sum()).collect();

@@ -1,6 +1,6 @@
 //! The fused rankings of several retrievers.
 
-use std::ops::Deref;
+use std::{ops::Deref, time::Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -143,9 +143,11 @@ impl Retriever for Hybrid {
         let depth = self.options.depth.max(k);
         let parts: Result<Vec<Trace>> = self.parts.iter().map(|part| part.trace(query, depth)).collect();
         let parts = parts?;
+        let begin = Instant::now();
         let rows: Vec<&[Hit]> = parts.iter().map(|part| part.hits.as_slice()).collect();
         let (step, hits) = ("hybrid".to_owned(), self.fuse(&rows, k));
-        Ok(Trace { step, query: query.text.clone(), hits, sets: Vec::new(), parts })
+        let seconds = begin.elapsed().as_secs_f64();
+        Ok(Trace { step, query: query.text.clone(), seconds, hits, sets: Vec::new(), parts })
     }
 }
 

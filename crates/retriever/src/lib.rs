@@ -25,6 +25,8 @@ pub mod sparse;
 mod titles;
 pub mod training;
 
+use std::time::Instant;
+
 pub use error::{Error, Result};
 pub use filter::{Filter, FilterOptions, Filtered, FilteredOptions, PassageFilter, Scalar, Selection};
 pub use kind::RetrieverKind;
@@ -69,9 +71,10 @@ pub trait Retriever: Send + Sync {
     /// # Errors
     /// As [`retrieve`](Self::retrieve).
     fn trace(&self, query: &Query, k: usize) -> Result<Trace> {
+        let begin = Instant::now();
         let hits = self.retrieve(std::slice::from_ref(query), k)?.pop().unwrap_or_default();
-        let step = "search".to_owned();
-        Ok(Trace { step, query: query.text.clone(), hits, sets: Vec::new(), parts: Vec::new() })
+        let (step, seconds) = ("search".to_owned(), begin.elapsed().as_secs_f64());
+        Ok(Trace { step, query: query.text.clone(), seconds, hits, sets: Vec::new(), parts: Vec::new() })
     }
 }
 
@@ -82,6 +85,8 @@ pub struct Trace {
     pub step: String,
     /// The query of this step.
     pub query: String,
+    /// The time of this step, without that of its parts.
+    pub seconds: f64,
     /// The results, best first.
     pub hits: Vec<Hit>,
     /// Passages that were ranked together, best first, with their scores.

@@ -3,7 +3,7 @@
 import { answer as request, stream } from "./api.js";
 import { count, fill, h, many, say } from "./dom.js";
 import { answerBlock, steps } from "./answer.js";
-import { choice, emptyBox, errorBox, go, labelled, waiting } from "./parts.js";
+import { choice, emptyBox, errorBox, go, labelled, named, waiting } from "./parts.js";
 
 export const title = "Ask";
 
@@ -59,7 +59,7 @@ export async function show(main, values, { mounted, signal, isFirst }) {
     return;
   }
   const question = values.get("q") ?? "";
-  const mount = answering.find(({ name }) => name === values.get("mount")) ?? answering.find(({ generates }) => generates) ?? answering[0];
+  const mount = named(answering, values.get("mount"), "mount", answering.find(({ generates }) => generates) ?? answering[0]);
   const top = values.get("top") ?? "5";
   const field = questionField(question, "Question");
   const select = choice("mount", answering.map(({ name }) => [name, name]), mount.name);

@@ -2,7 +2,7 @@
 
 import { get, search as request } from "./api.js";
 import { fill, h, many, marked, say } from "./dom.js";
-import { choice, emptyBox, errorBox, go, highlightOf, labelled, openDocument, pager, placeOf, scoreBar, waiting } from "./parts.js";
+import { choice, emptyBox, errorBox, go, highlightOf, labelled, named, openDocument, pager, placeOf, scoreBar, waiting } from "./parts.js";
 import { describe } from "./ask.js";
 
 export const title = "Browse";
@@ -16,7 +16,7 @@ export async function show(main, values, { mounted, signal, isFirst }) {
     fill(main, h("div", { class: "page narrow" }, head, emptyBox("No index is mounted", "Start the server with documents or a config to browse them here.")));
     return;
   }
-  const mount = indexes.find(({ name }) => name === values.get("index")) ?? indexes[0];
+  const mount = named(indexes, values.get("index"), "index");
   const query = values.get("q") ?? "";
   const offset = Number(values.get("from") ?? 0) || 0;
   const field = h("input", { type: "search", id: "query", value: query, placeholder: "Words to search for", autocomplete: "off" });

@@ -4,7 +4,7 @@ import { answer as request } from "./api.js";
 import { fill, h, say } from "./dom.js";
 import { answerBlock, steps } from "./answer.js";
 import { describe, isComplete, questionField } from "./ask.js";
-import { choice, emptyBox, errorBox, go, labelled, waiting } from "./parts.js";
+import { choice, emptyBox, errorBox, go, labelled, named, waiting } from "./parts.js";
 
 export const title = "Compare";
 
@@ -33,9 +33,8 @@ export async function show(main, values, { mounted, signal, isFirst }) {
     return;
   }
   const question = values.get("q") ?? "";
-  const named = (key, otherwise) => answering.find(({ name }) => name === values.get(key)) ?? otherwise;
-  const left = named("left", answering[0]);
-  const right = named("right", answering.find(({ name }) => name !== left.name));
+  const left = named(answering, values.get("left"), "mount");
+  const right = named(answering, values.get("right"), "mount", answering.find(({ name }) => name !== left.name));
   const options = answering.map(({ name }) => [name, name]);
   const field = questionField(question, "Question");
   const [one, two] = [choice("left", options, left.name), choice("right", options, right.name)];

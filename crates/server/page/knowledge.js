@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { count, figure, fill, h, many, say } from "./dom.js";
-import { choice, emptyBox, errorBox, go, labelled, pager, waiting } from "./parts.js";
+import { choice, emptyBox, errorBox, go, labelled, named, pager, waiting } from "./parts.js";
 
 export const title = "Knowledge";
 const LIMIT = 30;
@@ -14,7 +14,7 @@ export async function show(main, values, { mounted, signal, isFirst }) {
     fill(main, h("div", { class: "page narrow" }, head, emptyBox("No knowledge base is mounted", "Knowledge bases are named when the server starts:", h("pre", {}, "sporran serve CONFIG --kb facts=examples/minikilt/kb"))));
     return;
   }
-  const kb = kbs.find(({ name }) => name === values.get("kb")) ?? kbs[0];
+  const kb = named(kbs, values.get("kb"), "knowledge base");
   const query = values.get("q") ?? "";
   const entity = values.get("entity");
   const field = h("input", { type: "search", id: "query", value: query, placeholder: "A name or an id", autocomplete: "off" });

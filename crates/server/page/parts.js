@@ -1,6 +1,6 @@
 // Parts that several views share: errors, waiting, passages, and the sheet with a document.
 
-import { keepKey, get } from "./api.js";
+import { Failure, get, keepKey } from "./api.js";
 import { fill, figure, h, heading, many, marked, say } from "./dom.js";
 
 /** A message of the server as a sentence. */
@@ -49,6 +49,14 @@ export function waiting(text, cancel) {
 /** A field with its label. */
 export function labelled(text, field, ...others) {
   return h("div", { class: "field" }, h("label", { for: field.id }, text), field, others);
+}
+
+/** The item of a name in the address, or `first` without a name. `what` is what the items are. */
+export function named(items, name, what, first = items[0]) {
+  if (!name) return first;
+  const found = items.find((item) => item.name === name);
+  if (!found) throw new Failure(`There is no ${what} ${name} on this server.`, 404);
+  return found;
 }
 
 /** A list to choose from: `[value, text]` each. */

@@ -2,7 +2,7 @@
 
 import { get, hasKey } from "./api.js";
 import { bytes, count, duration, fill, h, heading, many, percent, say } from "./dom.js";
-import { choice, emptyBox, errorBox, go, labelled, openDocument, pager, waiting } from "./parts.js";
+import { choice, emptyBox, errorBox, go, labelled, named, openDocument, pager, waiting } from "./parts.js";
 
 export const title = "Runs";
 const LIMIT = 20;
@@ -17,10 +17,10 @@ export async function show(main, values, { mounted, signal, isFirst }) {
     fill(main, h("div", { class: "page narrow" }, head, emptyBox("No run is mounted", "Runs are named when the server starts:", h("pre", {}, "sporran serve CONFIG --run mine=runs/mine"))));
     return;
   }
-  const name = runs.find((run) => run.name === values.get("run"))?.name ?? runs[0].name;
+  const { name } = named(runs, values.get("run"), "run");
   const body = h("div", {}, waiting("Reading the run"));
   const select = choice("run", runs.map((run) => [run.name, run.name]), name, () => go("runs", { run: select.value }));
-  fill(main, h("div", { class: "page" }, head, runs.length > 1 && h("div", { class: "tools" }, labelled("Run", select)), body));
+  fill(main, h("div", { class: "page" }, head, runs.length === 1 && h("p", { class: "muted" }, name), runs.length > 1 && h("div", { class: "tools" }, labelled("Run", select)), body));
   if (!isFirst) head.focus({ preventScroll: true });
   const load = async () => {
     try {

@@ -32,6 +32,8 @@ pub(crate) enum Cause {
     TimedOut,
     /// The server is about to end.
     Stopping,
+    /// What is asked for is being replaced.
+    Changing,
     /// A model or an index failed.
     Internal,
 }
@@ -92,7 +94,7 @@ impl Cause {
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Overloaded => StatusCode::TOO_MANY_REQUESTS,
-            Self::TimedOut | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TimedOut | Self::Stopping | Self::Changing => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -102,7 +104,7 @@ impl Cause {
         match self {
             Self::Overloaded => "Overloaded",
             Self::Internal | Self::TimedOut => "Backend",
-            Self::Stopping => "Unhealthy",
+            Self::Stopping | Self::Changing => "Unhealthy",
             _ => "Validation",
         }
     }
@@ -112,7 +114,9 @@ impl Cause {
         match self {
             Self::Unauthorized => ("invalid_request_error", "invalid_api_key"),
             Self::Overloaded => ("rate_limit_error", "rate_limit_exceeded"),
-            Self::TimedOut | Self::Stopping | Self::Internal => ("server_error", "server_error"),
+            Self::TimedOut | Self::Stopping | Self::Changing | Self::Internal => {
+                ("server_error", "server_error")
+            }
             Self::NotFound => ("invalid_request_error", "not_found"),
             Self::TooLarge => ("invalid_request_error", "too_large"),
             _ => ("invalid_request_error", "invalid_value"),

@@ -13,6 +13,7 @@
 )]
 
 mod browse;
+mod clock;
 mod error;
 mod failure;
 mod heap;

@@ -7,6 +7,7 @@ use sporran_kilt::observe::Observer;
 use crate::{
     Failure, Result, Stop,
     browse::{Browse, RunReport},
+    http::Limited,
     metrics::Metrics,
     models::Models,
     mounts::Mounts,
@@ -62,12 +63,12 @@ impl State {
     /// The scores and the cost of a run, with the mount whose passages it retrieved from.
     ///
     /// # Errors
-    /// A name that is not there.
+    /// A name that is not there, and a run that is being written.
     pub(crate) fn run_report(&self, name: &str) -> Result<RunReport, Failure> {
         let mounts = self.mounts();
         let stores =
             mounts.all().iter().filter_map(|mount| Some((mount.name(), mount.answering()?.store()?)));
-        Ok(self.browse.run(name)?.report(stores))
+        self.browse.run(name)?.report(stores)
     }
 
     /// The limits.
@@ -90,6 +91,12 @@ impl State {
     /// Whether the server is about to end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.is_called()
+    }
+}
+
+impl Limited for Arc<State> {
+    fn most_bytes(&self) -> usize {
+        self.limits().body
     }
 }
 

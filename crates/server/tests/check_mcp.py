@@ -184,6 +184,32 @@ def only_the_protocol(program, arguments):
     print("ok only the protocol")
 
 
+def wrong_lines(program, arguments):
+    """Lines that are no requests have the answers of JSON-RPC, and the server goes on."""
+    process = subprocess.Popen([program, "mcp", *arguments], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    call = {"jsonrpc": "2.0", "id": 9, "method": "tools/call"}
+    initialize = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    for text, code, id in [
+        ("hello", -32700, None),
+        ('{"jsonrpc": "2.0", "id": 1,', -32700, None),
+        ("[]", -32600, None),
+        ('{"jsonrpc": "2.0", "id": 4}', -32600, 4),
+        (json.dumps({"jsonrpc": "2.0", "id": 5, "method": "initialize", "params": initialize}), None, 5),
+        ("{", -32700, None),
+        (json.dumps({**call, "params": 3}), -32600, 9),
+        (json.dumps({**call, "params": {}}), -32602, 9),
+        (json.dumps({**call, "params": {"name": "none"}}), -32602, 9),
+        (json.dumps({**call, "method": "none"}), -32601, 9),
+    ]:
+        process.stdin.write(text + "\n")
+        process.stdin.flush()
+        answer = json.loads(process.stdout.readline())
+        assert (answer.get("error", {}).get("code"), answer.get("id")) == (code, id), (text, answer)
+    rest, _ = process.communicate(timeout=30)
+    assert rest == "" and process.returncode == 0, (rest, process.returncode)
+    print("ok wrong lines")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", required=True, help="the program sporran")
@@ -192,6 +218,7 @@ def main():
         folder = pathlib.Path(name)
         arguments = prepare(program, folder)
         only_the_protocol(program, arguments)
+        wrong_lines(program, arguments)
         asyncio.run(over_stdio(program, arguments))
         with server(program, arguments) as address:
             asyncio.run(over_http(address))

@@ -292,6 +292,17 @@ def runs(check: Check):
     check.ready()
     page.locator(".example summary").first.click()
     check.shot("predictions")
+    # An address that names another run shows none of this one.
+    for view, values, what in [
+        ("runs", "run=gone", "run gone"),
+        ("browse", "index=gone", "index gone"),
+        ("kb", "kb=gone", "knowledge base gone"),
+        ("ask", "mount=gone", "mount gone"),
+        ("compare", "left=gone", "mount gone"),
+    ]:
+        check.open(f"#/{view}?{values}")
+        expect(page.get_by_role("alert")).to_contain_text(f"There is no {what} on this server.")
+        assert page.locator(".example, tbody tr").count() == 0, view
 
 
 def knowledge(check: Check):

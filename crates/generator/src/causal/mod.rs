@@ -110,6 +110,10 @@ impl Generator for CausalGenerator {
         RunningBatch::over(self)
     }
 
+    fn prompt_tokens(&self, requests: &[Request<'_>]) -> Result<Vec<usize>> {
+        Ok(self.rows(requests)?.iter().map(Vec::len).collect())
+    }
+
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
         let shown = match &self.demonstrations {
             Some(demonstrations) => demonstrations.choose(&[request.query])?.pop().unwrap_or_default(),

@@ -162,6 +162,10 @@ impl Generator for FidGenerator {
         self.reader.passages()
     }
 
+    fn prompt_tokens(&self, requests: &[Request<'_>]) -> Result<Vec<usize>> {
+        self.reader.prompt_tokens(requests)
+    }
+
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
         self.reader.texts(request)
     }

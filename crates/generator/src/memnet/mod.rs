@@ -215,21 +215,23 @@ impl MemNet {
         let input = MemoryInput::new(options, tokenizer.clone(), model.max_input_length(), store)?;
         Ok(Self { reader: PassageReader::new(model, tokenizer, prompt, generation, *batch_tokens)?, input })
     }
+
+    /// The tokens of the dialogue and of each piece of a request, and the passage of each piece.
+    fn rows(&self, request: &Request<'_>) -> Result<(Vec<Vec<u32>>, Vec<usize>)> {
+        let (texts, passages) = self.input.texts(request)?;
+        let mut rows = vec![self.input.dialogue_tokens(&texts[0])?];
+        for piece in &texts[1..] {
+            rows.push(self.input.piece_tokens(piece)?);
+        }
+        Ok((rows, passages))
+    }
 }
 
 impl Generator for MemNet {
     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
-        let mut rows = Vec::with_capacity(requests.len());
-        let mut passages = Vec::with_capacity(requests.len());
-        for request in requests {
-            let (texts, of_pieces) = self.input.texts(request)?;
-            let mut row = vec![self.input.dialogue_tokens(&texts[0])?];
-            for piece in &texts[1..] {
-                row.push(self.input.piece_tokens(piece)?);
-            }
-            rows.push(row);
-            passages.push(of_pieces);
-        }
+        let read: Vec<(Vec<Vec<u32>>, Vec<usize>)> =
+            requests.iter().map(|request| self.rows(request)).collect::<Result<_>>()?;
+        let (rows, passages): (Vec<_>, Vec<_>) = read.into_iter().unzip();
         let mut answers = vec![None; requests.len()];
         for portion in self.reader.portions(rows) {
             let states = self.reader.states(&portion)?;
@@ -273,6 +275,11 @@ impl Generator for MemNet {
 
     fn passages(&self) -> usize {
         self.reader.passages()
+    }
+
+    fn prompt_tokens(&self, requests: &[Request<'_>]) -> Result<Vec<usize>> {
+        let tokens = |request| Ok(self.rows(request)?.0.iter().map(Vec::len).sum());
+        requests.iter().map(tokens).collect()
     }
 
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {

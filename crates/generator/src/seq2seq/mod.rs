@@ -146,6 +146,10 @@ impl Generator for Seq2SeqGenerator {
         RunningBatch::over(self)
     }
 
+    fn prompt_tokens(&self, requests: &[Request<'_>]) -> Result<Vec<usize>> {
+        Ok(self.rows(requests)?.iter().map(Vec::len).collect())
+    }
+
     fn prompts(&self, request: &Request<'_>) -> Result<Vec<String>> {
         Ok(vec![self.prompt.text(request, self.model.tokenizer())?])
     }

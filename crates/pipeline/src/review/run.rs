@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use schemars::JsonSchema;
@@ -35,6 +36,16 @@ pub struct Review {
     files: Vec<File>,
     /// Every prediction, file by file.
     entries: Vec<Entry>,
+    /// The files that it was read from, as they were.
+    stamps: Vec<(PathBuf, Option<Stamp>)>,
+}
+
+/// The size of a file and the time of its last change.
+type Stamp = (u64, SystemTime);
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = path.metadata().ok()?;
+    Some((found.len(), found.modified().ok()?))
 }
 
 /// What people read of a manifest. All of it may be missing, because manifests of other versions are read as well.
@@ -296,7 +307,12 @@ impl Review {
     /// # Errors
     /// [`Error::Unfinished`] for an unfinished run; [`Error::NotARun`] for a folder without a manifest; errors of its files. A task file without gold answers is no error.
     pub fn open(folder: &Path) -> Result<Self> {
-        Self::of(folder, jsonl::read_json(file_of_run(folder, "manifest.json")?)?)
+        let manifest = file_of_run(folder, "manifest.json")?;
+        // Before it is read: a change meanwhile is a change.
+        let known = stamp(&manifest);
+        let mut review = Self::of(folder, jsonl::read_json(&manifest)?)?;
+        review.stamps.push((manifest, known));
+        Ok(review)
     }
 
     /// A run in a folder, with its manifest as JSON.
@@ -307,6 +323,8 @@ impl Review {
         let manifest: Manifest = serde_json::from_value(manifest)
             .map_err(|error| Error::io(&folder.join("manifest.json"), "read")(error.into()))?;
         let (mut files, mut entries) = (Vec::new(), Vec::new());
+        let config = folder.join("config.toml");
+        let mut stamps = vec![(config.clone(), stamp(&config))];
         for Task { input, predictions, .. } in &manifest.tasks {
             // The name is from the run's own manifest; it must stay inside the run's folder.
             let is_inside =
@@ -322,6 +340,7 @@ impl Review {
             // A run of the first records of a task file keeps their gold answers.
             let first = folder.join("work").join(format!("{file}.gold.jsonl"));
             let gold = if first.is_file() { first } else { input.clone() };
+            stamps.extend([input, &gold, &predictions].map(|path| (path.clone(), stamp(path))));
             let scored = score_file(&gold, &predictions, metric);
             let number = files.len();
             let before = entries.len();
@@ -354,7 +373,13 @@ impl Review {
                 scores,
             });
         }
-        Ok(Self { folder: folder.to_owned(), manifest, files, entries })
+        Ok(Self { folder: folder.to_owned(), manifest, files, entries, stamps })
+    }
+
+    /// Whether the files of the run are those that were read. Another run may have been written into the folder.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.stamps.iter().all(|(path, known)| stamp(path) == *known)
     }
 
     /// The workflow of its config.
@@ -582,6 +607,19 @@ mod tests {
 
     fn ids(run: &Review, filter: &ExampleFilter) -> Vec<String> {
         run.examples(filter).unwrap().examples.into_iter().map(|example| example.id).collect()
+    }
+
+    #[test]
+    fn a_run_that_was_written_again_is_no_longer_current() {
+        let (folder, review) = run();
+        assert!(review.is_current());
+        let predictions = review.files[0].predictions.clone();
+        let text = std::fs::read_to_string(&predictions).unwrap();
+        std::fs::write(&predictions, format!("{text}\n")).unwrap();
+        assert!(!review.is_current());
+        std::fs::remove_file(&predictions).unwrap();
+        assert!(!review.is_current());
+        drop(folder);
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(super) struct HeadOutput {
     pub(super) bridges: Tensor,
     /// The weight of each relation at each step, (inputs, directed relations); empty in EmbedKGQA.
     pub(super) steps: Vec<Tensor>,
+    /// The time of each step.
+    pub(super) seconds: Vec<f64>,
 }
 
 /// The head.
@@ -154,7 +156,7 @@ impl EmbedHead {
             logits = logits.broadcast_add(absent)?;
         }
         let likely = candle_nn::ops::softmax(&logits, 1)?;
-        Ok(HeadOutput { likely, logits: Some(logits), bridges, steps: Vec::new() })
+        Ok(HeadOutput { likely, logits: Some(logits), bridges, steps: Vec::new(), seconds: Vec::new() })
     }
 
     /// The sum (inputs, 2k) of the vectors of the named entities by their attention weights, and these (inputs, most).

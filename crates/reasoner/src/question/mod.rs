@@ -76,6 +76,8 @@ pub struct Answered {
     pub named: Vec<(LinkedName, f32)>,
     /// The relations with the largest weights at each step; empty for a model without steps.
     pub steps: Vec<Vec<(Step, f32)>>,
+    /// The time of each step, for all questions that were answered together.
+    pub seconds: Vec<f64>,
 }
 
 /// The answers of a generator to a question.
@@ -87,8 +89,8 @@ pub struct TextAnswers {
     pub score: f32,
     /// The triples of the input.
     pub triples: Vec<Triple>,
-    /// The retrieved passages of the input, best first.
-    pub passages: Vec<Passage>,
+    /// The retrieved passages of the input with their scores, best first.
+    pub passages: Vec<(Passage, f32)>,
 }
 
 /// The answers of a reasoner to a question.

@@ -527,7 +527,8 @@ impl QuestionModel {
                 ranked.truncate(KEPT);
                 let named = input.named.iter().map(|(_, name)| *name).zip(bridges).collect();
                 let steps = steps.iter().map(|step| step[row].clone()).collect();
-                all.push(Explained { likely: ranked, named, steps, topic: input.topic });
+                let seconds = found.seconds.clone();
+                all.push(Explained { likely: ranked, named, steps, seconds, topic: input.topic });
             }
             at = end;
         }
@@ -585,7 +586,7 @@ impl QuestionModel {
                 })
                 .collect();
             let steps = found.steps.iter().map(|step| self.top_relations(step)).collect();
-            Answered { answers, named: found.named, steps }
+            Answered { answers, named: found.named, steps, seconds: found.seconds }
         };
         Ok(self.explained(&inputs)?.into_iter().map(answered).collect())
     }
@@ -612,6 +613,7 @@ struct Explained {
     likely: Vec<(u32, f32)>,
     named: Vec<(LinkedName, f32)>,
     steps: Vec<Vec<f32>>,
+    seconds: Vec<f64>,
     topic: Option<u32>,
 }
 

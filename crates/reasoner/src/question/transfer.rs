@@ -4,6 +4,8 @@
 //! attention over words of document and question scores every relation in both directions, and entity weights move along all
 //! triples at once. [`Edges`] says how. An attention over the steps selects after which of them the answers are read.
 
+use std::time::Instant;
+
 use candle_core::Tensor;
 use candle_nn::{
     VarBuilder,
@@ -140,9 +142,10 @@ impl TransferHead {
         let mut weights = start;
         let hops = softmax(&self.hops.forward(&query)?, 1)?;
         let tokens = words.states(states)?;
-        let mut steps = Vec::with_capacity(self.words.len());
+        let (mut steps, mut seconds) = (Vec::with_capacity(self.words.len()), Vec::new());
         let mut sum: Option<Tensor> = None;
         for (step, (word, relation)) in self.words.iter().zip(&self.relations).enumerate() {
+            let begin = Instant::now();
             let attention = words.shares(&products(&tokens, &word.forward(&query)?)?)?;
             let scores = relation.forward(&weighted(&tokens, &attention)?)?;
             let (after, relations) = self.sparse.step(&weights, &scores, self.edges)?;
@@ -153,6 +156,7 @@ impl TransferHead {
                 None => counted,
             });
             steps.push(relations);
+            seconds.push(begin.elapsed().as_secs_f64());
         }
         let likely = match sum {
             Some(sum) if self.edges == Edges::Sum => sum,
@@ -162,7 +166,7 @@ impl TransferHead {
             }
             None => weights,
         };
-        Ok(HeadOutput { likely, logits: None, bridges, steps })
+        Ok(HeadOutput { likely, logits: None, bridges, steps, seconds })
     }
 
     /// The first weights (inputs, entities): 1 for the given topic entity.

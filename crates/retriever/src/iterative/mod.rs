@@ -10,7 +10,7 @@
 
 mod options;
 
-use std::{cmp::Ordering, sync::Arc};
+use std::{cmp::Ordering, sync::Arc, time::Instant};
 
 pub use options::IterativeRetrieverOptions;
 use rayon::prelude::*;
@@ -397,8 +397,12 @@ impl Retriever for Iterative {
         let begun = self.base.trace(query, self.depth(k))?;
         let first = vec![begun.hits.clone()];
         let mut parts = vec![begun];
+        let begin = Instant::now();
         let searches = self.search(queries, &first)?;
         let search = &searches[0];
+        let hits = self.answer(search, &first[0], k);
+        // The searches that follow are part of it; their own traces are searches once more.
+        let seconds = begin.elapsed().as_secs_f64();
         for &passage in &search.asked {
             let mut part = self.base.trace(&self.joined(query, passage), self.options.follow_up)?;
             part.step = format!("follow-up of passage {passage}: {}", part.step);
@@ -408,7 +412,8 @@ impl Retriever for Iterative {
         Ok(Trace {
             step: "iterative".into(),
             query: query.text.clone(),
-            hits: self.answer(search, &first[0], k),
+            seconds,
+            hits,
             sets: sets.map(|set| (search.passages(set).collect(), set.score)).collect(),
             parts,
         })

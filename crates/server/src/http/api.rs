@@ -1,8 +1,21 @@
 //! The table of endpoints, from which both the router and `/openapi.json` are made.
 
-use axum::{Router, handler::Handler, routing};
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::Request,
+    handler::Handler,
+    middleware::{self, Next},
+    routing,
+};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
+
+use super::{
+    errors::{self, Takes},
+    query::only_known,
+};
 
 /// Endpoints with their descriptions.
 pub(crate) struct Api<S> {
@@ -47,7 +60,43 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
         let body = json!({ "required": true, "content": self.content::<I>() });
         let output = self.content::<O>();
         self.describe(path, "post", summary, &[], Some(body), output);
-        self.router = self.router.route(path, routing::post(handler));
+        self.route(path, routing::post(handler), &[])
+    }
+
+    /// Describes an endpoint that another router has, as [`post`](Self::post). `others` are further responses by their status.
+    pub(crate) fn described<I: JsonSchema, O: JsonSchema>(
+        mut self,
+        path: &str,
+        summary: &str,
+        others: &[(&str, &str)],
+    ) -> Self {
+        let body = json!({ "required": true, "content": self.content::<I>() });
+        let output = self.content::<O>();
+        self.describe(path, "post", summary, &[], Some(body), output);
+        let responses = &mut self.paths[path]["post"]["responses"];
+        for (status, summary) in others {
+            responses[status] = json!({ "description": summary });
+        }
+        self
+    }
+
+    /// Says that the endpoint of a path, which [`described`](Self::described) has, answers a wrong body with `O` or in the form of
+    /// its API.
+    pub(crate) fn refuses_with<O: JsonSchema>(mut self, path: &str) -> Self {
+        let own = self.schemas.subschema_for::<O>();
+        let plain = errors::plain(&mut self.schemas);
+        self.paths[path]["post"]["responses"]["400"] = json!({
+            "description": "The body is no message, or a value is wrong",
+            "content": { "application/json": { "schema": { "anyOf": [own, plain] } } },
+        });
+        self
+    }
+
+    /// Says that the endpoint of a path, which was added by [`post`](Self::post), answers with server-sent events if the request
+    /// has `stream`.
+    pub(crate) fn streams(mut self, path: &str) -> Self {
+        let content = &mut self.paths[path]["post"]["responses"]["200"]["content"];
+        content["text/event-stream"] = json!({ "schema": { "type": "string" } });
         self
     }
 
@@ -61,7 +110,17 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
     ) -> Self {
         let output = self.content::<O>();
         self.describe(path, "get", summary, parameters, None, output);
-        self.router = self.router.route(path, routing::get(handler));
+        self.route(path, routing::get(handler), parameters)
+    }
+
+    /// Adds a route, which refuses parameters of the query that it does not know.
+    fn route(mut self, path: &str, route: routing::MethodRouter<S>, parameters: &[Parameter]) -> Self {
+        let known = parameters.iter().filter(|parameter| place(path, parameter.name) == "query");
+        let known: Arc<[&'static str]> = known.map(|parameter| parameter.name).collect();
+        let check = middleware::from_fn(move |request: Request, next: Next| {
+            only_known(Arc::clone(&known), request, next)
+        });
+        self.router = self.router.route(path, route.route_layer(check));
         self
     }
 
@@ -97,35 +156,38 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
         body: Option<Value>,
         output: Value,
     ) {
-        // A parameter that takes the rest of a path has a star in the router alone.
-        let path = path.replace("{*", "{");
-        let place = |name: &str| if path.contains(&format!("{{{name}}}")) { "path" } else { "query" };
         let parameter = |parameter: &Parameter| {
             let Parameter { name, kind, required, summary } = *parameter;
+            let mut schema = json!({ "type": kind });
+            if kind == "integer" {
+                schema["minimum"] = 0.into();
+            }
             json!({
-                "name": name, "in": place(name), "required": required, "description": summary,
-                "schema": { "type": kind },
+                "name": name, "in": place(path, name), "required": required, "description": summary,
+                "schema": schema,
             })
         };
         let parameters: Vec<Value> = parameters.iter().map(parameter).collect();
+        let takes = if body.is_some() { Takes::Body } else { Takes::Nothing };
+        let mut responses = errors::refused(path, takes);
+        responses.insert("200".into(), json!({ "description": "The result", "content": output }));
         let mut operation = json!({
             "tags": [self.tag],
             "summary": summary,
             "parameters": parameters,
-            "responses": {
-                "200": { "description": "The result", "content": output },
-                "default": { "description": "What went wrong, in the form of the API that the endpoint belongs to" },
-            },
+            "responses": responses,
         });
         if let Some(body) = body {
             operation["requestBody"] = body;
         }
-        let operations = self.paths.entry(path).or_insert_with(|| json!({}));
+        // A parameter that takes the rest of a path has a star in the router alone.
+        let operations = self.paths.entry(path.replace("{*", "{")).or_insert_with(|| json!({}));
         operations[method] = operation;
     }
 
     /// The router, and the description of its endpoints.
     pub(crate) fn finish(mut self) -> (Router<S>, Value) {
+        let responses = errors::responses(&mut self.schemas);
         let schemas = self.schemas.take_definitions(true);
         let description = json!({
             "openapi": "3.0.3",
@@ -138,9 +200,16 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
             "paths": self.paths,
             "components": {
                 "schemas": schemas,
+                "responses": responses,
                 "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
             },
         });
         (self.router, description)
     }
+}
+
+/// Where a parameter is: in the path or in the query.
+fn place(path: &str, name: &str) -> &'static str {
+    let is_in_path = [format!("{{{name}}}"), format!("{{*{name}}}")].iter().any(|part| path.contains(part));
+    if is_in_path { "path" } else { "query" }
 }

@@ -1,21 +1,23 @@
 //! What every request passes: its id, the key, the host, the time limit, the log and the metrics.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Instant,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use axum::{
-    extract::{MatchedPath, Request, State as Shared},
+    body::Body,
+    extract::{Request, State as Shared},
     http::{HeaderMap, HeaderName, HeaderValue, Method, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use percent_encoding::percent_decode_str;
 
+use super::{
+    body::too_long,
+    log::{Followed, Line},
+};
 use crate::{Cause, Failure, State, failure::Form};
 
 /// The header of a request's id.
@@ -45,24 +47,12 @@ impl RequestId {
     }
 }
 
-/// Counts an open request until it is dropped.
-struct Open(Arc<State>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.metrics().open.dec();
-    }
-}
-
 /// Answers a request, or refuses it in the form of its API.
 pub(crate) async fn guard(Shared(state): Shared<Arc<State>>, mut request: Request, next: Next) -> Response {
-    let begin = Instant::now();
     let id = RequestId::of(request.headers());
     request.extensions_mut().insert(id.clone());
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let route = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str).to_owned();
-    state.metrics().open.inc();
-    let open = Open(Arc::clone(&state));
+    let mut line = Line::begin(&state, &id.0, &request);
+    request.extensions_mut().insert(line.noted());
     let mut response = match refused(&state, &request) {
         Some(failure) => failure.into_response(),
         None => {
@@ -73,20 +63,20 @@ pub(crate) async fn guard(Shared(state): Shared<Arc<State>>, mut request: Reques
             })
         }
     };
-    drop(open);
-    let failure = response.extensions_mut().remove::<Failure>();
-    if let Some(failure) = &failure {
-        response = Form::of(&path).response(failure);
+    if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+        let methods = response.headers_mut().remove(header::ALLOW);
+        response = Form::of(line.path()).response(&failure);
+        if let Some(methods) = methods {
+            response.headers_mut().insert(header::ALLOW, methods);
+        }
+        line.noted().error(failure.detail.unwrap_or(failure.message));
     }
-    let error = failure.map(|Failure { message, detail, .. }| detail.unwrap_or(message));
     if let Ok(id) = HeaderValue::from_str(&id.0) {
         response.headers_mut().insert(ID, id);
     }
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    let (status, seconds) = (response.status().as_u16(), begin.elapsed().as_secs_f64());
-    state.metrics().answered(&method, &route, status, seconds);
-    tracing::info!(target: "sporran::requests", id = id.0, method = method.as_str(), path, status, seconds, error, "request");
-    response
+    line.answered(response.status().as_u16());
+    response.map(|body| Body::new(Followed::new(body, line)))
 }
 
 /// Why a request is not answered.
@@ -101,6 +91,17 @@ fn refused(state: &State, request: &Request) -> Option<Failure> {
     if path.decode_utf8().is_err() {
         return Some(Failure::new(Cause::Invalid, "the path of the address is not UTF-8"));
     }
+    no_key(state, request).or_else(|| {
+        // Nothing is read of a body that says that it is too long.
+        let length = headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse::<u64>().ok()?;
+        let most = state.limits().body;
+        (length > most as u64).then(|| too_long(most))
+    })
+}
+
+/// Why a request is not answered whose key is missing or wrong.
+fn no_key(state: &State, request: &Request) -> Option<Failure> {
+    let headers = request.headers();
     let key = state.key().filter(|_| !is_open(request.method(), request.uri().path()))?;
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let bearer = bearer.and_then(|value| {
@@ -125,7 +126,12 @@ fn is_open(method: &Method, path: &str) -> bool {
 
 /// Whether the host that the client asked for is this machine.
 fn is_own_host(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return true };
+    // A name that is not ASCII is not one of this machine's.
+    headers.get_all(header::HOST).iter().all(|host| host.to_str().is_ok_and(is_loopback))
+}
+
+/// Whether a host, which may have a port, is this machine by a loopback address or `localhost`.
+pub(crate) fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
@@ -151,6 +157,11 @@ mod tests {
                 .iter()
                 .all(|own| *own)
         );
+        let mut two = HeaderMap::new();
+        for host in ["localhost", "example.org"] {
+            two.append(header::HOST, HeaderValue::from_static(host));
+        }
+        assert!(is_own_host(&HeaderMap::new()) && !is_own_host(&two));
         assert!(
             !["example.org", "localhost.example.org:80", "10.0.0.1", "[::2]"]
                 .map(is_own)

@@ -1,30 +1,45 @@
 //! The server as tools and resources of the Model Context Protocol, over standard input and output and over HTTP.
 
+mod message;
 mod resources;
 mod serve;
+mod stdio;
 mod tools;
 
 use std::sync::Arc;
 
+use axum::http::request::Parts;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, Implementation, ListResourceTemplatesResult,
-        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
-        ReadResourceResponse, ServerCapabilities, ServerConfig,
+        CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, Implementation,
+        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
     },
     service::RequestContext,
 };
 
-pub(crate) use serve::router;
 pub use serve::serve_stdio;
+pub(crate) use serve::{describe, router};
 
-use crate::{State, work::aside};
+use crate::{State, http::Noted, work::aside};
 
 /// The instructions to agents.
 const INSTRUCTIONS: &str = "Documents with search, and answers that name the passages they rest on. Use `search` to find \
                             passages, `get_document` to read around one, `answer` for a question with citations. Every \
                             passage has an id, a document, a paragraph and characters: cite them.";
+
+/// The methods that the server has.
+const KNOWN: [&str; 8] = [
+    "initialize",
+    "ping",
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+];
 
 /// The handler of the protocol's requests.
 #[derive(Clone)]
@@ -58,8 +73,9 @@ impl ServerHandler for Mcp {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let noted = noted(&context);
         tokio::select! {
-            result = tools::call(&self.state, request) => result.map(CallToolResponse::from),
+            result = tools::call(&self.state, request, &noted) => told(result.map(CallToolResponse::from), &noted),
             // The work that waits is dropped with its future.
             () = context.ct.cancelled() => Err(ErrorData::internal_error("the request was cancelled", None)),
         }
@@ -68,10 +84,10 @@ impl ServerHandler for Mcp {
     async fn list_resources(
         &self,
         request: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let (mounts, cursor) = (self.state.mounts(), request.and_then(|request| request.cursor));
-        read(move || resources::list(&mounts, cursor.as_deref())).await
+        told(read(move || resources::list(&mounts, cursor.as_deref())).await, &noted(&context))
     }
 
     async fn list_resource_templates(
@@ -85,11 +101,39 @@ impl ServerHandler for Mcp {
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let mounts = self.state.mounts();
-        read(move || resources::read(&mounts, &request.uri)).await.map(ReadResourceResponse::from)
+        let found = read(move || resources::read(&mounts, &request.uri)).await;
+        told(found.map(ReadResourceResponse::from), &noted(&context))
     }
+
+    /// `rmcp` hands over what it does not know, and requests whose parameters it cannot read.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        let error = match KNOWN.contains(&method.as_str()) {
+            true => ErrorData::invalid_params(format!("`params`: expected those of `{method}`"), None),
+            false => {
+                ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
+            }
+        };
+        told(Err(error), &noted(&context))
+    }
+}
+
+/// The place for the error of a request that came over HTTP; for others one that nobody reads.
+fn noted(context: &RequestContext<RoleServer>) -> Noted {
+    let parts = context.extensions.get::<Parts>();
+    parts.and_then(|parts| parts.extensions.get::<Noted>().cloned()).unwrap_or_default()
+}
+
+/// A result, whose error is noted for the log.
+fn told<T>(result: Result<T, ErrorData>, noted: &Noted) -> Result<T, ErrorData> {
+    result.inspect_err(|error| noted.error(error.message.to_string()))
 }
 
 /// Reads documents away from the threads that answer requests.

@@ -14,6 +14,7 @@ use sporran_kilt::jsonl::plain_json;
 use crate::{
     Cause, Failure, State,
     browse::RunReport,
+    http::Noted,
     mounts::{
         AnswerRequest, AnswerResponse, DocumentResponse, FactsResponse, Mount, MountSummary, SearchResponse,
         TextsRequest,
@@ -166,10 +167,11 @@ fn tool<I: JsonSchema + 'static, O: JsonSchema + 'static>(
         .with_annotations(annotations)
 }
 
-/// Calls a tool. What is wrong with a call is a result, so that the agent can correct it.
+/// Calls a tool. What is wrong with a call is a result, so that the agent can correct it; it is noted for the log too.
 pub(super) async fn call(
     state: &Arc<State>,
     request: CallToolRequestParams,
+    noted: &Noted,
 ) -> Result<CallToolResult, ErrorData> {
     let arguments = request.arguments.unwrap_or_default();
     let found = match &*request.name {
@@ -182,7 +184,10 @@ pub(super) async fn call(
     };
     Ok(match found {
         Ok(value) => CallToolResult::structured(value),
-        Err(failure) => CallToolResult::error(vec![ContentBlock::text(failure.message)]),
+        Err(Failure { message, detail, .. }) => {
+            noted.error(detail.unwrap_or_else(|| message.clone()));
+            CallToolResult::error(vec![ContentBlock::text(message)])
+        }
     })
 }
 

@@ -10,13 +10,14 @@ pub(crate) use classifier::{Classified, Classifier};
 pub(crate) use embedder::{Embedded, Embedder, Wanted};
 pub(crate) use reranker::{Score, ServedReranker};
 
-use crate::{Failure, Result, ServedModels, work::Setting};
+use crate::{Failure, Result, ServedModels, clock::now, work::Setting};
 
 /// The models that are served by themselves.
 pub(crate) struct Models {
     embedder: Option<Embedder>,
     reranker: Option<ServedReranker>,
     classifier: Option<Classifier>,
+    opened: u64,
 }
 
 impl Models {
@@ -39,7 +40,13 @@ impl Models {
                 .as_deref()
                 .map(|folder| Classifier::open(folder, options, setting))
                 .transpose()?,
+            opened: now(),
         })
+    }
+
+    /// The time at which they were loaded, in seconds since 1970.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened
     }
 
     /// The encoder.

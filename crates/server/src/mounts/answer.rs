@@ -49,7 +49,7 @@ pub(crate) struct AnswerResponse {
     pub(crate) is_generated: bool,
     /// The sentences of the answer.
     pub(crate) sentences: Vec<AnswerSentence>,
-    /// The best passages, best first.
+    /// The best passages, best first. Of a knowledge base, the passages that the model read.
     pub(crate) provenance: Vec<ProvenanceItem>,
     /// The answers of a mount of questions over a knowledge base, best first, each with the triples that support it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,6 +120,12 @@ pub(crate) struct ProvenanceItem {
 }
 
 impl ProvenanceItem {
+    /// Passages of a store, numbered in their order.
+    pub(super) fn all(found: Vec<CitedPassage>, store: Option<&PassageStore>) -> Vec<Self> {
+        let item = |(at, found)| Some(Self::new(at + 1, found, store?));
+        found.into_iter().enumerate().filter_map(item).collect()
+    }
+
     fn new(number: usize, found: CitedPassage, store: &PassageStore) -> Self {
         let CitedPassage {
             file,
@@ -168,10 +174,7 @@ impl AnswerResponse {
     /// The response of an answer, without a trace and its time. Without a store there is no provenance.
     pub(crate) fn new(mount: &str, answer: CitedAnswer, store: Option<&PassageStore>) -> Self {
         let CitedAnswer { question, answer, evidence, sentences, is_generated } = answer;
-        let provenance = store.map_or_else(Vec::new, |store| {
-            let item = |(at, found)| ProvenanceItem::new(at + 1, found, store);
-            evidence.into_iter().enumerate().map(item).collect()
-        });
+        let provenance = ProvenanceItem::all(evidence, store);
         let sentences = sentences.into_iter().map(AnswerSentence::from).collect();
         Self {
             mount: mount.to_owned(),
@@ -199,9 +202,9 @@ pub(crate) struct AnswerTrace {
 pub(crate) struct TraceStep {
     /// The name, such as `search`, `reranked`, `prompt` or `answer`.
     pub(crate) name: String,
-    /// The time, if it was measured alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) seconds: Option<f64>,
+    /// The time of this step. The steps of questions over a knowledge base have the time of all questions that were answered
+    /// together.
+    pub(crate) seconds: f64,
     /// The query of a search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) query: Option<String>,
@@ -230,12 +233,14 @@ pub(crate) struct TraceItem {
 }
 
 impl AnswerTrace {
-    /// The steps of a search. The searches that others build on come first; `seconds` is the time of the last.
+    /// The steps of a search of `seconds`. The searches that others build on come first.
     pub(crate) fn of_search(trace: Trace, most: usize, seconds: f64, store: &PassageStore) -> Self {
-        let mut steps = Vec::new();
+        let mut steps: Vec<TraceStep> = Vec::new();
         add(trace, most, store, &mut steps);
+        let rest = seconds - steps.iter().map(|step| step.seconds).sum::<f64>();
+        // The time between the steps is that of the last.
         if let Some(last) = steps.last_mut() {
-            last.seconds = Some(seconds);
+            last.seconds += rest.max(0.0);
         }
         Self { steps }
     }
@@ -243,7 +248,7 @@ impl AnswerTrace {
     /// Adds the answer of a generator as a step.
     pub(crate) fn wrote(&mut self, text: &str, tokens: usize, seconds: f64) {
         let items = vec![TraceItem { text: Some(text.to_owned()), ..TraceItem::default() }];
-        let (tokens, seconds) = (Some(tokens), Some(seconds));
+        let tokens = Some(tokens);
         self.steps.push(TraceStep { name: "answer".into(), seconds, query: None, tokens, items });
     }
 }
@@ -259,5 +264,6 @@ fn add(trace: Trace, most: usize, store: &PassageStore, steps: &mut Vec<TraceSte
         text: None,
     };
     let items = trace.hits.iter().take(most).map(item).collect();
-    steps.push(TraceStep { name: trace.step, query: Some(trace.query), items, ..TraceStep::default() });
+    let Trace { step, query, seconds, .. } = trace;
+    steps.push(TraceStep { name: step, query: Some(query), seconds, items, ..TraceStep::default() });
 }

@@ -261,11 +261,13 @@ impl Answering {
 
     /// The prompt of the generator, as a step of a trace.
     async fn prompt_step(&self, found: &Found) -> Result<TraceStep, Failure> {
+        let begin = Instant::now();
         let (asker, query, hits) = (Arc::clone(&self.asker), found.query.clone(), found.hits.clone());
         let prompts = aside(move || asker.system().prompts(&query, &hits).map_err(Failure::internal)).await?;
         let items =
             prompts.into_iter().map(|text| TraceItem { text: Some(text), ..TraceItem::default() }).collect();
-        Ok(TraceStep { name: "prompt".into(), items, ..TraceStep::default() })
+        let seconds = begin.elapsed().as_secs_f64();
+        Ok(TraceStep { name: "prompt".into(), seconds, items, ..TraceStep::default() })
     }
 
     /// A number of results that the server gives.

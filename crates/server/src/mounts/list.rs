@@ -17,7 +17,7 @@ use super::{
     extracting::Extracting,
     questioning::Questioning,
 };
-use crate::{Cause, Error, Failure, Result, work::Setting};
+use crate::{Cause, Error, Failure, Result, clock::now, work::Setting};
 
 /// Something that is served under a name.
 #[derive(Clone)]
@@ -43,6 +43,7 @@ enum Mounted {
 #[derive(Clone, Default)]
 pub(crate) struct Mounts {
     mounts: Vec<Mount>,
+    opened: u64,
 }
 
 /// What is mounted.
@@ -136,14 +137,21 @@ impl Mounts {
     ) -> Result<Self> {
         let mut mounts: Vec<Mount> = Vec::new();
         for options in options {
-            for mount in open(options, setting, observe, &mut Vec::new())? {
+            // A server runs for long. What it keeps must not grow with each question.
+            let options = AskOptions { keep_responses: false, ..options.clone() };
+            for mount in open(&options, setting, observe, &mut Vec::new())? {
                 if mounts.iter().any(|known| known.name == mount.name) {
                     return Err(Error::Name { name: mount.name });
                 }
                 mounts.push(mount);
             }
         }
-        Ok(Self { mounts })
+        Ok(Self { mounts, opened: now() })
+    }
+
+    /// The time at which they were opened, in seconds since 1970.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened
     }
 
     /// All mounts.

@@ -1,13 +1,13 @@
 //! Answers over a knowledge base.
 
-use std::{path::Path, time::Instant};
+use std::{path::Path, sync::Arc, time::Instant};
 
-use sporran_kilt::observe::Observer;
+use sporran_kilt::{PassageStore, observe::Observer};
 use sporran_pipeline::kbqa::{
-    AskedQuestion, QuestionAnswers, QuestionSystem, ReasonOptions, WeighedRelation,
+    AskedQuestion, QuestionAnswer, QuestionAnswers, QuestionSystem, ReasonOptions, WeighedRelation,
 };
 
-use super::answer::{AnswerRequest, AnswerResponse, AnswerTrace, TraceItem, TraceStep};
+use super::answer::{AnswerRequest, AnswerResponse, AnswerTrace, ProvenanceItem, TraceItem, TraceStep};
 use crate::{
     Failure, Limits, Result,
     work::{Setting, Worker, size},
@@ -17,6 +17,7 @@ use crate::{
 pub(crate) struct Questioning {
     name: String,
     reads_documents: bool,
+    store: Option<Arc<PassageStore>>,
     worker: Worker<AskedQuestion, QuestionAnswers>,
     limits: Limits,
 }
@@ -30,10 +31,11 @@ impl Questioning {
         let options = ReasonOptions::load_for_questions(config, &[])?;
         let system = QuestionSystem::open(&options, observe)?;
         let (name, reads_documents) = (system.name().to_owned(), system.reads_documents());
+        let store = system.store().map(Arc::clone);
         let worker = setting.worker(&format!("reason {name}"), move |items: &[AskedQuestion]| {
             system.answer(items.to_vec()).map_err(Failure::internal)
         })?;
-        Ok(Self { name, reads_documents, worker, limits: setting.limits })
+        Ok(Self { name, reads_documents, store, worker, limits: setting.limits })
     }
 
     /// The name.
@@ -75,30 +77,46 @@ impl Questioning {
         };
         let tokens = size(question) + document.as_deref().map_or(0, size);
         let found = self.worker.one(asked, tokens).await?;
-        let steps = trace.then(|| AnswerTrace { steps: found.steps.iter().enumerate().map(step).collect() });
+        let trace = trace.then(|| AnswerTrace { steps: steps(&found) });
         Ok(AnswerResponse {
             mount: name.clone(),
             question: question.clone(),
             answer: found.text(),
             is_generated: found.is_generated,
             sentences: Vec::new(),
-            provenance: Vec::new(),
+            provenance: ProvenanceItem::all(found.passages, self.store.as_deref()),
             entities: Some(found.answers),
-            trace: steps,
+            trace,
             seconds: begin.elapsed().as_secs_f64(),
         })
     }
 }
 
-/// The relations of a step, those with the largest weights first.
-fn step((at, relations): (usize, &Vec<WeighedRelation>)) -> TraceStep {
-    let item = |WeighedRelation { relation, backward, weight }: &WeighedRelation| {
+/// The relations of each step of the model, those with the largest weights first, and the answers with the rest of the time.
+fn steps(found: &QuestionAnswers) -> Vec<TraceStep> {
+    let relation = |WeighedRelation { relation, backward, weight }: &WeighedRelation| {
         let text = if *backward { format!("{relation} (backward)") } else { relation.clone() };
         TraceItem { text: Some(text), score: Some(*weight), ..TraceItem::default() }
     };
-    TraceStep {
+    let times = found.step_seconds.iter().copied().chain(std::iter::repeat(0.0));
+    let relations = found.steps.iter().zip(times).enumerate().map(|(at, (relations, seconds))| TraceStep {
         name: format!("relation {}", at + 1),
-        items: relations.iter().map(item).collect(),
+        seconds,
+        items: relations.iter().map(relation).collect(),
         ..TraceStep::default()
-    }
+    });
+    let mut steps: Vec<TraceStep> = relations.collect();
+    let rest = found.seconds - steps.iter().map(|step| step.seconds).sum::<f64>();
+    let answer = |QuestionAnswer { answer, confidence, .. }: &QuestionAnswer| TraceItem {
+        text: Some(answer.clone()),
+        score: Some(*confidence),
+        ..TraceItem::default()
+    };
+    steps.push(TraceStep {
+        name: "answer".into(),
+        seconds: rest.max(0.0),
+        items: found.answers.iter().map(answer).collect(),
+        ..TraceStep::default()
+    });
+    steps
 }

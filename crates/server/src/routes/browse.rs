@@ -172,7 +172,7 @@ async fn report(
     let page = aside(move || {
         let missing =
             || Failure::new(Cause::NotFound, format!("the run `{name}` has no page with its report"));
-        state.browse().run(&name)?.report_page().ok_or_else(missing)
+        state.browse().run(&name)?.report_page()?.ok_or_else(missing)
     });
     let headers: [(HeaderName, &str); 2] = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),

@@ -2,9 +2,11 @@
 
 mod answer;
 mod browse;
+mod cutting;
 mod facts;
 mod openai;
 mod operations;
+mod others;
 mod page;
 mod rerank;
 mod search;
@@ -33,6 +35,7 @@ fn api() -> (Router<Arc<State>>, Value) {
     let api = rerank::add(api);
     let api = operations::add(api);
     let api = browse::add(api);
+    let api = mcp::describe(api);
     page::add(api).finish()
 }
 

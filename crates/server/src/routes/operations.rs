@@ -7,9 +7,12 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::{Cause, Failure, State, http::Api};
+use crate::{
+    Cause, Failure, State,
+    http::{Api, Takes, refused},
+};
 
 /// The type of the text form of metrics.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -23,11 +26,14 @@ pub(super) fn add(api: Api<Arc<State>>) -> Api<Arc<State>> {
 
 /// Adds the description of all endpoints as an endpoint.
 pub(super) fn describe(router: Router<Arc<State>>, mut description: Value) -> Router<Arc<State>> {
-    description["paths"]["/openapi.json"] = serde_json::json!({ "get": {
+    let mut responses = refused("/openapi.json", Takes::Nothing);
+    let content = json!({ "application/json": { "schema": {} } });
+    responses.insert("200".into(), json!({ "description": "The description", "content": content }));
+    description["paths"]["/openapi.json"] = json!({ "get": {
         "tags": ["Operations"],
         "summary": "This description, in the form of OpenAPI 3.0",
         "parameters": [],
-        "responses": { "200": { "description": "The description", "content": { "application/json": {} } } },
+        "responses": responses,
     } });
     let headers = [(header::CONTENT_TYPE, "application/json")];
     let text = Bytes::from(description.to_string());

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use axum::{Extension, Json, extract::State as Shared};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     Failure, State,
     http::{Api, Body, RequestId},
     models::Score,
+    routes::others::refuse,
     work::size,
 };
 
@@ -42,7 +43,14 @@ struct RerankRequest {
     /// Whether results have their documents.
     #[serde(default)]
     return_documents: Option<bool>,
+    /// Other settings. Those that would change the ranking are refused.
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
+
+/// Settings of Jina's and Cohere's APIs that would change the ranking, and that this server does not have.
+const REFUSED: [&str; 5] =
+    ["max_tokens_per_doc", "max_chunks_per_doc", "rank_fields", "max_doc_length", "return_embeddings"];
 
 /// A document.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -112,7 +120,12 @@ async fn ranked(
     request: RerankRequest,
     with_documents: bool,
 ) -> Result<(Vec<RankedResult>, String, usize), Failure> {
-    let RerankRequest { query, documents, top_n, .. } = request;
+    let RerankRequest { query, documents, top_n, others, .. } = request;
+    refuse(&others, &REFUSED)?;
+    if others.get("truncation") == Some(&Value::Bool(false)) {
+        let message = "`truncation`: expected `true`; this endpoint cuts long texts";
+        return Err(Failure::invalid("truncation", message));
+    }
     if documents.is_empty() {
         return Err(Failure::invalid("documents", "`documents`: expected at least one document, found none"));
     }

@@ -10,9 +10,12 @@ use sporran_checkpoint::VectorSimilarity;
 
 use crate::{
     Cause, Failure, State,
-    http::{Api, Body},
+    http::{Api, Bodies, Body, named},
     models::{Classified, Embedded, Embedder, Score, Wanted},
-    routes::vectors::{shortened, unit},
+    routes::{
+        cutting::{Cutting, Reading},
+        vectors::{shortened, unit},
+    },
     work::aside,
 };
 
@@ -62,35 +65,9 @@ impl Texts {
     }
 }
 
-/// The side from which a long text is cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-enum Direction {
-    /// The beginning goes.
-    #[serde(alias = "left")]
-    Left,
-    /// The end goes.
-    #[default]
-    #[serde(alias = "right")]
-    Right,
-}
-
-/// How long texts are cut, and what precedes each.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-struct Reading {
-    /// Whether long texts are cut; `false` refuses them.
-    #[serde(default)]
-    truncate: Option<bool>,
-    /// The side from which they are cut: `Right`.
-    #[serde(default)]
-    truncation_direction: Direction,
-    /// The name of the model's prompt before each text.
-    #[serde(default)]
-    prompt_name: Option<String>,
-}
-
 /// Texts to embed.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-struct EmbedRequest {
+struct Embed {
     /// The texts.
     inputs: Texts,
     /// Whether vectors get the length 1.
@@ -99,9 +76,9 @@ struct EmbedRequest {
     /// The number of leading values to keep.
     #[serde(default)]
     dimensions: Option<usize>,
-    #[serde(flatten)]
-    reading: Reading,
 }
+
+type EmbedRequest = Bodies<Embed, Reading>;
 
 fn yes() -> bool {
     true
@@ -109,12 +86,12 @@ fn yes() -> bool {
 
 /// Texts whose tokens to embed.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-struct EmbedAllRequest {
+struct EmbedAll {
     /// The texts.
     inputs: Texts,
-    #[serde(flatten)]
-    reading: Reading,
 }
+
+type EmbedAllRequest = Bodies<EmbedAll, Reading>;
 
 /// A text to compare with others.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -135,12 +112,10 @@ struct Compared {
     sentences: Vec<String>,
 }
 
-/// Texts to embed, or a text to compare with others.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "expected `inputs`: a text, a list of texts, or `source_sentence` and `sentences`"
-)]
+/// Texts to embed, or a text to compare with others: `source_sentence` and `sentences`.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[allow(dead_code, reason = "it describes what `root` reads")]
 enum RootRequest {
     /// Texts to embed.
     Embed(EmbedRequest),
@@ -158,15 +133,10 @@ enum RootResponse {
     Similarities(Vec<f32>),
 }
 
-async fn root(
-    shared: Shared<Arc<State>>,
-    Body(request): Body<RootRequest>,
-) -> Result<Json<RootResponse>, Failure> {
-    Ok(Json(match request {
-        RootRequest::Embed(request) => RootResponse::Vectors(embed(shared, Body(request)).await?.0),
-        RootRequest::Similarity(request) => {
-            RootResponse::Similarities(similarity(shared, Body(request)).await?.0)
-        }
+async fn root(shared: Shared<Arc<State>>, Body(request): Body<Value>) -> Result<Json<RootResponse>, Failure> {
+    Ok(Json(match request["inputs"].is_object() {
+        false => RootResponse::Vectors(embed(shared, Bodies::of(&request)?).await?.0),
+        true => RootResponse::Similarities(similarity(shared, Body(named(&request)?)).await?.0),
     }))
 }
 
@@ -176,10 +146,7 @@ async fn read(
     reading: &Reading,
     wanted: Wanted,
 ) -> Result<Vec<Embedded>, Failure> {
-    if reading.truncation_direction == Direction::Left {
-        let message = "`truncation_direction`: expected `Right`; this server cuts the end of long texts";
-        return Err(Failure::invalid("truncation_direction", message));
-    }
+    reading.truncation_direction.checked()?;
     let prompt = reading.prompt_name.as_deref().map(|name| embedder.prompt(name)).transpose()?;
     let found = embedder.embed(inputs, prompt.as_deref(), wanted).await?;
     let cut =
@@ -195,10 +162,10 @@ async fn read(
 
 async fn embed(
     Shared(state): Shared<Arc<State>>,
-    Body(request): Body<EmbedRequest>,
+    Bodies { first: request, second: reading }: EmbedRequest,
 ) -> Result<Json<Vec<Vec<f32>>>, Failure> {
     let embedder = state.models.embedder()?;
-    let found = read(embedder, request.inputs.all("inputs")?, &request.reading, Wanted::Vector).await?;
+    let found = read(embedder, request.inputs.all("inputs")?, &reading, Wanted::Vector).await?;
     let vector = |found: Embedded| {
         let values = shortened(found.values, request.dimensions)?;
         Ok(if request.normalize { unit(values) } else { values })
@@ -208,10 +175,10 @@ async fn embed(
 
 async fn embed_all(
     Shared(state): Shared<Arc<State>>,
-    Body(request): Body<EmbedAllRequest>,
+    Bodies { first: EmbedAll { inputs }, second: reading }: EmbedAllRequest,
 ) -> Result<Json<Vec<Vec<Vec<f32>>>>, Failure> {
     let embedder = state.models.embedder()?;
-    let found = read(embedder, request.inputs.all("inputs")?, &request.reading, Wanted::States).await?;
+    let found = read(embedder, inputs.all("inputs")?, &reading, Wanted::States).await?;
     let width = embedder.encoder().state_width().max(1);
     let states = |found: Embedded| found.values.chunks_exact(width).map(<[f32]>::to_vec).collect();
     Ok(Json(found.into_iter().map(states).collect()))
@@ -238,7 +205,7 @@ async fn similarity(
 
 /// Texts to rank for a query.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-struct RerankRequest {
+struct Rerank {
     /// The query.
     query: String,
     /// The texts.
@@ -250,6 +217,8 @@ struct RerankRequest {
     #[serde(default)]
     return_text: bool,
 }
+
+type RerankRequest = Bodies<Rerank, Cutting>;
 
 /// A text in a ranking.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -265,8 +234,9 @@ struct Rank {
 
 async fn rerank(
     Shared(state): Shared<Arc<State>>,
-    Body(request): Body<RerankRequest>,
+    Bodies { first: request, second: cutting }: RerankRequest,
 ) -> Result<Json<Vec<Rank>>, Failure> {
+    cutting.checked()?;
     let texts = Texts::Many(request.texts).all("texts")?;
     let kept = request.return_text.then(|| texts.clone());
     let scores = state.models.reranker()?.scores(&request.query, texts).await?;
@@ -282,13 +252,15 @@ async fn rerank(
 
 /// Texts to classify.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-struct PredictRequest {
+struct Predict {
     /// A text, a pair of texts, or a list of these as lists.
     inputs: PredictInputs,
     /// Whether scores are logits.
     #[serde(default)]
     raw_scores: bool,
 }
+
+type PredictRequest = Bodies<Predict, Cutting>;
 
 /// A text, a pair of texts, or a list of these as lists.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -335,8 +307,9 @@ fn classified(texts: Vec<String>) -> Result<Classified, Failure> {
 
 async fn predict(
     Shared(state): Shared<Arc<State>>,
-    Body(request): Body<PredictRequest>,
+    Bodies { first: request, second: cutting }: PredictRequest,
 ) -> Result<Json<PredictResponse>, Failure> {
+    cutting.checked()?;
     let classifier = state.models.classifier()?;
     let (is_one, items) = match request.inputs {
         PredictInputs::One(first) => (true, vec![Classified { first, second: None }]),
@@ -367,6 +340,9 @@ struct TokenizeRequest {
     /// Whether special tokens surround each text.
     #[serde(default = "yes")]
     add_special_tokens: bool,
+    /// The name of the model's prompt before each text.
+    #[serde(default)]
+    prompt_name: Option<String>,
 }
 
 /// A token.
@@ -388,8 +364,13 @@ async fn tokenize(
     Shared(state): Shared<Arc<State>>,
     Body(request): Body<TokenizeRequest>,
 ) -> Result<Json<Vec<Vec<Token>>>, Failure> {
-    let encoder = state.models.embedder()?.encoder().clone();
-    let texts = request.inputs.all("inputs")?;
+    let embedder = state.models.embedder()?;
+    let encoder = embedder.encoder().clone();
+    let mut texts = request.inputs.all("inputs")?;
+    if let Some(name) = &request.prompt_name {
+        let prompt = embedder.prompt(name)?;
+        texts.iter_mut().for_each(|text| text.insert_str(0, &prompt));
+    }
     let tokens = move || {
         let of = |text: &String| tokens(encoder.tokenizer(), text, request.add_special_tokens);
         texts.iter().map(of).collect::<tokenizers::Result<Vec<_>>>()
@@ -441,6 +422,7 @@ async fn info(Shared(state): Shared<Arc<State>>) -> Json<Value> {
     Json(json!({
         "model_id": id,
         "model_sha": null,
+        "served_model_name": id,
         "model_dtype": dtype,
         "model_type": kind,
         "max_concurrent_requests": limits.connections,

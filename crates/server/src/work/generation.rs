@@ -254,9 +254,7 @@ fn whole(generator: &dyn Generator, jobs: &Queue<Job>, most: usize) {
         let worked = queries.iter().map(|job| job.tokens).sum();
         let answered = answer(generator, jobs, &queries);
         let tokens = match answered {
-            Ok(generations) => {
-                queries.into_iter().zip(generations).map(|(job, generation)| done(job, generation)).sum()
-            }
+            Ok(answers) => queries.into_iter().zip(answers).map(|(job, answer)| done(job, answer)).sum(),
             Err(failure) if queries.len() == 1 => {
                 queries.into_iter().for_each(|job| job.pieces.end(Err(failure.clone())));
                 0
@@ -266,7 +264,7 @@ fn whole(generator: &dyn Generator, jobs: &Queue<Job>, most: usize) {
                 let alone = |job: Job| match answer(generator, jobs, std::slice::from_ref(&job))
                     .map(|mut found| found.pop())
                 {
-                    Ok(Some(generation)) => done(job, generation),
+                    Ok(Some(answer)) => done(job, answer),
                     Ok(None) => 0,
                     Err(failure) => {
                         job.pieces.end(Err(failure));
@@ -281,8 +279,8 @@ fn whole(generator: &dyn Generator, jobs: &Queue<Job>, most: usize) {
     }
 }
 
-/// Ends a job. Returns its tokens.
-fn done(job: Job, generation: Generation) -> usize {
+/// Ends a job, whose prompt has `read` tokens. Returns the tokens of its answer.
+fn done(job: Job, (generation, read): (Generation, usize)) -> usize {
     let (tokens, most) = (generation.tokens, job.options.max_new_tokens);
     job.pieces.end(match most {
         // The generator wrote the answer as a whole, and it was not cut.
@@ -292,12 +290,17 @@ fn done(job: Job, generation: Generation) -> usize {
             );
             Err(Failure::invalid("max_tokens", message))
         }
-        most => Ok(Generated { generation, read: 0, is_cut: most == Some(tokens) }),
+        most => Ok(Generated { generation, read, is_cut: most == Some(tokens) }),
     });
     tokens
 }
 
-fn answer(generator: &dyn Generator, queue: &Queue<Job>, jobs: &[Job]) -> Result<Vec<Generation>, Failure> {
+/// The answers to jobs, each with the number of tokens of its prompt.
+fn answer(
+    generator: &dyn Generator,
+    queue: &Queue<Job>,
+    jobs: &[Job],
+) -> Result<Vec<(Generation, usize)>, Failure> {
     let asked: Vec<(&Query, Vec<Candidate<'_>>)> = jobs
         .iter()
         .filter_map(|job| match &job.prompted {
@@ -309,9 +312,12 @@ fn answer(generator: &dyn Generator, queue: &Queue<Job>, jobs: &[Job]) -> Result
         asked.iter().map(|(query, passages)| Request { query, passages }).collect();
     let sink = |job: &Job| job.pieces.sink(job.options.max_new_tokens, queue.metrics());
     let sinks = Each(jobs.iter().map(sink).collect());
-    let found = catch_unwind(AssertUnwindSafe(|| generator.generate_into(&requests, &sinks)));
+    let found = catch_unwind(AssertUnwindSafe(|| -> sporran_generator::Result<Vec<_>> {
+        let generations = generator.generate_into(&requests, &sinks)?;
+        Ok(generations.into_iter().zip(generator.prompt_tokens(&requests)?).collect())
+    }));
     match found {
-        Ok(Ok(generations)) => Ok(generations),
+        Ok(Ok(answers)) => Ok(answers),
         Ok(Err(error)) => Err(Failure::internal(error)),
         Err(_) => Err(Failure::internal("a generator panicked")),
     }

@@ -69,7 +69,7 @@ impl<J> Queue<J> {
         }
         let mut inner = self.lock();
         if inner.is_closed {
-            let failure = Failure::new(Cause::Stopping, "the model is being replaced; try again");
+            let failure = Failure::new(Cause::Changing, "the model is being replaced; try again");
             return Err(Failure { retry_after: Some(1), ..failure });
         }
         if inner.waiting + tokens > most {
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(queue.batch().unwrap(), (vec!['c', 'd'], 4));
         queue.close();
         assert!(queue.batch().is_none() && queue.is_over());
-        assert_eq!(queue.push(jobs("a", 1)).unwrap_err().cause, Cause::Stopping);
+        assert_eq!(queue.push(jobs("a", 1)).unwrap_err().cause, Cause::Changing);
     }
 
     #[test]

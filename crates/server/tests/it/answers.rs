@@ -52,8 +52,21 @@ fn a_search_has_the_form_of_pyserini() {
         assert_eq!(found.status, status, "{path}: {}", found.text);
         assert!(found.json()["error"].is_string(), "{path}");
     }
-    let found = served.get("/v1/pages.jsonl/search?query=tea&hits=many").json();
-    assert_eq!(found["error"], "the query of the address: hits: invalid digit found in string");
+    for (query, expected) in [
+        ("query=tea&hits=many", "`hits`: expected a whole number, found `many`"),
+        ("query=tea&topk=3", "`topk`: expected the parameters `query`, `hits`"),
+        ("hits=3", "`query`: is missing"),
+    ] {
+        let found = served.get(&format!("/v1/pages.jsonl/search?{query}"));
+        assert_eq!((found.status, found.json()["error"].as_str()), (400, Some(expected)));
+    }
+    let found = served.get("/v1/mounts?name=pages.jsonl");
+    let expected = "`name`: expected no parameters in the address";
+    assert_eq!((found.status, found.json()["error"].as_str()), (400, Some(expected)));
+    // They are told in the form of their API.
+    let body = json!({ "prompt": "a" }).to_string();
+    let found = served.send("POST", "/v1/completions?n=2", &[("content-type", "application/json")], &body);
+    assert_eq!((found.status, &found.json()["error"]["param"]), (400, &json!("n")));
 }
 
 #[test]
@@ -130,7 +143,36 @@ fn retrieving(folder: &Path) -> String {
 
 /// The lines of a config whose generator is the small reader.
 fn reading(settings: &str) -> String {
-    format!("[generator]\nkind = \"seq2seq\"\nmodel = {:?}\n[generator.generation]\n{settings}\n", reader())
+    reading_as("seq2seq", settings)
+}
+
+fn reading_as(kind: &str, settings: &str) -> String {
+    format!("[generator]\nkind = \"{kind}\"\nmodel = {:?}\n[generator.generation]\n{settings}\n", reader())
+}
+
+#[test]
+fn the_tokens_of_a_prompt_are_counted_for_every_encoder_decoder() {
+    let count = |kind: &str, settings: &str| {
+        let served = Served::start(|folder| {
+            let lines = retrieving(folder) + &reading_as(kind, settings);
+            ServerOptions { mounts: vec![config(folder, "count", &lines)], ..ServerOptions::new() }
+        });
+        let messages = json!([{ "role": "user", "content": "Where was Oberlin born?" }]);
+        let found = served.post("/v1/chat/completions", &json!({ "messages": messages })).json();
+        let usage = &found["usage"];
+        let [prompt, answer, all] = ["prompt_tokens", "completion_tokens", "total_tokens"]
+            .map(|key| usage[key].as_u64().unwrap_or_else(|| panic!("{kind}: {found}")));
+        assert_eq!(prompt + answer, all);
+        prompt
+    };
+    let (joined, beams) =
+        (count("seq2seq", "max-new-tokens = 4"), count("seq2seq", "num-beams = 2\nmax-new-tokens = 4"));
+    assert_eq!(joined, beams);
+    // These read each passage together with the question.
+    for kind in ["fid", "rag-sequence"] {
+        let each = count(kind, "max-new-tokens = 4");
+        assert!(each > 10, "{kind}: {each}");
+    }
 }
 
 #[test]
@@ -239,7 +281,9 @@ fn a_trace_has_the_steps_from_the_search_to_the_answer() {
     assert!(names.len() >= 3, "{names:?}");
     let search = &steps[names.len() - 3];
     assert_eq!(search["items"][0]["title"], "Mira Oberlin");
-    assert!(search["seconds"].is_number());
+    let seconds: Vec<f64> = steps.iter().map(|step| step["seconds"].as_f64().unwrap()).collect();
+    assert!(seconds.iter().all(|seconds| *seconds > 0.0), "{seconds:?}");
+    assert!(seconds.iter().sum::<f64>() <= found["seconds"].as_f64().unwrap(), "{found}");
     let prompt = steps[names.len() - 2]["items"][0]["text"].as_str().unwrap();
     assert!(prompt.contains("Leipzig") && prompt.contains("Where was Oberlin born?"), "{prompt}");
     assert!(steps[names.len() - 1]["tokens"].as_u64().unwrap() > 0);

@@ -91,6 +91,40 @@ fn runs_are_browsed_by_names_alone() {
 }
 
 #[test]
+fn what_is_shown_is_of_one_run_after_another_was_written() {
+    let served = Served::start(options);
+    let run = served.folder.path().join("run");
+    let predicted = |answer: &str, page: &str| {
+        let record = json!({"id": "1", "input": "Where was Oberlin born?", "output": [{"answer": answer, "provenance": [{"wikipedia_id": page}]}]});
+        fs::write(run.join("predictions/nq-dev-kilt.jsonl"), format!("{record}\n")).unwrap();
+    };
+    let example = || served.get("/browse/runs/first/examples").json()["examples"][0].clone();
+    assert_eq!((&example()["answer"], &example()["answer_right"]), (&json!("Leipzig"), &json!(true)));
+    predicted("Vienna, perhaps", "2");
+    let found = example();
+    // The text, the verdicts and the evidence are of the same run.
+    assert_eq!((&found["answer"], &found["answer_right"]), (&json!("Vienna, perhaps"), &json!(false)));
+    assert_eq!((&found["provenance"][0]["document"], &found["evidence_right"]), (&json!("2"), &json!(false)));
+    assert_eq!(served.get("/browse/runs/first").json()["files"][0]["scores"]["answer"]["mean"], 0.0);
+    // A run that is being written has no manifest.
+    let manifest = fs::read(run.join("manifest.json")).unwrap();
+    fs::remove_file(run.join("manifest.json")).unwrap();
+    for path in ["/browse/runs/first", "/browse/runs/first/examples", "/browse/runs/first/report"] {
+        let found = served.get(path);
+        assert_eq!(
+            (found.status, found.header("retry-after").as_deref()),
+            (503, Some("10")),
+            "{}",
+            found.text
+        );
+        assert!(!found.text.contains("manifest"), "{}", found.text);
+    }
+    assert_eq!(served.get("/browse").json()["runs"][0]["name"], "first");
+    fs::write(run.join("manifest.json"), manifest).unwrap();
+    assert_eq!(served.get("/browse/runs/first").status, 200);
+}
+
+#[test]
 fn a_knowledge_base_is_browsed() {
     let served = Served::start(options);
     let found = served.get("/browse/kb/facts/entities?query=LEIP").json();
@@ -179,8 +213,42 @@ fn a_refused_request_of_the_protocol_has_an_error_in_json() {
         let (found, error) = status(&reply);
         assert!(found == code && error.as_str().is_some_and(|it| it.contains(expected)), "{found}: {error}");
     }
-    let reply = served.send("POST", "/mcp", &[all, json], "{");
-    assert!(reply.status >= 400 && reply.json().is_object(), "{}", reply.text);
+    for (body, code) in [("{", -32700), ("", -32700), ("[]", -32600), (r#"{"jsonrpc":"2.0","id":1}"#, -32600)]
+    {
+        let reply = served.send("POST", "/mcp", &[all, json], body);
+        assert_eq!((reply.status, &reply.json()["error"]["code"]), (400, &code.into()), "{}", reply.text);
+    }
+    // Notifications are taken without an answer.
+    let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    assert_eq!(served.send("POST", "/mcp", &[all, json], notification).status, 202);
+}
+
+#[test]
+fn pages_of_other_sites_may_not_call_the_protocol() {
+    let served = Served::start(options);
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    let call = |extra: &[(&str, &str)]| {
+        let all = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+        served.send("POST", "/mcp", &[&all[..], extra].concat(), &ping)
+    };
+    let own = format!("http://{}", served.address);
+    for origin in [own.as_str(), "http://localhost:6274"] {
+        assert_eq!(call(&[("origin", origin)]).status, 200, "{origin}");
+    }
+    for extra in [
+        &[("origin", "http://attacker.example")][..],
+        &[("origin", "null")],
+        // A name that leads to this address.
+        &[("origin", "http://attacker.example"), ("host", "attacker.example")],
+        &[("host", "attacker.example")],
+    ] {
+        let (found, error) = status(&call(extra));
+        assert!(found == 403 && error.is_string(), "{extra:?}: {found} {error}");
+    }
+    for method in ["GET", "DELETE", "OPTIONS"] {
+        let found = served.send(method, "/mcp", &[("origin", "http://attacker.example")], "");
+        assert_eq!(found.status, 403, "{method}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The beginning and the end of a server, its limits, and what it refuses.
 
 use std::{
-    io::Read,
+    io::{Read, Write},
     net::TcpStream,
     thread,
     time::{Duration, Instant},
@@ -137,6 +137,63 @@ fn wrong_bodies_are_named_in_the_form_of_their_api() {
         (found.status, found.json()["error"].as_str()),
         (404, Some("no index, generator or knowledge base for questions is mounted"))
     );
+}
+
+#[test]
+fn a_body_that_says_that_it_is_too_long_is_refused_at_once() {
+    let served = with_models(Limits { body: 1000, ..Limits::default() });
+    for path in ["/embed", "/mcp", "/v1/nothing", "/v1/chat/completions"] {
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 99999999\r\n\r\n"
+        );
+        // No byte of the body follows.
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).unwrap();
+        assert_eq!(&start, b"HTTP/1.1 413", "{path}");
+    }
+}
+
+#[test]
+fn a_body_may_be_compressed_with_gzip() {
+    let served = with_models(Limits { body: 1000, ..Limits::default() });
+    let gzip = |text: &str| {
+        let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        writer.write_all(text.as_bytes()).unwrap();
+        writer.finish().unwrap()
+    };
+    let send = |path: &str, encoding: &str, body: &[u8]| {
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\ncontent-encoding: {encoding}\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text[9..12].parse::<u16>().unwrap()
+    };
+    let small = gzip(&json!({ "inputs": "a" }).to_string());
+    assert_eq!(send("/embed", "gzip", &small), 200);
+    assert_eq!(send("/mcp", "gzip", &gzip(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)), 200);
+    let long = gzip(&json!({ "inputs": "a".repeat(2000) }).to_string());
+    for path in ["/embed", "/mcp"] {
+        assert_eq!(
+            (send(path, "gzip", &long), send(path, "br", &small), send(path, "gzip", b"{}")),
+            (413, 415, 400)
+        );
+    }
+}
+
+#[test]
+fn a_method_that_a_path_does_not_take_is_told_those_that_it_takes() {
+    let served = with_models(Limits::default());
+    let found = served.send("GET", "/v1/answer", &[], "");
+    assert_eq!((found.status, found.header("allow").as_deref()), (405, Some("POST")));
 }
 
 #[test]

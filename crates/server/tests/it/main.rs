@@ -5,8 +5,10 @@
 mod answers;
 mod browse;
 mod common;
+mod description;
 mod facts;
 mod lifecycle;
+mod log;
 mod models;
 mod openai;
 mod questions;

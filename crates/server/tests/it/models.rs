@@ -64,6 +64,49 @@ fn vectors_are_those_of_the_library_alone_and_together() {
 }
 
 #[test]
+fn wrong_fields_are_named() {
+    let served = served();
+    for (path, request, expected) in [
+        ("/embed", json!({ "inputs": "a", "truncate": "x" }), "`truncate`: "),
+        ("/embed", json!({}), "`inputs`: is missing"),
+        ("/", json!({ "inputs": "a", "normalize": "x" }), "`normalize`: "),
+        ("/", json!({ "inputs": { "source_sentence": "a" } }), "`inputs.sentences`: is missing"),
+        ("/embed_all", json!({ "inputs": "a", "truncation_direction": "x" }), "`truncation_direction`: "),
+        (
+            "/rerank",
+            json!({ "query": "a", "texts": ["b"], "truncate": false }),
+            "`truncate`: expected `true`",
+        ),
+        (
+            "/predict",
+            json!({ "inputs": "a", "truncation_direction": "Left" }),
+            "`truncation_direction`: expected",
+        ),
+        ("/tokenize", json!({ "inputs": "a", "prompt_name": "x" }), "prompt"),
+    ] {
+        let found = served.post(path, &request);
+        let error = found.json()["error"].as_str().unwrap_or_default().to_owned();
+        assert!(
+            found.status == 422 && error.starts_with(expected) || error.contains(expected),
+            "{path}: {}",
+            found.text
+        );
+    }
+    for (path, key, extra) in [
+        ("/v1/rerank", "detail", json!({ "truncation": false })),
+        ("/v1/rerank", "detail", json!({ "return_embeddings": true })),
+        ("/v2/rerank", "message", json!({ "max_tokens_per_doc": 10 })),
+    ] {
+        let mut request = json!({ "query": "a", "documents": ["b"] });
+        request.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let found = served.post(path, &request);
+        let field = extra.as_object().unwrap().keys().next().unwrap();
+        let message = found.json()[key].as_str().unwrap_or_default().to_owned();
+        assert!(found.status == 400 && message.starts_with(&format!("`{field}`: ")), "{}", found.text);
+    }
+}
+
+#[test]
 fn a_long_text_is_cut_or_refused() {
     let served = served();
     let long = "song ".repeat(900);
@@ -148,5 +191,9 @@ fn a_model_that_is_not_served_is_named() {
     let found = served.post("/embed", &json!({ "inputs": "a" }));
     assert_eq!(found.status, 404);
     assert!(found.json()["error"].as_str().unwrap().contains("without `--embed`"), "{}", found.text);
-    assert_eq!(served.get("/info").json()["model_id"], "bert-sequence");
+    let info = served.get("/info").json();
+    assert_eq!(
+        (&info["model_id"], &info["served_model_name"]),
+        (&json!("bert-sequence"), &json!("bert-sequence"))
+    );
 }

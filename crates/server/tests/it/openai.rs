@@ -39,6 +39,13 @@ fn models_are_listed_and_found_by_name() {
         list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["pages.jsonl", "sentence", "bert-sequence", "roberta-sequence"]);
     assert_eq!(served.get("/v1/models/sentence").json()["task"], "embed");
+    // The time at which a model was loaded does not change until mounts are opened again.
+    thread::sleep(Duration::from_millis(1100));
+    assert_eq!(served.get("/v1/models").json(), list);
+    served.state.reload(&mut |_| {}).unwrap();
+    let again = served.get("/v1/models").json();
+    let created = |list: &Value, at: usize| list["data"][at]["created"].as_u64().unwrap();
+    assert!(created(&again, 0) > created(&list, 0) && created(&again, 1) == created(&list, 1));
     let missing = served.get("/v1/models/other");
     assert_eq!((missing.status, missing.json()["error"]["code"].as_str()), (404, Some("not_found")));
 }
@@ -107,6 +114,7 @@ fn a_stream_has_the_text_in_parts_and_then_the_citations() {
     assert_eq!(last["citations"][0]["title"], "Mira Oberlin");
     let whole = served.post("/v1/answer", &json!({ "question": "Where was Oberlin born?" })).json();
     assert_eq!(last["sporran"]["answer"], whole["answer"]);
+    assert!(events[..events.len() - 1].iter().all(|event| event.get("usage") == Some(&Value::Null)));
     let usage = &events[events.len() - 1];
     assert_eq!(
         (&usage["choices"], usage["usage"]["completion_tokens"].as_u64() > Some(0)),
@@ -177,6 +185,20 @@ fn wrong_requests_have_the_form_of_openai() {
         (json!({ "messages": user("a"), "temperature": 9 }), "temperature"),
         (json!({ "messages": user("a"), "n": 3 }), "n"),
         (json!({ "messages": [{ "role": "user", "content": " " }] }), "question"),
+        (json!({ "model": "pages.jsonl" }), "messages"),
+        (json!({ "messages": [{ "content": "a" }] }), "messages[0].role"),
+        (json!({ "messages": [{ "role": "tool", "content": "a" }] }), "messages[0].role"),
+        (
+            json!({ "messages": [{ "role": "user", "content": [{ "type": "image_url" }] }] }),
+            "messages[0].content",
+        ),
+        (json!({ "messages": user("a"), "temperature": "hot" }), "temperature"),
+        (json!({ "messages": user("a"), "stream_options": { "include_usage": true } }), "stream_options"),
+        (json!({ "messages": user("a"), "tools": [{ "type": "function" }] }), "tools"),
+        (json!({ "messages": user("a"), "tool_choice": "required" }), "tool_choice"),
+        (json!({ "messages": user("a"), "response_format": { "type": "json_object" } }), "response_format"),
+        (json!({ "messages": user("a"), "sporran": { "top": "x" } }), "sporran.top"),
+        (json!({ "messages": user("a"), "stop": [1] }), "stop"),
     ] {
         let found = served.post("/v1/chat/completions", &request);
         let error = &found.json()["error"];
@@ -186,6 +208,42 @@ fn wrong_requests_have_the_form_of_openai() {
     let found = served.post("/v1/chat/completions", &json!({ "model": "gpt-4o", "messages": user("a") }));
     assert_eq!(found.status, 404);
     assert!(found.json()["error"]["message"].as_str().unwrap().contains("`pages.jsonl`"), "{}", found.text);
+    for (request, param) in [
+        (json!({ "prompt": [1, 2] }), "prompt"),
+        (json!({ "prompt": vec!["a"; 1001] }), "prompt"),
+        (json!({ "prompt": "a", "logprobs": 0 }), "logprobs"),
+        (json!({ "prompt": "a", "n": "2" }), "n"),
+    ] {
+        let found = served.post("/v1/completions", &request);
+        assert_eq!(
+            (found.status, found.json()["error"]["param"].as_str()),
+            (400, Some(param)),
+            "{}",
+            found.text
+        );
+    }
+    for (request, param) in [
+        (json!({ "input": [[1, 2]] }), "input"),
+        (json!({ "input": "a", "encoding_format": "int8" }), "encoding_format"),
+        (json!({ "input": "a", "dimensions": -1 }), "dimensions"),
+    ] {
+        let found = served.post("/v1/embeddings", &request);
+        assert_eq!(
+            (found.status, found.json()["error"]["param"].as_str()),
+            (400, Some(param)),
+            "{}",
+            found.text
+        );
+    }
+    // What asks for nothing, and what changes no answer, is taken.
+    let plain = json!({
+        "messages": [{ "role": "user", "name": "me", "content": [{ "type": "text", "text": "What is tea?" }] }],
+        "user": "me", "metadata": {}, "store": false, "n": 1, "seed": -3, "stop": "zzz", "temperature": 0,
+        "tools": null, "tool_choice": "none", "logprobs": false, "max_completion_tokens": 3, "stream": false,
+    });
+    let found = served.post("/v1/chat/completions", &plain);
+    assert_eq!(found.status, 200, "{}", found.text);
+    assert_eq!(found.json()["choices"][0]["message"].get("refusal"), Some(&Value::Null));
     let two = json!({ "prompt": ["a", "b"], "stream": true });
     assert_eq!(served.post("/v1/completions", &two).status, 400);
 }

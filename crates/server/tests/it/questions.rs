@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sporran_pipeline::workflows::answer::AskOptions;
 use sporran_server::ServerOptions;
 
-use crate::common::{Served, documents};
+use crate::common::{Served, documents, reader};
 
 /// The bundled model over the bundled knowledge base, with the lines `data` in `[data]`, after documents.
 fn served(data: &str, with_documents: bool) -> Served {
@@ -66,7 +66,15 @@ fn a_question_about_a_document_has_entities_with_their_triples() {
         assert_eq!(characters[start..end].iter().collect::<String>(), bridge["text"].as_str().unwrap());
     }
     assert!(entities.iter().any(|entity| !entity["triples"].as_array().unwrap().is_empty()), "{found}");
-    assert_eq!(found["trace"]["steps"][0]["name"], "relation 1", "{found}");
+    let steps = found["trace"]["steps"].as_array().unwrap();
+    assert_eq!(
+        (&steps[0]["name"], &steps[steps.len() - 1]["name"]),
+        (&json!("relation 1"), &json!("answer"))
+    );
+    assert!(
+        steps.iter().all(|step| step["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0)),
+        "{found}"
+    );
     let one = ask(json!({ "document": document, "top": 1 })).json();
     assert_eq!(one["entities"].as_array().unwrap().len(), 1);
     assert!(one["trace"].is_null());
@@ -92,6 +100,43 @@ fn a_question_about_a_document_has_entities_with_their_triples() {
     }
     // Documents come first.
     assert_eq!(served.post("/v1/answer", &json!({ "question": "bridges" })).json()["mount"], "pages.jsonl");
+}
+
+#[test]
+fn an_answer_from_retrieved_passages_has_them_as_provenance() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let served = Served::start(|folder| {
+        let kb = root.join("examples/minikilt/kb").display().to_string();
+        let source = documents(folder).sources.remove(0);
+        let text = format!(
+            "workflow = \"kbqa\"\nname = \"rag\"\nkb = \"{kb}/triples.tsv.gz\"\nentities = \"{kb}/entities.tsv\"\n\
+             relations = \"{kb}/relations.tsv\"\n[data]\niid = \"absent.json\"\ndocument = false\n\
+             [source]\npath = {source:?}\nindexes = {:?}\n[retriever]\nkind = \"bm25\"\n\
+             [reasoner]\nkind = \"rag-sequence\"\nmodel = {:?}\nanswer-tokens = 6\n",
+            folder.join("indexes"),
+            reader()
+        );
+        let path = folder.join("rag.toml");
+        fs::write(&path, text).unwrap();
+        ServerOptions {
+            mounts: vec![AskOptions::new(vec![path], folder.join("cache"))],
+            ..ServerOptions::new()
+        }
+    });
+    let request = json!({ "question": "Where was Oberlin born?", "trace": true });
+    let found = served.post("/v1/answer", &request).json();
+    let best = &found["provenance"][0];
+    assert_eq!(
+        (&best["number"], &best["title"], &best["wikipedia_id"]),
+        (&json!(1), &json!("Mira Oberlin"), &json!("1")),
+        "{found}"
+    );
+    assert!(best["text"].as_str().unwrap().contains("Leipzig") && best["score"].as_f64().unwrap() > 0.0);
+    assert!(best["highlight"][1].as_u64() > best["highlight"][0].as_u64(), "{best}");
+    assert_eq!(
+        (&found["is_generated"], &found["trace"]["steps"][0]["name"]),
+        (&json!(true), &json!("answer"))
+    );
 }
 
 #[test]

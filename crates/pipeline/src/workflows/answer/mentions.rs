@@ -2,7 +2,7 @@
 //! passages for each mention in its context, and the rankings are merged. With BLINK's models it is the baseline
 //! "BLINK + flair" of KILT (Petroni et al. 2021, section 5 and the appendix on retrieval baselines).
 
-use std::{ops::Deref, path::PathBuf, sync::Arc};
+use std::{ops::Deref, path::PathBuf, sync::Arc, time::Instant};
 
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
@@ -202,12 +202,23 @@ impl Retriever for Mentions {
     }
 
     fn trace(&self, query: &Query, k: usize) -> Result<Trace> {
+        let begin = Instant::now();
         let queries = self.queries(std::slice::from_ref(query))?.concat();
+        let read = begin.elapsed();
         let parts: Result<Vec<Trace>> =
             queries.iter().map(|query| self.base.trace(query, self.search.candidates)).collect();
         let parts = parts?;
+        let begin = Instant::now();
         let hits = self.merged(parts.iter().flat_map(|part| part.hits.iter().copied()), k);
-        Ok(Trace { step: "mentions".into(), query: query.text.clone(), hits, sets: Vec::new(), parts })
+        let seconds = (read + begin.elapsed()).as_secs_f64();
+        Ok(Trace {
+            step: "mentions".into(),
+            query: query.text.clone(),
+            seconds,
+            hits,
+            sets: Vec::new(),
+            parts,
+        })
     }
 }
 

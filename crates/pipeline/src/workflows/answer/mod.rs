@@ -24,7 +24,7 @@ pub(crate) mod workflow;
 
 pub use ask::{
     AskOptions, Asker, CitedAnswer, CitedPassage, CitedSentence, Endpoint, EvalSet, SuggestedModel,
-    Synthetic, eval_set, heading, suggested_model,
+    Synthetic, cited_passages, eval_set, heading, suggested_model,
 };
 pub use assemble::{Assembly, assemble, assemble_retrieval};
 pub use explain::{Answer, Evidence, Explanation, explain};

@@ -1,6 +1,6 @@
 //! A retriever that reranks the best passages of another one.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use sporran_kilt::{Hit, Passage, PassageStore, Query};
 use sporran_reranker::Reranker;
@@ -70,9 +70,10 @@ impl Retriever for Reranked {
 
     fn trace(&self, query: &Query, k: usize) -> Result<Trace> {
         let found = self.base.trace(query, k.max(self.options.depth))?;
+        let begin = Instant::now();
         let hits = self.reordered(query, found.hits.clone(), k)?;
-        let (step, parts) = ("reranked".to_owned(), vec![found]);
-        Ok(Trace { step, query: query.text.clone(), hits, sets: Vec::new(), parts })
+        let (step, parts, seconds) = ("reranked".to_owned(), vec![found], begin.elapsed().as_secs_f64());
+        Ok(Trace { step, query: query.text.clone(), seconds, hits, sets: Vec::new(), parts })
     }
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sporran_kilt::{
-    Output, Passage, Provenance, Record,
+    Output, Provenance, Record,
     kb::{EntityId, KnowledgeBase, RelationId, Triple},
     korc::Question,
 };
@@ -141,7 +141,7 @@ impl Known<'_> {
         let mut record = self.predicted(question, self.texts(texts), None);
         let output = record.output.iter_mut().flatten().next();
         if let Some(provenance) = output.and_then(|output| output.provenance.as_mut()) {
-            for item in texts.passages.iter().map(Passage::provenance) {
+            for item in texts.passages.iter().map(|(passage, _)| passage.provenance()) {
                 if !provenance.contains(&item) {
                     provenance.push(item);
                 }

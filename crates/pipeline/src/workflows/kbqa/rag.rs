@@ -240,8 +240,12 @@ impl Reasoner for RagReasoner<'_> {
         let generated = generate(&self.generator, &queries, &found).map_err(outside)?;
         let texts = |(generation, found): (Generation, Vec<(Passage, f32)>)| {
             let answers = answers(&generation.text, most);
-            let passages = found.into_iter().map(|(passage, _)| passage).collect();
-            Answers::Texts(TextAnswers { answers, score: generation.score, triples: Vec::new(), passages })
+            Answers::Texts(TextAnswers {
+                answers,
+                score: generation.score,
+                triples: Vec::new(),
+                passages: found,
+            })
         };
         Ok(generated.into_iter().zip(found).map(texts).collect())
     }

@@ -31,6 +31,11 @@ impl Passages {
         Ok(Some(Self { store, retriever, hashes }))
     }
 
+    /// The passages.
+    pub(super) fn store(&self) -> &Arc<PassageStore> {
+        &self.store
+    }
+
     /// The hash of everything that the passages depend on.
     pub(super) fn hash(&self) -> String {
         hash_json(&self.hashes)

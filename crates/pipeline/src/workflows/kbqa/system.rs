@@ -2,11 +2,16 @@
 
 use std::{
     path::Path,
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
     thread::{self, JoinHandle},
+    time::Instant,
 };
 
 use sporran_kilt::{
+    PassageStore,
     kb::KnowledgeBase,
     korc::{Question, TopicEntity},
     observe::Observer,
@@ -21,7 +26,11 @@ use super::{
     retrieval::Passages,
     texts::outside,
 };
-use crate::{Error, Result, source::pages::Pages};
+use crate::{
+    Error, Result,
+    source::pages::Pages,
+    workflows::answer::{CitedPassage, cited_passages},
+};
 
 /// A question that is not in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +52,12 @@ pub struct QuestionAnswers {
     pub answers: Vec<QuestionAnswer>,
     /// The relations with the largest weights at each step; empty for a model without steps.
     pub steps: Vec<Vec<WeighedRelation>>,
+    /// The time of each step, for all questions that were answered together.
+    pub step_seconds: Vec<f64>,
+    /// The time of the answers, for all questions that were answered together.
+    pub seconds: f64,
+    /// The passages that the model read, best first; empty for a model that reads none.
+    pub passages: Vec<CitedPassage>,
     /// Whether a generator wrote the answers.
     pub is_generated: bool,
 }
@@ -67,6 +82,7 @@ struct Job {
 pub struct QuestionSystem {
     name: String,
     reads_documents: bool,
+    store: Option<Arc<PassageStore>>,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -79,6 +95,7 @@ impl QuestionSystem {
     /// Errors of the knowledge base, the source, an index or the model.
     pub fn open(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Self> {
         let passages = Passages::open(options, observe)?;
+        let store = passages.as_ref().map(|passages| Arc::clone(passages.store()));
         let (kb, evidence) = data::knowledge(options)?;
         let (jobs, waiting) = channel();
         let (opened, is_open) = channel();
@@ -92,6 +109,7 @@ impl QuestionSystem {
         Ok(Self {
             name: options.name.clone(),
             reads_documents: options.data.document,
+            store,
             jobs: Some(jobs),
             thread: Some(thread),
         })
@@ -107,6 +125,12 @@ impl QuestionSystem {
     #[must_use]
     pub fn reads_documents(&self) -> bool {
         self.reads_documents
+    }
+
+    /// The passages, if the config has a source and a retriever.
+    #[must_use]
+    pub fn store(&self) -> Option<&Arc<PassageStore>> {
+        self.store.as_ref()
     }
 
     /// Answers questions. Result `i` is that of `asked[i]`, independently of the others. A document is read as it is, and not at
@@ -146,6 +170,7 @@ fn serve(
     let read = |path: &Path| {
         data::questions(&options.data, options.data.learned_version(), kb, path).map_err(outside)
     };
+    let store = passages.map(|passages| passages.store().as_ref());
     let passages = passages.map(|passages| passages as &dyn PassageFinder);
     let reasoner = match options.reasoner.open(Background { kb, passages, read: &read }) {
         Ok(reasoner) => reasoner,
@@ -159,29 +184,41 @@ fn serve(
     let known = Known { kb, evidence, pages: &pages };
     for Job { asked, reply } in jobs {
         // A caller that is gone needs no answer.
-        let _ = reply.send(answer(options, known, &*reasoner, asked));
+        let _ = reply.send(answer(options, (known, store), &*reasoner, asked));
     }
 }
 
 fn answer(
     options: &ReasonOptions,
-    known: Known<'_>,
+    (known, store): (Known<'_>, Option<&PassageStore>),
     reasoner: &dyn Reasoner,
     asked: Vec<AskedQuestion>,
 ) -> Result<Vec<QuestionAnswers>> {
+    let begin = Instant::now();
     let most: Vec<usize> = asked.iter().map(|asked| asked.most.unwrap_or(options.max_answers)).collect();
     let questions: Vec<Question> = asked.into_iter().map(|asked| question(options, asked)).collect();
     let found = reasoner.answer(&questions, most.iter().copied().max().unwrap_or(options.max_answers))?;
+    let seconds = begin.elapsed().as_secs_f64();
     let answers = questions.iter().zip(found).zip(most).map(|((question, found), most)| {
-        let mut answers = match &found {
+        let mut answers = match found {
             Answers::Entities(answered) => QuestionAnswers {
-                answers: known.entities(question.document(), answered),
-                steps: known.steps(answered),
+                answers: known.entities(question.document(), &answered),
+                steps: known.steps(&answered),
+                step_seconds: answered.seconds,
+                seconds,
+                passages: Vec::new(),
                 is_generated: false,
             },
-            Answers::Texts(texts) => {
-                QuestionAnswers { answers: known.texts(texts), steps: Vec::new(), is_generated: true }
-            }
+            Answers::Texts(texts) => QuestionAnswers {
+                answers: known.texts(&texts),
+                steps: Vec::new(),
+                step_seconds: Vec::new(),
+                seconds,
+                passages: store.map_or_else(Vec::new, |store| {
+                    cited_passages(store, texts.passages, &question.question, &texts.answers.join(SEPARATOR))
+                }),
+                is_generated: true,
+            },
         };
         answers.answers.truncate(most);
         answers

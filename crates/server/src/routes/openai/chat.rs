@@ -11,10 +11,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Usage, now, settings::Settings, writing::Writing};
+use super::{Usage, settings::Settings, writing::Writing};
 use crate::{
     Failure, State,
-    http::{Api, Body, RequestId},
+    clock::now,
+    http::{Api, Bodies, Noted, RequestId},
     mounts::ProvenanceItem,
     work::Prompted,
 };
@@ -25,16 +26,17 @@ pub(super) fn add(api: Api<Arc<State>>) -> Api<Arc<State>> {
         "Answers the last turn of a conversation over an index, with citations, or by the bare model",
         chat,
     )
+    .streams("/v1/chat/completions")
 }
 
 /// A conversation.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-struct ChatRequest {
+struct Chat {
     /// The turns. The last one is the user's. Over an index it is the question, and the turns before it are not read.
     messages: Vec<Message>,
-    #[serde(flatten)]
-    settings: Settings,
 }
+
+type ChatRequest = Bodies<Chat, Settings>;
 
 /// A turn.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -61,7 +63,7 @@ enum Role {
 
 /// The text of a turn.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a text or a list of parts with `type`")]
+#[serde(untagged, expecting = "expected a text, or a list of parts of the type `text`")]
 enum Content {
     /// As a whole.
     Text(String),
@@ -135,6 +137,8 @@ struct AnswerMessage {
     role: &'static str,
     /// The text.
     content: String,
+    /// Null.
+    refusal: Option<Value>,
 }
 
 /// A conversation as a prompt of the bare model.
@@ -169,9 +173,9 @@ fn no_question() -> Failure {
 async fn chat(
     Shared(state): Shared<Arc<State>>,
     Extension(RequestId(id)): Extension<RequestId>,
-    Body(request): Body<ChatRequest>,
+    Extension(noted): Extension<Noted>,
+    Bodies { first: Chat { messages }, second: settings }: ChatRequest,
 ) -> Result<Response, Failure> {
-    let ChatRequest { messages, settings } = request;
     let mounts = state.mounts();
     let answering = mounts.generating(settings.model.as_deref())?;
     let writing = match settings.sporran.retrieve && !answering.is_bare() {
@@ -188,7 +192,7 @@ async fn chat(
         let sporran = written.own();
         let choice = Choice {
             index: 0,
-            message: AnswerMessage { role: "assistant", content: written.text },
+            message: AnswerMessage { role: "assistant", content: written.text, refusal: None },
             logprobs: None,
             finish_reason: written.reason,
         };
@@ -206,15 +210,22 @@ async fn chat(
         })
         .into_response());
     }
+    let with_usage = settings.streams_usage();
     let chunk = move |delta: Value, reason: Value| {
-        json!({
+        let mut chunk = json!({
             "id": id, "object": "chat.completion.chunk", "created": created, "model": model,
             "choices": [{ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason }],
-        })
+        });
+        // Only the last one has it.
+        if with_usage {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
     };
     let first = chunk(json!({ "role": "assistant", "content": "" }), Value::Null);
-    let (next, with_usage) = (chunk.clone(), settings.streams_usage());
+    let next = chunk.clone();
     Ok(writing.stream(
+        noted,
         Some(first),
         move |text| next(json!({ "content": text }), Value::Null),
         move |written| {

@@ -11,10 +11,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Usage, now, settings::Settings, writing::Writing};
+use super::{Usage, settings::Settings, writing::Writing};
 use crate::{
     Failure, State,
-    http::{Api, Body, RequestId},
+    clock::now,
+    http::{Api, Bodies, Noted, RequestId},
     mounts::{Answering, ProvenanceItem},
     routes::tei::Texts,
     work::Prompted,
@@ -26,16 +27,17 @@ pub(super) fn add(api: Api<Arc<State>>) -> Api<Arc<State>> {
         "Answers questions over an index, with citations, or continues texts by the bare model",
         completions,
     )
+    .streams("/v1/completions")
 }
 
 /// Questions or texts.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-struct CompletionsRequest {
+struct Completions {
     /// A question, or a text that the bare model continues; or several.
     prompt: Texts,
-    #[serde(flatten)]
-    settings: Settings,
 }
+
+type CompletionsRequest = Bodies<Completions, Settings>;
 
 /// Answers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -79,10 +81,12 @@ async fn begun(answering: &Arc<Answering>, prompt: String, settings: &Settings) 
 async fn completions(
     Shared(state): Shared<Arc<State>>,
     Extension(RequestId(id)): Extension<RequestId>,
-    Body(request): Body<CompletionsRequest>,
+    Extension(noted): Extension<Noted>,
+    Bodies { first: Completions { prompt }, second: settings }: CompletionsRequest,
 ) -> Result<Response, Failure> {
-    let CompletionsRequest { prompt, settings } = request;
     let mut prompts = prompt.all("prompt")?;
+    // Each prompt takes its turn in the queue, where too many would hold up the other requests.
+    state.limits().checked("prompt", Some(prompts.len()))?;
     if settings.sporran.trace {
         let message =
             "`sporran.trace`: expected none; `/v1/chat/completions` and `/v1/answer` have the steps";
@@ -117,14 +121,21 @@ async fn completions(
         (Some(prompt), true) => prompt,
         _ => return Err(Failure::invalid("prompt", "`prompt`: expected one prompt for a stream")),
     };
+    let with_usage = settings.streams_usage();
     let chunk = move |text: &str, reason: Value| {
-        json!({
+        let mut chunk = json!({
             "id": id, "object": "text_completion", "created": created, "model": model,
             "choices": [{ "index": 0, "text": text, "logprobs": null, "finish_reason": reason }],
-        })
+        });
+        // Only the last one has it.
+        if with_usage {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
     };
-    let (next, with_usage) = (chunk.clone(), settings.streams_usage());
+    let next = chunk.clone();
     Ok(begun(answering, prompt, &settings).await?.stream(
+        noted,
         None,
         move |text| next(text, Value::Null),
         move |written| {

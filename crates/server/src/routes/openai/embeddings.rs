@@ -30,7 +30,7 @@ struct EmbeddingsRequest {
     model: Option<String>,
     /// `float` or `base64`: 32-bit floats, little-endian.
     #[serde(default)]
-    encoding_format: Encoding,
+    encoding_format: Option<Encoding>,
     /// The number of leading values to keep.
     #[serde(default)]
     dimensions: Option<usize>,
@@ -114,7 +114,7 @@ async fn embeddings(
     let tokens = found.iter().map(|found| found.tokens).sum();
     let embedding = |(index, found): (usize, Embedded)| {
         let values = unit(shortened(found.values, request.dimensions)?);
-        let embedding = match request.encoding_format {
+        let embedding = match request.encoding_format.unwrap_or_default() {
             Encoding::Float => Vector::Float(values),
             Encoding::Base64 => {
                 let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();

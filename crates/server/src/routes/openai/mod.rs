@@ -7,10 +7,7 @@ mod models;
 mod settings;
 mod writing;
 
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -21,11 +18,6 @@ pub(super) fn add(api: Api<Arc<State>>) -> Api<Arc<State>> {
     let api = embeddings::add(api);
     let api = completions::add(api);
     chat::add(api)
-}
-
-/// The seconds since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// The tokens of a request and its answer.

@@ -9,7 +9,6 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::now;
 use crate::{
     Failure, State,
     http::{Api, Parameter},
@@ -42,7 +41,7 @@ struct Model {
     id: String,
     /// `model`.
     object: &'static str,
-    /// The time of this response, in seconds since 1970.
+    /// The time at which it was loaded, in seconds since 1970.
     created: u64,
     /// `sporran`.
     owned_by: &'static str,
@@ -51,14 +50,19 @@ struct Model {
 }
 
 fn models(state: &State) -> Vec<Model> {
-    let created = now();
-    let model =
-        |id: &str, task| Model { id: id.to_owned(), object: "model", created, owned_by: "sporran", task };
+    let model = |id: &str, task, created| Model {
+        id: id.to_owned(),
+        object: "model",
+        created,
+        owned_by: "sporran",
+        task,
+    };
     let mounts = state.mounts();
+    let (opened, loaded) = (mounts.opened(), state.models.opened());
     let answers =
         mounts.all().iter().filter(|mount| mount.answering().is_some_and(|found| found.generates()));
-    let answers = answers.map(|mount| model(mount.name(), "answer"));
-    answers.chain(state.models.names().into_iter().map(|(name, task)| model(name, task))).collect()
+    let answers = answers.map(|mount| model(mount.name(), "answer", opened));
+    answers.chain(state.models.names().into_iter().map(|(name, task)| model(name, task, loaded))).collect()
 }
 
 async fn list(Shared(state): Shared<Arc<State>>) -> Json<Models> {

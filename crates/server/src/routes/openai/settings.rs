@@ -2,10 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value};
 use sporran_transformers::GenerationOptions;
 
-use crate::{Failure, Limits};
+use crate::{Failure, Limits, routes::others::refuse};
 
 /// The largest number of stops, as in OpenAI's API.
 const MOST_STOPS: usize = 4;
@@ -40,7 +40,8 @@ pub(super) struct Settings {
     top_k: Option<usize>,
     /// The seed of sampling; a new one for each answer by default.
     #[serde(default)]
-    seed: Option<u64>,
+    #[schemars(with = "Option<i64>")]
+    seed: Option<Number>,
     /// A text, or up to four, before whose first the answer ends.
     #[serde(default)]
     stop: Option<Stops>,
@@ -55,8 +56,8 @@ pub(super) struct Settings {
     others: Map<String, Value>,
 }
 
-/// Settings of OpenAI's API that would change the answer, and that this server does not have.
-const REFUSED: [&str; 11] = [
+/// Settings of OpenAI's API, and of servers that have it, that would change the answer and that this server does not have.
+const REFUSED: [&str; 30] = [
     "presence_penalty",
     "frequency_penalty",
     "logit_bias",
@@ -67,20 +68,27 @@ const REFUSED: [&str; 11] = [
     "suffix",
     "response_format",
     "tools",
+    "tool_choice",
     "functions",
+    "function_call",
+    "modalities",
+    "audio",
+    "web_search_options",
+    "min_p",
+    "min_tokens",
+    "repetition_penalty",
+    "length_penalty",
+    "use_beam_search",
+    "ignore_eos",
+    "stop_token_ids",
+    "allowed_token_ids",
+    "bad_words",
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
 ];
-
-/// Whether a value of a setting asks for nothing.
-fn is_default(field: &str, value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::Number(number) => number.as_f64() == Some(if field == "best_of" { 1.0 } else { 0.0 }),
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty() || *value == json!({ "type": "text" }),
-        Value::Bool(true) => false,
-    }
-}
 
 /// What a stream has besides the text.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
@@ -134,13 +142,12 @@ impl Settings {
         if let Some(count) = self.n.filter(|count| *count != 1) {
             return Err(Failure::invalid("n", format!("`n`: expected 1, found {count}")));
         }
-        let refused = self
-            .others
-            .iter()
-            .find(|(field, value)| REFUSED.contains(&field.as_str()) && !is_default(field, value));
-        if let Some((field, value)) = refused {
-            return Err(Failure::invalid(field, format!("`{field}`: expected none, found {value}")));
+        refuse(&self.others, &REFUSED)?;
+        if self.stream_options.is_some() && !self.streams() {
+            let message = "`stream_options`: expected none without `\"stream\": true`";
+            return Err(Failure::invalid("stream_options", message));
         }
+        let seed = self.seed()?;
         let (field, most) = match self.max_completion_tokens {
             Some(most) => ("max_completion_tokens", Some(most)),
             None => ("max_tokens", self.max_tokens),
@@ -161,8 +168,7 @@ impl Settings {
         if self.top_k == Some(0) {
             return Err(Failure::invalid("top_k", "`top_k`: expected at least 1, found 0"));
         }
-        let options =
-            GenerationOptions { max_new_tokens: most, seed: self.seed, ..GenerationOptions::default() };
+        let options = GenerationOptions { max_new_tokens: most, seed, ..GenerationOptions::default() };
         let is_narrowed = self.top_p.is_some() || self.top_k.is_some();
         Ok(match temperature.or(is_narrowed.then_some(1.0)) {
             None => options,
@@ -173,10 +179,18 @@ impl Settings {
                 temperature: Some(temperature),
                 top_p: self.top_p,
                 top_k: self.top_k,
-                seed: Some(self.seed.unwrap_or_else(fresh)),
+                seed: Some(seed.unwrap_or_else(fresh)),
                 ..options
             },
         })
+    }
+
+    /// The seed. A negative one, which OpenAI's API takes, is a large one here.
+    fn seed(&self) -> Result<Option<u64>, Failure> {
+        let Some(given) = &self.seed else { return Ok(None) };
+        let seed = given.as_u64().or_else(|| given.as_i64().map(i64::cast_unsigned));
+        let wrong = || Failure::invalid("seed", format!("`seed`: expected a whole number, found {given}"));
+        seed.map(Some).ok_or_else(wrong)
     }
 
     /// The texts before whose first the answer ends.
@@ -252,6 +266,7 @@ mod tests {
         let plain =
             r#"{"presence_penalty": 0, "best_of": 1, "response_format": {"type": "text"}, "user": "me"}"#;
         assert_eq!(options(plain), GenerationOptions::default());
+        assert_eq!(options(r#"{"seed": -1}"#).seed, Some(u64::MAX));
         // A generator that samples by itself takes the seed.
         assert_eq!(
             options(r#"{"seed": 5}"#),
@@ -279,6 +294,9 @@ mod tests {
             (r#"{"top_k": 0}"#, "top_k"),
             (r#"{"presence_penalty": 0.5}"#, "presence_penalty"),
             (r#"{"response_format": {"type": "json_object"}}"#, "response_format"),
+            (r#"{"tools": [{"type": "function"}]}"#, "tools"),
+            (r#"{"seed": 1.5}"#, "seed"),
+            (r#"{"stream_options": {"include_usage": true}}"#, "stream_options"),
             (r#"{"max_tokens": 0}"#, "max_tokens"),
             (r#"{"max_completion_tokens": 4097}"#, "max_completion_tokens"),
         ] {

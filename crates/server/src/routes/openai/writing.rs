@@ -23,6 +23,7 @@ use super::{Usage, settings::Settings};
 use crate::{
     Cause, Failure,
     failure::Form,
+    http::Noted,
     mounts::{AnswerResponse, AnswerTrace, Answering, Found},
     work::{Generated, Piece, PieceReceiver, Prompted},
 };
@@ -164,9 +165,10 @@ impl Writing {
     }
 
     /// The answer as server-sent events: `first`, then one for each part of the text, and `last` for the end. It ends when the
-    /// client goes or the time of a stream is over, and with it the generation.
+    /// client goes or the time of a stream is over, and with it the generation. An error is an event, and `noted` for the log.
     pub(super) fn stream(
         self,
+        noted: Noted,
         first: Option<Value>,
         part: impl Fn(&str) -> Value + Send + Sync + 'static,
         last: impl Fn(&Written) -> Vec<Value> + Send + Sync + 'static,
@@ -179,7 +181,7 @@ impl Writing {
                 parts.event(first.as_ref()).await;
                 let values = match self.written(Some(&parts)).await {
                     Ok(written) => last(&written),
-                    Err(failure) => vec![told(&failure)],
+                    Err(failure) => vec![told(&failure, &noted)],
                 };
                 for value in &values {
                     parts.event(Some(value)).await;
@@ -191,7 +193,7 @@ impl Writing {
             };
             if is_late {
                 // A client that does not read has no place for it.
-                let _ = events.try_send(event(&told(&late(limit))));
+                let _ = events.try_send(event(&told(&late(limit), &noted)));
             }
             let _ = timeout(limit, events.send(Event::default().data("[DONE]"))).await;
         });
@@ -225,7 +227,9 @@ fn late(limit: Duration) -> Failure {
 }
 
 /// A failure as an event of a stream.
-fn told(failure: &Failure) -> Value {
+fn told(failure: &Failure, noted: &Noted) -> Value {
+    let Failure { message, detail, .. } = failure;
+    noted.error(detail.as_ref().unwrap_or(message).clone());
     Form::OpenAi.body(failure)
 }
 

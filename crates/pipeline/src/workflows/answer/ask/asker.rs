@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use sporran_generator::Sink;
 use sporran_kilt::{
-    Hit, Passage, Query,
+    Hit, Passage, PassageStore, Query,
     observe::{Event, Observer},
 };
 
@@ -141,26 +141,45 @@ impl Asker {
                 Err(never) => match never {},
             },
         };
-        let evidence = passages.into_iter().enumerate().map(|(at, (mut passage, score))| {
+        let evidence = passages.into_iter().enumerate().filter_map(|(at, found)| {
             let cites = |sentence: &&CitedSentence| sentence.citations.contains(&(at + 1));
             let said: Vec<&str> =
                 sentences.iter().filter(cites).map(|sentence| sentence.text.as_str()).collect();
-            let body = headings(&passage);
-            let pieces = store.map(|store| pieces(store, &passage)).unwrap_or_default();
-            let parts = pieces.iter().map(|piece| piece.range.start.max(body)..piece.range.end);
-            let parts = parts.filter(|part| !part.is_empty());
-            let found = support.highlight(&passage.text, parts, &said.join(" "));
-            let highlight = found.start.max(body)..found.end;
-            if let Some(store) = store {
-                passage.file = place(store, &passage, &pieces, highlight.start);
-            }
-            CitedPassage::new(passage, score, (body, highlight))
+            Some(cited_passage(store?, found, &support, &said.join(" ")))
         });
         let evidence = evidence.collect();
         self.system.assembly.sound()?;
         let is_generated = self.generates();
         Ok(CitedAnswer { question: question.to_owned(), answer: text, evidence, sentences, is_generated })
     }
+}
+
+/// Passages that a model read for an answer, with the sentences that support it best.
+#[must_use]
+pub fn cited_passages(
+    store: &PassageStore,
+    passages: Vec<(Passage, f32)>,
+    question: &str,
+    answer: &str,
+) -> Vec<CitedPassage> {
+    let support = Support::new(question, passages.iter().map(|(passage, _)| passage));
+    passages.into_iter().map(|found| cited_passage(store, found, &support, answer)).collect()
+}
+
+/// A passage with its place, and with the sentence that supports `said` best.
+fn cited_passage(
+    store: &PassageStore,
+    (mut passage, score): (Passage, f32),
+    support: &Support,
+    said: &str,
+) -> CitedPassage {
+    let body = headings(&passage);
+    let pieces = pieces(store, &passage);
+    let parts = pieces.iter().map(|piece| piece.range.start.max(body)..piece.range.end);
+    let found = support.highlight(&passage.text, parts.filter(|part| !part.is_empty()), said);
+    let highlight = found.start.max(body)..found.end;
+    passage.file = place(store, &passage, &pieces, highlight.start);
+    CitedPassage::new(passage, score, (body, highlight))
 }
 
 /// Notes the use of the cached indexes of sources, and tells their folder. A config's own indexes are not in the cache.

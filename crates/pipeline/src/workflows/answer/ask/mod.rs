@@ -10,7 +10,7 @@ mod place;
 mod suggestion;
 
 pub use answer::{CitedAnswer, CitedPassage, CitedSentence, heading};
-pub use asker::Asker;
+pub use asker::{Asker, cited_passages};
 pub use eval_set::{EvalSet, Synthetic, eval_set};
 pub use options::{AskOptions, Endpoint};
 pub use suggestion::{SuggestedModel, suggested_model};

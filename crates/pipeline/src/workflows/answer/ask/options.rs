@@ -67,6 +67,9 @@ pub struct AskOptions {
     pub generator: Option<PathBuf>,
     /// A generator at an endpoint, instead of `generator`.
     pub endpoint: Option<Endpoint>,
+    /// Whether the responses of `endpoint` are kept in the cache, and a question that is asked again has the same answer. A server
+    /// would fill the disk with them.
+    pub keep_responses: bool,
     /// The folder of a verifier, which decides whether a passage supports a sentence. Without it, their words decide.
     pub verifier: Option<PathBuf>,
     /// Conditions on the metadata of passages; all must be met.
@@ -94,6 +97,7 @@ impl AskOptions {
             reranker: None,
             generator: None,
             endpoint: None,
+            keep_responses: true,
             verifier: None,
             filters: Vec::new(),
             strict: false,
@@ -290,7 +294,7 @@ impl AskOptions {
             "answer": "",
             "generation": { "max-new-tokens": self.max_new_tokens },
             // Not in the current folder, which may be a source.
-            "requests": { "cache": self.cache.join("responses") },
+            "requests": { "cache": self.cache.join("responses"), "use-cache": self.keep_responses },
         }))?))
     }
 
@@ -452,9 +456,13 @@ mod tests {
         let (folder, options) = options();
         let endpoint =
             Endpoint { url: "http://localhost:1/v1".into(), model: "m".into(), key_variable: None };
-        let found = AskOptions { endpoint: Some(endpoint), ..options }.resolve().unwrap();
-        let Some(GeneratorOptions::Remote(remote)) = found.generator else { panic!("no endpoint") };
-        assert_eq!(remote.requests.cache, folder.path().join("cache/responses"));
+        let options = AskOptions { endpoint: Some(endpoint), ..options };
+        for keep_responses in [true, false] {
+            let found = AskOptions { keep_responses, ..options.clone() }.resolve().unwrap();
+            let Some(GeneratorOptions::Remote(remote)) = found.generator else { panic!("no endpoint") };
+            assert_eq!(remote.requests.cache, folder.path().join("cache/responses"));
+            assert_eq!(remote.requests.use_cache, keep_responses);
+        }
     }
 
     #[test]
