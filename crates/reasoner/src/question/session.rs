@@ -22,8 +22,9 @@ use super::{
     encoding::EncodedQuestion,
     kind::QuestionTraining,
     model::{Parts, QuestionKind, QuestionModel, Vectors},
-    options::{EncoderShape, ObjectiveOptions, Topic},
+    options::{EncoderShape, ObjectiveOptions, Reading, Topic},
     train::{QuestionExample, QuestionObjective, tune},
+    transfer::POOLER,
 };
 use crate::{
     Error, Result,
@@ -148,7 +149,10 @@ fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
             );
             return Err(Error::Argument(message));
         };
-        let variables = variables_of(&checkpoint, seed)?;
+        let mut variables = variables_of(&checkpoint, seed)?;
+        if let QuestionKind::TransferNet { reading: Reading::Original, .. } = kind {
+            variables = variables.and_initial(pooler(from, encoder)?);
+        }
         let tokenizer = checkpoint.tokenizer()?;
         return Ok(Parts { kind, encoder: encoder.clone(), tokenizer, max_tokens, variables, vectors });
     }
@@ -188,6 +192,28 @@ fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
         tie_word_embeddings: true,
     };
     Ok(Parts { kind, encoder, tokenizer, max_tokens, variables: Variables::new(seed), vectors })
+}
+
+/// The pooler of an encoder's folder under the names of a TransferNet's; nothing if it has none.
+fn pooler(folder: &Path, encoder: &BertConfig) -> Result<Vec<(String, Tensor)>> {
+    let prefix = BertConfig { task: BertTask::SequenceClassification, ..encoder.clone() }.prefix();
+    let mut found = Vec::new();
+    // ALBERT's pooler has no inner layer `dense`.
+    for layer in [&*format!("{prefix}.pooler.dense"), "pooler.dense", "albert.pooler"] {
+        let stored = sporran_checkpoint::tensors_under(folder, layer, DType::F32, &Device::Cpu)?;
+        for name in ["weight", "bias"] {
+            let own = format!("{POOLER}{name}");
+            if let Some(tensor) = stored.get(&format!("{layer}.{name}"))
+                && tensor.dims().iter().all(|&size| size == encoder.hidden_size)
+            {
+                found.push((own, tensor.clone()));
+            }
+        }
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    Ok(found)
 }
 
 /// The ids of the gold answers in the knowledge base.

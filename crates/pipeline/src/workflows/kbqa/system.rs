@@ -195,9 +195,9 @@ fn answer(
     asked: Vec<AskedQuestion>,
 ) -> Result<Vec<QuestionAnswers>> {
     let begin = Instant::now();
-    let most: Vec<usize> = asked.iter().map(|asked| asked.most.unwrap_or(options.max_answers)).collect();
+    let most: Vec<usize> = asked.iter().map(|asked| asked.most.unwrap_or(options.most_answers())).collect();
     let questions: Vec<Question> = asked.into_iter().map(|asked| question(options, asked)).collect();
-    let found = reasoner.answer(&questions, most.iter().copied().max().unwrap_or(options.max_answers))?;
+    let found = reasoner.answer(&questions, most.iter().copied().max().unwrap_or_default())?;
     let seconds = begin.elapsed().as_secs_f64();
     let answers = questions.iter().zip(found).zip(most).map(|((question, found), most)| {
         let mut answers = match found {
