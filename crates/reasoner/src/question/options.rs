@@ -106,14 +106,14 @@ impl Topic {
 pub enum Edges {
     /// The original TransferNet (Shi et al., 2021), which the code of KoRC's authors has too. A relation's weight is the sigmoid
     /// of its score. Weights that arrive at an entity are added and cut at 1. The loss is the squared error, in which answers
-    /// count a hundredfold. The query is the first token's state behind the encoder's pooler; an encoder without a pooler gets
+    /// count a hundredfold. The query is the output of the encoder's pooler; an encoder without a pooler gets
     /// a new one. The query of a step has a hyperbolic tangent, attention is not scaled, and all steps share one layer that
     /// scores relations.
     #[default]
     Sum,
     /// This project's own form with graph attention (Veličković et al., 2018): an entity divides its weight by the softmax of
     /// the relations' scores over its edges. The query is the first token's state, attention is scaled, and each step has a
-    /// layer of its own that scores relations.
+    /// separate layer that scores relations.
     Attention,
     /// As `attention`, but a relation's weight is the softmax of its score over all relations. An entity divides it evenly among
     /// its neighbours by that relation. It is no part of the papers.

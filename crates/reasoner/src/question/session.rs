@@ -150,8 +150,12 @@ fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
             return Err(Error::Argument(message));
         };
         let mut variables = variables_of(&checkpoint, seed)?;
-        if let QuestionKind::TransferNet { reading: Reading::Original, .. } = kind {
-            variables = variables.and_initial(pooler(from, encoder)?);
+        if let QuestionKind::TransferNet { reading: Reading::Original, topic: Topic::Given, .. } = kind {
+            let pooler = pooler(from, encoder)?;
+            if pooler.is_empty() {
+                tracing::warn!("{}: the encoder has no pooler; a new one is trained", from.display());
+            }
+            variables = variables.and_initial(pooler);
         }
         let tokenizer = checkpoint.tokenizer()?;
         return Ok(Parts { kind, encoder: encoder.clone(), tokenizer, max_tokens, variables, vectors });
@@ -222,4 +226,35 @@ fn gold(question: &Question, kb: &KnowledgeBase) -> Vec<u32> {
     gold.sort_unstable();
     gold.dedup();
     gold
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pooler_starts_as_that_of_the_encoder() {
+        let encoders = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/encoders");
+        let found = |name: &str| {
+            let folder = encoders.join(name);
+            let checkpoint = Checkpoint::open(&folder).unwrap();
+            let ModelConfig::Bert(config) = checkpoint.config() else { panic!("{name}") };
+            pooler(&folder, config).unwrap()
+        };
+        let own = found("bert-sequence");
+        let names: Vec<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["question.pooler.weight", "question.pooler.bias"]);
+        let stored = sporran_checkpoint::tensors_under(
+            &encoders.join("bert-sequence"),
+            "bert.pooler.dense",
+            DType::F32,
+            &Device::Cpu,
+        );
+        let values = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(values(&own[0].1), values(&stored.unwrap()["bert.pooler.dense.weight"]));
+        for name in ["bert-states", "albert-sequence"] {
+            assert_eq!(found(name).len(), 2, "{name}");
+        }
+        assert!(found("distilbert-token").is_empty());
+    }
 }

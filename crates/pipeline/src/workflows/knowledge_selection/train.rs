@@ -19,7 +19,6 @@ use sporran_reranker::{
 use sporran_transformers::{DeviceName, Precision};
 
 use super::{
-    cutoff::Threshold,
     data::{Labelling, Labels, folds, sampled},
     options::{DataOptions, SelectionOptions},
     rank::{rank, rank_one, write_ranking},
