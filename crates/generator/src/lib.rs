@@ -69,7 +69,7 @@ pub use text::{GeneratedText, ModelOptions, TextGenerator};
 pub use title::{TitleGenerator, TitleOptions};
 pub use training::{
     GeneratorTrainer, GeneratorTraining, LiveRetrieval, MatchingOptions, RetrievedExample, TRAINED_KINDS,
-    Target, TrainOptions, TrainSettings, mean_score, untrained,
+    Target, TrainOptions, TrainSettings, ValidationScore, mean_score, untrained,
 };
 pub use verifier::nsmn::{
     LabelledPair, MatchingObjective, NSMN, Nsmn, NsmnConfig, PackedNsmn, RELEASED_NSMN, ReleasedNsmn,

@@ -11,6 +11,9 @@ use crate::{Error, Id, Provenance, Result, formats::elements, jsonl, open_record
 /// The prefix of an inverse relation, such as `Inv: P527`, as figure 5 of the paper writes it.
 pub const INVERSE: &str = "Inv: ";
 
+/// The field with the text that [`Question::append`] appended.
+const APPENDED: &str = "appended";
+
 /// The version of the questions, by who wrote them (section 3.3 of the paper).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -121,6 +124,24 @@ impl Question {
     /// The document under either of its names, empty without one.
     pub fn document(&self) -> &str {
         self.context.as_deref().or(self.text.as_deref()).unwrap_or_default()
+    }
+
+    /// Appends a text to the document, after a space. It stays where the document is cut.
+    pub fn append(&mut self, text: &str) {
+        let whole = format!("{} {text}", self.document());
+        self.extra.insert(APPENDED.to_owned(), format!(" {text}").into());
+        (self.context, self.text) = (Some(whole), None);
+    }
+
+    /// The document in two parts: the text that may be cut, and the end that stays. The end is empty but after
+    /// [`append`](Self::append).
+    pub fn document_parts(&self) -> (&str, &str) {
+        let document = self.document();
+        let appended = self.extra.get(APPENDED).and_then(Value::as_str).unwrap_or_default();
+        match document.strip_suffix(appended) {
+            Some(text) => document.split_at(text.len()),
+            None => (document, ""),
+        }
     }
 
     /// The labels of the gold answers.

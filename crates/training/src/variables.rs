@@ -37,6 +37,14 @@ impl Variables {
         Self { seed, table: Table::default(), initial: Arc::new(tensors.into_iter().collect()) }
     }
 
+    /// The same, where variables that `tensors` has also start with its values.
+    #[must_use]
+    pub fn and_initial(self, tensors: impl IntoIterator<Item = (String, Tensor)>) -> Self {
+        let mut initial = (*self.initial).clone();
+        initial.extend(tensors);
+        Self { initial: Arc::new(initial), ..self }
+    }
+
     /// The same, where the initial tensor `name` has more rows, as of an embedding table. New rows are normal with the
     /// standard deviation `std`, from the seed. Nothing changes without such a tensor, or if it has that many rows.
     ///

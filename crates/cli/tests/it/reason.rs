@@ -153,6 +153,71 @@ fn a_model_reads_retrieved_passages_with_document_and_question() {
 }
 
 #[test]
+fn rag_trains_the_question_encoder_of_its_retriever() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let models = root().join("crates/transformers/tests/data");
+    let (bart, encoder) = (models.join("bart"), models.join("encoders/bert-sequence"));
+    let known = [("king", "book"), ("queen", "song"), ("president", "film"), ("author", "city")];
+    let page = |(at, (who, what)): (usize, &(&str, &str))| {
+        format!(
+            r#"{{"wikipedia_id":"{at}","wikipedia_title":"{who}","text":["{who}","The {who} wrote the {what}."]}}"#
+        )
+    };
+    let pages: Vec<String> = known.iter().enumerate().map(page).collect();
+    fs::write(path("pages.jsonl"), pages.join("\n")).unwrap();
+    let question = |(at, (who, what)): (usize, &(&str, &str))| {
+        serde_json::json!({ "id": at, "question": "What?", "context": format!("the {who}"), "answers": [what],
+            "answer_ids": [format!("Q{at}")], "topic_entity": ["Q9"] })
+    };
+    let questions: Vec<Value> = known.iter().enumerate().map(question).collect();
+    fs::write(path("q.json"), serde_json::to_string(&questions).unwrap()).unwrap();
+    for kind in ["rag-token", "rag-sequence"] {
+        let config = path("c.toml");
+        let (model, written) = (path(&format!("{kind}-model")), path(&format!("{kind}-questions")));
+        let text = format!(
+            "workflow = 'kbqa'\nname = '{kind}'\nkb = 'examples/minikilt/kb/triples.tsv.gz'\noutput = '{}'\n\
+            [data]\ntrain = ['{file}']\nvalid = '{file}'\niid = '{file}'\n\
+            [source]\npath = '{}'\nindexes = '{}'\n\
+            [retriever]\nkind = 'dense'\nmodel = '{written}'\npassage-model = '{encoder}'\npooling = 'mean'\nsimilarity = 'inner-product'\n\
+            [reasoner]\nkind = '{kind}'\nmodel = '{model}'\nfrom = '{}'\nquestion-encoder = '{encoder}'\npassages = 2\n\
+            max-tokens = 40\nanswer-tokens = 4\nbeams = 2\n\
+            optimizer = {{ steps = 3, warmup-steps = 1, tokens-per-batch = 400, learning-rate = 1e-3 }}\n",
+            folder.path().display(),
+            path("pages.jsonl"),
+            path("indexes"),
+            bart.display(),
+            file = path("q.json"),
+            encoder = encoder.display(),
+        );
+        fs::write(&config, text).unwrap();
+        let trained: Value =
+            serde_json::from_str(&stdout(&root(), &["--quiet", "train", &config, "--json"])).unwrap();
+        assert_eq!(trained["steps"], 3, "{trained}");
+        assert!((0.0..=1.0).contains(&trained["valid"].as_f64().unwrap()), "{trained}");
+        let weights = |folder: &Path| fs::read(folder.join("model.safetensors")).unwrap();
+        assert_ne!(weights(Path::new(&written)), weights(&encoder));
+        assert_ne!(weights(Path::new(&model)), weights(&bart));
+        // A run retrieves with the trained encoder, over the vectors of the training.
+        let printed = stdout(&root(), &["--quiet", "reason", &config, "--json"]);
+        assert_eq!(printed.lines().count(), 4);
+        let output = sporran(&root(), &["train", &config, "retriever.similarity=cosine"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+        assert!(
+            errors(&output).contains("`retriever.similarity`: expected `inner-product`"),
+            "{}",
+            errors(&output)
+        );
+    }
+    let text = fs::read_to_string(path("c.toml")).unwrap();
+    let without: Vec<&str> = text.lines().filter(|line| !line.starts_with("from = ")).collect();
+    fs::write(path("c.toml"), without.join("\n")).unwrap();
+    let output = sporran(&root(), &["train", &path("c.toml")]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    assert!(errors(&output).contains("`reasoner.from`: is missing"), "{}", errors(&output));
+}
+
+#[test]
 fn rules_are_mined_and_evaluated() {
     let folder = tempfile::tempdir().unwrap();
     let triples = |range: std::ops::Range<u32>, speaks: bool| -> String {

@@ -118,7 +118,10 @@ fn train(
         for (retrieved, found) in validation.iter_mut().zip(search.nearest(&vectors)?) {
             retrieved.passages = found.iter().map(|hit| (store.passage(hit.passage), hit.score)).collect();
         }
-        mean_score(&answers, &validation)
+        match training.score {
+            Some(score) => score.mean(&answers, &validation),
+            None => mean_score(&answers, &validation),
+        }
     };
     let evaluate = || score().map_err(EvaluationError::from);
     let trained = models.trained();

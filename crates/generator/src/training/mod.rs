@@ -11,4 +11,4 @@ pub use kind::GeneratorTrainer;
 pub use options::{MatchingOptions, Target, TrainOptions, TrainSettings};
 pub use registry::{TRAINED_KINDS, untrained};
 pub(crate) use session::with_titles;
-pub use session::{GeneratorTraining, LiveRetrieval, RetrievedExample, mean_score};
+pub use session::{GeneratorTraining, LiveRetrieval, RetrievedExample, ValidationScore, mean_score};

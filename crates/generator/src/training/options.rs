@@ -215,6 +215,32 @@ pub struct TrainSettings<'a> {
     pub device: DeviceName,
 }
 
+impl<'a> TrainSettings<'a> {
+    /// Those of a folder, with the defaults of `[train]`.
+    #[must_use]
+    pub fn new(model: &'a Path, shape: &'a ShapeOptions, optimizer: &'a TrainingOptions) -> Self {
+        Self {
+            model,
+            from: None,
+            shape,
+            optimizer,
+            target: Target::default(),
+            add_gold: false,
+            matching: MatchingOptions::default(),
+            negatives: negatives(),
+            page_negatives: None,
+            evidence: None,
+            question_encoder: None,
+            knowledge: KnowledgeOptions::default(),
+            added_tokens: &[],
+            target_tokens: target_tokens(),
+            first_answers: first_answers(),
+            shuffled_passages: shuffled_passages(),
+            device: DeviceName::default(),
+        }
+    }
+}
+
 /// `[train.matching]`: a neural semantic matching network (Nie, Chen and Bansal 2019).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]

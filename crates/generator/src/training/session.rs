@@ -17,7 +17,7 @@ use sporran_training::{
 use sporran_transformers::TrainableCausal;
 
 use super::TrainSettings;
-use crate::{Candidate, Generator, Request, Result};
+use crate::{Candidate, Generation, Generator, Request, Result};
 
 /// A training of a generator's model.
 pub struct GeneratorTraining<'a> {
@@ -37,6 +37,29 @@ pub struct GeneratorTraining<'a> {
     pub folder: PathBuf,
     /// The index of a training that retrieves with the question encoder that it trains.
     pub live: Option<LiveRetrieval<'a>>,
+    /// The score of the validation, in place of the mean over datasets of their headline scores. Only a training with `live` reads it.
+    pub score: Option<ValidationScore<'a>>,
+}
+
+/// A score of generated texts.
+#[derive(Clone, Copy)]
+pub struct ValidationScore<'a> {
+    /// Its name.
+    pub name: &'static str,
+    /// The score of the text of the validation record of this number.
+    pub of: &'a (dyn Fn(usize, &str) -> f64 + Sync),
+}
+
+impl ValidationScore<'_> {
+    /// The mean over validation records; 0 without any.
+    ///
+    /// # Errors
+    /// Errors of the generator.
+    pub(crate) fn mean(&self, generator: &dyn Generator, validation: &[RetrievedExample]) -> Result<f64> {
+        let generations = generate(generator, validation)?;
+        let scores = generations.iter().enumerate().map(|(at, generation)| (self.of)(at, &generation.text));
+        Ok(scores.sum::<f64>() / validation.len().max(1) as f64)
+    }
 }
 
 /// The retrieval of a training with its current question encoder.
@@ -85,18 +108,7 @@ pub(crate) fn with_titles(retrieved_examples: &mut Vec<RetrievedExample>, store:
 /// Errors of the generator.
 pub fn mean_score(generator: &dyn Generator, validation: &[RetrievedExample]) -> Result<f64> {
     let mut groups: Vec<(Option<sporran_kilt::Dataset>, Vec<f64>)> = Vec::new();
-    let candidates: Vec<Vec<Candidate<'_>>> = validation
-        .iter()
-        .map(|retrieved| {
-            retrieved.passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect()
-        })
-        .collect();
-    let requests: Vec<Request<'_>> = validation
-        .iter()
-        .zip(&candidates)
-        .map(|(retrieved, candidates)| Request { query: &retrieved.example.query, passages: candidates })
-        .collect();
-    for (retrieved, generation) in validation.iter().zip(generator.generate(&requests)?) {
+    for (retrieved, generation) in validation.iter().zip(generate(generator, validation)?) {
         let dataset = retrieved.example.query.dataset;
         let scores: answer::Scores = Answers::new(retrieved.example.answers()).score(&generation.text);
         let score = match dataset.map_or(Metric::ExactMatch, |dataset| dataset.metric()) {
@@ -114,6 +126,22 @@ pub fn mean_score(generator: &dyn Generator, validation: &[RetrievedExample]) ->
     Ok(means.sum::<f64>() / groups.len().max(1) as f64)
 }
 
+/// What the generator answers to each record.
+fn generate(generator: &dyn Generator, validation: &[RetrievedExample]) -> Result<Vec<Generation>> {
+    let candidates: Vec<Vec<Candidate<'_>>> = validation
+        .iter()
+        .map(|retrieved| {
+            retrieved.passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect()
+        })
+        .collect();
+    let requests: Vec<Request<'_>> = validation
+        .iter()
+        .zip(&candidates)
+        .map(|(retrieved, candidates)| Request { query: &retrieved.example.query, passages: candidates })
+        .collect();
+    generator.generate(&requests)
+}
+
 impl GeneratorTraining<'_> {
     /// The session of the training. Its checkpoints are in the folder `training` of the run.
     #[must_use]
@@ -129,7 +157,7 @@ impl GeneratorTraining<'_> {
             model: self.settings.model,
             dtype: DType::F16,
             extra_files,
-            score: "mean score",
+            score: self.score.map_or("mean score", |score| score.name),
         }
     }
 

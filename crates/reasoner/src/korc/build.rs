@@ -34,7 +34,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct BuildOptions {
-    /// The smallest confidence of a rule that derives an answer.
+    /// The smallest confidence of a mined rule that derives an answer. Rules of files derive answers with any score.
     #[schemars(range(min = 0, max = 1))]
     pub min_confidence: f32,
     /// Whether inverse relations are asked too, such as `Inv: has part`.

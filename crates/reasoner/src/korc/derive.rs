@@ -32,7 +32,8 @@ impl<'a> Derive<'a> {
     pub(super) fn new(sources: &'a Sources<'a>, options: &'a BuildOptions, knowledge: &'a Graph) -> Self {
         let mut routes: FxHashMap<Step, Vec<Route>> = FxHashMap::default();
         for (at, rule) in sources.rules.iter().enumerate() {
-            if rule.confidence < options.min_confidence {
+            // The rules of people are not mined: their score is no share of right predictions.
+            if rule.is_mined() && rule.confidence < options.min_confidence {
                 continue;
             }
             let relation = rule.clause.relation;

@@ -10,7 +10,7 @@ use sporran_training::Variables;
 
 use super::{
     encoding::EncodedQuestion,
-    layers::{Dense, Tokens, products, weighted},
+    layers::{Dense, Tokens, scaled_products, weighted},
     normalisation::ComplexNorm,
     options::Topic,
 };
@@ -180,8 +180,8 @@ impl EmbedHead {
         let width = context.dim(2)?;
         let context = names.named.forward(&context.reshape((size * most, width))?)?;
         let context = context.reshape((size, most, width))?;
-        let logits = (products(&context, &names.query.forward(query)?)?
-            + products(&vectors, &names.kind.forward(query)?)?)?;
+        let logits = (scaled_products(&context, &names.query.forward(query)?)?
+            + scaled_products(&vectors, &names.kind.forward(query)?)?)?;
         let bridges = tokens.shares(&logits)?;
         Ok((weighted(&vectors, &bridges)?, bridges))
     }

@@ -7,6 +7,7 @@ use sporran_checkpoint::Tokenizer;
 use sporran_kilt::kb::{EntityId, KnowledgeBase, Part};
 use sporran_transformers::EncoderRow;
 
+use super::QuestionInput;
 use crate::Result;
 
 /// The name of a knowledge-base entity in a document.
@@ -125,19 +126,39 @@ impl QuestionReader {
         &self.tokenizer
     }
 
-    /// Reads a question and its document. Names beyond the last token are dropped.
+    /// Reads a question and its document. Names beyond the last token are dropped, but for those in the document's kept end.
     ///
     /// # Errors
-    /// Errors of the tokenizer.
-    pub fn read(&self, question: &str, document: &str, linker: &Linker) -> Result<EncodedQuestion> {
+    /// Errors of the tokenizer; [`Error::Argument`] for a kept end that does not begin at a character of the document.
+    pub fn read(&self, input: &QuestionInput<'_>, linker: &Linker) -> Result<EncodedQuestion> {
+        let (document, end) = input.document_parts()?;
         let (before, after) = &self.around;
         let mut ids = before.clone();
-        ids.extend(self.tokenizer.encode_plain(question)?);
+        ids.extend(self.tokenizer.encode_plain(input.question)?);
         let most = self.max_tokens.saturating_sub(2 * after.len()).max(before.len() + 1);
         ids.truncate(most);
         let span = before.len()..ids.len();
         ids.extend(after);
         let first = ids.len();
+        let mut named = self.append(&mut ids, document, linker)?;
+        let mut kept = Vec::new();
+        let named_there = self.append(&mut kept, end, linker)?;
+        ids.truncate(self.max_tokens.saturating_sub(after.len() + kept.len()).max(first));
+        named.retain(|(token, _)| *token < ids.len());
+        let (tokens, bytes) = (ids.len(), document.len());
+        named.extend(named_there.into_iter().map(|(token, LinkedName { start, end, entity })| {
+            (tokens + token, LinkedName { start: bytes + start, end: bytes + end, entity })
+        }));
+        ids.extend(kept);
+        ids.truncate(self.max_tokens.saturating_sub(after.len()).max(first));
+        named.retain(|(token, _)| *token < ids.len());
+        ids.extend(after);
+        let types = (0..ids.len()).map(|at| u32::from(at >= first)).collect();
+        Ok(EncodedQuestion { row: EncoderRow { ids, types }, question: span, named, topic: None })
+    }
+
+    /// Appends the tokens of a text. Returns its names, each with its first token.
+    fn append(&self, ids: &mut Vec<u32>, text: &str, linker: &Linker) -> Result<Vec<(usize, LinkedName)>> {
         let mut named = Vec::new();
         let mut at = 0;
         let piece = |ids: &mut Vec<u32>, text: &str| -> Result<()> {
@@ -146,18 +167,14 @@ impl QuestionReader {
             }
             Ok(())
         };
-        for name in linker.link(document) {
-            piece(&mut ids, &document[at..name.start])?;
+        for name in linker.link(text) {
+            piece(ids, &text[at..name.start])?;
             named.push((ids.len(), name));
-            piece(&mut ids, &document[name.start..name.end])?;
+            piece(ids, &text[name.start..name.end])?;
             at = name.end;
         }
-        piece(&mut ids, &document[at..])?;
-        ids.truncate(self.max_tokens.saturating_sub(after.len()).max(first));
-        named.retain(|(token, _)| *token < ids.len());
-        ids.extend(after);
-        let types = (0..ids.len()).map(|at| u32::from(at >= first)).collect();
-        Ok(EncodedQuestion { row: EncoderRow { ids, types }, question: span, named, topic: None })
+        piece(ids, &text[at..])?;
+        Ok(named)
     }
 }
 
@@ -197,15 +214,26 @@ mod tests {
         let json = tokenizer.to_string(false).unwrap();
         let tokenizer = Tokenizer::from_json(std::path::Path::new("t"), json).unwrap();
         let reader = QuestionReader::new(tokenizer.clone(), 200).unwrap();
-        let input = reader.read(texts[0], texts[1], &linker()).unwrap();
+        let asked = QuestionInput { question: texts[0], document: texts[1], kept: 0, topics: &[] };
+        let input = reader.read(&asked, &linker()).unwrap();
         assert_eq!(tokenizer.decode(&input.row.ids[input.question.clone()]).unwrap(), texts[0]);
         let [(token, name)] = input.named[..] else { panic!("{input:?}") };
         assert!(tokenizer.decode(&input.row.ids[token..]).unwrap().starts_with("New York City now."));
         assert_eq!((name.entity, input.row.types[token], input.row.types[0]), (1, 1, 0));
         // Truncated before the name.
-        let short =
-            QuestionReader::new(tokenizer, token).unwrap().read(texts[0], texts[1], &linker()).unwrap();
+        let short = QuestionReader::new(tokenizer.clone(), token).unwrap().read(&asked, &linker()).unwrap();
         assert_eq!((short.row.ids.len(), short.named.len()), (token, 0));
         assert_eq!(short.row.ids[..token - 1], input.row.ids[..token - 1]);
+        // A kept end stays with its name, and the text before it is cut.
+        let kept = QuestionInput { kept: " in New York City now.".len(), ..asked };
+        let whole = reader.read(&kept, &linker()).unwrap();
+        assert_eq!(whole, input);
+        let most = input.row.ids.len() - 1;
+        let cut = QuestionReader::new(tokenizer.clone(), most).unwrap().read(&kept, &linker()).unwrap();
+        let [(token, name)] = cut.named[..] else { panic!("{cut:?}") };
+        assert_eq!((cut.row.ids.len(), name, cut.row.types.len()), (most, input.named[0].1, most));
+        let text = tokenizer.decode(&cut.row.ids[token..]).unwrap();
+        assert!(text.starts_with("New York City now."), "{text}");
+        assert!(reader.read(&QuestionInput { kept: 99, ..asked }, &linker()).is_err());
     }
 }

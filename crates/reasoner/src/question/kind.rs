@@ -1,11 +1,11 @@
 //! The operations of every kind of reasoner.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use sporran_config::Document;
-use sporran_kilt::{Passage, kb::KnowledgeBase, korc::Question, observe::Observer};
+use sporran_kilt::{Passage, PassageStore, Query, kb::KnowledgeBase, korc::Question, observe::Observer};
 use sporran_training::{
-    Variables,
+    LiveIndex, Variables,
     session::{Trained, model_card},
 };
 
@@ -33,6 +33,12 @@ pub trait ReasonerKind {
         false
     }
 
+    /// The folder of the initial question encoder, if a training also trains that of the retriever. Its
+    /// [`QuestionTraining::live`] is then set, and [`QuestionTraining::passages`] is not.
+    fn question_encoder(&self) -> Option<&Path> {
+        None
+    }
+
     /// Whether the kind reads retrieved passages, so that it needs [`Background::passages`].
     fn reads_passages(&self) -> bool {
         false
@@ -52,6 +58,17 @@ pub trait PassageFinder: Send + Sync {
     /// # Errors
     /// Errors of the retriever.
     fn find(&self, questions: &[Question], count: usize) -> Result<Vec<Vec<(Passage, f32)>>>;
+}
+
+/// A retriever whose question encoder is trained with a reasoner.
+#[derive(Clone, Copy)]
+pub struct LivePassages<'a> {
+    /// The index.
+    pub index: &'a dyn LiveIndex,
+    /// Its passages.
+    pub store: &'a Arc<PassageStore>,
+    /// The query of a question.
+    pub query: &'a (dyn Fn(&Question) -> Query + Sync),
 }
 
 /// Reads a file of questions for demonstrations, in the form in which the tests are asked.
@@ -75,6 +92,8 @@ pub struct QuestionTraining<'a> {
     pub kb: &'a KnowledgeBase,
     /// The passages of a text collection; `None` without one.
     pub passages: Option<&'a dyn PassageFinder>,
+    /// The retriever of a kind with [`ReasonerKind::question_encoder`]; else `None`.
+    pub live: Option<LivePassages<'a>>,
     /// The training questions.
     pub questions: &'a [Question],
     /// The validation questions, for the threshold and the best weights. May be empty.

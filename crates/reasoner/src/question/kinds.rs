@@ -10,7 +10,7 @@ use super::{
     Reasoner,
     kind::{Background, QuestionTraining, ReasonerKind},
     model::{QuestionKind, QuestionModel, Vectors},
-    options::{EmbedOptions, EmbedStarOptions, ObjectiveOptions, Topic, TransferOptions},
+    options::{EmbedOptions, EmbedStarOptions, ObjectiveOptions, Reading, Topic, TransferOptions},
     part::linked_part,
     session::{self, Start, VectorSource, vectors},
 };
@@ -104,7 +104,7 @@ impl ReasonerKind for TransferOptions {
 
     fn train(&self, training: &QuestionTraining<'_>, observe: &mut Observer<'_>) -> Result<Trained> {
         let Self { steps, topic, edges, objective, .. } = *self;
-        let kind = QuestionKind::TransferNet { steps, topic, edges };
+        let kind = QuestionKind::TransferNet { steps, topic, edges, reading: Reading::of(edges) };
         let start =
             Start { kind, vectors: Vectors::Drawn, shape: &self.encoder, objective, folder: &self.model };
         session::train(start, &self.optimizer, training, observe)

@@ -15,9 +15,23 @@ pub(super) struct Dense {
 
 impl Dense {
     pub(super) fn new(input: usize, output: usize, vb: &VarBuilder) -> Result<Self> {
-        let init = Init::Randn { mean: 0.0, stdev: (input as f64).powf(-0.5) };
+        Self::normal(input, output, (input as f64).powf(-0.5), vb)
+    }
+
+    /// The same with the initial values of PyTorch's linear layers.
+    pub(super) fn uniform(input: usize, output: usize, vb: &VarBuilder) -> Result<Self> {
+        let bound = (input as f64).powf(-0.5);
+        let init = Init::Uniform { lo: -bound, up: bound };
         Ok(Self {
             weight: vb.get_with_hints((output, input), "weight", init)?,
+            bias: vb.get_with_hints(output, "bias", init)?,
+        })
+    }
+
+    /// The same with normal initial values, as those of an encoder's own layers.
+    pub(super) fn normal(input: usize, output: usize, stdev: f64, vb: &VarBuilder) -> Result<Self> {
+        Ok(Self {
+            weight: vb.get_with_hints((output, input), "weight", Init::Randn { mean: 0.0, stdev })?,
             bias: vb.get_with_hints(output, "bias", Init::Const(0.0))?,
         })
     }
@@ -94,9 +108,13 @@ pub(super) fn weighted(states: &Tensor, weights: &Tensor) -> Result<Tensor> {
     Ok(states.broadcast_mul(&weights.unsqueeze(2)?)?.sum(1)?)
 }
 
-/// The scaled products (inputs, most) of hidden states (inputs, most, d) with one vector (inputs, d) a
-/// input.
+/// The products (inputs, most) of hidden states (inputs, most, d) with one vector (inputs, d) for each input.
 pub(super) fn products(states: &Tensor, vectors: &Tensor) -> Result<Tensor> {
+    Ok(states.broadcast_mul(&vectors.unsqueeze(1)?)?.sum(2)?)
+}
+
+/// These products, divided by the square root of `d`.
+pub(super) fn scaled_products(states: &Tensor, vectors: &Tensor) -> Result<Tensor> {
     let scale = (vectors.dim(1)? as f64).powf(-0.5);
-    Ok((states.broadcast_mul(&vectors.unsqueeze(1)?)?.sum(2)? * scale)?)
+    Ok((products(states, vectors)? * scale)?)
 }

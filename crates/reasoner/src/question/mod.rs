@@ -23,17 +23,17 @@ use sporran_kilt::{
 };
 
 pub use encoding::{EncodedQuestion, LinkedName, Linker, QuestionReader};
-pub use kind::{Background, PassageFinder, QuestionTraining, ReadQuestions, ReasonerKind};
+pub use kind::{Background, LivePassages, PassageFinder, QuestionTraining, ReadQuestions, ReasonerKind};
 pub use model::{Parts, QuestionKind, QuestionModel, Vectors, chosen};
 pub use options::{
-    Edges, EmbedOptions, EmbedStarOptions, EncoderShape, ObjectiveOptions, Topic, TransferOptions,
+    Edges, EmbedOptions, EmbedStarOptions, EncoderShape, ObjectiveOptions, Reading, Topic, TransferOptions,
 };
 pub use part::linked_part;
 pub use path::heaviest;
 pub use registry::ReasonerOptions;
 pub use train::{QuestionExample, QuestionObjective, tune};
 
-use crate::{Result, korc::Numbers, rules::Step};
+use crate::{Error, Result, korc::Numbers, rules::Step};
 
 /// A question with its document.
 #[derive(Clone, Copy, Debug)]
@@ -42,15 +42,37 @@ pub struct QuestionInput<'a> {
     pub question: &'a str,
     /// The document.
     pub document: &'a str,
+    /// The bytes at the document's end that stay where it is cut.
+    pub kept: usize,
     /// The ids of the question's entities, which the document hides. Only models with [`Topic::Given`] read them.
     pub topics: &'a [String],
 }
 
 impl<'a> QuestionInput<'a> {
+    /// The document without its kept end, and that end.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an end that does not begin at a character of the document.
+    fn document_parts(&self) -> Result<(&'a str, &'a str)> {
+        let at = self.document.len().checked_sub(self.kept);
+        at.and_then(|at| self.document.split_at_checked(at)).ok_or_else(|| {
+            let (bytes, kept) = (self.document.len(), self.kept);
+            Error::Argument(format!(
+                "kept: expected the bytes of whole characters of the {bytes} bytes of the document, found {kept}"
+            ))
+        })
+    }
+
     /// The input of a question.
     #[must_use]
     pub fn of(question: &'a Question) -> Self {
-        Self { question: &question.question, document: question.document(), topics: question.topics() }
+        let (_, kept) = question.document_parts();
+        Self {
+            question: &question.question,
+            document: question.document(),
+            kept: kept.len(),
+            topics: question.topics(),
+        }
     }
 }
 

@@ -19,9 +19,9 @@ use super::{
     embed::{EmbedHead, HeadOutput},
     encoding::{EncodedQuestion, LinkedName, Linker, QuestionReader},
     normalisation::is_statistic,
-    options::{Edges, Topic},
+    options::{Edges, Reading, Topic},
     path::heaviest,
-    transfer::{Sparse, TransferHead},
+    transfer::{Shape, Sparse, TransferHead},
 };
 use crate::{
     Error, Result,
@@ -33,6 +33,8 @@ const BATCH_TOKENS: usize = 4096;
 /// The file that describes the head, next to the encoder's files.
 const FILE: &str = "reasoner.json";
 const WEIGHTS: &str = "model.safetensors";
+/// The largest number of entities of a question that can be answers.
+const MOST: usize = 64;
 
 /// The kinds of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +63,9 @@ pub enum QuestionKind {
         /// How weights move along edges. Folders of older versions lack it.
         #[serde(default = "Edges::share", skip_serializing_if = "Edges::is_share")]
         edges: Edges,
+        /// How a step reads the text. Folders of older versions lack it.
+        #[serde(default = "Reading::separate", skip_serializing_if = "Reading::is_separate")]
+        reading: Reading,
     },
 }
 
@@ -230,7 +235,7 @@ impl QuestionModel {
                 }
                 Head::Embed(head)
             }
-            QuestionKind::TransferNet { steps, topic, edges } => {
+            QuestionKind::TransferNet { steps, topic, edges, reading } => {
                 if steps == 0 {
                     return Err(Error::Argument("steps: expected at least 1, found 0".into()));
                 }
@@ -242,7 +247,8 @@ impl QuestionModel {
                     graph.triples().iter().filter_map(|&(s, r, o)| Some((s, relations[r as usize]?, o)));
                 let sparse = Sparse::new(&Graph::new(known), entities, &Device::Cpu)?;
                 let vb = variables.builder(&Device::Cpu).pp("question");
-                Head::Transfer(TransferHead::new((width, topic, edges), count, steps, sparse, &vb)?)
+                let shape = Shape { width, topic, edges, reading, spread: encoder.initializer_range };
+                Head::Transfer(TransferHead::new(shape, count, steps, sparse, &vb)?)
             }
         };
         let encoder = TunedEncoder::new(&encoder, variables, &Device::Cpu)?;
@@ -449,7 +455,7 @@ impl QuestionModel {
     /// # Errors
     /// Errors of the tokenizer.
     pub fn read(&self, input: &QuestionInput<'_>) -> Result<EncodedQuestion> {
-        let read = self.reader.read(input.question, input.document, &self.linker)?;
+        let read = self.reader.read(input, &self.linker)?;
         let topic = input.topics.iter().find_map(|id| self.ids.get(id).copied());
         Ok(EncodedQuestion { topic, ..read })
     }
@@ -496,7 +502,6 @@ impl QuestionModel {
     }
 
     fn explained(&self, inputs: &[EncodedQuestion]) -> Result<Vec<Explained>> {
-        const KEPT: usize = 64;
         let mut all = Vec::with_capacity(inputs.len());
         let mut at = 0;
         while at < inputs.len() {
@@ -524,7 +529,7 @@ impl QuestionModel {
                     ranked.clear();
                 }
                 ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-                ranked.truncate(KEPT);
+                ranked.truncate(MOST);
                 let named = input.named.iter().map(|(_, name)| *name).zip(bridges).collect();
                 let steps = steps.iter().map(|step| step[row].clone()).collect();
                 all.push(Explained { likely: ranked, named, steps, topic: input.topic });

@@ -100,19 +100,23 @@ impl Topic {
     }
 }
 
-/// How an entity's weight moves along its edges at a step of a TransferNet.
+/// The form of a TransferNet: how an entity's weight moves along its edges at a step, and how a step reads the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Edges {
-    /// Graph attention (Veličković et al., 2018): an entity divides its weight by the softmax of the relations' scores over
-    /// its edges.
+    /// The original TransferNet (Shi et al., 2021), which the code of KoRC's authors has too. A relation's weight is the sigmoid
+    /// of its score. Weights that arrive at an entity are added and cut at 1. The loss is the squared error, in which answers
+    /// count a hundredfold. The query is the output of the encoder's pooler; an encoder without a pooler gets
+    /// a new one. The query of a step has a hyperbolic tangent, attention is not scaled, and all steps share one layer that
+    /// scores relations.
     #[default]
-    Attention,
-    /// The original TransferNet (Shi et al., 2021): a relation's weight is the sigmoid of its score. Weights that arrive at an
-    /// entity are added and cut at 1. The loss is the squared error, in which answers count a hundredfold.
     Sum,
-    /// A relation's weight is the softmax of its score over all relations. An entity divides it evenly among its neighbours by
-    /// that relation. It is no part of the papers.
+    /// This project's own form with graph attention (Veličković et al., 2018): an entity divides its weight by the softmax of
+    /// the relations' scores over its edges. The query is the first token's state, attention is scaled, and each step has a
+    /// separate layer that scores relations.
+    Attention,
+    /// As `attention`, but a relation's weight is the softmax of its score over all relations. An entity divides it evenly among
+    /// its neighbours by that relation. It is no part of the papers.
     Share,
 }
 
@@ -125,6 +129,33 @@ impl Edges {
     /// Whether it is that value.
     pub(super) fn is_share(&self) -> bool {
         *self == Self::Share
+    }
+}
+
+/// How a step of a TransferNet reads the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reading {
+    /// As the original: a pooled query, a hyperbolic tangent, products without a scale, one layer of relations.
+    Original,
+    /// The first token's state as the query, scaled products, a layer of relations for each step.
+    Separate,
+}
+
+impl Reading {
+    /// That of new models with these edges.
+    pub fn of(edges: Edges) -> Self {
+        if edges == Edges::Sum { Self::Original } else { Self::Separate }
+    }
+
+    /// The value in models of older versions.
+    pub(super) fn separate() -> Self {
+        Self::Separate
+    }
+
+    /// Whether it is that value.
+    pub(super) fn is_separate(&self) -> bool {
+        *self == Self::Separate
     }
 }
 
@@ -220,7 +251,7 @@ pub struct TransferOptions {
     /// The entity where the model starts: `given` or `names`. A trained model keeps its own.
     #[serde(default)]
     pub topic: Topic,
-    /// How weights move along edges: `attention`, `sum` or `share`. A trained model keeps its own.
+    /// The form: `sum`, `attention` or `share`. A trained model keeps its own.
     #[serde(default)]
     pub edges: Edges,
     /// `[reasoner.encoder]`: the encoder of question and document.

@@ -22,8 +22,9 @@ use super::{
     encoding::EncodedQuestion,
     kind::QuestionTraining,
     model::{Parts, QuestionKind, QuestionModel, Vectors},
-    options::{EncoderShape, ObjectiveOptions, Topic},
+    options::{EncoderShape, ObjectiveOptions, Reading, Topic},
     train::{QuestionExample, QuestionObjective, tune},
+    transfer::POOLER,
 };
 use crate::{
     Error, Result,
@@ -148,7 +149,14 @@ fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
             );
             return Err(Error::Argument(message));
         };
-        let variables = variables_of(&checkpoint, seed)?;
+        let mut variables = variables_of(&checkpoint, seed)?;
+        if let QuestionKind::TransferNet { reading: Reading::Original, topic: Topic::Given, .. } = kind {
+            let pooler = pooler(from, encoder)?;
+            if pooler.is_empty() {
+                tracing::warn!("{}: the encoder has no pooler; a new one is trained", from.display());
+            }
+            variables = variables.and_initial(pooler);
+        }
         let tokenizer = checkpoint.tokenizer()?;
         return Ok(Parts { kind, encoder: encoder.clone(), tokenizer, max_tokens, variables, vectors });
     }
@@ -189,10 +197,63 @@ fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
     Ok(Parts { kind, encoder, tokenizer, max_tokens, variables: Variables::new(seed), vectors })
 }
 
+/// The pooler of an encoder's folder under the names of a TransferNet's; nothing if it has none.
+fn pooler(folder: &Path, encoder: &BertConfig) -> Result<Vec<(String, Tensor)>> {
+    let prefix = BertConfig { task: BertTask::SequenceClassification, ..encoder.clone() }.prefix();
+    let mut found = Vec::new();
+    // ALBERT's pooler has no inner layer `dense`.
+    for layer in [&*format!("{prefix}.pooler.dense"), "pooler.dense", "albert.pooler"] {
+        let stored = sporran_checkpoint::tensors_under(folder, layer, DType::F32, &Device::Cpu)?;
+        for name in ["weight", "bias"] {
+            let own = format!("{POOLER}{name}");
+            if let Some(tensor) = stored.get(&format!("{layer}.{name}"))
+                && tensor.dims().iter().all(|&size| size == encoder.hidden_size)
+            {
+                found.push((own, tensor.clone()));
+            }
+        }
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    Ok(found)
+}
+
 /// The ids of the gold answers in the knowledge base.
 fn gold(question: &Question, kb: &KnowledgeBase) -> Vec<u32> {
     let mut gold: Vec<u32> = question.ids().iter().filter_map(|id| kb.entity(id)).map(|id| id.0).collect();
     gold.sort_unstable();
     gold.dedup();
     gold
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pooler_starts_as_that_of_the_encoder() {
+        let encoders = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/encoders");
+        let found = |name: &str| {
+            let folder = encoders.join(name);
+            let checkpoint = Checkpoint::open(&folder).unwrap();
+            let ModelConfig::Bert(config) = checkpoint.config() else { panic!("{name}") };
+            pooler(&folder, config).unwrap()
+        };
+        let own = found("bert-sequence");
+        let names: Vec<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["question.pooler.weight", "question.pooler.bias"]);
+        let stored = sporran_checkpoint::tensors_under(
+            &encoders.join("bert-sequence"),
+            "bert.pooler.dense",
+            DType::F32,
+            &Device::Cpu,
+        );
+        let values = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(values(&own[0].1), values(&stored.unwrap()["bert.pooler.dense.weight"]));
+        for name in ["bert-states", "albert-sequence"] {
+            assert_eq!(found(name).len(), 2, "{name}");
+        }
+        assert!(found("distilbert-token").is_empty());
+    }
 }

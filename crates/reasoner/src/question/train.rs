@@ -14,6 +14,7 @@ use super::{
     encoding::EncodedQuestion,
     model::{QuestionModel, chosen},
     options::ObjectiveOptions,
+    transfer::POOLER,
 };
 use crate::Result;
 
@@ -197,7 +198,9 @@ impl Objective for QuestionObjective<'_> {
     }
 
     fn rate(&self, variable: &str) -> f64 {
-        if variable.starts_with("question.") { self.head_rate } else { 1.0 }
+        // The pooler is a part of the encoder.
+        let is_over = variable.starts_with("question.") && !variable.starts_with(POOLER);
+        if is_over { self.head_rate } else { 1.0 }
     }
 
     fn weight(&self, batch: &Vec<usize>) -> f64 {

@@ -2,7 +2,8 @@
 //!
 //! The topic entity has the first weight, or an attention over the document's names gives the first weights. At each step an
 //! attention over words of document and question scores every relation in both directions, and entity weights move along all
-//! triples at once. [`Edges`] says how. An attention over the steps selects after which of them the answers are read.
+//! triples at once. [`Edges`] says how, and [`Reading`] how a step reads the text. An attention over the steps selects after
+//! which of them the answers are read.
 
 use candle_core::Tensor;
 use candle_nn::{
@@ -13,8 +14,8 @@ use candle_nn::{
 use super::{
     embed::{HeadOutput, unseen},
     encoding::EncodedQuestion,
-    layers::{Dense, Tokens, products, weighted},
-    options::{Edges, Topic},
+    layers::{Dense, Tokens, products, scaled_products, weighted},
+    options::{Edges, Reading, Topic},
 };
 use crate::{Result, rules::Graph};
 
@@ -81,29 +82,52 @@ impl Sparse {
     }
 }
 
+/// The prefix of the names of the pooler's variables, which start with those of the encoder's own pooler.
+pub(super) const POOLER: &str = "question.pooler.";
+
+/// The form of a head.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// The size of the hidden states.
+    pub(super) width: usize,
+    pub(super) topic: Topic,
+    pub(super) edges: Edges,
+    pub(super) reading: Reading,
+    /// The standard deviation of the encoder's initial weights.
+    pub(super) spread: f64,
+}
+
 /// The head.
 #[derive(Debug)]
 pub(super) struct TransferHead {
     edges: Edges,
+    reading: Reading,
     /// The attention over names: their layer and the query's; not with [`Topic::Given`].
     names: Option<[Dense; 2]>,
+    /// The layer of the query; only with [`Reading::Original`] and [`Topic::Given`].
+    pooler: Option<Dense>,
     words: Vec<Dense>,
+    /// A layer for each step, or one for all of them.
     relations: Vec<Dense>,
     hops: Dense,
     sparse: Sparse,
 }
 
 impl TransferHead {
-    /// A head for hidden states of `width`, with `steps` steps over `relations` relations.
+    /// A head with `steps` steps over `relations` relations.
     pub(super) fn new(
-        (width, topic, edges): (usize, Topic, Edges),
+        Shape { width, topic, edges, reading, spread }: Shape,
         relations: usize,
         steps: usize,
         sparse: Sparse,
         vb: &VarBuilder,
     ) -> Result<Self> {
+        let dense = match reading {
+            Reading::Original => Dense::uniform,
+            Reading::Separate => Dense::new,
+        };
         let each = |name: &str, output: usize| -> Result<Vec<Dense>> {
-            (0..steps).map(|step| Dense::new(width, output, &vb.pp(format!("{name}.{step}")))).collect()
+            (0..steps).map(|step| dense(width, output, &vb.pp(format!("{name}.{step}")))).collect()
         };
         let names = match topic {
             Topic::Given | Topic::Text => None,
@@ -111,14 +135,16 @@ impl TransferHead {
                 Some([Dense::new(width, width, &vb.pp("named"))?, Dense::new(width, width, &vb.pp("asked"))?])
             }
         };
-        Ok(Self {
-            edges,
-            names,
-            words: each("words", width)?,
-            relations: each("relations", 2 * relations)?,
-            hops: Dense::new(width, steps, &vb.pp("hops"))?,
-            sparse,
-        })
+        let pooler = match (reading, &names) {
+            (Reading::Original, None) => Some(Dense::normal(width, width, spread, &vb.pp("pooler"))?),
+            _ => None,
+        };
+        let relations = match reading {
+            Reading::Original => vec![dense(width, 2 * relations, &vb.pp("relations"))?],
+            Reading::Separate => each("relations", 2 * relations)?,
+        };
+        let (words, hops) = (each("words", width)?, dense(width, steps, &vb.pp("hops"))?);
+        Ok(Self { edges, reading, names, pooler, words, relations, hops, sparse })
     }
 
     /// Applies the head to the hidden states (tokens, d) of inputs.
@@ -133,7 +159,11 @@ impl TransferHead {
             None => {
                 // Document and question are the query: the first token's state, and attention over all tokens.
                 let words = Tokens::new(inputs, states, |input| (0..input.row.ids.len()).collect())?;
-                let query = Tokens::new(inputs, states, |_| vec![0])?.mean(states)?;
+                let first = Tokens::new(inputs, states, |_| vec![0])?.mean(states)?;
+                let query = match &self.pooler {
+                    Some(pooler) => pooler.forward(&first)?.tanh()?,
+                    None => first,
+                };
                 (words, query, self.topics(states, inputs)?, unseen(inputs, states)?)
             }
         };
@@ -142,9 +172,13 @@ impl TransferHead {
         let tokens = words.states(states)?;
         let mut steps = Vec::with_capacity(self.words.len());
         let mut sum: Option<Tensor> = None;
-        for (step, (word, relation)) in self.words.iter().zip(&self.relations).enumerate() {
-            let attention = words.shares(&products(&tokens, &word.forward(&query)?)?)?;
-            let scores = relation.forward(&weighted(&tokens, &attention)?)?;
+        for (step, (word, relation)) in self.words.iter().zip(self.relations.iter().cycle()).enumerate() {
+            let asked = word.forward(&query)?;
+            let logits = match self.reading {
+                Reading::Original => products(&tokens, &asked.tanh()?)?,
+                Reading::Separate => scaled_products(&tokens, &asked)?,
+            };
+            let scores = relation.forward(&weighted(&tokens, &words.shares(&logits)?)?)?;
             let (after, relations) = self.sparse.step(&weights, &scores, self.edges)?;
             weights = after;
             let counted = weights.broadcast_mul(&hops.narrow(1, step, 1)?)?;
@@ -190,7 +224,7 @@ impl TransferHead {
         let context = names.states(states)?;
         let width = context.dim(2)?;
         let context = named.forward(&context.reshape((size * most, width))?)?.reshape((size, most, width))?;
-        let bridges = names.shares(&products(&context, &asked.forward(query)?)?)?;
+        let bridges = names.shares(&scaled_products(&context, &asked.forward(query)?)?)?;
         let entities = self.sparse.entities;
         let mut places = vec![0u32; size * most];
         for (row, input) in inputs.iter().enumerate() {
@@ -248,6 +282,75 @@ mod tests {
         let one = sparse.step(&start, &scores(first), edges).unwrap().0;
         let two = sparse.step(&one, &scores(second), edges).unwrap().0;
         [one, two]
+    }
+
+    #[test]
+    fn the_original_reads_with_a_pooler_tangents_one_layer_of_relations_and_plain_products() {
+        const WIDTH: usize = 3;
+        let graph = Graph::new([(0, 0, 1), (0, 1, 2), (1, 1, 3)]);
+        let sparse = Sparse::new(&graph, 4, &Device::Cpu).unwrap();
+        let variables = sporran_training::Variables::new(3);
+        let shape = Shape {
+            width: WIDTH,
+            topic: Topic::Given,
+            edges: Edges::Sum,
+            reading: Reading::Original,
+            spread: 0.5,
+        };
+        let vb = variables.builder(&Device::Cpu).pp("question");
+        let head = TransferHead::new(shape, 2, 2, sparse, &vb).unwrap();
+        let names: Vec<String> = variables.all().into_iter().map(|(name, _)| name).collect();
+        let layers = ["hops", "pooler", "relations", "words.0", "words.1"];
+        let expected: Vec<String> = layers
+            .iter()
+            .flat_map(|layer| ["bias", "weight"].map(|part| format!("question.{layer}.{part}")))
+            .collect();
+        assert_eq!(names, expected);
+
+        let rows: [[f32; WIDTH]; 4] = [[0.3, -0.8, 0.5], [1.0, 0.2, -0.4], [-0.6, 0.9, 0.1], [0.4, 0.4, 0.7]];
+        let row = sporran_transformers::EncoderRow { ids: vec![1; 4], types: vec![0; 4] };
+        let input = EncodedQuestion { row, question: 1..2, named: Vec::new(), topic: Some(0) };
+        let states = Tensor::new(&rows, &Device::Cpu).unwrap();
+        let found = head.forward(&states, &[&input]).unwrap();
+
+        let layer = |name: &str, vector: &[f32]| -> Vec<f32> {
+            let part = |part: &str| variables.named(&format!("question.{name}.{part}")).unwrap();
+            let (weight, bias) =
+                (part("weight").to_vec2::<f32>().unwrap(), part("bias").to_vec1::<f32>().unwrap());
+            weight.iter().zip(bias).map(|(row, bias)| dot(row, vector) + bias).collect()
+        };
+        let tangents = |vector: Vec<f32>| vector.into_iter().map(f32::tanh).collect::<Vec<f32>>();
+        let query = tangents(layer("pooler", &rows[0]));
+        let hops = shares(&layer("hops", &query));
+        let mut weights = [1f32, 0.0, 0.0, 0.0];
+        let mut likely = [0f32; 4];
+        for (step, hop) in hops.iter().enumerate() {
+            let asked = tangents(layer(&format!("words.{step}"), &query));
+            let attention = shares(&rows.map(|row| dot(&row, &asked)));
+            let mut context = [0f32; WIDTH];
+            for (row, share) in rows.iter().zip(attention) {
+                context.iter_mut().zip(row).for_each(|(sum, value)| *sum += share * value);
+            }
+            let relations: Vec<f32> =
+                layer("relations", &context).into_iter().map(|score| 1.0 / (1.0 + (-score).exp())).collect();
+            let mut after = [0f32; 4];
+            for (from, relation, to) in [(0, 0, 1), (0, 1, 2), (1, 1, 3)] {
+                after[to] += weights[from] * relations[2 * relation];
+                after[from] += weights[to] * relations[2 * relation + 1];
+            }
+            weights = after.map(|weight| weight.min(1.0));
+            likely.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += hop * weight);
+        }
+        assert_near(&found.likely, &[&likely]);
+    }
+
+    fn dot(a: &[f32], b: &[f32]) -> f32 {
+        a.iter().zip(b).map(|(a, b)| a * b).sum()
+    }
+
+    fn shares(logits: &[f32]) -> Vec<f32> {
+        let whole: f32 = logits.iter().map(|logit| logit.exp()).sum();
+        logits.iter().map(|logit| logit.exp() / whole).collect()
     }
 
     #[test]

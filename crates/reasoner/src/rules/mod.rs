@@ -15,7 +15,7 @@ mod rule;
 pub use apply::{Aggregation, ApplyOptions, Explanation, Prediction, RuleBase};
 pub use file::{load, save, text};
 pub use graph::{Edge, Graph, Step};
-pub use human::load_human;
+pub use human::{HumanRules, load_human};
 pub use mine::{MineOptions, MineProgress, mine};
 pub use rank::RuleScorer;
 pub use rule::{Clause, Rule, Shape, Side};

@@ -66,6 +66,13 @@ pub struct Rule {
 /// The largest number of edges that a single walk visits. It limits hubs, equally in mining and application.
 pub(super) const EDGES: usize = 20_000;
 
+impl Rule {
+    /// Whether it was mined, so that it has counts. Rules of people have none.
+    pub fn is_mined(&self) -> bool {
+        self.predicted > 0
+    }
+}
+
 impl Clause {
     /// Walks along the body from a node. Calls `found` with every end, possibly repeatedly, until it returns
     /// `false` or a limit is reached. All nodes of a walk differ from each other and from `avoid`.

@@ -185,9 +185,9 @@ pub(crate) fn assemble_of(
 }
 
 /// A store with a retriever over it, for workflows that are not `answer`.
-pub(crate) struct Retrieval {
+pub(crate) struct Retrieval<R = Box<dyn Retriever>> {
     pub(crate) store: Arc<PassageStore>,
-    pub(crate) retriever: Box<dyn Retriever>,
+    pub(crate) retriever: R,
     /// The hashes of the parts that the passages depend on.
     pub(crate) hashes: Vec<PartHash>,
 }
@@ -201,6 +201,18 @@ pub(crate) fn open_retrieval(
     retriever: &RetrieverOptions,
     observe: &mut Observer<'_>,
 ) -> Result<Retrieval> {
+    open_retrieval_with(source, observe, |site| retriever.open(site))
+}
+
+/// The same with what `open` opens in place of a retriever.
+///
+/// # Errors
+/// As [`assemble`].
+pub(crate) fn open_retrieval_with<R>(
+    source: &SourceOptions,
+    observe: &mut Observer<'_>,
+    open: impl FnOnce(&mut dyn Site) -> sporran_retriever::Result<R>,
+) -> Result<Retrieval<R>> {
     let (mut hashes, mut recalls, mut inputs) = (Vec::new(), Vec::new(), Inputs::default());
     let store = store(source, observe, &mut hashes, &mut inputs)?;
     let mut indexes = Indexes {
@@ -213,7 +225,7 @@ pub(crate) fn open_retrieval(
         recalls: &mut recalls,
         inputs: &mut inputs,
     };
-    let retriever = retriever.open(&mut indexes)?;
+    let retriever = open(&mut indexes)?;
     inputs.verify()?;
     Ok(Retrieval { store, retriever, hashes })
 }

@@ -18,18 +18,30 @@ use crate::config::Config;
 /// # Errors
 /// The wrong key and a message.
 pub(crate) fn live_retriever(options: &Options) -> Result<&DenseOptions, (String, &'static str)> {
-    if matches!(options.retriever, Some(RetrieverOptions::Filtered(_))) {
+    let trains_encoder = options.general.train.as_ref().is_some_and(|train| train.question_encoder.is_some());
+    let dense = live_dense(options.retriever.as_ref(), trains_encoder)?;
+    if options.general.pages.is_some() {
+        return Err(("pages".to_owned(), "expected no `[pages]`; RAG is trained on all pages"));
+    }
+    Ok(dense)
+}
+
+/// The same without `[pages]`. `trains_encoder`: whether the question encoder is trained.
+///
+/// # Errors
+/// The wrong key and a message.
+pub(crate) fn live_dense(
+    retriever: Option<&RetrieverOptions>,
+    trains_encoder: bool,
+) -> Result<&DenseOptions, (String, &'static str)> {
+    if matches!(retriever, Some(RetrieverOptions::Filtered(_))) {
         return Err(("retriever.filter".to_owned(), "expected no filter; RAG is trained on all passages"));
     }
-    let Some(RetrieverOptions::Dense(dense)) = &options.retriever else {
+    let Some(RetrieverOptions::Dense(dense)) = retriever else {
         return Err(("retriever.kind".to_owned(), "expected `dense`: RAG is trained with its scores"));
     };
-    let trains_encoder = options.general.train.as_ref().is_some_and(|train| train.question_encoder.is_some());
     match dense.check_live(trains_encoder) {
         Err((key, message)) => Err((format!("retriever.{key}"), message)),
-        Ok(()) if options.general.pages.is_some() => {
-            Err(("pages".to_owned(), "expected no `[pages]`; RAG is trained on all pages"))
-        }
         Ok(()) => Ok(dense),
     }
 }

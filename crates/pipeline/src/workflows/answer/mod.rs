@@ -2,7 +2,7 @@
 
 mod ask;
 pub(crate) mod assemble;
-mod check;
+pub(crate) mod check;
 mod evidence;
 mod explain;
 mod index_report;

@@ -22,7 +22,7 @@ const PORTION: usize = 64;
 
 /// Options that do not change an answer: output folders, the list of tests, and the training. The hash of the pages covers the
 /// content of the source.
-const WITHOUT: [&str; 21] = [
+const WITHOUT: [&str; 22] = [
     "name",
     "output",
     "data.train",
@@ -37,6 +37,7 @@ const WITHOUT: [&str; 21] = [
     "reasoner.optimizer",
     "reasoner.encoder",
     "reasoner.from",
+    "reasoner.question-encoder",
     "reasoner.shape",
     "reasoner.rank",
     "reasoner.embedding",
@@ -151,7 +152,7 @@ mod tests {
             "kind = 'transfer-net'\nencoder = { from = 'f' }",
             "kind = 'seq2seq'\nfrom = 'f'",
             "kind = 'embed-kgqa-star'\nrank = 8\nreach = 1",
-            "kind = 'rag-sequence'\nfrom = 'f'",
+            "kind = 'rag-sequence'\nfrom = 'f'\nquestion-encoder = 'q'",
             "kind = 'causal'\ndemonstrations = { files = ['d'], count = 2 }",
         ] {
             let text = format!(

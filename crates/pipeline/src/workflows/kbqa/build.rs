@@ -21,7 +21,7 @@ use sporran_reasoner::{
         self, BuildOptions, Entities, EntityTables, Hyperlinks, Links, MentionLinker, SPLITS, Sources,
         Statistics, Templates,
     },
-    rules::{self, Clause, Graph, MineOptions, Shape},
+    rules::{self, Clause, Graph, HumanRules, MineOptions, Shape},
 };
 
 use super::{
@@ -57,7 +57,8 @@ pub struct BuildConfig {
     /// `[documents]`: the texts, by `kind`.
     pub documents: DocumentsOptions,
     /// `rule-files`: rules that people wrote or scored, as BIMR's: a line is `RULE` or `RULE TAB SCORE`, and a rule is
-    /// `relation(X,Y) <- relation(X,A), relation(A,Y)`. They come before mined rules.
+    /// `relation(X,Y) <- relation(X,A), relation(A,Y)`. They come before mined rules. Those with a relation that the knowledge base
+    /// lacks are left out, with a warning.
     #[schemars(default)]
     pub rule_files: Vec<PathBuf>,
     /// `[rules]`: rules that are mined from the knowledge base to derive answers; none with `batches = 0`. Only cyclic
@@ -255,7 +256,14 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     };
     let mut given = Vec::new();
     for path in &config.rule_files {
-        given.extend(rules::load_human(path, &kb)?);
+        let HumanRules { rules, unknown } = rules::load_human(path, &kb)?;
+        if unknown > 0 {
+            let (path, known) = (path.display(), rules.len());
+            tracing::warn!(
+                "{path}: {unknown} rules have a relation that the knowledge base lacks; {known} are used"
+            );
+        }
+        given.extend(rules);
     }
     begin(observe, "mine rules", config.rules.batches as u64, Unit::Steps);
     let graph = Graph::of(kb.triples(Part::Train));

@@ -15,7 +15,7 @@ use sporran_reasoner::question::{
 };
 use sporran_training::session::Trained;
 
-use super::texts::{answers, outside};
+use super::texts::{AnswerSplitter, outside};
 use crate::{Error, Result};
 
 /// `kind = "causal"`
@@ -44,18 +44,22 @@ impl ReasonerKind for CausalQuestions {
     fn open<'a>(&self, background: Background<'a>) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
         let shown = shown(self.0.demonstrations.as_ref(), background.read)?;
         let generator = CausalGenerator::showing(&self.0, shown);
-        Ok(Box::new(InContext(generator.map_err(|error| outside(error.into()))?)))
+        let generator = generator.map_err(|error| outside(error.into()))?;
+        Ok(Box::new(InContext { generator, splitter: AnswerSplitter::new(background.kb) }))
     }
 }
 
 /// A model with its demonstrations.
-pub(super) struct InContext<G>(pub(super) G);
+pub(super) struct InContext<G> {
+    pub(super) generator: G,
+    pub(super) splitter: AnswerSplitter,
+}
 
 impl<G: Generator> Reasoner for InContext<G> {
     fn answer(&self, questions: &[Question], most: usize) -> sporran_reasoner::Result<Vec<Answers>> {
-        let generated = generate(&self.0, questions).map_err(outside)?;
+        let generated = generate(&self.generator, questions).map_err(outside)?;
         let texts = |found: Generation| {
-            let answers = answers(&found.text, most);
+            let answers = self.splitter.answers(&found.text, most);
             Answers::Texts(TextAnswers {
                 answers,
                 score: found.score,

@@ -106,8 +106,8 @@ pub(super) fn questions(
 ) -> Result<Vec<Question>> {
     let mut questions = load_version(path, version)?;
     for question in &mut questions {
-        let document = match (data.document, data.names) {
-            (true, EntityNames::Anonymous) => continue,
+        match (data.document, data.names) {
+            (true, EntityNames::Anonymous) => {}
             (true, EntityNames::Restored) => {
                 let topics = question.topics().iter().filter_map(|id| kb.entity(id));
                 let label = topics.map(|topic| kb.labels(topic)).find_map(|labels| labels.first());
@@ -119,11 +119,10 @@ pub(super) fn questions(
                     );
                     return Err(Error::Config(vec![Diagnostic::of_config("data.names", message)]));
                 };
-                Some(format!("{} {label}", question.document()))
+                question.append(label);
             }
-            (false, _) => None,
-        };
-        (question.context, question.text) = (document, None);
+            (false, _) => (question.context, question.text) = (None, None),
+        }
     }
     Ok(questions)
 }
@@ -182,12 +181,16 @@ mod tests {
         assert_eq!(documents(read(&whole, &kb).unwrap()), ["[a land] is old.", "It is."]);
         let alone = QuestionFiles { document: false, ..whole.clone() };
         assert_eq!(documents(read(&alone, &kb).unwrap()), ["", ""]);
-        let restored = QuestionFiles { names: EntityNames::Restored, ..whole };
+        let restored = QuestionFiles { names: EntityNames::Restored, ..whole.clone() };
         let error = read(&restored, &kb).unwrap_err().to_string();
         assert!(error.contains("`data.names`") && error.contains("question 1 of"), "{error}");
         kb.set_label(france, "France");
         kb.add_alias(france, "French Republic");
         let found = documents(read(&restored, &kb).unwrap());
         assert_eq!(found, ["[a land] is old. France", "It is. France"]);
+        // The name stays where the document is cut.
+        let named = read(&restored, &kb).unwrap();
+        assert_eq!(named[1].document_parts(), ("It is.", " France"));
+        assert_eq!(read(&whole, &kb).unwrap()[1].document_parts(), ("It is.", ""));
     }
 }

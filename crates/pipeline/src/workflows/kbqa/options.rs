@@ -12,7 +12,10 @@ use crate::{
     Result,
     config::Config,
     source::{options::SourceOptions, pages},
-    workflows::answer::retrieval::{self, RetrieverOptions},
+    workflows::answer::{
+        check::live_dense,
+        retrieval::{self, RetrieverOptions},
+    },
 };
 
 /// A whole config of a system for KoRC's questions.
@@ -43,9 +46,11 @@ pub struct ReasonOptions {
     /// `[populated]`: extracted facts to add to the knowledge base, with their sentences.
     #[schemars(default)]
     pub populated: PopulatedFacts,
-    /// `max-answers`: the largest number of answers to a question.
-    #[schemars(default = "max_answers", range(min = 1))]
-    pub max_answers: usize,
+    /// `max-answers`: the largest number of answers to a question. Without it, generators have no limit. EmbedKGQA and TransferNet
+    /// choose among the 64 most probable entities.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1), extend("x-unit" = "answers"))]
+    pub max_answers: Option<usize>,
     /// `[data]`: the questions.
     pub data: QuestionFiles,
     /// `[reasoner]`: the model, by `kind`.
@@ -66,13 +71,8 @@ struct General {
     source: Option<SourceOptions>,
     #[serde(default)]
     populated: PopulatedFacts,
-    #[serde(default = "max_answers")]
-    max_answers: usize,
+    max_answers: Option<usize>,
     data: QuestionFiles,
-}
-
-fn max_answers() -> usize {
-    10
 }
 
 /// `[populated]`: facts that `sporran populate` extracted from text.
@@ -99,7 +99,8 @@ pub enum EntityNames {
     /// As in the files: without its name.
     #[default]
     Anonymous,
-    /// Its label in the knowledge base follows the document, as in the ablation without anonymisation.
+    /// Its label in the knowledge base follows the document, as in the ablation without anonymisation. It stays where the document
+    /// is cut.
     Restored,
 }
 
@@ -239,7 +240,11 @@ impl ReasonOptions {
         }
         match &self.retriever {
             Some(retriever) => {
-                retrieval::check(retriever, false, document);
+                let is_encoder_trained = self.reasoner.question_encoder().is_some();
+                retrieval::check(retriever, is_encoder_trained, document);
+                if is_encoder_trained && let Err((key, message)) = live_dense(Some(retriever), true) {
+                    document.report_key(&key, message);
+                }
                 if self.source.is_none() {
                     document.report_key("source", "is missing; the retriever searches its passages");
                 }
@@ -253,6 +258,11 @@ impl ReasonOptions {
             None => (),
         }
         self.reasoner.check("reasoner", document);
+    }
+
+    /// The largest number of answers to a question.
+    pub(super) fn most_answers(&self) -> usize {
+        self.max_answers.unwrap_or(usize::MAX)
     }
 
     /// The run's folder.

@@ -8,17 +8,19 @@ use std::{
 
 use candle_core::DType;
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Tokenizer;
 use sporran_config::{Diagnostic, Document};
 use sporran_generator::{
-    Candidate, Generation, Generator, Prompt, PromptOptions, RagGenerator, RagSequenceOptions,
-    RagTokenOptions, Request,
+    Candidate, Generation, Generator, GeneratorTrainer, GeneratorTraining, LiveRetrieval, Prompt,
+    PromptOptions, RagGenerator, RagSequenceOptions, RagTokenOptions, Request, RetrievedExample,
+    TrainSettings, ValidationScore,
 };
-use sporran_kilt::{Passage, Query, korc::Question, observe::Observer, scores::answer_set};
+use sporran_kilt::{Example, Output, Passage, Query, korc::Question, observe::Observer, scores::answer_set};
 use sporran_reasoner::question::{
-    Answers, Background, PassageFinder, QuestionTraining, Reasoner, ReasonerKind, TextAnswers,
+    Answers, Background, LivePassages, PassageFinder, QuestionTraining, Reasoner, ReasonerKind, TextAnswers,
 };
 use sporran_training::{
     EvaluationError, RagLoss, ScoredQuestion, ScoredRagObjective, TrainingOptions, Variables,
@@ -28,7 +30,7 @@ use sporran_transformers::{Checkpoint, DeviceName, Precision, Seq2Seq, decode::R
 
 use super::{
     seq2seq::{fit, generation},
-    texts::{answers, outside},
+    texts::{AnswerSplitter, outside},
 };
 use crate::{Error, Result};
 
@@ -41,6 +43,11 @@ pub struct RagQuestions {
     /// The folder of the initial T5 or BART. Without it, training starts from a T5 of `shape` with random
     /// weights, and trains its vocabulary.
     pub from: Option<PathBuf>,
+    /// The folder of the initial question encoder, which is trained with the generator `from`. Training writes it to
+    /// `retriever.model`; `retriever.passage-model` makes the vectors of passages, which stay as they are. Without this key, the
+    /// retriever is frozen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question_encoder: Option<PathBuf>,
     /// `[reasoner.shape]`: the sizes of a T5 with random weights.
     #[serde(default)]
     pub shape: ShapeOptions,
@@ -71,7 +78,7 @@ pub struct RagQuestions {
     /// Where the model computes: `cpu`, `cuda` or `cuda:N`; GPUs need a program that was built with the feature `cuda`.
     #[serde(default)]
     pub device: DeviceName,
-    /// `[reasoner.optimizer]`: steps, batches, learning rate. The retriever does not learn.
+    /// `[reasoner.optimizer]`: steps, batches, learning rate.
     #[serde(default)]
     pub optimizer: TrainingOptions,
 }
@@ -95,6 +102,9 @@ fn answer_tokens() -> usize {
 fn beams() -> usize {
     4
 }
+
+/// The mistake of a question encoder without an initial generator.
+const FROM: &str = "is missing; the question encoder is trained with an initial generator";
 
 /// The largest number of tokens that are decoded together.
 const BATCH_TOKENS: usize = 8192;
@@ -125,7 +135,14 @@ macro_rules! reasoner_kind {
                 training: &QuestionTraining<'_>,
                 observe: &mut Observer<'_>,
             ) -> sporran_reasoner::Result<Trained> {
-                train(&self.0, $loss, training, observe).map_err(outside)
+                match training.live {
+                    Some(live) => train_both(&self.0, $loss, (training, live), observe).map_err(outside),
+                    None => train(&self.0, $loss, training, observe).map_err(outside),
+                }
+            }
+
+            fn question_encoder(&self) -> Option<&Path> {
+                self.0.question_encoder.as_deref()
             }
 
             fn reads_passages(&self) -> bool {
@@ -136,7 +153,7 @@ macro_rules! reasoner_kind {
                 &self,
                 background: Background<'a>,
             ) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
-                Ok(Box::new(RagReasoner::load(&self.0, $loss, background.passages).map_err(outside)?))
+                Ok(Box::new(RagReasoner::load(&self.0, $loss, background).map_err(outside)?))
             }
         }
     };
@@ -147,6 +164,9 @@ reasoner_kind!(RagTokenQuestions, RagLoss::Token);
 
 impl RagQuestions {
     fn check(&self, key: &str, document: &mut Document<'_>) {
+        if self.question_encoder.is_some() && self.from.is_none() {
+            document.report_key(&format!("{key}.from"), FROM);
+        }
         if let Err(error) = self.optimizer.check() {
             document.report_key(&format!("{key}.optimizer"), error.to_string());
         }
@@ -171,35 +191,36 @@ impl RagQuestions {
         model: Arc<dyn Seq2Seq>,
         tokenizer: Tokenizer,
     ) -> Result<RagGenerator> {
-        let Self { precision, device, .. } = *self;
-        let (prompt, generation) = (self.prompt(), generation(self.answer_tokens, self.beams));
-        let (folder, batch_tokens) = (self.model.clone(), BATCH_TOKENS);
         Ok(match loss {
-            RagLoss::Sequence => {
-                let decoding = RagDecoding::Thorough;
-                let options = RagSequenceOptions {
-                    model: folder,
-                    precision,
-                    device,
-                    prompt,
-                    generation,
-                    decoding,
-                    batch_tokens,
-                };
-                RagGenerator::sequence(&options, model, tokenizer)?
-            }
-            RagLoss::Token => {
-                let options =
-                    RagTokenOptions { model: folder, precision, device, prompt, generation, batch_tokens };
-                RagGenerator::token(&options, model, tokenizer)?
-            }
+            RagLoss::Sequence => RagGenerator::sequence(&self.sequence(), model, tokenizer)?,
+            RagLoss::Token => RagGenerator::token(&self.token(), model, tokenizer)?,
         })
+    }
+
+    /// The generator of `rag-sequence`.
+    fn sequence(&self) -> RagSequenceOptions {
+        RagSequenceOptions {
+            model: self.model.clone(),
+            precision: self.precision,
+            device: self.device,
+            prompt: self.prompt(),
+            generation: generation(self.answer_tokens, self.beams),
+            decoding: RagDecoding::Thorough,
+            batch_tokens: BATCH_TOKENS,
+        }
+    }
+
+    /// The generator of `rag-token`.
+    fn token(&self) -> RagTokenOptions {
+        let RagSequenceOptions { model, precision, device, prompt, generation, batch_tokens, .. } =
+            self.sequence();
+        RagTokenOptions { model, precision, device, prompt, generation, batch_tokens }
     }
 
     /// The document, then the question.
     fn query(&self, question: &Question, tokenizer: &Tokenizer) -> Result<Query> {
         let around = |document: &str| format!("{document} | {}", question.question);
-        let text = fit(question.document(), tokenizer, self.max_tokens * 3 / 4, around)?;
+        let text = fit(question.document_parts(), tokenizer, self.max_tokens * 3 / 4, around)?;
         Ok(Query::of_text(question.id.clone(), text))
     }
 }
@@ -218,17 +239,19 @@ struct RagReasoner<'a> {
     generator: RagGenerator,
     tokenizer: Tokenizer,
     passages: &'a dyn PassageFinder,
+    splitter: AnswerSplitter,
 }
 
 impl<'a> RagReasoner<'a> {
     /// Loads the model.
-    fn load(options: &RagQuestions, loss: RagLoss, passages: Option<&'a dyn PassageFinder>) -> Result<Self> {
-        let passages = finder(passages)?;
+    fn load(options: &RagQuestions, loss: RagLoss, background: Background<'a>) -> Result<Self> {
+        let passages = finder(background.passages)?;
         let checkpoint = Checkpoint::open(&options.model)?;
         let model = checkpoint.seq2seq(options.device, options.precision)?;
         let tokenizer = checkpoint.tokenizer()?;
         let generator = options.generator(loss, model.into(), tokenizer.clone())?;
-        Ok(Self { options: options.clone(), generator, tokenizer, passages })
+        let splitter = AnswerSplitter::new(background.kb);
+        Ok(Self { options: options.clone(), generator, tokenizer, passages, splitter })
     }
 }
 
@@ -239,7 +262,7 @@ impl Reasoner for RagReasoner<'_> {
         let queries: Vec<Query> = questions.par_iter().map(query).collect::<Result<_>>().map_err(outside)?;
         let generated = generate(&self.generator, &queries, &found).map_err(outside)?;
         let texts = |(generation, found): (Generation, Vec<(Passage, f32)>)| {
-            let answers = answers(&generation.text, most);
+            let answers = self.splitter.answers(&generation.text, most);
             let passages = found.into_iter().map(|(passage, _)| passage).collect();
             Answers::Texts(TextAnswers { answers, score: generation.score, triples: Vec::new(), passages })
         };
@@ -292,6 +315,66 @@ fn scored(
     questions.par_iter().zip(found).map(one).collect()
 }
 
+/// Trains the generator together with the question encoder of the retriever, and saves both. The score is the P-F1 on the
+/// validation questions.
+fn train_both(
+    options: &RagQuestions,
+    loss: RagLoss,
+    (training, live): (&QuestionTraining<'_>, LivePassages<'_>),
+    observe: &mut Observer<'_>,
+) -> Result<Trained> {
+    let from = options.from.as_deref();
+    let from = from.ok_or_else(|| Error::Config(vec![Diagnostic::of_config("reasoner.from", FROM)]))?;
+    let tokenizer = Checkpoint::open(from)?.tokenizer()?;
+    // Questions of both files may have the same id.
+    let id = |split: &str, question: &Question| format!("{split} {}", question.id.text());
+    let example = |split: &str, question: &Question| -> Result<RetrievedExample> {
+        let query = Query { id: id(split, question).into(), ..options.query(question, &tokenizer)? };
+        let gold = Output { answer: Some(question.labels().join(", ")), ..Output::default() };
+        Ok(RetrievedExample { example: Example { query, gold: vec![gold] }, passages: Vec::new() })
+    };
+    let examples = |split: &str, questions: &[&Question]| -> Result<Vec<RetrievedExample>> {
+        questions.par_iter().map(|question| example(split, question)).collect()
+    };
+    let learned: Vec<&Question> =
+        training.questions.iter().filter(|question| !question.labels().is_empty()).collect();
+    let valid: Vec<&Question> = training.valid.iter().collect();
+    let of = |split: &'static str, questions: &[&Question]| -> Vec<(String, Query)> {
+        questions.iter().map(|question| (id(split, question), (live.query)(question))).collect()
+    };
+    let searched: FxHashMap<String, Query> =
+        of("train", &learned).into_iter().chain(of("valid", &valid)).collect();
+    let query = |query: &Query| searched.get(&*query.id.text()).unwrap_or(query).clone();
+    let splitter = AnswerSplitter::new(training.kb);
+    let score = |at: usize, text: &str| {
+        let answers = splitter.answers(text, training.max_answers);
+        answer_set::score(&answers, valid[at].labels(), answer_set::words).p_f1
+    };
+    let settings = TrainSettings {
+        from: Some(from),
+        question_encoder: options.question_encoder.as_deref(),
+        target_tokens: options.answer_tokens,
+        device: options.device,
+        ..TrainSettings::new(&options.model, &options.shape, &options.optimizer)
+    };
+    let generator_training = GeneratorTraining {
+        settings,
+        examples: examples("train", &learned)?,
+        validation: examples("valid", &valid)?,
+        store: Some(live.store.clone()),
+        name: training.config,
+        seed: training.seed,
+        // It adds `training`.
+        folder: training.folder.parent().unwrap_or(training.folder).to_owned(),
+        live: Some(LiveRetrieval { index: live.index, query: &query }),
+        score: Some(ValidationScore { name: "validation P-F1", of: &score }),
+    };
+    Ok(match loss {
+        RagLoss::Sequence => options.sequence().train(generator_training, observe)?,
+        RagLoss::Token => options.token().train(generator_training, observe)?,
+    })
+}
+
 /// Trains a model and saves it. The score is the P-F1 on the validation questions.
 fn train(
     options: &RagQuestions,
@@ -324,12 +407,13 @@ fn train(
     let objective = ScoredRagObjective::new(model.as_ref(), &variables, &learned, loss, &options.optimizer)?;
 
     let generator = options.generator(loss, model.clone(), tokenizer.clone())?;
+    let splitter = AnswerSplitter::new(training.kb);
     let shown = finder.find(training.valid, options.passages)?;
     let queries: Vec<Query> =
         training.valid.iter().map(|question| options.query(question, &tokenizer)).collect::<Result<_>>()?;
     let score = || -> Result<f64> {
         let score = |(generation, question): (Generation, &Question)| {
-            let answers = answers(&generation.text, training.max_answers);
+            let answers = splitter.answers(&generation.text, training.max_answers);
             answer_set::score(&answers, question.labels(), answer_set::words).p_f1
         };
         let total: f64 =

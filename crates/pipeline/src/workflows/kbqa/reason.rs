@@ -22,7 +22,7 @@ use super::{
     data,
     options::ReasonOptions,
     prediction::{Known, answers_of},
-    retrieval::Passages,
+    retrieval::{Passages, TrainedRetrieval},
     texts::outside,
 };
 use crate::{
@@ -96,19 +96,32 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
     data::check(&options.data, true)?;
     let mut inputs = Inputs::default();
     let reads_tests = options.reasoner.reads_tests();
-    let untrained: Vec<&str> =
+    let mut untrained: Vec<&str> =
         UNTRAINED.into_iter().filter(|path| !(reads_tests && TESTS.contains(path))).collect();
+    let encoder = options.reasoner.question_encoder();
+    if encoder.is_some() {
+        // Training writes the question encoder there.
+        untrained.push("retriever.model");
+    }
     let key = answers::with_runs(StepKey::training(options)?.without(&untrained), options, &mut inputs)?;
-    let passages = Passages::open(options, observe)?;
-    let key = with_passages(key, passages.as_ref());
+    let live = encoder.map(|from| TrainedRetrieval::open(options, from, observe)).transpose()?;
+    let passages = if live.is_some() { None } else { Passages::open(options, observe)? };
+    let key = match &live {
+        Some(live) => key.input("passages", live.hash()),
+        None => with_passages(key, passages.as_ref()),
+    };
     let mut underway = TrainingFolder::begin_with(RunDir::open(options.folder())?, inputs, key, options)?;
     let (kb, _) = data::knowledge(options)?;
     underway.verify()?;
-    let trained = learn(options, &kb, passages.as_ref(), observe)?;
+    let trained = learn(options, &kb, (passages.as_ref(), live.as_ref()), observe)?;
     let (steps, valid) = (trained.steps, trained.best.map(|(_, score)| score));
     underway.finish(TrainingEntry { steps, best: valid })?;
     let folder = RunDir::open(options.folder())?;
     drop(kb);
+    let passages = match live {
+        Some(_) => Passages::open(options, observe)?,
+        None => passages,
+    };
     let Answered { tests, account, mark } =
         answer(options, &folder, passages.as_ref(), observe, &mut |_| {})?;
     let reasoned =
@@ -122,7 +135,7 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
 fn learn(
     options: &ReasonOptions,
     kb: &KnowledgeBase,
-    passages: Option<&Passages>,
+    (passages, live): (Option<&Passages>, Option<&TrainedRetrieval>),
     observe: &mut Observer<'_>,
 ) -> Result<Trained> {
     let [questions, valid] = data::training(options, kb)?;
@@ -130,10 +143,11 @@ fn learn(
     let training = QuestionTraining {
         kb,
         passages: passages.map(|passages| passages as &dyn PassageFinder),
+        live: live.map(TrainedRetrieval::live),
         questions: &questions,
         valid: &valid,
         tests: &tests,
-        max_answers: options.max_answers,
+        max_answers: options.most_answers(),
         seed: options.seed,
         config: &options.name,
         folder: &options.folder().join("training"),
@@ -252,7 +266,7 @@ fn answer(
                     system.insert(opened)
                 }
             };
-            predictions_of(&**system, portion, known, options.max_answers)
+            predictions_of(&**system, portion, known, options.most_answers())
         };
         let mut work = Test { questions: &questions, outputs: &outputs, answer: &mut answer };
         let step = FileStep {

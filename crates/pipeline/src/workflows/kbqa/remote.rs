@@ -13,7 +13,7 @@ use sporran_training::session::Trained;
 
 use super::{
     causal::{InContext, shown},
-    texts::outside,
+    texts::{AnswerSplitter, outside},
 };
 use crate::Error;
 
@@ -41,6 +41,7 @@ impl ReasonerKind for RemoteQuestions {
         let shown = shown(self.0.demonstrations.as_ref(), background.read)?;
         // The seed is that of waits only.
         let generator = RemoteGenerator::showing(&self.0, shown, 0);
-        Ok(Box::new(InContext(generator.map_err(|error| outside(error.into()))?)))
+        let generator = generator.map_err(|error| outside(error.into()))?;
+        Ok(Box::new(InContext { generator, splitter: AnswerSplitter::new(background.kb) }))
     }
 }

@@ -29,7 +29,7 @@ use sporran_training::{
 };
 use sporran_transformers::{DeviceName, GenerationOptions, Precision};
 
-use super::texts::{answers, outside};
+use super::texts::{AnswerSplitter, outside};
 use crate::Result;
 
 /// `kind = "seq2seq"`
@@ -130,13 +130,15 @@ struct Prompts<'a> {
     kb: &'a KnowledgeBase,
     linker: Linker,
     index: TripleIndex,
+    splitter: AnswerSplitter,
     retrieved: usize,
     order: InputOrder,
 }
 
 impl<'a> Prompts<'a> {
     fn new(kb: &'a KnowledgeBase, retrieved: usize, order: InputOrder) -> Self {
-        Self { kb, linker: Linker::new(kb), index: kb.index(&[Part::Train]), retrieved, order }
+        let (linker, index, splitter) = (Linker::new(kb), kb.index(&[Part::Train]), AnswerSplitter::new(kb));
+        Self { kb, linker, index, splitter, retrieved, order }
     }
 
     /// The question, the triples and the document.
@@ -155,13 +157,13 @@ impl<'a> Prompts<'a> {
     }
 
     /// The text, with a document that loses words at its end until the text has at most `max_tokens` tokens. Where the
-    /// document is last, the tokenizer cuts it.
+    /// document is last and has no kept end, the tokenizer cuts it.
     fn fitted(&self, question: &Question, tokenizer: &Tokenizer, max_tokens: usize) -> Result<String> {
-        let document = question.document();
-        if self.order == InputOrder::QuestionFirst {
+        let parts = question.document_parts();
+        if self.order == InputOrder::QuestionFirst && parts.1.is_empty() {
             return Ok(self.text(question));
         }
-        fit(document, tokenizer, max_tokens, |document| self.with_document(question, document))
+        fit(parts, tokenizer, max_tokens, |document| self.with_document(question, document))
     }
 
     fn triple_text(&self, triple: Triple) -> String {
@@ -203,9 +205,10 @@ impl<'a> Prompts<'a> {
     }
 }
 
-/// A text around a document, with as many of the document's first words as fit into `max_tokens` tokens.
+/// A text around a document, with as many of the document's first words as fit into `max_tokens` tokens. The document's kept
+/// end follows them.
 pub(super) fn fit(
-    document: &str,
+    (document, end): (&str, &str),
     tokenizer: &Tokenizer,
     max_tokens: usize,
     around: impl Fn(&str) -> String,
@@ -219,7 +222,8 @@ pub(super) fn fit(
         })
         .map(|(at, c)| at + c.len_utf8())
         .collect();
-    let mut text = around(document);
+    let with_words = |document: &str| around(&format!("{document}{end}"));
+    let mut text = with_words(document);
     let mut words = ends.len();
     while words > 0 {
         let tokens = tokenizer.encode(&text, None)?.len();
@@ -228,7 +232,7 @@ pub(super) fn fit(
         }
         // Tokens are about proportional to words.
         words = (words * max_tokens / tokens).min(words - 1);
-        text = around(&document[..words.checked_sub(1).map_or(0, |last| ends[last])]);
+        text = with_words(&document[..words.checked_sub(1).map_or(0, |last| ends[last])]);
     }
     Ok(text)
 }
@@ -256,7 +260,8 @@ impl Reasoner for Seq2SeqReasoner<'_> {
         let generated = self.generator.generate(&texts).map_err(|error| outside(error.into()))?;
         let found = |(question, outputs): (&Question, Vec<GeneratedText>)| {
             let (text, score) = outputs.first().map_or(("", 0.0), |output| (&output.text, output.score));
-            let (answers, triples) = (answers(text, most), self.prompts.triples(question));
+            let answers = self.prompts.splitter.answers(text, most);
+            let triples = self.prompts.triples(question);
             Answers::Texts(TextAnswers { answers, score, triples, passages: Vec::new() })
         };
         Ok(questions.iter().zip(generated).map(found).collect())
@@ -323,7 +328,8 @@ fn train(
         let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
         let score = |(texts, question): (Vec<GeneratedText>, &Question)| {
             let text = texts.first().map_or("", |text| &text.text);
-            answer_set::score(&answers(text, training.max_answers), question.labels(), answer_set::words).p_f1
+            let answers = prompts.splitter.answers(text, training.max_answers);
+            answer_set::score(&answers, question.labels(), answer_set::words).p_f1
         };
         let total: f64 = generator.generate(&inputs)?.into_iter().zip(valid).map(score).sum();
         Ok(total / valid.len().max(1) as f64)
@@ -384,7 +390,7 @@ mod tests {
         let tokenizer = Tokenizer::from_json(Path::new("t"), json).unwrap();
         let whole = |document: &str| format!("{document} | Who?");
         let tokens = |document: &str| tokenizer.encode(&whole(document), None).unwrap().len();
-        let fitted = |room| fit(words, &tokenizer, room, whole).unwrap();
+        let fitted = |room| fit((words, ""), &tokenizer, room, whole).unwrap();
         assert_eq!(fitted(tokens(words)), whole(words));
         // The longest beginning that fits is not needed, but the text fits, and its end stays.
         let room = tokens("one two three");
@@ -392,5 +398,8 @@ mod tests {
         let kept = text.strip_suffix(" | Who?").unwrap();
         assert!(words.starts_with(kept) && tokens(kept) <= room && !kept.is_empty(), "{text}");
         assert_eq!(fitted(1), " | Who?");
+        let kept = fit((words, " three"), &tokenizer, tokens("one two three"), whole).unwrap();
+        assert!(kept.starts_with("one") && kept.ends_with(" three | Who?"), "{kept}");
+        assert_eq!(fit((words, " three"), &tokenizer, 1, whole).unwrap(), " three | Who?");
     }
 }

@@ -169,9 +169,9 @@ fn answer(
     reasoner: &dyn Reasoner,
     asked: Vec<AskedQuestion>,
 ) -> Result<Vec<QuestionAnswers>> {
-    let most: Vec<usize> = asked.iter().map(|asked| asked.most.unwrap_or(options.max_answers)).collect();
+    let most: Vec<usize> = asked.iter().map(|asked| asked.most.unwrap_or(options.most_answers())).collect();
     let questions: Vec<Question> = asked.into_iter().map(|asked| question(options, asked)).collect();
-    let found = reasoner.answer(&questions, most.iter().copied().max().unwrap_or(options.max_answers))?;
+    let found = reasoner.answer(&questions, most.iter().copied().max().unwrap_or_default())?;
     let answers = questions.iter().zip(found).zip(most).map(|((question, found), most)| {
         let mut answers = match &found {
             Answers::Entities(answered) => QuestionAnswers {

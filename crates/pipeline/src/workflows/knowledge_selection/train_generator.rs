@@ -67,6 +67,7 @@ pub fn train_generator(options: &ResponseOptions, observe: &mut Observer<'_>) ->
         seed: train.optimizer.seed,
         folder: options.folder(),
         live: None,
+        score: None,
     };
     let trained = trainer.train(training, observe)?;
     underway.finish((&trained).into())?;

@@ -135,6 +135,7 @@ fn learn(options: &Options, underway: &TrainingFolder, observe: &mut Observer<'_
         seed: options.general.seed,
         folder: options.general.output.join(&options.general.name),
         live,
+        score: None,
     };
     Ok(trainer.train(training, observe)?)
 }
