@@ -12,7 +12,7 @@ use serde::Serialize;
 use sporran_kilt::{Error as KiltError, Id, Record, StagedFolder, csv, hash_json, jsonl};
 
 use super::{DIMENSIONS, Key, KeyRow, ROW, SHEET, VoteKind};
-use crate::{Result, html};
+use crate::{Result, html, workflows::knowledge_selection::WITHOUT_SENTENCE};
 
 /// A sheet to write.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub struct Sheet {
     pub records: usize,
     /// The number of rows.
     pub rows: usize,
+    /// The number of records that are left out, because a system had no sentence for its response.
+    pub left_out: usize,
 }
 
 impl fmt::Display for Sheet {
@@ -50,6 +52,9 @@ impl fmt::Display for Sheet {
             "{} rows for {} records: {folder}/sheet.csv and {folder}/sheet.html",
             self.rows, self.records
         )?;
+        if self.left_out > 0 {
+            write!(f, "\n{} records without a sentence are left out", self.left_out)?;
+        }
         write!(f, "\nkeep {folder}/key.json from the annotators")
     }
 }
@@ -94,7 +99,7 @@ pub fn write_sheet(options: &SheetOptions, folder: &Path) -> Result<Sheet> {
         let message = format!("expected two names of systems, found `{}` twice", options.names[0]);
         return Err(KiltError::Argument(message).into());
     }
-    let mut items = items(&options.predictions)?;
+    let (mut items, left_out) = items(&options.predictions)?;
     let mut random = ChaCha8Rng::seed_from_u64(options.seed);
     items.shuffle(&mut random);
     items.truncate(options.limit.unwrap_or(usize::MAX));
@@ -140,7 +145,7 @@ pub fn write_sheet(options: &SheetOptions, folder: &Path) -> Result<Sheet> {
     jsonl::write(path("sheet.html"), html::page("Responses", html::SHEET, &content).as_bytes())?;
     jsonl::write_json(path("key.json"), &key)?;
     staged.commit()?;
-    Ok(Sheet { folder: folder.to_owned(), sheet, records: items.len(), rows: rows.len() })
+    Ok(Sheet { folder: folder.to_owned(), sheet, records: items.len(), rows: rows.len(), left_out })
 }
 
 /// The table. It begins with a byte order mark, without which spreadsheets read UTF-8 as another encoding.
@@ -161,8 +166,9 @@ fn table(sheet: &str, rows: &[Shown<'_>], kind: VoteKind) -> String {
     text
 }
 
-/// The records of both files by id, in the order of the first file.
-fn items(paths: &[PathBuf; 2]) -> Result<Vec<Item>> {
+/// The records of both files by id, in the order of the first file, and the number of those that are left out because a response
+/// has no sentence.
+fn items(paths: &[PathBuf; 2]) -> Result<(Vec<Item>, usize)> {
     let first = answered(&paths[0])?;
     let second = answered(&paths[1])?;
     let mut places: FxHashMap<String, usize> = FxHashMap::default();
@@ -179,8 +185,13 @@ fn items(paths: &[PathBuf; 2]) -> Result<Vec<Item>> {
     let of_second = second.iter().map(|answer| answer.id.text().into_owned());
     lacking(&paths[0], of_second.filter(|id| !known.contains(id)).collect())?;
     let mut items = Vec::with_capacity(first.len());
+    let mut left_out = 0;
     for answer in first {
         let other = &second[places[answer.id.text().as_ref()]];
+        if answer.lacks_sentence || other.lacks_sentence {
+            left_out += 1;
+            continue;
+        }
         let context = match (answer.input, &other.input) {
             (Some(input), Some(other_input)) if input != *other_input => {
                 let message =
@@ -197,9 +208,10 @@ fn items(paths: &[PathBuf; 2]) -> Result<Vec<Item>> {
         items.push(Item { id: answer.id, context, responses: [answer.response, other.response.clone()] });
     }
     if items.is_empty() {
-        return Err(KiltError::Empty { path: paths[0].clone(), what: "record" }.into());
+        let what = if left_out > 0 { "record with a sentence" } else { "record" };
+        return Err(KiltError::Empty { path: paths[0].clone(), what }.into());
     }
-    Ok(items)
+    Ok((items, left_out))
 }
 
 /// A prediction with its line.
@@ -208,6 +220,8 @@ struct Answered {
     id: Id,
     input: Option<String>,
     response: String,
+    /// Whether the dialogue had no sentence for the generator.
+    lacks_sentence: bool,
 }
 
 fn answered(path: &Path) -> Result<Vec<Answered>> {
@@ -223,7 +237,8 @@ fn answered(path: &Path) -> Result<Vec<Answered>> {
         if let Some(first) = lines.insert(id.clone(), line) {
             return Err(KiltError::DuplicateId { path: path.into(), line, first, id }.into());
         }
-        found.push(Answered { line, id: record.id, input: record.input, response });
+        let lacks_sentence = record.meta.as_ref().is_some_and(|meta| meta[WITHOUT_SENTENCE] == true);
+        found.push(Answered { line, id: record.id, input: record.input, response, lacks_sentence });
     }
     Ok(found)
 }
@@ -303,6 +318,31 @@ pub(super) mod tests {
         assert_ne!(write_sheet(&options, &three).unwrap().sheet, written.sheet);
         // An existing folder can have filled sheets.
         assert!(write_sheet(&options, &three).unwrap_err().to_string().contains("expected a new folder"));
+    }
+
+    #[test]
+    fn records_without_a_sentence_are_left_out() {
+        let place = tempfile::tempdir().unwrap();
+        let options = options(place.path(), 3, VoteKind::Rating);
+        let text = std::fs::read_to_string(&options.predictions[1]).unwrap();
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let without = |line: &str| line.replacen('{', r#"{"meta":{"without_sentence":true},"#, 1);
+        std::fs::write(
+            &options.predictions[1],
+            [&without(&lines[0]), &lines[1], &lines[2]].map(String::as_str).join("\n"),
+        )
+        .unwrap();
+        let written = write_sheet(&options, &place.path().join("sheet")).unwrap();
+        assert_eq!((written.records, written.rows, written.left_out), (2, 4, 1));
+        assert!(written.to_string().contains("1 records without a sentence are left out"), "{written}");
+        assert!(read_key(&place.path().join("sheet")).rows.iter().all(|row| row.id.text() != "d0"));
+        std::fs::write(
+            &options.predictions[1],
+            lines.iter().map(|line| without(line)).collect::<Vec<_>>().join("\n"),
+        )
+        .unwrap();
+        let error = write_sheet(&options, &place.path().join("none")).unwrap_err().to_string();
+        assert!(error.contains("record with a sentence"), "{error}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::Result;
 pub enum Threshold {
     /// A confidence.
     Confidence(f64),
-    /// The third quartile of the confidences of all training sentences (Eric et al., 2021, section 3.3).
+    /// Above the third quartile of the confidences of all training sentences (Eric et al., 2021, sections 3.3 and 4.1).
     ThirdQuartile,
 }
 
@@ -29,22 +29,44 @@ impl Default for Threshold {
 }
 
 impl Threshold {
-    /// The confidence.
+    /// The cut-off of training dialogues.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a third quartile of 0, from which every sentence would be relevant, and without sentences.
-    pub(super) fn of(self, dialogues: &Dialogues) -> Result<f64> {
-        match self {
-            Self::Confidence(confidence) => Ok(confidence),
-            Self::ThirdQuartile => match dialogues.third_quartile() {
-                Some(quartile) if quartile > 0.0 => Ok(quartile),
-                found => {
-                    let found = found.map_or_else(|| "no sentence".into(), |quartile| quartile.to_string());
-                    let message = format!("data.threshold: expected a third quartile above 0, found {found}");
-                    Err(Error::Argument(message).into())
-                }
-            },
+    /// [`Error::Argument`] for a third quartile that no sentence exceeds, and without sentences.
+    pub(super) fn of(self, dialogues: &Dialogues) -> Result<Cutoff> {
+        let quartile = match self {
+            Self::Confidence(confidence) => return Ok(Cutoff { value: confidence, is_exceeded: false }),
+            Self::ThirdQuartile => dialogues.third_quartile(),
+        };
+        let sentences = || dialogues.0.iter().flat_map(|(_, dialogue)| &dialogue.annotated_sentences);
+        match quartile {
+            Some(value) if sentences().any(|sentence| sentence.confidence > value) => {
+                Ok(Cutoff { value, is_exceeded: true })
+            }
+            found => {
+                let found = found.map_or_else(|| "no sentence".into(), |quartile| quartile.to_string());
+                let message = format!(
+                    "data.threshold: expected a third quartile that some confidences exceed, found {found}"
+                );
+                Err(Error::Argument(message).into())
+            }
         }
+    }
+}
+
+/// The cut-off between relevant and other sentences.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Cutoff {
+    /// The confidence.
+    pub(super) value: f64,
+    /// Whether only a larger confidence is relevant. Otherwise this one is too.
+    pub(super) is_exceeded: bool,
+}
+
+impl Cutoff {
+    /// The smallest confidence of a relevant sentence.
+    pub(super) fn smallest(self) -> f64 {
+        if self.is_exceeded { self.value.next_up() } else { self.value }
     }
 }
 
@@ -56,7 +78,7 @@ impl JsonSchema for Threshold {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "anyOf": [
             { "type": "number", "minimum": 0, "maximum": 1 },
-            { "const": THIRD_QUARTILE, "description": "The third quartile of the confidences of all sentences of `train`." }
+            { "const": THIRD_QUARTILE, "description": "Above the third quartile of the confidences of all sentences of `train`." }
         ] })
     }
 }
@@ -220,9 +242,14 @@ mod tests {
         };
         let sentence = |confidence: &str| format!(r#"{{"label": "T", "confidence": {confidence}}}"#);
         let listed = |all: &[&str]| all.iter().map(|one| sentence(one)).collect::<Vec<_>>().join(",");
-        assert_eq!(of(&listed(&["0", "0.2", "0.4", "0.6", "1"])).unwrap(), 0.6);
-        assert!(of(&listed(&["0", "0", "0", "0", "1"])).unwrap_err().to_string().contains("found 0"));
+        let found = of(&listed(&["0", "0.2", "0.4", "0.6", "1"])).unwrap();
+        assert_eq!((found.value, found.is_exceeded), (0.6, true));
+        // A sentence at the quartile is not relevant.
+        assert!(0.6 < found.smallest() && found.smallest() < 0.6 + 1e-9);
+        assert_eq!(of(&listed(&["0", "0", "0", "0", "1"])).unwrap().value, 0.0);
+        let error = of(&listed(&["0", "0", "1", "1"])).unwrap_err().to_string();
+        assert!(error.contains("that some confidences exceed, found 1"), "{error}");
         assert!(of("").unwrap_err().to_string().contains("found no sentence"));
-        assert_eq!(Threshold::default().of(&Dialogues::default()).unwrap(), 0.6);
+        assert_eq!(Threshold::default().of(&Dialogues::default()).unwrap().smallest(), 0.6);
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod workflow;
 pub use cutoff::{Negatives, Threshold};
 pub use data::Labels;
 pub use options::{DataOptions, SelectionOptions};
+pub(crate) use rank::WITHOUT_SENTENCE;
 pub use rank::{rank, write_predictions, write_ranking};
 pub use respond::{DialoguesOptions, ResponseOptions, ResponseReport, SentenceChoice, respond};
 pub use train::{TestReport, TrainedReranker, train};

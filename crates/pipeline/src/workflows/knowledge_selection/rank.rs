@@ -104,6 +104,9 @@ fn prediction(id: &str, dialogue: &Dialogue, ranked: &Ranked, pages: &Pages) -> 
     record(Id::from(id), &graded.query.text, answer, &best, pages)
 }
 
+/// The field of a prediction's `meta` that is true where a dialogue has no sentence for the generator.
+pub(crate) const WITHOUT_SENTENCE: &str = "without_sentence";
+
 /// The prediction of a dialogue: an answer, and the supporting sentences with their scores, best first.
 pub(super) fn record(
     id: Id,

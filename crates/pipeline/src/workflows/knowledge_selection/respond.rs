@@ -27,7 +27,7 @@ use sporran_reranker::{RerankerOptions, training::GradedQuery};
 
 use super::{
     data::{gold_passage, graded},
-    rank::{order, rank_one, record, sentence_id},
+    rank::{WITHOUT_SENTENCE, order, rank_one, record, sentence_id},
     train_generator::{self, ResponseExamples},
 };
 use crate::{
@@ -92,9 +92,10 @@ pub enum SentenceChoice {
     /// The best sentence of `[reranker]`, such as one of kind `tfidf` or `cross-encoder`.
     #[default]
     Reranker,
-    /// The dialogue's `gold_sentence`, which `sporran convert gold` adds.
+    /// The dialogue's `gold_sentence`, which `sporran convert gold` adds. `sporran compare responses` leaves out dialogues without
+    /// one.
     Gold,
-    /// The sentence with the largest confidence of the annotators.
+    /// The sentence with the largest confidence of the annotators; of several, the first one in the file.
     CrowdBest,
 }
 
@@ -413,9 +414,13 @@ impl RankedDialogue {
         let scored = |at: usize| (passages[at].clone(), ranked.candidates[at].score as f32);
         let sentences = match choice {
             SentenceChoice::Gold => gold_passage(dialogue).map(|gold| (gold, 1.0)).into_iter().collect(),
-            SentenceChoice::CrowdBest | SentenceChoice::Reranker => {
-                order(ranked).into_iter().map(scored).collect()
+            SentenceChoice::CrowdBest => {
+                let mut order: Vec<usize> = (0..passages.len()).collect();
+                let score = |at: usize| ranked.candidates[at].score;
+                order.sort_by(|&a, &b| score(b).total_cmp(&score(a)));
+                order.into_iter().map(scored).collect()
             }
+            SentenceChoice::Reranker => order(ranked).into_iter().map(scored).collect(),
         };
         Self { id: Id::from(id), query, sentences, reference: dialogue.response().map(repaired) }
     }
@@ -428,7 +433,13 @@ impl RankedDialogue {
                 (passage, f64::from(*score))
             })
             .collect();
-        record(self.id.clone(), &self.query.text, response, &sentences, pages)
+        let mut record = record(self.id.clone(), &self.query.text, response, &sentences, pages);
+        if self.sentences.is_empty()
+            && let Some(meta) = record.meta.as_mut().and_then(|meta| meta.as_object_mut())
+        {
+            meta.insert(WITHOUT_SENTENCE.to_owned(), true.into());
+        }
+        record
     }
 }
 
@@ -476,11 +487,23 @@ mod tests {
             (scores(SentenceChoice::Gold), scores(SentenceChoice::CrowdBest)),
             (vec![1.0, 0.0], vec![0.2, 0.9])
         );
+        // Of equal sentences, the first one.
+        let mut equal = dialogue.clone();
+        equal.annotated_sentences[0].confidence = 0.9;
+        assert_eq!(texts(&equal, SentenceChoice::CrowdBest), ["One.", "Two."]);
         // A gold sentence that was not annotated, and none.
         dialogue.extra.insert("gold_sentence".into(), "U <knowledge_separator> Three.".into());
         assert_eq!(texts(&dialogue, SentenceChoice::Gold), ["Three."]);
         dialogue.extra.remove("gold_sentence");
         assert!(texts(&dialogue, SentenceChoice::Gold).is_empty());
+        let meta = |choice| {
+            let ranked = annotated("d", &dialogue, choice);
+            let found = RankedDialogue::new("d", &dialogue, &ranked, choice);
+            found.record("Hm.".into(), &[], &Pages::default()).meta.unwrap()
+        };
+        assert_eq!(meta(SentenceChoice::Gold)[WITHOUT_SENTENCE], true);
+        // A generator that reads no sentence is another case.
+        assert!(meta(SentenceChoice::CrowdBest).get(WITHOUT_SENTENCE).is_none());
     }
 
     #[test]

@@ -19,7 +19,6 @@ use sporran_reranker::{
 use sporran_transformers::{DeviceName, Precision};
 
 use super::{
-    cutoff::Threshold,
     data::{Labelling, Labels, folds, sampled},
     options::{DataOptions, SelectionOptions},
     rank::{rank, rank_one, write_ranking},
@@ -47,7 +46,7 @@ pub struct TrainedReranker {
     pub scores: Option<Report>,
     /// The scores of the rankings of the test files, by the names of their keys: `test-unseen` and `test-seen`.
     pub tests: Vec<TestReport>,
-    /// The smallest confidence of a relevant sentence.
+    /// The smallest confidence of a relevant sentence; with `third-quartile`, the confidence that a relevant sentence exceeds.
     pub threshold: f64,
     /// Whether it is a third quartile.
     #[serde(skip)]
@@ -75,7 +74,7 @@ impl fmt::Display for TrainedReranker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "kind {}, {} dialogues, {} steps", self.kind, self.dialogues, self.steps)?;
         if self.is_third_quartile {
-            write!(f, ", threshold {} (third quartile)", self.threshold)?;
+            write!(f, ", threshold above {} (third quartile)", self.threshold)?;
         }
         if let ([model], None) = (&self.models[..], &self.ranking) {
             write!(f, "\nuse in a run: reranker.kind={} reranker.model={}", self.kind, model.display())?;
@@ -109,11 +108,12 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<T
     }
     underway.verify()?;
     let folder = options.folder();
-    let threshold = options.data.threshold.of(&dialogues)?;
+    let cutoff = options.data.threshold.of(&dialogues)?;
+    let threshold = cutoff.smallest();
     let mut outcome = TrainedReranker {
         dialogues: dialogues.0.len(),
-        threshold,
-        is_third_quartile: options.data.threshold == Threshold::ThirdQuartile,
+        threshold: cutoff.value,
+        is_third_quartile: cutoff.is_exceeded,
         ..TrainedReranker::default()
     };
     let (Some(count), Some(fold_of)) = (options.data.folds, fold_of) else {
