@@ -129,7 +129,8 @@ impl QuestionReader {
     /// Reads a question and its document. Names beyond the last token are dropped, but for those in the document's kept end.
     ///
     /// # Errors
-    /// Errors of the tokenizer; [`Error::Argument`] for a kept end that does not begin at a character of the document.
+    /// Errors of the tokenizer; [`Error::Argument`](crate::Error::Argument) for a kept end that does not begin at a character of the
+    /// document.
     pub fn read(&self, input: &QuestionInput<'_>, linker: &Linker) -> Result<EncodedQuestion> {
         let (document, end) = input.document_parts()?;
         let (before, after) = &self.around;
