@@ -3,7 +3,7 @@
 use std::{error::Error as _, io::Write as _, path::PathBuf};
 
 use anstyle::{AnsiColor, Style};
-use sporran_kilt::jsonl::plain_json;
+use sporran_kilt::{jsonl::plain_json, printable};
 
 use crate::paths;
 
@@ -160,6 +160,12 @@ impl Error {
             .any(|cause| cause.kind() == std::io::ErrorKind::NotFound && cause.raw_os_error().is_some())
     }
 
+    /// Whether the system does not let this user write.
+    pub(crate) fn is_unwritable(&self) -> bool {
+        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        self.causes().any(|cause| matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem))
+    }
+
     /// The causes that are errors of input or output.
     fn causes(&self) -> impl Iterator<Item = &std::io::Error> {
         let first: &dyn std::error::Error = self;
@@ -178,10 +184,10 @@ impl Error {
             let style = Style::new().bold().fg_color(Some(colour.into()));
             format!("{style}{text}{style:#}")
         };
-        let mut text = format!("{} {self}\n", label(AnsiColor::Red, "error:"));
+        let mut text = format!("{} {}\n", label(AnsiColor::Red, "error:"), printable(&self.to_string()));
         let mut cause = self.source();
         while let Some(error) = cause {
-            text.push_str(&format!("  because: {}\n", plain_json(&error.to_string())));
+            text.push_str(&format!("  because: {}\n", printable(&plain_json(&error.to_string()))));
             cause = error.source();
         }
         if let Some(hint) = self.hint() {
@@ -204,7 +210,7 @@ impl Error {
             Pipeline::Config(mistakes)
                 if mistakes.iter().any(|mistake| mistake.message.starts_with("no ")) =>
             {
-                Some(paths::relative_to())
+                self.relative_to()
             }
             Pipeline::Kilt(sporran_kilt::Error::MissingPrediction { .. }) => Some(
                 "for KILT's tasks, `sporran submit check` lists all ids that are missing or unknown"
@@ -213,8 +219,14 @@ impl Error {
             Pipeline::Kilt(sporran_kilt::Error::Compressed { .. }) => {
                 Some("the file may be an incomplete download; fetch it again".to_owned())
             }
-            _ => self.is_missing_path().then(paths::relative_to),
+            _ if self.is_missing_path() => self.relative_to(),
+            _ => None,
         }
+    }
+
+    /// The note on relative paths, unless the error has it already.
+    fn relative_to(&self) -> Option<String> {
+        Some(paths::relative_to()).filter(|note| !self.text().contains(note.as_str()))
     }
 }
 
@@ -234,5 +246,13 @@ mod tests {
         assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
         assert!(failed(missing).hint().unwrap().contains("you are in"));
         assert_eq!(Error::Input("no file a".into()).hint(), None);
+        // A message that has the note already does not get it again.
+        let mistake = |message: String| {
+            let found =
+                sporran_pipeline::Diagnostic { origin: "c".into(), line: 1, key: "model".into(), message };
+            Error::from(sporran_pipeline::Error::Config(vec![found])).hint()
+        };
+        assert!(mistake("no file a".into()).is_some());
+        assert_eq!(mistake(format!("no file a; {}", paths::relative_to())), None);
     }
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde::Serialize;
+use sporran_kilt::escaped_json;
 use sporran_pipeline::Event;
 
 use crate::{
@@ -113,7 +114,7 @@ pub(crate) struct Context {
 impl Context {
     /// Prints an outcome. Returns the outcome's failure, if it has one.
     pub(crate) fn print(&self, outcome: Outcome) -> Result<()> {
-        let text = if self.json { outcome.json.join("\n") } else { outcome.to_string() };
+        let text = if self.json { escaped_json(&outcome.json.join("\n")) } else { outcome.to_string() };
         let end = if text.is_empty() { "" } else { "\n" };
         if !outcome.is_aside {
             stdout(&format!("{text}{end}"))?;
@@ -126,7 +127,7 @@ impl Context {
     /// Prints one line of a stream: a value as JSON, or its text.
     pub(crate) fn row<T: Serialize>(&self, value: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
         let mut line = if self.json {
-            serde_json::to_string(value).map_err(|error| stdout_failed(error.into()))?
+            escaped_json(&serde_json::to_string(value).map_err(|error| stdout_failed(error.into()))?)
         } else {
             text(value)
         };

@@ -7,6 +7,7 @@ use std::{
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use sporran_checkpoint::Progress as Download;
+use sporran_kilt::printable;
 use sporran_pipeline::{Event, Unit};
 
 use crate::outcome::stderr;
@@ -58,10 +59,13 @@ impl Progress {
                 }
             }
             Event::End => self.end(),
-            Event::Note { text } => match &self.bar {
-                Some(bar) => bar.suspend(|| stderr(&format!("{text}\n"))),
-                None => stderr(&format!("{text}\n")),
-            },
+            Event::Note { text } => {
+                let text = format!("{}\n", printable(&text));
+                match &self.bar {
+                    Some(bar) => bar.suspend(|| stderr(&text)),
+                    None => stderr(&text),
+                }
+            }
             Event::Skip { step } => stderr(&format!("{step}: up to date, skipped\n")),
             _ => {}
         }

@@ -5,12 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sporran_pipeline::{Diagnostic, UserOptions};
+use sporran_kilt::printable_line;
+use sporran_pipeline::{Diagnostic, UserOptions, workflows::answer::AskOptions};
+use tempfile::TempDir;
 
 use crate::{
     commands::models,
     error::{Error, Result},
-    outcome::Context,
+    outcome::{Context, stderr},
 };
 
 /// The folder of this program in each base directory.
@@ -31,7 +33,7 @@ fn user_file() -> Option<PathBuf> {
 /// The user's config; the defaults if there is none.
 pub(crate) fn user() -> Result<UserOptions> {
     match user_file() {
-        Some(file) => Ok(UserOptions::load(&file)?),
+        Some(file) => Ok(UserOptions::load(&file, env::home_dir().as_deref())?),
         None => Ok(UserOptions::default()),
     }
 }
@@ -86,6 +88,36 @@ pub(crate) fn cache(user: &UserOptions) -> Result<PathBuf> {
     let own = || base("XDG_CACHE_HOME", ".cache").map(|folder| folder.join(NAME).join("indexes"));
     let missing = || Error::Input("expected a folder for cached indexes in XDG_CACHE_HOME or HOME".into());
     user.cache.clone().or_else(own).ok_or_else(missing)
+}
+
+/// Does something with the cache of the options. If the cache may only be read, and lacks what is needed, a temporary folder is
+/// the cache; it is removed when the second value is dropped.
+///
+/// # Errors
+/// Those of `work`.
+pub(crate) fn with_cache<T>(
+    options: AskOptions,
+    context: &Context,
+    mut work: impl FnMut(&AskOptions) -> Result<T>,
+) -> Result<(T, Option<TempDir>)> {
+    let error = match work(&options) {
+        Ok(done) => return Ok((done, None)),
+        Err(error) => error,
+    };
+    let cache = options.cache.display().to_string();
+    if options.config().is_some() || !error.is_unwritable() || !error.text().contains(&cache) {
+        return Err(error);
+    }
+    let spare = tempfile::tempdir().map_err(Error::io(env::temp_dir(), "create a folder"))?;
+    if !context.quiet {
+        stderr(&format!(
+            "{}: this folder may only be read, and lacks indexes of these files; they are built for this call in a \
+             temporary folder\n",
+            printable_line(&cache)
+        ));
+    }
+    let options = AskOptions { cache: spare.path().to_owned(), ..options };
+    Ok((work(&options)?, Some(spare)))
 }
 
 /// The file of the questions of earlier sessions.

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
-    Error as FileError,
+    Error as FileError, counted,
     folder::{Building, Place},
     jsonl,
 };
@@ -76,9 +76,13 @@ struct Entry {
     /// Whether its records bring their own ids.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     own_ids: bool,
-    /// Whether the file has to be read again, because its pages depend on other files.
+    /// Whether the file has to be read again, because its pages depend on other files, or were not read for a reason that may
+    /// pass.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     again: bool,
+    /// Whether the file changed after it was listed, so that nothing was read.
+    #[serde(skip)]
+    has_changed: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     problems: Vec<Problem>,
 }
@@ -92,11 +96,12 @@ pub struct Collection {
 
 impl Collection {
     /// Opens the collection of a listing in the folder `indexes`, or builds it. Files that an earlier collection of the same
-    /// source has are taken over if their hashes are the same. That collection is removed.
+    /// source has are taken over if their hashes are the same. That collection is removed. A file that changes meanwhile is a
+    /// problem; the next call reads it again.
     ///
     /// # Errors
-    /// [`Error::Nothing`] if there is no page, [`Error::Strict`] if `strict` is set and a file cannot be read,
-    /// [`FileError::Changed`] for a file that changes meanwhile, and errors of writing. Then no folder remains.
+    /// [`Error::Nothing`] if there is no page, [`Error::Strict`] if `strict` is set and a file cannot be read, and errors of
+    /// writing. Then no folder remains.
     pub fn open_or_build(
         listing: &Listing,
         options: &Options,
@@ -106,22 +111,29 @@ impl Collection {
     ) -> Result<Self> {
         let content = listing.content();
         let folder = indexes.join(format!("{KIND}-{}", &content[..12]));
-        let collection = match Place::vacant(&folder)? {
-            None => Self::open(&folder)?,
-            Some(place) => {
-                let earlier = Self::earlier(indexes, &listing.origin);
-                let built = Self::build(listing, options, strict, (place, content), &earlier, progress)?;
-                for old in earlier {
-                    // A process that still reads it had files that have changed.
-                    if let Err(error) = fs::remove_dir_all(&old.folder) {
-                        tracing::warn!("could not remove {}: {error}", old.folder.display());
-                    }
+        let place = match Place::vacant(&folder)? {
+            Some(place) => place,
+            None => {
+                let mut collection = Self::open(&folder)?;
+                if collection.header.content == content {
+                    collection.header.summary.written.clone_from(&listing.written);
+                    collection.check(strict, options)?;
+                    return Ok(collection);
                 }
-                built
+                // A file changed while it was built, and has the listed content again.
+                Place::from(&folder)
             }
         };
-        collection.check(strict, options)?;
-        Ok(collection)
+        let earlier = Self::earlier(indexes, &listing.origin);
+        let built = Self::build(listing, options, strict, place, &earlier, progress)?;
+        for old in earlier.iter().filter(|old| old.folder != built.folder) {
+            // A process that still reads it had files that have changed.
+            if let Err(error) = fs::remove_dir_all(&old.folder) {
+                tracing::warn!("could not remove {}: {error}", old.folder.display());
+            }
+        }
+        built.check(strict, options)?;
+        Ok(built)
     }
 
     /// Opens a folder.
@@ -181,7 +193,7 @@ impl Collection {
         &self.folder
     }
 
-    /// The hash of the options and of the contents of all files.
+    /// The hash of the options and of the contents of all files; those that changed while they were read have none.
     pub fn content(&self) -> &str {
         &self.header.content
     }
@@ -226,7 +238,7 @@ impl Collection {
         listing: &Listing,
         options: &Options,
         strict: bool,
-        (place, content): (Place, String),
+        place: Place,
         earlier: &[Self],
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self> {
@@ -234,7 +246,8 @@ impl Collection {
         let old = Earlier::open(earlier)?;
         let mut out = Out::create(&building.path(PAGES))?;
         let mut entries: Vec<Entry> = Vec::with_capacity(listing.files.len());
-        let mut summary = Summary { problems: listing.problems.clone(), ..Summary::default() };
+        let (problems, written) = (listing.problems.clone(), listing.written.clone());
+        let mut summary = Summary { problems, written, ..Summary::default() };
         let mut seen: FxHashSet<u128> = FxHashSet::default();
         let mut rest = &listing.files[..];
         while !rest.is_empty() {
@@ -290,6 +303,8 @@ impl Collection {
             lines.push(b'\n');
         }
         jsonl::write(building.path(FILES), &lines)?;
+        let changed = entries.iter().enumerate().filter(|(_, entry)| entry.has_changed).map(|(at, _)| at);
+        let content = listing.content_without(&changed.collect::<Vec<_>>());
         let header = Header {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -353,6 +368,15 @@ impl Out {
         Ok(self.write_all(bytes).map_err(failed(&self.path))?)
     }
 
+    /// Removes what was written after the first `bytes` bytes, whose hash is `hasher`.
+    fn roll_back(&mut self, bytes: u64, hasher: blake3::Hasher) -> Result<()> {
+        let file = &mut self.file;
+        let cut = file.flush().and_then(|()| file.get_ref().set_len(bytes));
+        cut.and_then(|()| file.seek(SeekFrom::Start(bytes))).map_err(failed(&self.path))?;
+        (self.bytes, self.hasher) = (bytes, hasher);
+        Ok(())
+    }
+
     /// The length and the hash.
     fn finish(mut self) -> Result<(u64, String)> {
         let written = self.file.flush().and_then(|()| self.file.get_ref().sync_data());
@@ -394,6 +418,9 @@ impl Part {
             own_ids |= page.has_own_id;
             Ok(())
         })?;
+        if unread.has_changed {
+            (lines, ends, ids, own_ids) = (Vec::new(), Vec::new(), Vec::new(), false);
+        }
         let frame = if lines.is_empty() { Vec::new() } else { compressed(&lines, file)? };
         let entry = Entry {
             file: file.file.clone(),
@@ -403,6 +430,7 @@ impl Part {
             pages: ends.len() as u64,
             own_ids,
             again: unread.is_transient,
+            has_changed: unread.has_changed,
             problems: unread.problems,
         };
         Ok(Self { lines, ends, ids, frame, entry, is_old: false })
@@ -450,19 +478,22 @@ fn compressed(lines: &[u8], file: &SourceFile) -> Result<Vec<u8>> {
 }
 
 fn doubled_ids(file: &SourceFile, count: u64) -> Problem {
-    let message = format!("{count} records have an id that an earlier record has; they were not read");
+    let (have, were) = if count == 1 { ("has", "it was") } else { ("have", "they were") };
+    let records = counted(count, "record");
+    let message = format!("{records} {have} an id that an earlier record has; {were} not read");
     Problem { file: file.file.clone(), line: None, severity: Severity::Partial, message }
 }
 
 /// Reads a large file page by page.
 fn large(file: &SourceFile, options: &Options, out: &mut Out, seen: &mut FxHashSet<u128>) -> Result<Entry> {
-    let (start, path) = (out.bytes, out.path.clone());
-    let mut encoder = zstd::Encoder::new(out, LEVEL).map_err(failed(&path))?;
+    let (start, hasher, path) = (out.bytes, out.hasher.clone(), out.path.clone());
+    let mut encoder = zstd::Encoder::new(&mut *out, LEVEL).map_err(failed(&path))?;
     let (mut pages, mut doubled, mut own_ids) = (0, 0, false);
-    let mut line = Vec::new();
-    let Unread { mut problems, is_transient } = read(file, options, &mut |page| {
+    let (mut line, mut within) = (Vec::new(), FxHashSet::default());
+    let unread = read(file, options, &mut |page| {
         own_ids |= page.has_own_id;
-        if page.has_own_id && !seen.insert(id_hash(&page.page.wikipedia_id.text())) {
+        let id = page.has_own_id.then(|| id_hash(&page.page.wikipedia_id.text()));
+        if id.is_some_and(|id| seen.contains(&id) || !within.insert(id)) {
             doubled += 1;
             return Ok(());
         }
@@ -472,7 +503,14 @@ fn large(file: &SourceFile, options: &Options, out: &mut Out, seen: &mut FxHashS
         line.push(b'\n');
         encoder.write_all(&line).map_err(failed(&path))
     })?;
-    let out = encoder.finish().map_err(failed(&path))?;
+    encoder.finish().map_err(failed(&path))?;
+    let Unread { mut problems, is_transient, has_changed } = unread;
+    if has_changed {
+        out.roll_back(start, hasher)?;
+        (pages, doubled, own_ids) = (0, 0, false);
+    } else {
+        seen.extend(within);
+    }
     if doubled > 0 {
         problems.push(doubled_ids(file, doubled));
     }
@@ -484,6 +522,7 @@ fn large(file: &SourceFile, options: &Options, out: &mut Out, seen: &mut FxHashS
         pages,
         own_ids,
         again: doubled > 0 || is_transient,
+        has_changed,
         problems,
     })
 }

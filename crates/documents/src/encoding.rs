@@ -95,6 +95,9 @@ pub(crate) fn decode(bytes: &[u8], declared: Option<&str>) -> Result<Decoded, St
         }
     }
     let note = match is_mixed {
+        true if count == 1 => {
+            format!("mixes encodings; 1 line that is not UTF-8 was read as {}", encoding.name())
+        }
         true => format!("mixes encodings; {count} lines that are not UTF-8 were read as {}", encoding.name()),
         false => format!("is not UTF-8; it was read as {}", encoding.name()),
     };
@@ -185,7 +188,7 @@ mod tests {
         assert!(decoded.note.unwrap().contains("read as windows-1252"));
         let decoded = decode(b"Zo\xc3\xab\nCaf\xe9 cr\xe8me\n", None).unwrap();
         assert_eq!(decoded.text, "Zoë\nCafé crème\n");
-        assert!(decoded.note.unwrap().starts_with("mixes encodings; 1 lines"));
+        assert!(decoded.note.unwrap().starts_with("mixes encodings; 1 line that"));
         let decoded = decode(b"\xcf\xf0\xe8\xe2\xe5\xf2", Some("windows-1251")).unwrap();
         assert_eq!(decoded, Decoded { text: "Привет".into(), note: None });
         let mut guessed = false;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use sporran_kilt::{counted, printable_line};
+
 use crate::Summary;
 
 /// Result of this crate.
@@ -25,7 +27,7 @@ pub enum Error {
         message: String,
     },
     /// No file of the source could be read.
-    #[error("no page could be read from {}{}", join(.paths), problems(.summary))]
+    #[error("no page could be read from {}", unread(.paths, .summary))]
     Nothing {
         /// The paths of the source.
         paths: Vec<PathBuf>,
@@ -33,7 +35,7 @@ pub enum Error {
         summary: Box<Summary>,
     },
     /// A source with `strict = true` has files that cannot be read whole.
-    #[error("`strict` is set, and {} files could not be read whole{}", .summary.incomplete(), problems(.summary))]
+    #[error("`strict` is set, and {} could not be read whole{}", counted(.summary.incomplete() as u64, "file"), problems(.summary))]
     Strict {
         /// The problems of all files.
         summary: Box<Summary>,
@@ -41,15 +43,25 @@ pub enum Error {
 }
 
 fn join(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    paths.iter().map(|path| printable_line(&path.display().to_string())).collect::<Vec<_>>().join(", ")
+}
+
+/// The paths without a page, and why. A single file with a single problem is named once.
+fn unread(paths: &[PathBuf], summary: &Summary) -> String {
+    match (paths, &summary.problems[..]) {
+        ([path], [problem]) if path.to_string_lossy() == problem.file => problem.to_string(),
+        _ => format!("{}{}", join(paths), problems(summary)),
+    }
 }
 
 /// The first problems, as the end of a message.
 fn problems(summary: &Summary) -> String {
-    let lines = summary.lines();
-    match lines.is_empty() {
-        true => ": no files were found".to_owned(),
-        false => format!(":\n  {}", lines.join("\n  ")),
+    let mut lines = summary.lines();
+    lines.extend(summary.left_out());
+    match &lines[..] {
+        [] => ": no files were found".to_owned(),
+        [only] if summary.problems.is_empty() => format!(": no other files were found; {only}"),
+        lines => format!(":\n  {}", lines.join("\n  ")),
     }
 }
 
@@ -60,5 +72,40 @@ impl Error {
             Self::Kilt(error) => error.is_input(),
             Self::Pattern { .. } | Self::Nothing { .. } | Self::Strict { .. } => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Problem, Severity};
+
+    #[test]
+    fn a_single_file_is_named_once() {
+        let problem = |file: &str| Problem {
+            file: file.into(),
+            line: None,
+            severity: Severity::Unread,
+            message: "expected text, found a binary file".into(),
+        };
+        let of = |path: &str, files: &[&str], written: &[&str]| {
+            let problems = files.iter().map(|file| problem(file)).collect();
+            let written = written.iter().map(|&folder| folder.to_owned()).collect();
+            let summary = Box::new(Summary { problems, written, ..Summary::default() });
+            Error::Nothing { paths: vec![path.into()], summary }.to_string()
+        };
+        assert_eq!(
+            of("a.bin", &["a.bin"], &[]),
+            "no page could be read from a.bin: expected text, found a binary file"
+        );
+        assert_eq!(
+            of("notes", &["notes/a.bin"], &[]),
+            "no page could be read from notes:\n  notes/a.bin: expected text, found a binary file"
+        );
+        assert_eq!(of("notes", &[], &[]), "no page could be read from notes: no files were found");
+        assert_eq!(
+            of("runs", &[], &["runs/a"]),
+            "no page could be read from runs: no other files were found; left out 1 folder that Sporran wrote: runs/a"
+        );
     }
 }

@@ -43,7 +43,7 @@ impl<R: BufRead> JsonLines<R> {
             self.number += 1;
             let text = encoding::line(bytes, &mut self.guessed);
             return Some(match jsonl::parse_free::<Map<String, Value>>(&text) {
-                Ok(fields) => Item::Row(Row { number: self.number, line: self.line, fields }),
+                Ok(fields) => Item::Row(Row { number: self.number, line: Some(self.line), fields }),
                 Err(error) => Item::Fault((
                     self.line,
                     format!("expected a JSON object: {}", plain_json(&error.to_string())),
@@ -68,7 +68,7 @@ pub(crate) fn list(text: &str) -> Result<Vec<Row>, String> {
     let lines = starts(text);
     let row = |(at, item)| match item {
         Value::Object(fields) => {
-            Ok(Row { number: at as u64 + 1, line: lines.get(at).copied().unwrap_or(1), fields })
+            Ok(Row { number: at as u64 + 1, line: Some(lines.get(at).copied().unwrap_or(1)), fields })
         }
         _ => Err(format!("expected a list of JSON objects, found another value as item {}", at + 1)),
     };
@@ -112,7 +112,9 @@ mod tests {
         let mut found = Vec::new();
         while let Some(item) = lines.next() {
             found.push(match item {
-                Item::Row(row) => format!("{} {}", row.line, serde_json::to_string(&row.fields).unwrap()),
+                Item::Row(row) => {
+                    format!("{} {}", row.shown_number(), serde_json::to_string(&row.fields).unwrap())
+                }
                 Item::Fault((line, _)) | Item::End((line, _)) => format!("{line}!"),
             });
         }
@@ -133,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_list_of_objects_is_read_as_a_whole() {
-        let lines = |text: &str| list(text).unwrap().iter().map(|row| row.line).collect::<Vec<_>>();
+        let lines = |text: &str| list(text).unwrap().iter().map(|row| row.shown_number()).collect::<Vec<_>>();
         assert_eq!(lines("[{\"a\": 1},\n {\"b\": 2}]"), [1, 2]);
         assert_eq!(lines("\n[\n {\"a\": [{}, \"\\\"]{\\\\\"]},\n\n {\n\"b\": {}}\n, {}]"), [3, 5, 7]);
         assert_eq!(list("[{\"a\": NaN}]").unwrap()[0].fields["a"], Value::Null);

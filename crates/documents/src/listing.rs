@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{BufRead, Read},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::SystemTime,
 };
 
@@ -15,11 +16,11 @@ use rayon::prelude::*;
 use rustc_hash::FxHashSet;
 use sporran_kilt::{hash_json, jsonl};
 
-use crate::{Error, Options, Problem, Result, Severity};
+use crate::{Error, Options, Problem, Result, Severity, written::is_written};
 
 /// The version of what readers make of a file, a part of the keys of collections. A change of the pages of a format needs a
 /// new version.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// A file of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub struct Listing {
     pub files: Vec<SourceFile>,
     /// Files and folders that cannot be read.
     pub problems: Vec<Problem>,
+    /// The folders that this program wrote, such as those of runs and of indexes. They are left out.
+    pub written: Vec<String>,
     /// The hash of the options.
     pub(crate) origin: String,
 }
@@ -84,7 +87,18 @@ pub struct Listing {
 impl Listing {
     /// The hash of the options and of the contents of all files. Two listings with the same hash have the same pages.
     pub fn content(&self) -> String {
-        let files: Vec<_> = self.files.iter().map(|file| (&file.file, &file.blake3)).collect();
+        self.content_without(&[])
+    }
+
+    /// [`content`](Self::content), where the files of these indices changed after they were listed, so that their pages are
+    /// missing.
+    pub(crate) fn content_without(&self, changed: &[usize]) -> String {
+        let hash = |(at, file): (usize, &'_ SourceFile)| match changed.binary_search(&at) {
+            Ok(_) => "changed".to_owned(),
+            Err(_) => file.blake3.clone(),
+        };
+        let hashes = self.files.iter().enumerate().map(hash);
+        let files: Vec<_> = self.files.iter().map(|file| &file.file).zip(hashes).collect();
         hash_json(&(&self.origin, files, &self.problems))
     }
 }
@@ -129,7 +143,7 @@ struct Found {
 /// Finds the files of a source and hashes them. `progress` gets the number of hashed files.
 ///
 /// Folders are searched with their subfolders; links are followed. Files whose names start with a dot are left out, and so
-/// are subfolders that their programs tag as caches.
+/// are subfolders that their programs tag as caches, and those that this program wrote.
 ///
 /// # Errors
 /// [`Error::Pattern`] for a wrong glob, and [`sporran_kilt::Error::Io`] for a path of the source that does not exist.
@@ -157,16 +171,25 @@ pub fn list(options: &Options, progress: &mut dyn FnMut(u64)) -> Result<Listing>
             walk.add_custom_ignore_filename(&options.ignore_file);
         }
         let (start, skip, exclude_too) = (root.clone(), skip.clone(), exclude.clone());
+        let written: Arc<Mutex<Vec<String>>> = Arc::default();
+        let left_out = Arc::clone(&written);
         walk.filter_entry(move |entry| {
             let inner = entry.path().strip_prefix(&start).unwrap_or(entry.path());
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            if inner.as_os_str().is_empty() {
+                return true;
+            }
+            if exclude_too.matched(inner, is_folder).is_ignore() || (is_folder && is_cache(entry.path())) {
+                return false;
+            }
             let is_skipped = is_folder
                 && !skip.is_empty()
                 && entry.path().canonicalize().is_ok_and(|path| skip.contains(&path));
-            inner.as_os_str().is_empty()
-                || !(is_skipped
-                    || exclude_too.matched(inner, is_folder).is_ignore()
-                    || (is_folder && is_cache(entry.path())))
+            if is_skipped || (is_folder && is_written(entry.path())) {
+                left_out.lock().unwrap_or_else(PoisonError::into_inner).push(slashes(entry.path()));
+                return false;
+            }
+            true
         });
         for entry in walk.build() {
             let entry = match entry {
@@ -198,6 +221,7 @@ pub fn list(options: &Options, progress: &mut dyn FnMut(u64)) -> Result<Listing>
             let id = if is_single { source.clone() } else { file.clone() };
             found.push(Found { path: entry.into_path(), file, source, id });
         }
+        listing.written.append(&mut written.lock().unwrap_or_else(PoisonError::into_inner));
     }
     if !is_single || has_links {
         once(&mut found);

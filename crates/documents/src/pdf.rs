@@ -14,7 +14,7 @@ use hayro_interpret::{
     interpret_page,
     kurbo::{Affine, BezPath, Point, Rect, Vec2},
 };
-use sporran_kilt::passage::Mark;
+use sporran_kilt::{counted, passage::Mark};
 
 use crate::{Block, Document};
 
@@ -62,9 +62,8 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Document, String> {
     if paragraphs.is_empty() {
         return Err(match pages {
             0 => "expected a PDF file with pages, found none".to_owned(),
-            _ if unknown > 0 => {
-                format!("has no readable text: its {unknown} characters have no Unicode values")
-            }
+            _ if unknown > 0 => "has no readable text: its characters have no Unicode values".to_owned(),
+            1 => "has no text layer on its page, which may be a scan".to_owned(),
             _ => format!("has no text layer on any of its {pages} pages, which may be scans"),
         });
     }
@@ -75,7 +74,9 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Document, String> {
         document.notes.push(format!("has no text layer on {blank} of its {pages} pages"));
     }
     if unknown > 0 {
-        document.missing.push(format!("{unknown} characters have no Unicode value and were left out"));
+        let (have, were) = if unknown == 1 { ("has", "was") } else { ("have", "were") };
+        let characters = counted(unknown, "character");
+        document.missing.push(format!("{characters} {have} no Unicode value and {were} left out"));
     }
     Ok(document)
 }

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use sporran_kilt::jsonl;
+use sporran_kilt::{counted, jsonl};
 
 use crate::{
     Document, Format, Options, Problem, Severity, SourceFile, child, columnar,
@@ -15,7 +15,7 @@ use crate::{
     format, html,
     json_lines::{self, JsonLines},
     markdown, pdf,
-    record::{RecordPage, Row},
+    record::RecordPage,
     table::{Item, Table},
     text, zipped,
 };
@@ -34,28 +34,48 @@ pub(crate) struct Unread {
     pub(crate) problems: Vec<Problem>,
     /// Whether another attempt can give other pages.
     pub(crate) is_transient: bool,
+    /// Whether the file is not as it was listed. Its pages do not count.
+    pub(crate) has_changed: bool,
 }
 
-/// Reads a file. What cannot be read is a problem.
+impl Unread {
+    /// All of a file that changed, or disappeared.
+    fn changed(file: &SourceFile) -> Self {
+        let what = if file.path.exists() { "changed" } else { "disappeared" };
+        let message = format!("{what} while the source was read; the next run reads it again");
+        let problem = Problem { file: file.file.clone(), line: None, severity: Severity::Unread, message };
+        Self { problems: vec![problem], is_transient: true, has_changed: true }
+    }
+
+    fn of(problem: Problem, is_transient: bool) -> Self {
+        Self { problems: vec![problem], is_transient, has_changed: false }
+    }
+}
+
+/// Reads a file. What cannot be read is a problem. A file that changes meanwhile may have given pages to the receiver.
 ///
 /// # Errors
-/// Those of the receiver, and [`sporran_kilt::Error::Changed`] for a file that is not as it was listed.
+/// Those of the receiver.
 pub(crate) fn read(
     file: &SourceFile,
     options: &Options,
     sink: &mut PageSink<'_>,
 ) -> sporran_kilt::Result<Unread> {
-    let mut reading = Reading { file, options, problems: Vec::new(), is_transient: false };
+    let mut reading = Reading { file, options, problems: Vec::new(), is_transient: false, has_lines: true };
+    if !file.is_unchanged() {
+        return Ok(Unread::changed(file));
+    }
     let head = match head(&file.path) {
         Ok(head) => head,
+        Err(_) if !file.is_unchanged() => return Ok(Unread::changed(file)),
         Err(error) => {
             let problem = reading.problem(Severity::Unread, None, format!("opening failed: {error}"));
-            return Ok(Unread { problems: vec![problem], is_transient: true });
+            return Ok(Unread::of(problem, true));
         }
     };
     if head.is_empty() {
         let problem = reading.problem(Severity::Note, None, "is empty".to_owned());
-        return Ok(Unread { problems: vec![problem], is_transient: false });
+        return Ok(Unread::of(problem, false));
     }
     let result = match Format::of(&file.path, &head) {
         Ok(format) if format.has_records() => reading.records(format, &head, sink)?,
@@ -67,9 +87,9 @@ pub(crate) fn read(
         reading.problems.push(problem);
     }
     if !file.is_unchanged() {
-        return Err(sporran_kilt::Error::Changed { path: file.path.clone() });
+        return Ok(Unread::changed(file));
     }
-    Ok(Unread { problems: reading.problems, is_transient: reading.is_transient })
+    Ok(Unread { problems: reading.problems, is_transient: reading.is_transient, has_changed: false })
 }
 
 /// The first bytes of a file, which decide its format.
@@ -84,10 +104,16 @@ struct Reading<'a> {
     options: &'a Options,
     problems: Vec<Problem>,
     is_transient: bool,
+    /// Whether the numbers of records are lines. Otherwise they are rows.
+    has_lines: bool,
 }
 
 impl Reading<'_> {
     fn problem(&self, severity: Severity, line: Option<u64>, message: String) -> Problem {
+        let (line, message) = match line {
+            Some(row) if !self.has_lines => (None, format!("row {row}: {message}")),
+            line => (line, message),
+        };
         Problem { file: self.file.file.clone(), line, severity, message }
     }
 
@@ -234,11 +260,13 @@ impl Reading<'_> {
 
     fn ended(&mut self, records: &Records) -> Result<(), String> {
         if records.faults > FAULTS {
-            let message = format!("{} more records could not be read", records.faults - FAULTS);
+            let rest = counted(records.faults - FAULTS, "more record");
+            let message = format!("{rest} could not be read");
             self.problems.push(self.problem(Severity::Partial, None, message));
         }
         if records.blank > 0 {
-            let message = format!("{} records have no text", records.blank);
+            let have = if records.blank == 1 { "has" } else { "have" };
+            let message = format!("{} {have} no text", counted(records.blank, "record"));
             self.problems.push(self.problem(Severity::Note, None, message));
         }
         if records.count == 0 { Err("has no record with text".to_owned()) } else { Ok(()) }
@@ -246,6 +274,7 @@ impl Reading<'_> {
 
     /// Reads a Parquet file.
     fn parquet(&mut self, sink: &mut PageSink<'_>) -> sporran_kilt::Result<Result<(), String>> {
+        self.has_lines = false;
         let file = match fs::File::open(&self.file.path) {
             Ok(file) => file,
             Err(error) => return Ok(Err(format!("opening failed: {error}"))),
@@ -306,7 +335,7 @@ impl Reading<'_> {
     ) -> sporran_kilt::Result<()> {
         let fault = match item {
             Item::Row(row) => {
-                let Row { line, .. } = row;
+                let number = row.shown_number();
                 match row.into_page(columns, self.file) {
                     Ok(Some(page)) => {
                         records.count += 1;
@@ -316,7 +345,7 @@ impl Reading<'_> {
                         records.blank += 1;
                         return Ok(());
                     }
-                    Err(message) => (line, message),
+                    Err(message) => (number, message),
                 }
             }
             Item::Fault(fault) => fault,
@@ -388,10 +417,12 @@ fn document(format: Format, bytes: Vec<u8>) -> Result<Document, String> {
     Ok(document)
 }
 
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
+/// An error with its causes. That of a file leaves its name to the problem.
+fn chain(error: &sporran_kilt::Error) -> String {
+    let (mut text, mut cause) = match error {
+        sporran_kilt::Error::Io { action, source, .. } => (format!("{action} failed: {source}"), None),
+        other => (other.to_string(), std::error::Error::source(other)),
+    };
     while let Some(error) = cause {
         text.push_str(&format!(": {error}"));
         cause = error.source();

@@ -19,8 +19,8 @@ const LONGEST_VALUE: usize = 256;
 pub(crate) struct Row {
     /// Its number, from 1.
     pub(crate) number: u64,
-    /// The line on which it starts, from 1.
-    pub(crate) line: u64,
+    /// The line on which it starts, from 1; `None` for a file without lines.
+    pub(crate) line: Option<u64>,
     pub(crate) fields: Map<String, Value>,
 }
 
@@ -58,6 +58,16 @@ fn paragraphs(value: &Value) -> Vec<String> {
 }
 
 impl Row {
+    /// Its place in the file, as a field of its page: its line, or else its number.
+    fn place(&self) -> (&'static str, u64) {
+        self.line.map_or(("row", self.number), |line| ("line", line))
+    }
+
+    /// The number by which messages name it.
+    pub(crate) fn shown_number(&self) -> u64 {
+        self.place().1
+    }
+
     /// The page of a row; `None` if it has no text.
     ///
     /// # Errors
@@ -124,7 +134,7 @@ impl Row {
         if texts.is_empty() {
             return None;
         }
-        let has_own_id = id.is_some();
+        let (has_own_id, place) = (id.is_some(), self.place());
         let id = id.map_or_else(|| format!("{}#{}", file.id, self.number), |id| id.trim().to_owned());
         let title =
             title.map_or_else(|| format!("{} {}", file.stem(), self.number), |title| shortened(title.trim()));
@@ -134,14 +144,14 @@ impl Row {
         if !metadata.is_empty() {
             found.extra.insert("metadata".to_owned(), metadata.into());
         }
-        Some(RecordPage { page: placed(found, self.line, file), has_own_id })
+        Some(RecordPage { page: placed(found, place, file), has_own_id })
     }
 
     /// The page of a row in one of the layouts that `convert files` reads, or else of all columns.
     fn known(self, file: &SourceFile) -> Result<Option<RecordPage>, String> {
         let is = |key: &str, kind: fn(&Value) -> bool| self.fields.get(key).is_some_and(kind);
         let is_id = |value: &Value| value.is_string() || value.is_number();
-        let (line, wrong) = (self.line, |error: serde_json::Error| plain_json(&error.to_string()));
+        let (place, wrong) = (self.place(), |error: serde_json::Error| plain_json(&error.to_string()));
         let passage: Passage =
             if is("wikipedia_id", |_| true) && is("wikipedia_title", |_| true) && is("text", Value::is_array)
             {
@@ -176,12 +186,12 @@ impl Row {
             page.wikipedia_title = page.wikipedia_id.text().into_owned();
             page.text[0].clone_from(&page.wikipedia_title);
         }
-        Ok(Some(RecordPage { page: placed(page, line, file), has_own_id: true }))
+        Ok(Some(RecordPage { page: placed(page, place, file), has_own_id: true }))
     }
 }
 
 /// The page with its place. A record that names a file has the place that it names.
-fn placed(mut page: Page, line: u64, file: &SourceFile) -> Page {
+fn placed(mut page: Page, (key, number): (&str, u64), file: &SourceFile) -> Page {
     let metadata = page.extra.get("metadata");
     let names = |key: &str| metadata.and_then(|fields| fields.get(key)).is_some_and(Value::is_string);
     let (names_file, names_section) = (names("file"), names("section"));
@@ -190,7 +200,7 @@ fn placed(mut page: Page, line: u64, file: &SourceFile) -> Page {
     }
     if !names_file {
         page.extra.insert("file".to_owned(), file.file.as_str().into());
-        page.extra.insert("line".to_owned(), line.into());
+        page.extra.insert(key.to_owned(), number.into());
     }
     page.extra.insert("source".to_owned(), file.source.as_str().into());
     page
@@ -203,7 +213,7 @@ mod tests {
 
     fn of(fields: &str, columns: Option<&Columns>) -> Result<Option<RecordPage>, String> {
         let fields = serde_json::from_str(fields).unwrap();
-        Row { number: 3, line: 5, fields }.into_page(columns, &SourceFile::named("data/people.csv"))
+        Row { number: 3, line: Some(5), fields }.into_page(columns, &SourceFile::named("data/people.csv"))
     }
 
     fn json(found: &RecordPage) -> String {
@@ -234,6 +244,15 @@ mod tests {
         assert!(
             of(r#"{"Id":1,"Name":"x","Bio":" ","Notes":null,"Year":1}"#, Some(&columns)).unwrap().is_none()
         );
+    }
+
+    #[test]
+    fn a_file_without_lines_has_rows() {
+        for fields in [r#"{"Name":"Ann"}"#, r#"{"id":1,"text":"Ann"}"#] {
+            let row = Row { number: 3, line: None, fields: serde_json::from_str(fields).unwrap() };
+            let page = row.into_page(None, &SourceFile::named("people.parquet")).unwrap().unwrap().page;
+            assert!(page.extra["row"] == 3 && !page.extra.contains_key("line"), "{fields}");
+        }
     }
 
     #[test]

@@ -3,9 +3,12 @@
 use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
+use sporran_kilt::{counted, printable_line};
 
 /// The number of problems that a message lists.
 const LISTED: usize = 20;
+/// The number of left out folders that a message names.
+const NAMED: usize = 5;
 
 /// How much of a file is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -35,12 +38,12 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Names of files can have characters that a terminal obeys.
-        write!(f, "{}", self.file.replace(char::is_control, "\u{fffd}"))?;
+        // Names of files, and pieces of them in messages, can have characters that a terminal obeys.
+        f.write_str(&printable_line(&self.file))?;
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
         }
-        write!(f, ": {}", self.message)
+        write!(f, ": {}", printable_line(&self.message))
     }
 }
 
@@ -55,6 +58,9 @@ pub struct Summary {
     pub unchanged: u64,
     /// The files that the earlier reading had and that are gone.
     pub removed: u64,
+    /// The folders of the source that this program wrote, which are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub written: Vec<String>,
     /// The problems, by file.
     pub problems: Vec<Problem>,
 }
@@ -62,13 +68,36 @@ pub struct Summary {
 impl Summary {
     /// The number of files and folders of which nothing was read.
     pub fn unread(&self) -> usize {
-        self.problems.iter().filter(|problem| problem.severity == Severity::Unread).count()
+        self.files_with(Severity::Unread)
+    }
+
+    /// The number of files and folders with a problem that is at least so severe.
+    fn files_with(&self, least: Severity) -> usize {
+        let missing = self.problems.iter().filter(|problem| problem.severity >= least);
+        missing.map(|problem| &problem.file).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The number of files and folders of which a part was read.
+    pub fn partial(&self) -> usize {
+        self.incomplete().saturating_sub(self.unread())
     }
 
     /// The number of files and folders of which a part or nothing was read.
     pub fn incomplete(&self) -> usize {
-        let missing = self.problems.iter().filter(|problem| problem.severity >= Severity::Partial);
-        missing.map(|problem| &problem.file).collect::<BTreeSet<_>>().len()
+        self.files_with(Severity::Partial)
+    }
+
+    /// Whether there is something to tell of each reading, although nothing is new.
+    pub fn is_notable(&self) -> bool {
+        self.incomplete() > 0 || !self.written.is_empty()
+    }
+
+    /// The summary with other names of files, for people who named the source in another way.
+    #[must_use]
+    pub fn named(mut self, name: impl Fn(&str) -> String) -> Self {
+        self.problems.iter_mut().for_each(|problem| problem.file = name(&problem.file));
+        self.written.iter_mut().for_each(|folder| *folder = name(folder));
+        self
     }
 
     /// The problems as lines, worst first. At most the first 20 of them are listed.
@@ -81,17 +110,37 @@ impl Summary {
         }
         lines
     }
+
+    /// Which folders are left out because this program wrote them, such as `left out 3 folders that Sporran wrote: runs/a,
+    /// runs/b and 1 more`; `None` without any.
+    pub fn left_out(&self) -> Option<String> {
+        let shown: Vec<String> =
+            self.written.iter().take(NAMED).map(|folder| printable_line(folder)).collect();
+        let more = match self.written.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            rest => format!(" and {rest} more"),
+        };
+        let count = counted(self.written.len() as u64, "folder");
+        (!shown.is_empty())
+            .then(|| format!("left out {count} that Sporran wrote: {}{more}", shown.join(", ")))
+    }
 }
 
 impl fmt::Display for Summary {
-    /// Such as `12 files, 40 pages; 3 unchanged, 1 removed; 2 not read`.
+    /// Such as `12 files, 40 pages; 3 unchanged, 1 removed; 2 not read; 1 read in part; 4 folders that Sporran wrote left out`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} files, {} pages", self.files, self.pages)?;
+        write!(f, "{}, {}", counted(self.files, "file"), counted(self.pages, "page"))?;
         if self.unchanged + self.removed > 0 {
             write!(f, "; {} unchanged, {} removed", self.unchanged, self.removed)?;
         }
         if self.unread() > 0 {
             write!(f, "; {} not read", self.unread())?;
+        }
+        if self.partial() > 0 {
+            write!(f, "; {} read in part", self.partial())?;
+        }
+        if !self.written.is_empty() {
+            write!(f, "; {} that Sporran wrote left out", counted(self.written.len() as u64, "folder"))?;
         }
         Ok(())
     }
@@ -117,7 +166,19 @@ mod tests {
         assert_eq!(summary.to_string(), "2 files, 5 pages; 0 unchanged, 1 removed; 1 not read");
         let lines = summary.lines();
         assert_eq!((lines.len(), lines[0].as_str(), lines[20].as_str()), (21, "f3:7: m", "and 3 more"));
+        // A part of one file is missing in two places.
+        summary.problems.extend([2, 2].map(|at| problem(at, Severity::Partial)));
+        summary.written = (0..6).map(|at| format!("runs/{at}")).collect();
+        assert_eq!(
+            summary.to_string(),
+            "2 files, 5 pages; 0 unchanged, 1 removed; 1 not read; 1 read in part; 6 folders that Sporran wrote left out"
+        );
+        let left_out =
+            "left out 6 folders that Sporran wrote: runs/0, runs/1, runs/2, runs/3, runs/4 and 1 more";
+        assert_eq!(summary.left_out().as_deref(), Some(left_out));
+        let one = Summary { files: 1, pages: 1, ..Summary::default() };
+        assert_eq!((one.to_string().as_str(), one.left_out()), ("1 file, 1 page", None));
         let odd = Problem { file: "a\nb\u{1b}.md".into(), ..problem(0, Severity::Note) };
-        assert_eq!(odd.to_string(), "a\u{fffd}b\u{fffd}.md: m");
+        assert_eq!(odd.to_string(), "a b\u{fffd}.md: m");
     }
 }

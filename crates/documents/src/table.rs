@@ -184,7 +184,7 @@ impl<R: BufRead> Table<R> {
             }
             let cells = texts.iter().map(|text| value_of(text)).chain(std::iter::repeat(Value::Null));
             let fields: Map<String, Value> = self.columns.iter().cloned().zip(cells).collect();
-            return Some(Item::Row(Row { number: self.number, line: start, fields }));
+            return Some(Item::Row(Row { number: self.number, line: Some(start), fields }));
         }
     }
 }
@@ -228,9 +228,10 @@ mod tests {
         let mut found = Vec::new();
         while let Some(item) = table.next() {
             let (item, is_last) = match item {
-                Item::Row(row) => {
-                    (format!("{}: {}", row.line, serde_json::to_string(&row.fields).unwrap()), false)
-                }
+                Item::Row(row) => (
+                    format!("{}: {}", row.shown_number(), serde_json::to_string(&row.fields).unwrap()),
+                    false,
+                ),
                 Item::Fault((line, message)) => (format!("{line}! {message}"), false),
                 Item::End((line, message)) => (format!("{line}!! {message}"), true),
             };

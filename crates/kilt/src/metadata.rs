@@ -85,7 +85,7 @@ impl Field {
     }
 
     /// The value as a text.
-    fn text(&self) -> Option<&str> {
+    pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
             _ => None,
@@ -200,10 +200,13 @@ impl Metadata {
         self.get("section")?.text()
     }
 
-    /// The place that a record names: its fields `file`, `line` and `page`. A field of another type is not part of it.
+    /// The place that a record names: its fields `file`, `line`, `row` and `page`. A field of another type is not part of it.
+    /// `row` is a place of a record with a file only; other records have fields of this name, too.
     pub fn file(&self) -> FilePlace {
+        let path = self.get("file").and_then(Field::text).map(str::to_owned);
         FilePlace {
-            path: self.get("file").and_then(Field::text).map(str::to_owned),
+            row: self.get("row").and_then(Field::count).filter(|_| path.is_some()),
+            path,
             line: self.get("line").and_then(Field::count),
             page: self.get("page").and_then(Field::count),
         }
@@ -212,8 +215,12 @@ impl Metadata {
     /// Takes out the fields that are the place and the section of a record.
     pub(crate) fn take_place(&mut self) -> (FilePlace, Option<String>) {
         let (file, section) = (self.file(), self.section().map(str::to_owned));
-        let taken =
-            [("file", file.path.is_some()), ("line", file.line.is_some()), ("page", file.page.is_some())];
+        let taken = [
+            ("file", file.path.is_some()),
+            ("line", file.line.is_some()),
+            ("row", file.row.is_some()),
+            ("page", file.page.is_some()),
+        ];
         for (key, _) in taken.into_iter().chain([("section", section.is_some())]).filter(|(_, is)| *is) {
             self.0.remove(key);
         }
@@ -275,8 +282,12 @@ mod tests {
             (file, section, serde_json::to_string(&metadata).unwrap())
         };
         let (file, section, rest) = of(r#"{"file":"a.md","line":12,"page":3,"section":"Tea","lang":"en"}"#);
-        assert_eq!(file, FilePlace { path: Some("a.md".into()), line: Some(12), page: Some(3) });
+        assert_eq!(file, FilePlace { path: Some("a.md".into()), line: Some(12), row: None, page: Some(3) });
         assert_eq!((section.as_deref(), rest.as_str()), (Some("Tea"), r#"{"lang":"en"}"#));
+        let (file, _, rest) = of(r#"{"file":"t.parquet","row":4}"#);
+        assert_eq!((file.to_string().as_str(), rest.as_str()), ("t.parquet, row 4", "{}"));
+        // Without a file, a row is a field as any other.
+        assert_eq!(of(r#"{"row":4}"#).0, FilePlace::default());
         let (file, section, rest) = of(r#"{"file":7,"line":-1,"page":"iv","section":true}"#);
         assert_eq!((file, section), (FilePlace::default(), None));
         assert_eq!(rest, r#"{"file":7,"line":-1,"page":"iv","section":true}"#);

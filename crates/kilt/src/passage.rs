@@ -160,7 +160,7 @@ pub struct Passage {
     pub metadata: Metadata,
 }
 
-/// A place in a file, by the fields `file`, `line` and `page` of a record.
+/// A place in a file, by the fields `file`, `line`, `row` and `page` of a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FilePlace {
     /// The path of the file.
@@ -169,6 +169,9 @@ pub struct FilePlace {
     /// The line on which the text starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
+    /// The number of the row, for a table whose file has no lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row: Option<u64>,
     /// The number of the page on which the text starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<u64>,
@@ -180,10 +183,10 @@ impl FilePlace {
         *self == Self::default()
     }
 
-    /// The place as fields of a record: `file`, `line` and `page`, as far as they are known.
+    /// The place as fields of a record: `file`, `line`, `row` and `page`, as far as they are known.
     pub fn fields(&self) -> Map<String, Value> {
         let text = self.path.as_deref().map(|path| ("file", Value::from(path)));
-        let numbers = [("line", self.line), ("page", self.page)];
+        let numbers = [("line", self.line), ("row", self.row), ("page", self.page)];
         let numbers = numbers.into_iter().filter_map(|(key, number)| Some((key, number?.into())));
         text.into_iter().chain(numbers).map(|(key, value)| (key.to_owned(), value)).collect()
     }
@@ -193,7 +196,8 @@ impl fmt::Display for FilePlace {
     /// Such as `notes.md, line 12` or `report.pdf, page 3`; empty for an empty place.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |name: &str, number: Option<u64>| number.map(|number| format!("{name} {number}"));
-        let parts = [self.path.clone(), number("page", self.page), number("line", self.line)];
+        let Self { path, line, row, page } = self;
+        let parts = [path.clone(), number("page", *page), number("line", *line), number("row", *row)];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }
 }
@@ -655,7 +659,7 @@ mod tests {
         (passage.start_paragraph, passage.end_paragraph, passage.end_character) = (1, 1, 10);
         assert_eq!(passage.place().to_string(), "7, Tea, paragraphs 1 to 1");
         assert!(passage.provenance().extra.is_empty());
-        passage.file = FilePlace { path: Some("a/tea.md".into()), line: Some(12), page: None };
+        passage.file = FilePlace { path: Some("a/tea.md".into()), line: Some(12), ..FilePlace::default() };
         assert!(matches!(passage.place(), Place::File { start: (1, 0), end: (1, 10), .. }));
         assert_eq!(passage.place().to_string(), "a/tea.md, line 12, Tea, paragraphs 1 to 1");
         let item = serde_json::to_value(passage.provenance()).unwrap();

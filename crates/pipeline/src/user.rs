@@ -2,7 +2,7 @@
 
 use std::{
     num::NonZeroUsize,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use schemars::JsonSchema;
@@ -12,10 +12,18 @@ use sporran_kilt::jsonl;
 
 use crate::{Error, Result};
 
+/// The home folder at the start of a path.
+const HOME: &str = "~";
+
+/// Whether a path starts as the name of a home folder does: `~` or `~user`.
+fn starts_with_tilde(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| path.starts_with(HOME))
+}
+
 /// The config of a user. Options of the command line override it.
 ///
 /// A model is a folder, a file, the name of an imported model, or `hf:ID[@REV]`. A relative path with a folder in it starts
-/// at the folder of the config.
+/// at the folder of the config, and `~/` at the home folder of the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct UserOptions {
@@ -38,11 +46,11 @@ pub struct UserOptions {
 }
 
 impl UserOptions {
-    /// Reads the config of a user; the defaults if there is no such file.
+    /// Reads the config of a user with the home folder `home`; the defaults if there is no such file.
     ///
     /// # Errors
     /// [`Error::Config`] with every mistake, unknown keys among them; [`Error::Kilt`] if the file cannot be read.
-    pub fn load(path: &Path) -> Result<Self> {
+    pub fn load(path: &Path, home: Option<&Path>) -> Result<Self> {
         if !path.exists() {
             return Ok(Self::default());
         }
@@ -50,10 +58,32 @@ impl UserOptions {
         let mut document = Document::parse(&text);
         let options: Option<Self> = document.read_root(&[]);
         document.check_ranges(&schema::of::<Self>());
+        for (key, path) in options.iter().flat_map(Self::paths) {
+            if starts_with_tilde(path)
+                && (home.is_none() || path.components().next() != Some(Component::Normal(HOME.as_ref())))
+            {
+                let message = format!(
+                    "expected a path that starts with a folder or with `~/`, the home folder, found `{}`",
+                    path.display()
+                );
+                document.report_key(key, message);
+            }
+        }
         let mistakes = document.into_diagnostics();
         let options = options.filter(|_| mistakes.is_empty()).ok_or(Error::Config(mistakes))?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        Ok(options.placed_in(folder))
+        Ok(options.placed_in(folder, home))
+    }
+
+    /// The paths, with their keys.
+    fn paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let all = [
+            ("model", &self.model),
+            ("embedder", &self.embedder),
+            ("reranker", &self.reranker),
+            ("cache", &self.cache),
+        ];
+        all.into_iter().filter_map(|(key, path)| Some((key, path.as_deref()?)))
     }
 
     /// A mistake in the value of a key of the file `path`, with its line.
@@ -68,12 +98,17 @@ impl UserOptions {
         Ok(found.unwrap_or_else(|| Diagnostic::of_config(key, message)))
     }
 
-    /// The same options with paths that start at `folder`.
-    fn placed_in(self, folder: &Path) -> Self {
-        let placed = |path: PathBuf| if path.is_relative() { folder.join(path) } else { path };
+    /// The same options with paths that start at `folder`, or at `home` after `~/`.
+    fn placed_in(self, folder: &Path, home: Option<&Path>) -> Self {
+        let placed = |path: PathBuf| match (path.strip_prefix(HOME), home) {
+            (Ok(below), Some(home)) => home.join(below),
+            _ if path.is_relative() => folder.join(path),
+            _ => path,
+        };
         // A single component is the name of an imported model.
         let is_path = |model: &Path| {
-            model.components().count() > 1 && !model.to_str().is_some_and(|model| model.starts_with("hf:"))
+            (model.components().count() > 1 || model == Path::new(HOME))
+                && !model.to_str().is_some_and(|model| model.starts_with("hf:"))
         };
         let model =
             |model: Option<PathBuf>| model.map(|model| if is_path(&model) { placed(model) } else { model });
@@ -96,7 +131,7 @@ mod tests {
         let path = folder.path().join("config.toml");
         std::fs::write(&path, text).unwrap();
         let home = folder.path().display().to_string();
-        UserOptions::load(&path).map_err(|error| {
+        UserOptions::load(&path, Some(Path::new("/home/ann"))).map_err(|error| {
             assert!(error.is_input());
             error.to_string().replace(&home, "")
         })
@@ -104,7 +139,10 @@ mod tests {
 
     #[test]
     fn a_missing_file_has_the_defaults() {
-        assert_eq!(UserOptions::load(Path::new("/no/such/config.toml")).unwrap(), UserOptions::default());
+        assert_eq!(
+            UserOptions::load(Path::new("/no/such/config.toml"), None).unwrap(),
+            UserOptions::default()
+        );
         assert_eq!(load("").unwrap(), UserOptions::default());
     }
 
@@ -121,6 +159,19 @@ mod tests {
         );
         assert_eq!(options.cache.as_deref(), Some(Path::new("/var/cache/s")));
         assert_eq!(options.threads.map(NonZeroUsize::get), Some(3));
+    }
+
+    #[test]
+    fn a_tilde_is_the_home_folder() {
+        let options = load("cache = \"~/cc\"\nmodel = \"~/models/m.gguf\"\nreranker = \"r~\"\n").unwrap();
+        assert_eq!(options.cache.as_deref(), Some(Path::new("/home/ann/cc")));
+        assert_eq!(options.model.as_deref(), Some(Path::new("/home/ann/models/m.gguf")));
+        assert_eq!(options.reranker.as_deref(), Some(Path::new("r~")));
+        let error = load("threads = 1\ncache = \"~eve/cc\"\n").unwrap_err();
+        assert!(
+            error.contains("config.toml:2: `cache`: expected a path") && error.contains("`~eve/cc`"),
+            "{error}"
+        );
     }
 
     #[test]

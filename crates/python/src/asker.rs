@@ -23,6 +23,8 @@ pub(crate) struct Evidence {
     page: Option<u64>,
     /// The line of the file.
     line: Option<u64>,
+    /// The row of a table whose file has no lines.
+    row: Option<u64>,
     /// The title of the document.
     title: String,
     /// The section.
@@ -45,9 +47,10 @@ impl Evidence {
     fn of(passage: CitedPassage) -> Self {
         let characters = |end: usize| passage.text[..end].chars().count();
         let highlight = (characters(passage.highlight.start), characters(passage.highlight.end));
-        let CitedPassage { file, page, line, title, section, paragraph, start, end, text, score, .. } =
-            passage;
-        Self { file, page, line, title, section, paragraph, start, end, text, highlight, score }
+        let CitedPassage {
+            file, page, line, row, title, section, paragraph, start, end, text, score, ..
+        } = passage;
+        Self { file, page, line, row, title, section, paragraph, start, end, text, highlight, score }
     }
 }
 

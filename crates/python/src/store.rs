@@ -66,12 +66,13 @@ impl PassageStore {
         } else {
             own
         };
+        let shown = own.shown.clone();
         let mut all =
             serde_json::to_value(&own).map_err(|error| argument("options", "plain values", error))?;
         if let Value::Object(all) = &mut all {
             all.extend(given);
         }
-        let source: SourceOptions = options(all)?;
+        let source = SourceOptions { shown, ..options(all)? };
         let store =
             observed(py, progress, |observer| cached_store(&source, &asked.plain_sources(), observer))?;
         Ok(Self { store })

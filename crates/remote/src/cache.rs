@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,8 @@ const TAG: &str =
 /// A folder of responses. A file appears complete or not at all, so a killed run leaves no half response.
 pub(crate) struct Cache {
     folder: PathBuf,
+    /// Whether the log says that the folder may only be read.
+    is_told: AtomicBool,
 }
 
 /// A file: the request, the response, and the response's hash.
@@ -45,7 +48,7 @@ pub(crate) fn hash(url: &str, request: &Value) -> blake3::Hash {
 
 impl Cache {
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned() }
+        Self { folder: folder.to_owned(), is_told: AtomicBool::new(false) }
     }
 
     fn path(&self, hash: &blake3::Hash) -> PathBuf {
@@ -77,11 +80,28 @@ impl Cache {
         stored.map(|stored| stored.response)
     }
 
-    /// Stores the response to a request.
+    /// Stores the response to a request. Where the folder may only be read, the log says so once, and nothing is stored.
     ///
     /// # Errors
-    /// [`crate::Error::Cache`] if the file cannot be written.
+    /// [`crate::Error::Cache`] if the file cannot be written for another reason.
     pub(crate) fn put(&self, url: &str, request: &Value, response: &Value) -> Result<()> {
+        match self.write(url, request, response) {
+            Err(sporran_kilt::Error::Io { path, source, .. })
+                if matches!(
+                    source.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                if !self.is_told.swap(true, Ordering::Relaxed) {
+                    tracing::warn!("{}: responses are not stored: {source}", path.display());
+                }
+                Ok(())
+            }
+            done => Ok(done?),
+        }
+    }
+
+    fn write(&self, url: &str, request: &Value, response: &Value) -> sporran_kilt::Result<()> {
         let path = self.path(&hash(url, request));
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(|source| sporran_kilt::Error::Io {
@@ -104,7 +124,7 @@ impl Cache {
         // Plain values are always valid JSON.
         let mut json = serde_json::to_vec(&stored).unwrap_or_default();
         json.push(b'\n');
-        Ok(jsonl::write(path, &json)?)
+        jsonl::write(path, &json)
     }
 }
 

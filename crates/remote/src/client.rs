@@ -8,7 +8,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::Instant,
 };
 
 use serde_json::Value;
@@ -306,6 +306,8 @@ impl Client {
         }
         let request = hash(&url, &call.body);
         let given_up = || Error::GivenUp { url: url.clone() };
+        // Rate limits are not failures: time bounds them, and the number of repetitions bounds failures.
+        let (mut failures, mut limits, mut limited) = (0, 0, None);
         for attempt in 0.. {
             let permit = self.pace.begin(stop).ok_or_else(given_up)?;
             account(&|usage| {
@@ -338,9 +340,10 @@ impl Client {
                 return Err(Error::Refused { url, status, problem });
             }
             let failed = |problem: String| Error::Failed { url: url.clone(), attempts: attempt + 1, problem };
-            if failure.again == Again::Never || attempt >= self.requests.retries {
+            if failure.again == Again::Never || (!failure.is_limit && failures >= self.requests.retries) {
                 return Err(failed(failure.problem));
             }
+            let count = if failure.is_limit { &mut limits } else { &mut failures };
             let wait = match failure.again {
                 Again::After(asked) if asked > seconds(self.requests.longest_wait) => {
                     let most = self.requests.longest_wait;
@@ -351,14 +354,22 @@ impl Client {
                         failure.problem
                     )));
                 }
-                Again::After(asked) => {
-                    self.pace.pause(asked);
-                    Duration::ZERO
-                }
-                _ => back_off(&self.requests, self.seed, &request, attempt),
+                Again::After(asked) if !asked.is_zero() => asked,
+                _ => back_off(&self.requests, self.seed, &request, *count),
             };
+            *count += 1;
             tracing::warn!("{url}: attempt {}: {}", attempt + 1, failure.problem);
-            if !sleep(wait, stop) {
+            if failure.is_limit {
+                let most = self.requests.rate_limit_wait;
+                if limited.get_or_insert_with(Instant::now).elapsed() + wait > seconds(most) {
+                    return Err(failed(format!(
+                        "{}; a request waits for {most} s in all (`rate-limit-wait`); the run can be continued later",
+                        failure.problem
+                    )));
+                }
+                // The limit is that of all requests.
+                self.pace.pause(wait);
+            } else if !sleep(wait, stop) {
                 return Err(given_up());
             }
         }

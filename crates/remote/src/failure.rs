@@ -17,6 +17,8 @@ pub(crate) struct Failure {
     /// The status with which the endpoint refused it.
     pub(crate) refused: Option<u16>,
     pub(crate) again: Again,
+    /// Whether the endpoint limits the rate of requests, or asks for a wait. It then works.
+    pub(crate) is_limit: bool,
 }
 
 /// Whether a request is repeated.
@@ -33,7 +35,7 @@ pub(crate) enum Again {
 impl Failure {
     /// A failure of the network or of a response's form, which may not happen again.
     pub(crate) fn passing(problem: impl Into<String>) -> Self {
-        Self { problem: problem.into(), refused: None, again: Again::Later }
+        Self { problem: problem.into(), refused: None, again: Again::Later, is_limit: false }
     }
 
     pub(crate) fn of_client(error: &ureq::Error, secret: Option<&Secret>) -> Self {
@@ -44,7 +46,7 @@ impl Failure {
         let passes =
             matches!(error, BodyStalled | ConnectionFailed | HostNotFound | Io(_) | Protocol(_) | Timeout(_));
         let again = if passes && !matches!(error, BodyExceedsLimit(_)) { Again::Later } else { Again::Never };
-        Self { problem, refused: None, again }
+        Self { problem, refused: None, again, is_limit: false }
     }
 
     /// A status other than success.
@@ -61,16 +63,18 @@ impl Failure {
         if status.is_redirection() {
             let problem =
                 "a redirect, which is not followed: the key belongs to this address alone".to_owned();
-            return Self { problem, refused: Some(code), again: Again::Never };
+            return Self { problem, refused: Some(code), again: Again::Never, is_limit: false };
         }
         // An empty account does not fill by waiting.
         let is_empty = text.contains("insufficient_quota") || quota(body);
         let passes = (matches!(code, 408 | 425 | 429) && !is_empty) || status.is_server_error();
         if !passes {
-            return Self { problem: text, refused: Some(code), again: Again::Never };
+            return Self { problem: text, refused: Some(code), again: Again::Never, is_limit: false };
         }
-        let again = wait(headers, SystemTime::now()).map_or(Again::Later, Again::After);
-        Self { problem: format!("status {code}: {text}"), refused: None, again }
+        let asked = wait(headers, SystemTime::now());
+        let is_limit = code == 429 || asked.is_some_and(|asked| !asked.is_zero());
+        let again = asked.map_or(Again::Later, Again::After);
+        Self { problem: format!("status {code}: {text}"), refused: None, again, is_limit }
     }
 }
 
@@ -150,8 +154,10 @@ mod tests {
         ] {
             let failure = of(code, header, "");
             assert_eq!(failure.again, again, "{code} {header:?}");
+            assert_eq!(failure.is_limit, code == 429, "{code} {header:?}");
             assert_eq!(failure.refused.is_some(), again == Again::Never, "{code}");
         }
+        assert!(of(503, Some(("retry-after", "7")), "").is_limit);
         let body = r#"{"error": {"message": "no credit", "code": "insufficient_quota"}}"#;
         assert_eq!(of(429, None, body).again, Again::Never);
     }

@@ -15,8 +15,8 @@ pub struct RequestOptions {
     /// Requests that wait for a response at the same time, at most.
     #[schemars(range(min = 1, max = 1024), extend("x-unit" = "requests"))]
     pub concurrency: usize,
-    /// How often a failed request is repeated, at most: after a broken connection, a timeout, the statuses 408, 425, 429 and
-    /// 5xx, and a response that is no JSON.
+    /// How often a failed request is repeated, at most: after a broken connection, a timeout, the statuses 408, 425 and 5xx, and
+    /// a response that is no JSON. Rate limits do not count; see `rate-limit-wait`.
     #[schemars(range(max = 100))]
     pub retries: usize,
     /// The wait before the first repetition. It doubles with each further one. Half of it is random, by the seed.
@@ -26,6 +26,10 @@ pub struct RequestOptions {
     /// continued later.
     #[schemars(range(min = 0, max = 86400), extend("x-unit" = "seconds"))]
     pub longest_wait: f64,
+    /// The longest time that a request waits in all for rate limits: for the status 429, and where an endpoint asks for a wait.
+    /// Then the run ends, and can be continued later.
+    #[schemars(range(min = 0, max = 86400), extend("x-unit" = "seconds"))]
+    pub rate_limit_wait: f64,
     /// The longest time for a response; for a stream, between two of its parts.
     #[schemars(range(min = 0.001, max = 86400), extend("x-unit" = "seconds"))]
     pub timeout: f64,
@@ -61,6 +65,7 @@ impl Default for RequestOptions {
             retries: 5,
             first_wait: 1.0,
             longest_wait: 120.0,
+            rate_limit_wait: 3600.0,
             timeout: 300.0,
             connect_timeout: 10.0,
             requests_per_minute: None,

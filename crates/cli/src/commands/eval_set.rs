@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use serde_json::json;
-use sporran_kilt::jsonl::Writer;
-use sporran_pipeline::workflows::answer::{EvalSet, Synthetic, eval_set};
+use sporran_kilt::{counted, jsonl::Writer};
+use sporran_pipeline::workflows::answer::{AskOptions, EvalSet, Synthetic, eval_set};
 
 use super::{ask::Sources, input::at_least_one};
 use crate::{
@@ -19,8 +19,8 @@ use crate::{
 #[derive(Args)]
 #[command(after_help = "Example: sporran eval-set notes --output questions.jsonl --count 100\n\
                         \n\
-                        The questions are synthetic: with --model a generator writes them about passages, otherwise they are \
-                        parts of sentences. They compare retrievers over these documents. Scores on questions of people are \
+                        The questions are synthetic: with --model a generator writes them about passages, otherwise \
+                        sentences become questions. They compare retrievers over these documents. Scores on questions of people are \
                         usually lower, and only such questions show how good the answers are.")]
 pub(crate) struct MakeEvalSet {
     #[command(flatten)]
@@ -41,19 +41,23 @@ impl MakeEvalSet {
         at_least_one("--count", self.count)?;
         let (options, _) = self.sources.options(self.sources.all(), context)?;
         interrupt::keep(Kept::Output(self.output.clone()));
-        let EvalSet { kind, records } = eval_set(&options, self.count, self.seed, &mut context.observer())
-            .map_err(|error| settings::blame(error.into(), &self.sources.users_keys()))?;
+        let make = |options: &AskOptions| {
+            eval_set(options, self.count, self.seed, &mut context.observer())
+                .map_err(|error| settings::blame(error.into(), &self.sources.users_keys()))
+        };
+        let (EvalSet { kind, records }, _) = settings::with_cache(options, context, make)?;
         let mut writer = Writer::create(&self.output)?;
         records.iter().try_for_each(|record| writer.record(record))?;
         writer.finish()?;
         let made = match kind {
-            Synthetic::Cloze => "parts of sentences of the documents",
+            Synthetic::Sentence => "made of sentences of the documents",
             Synthetic::Generated => "written by the generator about passages",
         };
         let (count, output) = (records.len(), self.output.display());
         let text = format!(
-            "{output}: {count} synthetic questions, {made}\nThey compare retrievers. Scores on questions of people are \
-             usually lower."
+            "{output}: {}, {made}\nThey compare retrievers. Scores on questions of people are \
+             usually lower.",
+            counted(count as u64, "synthetic question")
         );
         let report = json!({ "output": self.output, "questions": count, "synthetic": kind });
         Ok(Outcome::new(text, &report)?.aside())

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use sporran_kilt::printable_line;
 use sporran_pipeline::cache::{CachedIndexes, cached, cached_indexes, remove_cached, size};
 
 use crate::{error::Result, outcome::Outcome, settings};
@@ -11,7 +12,7 @@ use crate::{error::Result, outcome::Outcome, settings};
 /// `sporran indexes`
 #[derive(Subcommand)]
 pub(crate) enum Indexes {
-    /// List the cached indexes with their sources and sizes
+    /// List the cached indexes with their sources and sizes, and the responses of `ask --llm`
     #[command(
         after_help = "Example: sporran indexes list\n\nWith --json, the indexes of each set of sources are one object on a line."
     )]
@@ -19,7 +20,7 @@ pub(crate) enum Indexes {
     /// Show the parts of the cached indexes of a set of sources
     #[command(after_help = "Example: sporran indexes show notes-0123abcd")]
     Show(Show),
-    /// Remove cached indexes; the sources stay
+    /// Remove cached indexes or responses; the sources stay
     #[command(after_help = "Example: sporran indexes remove notes-0123abcd")]
     Remove(Remove),
 }
@@ -38,7 +39,7 @@ pub(crate) struct Remove {
     /// Names that `sporran indexes list` prints
     #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
     names: Vec<String>,
-    /// Remove the indexes of all sources
+    /// Remove the indexes of all sources, and the responses
     #[arg(long)]
     all: bool,
 }
@@ -54,13 +55,15 @@ impl Indexes {
     }
 }
 
-/// The sources, or a note that a killed build left the folder.
+/// The sources, or what the folder is without any.
 fn sources(found: &CachedIndexes) -> String {
+    if found.is_responses() {
+        return "responses of `--llm`".to_owned();
+    }
     if found.sources.is_empty() {
         return "unfinished".to_owned();
     }
-    // A terminal would obey control characters.
-    let shown = |path: &PathBuf| path.display().to_string().replace(char::is_control, "\u{fffd}");
+    let shown = |path: &PathBuf| printable_line(&path.display().to_string());
     found.sources.iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
@@ -99,7 +102,7 @@ fn remove(cache: &Path, command: Remove) -> Result<Outcome> {
         bytes += remove_cached(cache, name)?.bytes;
     }
     let text = format!(
-        "removed {} of indexes: {}",
+        "removed {}: {}",
         size(bytes),
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     );

@@ -280,7 +280,7 @@ fn a_test_set_measures_the_config_of_ask() {
     );
     let set = fs::read_to_string(home.path().join("set.jsonl")).unwrap();
     assert!(
-        set.lines().count() == 3 && set.lines().all(|line| line.contains(r#""synthetic":"cloze""#)),
+        set.lines().count() == 3 && set.lines().all(|line| line.contains(r#""synthetic":"sentence""#)),
         "{set}"
     );
     let config = text(home.path(), &["ask", "pages.jsonl", "--show-config"]);

@@ -2,6 +2,7 @@
 
 mod annotate;
 mod ask;
+mod ask_sources;
 mod bad_input;
 mod baselines;
 mod causal_training;

@@ -72,7 +72,7 @@ fn strict_sources_and_sources_without_pages_are_errors() {
     let error = world.collect().unwrap_err();
     assert!(error.is_input() && matches!(error, Error::Strict { .. }), "{error}");
     assert!(
-        error.to_string().starts_with("`strict` is set, and 1 files could not be read whole:\n"),
+        error.to_string().starts_with("`strict` is set, and 1 file could not be read whole:\n"),
         "{error}"
     );
     world.remove("image.png");

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use sporran_documents::{Collection, Error};
 use sporran_kilt::PassageSplit;
 
 use crate::{World, read};
@@ -53,9 +54,11 @@ fn changed_files_are_read_again_and_deleted_ones_leave() {
     // Records of a second file have ids of the first one.
     world.write("rows0.jsonl", rows(49, 60));
     assert_eq!(same(&world), (22, 0));
-    assert!(world.problems().contains(
-        &"rows0.jsonl: 1 records have an id that an earlier record has; they were not read".to_owned()
-    ));
+    assert!(
+        world.problems().contains(
+            &"rows0.jsonl: 1 record has an id that an earlier record has; it was not read".to_owned()
+        )
+    );
     world.write("d1.md", "x");
     assert_eq!(same(&world), (21, 0));
     world.write("a/rows.jsonl", rows(10, 12));
@@ -84,4 +87,48 @@ fn a_large_file_is_copied_as_a_whole() {
     assert_eq!(same(&world), (0, 0));
     world.write("z.txt", "two");
     assert_eq!(same(&world), (1, 0));
+}
+
+#[test]
+fn a_file_that_changes_or_disappears_is_told_and_read_the_next_time() {
+    let world = World::new();
+    world.write("a.txt", "Tea.");
+    world.write("b.txt", "Milk.");
+    world.write("c.txt", "Beer.");
+    let row = |id: u64| format!("{{\"id\":{id},\"text\":\"{}\"}}\n", format!("w{id} ").repeat(400));
+    let rows = |from: u64| (from..from + 6000).map(row).collect::<String>();
+    world.write("big.jsonl", rows(0));
+    let listing = world.list();
+    world.write("b.txt", "Milk and honey.");
+    world.remove("c.txt");
+    world.write("big.jsonl", rows(1));
+    let build = |listing, strict| {
+        Collection::open_or_build(listing, &world.options, strict, &world.path("indexes"), &mut |_| {})
+    };
+    let error = build(&listing, true).unwrap_err();
+    assert!(error.is_input() && matches!(error, Error::Strict { .. }), "{error}");
+    let collection = build(&listing, false).unwrap();
+    let told = |collection: &Collection| -> Vec<String> {
+        let problems = collection.summary().problems.iter();
+        problems.map(|found| found.to_string().rsplit('/').next().unwrap().to_owned()).collect()
+    };
+    let [changed, gone] = ["changed", "disappeared"]
+        .map(|what| format!("{what} while the source was read; the next run reads it again"));
+    assert_eq!(
+        told(&collection),
+        [format!("b.txt: {changed}"), format!("big.jsonl: {changed}"), format!("c.txt: {gone}")]
+    );
+    assert_eq!((collection.summary().files, collection.summary().pages), (1, 1));
+    assert_ne!(collection.content(), listing.content());
+    collection.verify().unwrap();
+    // The listed content is there again: the same listing reads the files.
+    world.write("b.txt", "Milk.");
+    world.write("c.txt", "Beer.");
+    world.write("big.jsonl", rows(0));
+    let again = world.list();
+    assert_eq!(again.content(), listing.content());
+    let collection = build(&again, true).unwrap();
+    assert_eq!((collection.summary().files, collection.summary().pages), (4, 6003));
+    assert_eq!((collection.content(), collection.summary().unchanged), (again.content().as_str(), 1));
+    assert_eq!(same(&world).0, 1);
 }

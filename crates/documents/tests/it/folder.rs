@@ -47,7 +47,14 @@ fn globs_and_ignore_files_leave_files_out() {
     // A cache is left out, such as the responses of an endpoint, which are no evidence.
     world.write("drafts/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n# By a program.\n");
     world.write("handbook/CACHEDIR.TAG", "something else");
+    // What this program wrote is counted.
+    world.write("handbook/runs/a/manifest.json", "{\n  \"program\": \"sporran 0.2.0\"\n}");
+    world.write("handbook/runs/a/predictions/nq.jsonl", "{}");
+    world.write("handbook/indexes/bm25-0/header", "sporran-index 1 ab\n{}");
     let listing = world.list();
+    let written =
+        ["indexes/bm25-0", "runs/a"].map(|name| world.path("docs/handbook").join(name).display().to_string());
+    assert_eq!(listing.written, written);
     let expected = ["a.md", "b.txt", "handbook/CACHEDIR.TAG", "handbook/d.md", "handbook/deep/e.md"];
     assert_eq!(sources(&listing), expected);
 }

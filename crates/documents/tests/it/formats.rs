@@ -94,7 +94,7 @@ fn damaged_files_of_these_formats_are_told() {
     let expected = [
         "cut.docx: the zip archive is damaged",
         "cut.pdf: expected a PDF file, found a damaged one",
-        "drawn.pdf: has no readable text: its 2 characters have no Unicode values",
+        "drawn.pdf: has no readable text: its characters have no Unicode values",
         "locked.pdf: is encrypted, and a password is needed to read it",
         "other.zip: expected docx, odt or epub, found another zip archive",
         "scan.pdf: has no text layer on any of its 2 pages",
@@ -135,8 +135,8 @@ fn rows_of_parquet_files_are_pages() {
     let whole = table();
     world.write("people.parquet", &whole);
     let expected = [
-        "people.parquet, line 1, paragraphs 1 to 1: name: Ann\nyear: 1990\nday: 2024-05-31",
-        "people.parquet, line 2, paragraphs 1 to 1: name: Bob\nday: 1970-01-01",
+        "people.parquet, row 1, paragraphs 1 to 1: name: Ann\nyear: 1990\nday: 2024-05-31",
+        "people.parquet, row 2, paragraphs 1 to 1: name: Bob\nday: 1970-01-01",
     ];
     assert_eq!(world.passages(PassageSplit::Page), expected);
     world.write("cut.parquet", &whole[..whole.len() / 2]);

@@ -107,7 +107,7 @@ fn rows_of_tables_and_objects_are_pages_with_their_lines() {
         "{problems:?}"
     );
     assert!(problems.contains(&"list.jsonl: has no record with text".to_owned()), "{problems:?}");
-    assert!(problems.contains(&"people.csv: 1 records have no text".to_owned()), "{problems:?}");
+    assert!(problems.contains(&"people.csv: 1 record has no text".to_owned()), "{problems:?}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub use parts::count_pages;
 pub use plan::{Plan, PlanOptions, SampledPassage, size_of_line};
 
 use crate::{
-    Error, FieldKind, FilePlace, Metadata, Passage, PassageId, Result,
+    Error, Field, FieldKind, FilePlace, Metadata, Passage, PassageId, Result,
     folder::{self, Contents},
     passage::{self, ABSTRACT, Mark, Paragraphs, Span, Split},
 };
@@ -181,8 +181,19 @@ pub struct PassageStore {
     fields: Option<(Mmap, Mmap)>,
     /// The marks and their ends, if paragraphs have lines or pages.
     marks: Option<(Mmap, Mmap)>,
+    /// The sources of files: the paths in the store, and those to show.
+    sources: Vec<(String, String)>,
     /// The first impossible content that an accessor found.
     damage: OnceLock<(&'static str, String)>,
+}
+
+/// A file by another path of its source: `sources` are the paths of sources, each with the path to show. `None` for a file of
+/// none of them.
+pub fn shown_path(file: &str, sources: &[(String, String)]) -> Option<String> {
+    sources.iter().find_map(|(stored, shown)| {
+        let rest = file.strip_prefix(stored.as_str())?;
+        (rest.is_empty() || rest.starts_with('/') || stored.ends_with('/')).then(|| format!("{shown}{rest}"))
+    })
 }
 
 /// A row of `pages.bin`.
@@ -327,6 +338,7 @@ impl PassageStore {
             },
             folder: folder.to_owned(),
             manifest,
+            sources: Vec::new(),
             damage: OnceLock::new(),
         };
         let of = |count: u64, width: usize| count.saturating_mul(width as u64);
@@ -531,11 +543,29 @@ impl PassageStore {
 
     /// The metadata of a page, which its passages share, with `file`, `line`, `page` and `section`.
     pub fn metadata(&self, page: PageIndex) -> Metadata {
+        let mut metadata = self.stored_metadata(page);
+        let file =
+            metadata.get("file").and_then(Field::text).and_then(|file| shown_path(file, &self.sources));
+        if let Some(file) = file {
+            metadata.insert("file", Field::Text(file));
+        }
+        metadata
+    }
+
+    /// The metadata of a page, with its file as it is stored.
+    fn stored_metadata(&self, page: PageIndex) -> Metadata {
         let Some(text) = self.fields_of(page) else { return Metadata::default() };
         Metadata::parse(text).unwrap_or_else(|| {
             self.no_fields(page);
             Metadata::default()
         })
+    }
+
+    /// The same store, which names files by other paths of their sources: for each source its path in the store and the path
+    /// to show. So one store serves all names of a folder. Indexes and hashes do not depend on it.
+    #[must_use]
+    pub fn with_sources(self, sources: Vec<(String, String)>) -> Self {
+        Self { sources, ..self }
     }
 
     /// The metadata of a page as JSON; none for a page without metadata.

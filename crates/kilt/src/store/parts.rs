@@ -163,7 +163,7 @@ impl PassageStore {
         Prepared {
             line: number,
             spans: self.passages_of(page).map(|passage| self.span(PassageId(passage), page)).collect(),
-            metadata: self.metadata(page),
+            metadata: self.stored_metadata(page),
             fields: self.fields_of(page).unwrap_or_default().to_owned(),
             marks,
             id_key: key(&id),

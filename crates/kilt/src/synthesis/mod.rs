@@ -1,8 +1,10 @@
 //! Synthetic queries about pages, to train retrievers and rerankers without real queries. The kinds are:
 //! parts of a page's sentences without its name (the inverse cloze task; Lee et al., 2019), the same over a
-//! page and another that it names, comparisons of two similar pages, and small talk about a page.
+//! page and another that it names, comparisons of two similar pages, and small talk about a page. Test sets have questions
+//! that sentences become.
 
 mod pages;
+mod questions;
 mod wording;
 
 use std::path::Path;
@@ -18,6 +20,7 @@ use serde_json::Map;
 
 use self::{
     pages::{Pages, chunk, clean, hidden, plain},
+    questions::questions as page_questions,
     wording::{
         ABOUT, ASIDES, BINDERS, COMPARISONS, OPENERS, PRONOUNS, QUESTION_WORDS, REPLIES, SWITCHES, filled,
     },
@@ -104,35 +107,42 @@ pub fn synthesise(store: &PassageStore, count: u64, seed: u64, output: &Path) ->
     Ok(summary)
 }
 
-/// The draws of a part of a page before the next page.
-const DRAWS: usize = 8;
-
-/// Makes at most `count` queries, each a part of a sentence of one page, as records in KILT's layout. A page is asked about
-/// again only after all others. The same seed gives the same records.
+/// Makes at most `count` questions out of the sentences of pages, as records in KILT's layout. Sentences without a clear
+/// subject, such as those that begin with a pronoun, make none. A page is asked about again only after all others. The same
+/// seed gives the same records.
 ///
 /// # Errors
 /// [`Error::Store`] if the store is damaged.
-pub fn clozes(store: &PassageStore, count: usize, seed: u64) -> Result<Vec<Record>> {
-    let pages = Pages::new(store);
+pub fn questions(store: &PassageStore, count: usize, seed: u64) -> Result<Vec<Record>> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut order: Vec<PageIndex> = (0..store.pages() as u32).map(PageIndex).collect();
     order.shuffle(&mut rng);
+    let mut made: Vec<(PageIndex, Vec<String>)> = Vec::new();
     let mut records: Vec<Record> = Vec::new();
     let mut known: FxHashSet<String> = FxHashSet::default();
-    // A page of few sentences soon gives the same queries again.
-    let mut barren = 0;
-    for page in order.iter().cycle().take(order.len().saturating_mul(count.max(1))) {
-        if records.len() == count || barren == order.len() {
+    let mut add = |page: PageIndex, text: String, records: &mut Vec<Record>| {
+        if known.insert(text.clone()) {
+            records.push(record(store, format!("sentence-{}", records.len()), text, &[page]));
+        }
+    };
+    for page in order {
+        if records.len() == count {
             break;
         }
-        let mut query = || cloze_about(&pages, *page, &mut rng).filter(|(text, _)| !known.contains(text));
-        let Some((text, about)) = (0..DRAWS).find_map(|_| query()) else {
-            barren += 1;
-            continue;
-        };
-        barren = 0;
-        known.insert(text.clone());
-        records.push(record(store, format!("cloze-{}", records.len()), text, &about));
+        let mut texts = page_questions(store, page);
+        texts.shuffle(&mut rng);
+        let Some(first) = texts.pop() else { continue };
+        add(page, first, &mut records);
+        made.push((page, texts));
+    }
+    while records.len() < count && !made.is_empty() {
+        made.retain_mut(|(page, texts)| {
+            let next = texts.pop().filter(|_| records.len() < count);
+            next.is_some_and(|text| {
+                add(*page, text, &mut records);
+                true
+            })
+        });
     }
     store.sound()?;
     Ok(records)
@@ -168,10 +178,6 @@ fn query(text: &str, about: Vec<PageIndex>) -> Query {
 
 fn cloze(pages: &Pages<'_>, rng: &mut ChaCha8Rng) -> Query {
     let page = pages.any(rng);
-    cloze_about(pages, page, rng)
-}
-
-fn cloze_about(pages: &Pages<'_>, page: PageIndex, rng: &mut ChaCha8Rng) -> Query {
     let sentences = pages.sentences(page);
     let sentence = sentences.choose(rng)?;
     let title = plain(pages.title(page));
@@ -334,18 +340,21 @@ mod tests {
     }
 
     #[test]
-    fn clozes_are_distinct_and_cover_the_pages() {
+    fn questions_are_distinct_and_cover_the_pages() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(folder.path(), 12);
-        let records = clozes(&store, 12, 1).unwrap();
+        let records = questions(&store, 12, 1).unwrap();
         let page =
             |record: &Record| record.outputs()[0].evidence()[0].wikipedia_id.clone().unwrap().to_string();
         let pages: FxHashSet<String> = records.iter().map(page).collect();
         let texts: FxHashSet<&str> = records.iter().filter_map(|record| record.input.as_deref()).collect();
         assert_eq!((records.len(), pages.len(), texts.len()), (12, 12, 12));
-        assert_eq!(clozes(&store, 12, 1).unwrap(), records);
-        assert_ne!(clozes(&store, 12, 2).unwrap(), records);
-        assert!(clozes(&store, 0, 1).unwrap().is_empty());
+        assert!(texts.contains("Is Lake Number3 a lake in Region3 of the north?"), "{texts:?}");
+        assert_eq!(questions(&store, 12, 1).unwrap(), records);
+        assert_ne!(questions(&store, 12, 2).unwrap(), records);
+        // The other sentences begin with a pronoun.
+        assert_eq!(questions(&store, 100, 1).unwrap().len(), 12);
+        assert!(questions(&store, 0, 1).unwrap().is_empty());
     }
 
     #[test]
@@ -359,6 +368,6 @@ mod tests {
         let error = synthesise(&store, 3, 0, &output).unwrap_err().to_string();
         assert!(error.contains("came of 1000 pages"), "{error}");
         assert!(!output.exists());
-        assert!(clozes(&store, 3, 0).unwrap().is_empty());
+        assert!(questions(&store, 3, 0).unwrap().is_empty());
     }
 }

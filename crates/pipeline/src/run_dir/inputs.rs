@@ -121,6 +121,12 @@ impl Inputs {
         self.sources.insert(key, pages);
     }
 
+    /// The folders with the pages of documents.
+    pub(crate) fn collections(&self) -> impl Iterator<Item = &Path> {
+        let read = self.sources.values().filter(|pages| pages.summary.is_some());
+        read.filter_map(|pages| pages.path.parent())
+    }
+
     /// What was read of documents.
     pub(crate) fn documents(&self) -> Option<&Summary> {
         self.sources.values().find_map(|pages| pages.summary.as_ref())

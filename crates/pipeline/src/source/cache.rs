@@ -1,7 +1,7 @@
 //! The folder of cached indexes: one folder for each set of sources, with their passage store and their indexes.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
@@ -14,6 +14,8 @@ use crate::{Error, Result, run_dir::integrity::is_part};
 
 /// The file that describes a folder of the cache.
 const CARD: &str = "source.json";
+/// The folder of the responses of endpoints in a cache.
+pub(crate) const RESPONSES: &str = "responses";
 
 /// The content of [`CARD`].
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -23,22 +25,21 @@ struct Card {
     /// The hash of the passages' texts.
     #[serde(default)]
     texts: String,
-    /// The name of the folder of the passage store, by the names of the sources: the passages of `notes` and `../notes`
-    /// name other files, but have the same texts.
+    /// The name of the folder of the passage store.
     #[serde(default)]
-    stores: BTreeMap<String, String>,
+    store: String,
     /// When the indexes were used last, in seconds since 1970.
     used: u64,
 }
 
-/// The indexes of a set of sources.
+/// The indexes of a set of sources, or the responses of endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CachedIndexes {
     /// The name of the folder.
     pub name: String,
     /// The folder.
     pub folder: PathBuf,
-    /// The sources, as absolute paths.
+    /// The sources, as absolute paths. Responses have none.
     pub sources: Vec<PathBuf>,
     /// When they were used last, in seconds since 1970.
     pub used: u64,
@@ -87,7 +88,11 @@ pub fn folder_of(cache: &Path, sources: &[PathBuf]) -> Result<PathBuf> {
     Ok(cache.join(format!("{stem}-{}", &hash_json(&paths)[..8])))
 }
 
-fn absolute(sources: &[PathBuf]) -> Result<Vec<PathBuf>> {
+/// The one name of each source, whatever path leads to it: absolute and without links.
+///
+/// # Errors
+/// [`Error::Io`] for a source that does not exist.
+pub(crate) fn absolute(sources: &[PathBuf]) -> Result<Vec<PathBuf>> {
     sources.iter().map(|path| fs::canonicalize(path).map_err(Error::io(path, "find"))).collect()
 }
 
@@ -105,23 +110,18 @@ pub(crate) fn keep<'p>(
 ) -> Result<u64> {
     let folder = store.parent().unwrap_or(store);
     let kept: BTreeSet<&Path> = kept.chain([store]).collect();
-    let (name, names) = (name_of(store), hash_json(&sources));
-    let mut card = read_card(folder)?.unwrap_or_default();
-    let earlier: Vec<String> = if card.texts != texts && !card.texts.is_empty() {
-        card.stores.clear();
-        // The next contents are read with the help of the documents that were read before.
-        let parts = parts(folder)?.into_iter().map(|part| part.name);
-        parts.filter(|part| !part.starts_with("documents-")).collect()
-    } else {
-        let others = |known: &String| card.stores.iter().any(|(at, store)| *at != names && store == known);
-        card.stores
-            .get(&names)
-            .filter(|known| **known != name && !others(known))
-            .cloned()
-            .into_iter()
-            .collect()
+    let name = name_of(store);
+    let known = read_card(folder)?;
+    let has_other_texts = known.as_ref().is_some_and(|card| card.texts != texts);
+    // An earlier version of the program named sources in several ways, and had a store for each.
+    let is_earlier = known.as_ref().is_some_and(|card| card.store.is_empty());
+    let is_old = |part: &str| {
+        has_other_texts
+            || (is_earlier && (part.starts_with("store-") || part.starts_with("documents-")))
+            || known.as_ref().is_some_and(|card| card.store == part)
     };
-    for part in earlier {
+    let parts = if known.is_some() { parts(folder)? } else { Vec::new() };
+    for part in parts.into_iter().map(|part| part.name).filter(|part| is_old(part)) {
         let path = folder.join(part);
         if !kept.contains(path.as_path()) {
             match fs::remove_dir_all(&path) {
@@ -131,8 +131,8 @@ pub(crate) fn keep<'p>(
             }
         }
     }
-    let is_known = card.stores.insert(names, name.clone()).is_some_and(|known| known == name);
-    match write_card(folder, sources, Card { texts: texts.to_owned(), ..card }) {
+    let is_known = known.is_some_and(|card| card.texts == texts && card.store == name);
+    match write_card(folder, sources, Card { texts: texts.to_owned(), store: name, ..Card::default() }) {
         // Complete indexes are of use to those who may only read them.
         Err(error) if is_known => {
             tracing::debug!("the use of {} was not noted: {error}", folder.display());
@@ -152,17 +152,22 @@ pub(crate) fn note((store, texts): (&Path, &str), sources: &[PathBuf]) -> Result
     if read_card(folder)?.is_some() {
         return Ok(());
     }
-    let stores = BTreeMap::from([(hash_json(&sources), name_of(store))]);
-    write_card(folder, sources, Card { texts: texts.to_owned(), stores, ..Card::default() })
+    write_card(folder, sources, Card { texts: texts.to_owned(), store: name_of(store), ..Card::default() })
 }
 
 fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// A time in seconds since 1970; 0 if it is unknown.
+fn seconds(time: io::Result<SystemTime>) -> u64 {
+    let since = time.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0, |since| since.as_secs())
+}
+
 /// Writes a card with the sources, used now.
 fn write_card(folder: &Path, sources: &[PathBuf], card: Card) -> Result<()> {
-    let used = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let used = seconds(Ok(SystemTime::now()));
     let card = Card { sources: absolute(sources)?, used, ..card };
     Ok(jsonl::write_json(folder.join(CARD), &card)?)
 }
@@ -172,7 +177,15 @@ fn read_card(folder: &Path) -> Result<Option<Card>> {
     if path.is_file() { Ok(Some(jsonl::read_json(path)?)) } else { Ok(None) }
 }
 
-/// The indexes of all sources in a cache, by name. A cache that does not exist has none.
+impl CachedIndexes {
+    /// Whether they are no indexes but the responses of endpoints.
+    #[must_use]
+    pub fn is_responses(&self) -> bool {
+        self.name == RESPONSES
+    }
+}
+
+/// The indexes of all sources in a cache and the responses of endpoints, by name. A cache that does not exist has none.
 ///
 /// # Errors
 /// [`Error::Io`] for a folder that cannot be read; [`Error::Kilt`] for a damaged description.
@@ -192,6 +205,9 @@ pub fn cached_indexes(cache: &Path) -> Result<Vec<CachedIndexes>> {
         // A build that was killed leaves a folder without a description.
         let (sources, used) = match read_card(&folder)? {
             Some(Card { sources, used, .. }) => (sources, used),
+            None if name == RESPONSES && folder.join("CACHEDIR.TAG").is_file() => {
+                (Vec::new(), seconds(fs::metadata(&folder).and_then(|about| about.modified())))
+            }
             None if is_ours(&folder)? => (Vec::new(), 0),
             None => continue,
         };
@@ -324,19 +340,29 @@ mod tests {
         // The vectors are not in use, but they are of the same contents.
         keep_these(&kept, "a");
         assert!(dense.is_dir());
-        // Other names of the files, as seen from another folder, then other metadata.
-        let other = [filled(&folder, &key("store", "2"), 1)];
-        keep_of(&other, "a", &[place.path().join(".")]);
-        assert!(dense.is_dir() && kept.iter().chain(&other).all(|part| part.is_dir()));
+        // Another name of the same folder, then other metadata. The store of a config stays.
+        let other = filled(&folder, &key("store", "2"), 1);
+        keep_of(&kept, "a", &[place.path().join(".")]);
+        assert!(dense.is_dir() && other.is_dir() && kept.iter().all(|part| part.is_dir()));
         let later = [filled(&folder, &key("store", "3"), 1)];
         keep_these(&later, "a");
-        assert!(dense.is_dir() && !kept[0].exists() && other[0].is_dir());
-        let new = [filled(&folder, &key("store", "1"), 1), filled(&folder, &key("bm25", "1"), 1)];
+        assert!(dense.is_dir() && !kept[0].exists() && other.is_dir());
+        let new = ["store", "bm25", "documents"].map(|part| filled(&folder, &key(part, "1"), 1));
+        let read_before = filled(&folder, &key("documents", "0"), 1);
         fs::write(folder.join("mine.txt"), "a file of the user").unwrap();
         keep_these(&new, "b");
-        assert!(!dense.exists() && !other[0].exists() && !later[0].exists());
+        assert!(!dense.exists() && !other.exists() && !later[0].exists() && !read_before.exists());
         assert!(!kept[1].exists() && new.iter().all(|part| part.is_dir()));
         assert!(folder.join("mine.txt").is_file());
+        // An earlier version of the program had a store and pages for each name of a source.
+        let old = ["store", "documents"].map(|part| filled(&folder, &key(part, "7"), 1));
+        let card = format!(
+            "{{\"sources\":[{:?}],\"texts\":\"b\",\"stores\":{{\"x\":\"y\"}},\"used\":1}}",
+            place.path()
+        );
+        fs::write(folder.join(CARD), card).unwrap();
+        keep_these(&new, "b");
+        assert!(old.iter().all(|part| !part.exists()) && new.iter().all(|part| part.is_dir()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sporran_documents::{Collection, is_single_source, list};
+use sporran_documents::{Collection, Error, Summary, is_single_source, list};
 use sporran_kilt::{
     hash_json,
     observe::{Event, Observer, Unit, advance, begin},
@@ -48,19 +48,27 @@ pub(crate) fn pages(
     if is_new {
         observe(Event::End);
     }
-    let collection = result?;
-    let summary = collection.summary();
+    let named = |summary: Summary| summary.named(|file| source.named(file));
+    let collection = result.map_err(|error| match error {
+        Error::Nothing { summary, paths } => {
+            let paths = if source.shown.is_empty() { paths } else { source.shown.clone() };
+            Error::Nothing { paths, summary: Box::new(named(*summary)) }
+        }
+        Error::Strict { summary } => Error::Strict { summary: Box::new(named(*summary)) },
+        error => error,
+    })?;
+    let summary = named(collection.summary().clone());
     if is_new {
-        let problems = summary.lines();
+        let problems = summary.lines().into_iter().chain(summary.left_out());
         let text = std::iter::once(format!("read {summary}")).chain(problems);
         observe(Event::Note { text: text.collect::<Vec<_>>().join("\n  ") });
-    } else if summary.unread() > 0 {
+    } else if summary.is_notable() {
         observe(Event::Note { text: format!("the source has {summary}") });
     }
     let pages = SourcePages {
         path: collection.pages(),
         content: collection.content().to_owned(),
-        summary: Some(summary.clone()),
+        summary: Some(summary),
     };
     inputs.keep_source(key, pages.clone());
     Ok(pages)

@@ -10,6 +10,7 @@ use sporran_kilt::{
     PassageSplit,
     formats::Collection,
     passage::{Unit, WORDS, Windows},
+    store::shown_path,
 };
 
 use super::collection;
@@ -70,6 +71,10 @@ pub struct SourceOptions {
     /// The folder of the passage store and the indexes. Each is built once for its content and options.
     #[serde(default = "indexes")]
     pub indexes: PathBuf,
+    /// The paths as a user wrote them, in the order of `path`, if `path` has other names of the same files. Places in files
+    /// have them.
+    #[serde(skip)]
+    pub shown: Vec<PathBuf>,
 }
 
 /// `source.split`.
@@ -120,7 +125,19 @@ impl SourceOptions {
             overlap: None,
             tokenizer: None,
             indexes: indexes(),
+            shown: Vec::new(),
         }
+    }
+
+    /// The paths in a store, each with the path to show.
+    pub(crate) fn names(&self) -> Vec<(String, String)> {
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        self.path.all().iter().map(text).zip(self.shown.iter().map(text)).collect()
+    }
+
+    /// A file or folder of the source as the user names it.
+    pub(crate) fn named(&self, file: &str) -> String {
+        shown_path(file, &self.names()).unwrap_or_else(|| file.to_owned())
     }
 
     /// How pages are split.

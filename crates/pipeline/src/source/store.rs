@@ -79,6 +79,7 @@ pub(crate) fn describe(
         overlap: _,
         tokenizer,
         indexes: _,
+        shown: _,
     } = source;
     let pages = match format {
         Some(collection) => collection::pages(source, *collection, inputs)?,
@@ -148,7 +149,7 @@ pub(crate) fn store_of(
         // Provenance has the places. A store of an earlier version of the program lacks them.
         hashes.push(PartHash { part: "places".into(), path: folder, blake3: hash.to_owned() });
     }
-    Ok(Arc::new(store))
+    Ok(Arc::new(store.with_sources(source.names())))
 }
 
 /// Opens the passage store of files and folders in a cache: `source` names a folder of the cache for its indexes, and

@@ -78,6 +78,7 @@ class Evidence:
     """The file, or the title of a page without a file."""
     page: int | None
     line: int | None
+    row: int | None
     title: str
     section: str
     paragraph: int

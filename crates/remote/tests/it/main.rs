@@ -234,6 +234,31 @@ fn all_threads_wait_when_an_endpoint_asks_for_it() {
     assert!(start.elapsed() >= Duration::from_secs(1));
 }
 
+#[test]
+fn time_bounds_the_waits_for_a_rate_limit_and_not_the_number_of_repetitions() {
+    let place = tempfile::tempdir().unwrap();
+    for header in ["", "Retry-After: 0", "retry-after-ms: 5"] {
+        let server = Server::start(move |at, _| match at {
+            0..8 => Reply::Status(429, header, "{}".into()),
+            8..10 => Reply::Status(500, "", String::new()),
+            _ => Reply::Json(json!({ "n": 7 })),
+        });
+        let requests = RequestOptions { use_cache: false, longest_wait: 0.02, ..options(place.path()) };
+        assert_eq!(requests.retries, 2);
+        assert_eq!(ask(&client(&server, &requests), 0).unwrap(), 7, "{header}");
+        assert_eq!(server.asked().len(), 11);
+    }
+    let server = Server::start(|_, _| Reply::Status(429, "", "slow down".into()));
+    let requests = RequestOptions { rate_limit_wait: 0.2, longest_wait: 0.05, ..options(place.path()) };
+    let start = Instant::now();
+    let error = ask(&client(&server, &requests), 0).unwrap_err().to_string();
+    assert!(
+        error.contains("status 429: slow down; a request waits for 0.2 s in all (`rate-limit-wait`)"),
+        "{error}"
+    );
+    assert!(server.asked().len() > 3 && start.elapsed() < Duration::from_secs(5), "{error}");
+}
+
 /// Joins the texts of a stream.
 #[derive(Debug, Default)]
 struct Joined {

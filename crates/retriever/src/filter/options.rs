@@ -142,7 +142,7 @@ impl JsonSchema for Scalar {
 const CONDITIONS: &str =
     "`equals`, `any-of`, `prefix`, `glob`, `at-least`, `at-most`, `since`, `until` or `exists`";
 
-/// Whether a text is a year, a month, a day or a time, as ISO 8601 writes them.
+/// Whether a text is a year, a month, a day or a time, as ISO 8601 writes them, that a calendar and a clock have.
 pub(super) fn is_date(text: &str) -> bool {
     let form = b"dddd-dd-ddTdd:dd:dd";
     let fits = |(at, byte): (usize, u8)| match form.get(at) {
@@ -153,11 +153,27 @@ pub(super) fn is_date(text: &str) -> bool {
         None => matches!(byte, b'0'..=b'9' | b'.' | b'Z' | b'+' | b'-' | b':'),
     };
     let is_whole = matches!(text.len(), 4 | 7 | 10 | 16) || text.len() >= 19;
-    let within = |at: usize, most: u8| {
-        let number = text.get(at..at + 2).and_then(|digits| digits.parse().ok());
-        text.len() <= at || number.is_some_and(|number: u8| (1..=most).contains(&number))
+    if !is_whole || !text.bytes().enumerate().all(fits) {
+        return false;
+    }
+    let number =
+        |at: usize, digits: usize| text.get(at..at + digits).and_then(|text| text.parse::<u32>().ok());
+    let within = |at: usize, least: u32, most: u32| {
+        number(at, 2).is_none_or(|number| (least..=most).contains(&number))
     };
-    is_whole && text.bytes().enumerate().all(fits) && within(5, 12) && within(8, 31)
+    let days = days_in(number(0, 4).unwrap_or_default(), number(5, 2).unwrap_or(1));
+    // A day may end at 24:00, and a minute with a leap second.
+    within(5, 1, 12) && within(8, 1, days) && within(11, 0, 24) && within(14, 0, 59) && within(17, 0, 60)
+}
+
+/// The number of days of a month.
+fn days_in(year: u32, month: u32) -> u32 {
+    match month {
+        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
 }
 
 impl FilterOptions {
@@ -433,6 +449,10 @@ mod tests {
                 "expected a number or a date such as `2024-05-31` after `day>=`, found `2024-13`",
             ),
             ("day<=2024-02-32", "a date such as `2024-05-31` after `day<=`, found `2024-02-32`"),
+            ("lang=en AND day>=2023-02-30", "a date such as `2024-05-31` after `day>=`, found `2023-02-30`"),
+            ("day>=2023-02-29", "after `day>=`, found `2023-02-29`"),
+            ("day>=2023-04-31 AND lang=en", "after `day>=`, found `2023-04-31`"),
+            ("day>=2024-02-29T25:00", "after `day>=`, found `2024-02-29T25:00`"),
             ("lang=", "expected a value after the comparison (`\"\"` for an empty one), found `lang=`"),
             ("lang=\"en", "expected a quote that ends the value, found `\"en`"),
             ("lang=\"en\" x", "expected ` AND ` after the quoted value, found `x`"),
@@ -441,6 +461,20 @@ mod tests {
         for (text, expected) in cases {
             let message = FilterOptions::parse(text).unwrap_err().to_string();
             assert!(message.starts_with("filter: ") && message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_date_is_one_of_the_calendar() {
+        for date in
+            ["2024", "2024-02", "2024-02-29", "2000-02-29", "2023-12-31T23:59:60Z", "2024-05-31 24:00"]
+        {
+            assert!(is_date(date), "{date}");
+        }
+        for date in
+            ["2023-02-29", "1900-02-29", "2024-06-31", "2024-00", "2024-05-00", "2024-05-31T12:60", "24"]
+        {
+            assert!(!is_date(date), "{date}");
         }
     }
 
@@ -468,6 +502,7 @@ mod tests {
                 "filter.at-least: expected at most the 1 of `at-most`, found 2",
             ),
             ("key = \"a\"\nsince = \"May\"", "filter.since: expected a date such as"),
+            ("key = \"a\"\nuntil = \"2023-02-30\"", "filter.until: expected a date such as"),
             ("source = \"a[\"", "filter.source: expected a glob, found `a[`"),
             ("all = []", "filter.all: expected at least one table"),
             ("[[any]]\nkey = \"a\"\nexists = true\n[[any]]\n", "filter.any[1]: expected a condition"),

@@ -98,6 +98,9 @@ pub(crate) struct ProvenanceItem {
     /// The line of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) line: Option<u64>,
+    /// The row of a table whose file has no lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) row: Option<u64>,
     /// The id of the page, if the document comes from a knowledge source and not from a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) wikipedia_id: Option<String>,
@@ -138,6 +141,7 @@ impl ProvenanceItem {
             score,
             title,
             line,
+            row,
             highlight,
             ..
         } = found;
@@ -157,6 +161,7 @@ impl ProvenanceItem {
             file,
             page,
             line,
+            row,
             wikipedia_id,
             section,
             paragraph,

@@ -88,6 +88,9 @@ pub(crate) struct Document {
     /// The line of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) line: Option<u64>,
+    /// The row of a table whose file has no lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) row: Option<u64>,
     /// The paragraphs of a whole document. The first is the title; headings start with `Section::::` or `Heading::::`, list
     /// items with `BULLET::::`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,7 +103,9 @@ pub(crate) struct Document {
 /// The fields of a document that are no place in a file.
 pub(crate) fn fields(metadata: Metadata) -> Map<String, Value> {
     let mut fields = Map::from(metadata);
-    for place in ["file", "line", "page", "section"] {
+    // A row is a place in a file only.
+    let is_in_file = fields.contains_key("file");
+    for place in ["line", "page", "section", "file"].into_iter().chain(is_in_file.then_some("row")) {
         fields.remove(place);
     }
     fields
@@ -189,6 +194,7 @@ impl Document {
             file: file.path,
             page: file.page,
             line: file.line,
+            row: file.row,
             paragraphs: None,
             metadata: fields(metadata),
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use serde_json::{Value, json};
+use sporran_kilt::{counted, printable_line};
 use sporran_pipeline::{
     Event, UserOptions,
     workflows::answer::{AskOptions, Asker, CitedAnswer, suggested_model},
@@ -37,7 +38,7 @@ use crate::{
         \n\
         With --json, each answer is an object with question, answer and evidence: file, page, section, paragraph, start, \
         end, text, score. With --verbose, it also has the sentences of the answer with their citations, and each passage its \
-        line and end_paragraph."
+        line (row for Parquet) and end_paragraph."
 )]
 pub(crate) struct Ask {
     #[command(flatten)]
@@ -175,11 +176,14 @@ impl Ask {
         interrupt::keep(Kept::Folder(options.cache.clone()));
         let mut draw = context.observer();
         // That an index is up to date is the usual case here.
-        let asker = Asker::open(&options, &mut |event| match event {
-            Event::Skip { .. } => {}
-            event => draw(event),
-        })
-        .map_err(blame)?;
+        let open = |options: &AskOptions| {
+            let quiet: &mut dyn FnMut(Event) = &mut |event| match event {
+                Event::Skip { .. } => {}
+                event => draw(event),
+            };
+            Asker::open(options, quiet).map_err(blame)
+        };
+        let (asker, _spare) = settings::with_cache(options, context, open)?;
         if !asker.generates() && !context.quiet && !context.json {
             stderr(&format!("{}\n", advice()));
         }
@@ -190,9 +194,17 @@ impl Ask {
                 let answer = asker.ask(question)?;
                 Outcome::new(page.text(&answer), &json(&answer, context)?)
             }
-            None => session::run(context, |question| {
-                let answer = asker.ask(question)?;
-                context.row(&json(&answer, context)?, |_| page.text(&answer))
+            None => session::run(context, |question, conversation| {
+                let Some(conversation) = conversation else {
+                    let answer = asker.ask(question)?;
+                    return context.row(&json(&answer, context)?, |_| page.text(&answer));
+                };
+                let answer = asker.ask_in(question, conversation)?;
+                let carried = conversation.carried();
+                if !carried.is_empty() && !context.quiet {
+                    stderr(&format!("asked together with: {}\n", printable_line(&carried.join(" "))));
+                }
+                context.row(&answer, |answer| page.text(answer))
             }),
         }
     }
@@ -207,8 +219,10 @@ fn json(answer: &CitedAnswer, context: &Context) -> Result<Value> {
         let items = object.get_mut("evidence").and_then(Value::as_array_mut);
         for (item, passage) in items.into_iter().flatten().zip(&answer.evidence) {
             item["end_paragraph"] = passage.end_paragraph.into();
-            if let Some(line) = passage.line {
-                item["line"] = line.into();
+            for (key, number) in [("line", passage.line), ("row", passage.row)] {
+                if let Some(number) = number {
+                    item[key] = number.into();
+                }
             }
         }
     }
@@ -222,7 +236,8 @@ fn advice() -> String {
     let Some(model) = suggested_model(memory.unwrap_or(0), cores) else {
         return "no generator: this machine has too little free memory for one".to_owned();
     };
-    let machine = format!("{cores} cores, {:.1} GiB free", memory.unwrap_or(0) as f64 / f64::from(1 << 30));
+    let cores = counted(cores as u64, "core");
+    let machine = format!("{cores}, {:.1} GiB free", memory.unwrap_or(0) as f64 / f64::from(1 << 30));
     let name = model.name();
     if Path::new("models").join(name).is_dir() {
         return format!("no generator: add `--model {name}` for answers in sentences");

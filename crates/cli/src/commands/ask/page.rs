@@ -4,6 +4,7 @@ use std::{fmt::Write as _, io, ops::Range};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
+use sporran_kilt::{printable, printable_line};
 use sporran_pipeline::workflows::answer::{CitedAnswer, CitedPassage};
 
 /// The number of characters of a passage to show around its best sentence.
@@ -62,10 +63,11 @@ impl Page {
         let mut parts = vec![passage.file.clone()];
         parts.extend(passage.page.map(|page| format!("page {page}")));
         parts.extend(passage.line.map(|line| format!("line {line}")));
+        parts.extend(passage.row.map(|row| format!("row {row}")));
         if !passage.section.is_empty() {
             parts.push(passage.section.clone());
         }
-        let place = parts.iter().map(|part| on_one_line(part)).collect::<Vec<_>>().join(", ");
+        let place = parts.iter().map(|part| printable_line(part)).collect::<Vec<_>>().join(", ");
         if self.whole { format!("{place} (score {:.3})", passage.score) } else { place }
     }
 
@@ -88,17 +90,6 @@ impl Page {
         );
         shown.split_whitespace().collect::<Vec<_>>().join(" ")
     }
-}
-
-/// A text with the sign for a missing character in place of control characters, which a terminal would obey. Blanks and ends
-/// of lines stay.
-fn printable(text: &str) -> String {
-    text.replace("\r\n", "\n").replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "\u{fffd}")
-}
-
-/// A printable text with blanks in place of ends of lines.
-fn on_one_line(text: &str) -> String {
-    printable(text).replace('\n', " ")
 }
 
 /// The part of a text after `body` to show: at most [`LONGEST`] characters of `highlight` and about [`AROUND`] on each side, cut
@@ -138,6 +129,7 @@ mod tests {
             score: 1.25,
             title: "A".into(),
             line: None,
+            row: None,
             body: 0,
             highlight,
         }
@@ -170,8 +162,9 @@ mod tests {
         let shown = page(false).passage(&passage(&text, 0..end));
         assert!(shown.starts_with(">>>a\u{fffd}[2J b xxx") && shown.ends_with("x<<< .."), "{shown}");
         assert_eq!(shown.chars().count(), LONGEST + ">>><<< ..".len());
-        let odd = CitedPassage { file: "a\nb\u{7}.md".into(), ..passage("c", 0..1) };
-        assert_eq!(page(false).place(&odd), "a b\u{fffd}.md, page 2, Life");
+        let odd = CitedPassage { file: "a\nb\u{7}.md".into(), row: Some(3), ..passage("c\u{202e}d", 0..1) };
+        assert_eq!(page(false).place(&odd), "a b\u{fffd}.md, page 2, row 3, Life");
+        assert_eq!(page(false).passage(&odd), ">>>c<<<\u{fffd}d");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::{
 };
 
 use rustyline::{DefaultEditor, error::ReadlineError};
+use sporran_pipeline::workflows::answer::Conversation;
 
 use super::super::input::Lines;
 use crate::{
@@ -16,13 +17,17 @@ use crate::{
 
 const PROMPT: &str = "question> ";
 
-/// Answers every question with `answer`, which prints. Blank lines are skipped.
-pub(super) fn run(context: &Context, mut answer: impl FnMut(&str) -> Result<()>) -> Result<Outcome> {
+/// Answers every question with `answer`, which prints. Blank lines are skipped. Questions on a terminal are a conversation,
+/// unless the answers are JSON for a program; those of standard input stand alone.
+pub(super) fn run(
+    context: &Context,
+    mut answer: impl FnMut(&str, Option<&mut Conversation>) -> Result<()>,
+) -> Result<Outcome> {
     if !io::stdin().is_terminal() {
         let mut asked = 0u64;
         Lines::stdin(1).each_portion(Ok, |questions| {
             let questions = questions.iter().filter(|question| !question.trim().is_empty());
-            questions.inspect(|_| asked += 1).try_for_each(|question| answer(question))
+            questions.inspect(|_| asked += 1).try_for_each(|question| answer(question, None))
         })?;
         if asked == 0 {
             return Err(Error::Usage(
@@ -35,6 +40,7 @@ pub(super) fn run(context: &Context, mut answer: impl FnMut(&str) -> Result<()>)
         stderr("Ctrl-D ends the session.\n");
     }
     let mut editor = DefaultEditor::new().map_err(failed)?;
+    let mut conversation = (!context.json).then(Conversation::default);
     let history = settings::history();
     if let Some(file) = history.as_ref().filter(|file| file.is_file())
         && let Err(error) = editor.load_history(file)
@@ -47,7 +53,7 @@ pub(super) fn run(context: &Context, mut answer: impl FnMut(&str) -> Result<()>)
             Ok(line) => {
                 // A session without a history is still a session.
                 let _ = editor.add_history_entry(&line);
-                match answer(&line) {
+                match answer(&line, conversation.as_mut()) {
                     // One question that fails does not end the session.
                     Err(error) if !error.is_broken_pipe() => error.print(),
                     done => done?,

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use sporran_documents::Summary;
+use sporran_kilt::counted;
 use sporran_retriever::IndexRecall;
 
 use super::assemble::Assembly;
@@ -47,7 +48,9 @@ impl IndexReport {
 
 impl fmt::Display for IndexReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} pages, {} passages, {} bytes", self.pages, self.passages, self.bytes)?;
+        let (pages, passages) =
+            (counted(self.pages as u64, "page"), counted(self.passages as u64, "passage"));
+        writeln!(f, "{pages}, {passages}, {} bytes", self.bytes)?;
         for part in &self.parts {
             writeln!(f, "{:10} {}  {}", part.part, &part.blake3[..12], part.path.display())?;
         }

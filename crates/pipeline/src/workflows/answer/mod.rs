@@ -23,8 +23,8 @@ mod tune;
 pub(crate) mod workflow;
 
 pub use ask::{
-    AskOptions, Asker, CitedAnswer, CitedPassage, CitedSentence, Endpoint, EvalSet, SuggestedModel,
-    Synthetic, cited_passages, eval_set, heading, suggested_model,
+    AskOptions, Asker, CitedAnswer, CitedPassage, CitedSentence, Conversation, Endpoint, EvalSet,
+    SuggestedModel, Synthetic, cited_passages, eval_set, heading, suggested_model,
 };
 pub use assemble::{Assembly, assemble, assemble_retrieval};
 pub use explain::{Answer, Evidence, Explanation, explain};

@@ -205,7 +205,7 @@ impl System {
     }
 
     /// The answers of the generator; `None` for each query without one.
-    fn generate(
+    pub(super) fn generate(
         &self,
         queries: &[Query],
         hits: &[Vec<Hit>],

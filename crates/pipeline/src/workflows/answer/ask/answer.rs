@@ -71,6 +71,9 @@ pub struct CitedPassage {
     /// The line of the file with the marked sentence.
     #[serde(skip)]
     pub line: Option<u64>,
+    /// The row of the table, for a file without lines.
+    #[serde(skip)]
+    pub row: Option<u64>,
     /// The byte of `text` after the headings with which it may start.
     #[serde(skip)]
     pub body: usize,
@@ -98,6 +101,7 @@ impl CitedPassage {
             score,
             title,
             line: file.line,
+            row: file.row,
             body,
             highlight,
         }
@@ -135,7 +139,7 @@ mod tests {
         let mut passage = Passage { title: "Tea".into(), ..Passage::of_text("It is hot.") };
         passage.section = "Section::::Drinks.".into();
         (passage.start_paragraph, passage.start_character, passage.end_character) = (3, 1, 11);
-        passage.file = FilePlace { path: Some("tea.pdf".into()), line: None, page: Some(2) };
+        passage.file = FilePlace { path: Some("tea.pdf".into()), page: Some(2), ..FilePlace::default() };
         let evidence = vec![CitedPassage::new(passage, 1.5, (0, 0..10))];
         let answer = CitedAnswer {
             question: "Is it hot?".into(),

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use sporran_generator::Sink;
+use sporran_generator::{GeneratorOptions, Sink};
 use sporran_kilt::{
     Hit, Passage, PassageStore, Query,
     observe::{Event, Observer},
@@ -10,10 +10,11 @@ use sporran_kilt::{
 
 use super::{
     answer::{CitedAnswer, CitedPassage, CitedSentence},
-    citations::{Support, cited},
+    citations::{Part, Support, cited},
+    conversation::Conversation,
     judge::Judge,
     options::AskOptions,
-    place::{headings, pieces, place},
+    place::{Piece, has_lines, headings, pieces, place},
 };
 use crate::{
     Result,
@@ -87,6 +88,36 @@ impl Asker {
     /// As there.
     pub fn ask_into(&self, question: &str, sink: &dyn Sink) -> Result<CitedAnswer> {
         self.ask_with(question, Some(sink))
+    }
+
+    /// Answers a question of a conversation and adds it. A question that refers to earlier ones, such as `and who owns it?`, is
+    /// searched for together with them, and the generator reads them with their answers. Another question is answered as
+    /// [`ask`](Self::ask) does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ask_in(&self, question: &str, conversation: &mut Conversation) -> Result<CitedAnswer> {
+        let query = self.query(question)?;
+        let answer = match conversation.follow_up(&query.text) {
+            None => self.ask(question)?,
+            Some(follow_up) => {
+                let search = Query { text: follow_up.searched(), ..query.clone() };
+                let reads_turns = matches!(
+                    self.options().generator,
+                    Some(GeneratorOptions::Causal(_) | GeneratorOptions::Remote(_))
+                );
+                let text = if reads_turns { follow_up.written() } else { search.text.clone() };
+                let read = Query { text, ..query.clone() };
+                let hits = self.system.retrieve(std::slice::from_ref(&search))?;
+                let written = self.system.generate(std::slice::from_ref(&read), &hits, None)?.pop().flatten();
+                let written = written.map(|generation| generation.text).unwrap_or_default();
+                let hits = hits.into_iter().next().unwrap_or_default();
+                let answer = self.cite(&search, &hits, &written, None)?;
+                CitedAnswer { question: query.text.clone(), ..answer }
+            }
+        };
+        conversation.add(&answer);
+        Ok(answer)
     }
 
     /// The system that retrieves and generates, for callers that order its steps themselves: [`query`](Self::query), a search,
@@ -175,8 +206,12 @@ fn cited_passage(
 ) -> CitedPassage {
     let body = headings(&passage);
     let pieces = pieces(store, &passage);
-    let parts = pieces.iter().map(|piece| piece.range.start.max(body)..piece.range.end);
-    let found = support.highlight(&passage.text, parts.filter(|part| !part.is_empty()), said);
+    let part = |piece: &Piece| Part {
+        range: piece.range.start.max(body)..piece.range.end,
+        has_lines: has_lines(store, &passage, piece),
+    };
+    let parts: Vec<Part> = pieces.iter().map(part).filter(|part| !part.range.is_empty()).collect();
+    let found = support.highlight(&passage.text, parts, said);
     let highlight = found.start.max(body)..found.end;
     passage.file = place(store, &passage, &pieces, highlight.start);
     CitedPassage::new(passage, score, (body, highlight))
@@ -190,9 +225,54 @@ pub(super) fn note_indexes(
 ) -> Result<()> {
     let store = assembly.store.as_ref().filter(|_| options.config().is_none());
     if let Some((store, folder)) = store.and_then(|store| Some((store, store.folder().parent()?))) {
-        let kept = assembly.hashes.iter().map(|part| part.path.as_path());
-        let bytes = cache::keep((store.folder(), store.hash()), &options.plain_sources(), kept)?;
+        let kept =
+            assembly.hashes.iter().map(|part| part.path.as_path()).chain(assembly.inputs.collections());
+        let bytes = cache::keep((store.folder(), store.hash()), &options.sources, kept)?;
         observe(Event::Note { text: format!("indexes: {} ({})", folder.display(), cache::size(bytes)) });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_follow_up_is_searched_for_with_its_topic() {
+        let folder = tempfile::tempdir().unwrap();
+        let notes = folder.path().join("notes");
+        std::fs::create_dir(&notes).unwrap();
+        for (name, text) in [
+            (
+                "bridge.md",
+                "# Bridge\n\nThe bridge of Kelso is on the river Tweed. The county owns the bridge.\n",
+            ),
+            ("mill.md", "# Mill\n\nThe old mill is in Ayr. Mr Holm owns the mill and its wheel.\n"),
+            ("inn.md", "# Inn\n\nWho owns the inn? Mrs Berg owns it, and her sister owns the garden.\n"),
+        ] {
+            std::fs::write(notes.join(name), text).unwrap();
+        }
+        let options = AskOptions::new(vec![notes], folder.path().join("cache"));
+        let asker = Asker::open(&options, &mut |_| {}).unwrap();
+        let best = |answer: &CitedAnswer| {
+            let found = &answer.evidence[0];
+            (
+                found.file.rsplit('/').next().unwrap().to_owned(),
+                found.text[found.highlight.clone()].to_owned(),
+            )
+        };
+        let mut conversation = Conversation::default();
+        let (topic, question) = ("Where is the bridge of Kelso?", "and who owns it?");
+        assert_eq!(best(&asker.ask_in(topic, &mut conversation).unwrap()).0, "bridge.md");
+        assert_eq!(best(&asker.ask(question).unwrap()).0, "inn.md");
+        let answer = asker.ask_in(question, &mut conversation).unwrap();
+        assert_eq!(answer.question, question);
+        assert_eq!(best(&answer).0, "bridge.md");
+        assert_eq!(conversation.carried(), [topic]);
+        // A question that stands alone is answered as without a conversation.
+        let alone = "Where is the mill?";
+        assert_eq!(asker.ask_in(alone, &mut conversation).unwrap(), asker.ask(alone).unwrap());
+        assert!(conversation.carried().is_empty());
+        assert!(asker.ask_in(" ", &mut conversation).is_err());
+    }
 }

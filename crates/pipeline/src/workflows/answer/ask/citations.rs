@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use sporran_documents::is_wrapped;
 use sporran_extractor::Document;
 use sporran_kilt::Passage;
 use sporran_retriever::sparse::{Analyzer, AnalyzerOptions};
@@ -100,12 +101,12 @@ impl Support {
     }
 
     /// The sentence of a passage with the most words of the question or of `answer`, in bytes of its text. A sentence ends with
-    /// its part; the parts are paragraphs and list items. A word counts less the more of the passages have it. Words of the
-    /// answer count twice.
+    /// its part; the parts are paragraphs and list items. Where the lines of a part have their own places and stand alone, as
+    /// in code and in tables, it ends with its line. A word counts less the more of the passages have it. Words of the answer count twice.
     pub(super) fn highlight(
         &self,
         text: &str,
-        parts: impl IntoIterator<Item = Range<usize>>,
+        parts: impl IntoIterator<Item = Part>,
         answer: &str,
     ) -> Range<usize> {
         let answer: FxHashSet<String> = self.analyzer.terms(answer).into_iter().collect();
@@ -122,20 +123,56 @@ impl Support {
             let weight = |term: &String| if answer.contains(term) { 2.0 } else { 1.0 };
             known.into_iter().map(|term| weight(term) / (1.0 + held[term] as f64)).sum()
         };
-        let mut best: Option<(f64, Range<usize>)> = None;
-        let mut whole = None::<Range<usize>>;
-        for part in parts {
+        let (mut all, mut whole) = (Vec::new(), None::<Range<usize>>);
+        for Part { range: part, has_lines } in parts {
             whole = Some(whole.map_or(part.start, |before| before.start)..part.end);
-            for range in sentences(&text[part.clone()]) {
-                let range = part.start + range.start..part.start + range.end;
-                let value = worth(&text[range.clone()]);
-                if best.as_ref().is_none_or(|(known, _)| value > *known) {
-                    best = Some((value, range));
-                }
+            let own = &text[part.clone()];
+            let own = if has_lines { units(own) } else { sentences(own) };
+            all.extend(own.into_iter().map(|range| part.start + range.start..part.start + range.end));
+        }
+        let is_row =
+            |at: usize| all.get(at).is_some_and(|range: &Range<usize>| text[range.clone()].contains(CELLS));
+        let mut best: Option<(f64, Range<usize>)> = None;
+        for (at, range) in all.iter().enumerate() {
+            // The names of columns are in the question more often than in its answer.
+            let is_head = is_row(at) && is_row(at + 1) && !(at > 0 && is_row(at - 1));
+            let value = worth(&text[range.clone()]) * if is_head { 0.5 } else { 1.0 };
+            if best.as_ref().is_none_or(|(known, _)| value > *known) {
+                best = Some((value, range.clone()));
             }
         }
         best.map(|(_, range)| range).or(whole).unwrap_or(0..text.len())
     }
+}
+
+/// A paragraph or a list item of a passage.
+pub(super) struct Part {
+    /// Its bytes of the text.
+    pub(super) range: Range<usize>,
+    /// Whether its file has it on several lines.
+    pub(super) has_lines: bool,
+}
+
+/// The separator of the cells of a row.
+const CELLS: &str = " | ";
+
+/// The sentences of a text, within its lines if these stand alone, as ranges of its bytes.
+fn units(text: &str) -> Vec<Range<usize>> {
+    let lines: Vec<&str> = text.split('\n').filter(|line| !line.trim().is_empty()).collect();
+    if is_wrapped(&lines) {
+        return sentences(text);
+    }
+    let first = text.as_ptr() as usize;
+    let in_line = |line: &&str| {
+        let start = line.as_ptr() as usize - first;
+        // A row, or code, has signs that end sentences elsewhere.
+        let own = match line.contains(CELLS) {
+            true => std::iter::once(0..line.trim_end().len()).collect(),
+            false => sentences(line),
+        };
+        own.into_iter().map(move |range| start + range.start..start + range.end)
+    };
+    lines.iter().flat_map(in_line).collect()
 }
 
 /// The sentences of a text, as ranges of its bytes.
@@ -257,6 +294,11 @@ mod tests {
         ]
     }
 
+    /// Parts with lines.
+    fn lines(ranges: &[Range<usize>]) -> Vec<Part> {
+        ranges.iter().map(|range| Part { range: range.clone(), has_lines: true }).collect()
+    }
+
     fn answer(question: &str, text: &str) -> (Vec<CitedSentence>, String) {
         let passages = passages();
         let support = Support::new(question, &passages);
@@ -319,14 +361,40 @@ mod tests {
         let passages = passages();
         let support = Support::new("Where was Oberlin born?", &passages);
         let text = &passages[0].text;
-        let whole = std::iter::once(0..text.len());
-        let highlight = |answer: &str| &text[support.highlight(text, whole.clone(), answer)];
+        let highlight = |answer: &str| &text[support.highlight(text, lines(&[0..text.len()]), answer)];
         assert_eq!(highlight(""), "Oberlin was born in Leipzig in 1921.");
         assert_eq!(highlight("an engineer"), "Mira Oberlin was an engineer.");
-        assert_eq!((support.highlight("", [], ""), support.highlight("a  ", [1..2, 2..3], "")), (0..0, 1..3));
+        assert_eq!(
+            (support.highlight("", [], ""), support.highlight("a  ", lines(&[1..2, 2..3]), "")),
+            (0..0, 1..3)
+        );
         // Items of a list often have no full stop.
         let items = "a passport Oberlin was born a ticket";
-        assert_eq!(support.highlight(items, [0..10, 11..27, 28..36], ""), 11..27);
+        assert_eq!(support.highlight(items, lines(&[0..10, 11..27, 28..36]), ""), 11..27);
+    }
+
+    #[test]
+    fn a_line_that_stands_alone_is_highlighted_alone() {
+        let highlight = |question: &str, text: &str| {
+            let passages = [passage("", text)];
+            let support = Support::new(question, &passages);
+            text[support.highlight(text, lines(&[0..text.len()]), "")].to_owned()
+        };
+        let code = "[server]\nport = 8080\ntimeout = 30\nhost = \"localhost\"";
+        assert_eq!(highlight("what is the timeout", code), "timeout = 30");
+        let table = "Drink | Price\nTea | 4\nCoffee | 5";
+        assert_eq!(highlight("what is the price of coffee", table), "Coffee | 5");
+        assert_eq!(highlight("price", table), "Drink | Price");
+        let list = "Boiler: serviced in May\nRoof: slate. It leaks.\nWell: tested";
+        assert_eq!(highlight("what leaks", list), "It leaks.");
+        // A row of a table is on one line of its file.
+        let row = "name: Bob Ray\nrole: plumber";
+        let support = Support::new("what does Bob Ray do", &[passage("", row)]);
+        let part = Part { range: 0..row.len(), has_lines: false };
+        assert_eq!(&row[support.highlight(row, [part], "")], row);
+        // A wrapped sentence stays whole.
+        let prose = "The water of the old well in the garden is tested by the\ndistrict each month.";
+        assert_eq!(highlight("who tests water each month", prose), prose);
     }
 
     #[test]

@@ -8,9 +8,10 @@ use serde_json::{Map, json};
 use sporran_config::{Diagnostic, Kinds};
 use sporran_generator::{Candidate, Generator, GeneratorOptions, Request};
 use sporran_kilt::{
-    Id, Output, Passage, PassageId, PassageStore, Query, Record,
+    Id, Output, Passage, PassageId, PassageStore, Query, Record, counted,
     observe::{Event, Observer, Unit, advance, begin},
-    synthesis::clozes,
+    printable_line,
+    synthesis::questions,
 };
 use sporran_retriever::sparse::{Analyzer, AnalyzerOptions};
 
@@ -36,12 +37,15 @@ const WORDS: usize = 20;
 /// questions that are about nothing in it.
 const SHARED: usize = 2;
 
+/// The number of characters of a generator's text that an error shows.
+const SHOWN: usize = 200;
+
 /// How the questions of a test set were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Synthetic {
-    /// Parts of sentences of the documents, usually without the name of their page.
-    Cloze,
+    /// Sentences of the documents became questions.
+    Sentence,
     /// A generator wrote them about passages.
     Generated,
 }
@@ -79,9 +83,9 @@ pub fn eval_set(
     note_indexes(options, &assembly, observe)?;
     let set = match &resolved.generator {
         None => {
-            let records =
-                clozes(store, count, seed)?.into_iter().map(|record| marked(record, Synthetic::Cloze));
-            EvalSet { kind: Synthetic::Cloze, records: records.collect() }
+            let made = questions(store, count, seed)?.into_iter();
+            let records = made.map(|record| marked(record, Synthetic::Sentence)).collect();
+            EvalSet { kind: Synthetic::Sentence, records }
         }
         Some(generator) => {
             let generator = load_generator(&writing(generator)?, Some(store), seed)?;
@@ -91,11 +95,17 @@ pub fn eval_set(
     };
     assembly.sound()?;
     if set.records.is_empty() {
-        let message =
-            "no question came of these sources: expected sentences of 26 to 300 characters".to_owned();
-        return Err(Error::Kilt(sporran_kilt::Error::Argument(message)));
+        return Err(nothing(
+            "expected sentences with a clear subject, such as `The bridge at Kelso was built in 1803.`"
+                .to_owned(),
+        ));
     }
     Ok(set)
+}
+
+/// The error that no question came of sources.
+fn nothing(expected: String) -> Error {
+    Error::Kilt(sporran_kilt::Error::Argument(format!("no question came of these sources: {expected}")))
 }
 
 /// The options of a generator that writes a question about one passage.
@@ -177,7 +187,11 @@ fn generated(
         .filter(|passage| passage.text.split_whitespace().count() >= WORDS)
         .take(count.saturating_mul(TRIES))
         .collect();
+    if usable.is_empty() {
+        return Err(nothing(format!("expected passages of at least {WORDS} words")));
+    }
     let mut records: Vec<Record> = Vec::new();
+    let (mut tried, mut written) = (0, String::new());
     let analyzer = Analyzer::new(AnalyzerOptions::default());
     begin(observe, "write questions", count as u64, Unit::Records);
     for batch in usable.chunks(BATCH) {
@@ -191,6 +205,10 @@ fn generated(
             .map(|one| Request { query: &query, passages: std::slice::from_ref(one) })
             .collect();
         for (passage, generation) in batch.iter().zip(generator.generate(&requests)?) {
+            tried += 1;
+            if !generation.text.trim().is_empty() {
+                written.clone_from(&generation.text);
+            }
             let Some(text) = question(&generation.text) else { continue };
             let known: FxHashSet<String> =
                 analyzer.terms(&format!("{} {}", passage.title, passage.text)).into_iter().collect();
@@ -208,6 +226,15 @@ fn generated(
         advance(observe, records.len() as u64);
     }
     observe(Event::End);
+    if records.is_empty() {
+        let last: String = written.trim().chars().take(SHOWN).collect();
+        return Err(nothing(format!(
+            "expected a line of 4 to 40 words that ends with a question mark and has {SHARED} words of its passage; the \
+             generator wrote none about {}, and at last `{}`; another generator may",
+            counted(tried, "passage"),
+            printable_line(&last)
+        )));
+    }
     Ok(records)
 }
 
@@ -328,15 +355,44 @@ mod tests {
     }
 
     #[test]
-    fn questions_without_a_generator_are_parts_of_sentences() {
+    fn questions_without_a_generator_are_made_of_sentences() {
         let folder = tempfile::tempdir().unwrap();
         let (source, _) = store(folder.path(), 4);
         let options = AskOptions::new(vec![source.clone()], folder.path().join("cache"));
         let set = eval_set(&options, 4, 0, &mut |_| {}).unwrap();
-        assert_eq!((set.kind, set.records.len()), (Synthetic::Cloze, 4));
-        assert!(set.records.iter().all(|record| record.meta == Some(json!({ "synthetic": "cloze" }))));
+        assert_eq!((set.kind, set.records.len()), (Synthetic::Sentence, 4));
+        assert!(set.records.iter().all(|record| record.meta == Some(json!({ "synthetic": "sentence" }))));
         std::fs::write(&source, r#"{"wikipedia_id":"1","wikipedia_title":"A","text":["A","b"]}"#).unwrap();
         let error = eval_set(&options, 4, 0, &mut |_| {}).unwrap_err();
-        assert!(error.is_input() && error.to_string().contains("no question came"), "{error}");
+        assert!(error.is_input() && error.to_string().contains("sentences with a clear subject"), "{error}");
+    }
+
+    #[test]
+    fn a_generator_without_questions_is_shown() {
+        struct Chatter;
+
+        impl Generator for Chatter {
+            fn generate(&self, requests: &[Request<'_>]) -> sporran_generator::Result<Vec<Generation>> {
+                let text = || "I like lakes.\nThey are\u{1b} cold.".to_owned();
+                let one = || Generation {
+                    text: text(),
+                    score: 0.0,
+                    alternatives: Vec::new(),
+                    evidence: vec![0],
+                    tokens: 1,
+                };
+                Ok(requests.iter().map(|_| one()).collect())
+            }
+
+            fn passages(&self) -> usize {
+                1
+            }
+        }
+
+        let folder = tempfile::tempdir().unwrap();
+        let (_, store) = store(folder.path(), 2);
+        let error = generated(&Chatter, &store, 1, 3, &mut |_| {}).unwrap_err();
+        let expected = "wrote none about 4 passages, and at last `I like lakes. They are\u{fffd} cold.`";
+        assert!(error.is_input() && error.to_string().contains(expected), "{error}");
     }
 }

@@ -3,6 +3,7 @@
 mod answer;
 mod asker;
 mod citations;
+mod conversation;
 mod eval_set;
 mod judge;
 mod options;
@@ -11,6 +12,7 @@ mod suggestion;
 
 pub use answer::{CitedAnswer, CitedPassage, CitedSentence, heading};
 pub use asker::{Asker, cited_passages};
+pub use conversation::Conversation;
 pub use eval_set::{EvalSet, Synthetic, eval_set};
 pub use options::{AskOptions, Endpoint};
 pub use suggestion::{SuggestedModel, suggested_model};

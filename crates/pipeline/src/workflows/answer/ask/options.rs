@@ -203,7 +203,7 @@ impl AskOptions {
     }
 
     /// The `[source]` of files and folders: windows of words that cross no heading. They overlap, so that a sentence at an
-    /// edge is whole in one of them.
+    /// edge is whole in one of them. Its paths are absolute; passages name files as [`sources`](Self::sources) do.
     ///
     /// # Errors
     /// [`Error::Config`] for sources that do not exist.
@@ -217,11 +217,13 @@ impl AskOptions {
         if !missing.is_empty() {
             return Err(Error::Config(missing));
         }
-        let sources = self.plain_sources();
-        let indexes = cache::folder_of(&self.cache, &sources)?;
+        let shown = self.plain_sources();
+        let indexes = cache::folder_of(&self.cache, &shown)?;
+        // The same files under another name have the same store.
+        let sources = cache::absolute(&shown)?;
         let (size, overlap) = (Some(WINDOW), Some(OVERLAP));
         let strict = self.strict;
-        Ok(SourceOptions { size, overlap, strict, indexes, ..SourceOptions::new(sources) })
+        Ok(SourceOptions { size, overlap, strict, indexes, shown, ..SourceOptions::new(sources) })
     }
 
     fn retriever(&self) -> Result<RetrieverOptions> {
@@ -294,7 +296,7 @@ impl AskOptions {
             "answer": "",
             "generation": { "max-new-tokens": self.max_new_tokens },
             // Not in the current folder, which may be a source.
-            "requests": { "cache": self.cache.join("responses"), "use-cache": self.keep_responses },
+            "requests": { "cache": self.cache.join(cache::RESPONSES), "use-cache": self.keep_responses },
         }))?))
     }
 

@@ -40,6 +40,13 @@ pub(super) fn pieces(store: &PassageStore, passage: &Passage) -> Vec<Piece> {
     store.pieces(passage.id).map(piece).collect()
 }
 
+/// Whether the file of a passage has a piece on several lines.
+pub(super) fn has_lines(store: &PassageStore, passage: &Passage, piece: &Piece) -> bool {
+    let page = store.page_of(passage.id);
+    let line = |byte: usize| store.file_place(page, piece.paragraph, byte as u32).line;
+    line(piece.from) != line((piece.from + piece.range.len()).saturating_sub(1))
+}
+
 /// The place of a byte of a passage's text: that of the passage, with the line and the page of the byte.
 pub(super) fn place(store: &PassageStore, passage: &Passage, pieces: &[Piece], byte: usize) -> FilePlace {
     let Some(piece) = pieces.iter().find(|piece| byte < piece.range.end) else { return passage.file.clone() };
@@ -78,6 +85,8 @@ mod tests {
             let found = place(&store, &passage, &pieces, start);
             assert_eq!((found.line, found.page), (Some(line), Some(page)), "{sentence}");
         }
+        let lined: Vec<bool> = pieces.iter().map(|piece| has_lines(&store, &passage, piece)).collect();
+        assert_eq!(lined, [false, true, false, false, false]);
         // The second of two equal sentences has its own place.
         let start = passage.text.rfind("It is hot.").unwrap();
         let found = place(&store, &passage, &pieces, start);
