@@ -299,6 +299,11 @@ mod tests {
         ranges.iter().map(|range| Part { range: range.clone(), has_lines: true }).collect()
     }
 
+    /// A text with lines.
+    fn whole(text: &str) -> Part {
+        Part { range: 0..text.len(), has_lines: true }
+    }
+
     fn answer(question: &str, text: &str) -> (Vec<CitedSentence>, String) {
         let passages = passages();
         let support = Support::new(question, &passages);
@@ -361,7 +366,7 @@ mod tests {
         let passages = passages();
         let support = Support::new("Where was Oberlin born?", &passages);
         let text = &passages[0].text;
-        let highlight = |answer: &str| &text[support.highlight(text, lines(&[0..text.len()]), answer)];
+        let highlight = |answer: &str| &text[support.highlight(text, [whole(text)], answer)];
         assert_eq!(highlight(""), "Oberlin was born in Leipzig in 1921.");
         assert_eq!(highlight("an engineer"), "Mira Oberlin was an engineer.");
         assert_eq!(
@@ -378,7 +383,7 @@ mod tests {
         let highlight = |question: &str, text: &str| {
             let passages = [passage("", text)];
             let support = Support::new(question, &passages);
-            text[support.highlight(text, lines(&[0..text.len()]), "")].to_owned()
+            text[support.highlight(text, [whole(text)], "")].to_owned()
         };
         let code = "[server]\nport = 8080\ntimeout = 30\nhost = \"localhost\"";
         assert_eq!(highlight("what is the timeout", code), "timeout = 30");
