@@ -70,7 +70,7 @@ fn nothing_readable_and_strict_end_with_code_2() {
         assert_eq!(output.status.code(), Some(2), "{message}");
         assert!(message.contains(expected), "{message}");
     };
-    failed("1 files could not be read");
+    failed("1 file could not be read");
     fs::remove_file(folder.path().join("docs/a.txt")).unwrap();
     failed("docs/d.png: expected text, found a binary file");
     fs::remove_file(folder.path().join("docs/d.png")).unwrap();

@@ -168,7 +168,7 @@ impl Ask {
         users.extend(self.rerank.is_none().then_some("reranker"));
         let blame = |error: sporran_pipeline::Error| settings::blame(error.into(), &users);
         if self.show_config {
-            let shown = options.resolve().map_err(blame)?.to_toml()?;
+            let shown = options.shown().map_err(blame)?.to_toml()?;
             let value: toml::Table =
                 toml::from_str(&shown).map_err(|error| Error::Input(error.message().to_owned()))?;
             return Outcome::new(shown, &value);

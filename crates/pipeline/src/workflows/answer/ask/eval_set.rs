@@ -18,6 +18,7 @@ use sporran_retriever::sparse::{Analyzer, AnalyzerOptions};
 use super::{asker::note_indexes, options::AskOptions};
 use crate::{
     Error, Result,
+    source::options::SourceOptions,
     workflows::answer::{
         assemble::{assemble_retrieval, load_generator},
         options::Options,
@@ -81,7 +82,7 @@ pub fn eval_set(
         )]));
     };
     note_indexes(options, &assembly, observe)?;
-    let set = match &resolved.generator {
+    let mut set = match &resolved.generator {
         None => {
             let made = questions(store, count, seed)?.into_iter();
             let records = made.map(|record| marked(record, Synthetic::Sentence)).collect();
@@ -94,6 +95,9 @@ pub fn eval_set(
         }
     };
     assembly.sound()?;
+    if let Some(source) = &resolved.general.source {
+        set.records.iter_mut().for_each(|record| name_pages(record, source));
+    }
     if set.records.is_empty() {
         return Err(nothing(
             "expected sentences with a clear subject, such as `The bridge at Kelso was built in 1803.`"
@@ -101,6 +105,17 @@ pub fn eval_set(
         ));
     }
     Ok(set)
+}
+
+/// Names the pages of a record's evidence as a config with the paths that the user wrote does.
+fn name_pages(record: &mut Record, source: &SourceOptions) {
+    for output in record.output.iter_mut().flatten() {
+        for item in output.provenance.iter_mut().flatten() {
+            if let Some(Id::Text(id)) = &mut item.wikipedia_id {
+                *id = source.named_id(id);
+            }
+        }
+    }
 }
 
 /// The error that no question came of sources.
@@ -365,6 +380,32 @@ mod tests {
         std::fs::write(&source, r#"{"wikipedia_id":"1","wikipedia_title":"A","text":["A","b"]}"#).unwrap();
         let error = eval_set(&options, 4, 0, &mut |_| {}).unwrap_err();
         assert!(error.is_input() && error.to_string().contains("sentences with a clear subject"), "{error}");
+    }
+
+    #[test]
+    fn pages_are_named_as_in_the_config_of_the_same_sources() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["a", "b", "x"] {
+            std::fs::create_dir(path(name)).unwrap();
+        }
+        std::fs::write(path("a/kelso.md"), "The bridge at Kelso was built in 1803.").unwrap();
+        std::fs::write(path("b/rows.csv"), "id,note\n1,Ayr is a town in the west.\n").unwrap();
+        let sources = vec![path("x/../a"), path("x/../b/rows.csv")];
+        let options = AskOptions::new(sources, path("cache"));
+        let set = eval_set(&options, 9, 0, &mut |_| {}).unwrap();
+        let config =
+            assemble_retrieval(&Options { retriever: None, ..options.shown().unwrap() }, &mut |_| {});
+        let store = config.unwrap().store.unwrap();
+        assert_eq!(
+            store.page_id(sporran_kilt::store::PageIndex(1)),
+            format!("{}#1", path("x/../b/rows.csv").display())
+        );
+        assert!(!set.records.is_empty());
+        for record in &set.records {
+            let id = record.outputs()[0].evidence()[0].wikipedia_id.clone().unwrap();
+            assert!(store.page_by_id(&id.text()).is_some(), "{id}");
+        }
     }
 
     #[test]

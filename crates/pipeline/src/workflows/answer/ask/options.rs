@@ -152,6 +152,16 @@ impl AskOptions {
         self.filters.iter().try_fold(options, |options, filter| options.filtered(filter.clone()))
     }
 
+    /// The config that these options stand for, as a user would write it: with the paths of the sources as they are.
+    ///
+    /// # Errors
+    /// Those of [`resolve`](Self::resolve).
+    pub fn shown(&self) -> Result<Options> {
+        let mut options = self.resolve()?;
+        options.general.source = options.general.source.map(SourceOptions::as_written);
+        Ok(options)
+    }
+
     /// The options of a config, with another generator if these options have one.
     fn of_config(&self, path: &Path) -> Result<Options> {
         for (option, model) in [("--embed", &self.embedder), ("--rerank", &self.reranker)] {
@@ -496,11 +506,17 @@ mod tests {
             generator: Some(model("llama")),
             ..options
         };
-        let resolved = options.resolve().unwrap();
+        let resolved = options.shown().unwrap();
         let path = folder.path().join("shown.toml");
         std::fs::write(&path, resolved.to_toml().unwrap()).unwrap();
         let again = AskOptions::new(vec![path], options.cache.clone()).resolve().unwrap();
         assert_eq!(again.to_toml().unwrap(), resolved.to_toml().unwrap());
+        // The config has the path as it is written, although the cache knows its other names.
+        let link = folder.path().join("x/../pages.jsonl");
+        std::fs::create_dir(folder.path().join("x")).unwrap();
+        let options = AskOptions { sources: vec![link.clone()], ..options };
+        assert_eq!(options.shown().unwrap().general.source.unwrap().path.single(), Some(&link));
+        assert_ne!(options.resolve().unwrap().general.source.unwrap().path.single(), Some(&link));
     }
 
     #[test]
