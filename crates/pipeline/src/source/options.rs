@@ -169,7 +169,7 @@ impl SourceOptions {
     }
 
     /// The same source with the paths that the user wrote, for a config.
-    pub(crate) fn as_written(self) -> Self {
+    pub(crate) fn into_written(self) -> Self {
         if self.shown.is_empty() {
             return self;
         }

@@ -158,7 +158,7 @@ impl AskOptions {
     /// Those of [`resolve`](Self::resolve).
     pub fn shown(&self) -> Result<Options> {
         let mut options = self.resolve()?;
-        options.general.source = options.general.source.map(SourceOptions::as_written);
+        options.general.source = options.general.source.map(SourceOptions::into_written);
         Ok(options)
     }
 
