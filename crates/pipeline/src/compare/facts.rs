@@ -12,7 +12,10 @@ use sporran_kilt::{
     scores::extraction::{Counts, Method, evaluate},
 };
 
-use super::tables::{self, Form, Grid, Row, percent, quoted};
+use super::{
+    config_of,
+    tables::{self, Form, Grid, Row, percent, quoted},
+};
 use crate::{
     Error, Result,
     run_dir::folder::file_of_run,
@@ -79,10 +82,7 @@ pub fn compare_facts(runs: &[PathBuf]) -> Result<FactComparison> {
 
 fn system(run: &Path) -> Result<FactRun> {
     let report: Report = jsonl::read_json(file_of_run(run, "report.json")?)?;
-    let path = run.join("config.toml");
-    let config: Config = toml::from_str(&jsonl::read_to_string(&path)?).map_err(|error| {
-        Error::io(&path, "read")(std::io::Error::new(std::io::ErrorKind::InvalidData, error))
-    })?;
+    let config: Config = config_of(run)?;
     let folds: Vec<Option<i64>> = match &*config.input.folds {
         [] => vec![None],
         folds => folds.iter().copied().map(Some).collect(),

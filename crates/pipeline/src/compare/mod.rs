@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sporran_kilt::{
     Dataset, Metric, Split, jsonl,
     scores::{
@@ -223,7 +223,7 @@ struct Records {
 
 /// The task files of a run. Reads `[tasks]` alone, because other tables of an older run can have keys that are unknown now.
 fn task_files_of(run: &Path) -> Option<Vec<TaskFile>> {
-    let config: toml::Table = jsonl::read_to_string(run.join("config.toml")).ok()?.parse().ok()?;
+    let config: toml::Table = config_of(run).ok()?;
     let tasks: TasksOptions = config.get("tasks")?.clone().try_into().ok()?;
     task_files(&tasks, "tasks").ok()
 }
@@ -266,6 +266,14 @@ pub fn kind_of_runs(runs: &[PathBuf]) -> Result<RunKind> {
         return Err(Error::Kilt(sporran_kilt::Error::Argument(message)));
     }
     Ok(*first)
+}
+
+/// The config that a run keeps in its folder.
+fn config_of<T: DeserializeOwned>(run: &Path) -> Result<T> {
+    let path = run.join("config.toml");
+    toml::from_str(&jsonl::read_to_string(&path)?).map_err(|error| {
+        Error::io(&path, "read")(std::io::Error::new(std::io::ErrorKind::InvalidData, error))
+    })
 }
 
 /// Compares the folders of finished runs with the first one.

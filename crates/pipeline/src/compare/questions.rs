@@ -8,8 +8,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{jsonl, scores::answer_set::Scores};
 
-use super::tables::{self, Form, Grid, Row, percent, quoted};
-use crate::{Error, Result, run_dir::folder::file_of_run};
+use super::{
+    config_of,
+    tables::{self, Form, Grid, Row, percent, quoted},
+};
+use crate::{Result, run_dir::folder::file_of_run};
 
 /// The versions of the questions, in the paper's order.
 const VERSIONS: [&str; 3] = ["template", "human", "llm"];
@@ -99,10 +102,7 @@ pub fn compare_questions(runs: &[PathBuf]) -> Result<QuestionComparison> {
 
 fn system(run: &Path) -> Result<QuestionSystem> {
     let report: Report = jsonl::read_json(file_of_run(run, "report.json")?)?;
-    let path = run.join("config.toml");
-    let config: toml::Table = jsonl::read_to_string(&path)?.parse().map_err(|error: toml::de::Error| {
-        Error::io(&path, "read")(std::io::Error::new(std::io::ErrorKind::InvalidData, error))
-    })?;
+    let config: toml::Table = config_of(run)?;
     let data = |key: &str| config.get("data").and_then(|data| data.get(key));
     let word = |key: &str| data(key).and_then(toml::Value::as_str);
     let tested = word("version").unwrap_or("human");
