@@ -1,20 +1,13 @@
 //! Rewrites a model folder as safetensors and `tokenizer.json`, from any supported format.
 
-use std::{
-    borrow::Cow,
-    collections::HashMap,
-    fs,
-    path::{Path, PathBuf},
-};
-
-use safetensors::{Dtype, tensor::View};
+use std::{fs, path::Path};
 
 use crate::{
     error::{Error, Result},
     json,
-    save::{sync, sync_all},
+    model::StoredModel,
+    save::{Raw, appear, write_weights},
     sentence::{INPUT_FILES, MODULE_FILES, module_folders},
-    weights::StoredModel,
 };
 
 /// The files that are copied unchanged.
@@ -30,35 +23,10 @@ const COMPANIONS: [&str; 9] = [
     "README.md",
 ];
 
-/// A tensor in its stored bytes, written without conversion.
-pub(crate) struct Raw<'a> {
-    pub(crate) dtype: Dtype,
-    pub(crate) shape: &'a [usize],
-    pub(crate) bytes: Cow<'a, [u8]>,
-}
-
-impl View for Raw<'_> {
-    fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-
-    fn shape(&self) -> &[usize] {
-        self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(&self.bytes)
-    }
-
-    fn data_len(&self) -> usize {
-        self.bytes.len()
-    }
-}
-
 /// Writes a checked model into `to`, which must not exist or be empty: its JSON files as they are, its tokenizer as
-/// `tokenizer.json`, and the tensors that the model uses as `model.safetensors`, under the model's own names and in the types
-/// in which they are stored. Of a [part](crate::Part) nothing but its own config goes along. The folder appears whole or not at
-/// all.
+/// `tokenizer.json`, and its tensors as `model.safetensors`, under the model's own names and in the types in which they are
+/// stored. Tensors that the model does not read go along: a head that is trained on it may start from them, as from BERT's
+/// pooler. Of a [part](crate::Part) nothing but its own config and tensors goes along. The folder appears whole or not at all.
 ///
 /// # Errors
 /// [`Error::Exists`] where `to` holds something, [`Error::Safetensors`], [`Error::Io`], and those of
@@ -75,36 +43,6 @@ pub fn import(model: &StoredModel, to: &Path) -> Result<()> {
     let path = model.folder().join("config.json");
     let text = json::required(&path)?;
     write(model, &[], Some(part.config(&path, &text)?), to)
-}
-
-/// Creates the folder `to`, which must not exist or be empty, with the files that `fill` writes: whole or not at all.
-///
-/// # Errors
-/// [`Error::Exists`] where `to` holds something, [`Error::Io`], and those of `fill`.
-pub fn appear(to: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    match fs::read_dir(to) {
-        Ok(mut entries) => {
-            if entries.next().is_some() {
-                return Err(Error::Exists { path: to.into() });
-            }
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(Error::io(to, "read")(error)),
-    }
-    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(parent).map_err(Error::io(parent, "create"))?;
-    let scratch = tempfile::Builder::new().prefix(".import-").tempdir_in(parent);
-    let scratch = scratch.map_err(Error::io(parent, "create"))?;
-    let folder = scratch.path();
-    fill(folder)?;
-    sync_all(folder)?;
-    if to.exists() {
-        fs::remove_dir(to).map_err(Error::io(to, "remove"))?;
-    }
-    fs::rename(folder, to).map_err(Error::io(to, "rename"))?;
-    // The folder that would be removed is the one that has its name now.
-    let _: PathBuf = scratch.keep();
-    sync(parent)
 }
 
 fn write(model: &StoredModel, companions: &[String], config: Option<String>, to: &Path) -> Result<()> {
@@ -131,14 +69,6 @@ fn write(model: &StoredModel, companions: &[String], config: Option<String>, to:
 
 fn weights(model: &StoredModel, path: &Path) -> Result<()> {
     let tensors: Vec<(&str, Raw<'_>)> =
-        model.raw_tensors().map(|(name, dtype, shape, bytes)| (name, Raw { dtype, shape, bytes })).collect();
+        model.all_tensors().map(|(name, dtype, shape, bytes)| (name, Raw { dtype, shape, bytes })).collect();
     write_weights(tensors, path)
-}
-
-/// Writes tensors as the safetensors file `path`.
-pub(crate) fn write_weights(tensors: Vec<(&str, Raw<'_>)>, path: &Path) -> Result<()> {
-    // `transformers` refuses a file that does not say which framework's layout it has.
-    let layout = HashMap::from([("format".to_string(), "pt".to_string())]);
-    safetensors::serialize_to_file(tensors, Some(layout), path)
-        .map_err(|source| Error::Safetensors { path: path.into(), source })
 }

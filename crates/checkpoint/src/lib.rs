@@ -12,6 +12,8 @@ mod gguf;
 mod hub;
 mod import;
 pub mod json;
+mod merge;
+mod model;
 mod parameters;
 mod parlai;
 mod part;
@@ -23,20 +25,22 @@ mod tokenizer;
 mod tokens;
 mod weights;
 
-pub use adapter::{Adapter, Merged};
+pub use adapter::Adapter;
 pub use architecture::{Architecture, Embedding, ModelKind};
 pub use chat::{ChatMessage, ChatTemplate};
 pub use error::{Error, Result};
 pub use gguf::{GgufFields, GgufFile, find_gguf};
 pub use hub::{Hub, ModelId, Progress};
-pub use import::{appear, import};
+pub use import::import;
+pub use merge::Merged;
+pub use model::StoredModel;
 pub use parameters::{Parameter, initialise, parameters, stored_values};
 pub use parlai::{import_parlai, is_parlai};
 pub use part::{BLINK_MARKS, Part};
-pub use save::{save, sync, tensor_bytes};
+pub use save::{appear, save, sync, tensor_bytes};
 pub use sentence::{
     CrossEncoderFolder, LogitScore, Role, ScoreActivation, SentenceSettings, VectorSimilarity,
 };
 pub use tokenizer::{PlacedToken, Tokenizer, TruncationSide};
 pub use tokens::{SpecialTokens, TokenFields};
-pub use weights::{MappedBytes, RawTensor, StoredModel, tensors, tensors_of, tensors_under, weight_types};
+pub use weights::{MappedBytes, RawTensor, tensors, tensors_of, tensors_under, weight_types};

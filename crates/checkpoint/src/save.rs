@@ -1,10 +1,20 @@
 //! Writing a model folder.
 
-use std::{collections::HashMap, io::Write, path::Path, sync::PoisonError};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::PoisonError,
+};
 
 use candle_core::{DType, Tensor};
 use candle_nn::VarMap;
-use safetensors::{Dtype, tensor::TensorView};
+use safetensors::{
+    Dtype,
+    tensor::{TensorView, View},
+};
 
 use crate::{
     architecture::Architecture,
@@ -117,10 +127,73 @@ pub fn sync(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// As for [`sync`].
-pub(crate) fn sync_all(folder: &Path) -> Result<()> {
+fn sync_all(folder: &Path) -> Result<()> {
     for entry in std::fs::read_dir(folder).map_err(Error::io(folder, "read"))? {
         let path = entry.map_err(Error::io(folder, "read"))?.path();
         if path.is_dir() { sync_all(&path)? } else { sync(&path)? }
     }
     sync(folder)
+}
+
+/// Creates the folder `to`, which must not exist or be empty, with the files that `fill` writes: whole or not at all.
+///
+/// # Errors
+/// [`Error::Exists`] where `to` holds something, [`Error::Io`], and those of `fill`.
+pub fn appear(to: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    match fs::read_dir(to) {
+        Ok(mut entries) => {
+            if entries.next().is_some() {
+                return Err(Error::Exists { path: to.into() });
+            }
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::io(to, "read")(error)),
+    }
+    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).map_err(Error::io(parent, "create"))?;
+    let scratch = tempfile::Builder::new().prefix(".import-").tempdir_in(parent);
+    let scratch = scratch.map_err(Error::io(parent, "create"))?;
+    let folder = scratch.path();
+    fill(folder)?;
+    sync_all(folder)?;
+    if to.exists() {
+        fs::remove_dir(to).map_err(Error::io(to, "remove"))?;
+    }
+    fs::rename(folder, to).map_err(Error::io(to, "rename"))?;
+    // The folder that would be removed is the one that has its name now.
+    let _: PathBuf = scratch.keep();
+    sync(parent)
+}
+
+/// A tensor in its stored bytes, written without conversion.
+pub(crate) struct Raw<'a> {
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: &'a [usize],
+    pub(crate) bytes: Cow<'a, [u8]>,
+}
+
+impl View for Raw<'_> {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.bytes)
+    }
+
+    fn data_len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Writes tensors as the safetensors file `path`.
+pub(crate) fn write_weights(tensors: Vec<(&str, Raw<'_>)>, path: &Path) -> Result<()> {
+    // `transformers` refuses a file that does not say which framework's layout it has.
+    let layout = HashMap::from([("format".to_string(), "pt".to_string())]);
+    safetensors::serialize_to_file(tensors, Some(layout), path)
+        .map_err(|source| Error::Safetensors { path: path.into(), source })
 }

@@ -31,23 +31,23 @@ const UNSUPPORTED: [&str; 17] = [
 
 /// The fields of an adapter of LoRA (Hu et al. 2022).
 #[derive(Debug, Deserialize)]
-pub(super) struct AdapterConfig {
+pub(crate) struct AdapterConfig {
     peft_type: Option<String>,
-    pub(super) base_model_name_or_path: Option<String>,
+    pub(crate) base_model_name_or_path: Option<String>,
     /// The base model's branch, tag or commit on the hub.
-    pub(super) revision: Option<String>,
+    pub(crate) revision: Option<String>,
     #[serde(default = "default_rank")]
-    pub(super) r: usize,
+    pub(crate) r: usize,
     #[serde(default = "default_alpha")]
-    pub(super) lora_alpha: f64,
+    pub(crate) lora_alpha: f64,
     #[serde(default)]
-    pub(super) use_rslora: bool,
+    pub(crate) use_rslora: bool,
     target_modules: Option<Targets>,
     #[serde(default)]
     rank_pattern: Option<BTreeMap<String, usize>>,
     #[serde(default)]
     alpha_pattern: Option<BTreeMap<String, f64>>,
-    pub(super) task_type: Option<String>,
+    pub(crate) task_type: Option<String>,
     init_lora_weights: Option<Value>,
     #[serde(flatten)]
     others: BTreeMap<String, Value>,
@@ -71,7 +71,7 @@ enum Targets {
 
 impl AdapterConfig {
     /// Checks that the tensors can be merged as those of plain LoRA; `path` is for the error.
-    pub(super) fn check(&self, path: &Path) -> Result<()> {
+    pub(crate) fn check(&self, path: &Path) -> Result<()> {
         let wrong = |field: &str, expected: &str, found: String| Error::Config {
             path: path.into(),
             field: field.into(),
@@ -107,7 +107,7 @@ impl AdapterConfig {
     }
 
     /// Whether the config lets `module` have an adapter.
-    pub(super) fn targets(&self, module: &str) -> bool {
+    pub(crate) fn targets(&self, module: &str) -> bool {
         match &self.target_modules {
             None => true,
             Some(Targets::Ends(ends)) => ends.iter().any(|end| ends_with(module, end)),
@@ -120,7 +120,7 @@ impl AdapterConfig {
     }
 
     /// The rank of `module`, and the factor of its product.
-    pub(super) fn scale(&self, module: &str) -> (usize, f64) {
+    pub(crate) fn scale(&self, module: &str) -> (usize, f64) {
         let rank = own(self.rank_pattern.as_ref(), module).unwrap_or(self.r);
         let alpha = own(self.alpha_pattern.as_ref(), module).unwrap_or(self.lora_alpha);
         let divisor = if self.use_rslora { (rank as f64).sqrt() } else { rank as f64 };
@@ -138,7 +138,7 @@ fn own<T: Copy>(patterns: Option<&BTreeMap<String, T>>, module: &str) -> Option<
 }
 
 /// Whether `name` is `end`, or ends with it after a dot.
-pub(super) fn ends_with(name: &str, end: &str) -> bool {
+pub(crate) fn ends_with(name: &str, end: &str) -> bool {
     name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::{
-    adapter::Adapter,
     error::{Error, Result},
     gguf::{GgufFile, find_gguf},
     json::{self, parse},
+    tokenizer::Tokenizer,
 };
 
 /// The names by which templates know special tokens.
@@ -61,7 +61,7 @@ impl Source {
             let template = GgufFile::chat_template(&file)?;
             return Ok(template.map(|(text, tokens)| Self { path: file, text, tokens }));
         }
-        let model = &Adapter::tokenizer_folder(model)?;
+        let model = &Tokenizer::folder_of(model)?;
         let path = model.join("chat_template.jinja");
         let mut found = json::text(&path)?.map(|text| (path, text));
         for name in ["tokenizer_config.json", "chat_template.json"] {

@@ -20,9 +20,8 @@ use serde_json::{Value, json};
 use crate::{
     architecture::Architecture,
     error::{Error, Result},
-    import::appear,
     json::{self, parse},
-    save::save,
+    save::{appear, save},
     weights::tensors_of,
 };
 use vocabulary::{END, NULL, START, Vocabulary};

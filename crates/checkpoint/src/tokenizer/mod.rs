@@ -140,7 +140,7 @@ impl Tokenizer {
     /// [`Error::MissingFile`] where the folder has none of these, [`Error::Json`], [`Error::Config`] where it does
     /// not say which model its vocabulary is for, and [`Error::Tokenizer`].
     pub fn from_folder(folder: &Path) -> Result<Self> {
-        let folder = &Adapter::tokenizer_folder(folder)?;
+        let folder = &Self::folder_of(folder)?;
         let path = folder.join("tokenizer.json");
         let tokenizer = match json::text(&path)? {
             Some(json) => languages::with_source(Self::from_json(&path, json)?, folder)?,
@@ -190,7 +190,16 @@ impl Tokenizer {
     /// Whether a folder has the files that [`from_folder`](Self::from_folder) reads.
     #[must_use]
     pub fn is_in(folder: &Path) -> bool {
-        Adapter::tokenizer_folder(folder).is_ok_and(|folder| Self::has_files(&folder))
+        Self::folder_of(folder).is_ok_and(|folder| Self::has_files(&folder))
+    }
+
+    /// The folder of a model's tokenizer and chat template: for an adapter without a tokenizer its base model's, and
+    /// `folder` itself otherwise.
+    pub(crate) fn folder_of(folder: &Path) -> Result<PathBuf> {
+        if Adapter::is_alone_in(folder) && !Self::has_files(folder) {
+            return Adapter::open(folder)?.local_base();
+        }
+        Ok(folder.to_owned())
     }
 
     /// Whether the folder itself has the files.

@@ -8,7 +8,7 @@ use std::{
 use candle_core::{DType, Device, Tensor};
 use safetensors::Dtype;
 
-use super::{file::WeightFile, stored, tensor::StoredTensor};
+use super::{file::WeightFile, files::open_weights, tensor::StoredTensor};
 use crate::error::Result;
 
 /// The tensors of a folder of weights without a model config, such as a layer of sentence-transformers, and the file
@@ -17,7 +17,7 @@ use crate::error::Result;
 /// # Errors
 /// Those of reading weight files.
 pub fn tensors(folder: &Path, dtype: DType, device: &Device) -> Result<(HashMap<String, Tensor>, PathBuf)> {
-    let (files, index) = stored::open_weights(folder)?;
+    let (files, index) = open_weights(folder)?;
     let mut tensors = HashMap::new();
     for file in &files {
         for tensor in file.tensors() {
@@ -56,7 +56,7 @@ pub fn weight_types(path: &Path) -> Result<BTreeMap<String, usize>> {
     Ok(types)
 }
 
-pub(super) fn type_name(dtype: Dtype) -> String {
+pub(crate) fn type_name(dtype: Dtype) -> String {
     format!("{dtype:?}").to_lowercase()
 }
 
@@ -70,7 +70,7 @@ pub fn tensors_under(
     dtype: DType,
     device: &Device,
 ) -> Result<HashMap<String, Tensor>> {
-    let (files, _) = stored::open_weights(folder)?;
+    let (files, _) = open_weights(folder)?;
     let mut tensors = HashMap::new();
     for file in &files {
         for tensor in file.tensors() {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::Error;
 use sporran_transformers::{Checkpoint, import};
 use tempfile::TempDir;
@@ -178,6 +178,22 @@ fn an_imported_model_is_safetensors_with_the_same_tensors() {
     assert!(matches!(import(&from, &into), Err(Error::Exists { .. })));
     // Nothing is left of the making.
     assert_eq!(fs::read_dir(to.path().join("models")).unwrap().count(), 1);
+}
+
+#[test]
+fn an_import_keeps_the_tensors_that_only_a_trained_head_reads() {
+    let (folder, to) = (folder(&[]), TempDir::new().unwrap());
+    fs::write(folder.path().join("tokenizer.json"), tokenizer_json(24)).unwrap();
+    let mut tensors = candle_core::safetensors::load(data("model.safetensors"), &Device::Cpu).unwrap();
+    let pooler = Tensor::new(&[[0.5f32, -1.0], [2.0, 4.0]], &Device::Cpu).unwrap();
+    tensors.insert("pooler.dense.weight".into(), pooler);
+    candle_core::safetensors::save(&tensors, folder.path().join("model.safetensors")).unwrap();
+    let into = to.path().join("tiny");
+    import(&Checkpoint::open(folder.path()).unwrap(), &into).unwrap();
+    let again = candle_core::safetensors::load(into.join("model.safetensors"), &Device::Cpu).unwrap();
+    let kept = again["pooler.dense.weight"].to_vec2::<f32>().unwrap();
+    assert_eq!(kept, [[0.5, -1.0], [2.0, 4.0]]);
+    assert_eq!(Checkpoint::open(&into).unwrap().surplus(), ["pooler.dense.weight"]);
 }
 
 #[test]
