@@ -1,6 +1,6 @@
 //! The maximum recall of a relation classifier: the share of annotated facts among its candidates.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sporran_kilt::{
     observe::{Event, Observer},
     scores::Measure,
@@ -10,7 +10,7 @@ use super::Reach;
 
 /// The recall of the candidates of the classifier, on the validation documents (Mesquita et al., 2019, table
 /// 4). None without such documents or facts, and where it was not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MaximumRecall {
     /// The share of facts with a candidate: a pair for the property whose mentions overlap those of the fact. For a model that
     /// generates facts: the share of facts that can be generated.

@@ -1,5 +1,5 @@
-//! Comparison of runs of knowledge-base population over KnowledgeNet's documents: table 3 of its paper, and the causes of
-//! wrong and missed facts.
+//! Comparison of runs of knowledge-base population over KnowledgeNet's documents: tables 3 and 4 of its paper, and the causes
+//! of wrong and missed facts.
 
 use std::{
     fmt::Write,
@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use sporran_extractor::relations::MaximumRecall;
 use sporran_kilt::{
     jsonl,
     scores::extraction::{Counts, Method, evaluate},
@@ -19,7 +20,7 @@ use super::{
 use crate::{
     Error, Result,
     run_dir::folder::file_of_run,
-    workflows::population::{Causes, InputOptions, PopulatedFile, errors},
+    workflows::population::{Causes, InputOptions, PopulatedFile, errors, maximum_recall},
 };
 
 /// Table 3 of the paper, in percent: precision, recall and F1 by text, then by links.
@@ -30,6 +31,15 @@ const PUBLISHED: [(&str, [f64; 6]); 6] = [
     ("Baseline 4", [60.0, 65.0, 62.0, 51.0, 48.0, 49.0]),
     ("Baseline 5", [68.0, 70.0, 69.0, 53.0, 48.0, 50.0]),
     ("human", [88.0, 88.0, 88.0, 81.0, 84.0, 82.0]),
+];
+
+/// Table 4 of the paper, in percent: the maximum recall by text and by links, on fold 4.
+const PUBLISHED_RECALL: [(&str, [f64; 2]); 5] = [
+    ("Baseline 1", [80.0, 33.0]),
+    ("Baseline 2", [80.0, 37.0]),
+    ("Baseline 3", [80.0, 37.0]),
+    ("Baseline 4", [90.0, 59.0]),
+    ("Baseline 5", [90.0, 59.0]),
 ];
 
 /// The folder of KnowledgeNet's documents in a run.
@@ -53,6 +63,8 @@ pub struct FactRun {
     pub text: Counts,
     /// The facts with the links of gold facts.
     pub link: Counts,
+    /// The maximum recall on the validation documents of the model's training; none where the model's folder does not tell it.
+    pub maximum_recall: Option<MaximumRecall>,
     /// The causes of wrong and missed facts.
     pub causes: Causes,
 }
@@ -64,10 +76,16 @@ struct Report {
     files: Vec<PopulatedFile>,
 }
 
-/// The field of `config.toml` that is used.
+/// The fields of `config.toml` that are used.
 #[derive(Deserialize)]
 struct Config {
     input: InputOptions,
+    relations: RelationsConfig,
+}
+
+#[derive(Deserialize)]
+struct RelationsConfig {
+    model: PathBuf,
 }
 
 /// Compares the folders of finished runs over KnowledgeNet's documents. The gold facts are those of the runs' input files.
@@ -104,7 +122,17 @@ fn system(run: &Path) -> Result<FactRun> {
             causes += errors(&file.input, &guess, *fold)?.remove(Causes::ALL).unwrap_or_default();
         }
     }
-    Ok(FactRun { name: report.name, run: run.to_owned(), text, link, causes })
+    let maximum_recall = maximum_recall(&config.relations.model)?;
+    Ok(FactRun { name: report.name, run: run.to_owned(), text, link, maximum_recall, causes })
+}
+
+/// The rows of a published table.
+fn published<const N: usize>(table: &[(&str, [f64; N])]) -> impl Iterator<Item = Row> {
+    table.iter().map(|(name, scores)| Row {
+        name: (*name).to_owned(),
+        is_published: true,
+        cells: scores.iter().map(|score| format!("{score:.1}")).collect(),
+    })
 }
 
 impl FactComparison {
@@ -118,13 +146,20 @@ impl FactComparison {
             let cells = [of(system.text), of(system.link)].concat();
             Row { name: system.name.clone(), is_published: false, cells }
         });
-        let published = PUBLISHED.iter().map(|(name, scores)| Row {
-            name: (*name).to_owned(),
-            is_published: true,
-            cells: scores.iter().map(|score| format!("{score:.1}")).collect(),
-        });
-        let rows = own.chain(published).collect();
+        let rows = own.chain(published(&PUBLISHED)).collect();
         Grid { title: "Facts".to_owned(), head: head.map(str::to_owned).to_vec(), rows }
+    }
+
+    /// Table 4: the recall of the candidates of all runs, then the published rows.
+    fn candidates(&self) -> Grid {
+        let head = ["system", "maximum recall, text", "maximum recall, link"];
+        let own = self.systems.iter().map(|system| {
+            let recall = system.maximum_recall.unwrap_or_default();
+            let cells = [recall.text, recall.link].map(|share| percent(share.value())).to_vec();
+            Row { name: system.name.clone(), is_published: false, cells }
+        });
+        let rows = own.chain(published(&PUBLISHED_RECALL)).collect();
+        Grid { title: "Candidates".to_owned(), head: head.map(str::to_owned).to_vec(), rows }
     }
 
     /// The causes of missed and wrong facts, as numbers of facts.
@@ -143,9 +178,10 @@ impl FactComparison {
     /// Formats the comparison.
     #[must_use]
     pub fn write(&self, form: Form) -> String {
-        let note = "Scores in percent. Text: the mentions overlap; link: both links are equal. Causes are numbers of facts. Published \
-                    rows (Mesquita et al., KnowledgeNet, 2019, table 3) are on its hidden fold 5.";
-        let grids = vec![self.scores(), self.causes()];
+        let note = "Scores in percent. Text: the mentions overlap; link: both links are equal. Maximum recall: the share of \
+                    the validation documents' facts among the candidates. Causes are numbers of facts. Published rows (Mesquita et \
+                    al., KnowledgeNet, 2019, tables 3 and 4): scores on its hidden fold 5, maximum recall on fold 4.";
+        let grids = vec![self.scores(), self.candidates(), self.causes()];
         match form {
             Form::Text => tables::text(&grids, note),
             Form::Markdown => tables::markdown(&grids, note),
@@ -207,8 +243,15 @@ mod tests {
         // The first fact has another address of its entity; the second is wrong.
         let guess = [fact(1, 9, "http://www.wikidata.org/entity/Q1"), fact(12, 16, "Q7")];
         write(&run.join(written), &[document(4, &guess)]);
+        let model = place.join("model");
+        jsonl::write(
+            model.join("maximum-recall.json"),
+            br#"{"maximum_recall_text":0.75,"maximum_recall_link":null}"#,
+        )
+        .unwrap();
         let config = format!(
-            "workflow = 'population'\nname = 'own'\n[input]\nformat = 'knowledgenet'\nfiles = [{gold:?}]\nfolds = [4]\n"
+            "workflow = 'population'\nname = 'own'\n[input]\nformat = 'knowledgenet'\nfiles = [{gold:?}]\nfolds = [4]\n\
+             [relations]\nmodel = {model:?}\n"
         );
         std::fs::write(run.join("config.toml"), config).unwrap();
         std::fs::write(run.join("manifest.json"), r#"{"workflow":"population","name":"own"}"#).unwrap();
@@ -230,6 +273,8 @@ mod tests {
         assert!(markdown.contains("| own | 50.0 | 50.0 | 50.0 | 50.0 | 50.0 | 50.0 |"), "{markdown}");
         assert!(markdown.contains("Baseline 5") && markdown.contains("| 68.0 | 70.0 | 69.0 |"), "{markdown}");
         assert!(found.write(Form::Csv).contains("own,text,1,1,1,0.500000,0.500000,0.500000\n"));
+        assert!(markdown.contains("| own | 75.0 | - |"), "{markdown}");
+        assert!(markdown.contains("| Baseline 4 | 90.0 | 59.0 |"), "{markdown}");
         assert!(found.write(Form::Html).contains("Causes"));
     }
 

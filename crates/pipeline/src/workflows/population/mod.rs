@@ -28,4 +28,5 @@ pub use sporran_extractor::{
 };
 pub(crate) use system::linked_mentions;
 pub use system::{FactArgument, FactSystem, TextFact, TextMention, TextSpan};
+pub(crate) use train::maximum_recall;
 pub use train::{TrainedRelations, train};

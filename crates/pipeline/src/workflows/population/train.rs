@@ -12,7 +12,7 @@ use sporran_extractor::{
     relations::{Annotated, MaximumRecall, PairData, Properties, TrainedRelationModel, annotated},
     triplets::{TripletData, TripletTraining},
 };
-use sporran_kilt::{StagedFolder, knowledgenet, observe::Observer, scores::Measure};
+use sporran_kilt::{StagedFolder, jsonl, knowledgenet, observe::Observer, scores::Measure};
 
 use super::{
     background::background,
@@ -25,6 +25,15 @@ use crate::{
     run_dir::{manifest::TrainingEntry, training::TrainingFolder},
     workflows::folds::documents_of,
 };
+
+/// The file of the maximum recall in a model's folder.
+const MAXIMUM_RECALL: &str = "maximum-recall.json";
+
+/// The maximum recall of the candidates of a trained model; none for a model of an earlier version, or of another program.
+pub(crate) fn maximum_recall(model: &Path) -> Result<Option<MaximumRecall>> {
+    let path = model.join(MAXIMUM_RECALL);
+    Ok(path.exists().then(|| jsonl::read_json(&path)).transpose()?)
+}
 
 /// The result of a training.
 #[derive(Clone, Debug, Serialize)]
@@ -107,6 +116,7 @@ fn learn(
         None => learn_pairs(options, annotations, model, (&sources, &properties), observe)?,
     };
     let TrainedRelationModel { steps, maximum_recall, validation_f1 } = trained;
+    jsonl::write_json(model.join(MAXIMUM_RECALL), &maximum_recall)?;
     staged.commit()?;
     let model = options.relations.model.clone();
     Ok(TrainedRelations { model, steps, maximum_recall, validation_f1, names })
