@@ -22,7 +22,7 @@ use self::{
     bleu::Evidence,
     own::{Answer, Claim, Own, Piece},
     source::Source,
-    span::Span,
+    span::{Span, verbatim},
 };
 use crate::{
     Error, Output, PassageStore, Provenance, Record, Result, Split, jsonl::Writer, store::PageIndex,
@@ -30,7 +30,7 @@ use crate::{
 
 pub use self::{histogram::BleuHistogram, layouts::Layout, options::LayoutOptions, summary::MapSummary};
 
-/// The least BLEU of a span in `dev` and `test` (Petroni et al. 2021, section 2).
+/// The least BLEU of a span (Petroni et al. 2021, section 2).
 pub const LEAST_BLEU: f64 = 0.5;
 
 /// The number of records that are mapped at once, on all threads.
@@ -47,10 +47,10 @@ pub struct MapRequest {
     pub inputs: Vec<PathBuf>,
     /// The file of records in KILT's layout.
     pub output: PathBuf,
-    /// The split of the dataset. In `dev` and `test` an output is dropped if one of its spans is below
-    /// `least` or one of its pages or texts is missing. `train` keeps the mapped part.
+    /// The split of the dataset. Evidence is dropped if one of its spans is below `least` or one of its pages or texts is
+    /// missing. In `dev` and `test` its answer is dropped too; `train` keeps all pairs of input and answer.
     pub split: Split,
-    /// The smallest BLEU of a span in `dev` and `test`; [`LEAST_BLEU`] in the paper.
+    /// The smallest BLEU of a span; [`LEAST_BLEU`] in the paper.
     pub least: f64,
 }
 
@@ -144,7 +144,9 @@ impl Mapping<'_> {
 
     fn count_and_write(&mut self, found: Option<Mapped>) -> Result<()> {
         self.summary.read += 1;
-        let has_evidence = |(own, claims): &Mapped| own.is_bare || claims.iter().any(|sets| !sets.is_empty());
+        let is_train = self.request.split == Split::Train;
+        let has_evidence =
+            |(own, claims): &Mapped| own.is_bare || is_train || claims.iter().any(|sets| !sets.is_empty());
         let Some((own, claims)) = found.filter(has_evidence) else {
             self.summary.without_evidence += 1;
             return Ok(());
@@ -154,10 +156,9 @@ impl Mapping<'_> {
         let (mut outputs, mut others): (Vec<Output>, Vec<Output>) = (Vec::new(), Vec::new());
         for (claim, sets) in own.claims.iter().zip(claims) {
             let had_evidence = !sets.is_empty();
-            let kept = self.kept(claim, sets);
+            let kept = self.kept(sets);
             // In `dev` and `test`, an answer is dropped with its evidence.
-            let is_dropped = had_evidence && kept.is_empty() && !claim.is_optional;
-            if is_dropped && self.request.split != Split::Train {
+            if had_evidence && kept.is_empty() && !claim.is_optional && !is_train {
                 continue;
             }
             let title = kept.first().and_then(|items| items.first()?.title.clone());
@@ -175,7 +176,8 @@ impl Mapping<'_> {
         }
         let has_answers = own.claims.iter().any(|claim| claim.answer != Answer::Shared);
         let is_answered = outputs.iter().chain(&others).any(|output| output.answer.is_some());
-        if (outputs.is_empty() && !own.is_bare) || (has_answers && !is_answered) {
+        let may_lack_evidence = own.is_bare || (is_train && is_answered);
+        if (outputs.is_empty() && !may_lack_evidence) || (has_answers && !is_answered) {
             if without_page {
                 self.summary.without_page += 1;
             } else {
@@ -189,11 +191,11 @@ impl Mapping<'_> {
     }
 
     /// Counts the sets of a claim, and returns the spans of those that are kept.
-    fn kept(&mut self, claim: &Claim, sets: Vec<MappedSet>) -> Vec<Vec<Provenance>> {
+    fn kept(&mut self, sets: Vec<MappedSet>) -> Vec<Vec<Provenance>> {
         let mut kept: Vec<Vec<Provenance>> = Vec::new();
         for set in sets {
             self.total += self.summary.count(&set);
-            let fate = fate(self.request, claim, &set, &kept);
+            let fate = fate(self.request.least, &set, &kept);
             self.summary.decide(fate);
             if fate == Fate::Written {
                 kept.push(distinct(set.items));
@@ -226,13 +228,10 @@ fn mapped(own: Own, store: &PassageStore) -> Mapped {
     (own, claims)
 }
 
-fn fate(request: &MapRequest, claim: &Claim, set: &MappedSet, kept: &[Vec<Provenance>]) -> Fate {
-    let is_train = request.split == Split::Train;
-    let is_below = |item: &Provenance| {
-        item.bleu_score
-            .is_some_and(|score| (claim.is_optional && score == 0.0) || (!is_train && score < request.least))
-    };
-    if set.items.is_empty() || (set.missing + set.lost > 0 && !is_train) {
+fn fate(least: f64, set: &MappedSet, kept: &[Vec<Provenance>]) -> Fate {
+    // A BLEU of 0 is no span.
+    let is_below = |item: &Provenance| item.bleu_score.is_some_and(|score| score < least || score == 0.0);
+    if set.items.is_empty() || set.missing + set.lost > 0 {
         Fate::Incomplete
     } else if set.items.iter().any(is_below) {
         Fate::Below
@@ -272,10 +271,14 @@ fn provenance(store: &PassageStore, page: PageIndex, piece: &Piece) -> Provenanc
     }
     let paragraphs: Vec<&str> = store.paragraphs(page).collect();
     let mut best: Option<Span> = None;
+    item.bleu_score = Some(0.0);
     for text in &piece.texts {
-        let Some(evidence) = Evidence::new(text) else { continue };
-        item.bleu_score = Some(0.0);
-        if let Some(span) = Span::best(&evidence, text, &paragraphs)
+        let span = match Evidence::new(text) {
+            Some(evidence) => Span::best(&evidence, text, &paragraphs),
+            // A text without a word, such as `$`, can only stand there as it is.
+            None => verbatim(text.trim(), &paragraphs),
+        };
+        if let Some(span) = span
             && best.as_ref().is_none_or(|best| span.bleu > best.bleu)
         {
             best = Some(span);
@@ -374,10 +377,26 @@ mod tests {
     }
 
     #[test]
-    fn a_training_part_keeps_what_is_below() {
+    fn a_training_part_keeps_every_answer_without_bad_evidence() {
         let (summary, records) = mapped("evidence", &PLAIN, Split::Train);
-        assert_eq!((summary.written, summary.without_output, records.len()), (3, 0, 3));
-        assert!(records[2].outputs()[0].evidence()[0].bleu_score.unwrap() < 0.5);
+        assert_eq!((summary.written, summary.without_output, records.len()), (4, 0, 4));
+        // The third has a low BLEU, the fourth no page.
+        for record in &records[2..] {
+            assert_eq!(answers(record), (vec![], vec![Some("x")]));
+        }
+    }
+
+    #[test]
+    fn a_text_without_words_is_sought_as_it_is() {
+        let line = |text: &str| {
+            format!(
+                r#"{{"Data":[{{"QuestionId":"q","Question":"?","Answer":{{"Value":"{text}"}},"EntityPages":[{{"Title":"Ann Lund (singer)"}}]}}]}}"#
+            )
+        };
+        let (summary, _) = mapped("triviaqa", &[&line("!!!")], Split::Dev);
+        assert_eq!((summary.written, summary.without_output, summary.outputs_below), (0, 1, 1));
+        let (_, records) = mapped("triviaqa", &[&line(".")], Split::Dev);
+        assert_eq!(place(&records[0].outputs()[0].evidence()[0]), [1, 31, 1, 32]);
     }
 
     #[test]
@@ -420,9 +439,9 @@ mod tests {
             let (summary, records) = mapped("evidence", &[&line(&evidence)], Split::Train);
             assert_eq!(
                 (summary.outputs_written, summary.outputs_below, summary.outputs_incomplete),
-                (1, 0, 0)
+                (0, below, incomplete)
             );
-            assert_eq!(outputs(&records[0])[0].1.len(), 1 + below as usize);
+            assert_eq!(answers(&records[0]), (vec![], vec![Some("yes"), Some("y")]));
         }
     }
 
@@ -456,10 +475,14 @@ mod tests {
     #[test]
     fn records_without_evidence_are_not_records_without_a_page() {
         let lines = [line("[]"), line("[[],[]]"), line(&format!("[{LOST}]"))];
+        let numbered = |at: usize| lines[at].replace("\"id\":1", &format!("\"id\":{at}"));
+        let lines = [numbered(0), numbered(1), numbered(2)];
         let lines = lines.each_ref().map(String::as_str);
-        let (summary, _) = mapped("evidence", &lines, Split::Train);
+        let (summary, _) = mapped("evidence", &lines, Split::Dev);
         assert_eq!((summary.read, summary.without_evidence, summary.without_page), (3, 2, 1));
         assert_eq!((summary.outputs, summary.outputs_incomplete, summary.mean_bleu), (1, 1, None));
+        let (summary, _) = mapped("evidence", &lines, Split::Train);
+        assert_eq!((summary.written, summary.without_evidence, summary.without_page), (3, 0, 0));
     }
 
     #[test]
@@ -554,9 +577,8 @@ mod tests {
         assert_eq!((summary.written, summary.without_output, summary.outputs_below), (1, 1, 1));
         assert_eq!(answers(&records[0]), (vec![Some("a city"), None], vec![]));
         let (summary, records) = mapped("nq", &lines, Split::Train);
-        assert_eq!((summary.written, summary.outputs_below), (2, 0));
-        assert_eq!(answers(&records[1]), (vec![Some("Norway"), None], vec![]));
-        assert_eq!(records[1].outputs()[0].evidence()[0].bleu_score, Some(0.0));
+        assert_eq!((summary.written, summary.outputs_below), (2, 1));
+        assert_eq!(answers(&records[1]), (vec![None], vec![Some("Norway")]));
         // Two spans of BLEU 1, one of 0 and one of 0.508.
         assert_eq!(summary.histogram.0, [1, 0, 0, 0, 0, 1, 0, 0, 0, 2]);
     }
@@ -595,6 +617,24 @@ mod tests {
         };
         let message = map_evidence(&request, &store).unwrap_err().to_string();
         assert!(message.contains("the layout `evidence` has no option `seed`"), "{message}");
+    }
+
+    #[test]
+    fn an_id_that_is_given_twice_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().join("in.jsonl");
+        jsonl::write(&input, [PLAIN[0], PLAIN[1], PLAIN[0]].join("\n").as_bytes()).unwrap();
+        let request = MapRequest {
+            layout: "evidence".parse().unwrap(),
+            options: LayoutOptions::default(),
+            inputs: vec![input],
+            output: folder.path().join("out.jsonl"),
+            split: Split::Dev,
+            least: LEAST_BLEU,
+        };
+        let message = map_evidence(&request, &store(folder.path())).unwrap_err().to_string();
+        assert!(message.contains("in.jsonl:3: field `id`: `1` stands on line 1 of "), "{message}");
+        assert!(!request.output.exists());
     }
 
     #[test]

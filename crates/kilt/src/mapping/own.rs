@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::mention::Tagged;
 use crate::{Id, Record};
 
 /// A record with its dataset's evidence.
@@ -26,7 +27,7 @@ pub(super) struct Claim {
     pub(super) aliases: Vec<String>,
     /// Sets of pieces: a set's pieces belong together, and each set suffices. The sets are distinct and not empty.
     pub(super) evidence: Vec<Vec<Piece>>,
-    /// Whether a text may be missing in its page. Then the set is dropped in every split, and the answer stays.
+    /// Whether a text may be missing in its page. Then the set is dropped, and the answer stays in `dev` and `test` too.
     pub(super) is_optional: bool,
     /// Fields of the dataset.
     pub(super) meta: Option<Value>,
@@ -88,10 +89,10 @@ impl Own {
     }
 
     /// A mention whose answer is the title of a page, the whole of which is the evidence.
-    pub(super) fn of_mention(id: impl Into<Id>, input: String, title: impl Into<String>) -> Self {
+    pub(super) fn of_mention(id: impl Into<Id>, mention: &Tagged, title: impl Into<String>) -> Self {
         let evidence = vec![vec![Piece::page(title)]];
         let claim = Claim { answer: Answer::Title, evidence, ..Claim::default() };
-        Self::new(id, input, vec![claim])
+        Self { meta: Some(mention.meta()), ..Self::new(id, mention.input(), vec![claim]) }
     }
 
     /// The record in KILT's layout, without outputs yet.

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::Split;
 
 /// A random order of the numbers below `count`.
-fn shuffled(seed: u64, count: usize) -> Vec<usize> {
+pub(super) fn shuffled(seed: u64, count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     // Fisher and Yates' shuffle, spelt out: a new version of `rand` must not change the splits.

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 
 use super::{options::LayoutOptions, own::Own};
 use crate::{
-    Error, Result, Split,
+    Error, Id, Result, Split,
     formats::elements,
     jsonl::{self, parse},
 };
@@ -35,6 +36,31 @@ impl Place<'_> {
     }
 }
 
+/// The ids of records with their places, to find one that is given twice.
+#[derive(Default)]
+struct Known {
+    paths: Vec<PathBuf>,
+    /// By id: the number of its file and its line there.
+    places: FxHashMap<Id, (usize, u64)>,
+}
+
+impl Known {
+    /// Takes the records of a place. An id that the dataset gives is that of its only record.
+    fn take(&mut self, place: &Place<'_>, records: Vec<Option<Own>>, take: &mut Take<'_>) -> Result<()> {
+        if self.paths.last().is_none_or(|path| path != place.path) {
+            self.paths.push(place.path.to_owned());
+        }
+        if let [Some(own)] = &records[..]
+            && let Some((file, line)) = self.places.insert(own.id.clone(), (self.paths.len() - 1, place.line))
+        {
+            let message =
+                format!("`{}` stands on line {line} of {} already", own.id, self.paths[file].display());
+            return Err(place.wrong("id", message));
+        }
+        records.into_iter().try_for_each(take)
+    }
+}
+
 impl Source<'_> {
     /// Reads JSON lines on all threads. `convert` gives the records of a line.
     pub(super) fn lines<T: DeserializeOwned>(
@@ -42,13 +68,33 @@ impl Source<'_> {
         convert: impl Fn(&Place<'_>, T) -> Result<Vec<Option<Own>>> + Sync,
         take: &mut Take<'_>,
     ) -> Result<()> {
+        let mut known = Known::default();
+        self.each_line(convert, |place, records| known.take(place, records, &mut *take))
+    }
+
+    /// As [`Self::lines`], for records whose ids the layout makes. Nothing is kept in memory.
+    pub(super) fn lines_with_made_ids<T: DeserializeOwned>(
+        &self,
+        convert: impl Fn(&Place<'_>, T) -> Result<Vec<Option<Own>>> + Sync,
+        take: &mut Take<'_>,
+    ) -> Result<()> {
+        self.each_line(convert, |_, records| records.into_iter().try_for_each(&mut *take))
+    }
+
+    fn each_line<T: DeserializeOwned>(
+        &self,
+        convert: impl Fn(&Place<'_>, T) -> Result<Vec<Option<Own>>> + Sync,
+        mut take: impl FnMut(&Place<'_>, Vec<Option<Own>>) -> Result<()>,
+    ) -> Result<()> {
         for path in self.inputs {
             jsonl::open(path)?.chunks(|path, chunk| {
-                let one = |(line, bytes)| convert(&Place { path, line }, parse(path, line, bytes)?);
+                let one = |(line, bytes)| {
+                    (line, parse(path, line, bytes).and_then(|read| convert(&Place { path, line }, read)))
+                };
                 // Collected in order, so that the first error in the file's order is returned.
-                let found: Vec<Result<Vec<Option<Own>>>> = chunk.par_lines().map(one).collect();
-                for records in found {
-                    records?.into_iter().try_for_each(&mut *take)?;
+                let found: Vec<(u64, Result<Vec<Option<Own>>>)> = chunk.par_lines().map(one).collect();
+                for (line, records) in found {
+                    take(&Place { path, line }, records?)?;
                 }
                 Ok(())
             })?;
@@ -64,12 +110,14 @@ impl Source<'_> {
         mut convert: impl FnMut(&Place<'_>, T) -> Result<Vec<Option<Own>>>,
         take: &mut Take<'_>,
     ) -> Result<()> {
+        let mut known = Known::default();
         for path in self.inputs {
             let elements =
                 key.map_or_else(|| elements::open(path), |key| elements::open_member(path, key))?;
             for element in elements.records::<T>() {
                 let (line, value) = element?;
-                convert(&Place { path, line }, value)?.into_iter().try_for_each(&mut *take)?;
+                let place = Place { path, line };
+                known.take(&place, convert(&place, value)?, &mut *take)?;
             }
         }
         Ok(())

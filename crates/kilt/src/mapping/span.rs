@@ -36,7 +36,7 @@ impl Span {
 }
 
 /// An exact occurrence of the text as whole words in a paragraph.
-fn verbatim(text: &str, paragraphs: &[&str]) -> Option<Span> {
+pub(super) fn verbatim(text: &str, paragraphs: &[&str]) -> Option<Span> {
     let cut = |before: Option<char>, after: Option<char>| {
         !(before.is_some_and(char::is_alphanumeric) && after.is_some_and(char::is_alphanumeric))
     };

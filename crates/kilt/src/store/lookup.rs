@@ -109,9 +109,20 @@ impl PassageStore {
         names.filter(|(_, name, _)| !name.trim().is_empty())
     }
 
-    /// The page of an anchor's `href`: a title, percent-encoded as in KILT's files.
+    /// The page of an anchor's `href`: a title, percent-encoded as in KILT's files. A section after `#` does not count.
     pub fn page_by_href(&self, href: &str) -> Option<PageIndex> {
-        self.page_by_title(&percent_decoded(href))
+        self.page_by_title(&title_of_href(href))
+    }
+}
+
+/// The title in an anchor's `href`, decoded and without a section. No title has a `#`.
+pub(crate) fn title_of_href(href: &str) -> Cow<'_, str> {
+    match percent_decoded(href) {
+        Cow::Borrowed(text) => Cow::Borrowed(text.split('#').next().unwrap_or_default()),
+        Cow::Owned(mut text) => {
+            text.truncate(text.find('#').unwrap_or(text.len()));
+            Cow::Owned(text)
+        }
     }
 }
 
@@ -139,6 +150,14 @@ pub(crate) fn percent_decoded(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_section_is_no_part_of_a_title() {
+        for href in ["Italy", "Italy#History", "Italy%23History"] {
+            assert_eq!(title_of_href(href), "Italy");
+        }
+        assert_eq!(title_of_href("#History"), "");
+    }
 
     #[test]
     fn titles_are_normalised_for_case_blanks_and_composition() {

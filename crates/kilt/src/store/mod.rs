@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 
 pub use build::{BuildOptions, Progress};
 pub use lookup::normalize_title;
-pub(crate) use lookup::percent_decoded;
+pub(crate) use lookup::{percent_decoded, title_of_href};
 pub use parts::count_pages;
 pub use plan::{Plan, PlanOptions, SampledPassage, size_of_line};
 

@@ -6,7 +6,7 @@ use super::Layout;
 use crate::{
     Error, Result, Split, jsonl,
     mapping::{
-        mention::tagged,
+        mention::Tagged,
         own::Own,
         source::{Source, Take},
     },
@@ -93,14 +93,18 @@ impl Document {
 
     /// Hands over the records of its mentions.
     fn finish(self, take: &mut Take<'_>) -> Result<()> {
-        for (number, mention) in self.mentions.iter().enumerate() {
+        let mut linked = 0;
+        for mention in &self.mentions {
             let Mention { start, end, text, url } = mention;
             let record = url.as_deref().map(|url| {
                 let name = url.rsplit_once("/wiki/").map_or(url, |(_, name)| name);
                 let title = percent_decoded(name).replace('_', " ");
                 let [before, after] =
                     [&self.tokens[..*start], &self.tokens[*end..]].map(|part| part.join(" "));
-                Own::of_mention(format!("{}:{number}", self.name), tagged(&before, text, &after), title)
+                // As in KILT's ids, mentions without an entity do not count.
+                let id = format!("{}:{linked}", self.name);
+                linked += 1;
+                Own::of_mention(id, &Tagged::new(&before, text, &after), title)
             });
             take(record)?;
         }
@@ -173,12 +177,12 @@ mod tests {
             [
                 Some(Own::of_mention(
                     "947testa CRICKET:0",
-                    format!("[START_ENT] {name} [END_ENT] Leeds won ."),
+                    &Tagged::of_input(&format!("[START_ENT] {name} [END_ENT] Leeds won .")),
                     "Anghel Iordănescu"
                 )),
                 Some(Own::of_mention(
                     "947testa CRICKET:1",
-                    "Anghel Iordanescu [START_ENT] Leeds [END_ENT] won .".to_owned(),
+                    &Tagged::of_input("Anghel Iordanescu [START_ENT] Leeds [END_ENT] won ."),
                     "Leeds (club)"
                 )),
             ]
@@ -191,7 +195,7 @@ mod tests {
             let found = read_all(LAYOUT, &[TEXT], split, &LayoutOptions::default()).unwrap();
             found.into_iter().map(|own| own.map(|own| own.id.to_string())).collect::<Vec<_>>()
         };
-        assert_eq!(ids(Split::Train), [None, Some("1 EU:1".to_owned())]);
+        assert_eq!(ids(Split::Train), [None, Some("1 EU:0".to_owned())]);
         assert_eq!(ids(Split::Test), [Some("1163testb SOCCER:0".to_owned())]);
     }
 

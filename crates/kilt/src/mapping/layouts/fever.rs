@@ -10,7 +10,7 @@ use crate::{
     Error, Id, Result, jsonl,
     mapping::{
         own::{Claim, Own, Piece, distinct},
-        source::{Source, Take, files_of},
+        source::{Place, Source, Take, files_of},
     },
 };
 
@@ -19,7 +19,7 @@ use crate::{
 /// skipped.
 ///
 /// The sentences' texts are in FEVER's `wiki-pages`, the option `texts`. Without it, whole pages are the evidence. A
-/// sentence that these pages lack is as one whose page is missing, except in training, where its page is the evidence.
+/// sentence that these pages lack is as one whose page is missing.
 pub(super) const LAYOUT: Layout = Layout {
     name: "fever",
     about: "FEVER 1 and 2.0: the claims' JSON lines, and --texts wiki-pages for the sentences; NOT ENOUGH INFO is left out",
@@ -63,9 +63,16 @@ fn plain(text: &str) -> String {
     SPELLINGS.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-/// The label in upper case; none if the claim cannot be verified.
-fn verdict(line: &Line) -> Option<&'static str> {
-    ["SUPPORTS", "REFUTES"].into_iter().find(|label| label.eq_ignore_ascii_case(line.label.trim()))
+/// The label of a claim that cannot be verified.
+const UNKNOWN: &str = "NOT ENOUGH INFO";
+
+/// The label in upper case.
+fn verdict(place: &Place<'_>, line: &Line) -> Result<&'static str> {
+    let label = line.label.trim();
+    let known = ["SUPPORTS", "REFUTES", UNKNOWN].into_iter().find(|known| known.eq_ignore_ascii_case(label));
+    known.ok_or_else(|| {
+        place.wrong("label", format!("expected `SUPPORTS`, `REFUTES` or `{UNKNOWN}`, found `{label}`"))
+    })
 }
 
 /// The composed form of a page's name: the claims and the pages decompose different letters.
@@ -88,7 +95,11 @@ fn read(source: &Source<'_>, take: &mut Take<'_>) -> Result<()> {
         let sets = line.evidence.into_iter().map(|set| set.into_iter().filter_map(piece).collect());
         Own::new(line.id, line.claim, vec![Claim::of_answers(vec![label.to_owned()], distinct(sets))])
     };
-    source.lines(|_, line: Line| Ok(vec![verdict(&line).map(|label| record(label, line))]), take)
+    let convert = |place: &Place<'_>, line: Line| {
+        let label = verdict(place, &line)?;
+        Ok(vec![(label != UNKNOWN).then(|| record(label, line))])
+    };
+    source.lines(convert, take)
 }
 
 /// The sentences of the evidence, by page and number; none without the pages.
@@ -106,7 +117,8 @@ fn sentences(source: &Source<'_>) -> Result<FxHashMap<Sentence, String>> {
         }
         for line in jsonl::open(path)?.records::<Line>() {
             let line = line?;
-            if verdict(&line).is_some() {
+            // A wrong label is an error when the claims are read again.
+            if !line.label.trim().eq_ignore_ascii_case(UNKNOWN) {
                 let evidence = line.evidence.into_iter().flatten();
                 needed
                     .extend(evidence.filter_map(|(_, _, title, number)| Some((composed(&title?), number?))));
@@ -220,6 +232,11 @@ mod tests {
                 .unwrap_err()
                 .to_string();
         assert!(message.contains("in0:2: field `evidence[0][0]"), "{message}");
+        let message =
+            dev(LAYOUT, "{\"id\":1,\"label\":\"SUPPORTED\",\"claim\":\"c\",\"evidence\":[]}").unwrap_err();
+        let expected =
+            "in0:1: field `label`: expected `SUPPORTS`, `REFUTES` or `NOT ENOUGH INFO`, found `SUPPORTED`";
+        assert!(message.to_string().contains(expected), "{message}");
         let folder = tempfile::tempdir().unwrap();
         let wiki = folder.path().join("wiki.jsonl");
         let options = LayoutOptions { texts: vec![wiki.clone()], ..LayoutOptions::default() };

@@ -14,10 +14,9 @@ use crate::{
 /// An array of `{_id, question, answer, supporting_facts: [[title, sentence]], context: [[title, [sentence]]]}`. The
 /// supporting sentences form one set. Questions without supporting facts, as in the hidden test set, are skipped.
 ///
-/// The context has the sentences' texts. The files of the fullwiki setting have retrieved contexts. A page that is not
-/// in the context is evidence as a whole, so the files of the distractor setting, which have the same questions, give
-/// more spans. A sentence whose number its page in the context lacks is as one whose page is missing, except in
-/// training, where its page is the evidence.
+/// The context has the sentences' texts. A sentence that it lacks is as one whose page is missing. The files of the
+/// fullwiki setting have retrieved contexts, which often lack the supporting pages; those of the distractor setting have
+/// the same questions with these pages.
 pub(super) const LAYOUT: Layout = Layout {
     name: "hotpotqa",
     about: "HotpotQA: JSON arrays; the supporting sentences form a set; the distractor files have their texts",
@@ -40,10 +39,7 @@ struct Question {
 fn record(question: Question) -> Option<Own> {
     let Question { id, question, answer, supporting_facts, context } = question;
     let piece = |(title, number): (String, usize)| {
-        let mut pages = context.iter().filter(|(other, _)| *other == title).peekable();
-        if pages.peek().is_none() {
-            return Piece::page(title);
-        }
+        let mut pages = context.iter().filter(|(other, _)| *other == title);
         let text = pages.find_map(|(_, sentences)| sentences.get(number)).cloned();
         Piece::sentence(title, text)
     };
@@ -70,8 +66,9 @@ mod tests {
             {"_id":"5ab1","question":"Who?","context":[["X",["x"]]]}]"#;
         let set: &[&str] = &["Ann Lund|Ann Lund was Danish.", "Bo Dahl| He was Danish.", "Bo Dahl", "Carl"];
         let mut expected = Own::new("5a8b", "Were both Danish?", vec![claim("yes", &[set])]);
-        // The page has no tenth sentence.
+        // The page has no tenth sentence, and the context lacks the last page.
         expected.claims[0].evidence[0][2].is_lost = true;
+        expected.claims[0].evidence[0][3].is_lost = true;
         assert_eq!(dev(LAYOUT, text).unwrap(), [Some(expected), None]);
     }
 

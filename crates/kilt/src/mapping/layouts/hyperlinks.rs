@@ -7,12 +7,12 @@ use super::Layout;
 use crate::{
     Error, Id, Result, Split,
     mapping::{
-        mention::tagged,
+        mention::Tagged,
         own::Own,
         source::{Source, Take},
     },
     page::{Anchor, ParagraphKind},
-    store::percent_decoded,
+    store::title_of_href,
 };
 
 /// Of a thousand links, one is in `dev` and one in `test`.
@@ -77,21 +77,22 @@ fn records(source: &Source<'_>, share: f64, page: &Page) -> Vec<Option<Own>> {
     let mut known: FxHashSet<(&str, &str)> = FxHashSet::default();
     let id = page.wikipedia_id.text();
     for (link, anchor) in page.anchors.iter().flatten().enumerate() {
+        let href = anchor.href.as_deref().filter(|href| !href.trim().is_empty());
+        let valid = href.zip(parts(page, anchor));
+        // The first of equal links stands for them in every split.
+        if valid.is_some_and(|(href, (_, words, _))| !known.insert((href, words))) {
+            continue;
+        }
         let number = draw(source.options.seed(), &id, link);
         // Two parts of the hash, so that the share and the split are independent.
         let is_drawn = ((number >> 32) as f64) < share * f64::from(u32::MAX) + share;
         if !is_drawn || split(number & u64::from(u32::MAX)) != source.split {
             continue;
         }
-        let href = anchor.href.as_deref().filter(|href| !href.trim().is_empty());
-        let Some((href, (before, words, after))) = href.zip(parts(page, anchor)) else {
-            found.push(None);
-            continue;
-        };
-        if known.insert((href, words)) {
-            let title = percent_decoded(href).replace('_', " ");
-            found.push(Some(Own::of_mention(format!("{id}:{link}"), tagged(before, words, after), title)));
-        }
+        found.push(valid.map(|(href, (before, words, after))| {
+            let title = title_of_href(href).replace('_', " ");
+            Own::of_mention(format!("{id}:{link}"), &Tagged::new(before, words, after), title)
+        }));
     }
     found
 }
@@ -102,7 +103,7 @@ fn read(source: &Source<'_>, take: &mut Take<'_>) -> Result<()> {
         let message = format!("the option `share`: expected a number above 0 and at most 1, found {share}");
         return Err(Error::Argument(message));
     }
-    source.lines(|_, page: Page| Ok(records(source, share, &page)), take)
+    source.lines_with_made_ids(|_, page: Page| Ok(records(source, share, &page)), take)
 }
 
 #[cfg(test)]
@@ -125,14 +126,27 @@ mod tests {
         assert_eq!(
             found,
             [
-                Some(Own::of_mention("7:0", bo.to_owned(), "Bo Dahl (singer)")),
-                Some(Own::of_mention("7:1", malmo.to_owned(), "Malmö")),
+                Some(Own::of_mention("7:0", &Tagged::of_input(bo), "Bo Dahl (singer)")),
+                Some(Own::of_mention("7:1", &Tagged::of_input(malmo), "Malmö")),
                 // A list item, a wrong place, and a paragraph that does not exist.
                 None,
                 None,
                 None,
             ]
         );
+    }
+
+    #[test]
+    fn the_first_of_equal_links_is_the_only_one_of_all_splits() {
+        let anchor = r##"{"text":"x","href":"X%23History","paragraph_id":0,"start":0,"end":1}"##;
+        let line =
+            format!(r#"{{"wikipedia_id":7,"text":["x"],"anchors":[{}]}}"#, vec![anchor; 3000].join(","));
+        let read = |split| read_all(LAYOUT, &[&line], split, &options(1.0)).unwrap();
+        assert_eq!(
+            read(Split::Train),
+            [Some(Own::of_mention("7:0", &Tagged::of_input("[START_ENT] x [END_ENT]"), "X"))]
+        );
+        assert!(read(Split::Dev).is_empty() && read(Split::Test).is_empty());
     }
 
     #[test]

@@ -15,14 +15,15 @@ use crate::{
 /// The most tokens of a short answer (Lee et al. 2019).
 const TOKENS: usize = 5;
 
-/// The simplified JSON lines: `{example_id, question_text, document_url, document_text, annotations: [{long_answer:
-/// {start_token, end_token}, short_answers: [{start_token, end_token}]}]}`.
+/// JSON lines, `{example_id, question_text, document_url, document_text, annotations: [{long_answer: {start_token,
+/// end_token}, short_answers: [{start_token, end_token}]}]}`. The simplified files have the `document_text`, tokens between
+/// blanks; the original ones have `document_tokens: [{token}]`.
 ///
 /// A short answer of at most five tokens is an answer; its span is a set of evidence for it. A long answer is a set of
 /// evidence for all answers. Questions without a short answer are skipped.
 pub(super) const LAYOUT: Layout = Layout {
     name: "nq",
-    about: "Natural Questions' simplified JSON lines; short answers of at most 5 tokens, short and long spans as evidence",
+    about: "Natural Questions' JSON lines, original or simplified; short answers of at most 5 tokens, short and long spans as evidence",
     options: &[],
     read,
 };
@@ -34,8 +35,16 @@ struct Line {
     document_url: String,
     #[serde(default)]
     document_title: Option<String>,
-    document_text: String,
+    #[serde(default)]
+    document_text: Option<String>,
+    #[serde(default)]
+    document_tokens: Option<Vec<Token>>,
     annotations: Vec<Annotation>,
+}
+
+#[derive(Deserialize)]
+struct Token {
+    token: String,
 }
 
 #[derive(Deserialize)]
@@ -89,8 +98,15 @@ fn record(place: &Place<'_>, line: Line) -> Result<Option<Own>> {
             return Err(place.wrong("document_url", message));
         }
     };
-    // Two blanks have an empty token between them, which counts.
-    let tokens: Vec<&str> = line.document_text.split(' ').collect();
+    let tokens: Vec<&str> = match (&line.document_text, &line.document_tokens) {
+        // Two blanks have an empty token between them, which counts.
+        (Some(text), _) => text.split(' ').collect(),
+        (None, Some(tokens)) => tokens.iter().map(|token| token.token.as_str()).collect(),
+        (None, None) => {
+            let message = "expected the text, or `document_tokens` as in the original files, found neither";
+            return Err(place.wrong("document_text", message));
+        }
+    };
     let mut answers: Vec<String> = Vec::new();
     let mut long: Vec<Vec<Piece>> = Vec::new();
     for (number, annotation) in line.annotations.iter().enumerate() {
@@ -185,6 +201,21 @@ mod tests {
         }
         let message = dev(LAYOUT, &line("x", "")).unwrap_err().to_string();
         assert!(message.contains("in0:1: field `document_url`: expected the address of a page"), "{message}");
+    }
+
+    #[test]
+    fn the_original_files_have_tokens_in_place_of_a_text() {
+        let line = |document: &str| {
+            format!(
+                r#"{{"example_id":7,"question_text":"when?","document_url":"https://en.wikipedia.org/wiki/Oslo",{document}"annotations":[{{"long_answer":{{"start_token":0,"end_token":4}},"short_answers":[{{"start_token":2,"end_token":3}}]}}]}}"#
+            )
+        };
+        let text = line(r#""document_text":"<P> In 1978 </P>","#);
+        let tokens = r#"[{"token":"<P>","start_byte":0,"html_token":true},{"token":"In"},{"token":"1978"},{"token":"</P>"}]"#;
+        let original = line(&format!(r#""document_tokens":{tokens},"#));
+        assert_eq!(dev(LAYOUT, &original).unwrap(), dev(LAYOUT, &text).unwrap());
+        let message = dev(LAYOUT, &line("")).unwrap_err().to_string();
+        assert!(message.contains("in0:1: field `document_text`: expected the text, or"), "{message}");
     }
 
     #[test]

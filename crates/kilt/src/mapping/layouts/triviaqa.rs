@@ -11,8 +11,8 @@ use crate::{
     },
 };
 
-/// `qa/wikipedia-{train,dev}.json`: `{"Data": [{QuestionId, Question, Answer: {Value, Aliases}, EntityPages: [{Title}]}]}`.
-/// Each alias of the answer is an answer. Each page in which an alias is found is a set of evidence for that alias.
+/// `qa/wikipedia-{train,dev}.json`: `{"Data": [{QuestionId, Question, Answer: {Value, Aliases, NormalizedAliases},
+/// EntityPages: [{Title}]}]}`. Each alias of the answer is an answer, and each normalised one, as in KILT's files. Each page in which an alias is found is a set of evidence for that alias.
 /// Questions without an answer, as in the test file, are skipped.
 pub(super) const LAYOUT: Layout = Layout {
     name: "triviaqa",
@@ -39,6 +39,8 @@ struct Names {
     value: String,
     #[serde(rename = "Aliases", default)]
     aliases: Vec<String>,
+    #[serde(rename = "NormalizedAliases", default)]
+    normalized: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -49,7 +51,7 @@ struct Page {
 
 fn record(question: Question) -> Option<Own> {
     let Question { id, question, answer, pages } = question;
-    let Names { value, aliases } = answer?;
+    let Names { value, aliases, normalized } = answer?;
     let titles = distinct_texts(pages.iter().map(|page| &page.title));
     let claim = |text: String| Claim {
         evidence: titles.iter().map(|title| vec![Piece::text(title, &text)]).collect(),
@@ -57,7 +59,8 @@ fn record(question: Question) -> Option<Own> {
         is_optional: true,
         ..Claim::default()
     };
-    let claims = distinct_texts([value].iter().chain(&aliases)).into_iter().map(claim).collect();
+    let claims =
+        distinct_texts([value].iter().chain(&aliases).chain(&normalized)).into_iter().map(claim).collect();
     Some(Own::new(id, question, claims))
 }
 
@@ -74,7 +77,7 @@ mod tests {
 
     #[test]
     fn each_alias_is_sought_in_each_page() {
-        let text = r#"{"Data":[{"Answer":{"Aliases":["Park Grove","Sunset Blvd"," Sunset Boulevard "],"NormalizedAliases":[],"Type":"WikipediaEntity","Value":"Sunset Boulevard"},
+        let text = r#"{"Data":[{"Answer":{"Aliases":["Park Grove","Sunset Blvd"," Sunset Boulevard "],"NormalizedAliases":["park grove","sunset blvd"],"Type":"WikipediaEntity","Value":"Sunset Boulevard"},
             "EntityPages":[{"DocSource":"TagMe","Filename":"Lloyd.txt","Title":"Andrew Lloyd"},{"DocSource":"TagMe","Filename":"US.txt","Title":"United States"}],
             "Question":"Which musical?","QuestionId":"tc_33","QuestionSource":"http://x","SearchResults":[]},
             {"Question":"Which?","QuestionId":"tc_34","EntityPages":[]}],"Domain":"Wikipedia"}"#;
@@ -82,7 +85,8 @@ mod tests {
             let [lloyd, us] = ["Andrew Lloyd", "United States"].map(|title| format!("{title}|{answer}"));
             Claim { is_optional: true, ..claim(answer, &[&[lloyd.as_str()], &[us.as_str()]]) }
         };
-        let claims = vec![of("Sunset Boulevard"), of("Park Grove"), of("Sunset Blvd")];
+        let claims =
+            ["Sunset Boulevard", "Park Grove", "Sunset Blvd", "park grove", "sunset blvd"].map(of).to_vec();
         let expected = Own::new("tc_33", "Which musical?", claims);
         assert_eq!(dev(LAYOUT, text).unwrap(), [Some(expected), None]);
     }

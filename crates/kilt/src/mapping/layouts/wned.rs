@@ -8,7 +8,7 @@ use super::Layout;
 use crate::{
     Error, Result, Split, jsonl,
     mapping::{
-        mention::tagged,
+        mention::Tagged,
         own::Own,
         sample,
         source::{Source, Take},
@@ -18,23 +18,48 @@ use crate::{
 /// An XML file of documents, `<document docName=".."><annotation><mention/><wikiName/><offset/><length/>`, and a folder
 /// of the documents' raw texts, the option `texts`. Mentions without a page (no name, or `NIL`) are skipped.
 ///
-/// The mentions are divided at random, one half each, into `dev` and `test`. There is no `train`.
+/// The documents are divided at random: `dev` takes documents until it has half of the mentions, `test` has the others. There
+/// is no `train`.
 pub(super) const LAYOUT: Layout = Layout {
     name: "wned",
-    about: "WNED-WIKI and WNED-CWEB: the XML file and --texts RawText; --seed divides the mentions into dev and test",
+    about: "WNED-WIKI and WNED-CWEB: the XML file and --texts RawText; --seed divides the documents into dev and test",
     options: &["seed", "texts"],
     read,
 };
 
-/// A mention in a text.
-struct Mention {
-    id: String,
+/// A document with its linked mentions.
+struct Mentioned {
+    name: String,
     /// The folder's file of its text.
     file: PathBuf,
+    mentions: Vec<Mention>,
+}
+
+/// A mention in a text.
+struct Mention {
     /// The mention's bytes in the text.
     start: usize,
     end: usize,
     title: String,
+}
+
+impl Mentioned {
+    /// Hands over the records of its mentions.
+    fn take(self, take: &mut Take<'_>) -> Result<()> {
+        let Self { name, file, mentions } = self;
+        let text = jsonl::read_to_string(&file)?;
+        for (number, Mention { start, end, title }) in mentions.into_iter().enumerate() {
+            // The file is unchanged since the first reading, or the range is checked again.
+            let parts = text.get(..start).zip(text.get(start..end)).zip(text.get(end..));
+            let Some(((before, words), after)) = parts else { return Err(Error::Changed { path: file }) };
+            take(Some(Own::of_mention(
+                format!("{name}:{number}"),
+                &Tagged::new(before, words, after),
+                title,
+            )))?;
+        }
+        Ok(())
+    }
 }
 
 /// A parsed file, for errors.
@@ -81,7 +106,7 @@ fn read(source: &Source<'_>, take: &mut Take<'_>) -> Result<()> {
             format!("the layout `wned` needs one folder of raw texts, the option `texts`; found {found}");
         return Err(Error::Argument(message));
     };
-    let mut mentions: Vec<Option<Mention>> = Vec::new();
+    let mut documents_of: Vec<Mentioned> = Vec::new();
     for path in source.inputs {
         let text = jsonl::read_to_string(path)?;
         // XML has no place for a byte order mark inside a string.
@@ -107,42 +132,35 @@ fn read(source: &Source<'_>, take: &mut Take<'_>) -> Result<()> {
             }
             let file = folder.join(name);
             let text = jsonl::read_to_string(&file)?;
-            for node in node.children().filter(|node| node.has_tag_name("annotation")) {
-                mentions.push(mention(&xml, node, name, &file, &text)?);
-            }
+            let annotations = node.children().filter(|node| node.has_tag_name("annotation"));
+            let mentions: Result<Vec<Mention>> =
+                annotations.filter_map(|node| mention(&xml, node, &file, &text).transpose()).collect();
+            documents_of.push(Mentioned { name: name.to_owned(), mentions: mentions?, file });
         }
     }
-    let linked = mentions.iter().flatten().count();
-    let half = linked.div_ceil(2);
-    let members = sample::members(source.options.seed(), linked, half, linked - half, source.split);
-    let mut known: Option<(PathBuf, String)> = None;
-    for (mention, is_member) in mentions.into_iter().flatten().zip(members) {
-        if !is_member {
-            continue;
+    let members = members(&documents_of, source.options.seed(), source.split);
+    for (document, is_member) in documents_of.into_iter().zip(members) {
+        if is_member {
+            document.take(take)?;
         }
-        // The mentions of a document follow each other, so its text is read once.
-        let text = match known.take() {
-            Some((file, text)) if file == mention.file => text,
-            _ => jsonl::read_to_string(&mention.file)?,
-        };
-        let Mention { id, file, start, end, title } = mention;
-        // The file is unchanged since the first reading, or the range is checked again.
-        let parts = text.get(..start).zip(text.get(start..end)).zip(text.get(end..));
-        let Some(((before, words), after)) = parts else { return Err(Error::Changed { path: file }) };
-        take(Some(Own::of_mention(id, tagged(before, words, after), title)))?;
-        known = Some((file, text));
     }
     Ok(())
 }
 
+/// Whether each document is in `split`: `dev` has the first ones of a random order that have half of the mentions.
+fn members(documents: &[Mentioned], seed: u64, split: Split) -> Vec<bool> {
+    let all: usize = documents.iter().map(|document| document.mentions.len()).sum();
+    let mut is_member = vec![false; documents.len()];
+    let mut before = 0;
+    for at in sample::shuffled(seed, documents.len()) {
+        is_member[at] = (2 * before < all) == (split == Split::Dev);
+        before += documents[at].mentions.len();
+    }
+    is_member
+}
+
 /// The mention of an annotation; none without a page.
-fn mention(
-    xml: &Xml<'_>,
-    node: Node<'_, '_>,
-    name: &str,
-    file: &Path,
-    text: &str,
-) -> Result<Option<Mention>> {
+fn mention(xml: &Xml<'_>, node: Node<'_, '_>, file: &Path, text: &str) -> Result<Option<Mention>> {
     let words = xml.text(node, "mention")?.trim();
     let title = xml.text(node, "wikiName")?.trim();
     let (offset, length) = (xml.number(node, "offset")?, xml.number(node, "length")?);
@@ -163,7 +181,7 @@ fn mention(
         return Err(xml.wrong(node, "mention", message));
     };
     let title = title.replace('_', " ");
-    Ok(Some(Mention { id: format!("{name}:{offset}"), file: file.to_owned(), start, end, title }))
+    Ok(Some(Mention { start, end, title }))
 }
 
 /// The byte of a character; none beyond the end.
@@ -217,27 +235,46 @@ mod tests {
             .flatten()
             .collect();
         let expected = [
-            ("a:19", "É Malmö is a city. [START_ENT] A&B [END_ENT] is in Malmö.", "A and B"),
-            ("a:2", "É [START_ENT] Malmö [END_ENT] is a city. A&B is in Malmö.", "Malmö"),
-            ("a:30", "É Malmö is a city. A&B is in [START_ENT] Malmö [END_ENT] .", "Malmö FF"),
+            ("a:0", "É [START_ENT] Malmö [END_ENT] is a city. A&B is in Malmö.", "Malmö"),
+            ("a:1", "É Malmö is a city. [START_ENT] A&B [END_ENT] is in Malmö.", "A and B"),
+            ("a:2", "É Malmö is a city. A&B is in [START_ENT] Malmö [END_ENT] .", "Malmö FF"),
         ]
-        .map(|(id, input, title)| Own::of_mention(id, input.to_owned(), title));
+        .map(|(id, input, title)| Own::of_mention(id, &Tagged::of_input(input), title));
         let mut found = both;
         found.sort_by(|a, b| a.id.cmp(&b.id));
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn mentions_are_divided_into_halves_by_the_seed() {
-        let text = "x ".repeat(21);
-        let annotations: String = (0..21).map(|at| annotation("x", "X", 2 * at)).collect();
-        let ids = |split, seed| {
-            let found = read_one(&text, &annotations, split, seed).unwrap();
-            found.into_iter().map(|own| own.unwrap().id.to_string()).collect::<BTreeSet<String>>()
+    fn documents_are_divided_by_the_seed_until_dev_has_half_of_the_mentions() {
+        let folder = tempfile::tempdir().unwrap();
+        jsonl::write(folder.path().join("t"), "x ".repeat(4).as_bytes()).unwrap();
+        let annotations: String = (0..4).map(|at| annotation("x", "X", 2 * at)).collect();
+        let names: Vec<String> = (0..9).map(|at| format!("d{at}")).collect();
+        for name in &names {
+            std::fs::copy(folder.path().join("t"), folder.path().join(name)).unwrap();
+        }
+        let documents: String = names
+            .iter()
+            .map(|name| format!("<document docName=\"{name}\">\n{annotations}</document>\n"))
+            .collect();
+        let xml = format!("<wikipedia.entityAnnotation>\n{documents}</wikipedia.entityAnnotation>\n");
+        let of = |split, seed| {
+            let options = LayoutOptions {
+                texts: vec![folder.path().into()],
+                seed: Some(seed),
+                ..LayoutOptions::default()
+            };
+            let found = read_all(LAYOUT, &[&xml], split, &options).unwrap();
+            let ids = found.into_iter().map(|own| own.unwrap().id.to_string());
+            ids.map(|id| id.split(':').next().unwrap().to_owned()).collect::<Vec<String>>()
         };
-        let (dev, test) = (ids(Split::Dev, 1), ids(Split::Test, 1));
-        assert_eq!((dev.len(), test.len(), dev.union(&test).count()), (11, 10, 21));
-        assert_ne!(dev, ids(Split::Dev, 2));
+        let (dev, test) = (of(Split::Dev, 1), of(Split::Test, 1));
+        // Five of nine documents have at least half of the 36 mentions.
+        assert_eq!((dev.len(), test.len()), (20, 16));
+        let [dev, test] = [dev, test].map(BTreeSet::from_iter);
+        assert!(dev.is_disjoint(&test) && dev.len() == 5 && test.len() == 4, "{dev:?} {test:?}");
+        assert_ne!(dev, of(Split::Dev, 2).into_iter().collect());
     }
 
     #[test]
