@@ -7,6 +7,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
 use crate::{Error, Id, Result, jsonl};
@@ -71,15 +72,19 @@ pub fn numbered_entities(path: impl AsRef<Path>) -> Result<BTreeMap<u64, String>
 /// Reads a file in either layout; `numbered` has the entities of the second.
 ///
 /// # Errors
-/// Read errors, with line and field; [`Error::Record`] for spans outside the text, for mentions without numbers, and for
+/// Read errors, with line and field; [`Error::Record`] for an id on two lines, for spans outside the text, for mentions without numbers, and for
 /// lines of neither layout.
 pub fn load(path: impl AsRef<Path>, numbered: &BTreeMap<u64, String>) -> Result<Vec<LinkedText>> {
     let path = path.as_ref();
     let mut texts = Vec::new();
+    let mut known: FxHashMap<Id, u64> = FxHashMap::default();
     for line in jsonl::open(path)?.numbered::<Line>() {
         let (number, line) = line?;
         let wrong = |field: String, message: String| Error::record(path, number, field, message);
         let Line { id, text, labels, mentions, label_id } = line;
+        if let Some(first) = known.insert(id.clone(), number) {
+            return Err(wrong("id".into(), format!("`{id}` stands on line {first} already")));
+        }
         let mut found: Vec<(String, (usize, usize), Option<String>)> = Vec::new();
         match (labels, mentions) {
             (Some(labels), None) => {

@@ -167,6 +167,14 @@ impl<'de> Deserialize<'de> for Dialogues {
                             "expected different dialogue ids, found `{id}` twice"
                         )));
                     }
+                    let confidences = dialogue.annotated_sentences.iter().map(|sentence| sentence.confidence);
+                    if let Some((at, found)) =
+                        confidences.enumerate().find(|(_, share)| !(0.0..=1.0).contains(share))
+                    {
+                        return Err(A::Error::custom(format!(
+                            "dialogue `{id}`: field `annotated_sentences[{at}].confidence`: expected a number from 0 to 1, found {found}"
+                        )));
+                    }
                     dialogues.push((id, dialogue));
                 }
                 Ok(Dialogues(dialogues))
@@ -179,7 +187,7 @@ impl<'de> Deserialize<'de> for Dialogues {
 /// Reads a file.
 ///
 /// # Errors
-/// Read errors, with line and field; the same dialogue id twice.
+/// Read errors, with line and field; the same dialogue id twice; a confidence that is no share.
 pub fn load(path: impl AsRef<Path>) -> Result<Dialogues> {
     jsonl::read_json(path)
 }
@@ -224,6 +232,18 @@ impl DialogueWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_confidence_that_is_no_share_is_refused() {
+        for confidence in ["1.5", "-0.5", "60"] {
+            let json = format!(
+                r#"{{"a":{{"turns":[],"topic":"","annotated_sentences":[{{"label":"T <knowledge_separator> S.","confidence":{confidence}}}]}}}}"#
+            );
+            let message = serde_json::from_str::<Dialogues>(&json).unwrap_err().to_string();
+            let expected = "dialogue `a`: field `annotated_sentences[0].confidence`: expected a number from 0 to 1, found";
+            assert!(message.contains(expected), "{message}");
+        }
+    }
 
     #[test]
     fn a_file_survives_a_round_trip_in_its_order() {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 pub use super::{
@@ -80,7 +80,7 @@ pub fn of_files(files: &[PathBuf]) -> Result<Report> {
     let is_table = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "csv");
     let (tables, files): (Vec<&PathBuf>, Vec<&PathBuf>) = files.iter().partition(is_table);
     let mut kinds = FxHashMap::default();
-    for table in tables {
+    for table in &tables {
         kinds.extend(read_kinds(table)?);
     }
     let mut all = Dialogues::default();
@@ -92,6 +92,14 @@ pub fn of_files(files: &[PathBuf]) -> Result<Report> {
     }
     if parts.is_empty() {
         return Err(Error::Argument("files: expected one with dialogues, found none".into()));
+    }
+    let mut unknown: FxHashSet<&str> = kinds.keys().map(String::as_str).collect();
+    all.0.iter().for_each(|(id, _)| _ = unknown.remove(id.as_str()));
+    if let Some(id) = unknown.into_iter().min() {
+        let tables: Vec<String> = tables.iter().map(|table| table.display().to_string()).collect();
+        let message =
+            format!("{}: field `id`: expected ids of the files' dialogues, found `{id}`", tables.join(", "));
+        return Err(Error::Argument(message));
     }
     if parts.len() > 1 {
         parts.push(PartReport::of(None, &all, &kinds)?);
@@ -134,6 +142,12 @@ mod tests {
             "{text}"
         );
         assert_eq!(of_files(&[path("seen.json")]).unwrap().parts.len(), 1);
+        std::fs::write(path("more.csv"), "id,kind\nzz,general\n").unwrap();
+        let message = of_files(&[path("seen.json"), path("more.csv")]).unwrap_err().to_string();
+        assert!(
+            message.ends_with("more.csv: field `id`: expected ids of the files' dialogues, found `zz`"),
+            "{message}"
+        );
         assert!(of_files(&[path("kinds.csv")]).unwrap_err().to_string().contains("found none"));
     }
 

@@ -113,6 +113,11 @@ impl Pages {
         Ok(())
     }
 
+    /// The names in the table.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.table.keys().map(String::as_str)
+    }
+
     /// The page of a name in the table.
     pub(crate) fn listed(&self, name: &str) -> Option<PageOf> {
         self.table.get(name.trim()).cloned()

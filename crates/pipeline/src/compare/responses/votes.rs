@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustc_hash::FxHashSet;
 use serde::Serialize;
 use sporran_kilt::{
     Error as KiltError, csv, jsonl,
@@ -91,7 +92,7 @@ type Votes = Vec<Vec<Option<usize>>>;
 ///
 /// # Errors
 /// [`KiltError::Record`] with line and field for a row of another sheet, a row that does not exist or stands there twice, and
-/// a vote that is not allowed; an error without votes; errors of the files.
+/// a vote that is not allowed; [`KiltError::Argument`] for one file twice; an error without votes; errors of the files.
 pub fn read_votes(key: &Path, sheets: &[PathBuf], rounds: Rounds) -> Result<VoteReport> {
     let place = key;
     let key: Key = jsonl::read_json(key)?;
@@ -103,6 +104,15 @@ pub fn read_votes(key: &Path, sheets: &[PathBuf], rounds: Rounds) -> Result<Vote
     {
         let message = format!("expected {shown} of the systems 0 and 1");
         return Err(KiltError::record(place, 1, format!("rows[{at}].systems"), message).into());
+    }
+    let mut known = FxHashSet::default();
+    for sheet in sheets {
+        // One file counts once, also under two names.
+        if !known.insert(sheet.canonicalize().unwrap_or_else(|_| sheet.clone())) {
+            let message =
+                format!("sheets: expected a file for each annotator, found {} twice", sheet.display());
+            return Err(KiltError::Argument(message).into());
+        }
     }
     let mut votes: [Votes; 2] = [vec![Vec::new(); key.rows.len()], vec![Vec::new(); key.rows.len()]];
     for sheet in sheets {
@@ -407,6 +417,13 @@ mod tests {
             std::fs::write(&filled, format!("sheet,row,appropriate,informative\n{rows}")).unwrap();
             read_votes(&path, std::slice::from_ref(&filled), ROUNDS).unwrap_err().to_string()
         };
+        let twice = [filled.clone(), place.path().join("./filled.csv")];
+        std::fs::write(&filled, "").unwrap();
+        let message = read_votes(&path, &twice, ROUNDS).unwrap_err().to_string();
+        assert!(
+            message.contains("expected a file for each annotator") && message.ends_with("twice"),
+            "{message}"
+        );
         let code = &key.sheet;
         assert!(
             error("other,1,1,1\n").contains("filled.csv:2: field `sheet`: expected the sheet of the key")

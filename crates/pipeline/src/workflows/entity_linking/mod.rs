@@ -11,7 +11,7 @@ use std::{
 };
 
 use rayon::prelude::*;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 use sporran_extractor::{
     Coreference, Document, EntityType, Link, Linker, Mention, MentionFinder, MentionForm, Span, pronoun,
@@ -267,7 +267,12 @@ impl Linking {
         places.push(text.text.len());
         let entities = self.linker.table().entities();
         let each = text.mentions.iter().zip(links);
+        let mut spans: FxHashMap<(usize, usize), usize> = FxHashMap::default();
         each.map(|(mention, link)| {
+            // Some files give a span several entities; a further one has its number in the id.
+            let number = spans.entry((mention.start, mention.end)).or_default();
+            *number += 1;
+            let further = if *number > 1 { format!("#{number}") } else { String::new() };
             let (start, end) = (places[mention.start], places[mention.end]);
             let [before, name, after] = [&text.text[..start], &text.text[start..end], &text.text[end..]];
             let answer = link.as_ref().map(|link| {
@@ -284,7 +289,7 @@ impl Linking {
                 ..Output::default()
             };
             Record {
-                id: format!("{}:{}-{}", text.id.text(), mention.start, mention.end).into(),
+                id: format!("{}:{}-{}{further}", text.id.text(), mention.start, mention.end).into(),
                 input: Some(format!("{before}[START_ENT] {name} [END_ENT]{after}")),
                 output: Some(vec![output]),
                 meta: link

@@ -200,6 +200,15 @@ impl Config for ReasonOptions {
                 document.report_key(key, format!("no file {}", path.display()));
             }
         }
+        // Predictions are named after the files.
+        let stem =
+            |path: &Option<PathBuf>| path.as_ref().and_then(|path| path.file_stem().map(ToOwned::to_owned));
+        if let Some(ood) = &self.data.ood
+            && stem(&self.data.iid) == stem(&self.data.ood)
+        {
+            let message = format!("expected another name than that of `data.iid`, found {}", ood.display());
+            document.report_key("data.ood", message);
+        }
         if self.data.train_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
             document.report_key("data.train-share", "expected a share above 0, at most 1");
         }

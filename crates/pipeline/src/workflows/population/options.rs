@@ -71,7 +71,7 @@ pub struct InputOptions {
     pub folds: Vec<i64>,
     /// A table of the pages of documents, for the formats `text` and `knowledgenet`: each line is a
     /// document's id, a tab, and the page's id. Facts of other documents have no provenance. A block of text
-    /// has the id `FILE:NUMBER`, where numbers start at 0.
+    /// has the id `FILE:NUMBER`: the name of its file without an extension, and its number from 0.
     pub pages: Option<PathBuf>,
 }
 

@@ -1,7 +1,7 @@
 //! `sporran populate`: extracts facts from documents.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt, fs,
     ops::Range,
     path::{Path, PathBuf},
@@ -126,6 +126,7 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
     let pages = Pages::open(options.source.as_ref(), input.pages.as_deref(), observe)?;
+    check_pages(input, &pages)?;
     let key = options_key(options)?.read(&mut inputs)?.input("pages", pages.hash());
     let parses = if options.parses.is_empty() { None } else { Some(Parses::open(&options.parses)?) };
     let populator = open(options)?;
@@ -171,6 +172,37 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
 /// Reads every document without keeping it, so that a wrong one is reported before a model is loaded.
 pub(super) fn check_input(input: &InputOptions) -> Result<()> {
     input.files.iter().try_for_each(|path| each_portion(path, input.format, &input.folds, |_| Ok(())))
+}
+
+/// Checks that the table of pages names documents. Names that are no document's are logged.
+///
+/// # Errors
+/// [`sporran_kilt::Error::Argument`] if it names none; errors of the files.
+pub(super) fn check_pages(input: &InputOptions, pages: &Pages) -> Result<()> {
+    const SHOWN: usize = 5;
+    let Some(table) = &input.pages else { return Ok(()) };
+    let mut unknown: BTreeSet<&str> = pages.names().collect();
+    let (rows, mut example) = (unknown.len(), None);
+    for path in &input.files {
+        each_portion(path, input.format, &input.folds, |portion| {
+            for source in portion {
+                unknown.remove(source.document.id.trim());
+                example.get_or_insert(source.document.id);
+            }
+            Ok(())
+        })?;
+    }
+    if let Some(example) = example.filter(|_| rows > 0 && unknown.len() == rows) {
+        let found = unknown.first().copied().unwrap_or_default();
+        let message =
+            format!("{}: expected ids of documents, such as `{example}`, found `{found}`", table.display());
+        return Err(sporran_kilt::Error::Argument(message).into());
+    }
+    if !unknown.is_empty() {
+        let names = unknown.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+        tracing::warn!(table = %table.display(), names, count = unknown.len(), "names of no document in the table of pages");
+    }
+    Ok(())
 }
 
 /// The documents of a config.

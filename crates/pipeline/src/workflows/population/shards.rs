@@ -18,7 +18,9 @@ use super::{
     options::{PopulationOptions, Purpose},
     options_key::options_key,
     parts::open,
-    populate::{PopulatedFile, Populating, PopulationReport, check_input, input_of, name_of, paths_of},
+    populate::{
+        PopulatedFile, Populating, PopulationReport, check_input, check_pages, input_of, name_of, paths_of,
+    },
     sources::each_portion,
 };
 use crate::{
@@ -71,6 +73,7 @@ pub(crate) fn shard(
     let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
     let pages = Pages::open(options.source.as_ref(), input.pages.as_deref(), observe)?;
+    check_pages(input, &pages)?;
     let key = options_key(options)?.read(&mut inputs)?;
     let mut manifest = ShardManifest::new("populate", &options.name, shard);
     manifest.config = key.clone().into_values();
