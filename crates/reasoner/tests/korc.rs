@@ -506,7 +506,7 @@ fn a_leak_fails_the_build() {
     world.templates = Templates::load(file.path()).unwrap();
     let error = korc::build(&world.sources(), &options(), 3).unwrap_err();
     assert!(
-        matches!(&error, Error::Leak { leaks, .. } if leaks[0].contains("it contains the answer `Arvish`")),
+        matches!(&error, Error::Leak { leaks, .. } if leaks[0].contains("it contains the answer's name `Arvish`")),
         "{error}"
     );
     let shares = BuildOptions { train: 0.9, valid: 0.1, ..options() };

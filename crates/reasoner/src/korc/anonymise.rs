@@ -61,20 +61,39 @@ pub(super) fn parts(names: &[String]) -> Vec<String> {
     parts
 }
 
-/// Whether a text has a name as whole words. ASCII letters match in either case.
+/// Whether a text has a name as whole words. Letters match in either case.
 pub fn names_in(text: &str, name: &str) -> bool {
-    !name.is_empty() && !places(text, name).is_empty()
+    !places(text, name).is_empty()
 }
 
-/// The spans of a name in a text as whole words. Only ASCII letters match in either case, so offsets are
-/// stable.
+/// The most letters of a name that is an ordinary word in lower case, as `US` and `May` are.
+const SHORT: usize = 3;
+
+/// The spans of a name in a text as whole words. Letters match in either case, but a short name that is not in lower case
+/// does not match a word that is.
 pub(super) fn places(text: &str, name: &str) -> Vec<(usize, usize)> {
-    let (folded, name) = (text.to_ascii_lowercase(), name.to_ascii_lowercase());
+    if name.is_empty() {
+        return Vec::new();
+    }
+    let (folded, small) = (folded(text), folded(name));
+    let is_short = name.chars().count() <= SHORT && small != name;
     folded
-        .match_indices(&name)
+        .match_indices(&small)
         .map(|(start, found)| (start, start + found.len()))
-        .filter(|&(start, end)| is_word(text, start, end))
+        .filter(|&(start, end)| is_word(text, start, end) && !(is_short && text[start..end] == small))
         .collect()
+}
+
+/// The text in lower case with the same offsets: a letter whose lower case is longer or shorter stays.
+fn folded(text: &str) -> String {
+    let small = |letter: char| {
+        let mut small = letter.to_lowercase();
+        match (small.next(), small.next()) {
+            (Some(small), None) if small.len_utf8() == letter.len_utf8() => small,
+            _ => letter,
+        }
+    };
+    text.chars().map(small).collect()
 }
 
 fn replaced(text: &str, whole: &[String], parts: &[String], others: &[(usize, usize)], mark: &str) -> String {
@@ -116,6 +135,17 @@ mod tests {
 
     use super::*;
     use crate::korc::document::Mention;
+
+    #[test]
+    fn letters_match_in_either_case_but_short_names_are_no_ordinary_words() {
+        assert_eq!(places("In österland and Österland", "Österland").len(), 2);
+        assert_eq!(places("The élan republic", "Élan Republic"), [(4, 18)]);
+        assert!(places("It taught us, and it may help.", "US").is_empty());
+        assert!(places("It may help.", "May").is_empty());
+        assert_eq!((places("the US won", "US").len(), places("an art", "art").len()), (1, 1));
+        // Its lower case has another length.
+        assert_eq!(places("İzmir", "İzmir"), [(0, 6)]);
+    }
 
     #[test]
     fn every_mention_and_its_parts_become_one_mark() {

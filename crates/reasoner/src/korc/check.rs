@@ -101,9 +101,14 @@ fn texts(sources: &Sources<'_>, question: &Question, origin: &Origin, leak: &mut
     }
     for answer in &origin.answers {
         let label = sources.entities.label(*answer).unwrap_or_default();
-        // A question's words may contain a short label, as `part` contains `art`.
-        if question.document().contains(label) || !places(&question.question, label).is_empty() {
+        if question.document().contains(label) {
             leak(format!("it contains the answer `{label}`"));
+        }
+        // Other names, and words of the question, may contain a short name, as `part` contains `art`.
+        for name in sources.entities.names(*answer) {
+            if texts.iter().any(|text| !places(text, name).is_empty()) {
+                leak(format!("it contains the answer's name `{name}`"));
+            }
         }
     }
 }

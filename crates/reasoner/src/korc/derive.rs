@@ -177,11 +177,17 @@ impl<'a> Derive<'a> {
         entities.label(entity).and_then(|_| entities.class(entity))
     }
 
-    /// Whether an answer has a label that neither the text nor the class reveals. The question's text will contain
-    /// the class.
+    /// Whether an answer has a label, and neither the title, the text nor the class has one of its names. The question's text
+    /// will contain the class.
     fn is_hidden(&self, answer: EntityId, document: &Document, class: &str) -> bool {
-        let label = self.sources.entities.label(answer);
-        label.is_some_and(|label| !document.text.contains(label) && !class.contains(label))
+        let entities = self.sources.entities;
+        let texts = [document.title.as_str(), &document.text, class];
+        let is_unnamed = |name: &String| texts.iter().all(|text| places(text, name).is_empty());
+        entities.label(answer).is_some_and(|label| {
+            !document.text.contains(label)
+                && !class.contains(label)
+                && entities.names(answer).iter().all(is_unnamed)
+        })
     }
 
     /// Whether a mark of the class is free for a question with these answers, as the mark of 1987 is not for the answer 1987.
@@ -196,8 +202,9 @@ impl<'a> Derive<'a> {
         let Sources { kb, entities, templates, .. } = self.sources;
         let templates = templates.of(asked, kb);
         let texts = || templates.iter().map(String::as_str).chain([class]);
-        let names = entities.names(entity).iter().map(String::as_str);
-        let labels = answers.iter().filter_map(|answer| entities.label(*answer));
-        names.chain(labels).all(|name| texts().all(|text| places(text, name).is_empty()))
+        let mut all = std::iter::once(entity).chain(answers.iter().copied());
+        all.all(|entity| {
+            entities.names(entity).iter().all(|name| texts().all(|text| places(text, name).is_empty()))
+        })
     }
 }

@@ -148,7 +148,8 @@ fn pieces(page: &Page, sentences: usize, entities: &Entities) -> Vec<Piece> {
             })
             .filter(|mention| mention.start < mention.end && mention.end <= paragraph.len())
             .collect();
-        for (start, end) in sentence_spans(paragraph) {
+        let spans: Vec<(usize, usize)> = anchors.iter().map(|mention| (mention.start, mention.end)).collect();
+        for (start, end) in sentence_spans(paragraph, &spans) {
             let character = |byte: usize| (number, paragraph[..byte].chars().count());
             if pieces.is_empty() || (sentences > 0 && held == sentences) {
                 pieces.push(Piece { start: character(start), ..Piece::default() });
@@ -180,15 +181,16 @@ fn byte_of(text: &str, character: usize) -> usize {
 }
 
 /// The sentences of a paragraph. A sentence ends at a full stop after a word of at least three letters, if a
-/// blank and a capital follow.
-pub(super) fn sentence_spans(paragraph: &str) -> Vec<(usize, usize)> {
+/// blank and a capital follow, and never inside one of the `names`, such as "Warner Bros. Records".
+fn sentence_spans(paragraph: &str, names: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let mut spans = Vec::new();
     let mut start = 0;
     for (at, _) in paragraph.match_indices(". ") {
         let word = paragraph[..at].chars().rev().take_while(|c| c.is_alphanumeric()).count();
         let bracket = paragraph[..at].ends_with([')', '"']);
         let capital = paragraph[at + 2..].chars().next().is_some_and(|c| c.is_uppercase() || c == '[');
-        if (word >= 3 || bracket) && capital {
+        let is_inside = names.iter().any(|&(from, to)| from <= at && at + 2 < to);
+        if (word >= 3 || bracket) && capital && !is_inside {
             spans.push((start, at + 1));
             start = at + 2;
         }
@@ -338,11 +340,13 @@ mod tests {
     fn sentences_end_at_stops_that_are_no_initials() {
         let text = "J. R. Smith lived in Bonn. They sang. Now [x] ended (in 1900). The end.\n";
         let found: Vec<&str> =
-            sentence_spans(text).into_iter().map(|(start, end)| &text[start..end]).collect();
+            sentence_spans(text, &[]).into_iter().map(|(start, end)| &text[start..end]).collect();
         assert_eq!(
             found,
             ["J. R. Smith lived in Bonn.", "They sang.", "Now [x] ended (in 1900).", "The end."]
         );
+        let text = "He left Warner Bros. Records. He sang.";
+        assert_eq!(sentence_spans(text, &[(8, 28)]), [(0, 29), (30, 38)]);
     }
 
     #[test]
