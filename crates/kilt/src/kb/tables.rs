@@ -29,19 +29,16 @@ struct Columns {
     /// Those of the subject, the relation and the object.
     places: [usize; 3],
     count: usize,
-    /// Whether the fourth of four columns may be a label.
-    labels: bool,
+    /// The column beside those three, if there is one only: it may have labels.
+    label: Option<usize>,
 }
 
 impl Columns {
     /// The columns of a file with this first line.
     fn of(first: &[&str]) -> Self {
-        let named = Self::named(first);
-        Self {
-            places: named.unwrap_or([0, 1, 2]),
-            count: first.len(),
-            labels: first.len() == 4 && named.is_none(),
-        }
+        let places = Self::named(first).unwrap_or([0, 1, 2]);
+        let label = (first.len() == 4).then(|| (0..4).find(|place| !places.contains(place))).flatten();
+        Self { places, count: first.len(), label }
     }
 
     /// The places of the three columns in a line that names them.
@@ -93,9 +90,9 @@ impl KnowledgeBase {
     }
 
     /// Reads a file of triples into a part: N-Triples if its name ends in `.nt` (before `.gz` or `.zst`),
-    /// otherwise tab-separated columns: a subject, a relation and an object. Further columns are not read, unless there
-    /// is one and it has nothing but `1` and `-1`: then triples with `-1` are hard negatives of the part. A first line
-    /// that names the three columns, such as `head relation tail`, gives their places. All lines have as many columns as
+    /// otherwise tab-separated columns: a subject, a relation and an object. A first line that names these three, such as
+    /// `head relation tail`, gives their places. Further columns are not read, unless there is one and it has nothing but `1`
+    /// and `-1`: then triples with `-1` are hard negatives of the part. All lines have as many columns as
     /// the first.
     ///
     /// # Errors
@@ -127,7 +124,7 @@ impl KnowledgeBase {
             let text = jsonl::utf8(path, line, bytes)?;
             let cells: Vec<&str> = text.split('\t').map(str::trim).collect();
             let is_first = columns.is_none();
-            let Columns { places, count, labels } = columns.get_or_insert_with(|| Columns::of(&cells));
+            let Columns { places, count, label } = columns.get_or_insert_with(|| Columns::of(&cells));
             if is_first && Columns::named(&cells).is_some() {
                 continue;
             }
@@ -154,12 +151,12 @@ impl KnowledgeBase {
                 relation: self.add_relation(relation)?,
                 object: self.add_entity(object)?,
             };
-            match cells[*count - 1] {
-                "1" if *labels => labelled.push((triple, true)),
-                "-1" if *labels => labelled.push((triple, false)),
+            match label.map(|at| cells[at]) {
+                Some("1") => labelled.push((triple, true)),
+                Some("-1") => labelled.push((triple, false)),
                 _ => {
                     // A column of other values has no labels, so all triples so far are triples.
-                    *labels = false;
+                    *label = None;
                     labelled.drain(..).try_for_each(|(triple, _)| take(self, triple))?;
                     take(self, triple)?;
                 }
@@ -331,6 +328,19 @@ mod tests {
         assert_eq!(kb.triples(Part::Valid), [Triple::new(0, 0, 1)]);
         assert_eq!(kb.negatives(Part::Valid), [Triple::new(0, 0, 0)]);
         assert_eq!(kb.negatives(Part::Test), [Triple::new(1, 0, 1)]);
+    }
+
+    #[test]
+    fn labels_are_read_below_a_first_line_with_names_too() {
+        for text in [
+            "head\trelation\ttail\tlabel\na\tr\tb\t1\na\tr\ta\t-1\n",
+            "y\th\tr\tt\n1\ta\tr\tb\n-1\ta\tr\ta\n",
+        ] {
+            let folder = folder(&[("train.txt", text)]);
+            let kb = KnowledgeBase::open(folder.path()).unwrap();
+            assert_eq!(kb.triples(Part::Train), [Triple::new(0, 0, 1)], "{text}");
+            assert_eq!(kb.negatives(Part::Train), [Triple::new(0, 0, 0)], "{text}");
+        }
     }
 
     #[test]

@@ -29,7 +29,8 @@ pub struct ClassificationReport {
 /// One relation's share of a [`ClassificationReport`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RelationAccuracy {
-    /// A triple is predicted to hold if its log-probability is at least this.
+    /// A triple is predicted to hold if its log-probability is at least this. The smallest and the greatest f32 stand for all
+    /// triples and for none.
     pub threshold: f32,
     /// The share that is classified correctly.
     pub accuracy: f64,
@@ -150,12 +151,13 @@ fn threshold(examples: &[Labelled], bandwidth: f32) -> f32 {
     values.sort_by(f32::total_cmp);
     let between =
         values.windows(2).filter(|pair| pair[0] < pair[1]).map(|pair| f32::midpoint(pair[0], pair[1]));
-    let candidates = std::iter::once(f32::NEG_INFINITY).chain(between).chain([f32::INFINITY]);
+    // The ends are finite, because JSON has no infinities.
+    let candidates = std::iter::once(f32::MIN).chain(between).chain([f32::MAX]);
     let better = |best: (f64, f32), threshold: f32| {
         let right = right(threshold);
         if right > best.0 { (right, threshold) } else { best }
     };
-    candidates.fold((f64::NEG_INFINITY, f32::NEG_INFINITY), better).1
+    candidates.fold((f64::NEG_INFINITY, f32::MIN), better).1
 }
 
 /// The classification threshold of each relation.
