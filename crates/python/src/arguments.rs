@@ -73,23 +73,24 @@ fn kind(name: &str, expected: &str, found: &Bound<'_, PyAny>) -> PyErr {
 
 /// The rows of a matrix of f32: (n, d). A C-contiguous array is borrowed, and one of another layout is copied. Other types of
 /// values, other shapes and values that are not finite are errors.
-pub(crate) struct Matrix {
+pub(crate) struct Matrix<'py> {
+    array: PyReadonlyArray2<'py, f32>,
+    /// The values of an array of another layout, row by row.
+    copied: Option<Vec<f32>>,
     /// The number of rows.
     pub(crate) rows: usize,
     /// The length of a row.
     pub(crate) width: usize,
-    /// All values, row by row.
-    pub(crate) values: Vec<f32>,
 }
 
-impl Matrix {
+impl<'py> Matrix<'py> {
     /// Reads an argument.
-    pub(crate) fn of(name: &str, value: &Bound<'_, PyAny>) -> Result<Self> {
+    pub(crate) fn of(name: &str, value: &Bound<'py, PyAny>) -> Result<Self> {
         let shape = |found: &dyn std::fmt::Display| {
             argument(name, "an array of float32 with the shape (vectors, values)", found)
         };
         let array = value.cast::<PyUntypedArray>().map_err(|_| kind(name, "an array of float32", value))?;
-        let matrix: PyReadonlyArray2<'_, f32> = value.extract().map_err(|_| {
+        let matrix: PyReadonlyArray2<'py, f32> = value.extract().map_err(|_| {
             let dtype = array.dtype();
             shape(&format!("{dtype} with the shape {:?}", array.shape()))
         })?;
@@ -98,14 +99,22 @@ impl Matrix {
         if rows == 0 || width == 0 {
             return Err(shape(&format!("the shape ({rows}, {width})")));
         }
-        let values: Vec<f32> = match view.as_slice() {
-            Some(values) => values.to_vec(),
-            None => view.iter().copied().collect(),
-        };
+        let copied = view.as_slice().is_none().then(|| view.iter().copied().collect());
+        let matrix = Self { array: matrix, copied, rows, width };
+        let values = matrix.values();
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {
             let found = format!("{} in row {}, column {}", values[at], at / width, at % width);
             return Err(argument(name, "finite values", found));
         }
-        Ok(Self { rows, width, values })
+        Ok(matrix)
+    }
+
+    /// All values, row by row.
+    pub(crate) fn values(&self) -> &[f32] {
+        match &self.copied {
+            Some(values) => values,
+            // Only an array of another layout has no slice, and its values are copied.
+            None => self.array.as_slice().unwrap_or_default(),
+        }
     }
 }

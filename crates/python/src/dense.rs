@@ -57,7 +57,8 @@ impl DenseIndex {
         arguments: Option<&Bound<'_, PyDict>>,
     ) -> Result<Self> {
         let (options, similarity, arguments) = read(kind, similarity, arguments)?;
-        let Matrix { rows, width, values } = Matrix::of("vectors", vectors)?;
+        let matrix = Matrix::of("vectors", vectors)?;
+        let (rows, width, values) = (matrix.rows, matrix.width, matrix.values());
         let (index, folder, temporary) = compute(py, || {
             let temporary = path.is_none().then(tempfile::tempdir).transpose().map_err(|source| {
                 sporran_kilt::Error::io(&std::env::temp_dir(), "create a folder in", source)
@@ -118,8 +119,9 @@ impl DenseIndex {
         if k == 0 {
             return Err(argument("k", "at least 1", 0));
         }
-        let Matrix { rows, width, values } = Matrix::of("queries", queries)?;
-        let found = compute(py, || self.index.search(&Embeddings::new(width, values)?, k, None))?;
+        let matrix = Matrix::of("queries", queries)?;
+        let (rows, width, values) = (matrix.rows, matrix.width, matrix.values());
+        let found = compute(py, || self.index.search(&Embeddings::new(width, values.to_vec())?, k, None))?;
         let (mut scores, mut ids) = (vec![f32::NEG_INFINITY; rows * k], vec![NONE; rows * k]);
         for ((row, scores), ids) in found.iter().zip(scores.chunks_mut(k)).zip(ids.chunks_mut(k)) {
             for (at, &(id, score)) in row.iter().enumerate() {
