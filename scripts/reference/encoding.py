@@ -1,6 +1,7 @@
 """The peers of benches/encoding.rs: the encoding speed of transformers and onnxruntime with the same model.
 
-    encoding.py make DIR                     writes bert-base with random weights from seed 0
+    encoding.py make DIR                     writes models of these shapes with random weights from seed 0: bert-base,
+                                             mpnet-base, deberta-v3-base, modernbert-base
     encoding.py run FOLDER WORK THREADS [cuda]   prints a JSON object per peer: its name, seconds, and some hidden states
     encoding.py index FOLDER TEXTS THREADS   prints the same for sentence-transformers with faiss, from texts to an index on disk
 
@@ -20,8 +21,20 @@ def make(folder):
     import torch
     import transformers
 
-    torch.manual_seed(0)
-    transformers.BertModel(transformers.BertConfig()).save_pretrained(pathlib.Path(folder) / "bert-base")
+    deberta = transformers.DebertaV2Config(
+        vocab_size=128100, hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
+        type_vocab_size=0, relative_attention=True, position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True,
+        pos_att_type=["p2c", "c2p"], position_biased_input=False, max_relative_positions=-1, layer_norm_eps=1e-7,
+    )
+    models = {
+        "bert-base": (transformers.BertModel, transformers.BertConfig()),
+        "mpnet-base": (transformers.MPNetModel, transformers.MPNetConfig()),
+        "deberta-v3-base": (transformers.DebertaV2Model, deberta),
+        "modernbert-base": (transformers.ModernBertModel, transformers.ModernBertConfig()),
+    }
+    for name, (model, config) in models.items():
+        torch.manual_seed(0)
+        model(config).save_pretrained(pathlib.Path(folder) / name)
 
 
 def report(name, runs, batches, once):
