@@ -573,13 +573,15 @@ pub(crate) fn pieces<'a>(
     header.into_iter().chain(parts)
 }
 
-/// The text of a span: its [pieces], joined by one blank.
+/// The text of a span: its [pieces], joined by one blank, or by the end of a line after the header of a table.
 pub(crate) fn text<'a>(span: Span, list_items: bool, paragraphs: impl Paragraphs<'a>) -> String {
     let mut text = String::new();
+    let mut before = None;
     for (number, piece) in pieces(span, list_items, paragraphs) {
         if !text.is_empty() {
-            text.push(' ');
+            text.push(if before == Some(number) { '\n' } else { ' ' });
         }
+        before = Some(number);
         text.push_str(paragraphs.part(number, piece));
     }
     text
@@ -679,7 +681,7 @@ mod tests {
             [
                 "name | age\nAnn | 5\nBob B.".to_owned(),
                 // The second window begins inside Bob's row, which is whole in it.
-                format!("{header} Bob B. | 6\nEve | 7 The"),
+                format!("{header}\nBob B. | 6\nEve | 7 The"),
                 "end.".to_owned(),
             ]
         );

@@ -506,6 +506,8 @@ mod tests {
             of("Kim Dong-min", text),
             "Which South Korean footballer plays for Incheon United? Who is Kim Dong-min?"
         );
+        let text = "Ann Zara is a film and television actor in London. She was born in 1980.";
+        assert_eq!(of("Ann Zara", text), "Who is Ann Zara? When was Ann Zara born?");
         let text = "Outside In is an American drama film, directed by Lynn Shelton, from a screenplay by Jay Duplass.";
         assert_eq!(
             of("Outside In (film)".trim_end_matches(" (film)"), text),

@@ -87,7 +87,10 @@ pub(super) fn questions(clause: &Clause<'_>) -> Vec<String> {
         found.extend(of_complement(clause));
         found.extend(of_object(clause));
     }
-    if found.is_empty() && (2..=12).contains(&rest.len()) {
+    // `May a name be written otherwise?` asks for leave.
+    let is_possible =
+        matches!(clause.predicate, Predicate::Auxiliary("may" | "might" | "could" | "would" | "shall"));
+    if found.is_empty() && !is_possible && (2..=12).contains(&rest.len()) {
         found.push(clause.ask("", rest));
     }
     found
@@ -300,10 +303,18 @@ fn defined<'w>(rest: &[&'w str]) -> Option<(Vec<&'w str>, usize)> {
     if !["a", "an"].contains(rest.first()?) {
         return None;
     }
+    // `a film and television actor`
+    let joins = |at: usize| {
+        let is_noun =
+            |next: &&str| !is_function(next) && !matches!(verb(next), Some((_, Form::Third | Form::Past)));
+        at > 1 && ["and", "or"].contains(&rest[at]) && rest.get(at + 1).is_some_and(is_noun)
+    };
     // `a ruined abbey`, but `a station | established in 2014`
     let is_end = |at: usize| {
         let next = rest.get(at + 1).is_none_or(|next| is_function(next));
-        is_function(bare(rest[at])) || (is_participle(bare(rest[at])) && next) || rest[at].ends_with(',')
+        (is_function(bare(rest[at])) && !joins(at))
+            || (is_participle(bare(rest[at])) && next)
+            || rest[at].ends_with(',')
     };
     let end = (1..rest.len()).position(is_end);
     let comma = end.is_some_and(|end| rest[end + 1].ends_with(',') && !is_participle(bare(rest[end + 1])));
@@ -312,7 +323,7 @@ fn defined<'w>(rest: &[&'w str]) -> Option<(Vec<&'w str>, usize)> {
     let is_noun = |word: &&str| {
         word.chars().all(|letter| letter.is_lowercase() || letter == '-') && !word.ends_with("ly")
     };
-    ((1..=5).contains(&phrase.len()) && phrase.last().is_some_and(is_noun)).then_some((phrase, end))
+    ((1..=8).contains(&phrase.len()) && phrase.last().is_some_and(is_noun)).then_some((phrase, end))
 }
 
 /// The noun of a definition, such as `engineer`.

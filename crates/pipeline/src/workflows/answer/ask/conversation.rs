@@ -1,6 +1,6 @@
 //! Questions of a session that refer to earlier ones.
 
-use super::answer::CitedAnswer;
+use super::{answer::CitedAnswer, citations::without_citations};
 
 /// The largest number of earlier turns that a question is asked with: the one that names the topic, and the last ones.
 const TURNS: usize = 3;
@@ -73,7 +73,7 @@ impl Conversation {
     pub fn of_turns<'t>(turns: impl IntoIterator<Item = (&'t str, &'t str)>) -> Self {
         let mut conversation = Self::default();
         for (question, answer) in turns {
-            conversation.push(question.trim().to_owned(), without_citations(answer));
+            conversation.push(question.trim().to_owned(), uncited(answer));
         }
         conversation
     }
@@ -96,25 +96,10 @@ impl Conversation {
     }
 }
 
-/// Whether a text in square brackets is a citation.
-fn is_citation(inner: &str) -> bool {
-    inner == "?" || (!inner.is_empty() && inner.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// A text without numbers in square brackets and without `[?]`, and with single blanks.
-fn without_citations(text: &str) -> String {
-    let mut parts = text.split('[');
-    let mut left = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        match part.split_once(']') {
-            Some((inner, after)) if is_citation(inner) => {
-                left.truncate(left.trim_end().len());
-                left.push_str(after);
-            }
-            _ => left.extend(["[", part]),
-        }
-    }
-    left.split_whitespace().collect::<Vec<_>>().join(" ")
+/// An answer without its citations and the marks of sentences without support, with single blanks.
+fn uncited(answer: &str) -> String {
+    let bare = without_citations(&answer.replace(" [?]", "")).text;
+    bare.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The turns to ask the next question with: from the last one that stands alone, at most [`TURNS`].

@@ -96,7 +96,7 @@ pub fn eval_set(
     assembly.sound()?;
     if set.records.is_empty() {
         return Err(nothing(
-            "expected sentences with a clear subject, such as `The bridge at Kelso was built in 1803.`"
+            "expected English sentences with a clear subject, such as `The bridge at Kelso was built in 1803.`"
                 .to_owned(),
         ));
     }
