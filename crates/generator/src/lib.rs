@@ -142,8 +142,8 @@ pub trait Generator: Send + Sync {
         Ok(generations)
     }
 
-    /// [`generate_into`](Self::generate_into) with the number of tokens that the model read for each request. An endpoint's are those
-    /// that it counts. The `tokens` of an extracted answer are those of its span.
+    /// [`generate_into`](Self::generate_into) with the number of tokens that the model read for each request, as an endpoint
+    /// counts them. The `tokens` of an extracted answer are those of its span.
     ///
     /// # Errors
     /// As for `generate`.

@@ -240,7 +240,9 @@ fn main_part<'a, 'w>(
 /// The first word of a sentence with a small first letter, unless it is a name. `None` if that is unsure.
 fn inside(word: &str, next: Option<&str>, vocabulary: &Vocabulary) -> Option<String> {
     let lower = word.to_lowercase();
-    if DETERMINERS.contains(&lower.as_str()) || number(&[word]).is_some() || !vocabulary.is_name(word, next) {
+    let is_count =
+        number(&[word]).is_some() && !next.is_some_and(|next| next.starts_with(char::is_uppercase));
+    if DETERMINERS.contains(&lower.as_str()) || is_count || !vocabulary.is_name(word, next) {
         return Some(lower);
     }
     (!vocabulary.is_unsure(word, next)).then(|| word.to_owned())

@@ -468,6 +468,7 @@ mod tests {
             ("The west tower is 28 metres high.", "How high is the west tower?"),
             ("There are 12 chairs in the cellar.", "How many chairs are there in the cellar?"),
             ("Two members inspect every hive.", "How many members inspect every hive?"),
+            ("Sixty Plus is the name of the group.", "Is Sixty Plus the name of the group?"),
             ("The key to the shed hangs at the mill.", "Where does the key to the shed hang?"),
             ("The keys of the inn are in the kitchen.", "Where are the keys of the inn?"),
             ("Oberlin was born in Leipzig.", "Where was Oberlin born?"),

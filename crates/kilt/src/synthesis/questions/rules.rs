@@ -3,8 +3,8 @@
 use super::{
     clause::{Clause, Predicate, capitalised, head, is_unclear},
     phrases::{
-        amount, bare, dimension, duration, frequency, is_function, is_place, is_price, is_weight, name,
-        number, object, time, times,
+        amount, bare, dimension, duration, frequency, is_function, is_place, is_plural, is_price, is_weight,
+        name, number, object, time, times,
     },
     verbs::{Form, active, is_participle, verb},
 };
@@ -181,10 +181,11 @@ fn names(words: &[&str]) -> Option<usize> {
 fn of_amount(clause: &Clause<'_>) -> Option<String> {
     let rest = clause.rest.as_slice();
     if let Some(count) = number(&clause.subject.iter().map(String::as_str).collect::<Vec<_>>()) {
-        let noun = clause.subject[count..].join(" ");
-        let is_thing =
-            !noun.is_empty() && !["of", "in"].contains(&clause.subject[count].as_str()) && !is_price(rest);
-        return is_thing.then(|| clause.ask_subject(&format!("How many {noun}")));
+        let things = &clause.subject[count..];
+        let noun = things.join(" ");
+        let is_of = |word: &String| ["of", "in"].contains(&word.as_str());
+        let is_thing = things.first().is_some_and(|first| !is_of(first)) && is_plural(head(things));
+        return (is_thing && !is_price(rest)).then(|| clause.ask_subject(&format!("How many {noun}")));
     }
     match clause.predicate {
         Predicate::Lexical { base: "cost", .. } => {
