@@ -188,7 +188,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     rate("passage with its place, by number", &|id| store.passage(id).text.len());
     rate("page by id", &|id| {
         let page = store.page_of(id);
-        usize::from(store.page_by_id(store.page_id(page)) == Some(page))
+        usize::from(store.page_by_id(&store.page_id(page)) == Some(page))
     });
     rate("page by title", &|id| {
         let page = store.page_of(id);

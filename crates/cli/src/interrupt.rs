@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use sporran_kilt::jsonl;
+use sporran_kilt::{counted, jsonl};
 
 use crate::outcome::stderr;
 
@@ -83,10 +83,9 @@ impl Kept {
                     folder.display()
                 )
             }
-            Self::Lines => format!(
-                "the answers to the first {answered} lines are printed; continue with line {}",
-                answered + 1
-            ),
+            Self::Lines => {
+                format!("{} answered; continue with line {}", counted(answered, "line"), answered + 1)
+            }
             Self::Output(path) if path.as_os_str() == "-" => {
                 "standard output is incomplete; run the same command again".to_owned()
             }

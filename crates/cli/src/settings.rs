@@ -104,8 +104,21 @@ pub(crate) fn with_cache<T>(
         Ok(done) => return Ok((done, None)),
         Err(error) => error,
     };
-    let cache = options.cache.display().to_string();
-    if options.config().is_some() || !error.is_unwritable() || !error.text().contains(&cache) {
+    if options.config().is_some() {
+        return Err(error);
+    }
+    let spare = spare_cache(error, &options.cache, context)?;
+    let options = AskOptions { cache: spare.path().to_owned(), ..options };
+    Ok((work(&options)?, Some(spare)))
+}
+
+/// A temporary folder as the cache, if an error says that the cache may only be read.
+///
+/// # Errors
+/// The error, if it has another cause, and a system without temporary folders.
+pub(crate) fn spare_cache(error: Error, cache: &Path, context: &Context) -> Result<TempDir> {
+    let cache = cache.display().to_string();
+    if !error.is_unwritable() || !error.text().contains(&cache) {
         return Err(error);
     }
     let spare = tempfile::tempdir().map_err(Error::io(env::temp_dir(), "create a folder"))?;
@@ -116,8 +129,7 @@ pub(crate) fn with_cache<T>(
             printable_line(&cache)
         ));
     }
-    let options = AskOptions { cache: spare.path().to_owned(), ..options };
-    Ok((work(&options)?, Some(spare)))
+    Ok(spare)
 }
 
 /// The file of the questions of earlier sessions.

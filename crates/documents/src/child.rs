@@ -12,6 +12,7 @@ use std::{
 };
 
 use crate::{Document, pdf};
+use sporran_kilt::counted;
 
 /// The longest time for a file.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -87,7 +88,12 @@ fn run(program: &Path, arguments: &[OsString], path: &Path, longest: Duration) -
     let answer = match answer {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => return Err(passing(format!("the text cannot be taken over: {error}"))),
-        Err(_) => return Err(passing(format!("reading took longer than {} seconds", longest.as_secs()))),
+        Err(_) => {
+            return Err(passing(format!(
+                "reading took longer than {}",
+                counted(longest.as_secs(), "second")
+            )));
+        }
     };
     match serde_json::from_slice::<Result<Document, String>>(&answer) {
         Ok(document) => document.map_err(lasting),

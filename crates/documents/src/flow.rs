@@ -85,6 +85,25 @@ impl Flow {
     }
 }
 
+/// The rows of a table as one paragraph: a line for each.
+pub(crate) fn table(rows: Vec<Block>) -> Option<Block> {
+    rows.into_iter().reduce(|mut table, row| {
+        table.text.push('\n');
+        let shift = table.text.len() as u32;
+        table.text.push_str(&row.text);
+        let is_new = |mark: &Mark, last: Option<&Mark>| {
+            last.is_none_or(|last| (last.line, last.page) != (mark.line, mark.page))
+        };
+        for mark in row.marks {
+            let mark = Mark { at: mark.at + shift, ..mark };
+            if is_new(&mark, table.marks.last()) {
+                table.marks.push(mark);
+            }
+        }
+        table
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +122,17 @@ mod tests {
         assert_eq!(block.text, "It is very hot. Now");
         assert_eq!(block.marks, [mark(0, 3), mark(6, 4), mark(16, 6)]);
         assert!(flow.finish(0).is_none());
+    }
+
+    #[test]
+    fn rows_are_lines_of_a_table() {
+        let row = |text: &str, line| Block { level: 0, text: text.to_owned(), marks: vec![mark(0, line)] };
+        let table = table(vec![row("a | b", 3), row("1 | 2", 3), row("4 | 5", 4)]).unwrap();
+        assert_eq!(
+            (table.text.as_str(), &table.marks[..]),
+            ("a | b\n1 | 2\n4 | 5", &[mark(0, 3), mark(12, 4)][..])
+        );
+        assert!(super::table(Vec::new()).is_none());
     }
 
     #[test]

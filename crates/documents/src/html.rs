@@ -12,13 +12,16 @@ use html5ever::{
     },
 };
 
-use crate::{Block, Document, flow::Flow};
+use crate::{
+    Block, Document,
+    flow::{Flow, table},
+};
 
 /// Elements whose content is not visible.
 const HIDDEN: [&str; 9] =
     ["script", "style", "template", "noframes", "noembed", "iframe", "svg", "object", "nav"];
 /// Elements that begin and end a paragraph.
-const BLOCKS: [&str; 40] = [
+const BLOCKS: [&str; 38] = [
     "address",
     "article",
     "aside",
@@ -55,8 +58,6 @@ const BLOCKS: [&str; 40] = [
     "section",
     "select",
     "summary",
-    "table",
-    "tr",
     "ul",
     "head",
 ];
@@ -111,6 +112,8 @@ struct State {
     title: String,
     /// Whether a cell of the row precedes.
     in_row: bool,
+    /// The rows of the open table, as far as their cells have no blocks in them.
+    rows: Vec<Block>,
 }
 
 impl TokenSink for Sink {
@@ -144,7 +147,22 @@ impl State {
     }
 
     fn end_block(&mut self) {
-        self.document.blocks.extend(self.flow.finish(self.heading));
+        if let Some(block) = self.flow.finish(self.heading) {
+            self.end_table();
+            self.document.blocks.push(block);
+        }
+    }
+
+    fn end_row(&mut self) {
+        if self.in_row && self.heading == 0 {
+            self.rows.extend(self.flow.finish(0));
+        } else {
+            self.end_block();
+        }
+    }
+
+    fn end_table(&mut self) {
+        self.document.blocks.extend(table(std::mem::take(&mut self.rows)));
     }
 
     fn tag(&mut self, tag: &Tag) -> TokenSinkResult<()> {
@@ -206,6 +224,13 @@ impl State {
                     self.flow.space();
                 }
             }
+            "tr" | "table" => {
+                self.end_row();
+                self.in_row = false;
+                if name == "table" {
+                    self.end_table();
+                }
+            }
             _ if BLOCKS.contains(&name) => {
                 // A heading stays one if a block is in it.
                 if self.heading == 0 {
@@ -235,6 +260,7 @@ impl State {
 
     fn finish(mut self) -> Document {
         self.end_block();
+        self.end_table();
         self.document
     }
 }
@@ -264,8 +290,7 @@ mod tests {
             (0, 7, "boil"),
             (0, 7, "pour"),
             (0, 8, "a\n  b"),
-            (0, 9, "x | y"),
-            (0, 9, "1 | 2"),
+            (0, 9, "x | y\n1 | 2"),
         ];
         assert_eq!(found, expected);
         assert_eq!(document.title.as_deref(), Some("All tea"));

@@ -71,7 +71,7 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Document, String> {
     describe(pdf.metadata(), &mut document);
     document.blocks = blocks(paragraphs);
     if blank > 0 {
-        document.notes.push(format!("has no text layer on {blank} of its {pages} pages"));
+        document.notes.push(format!("has no text layer on {blank} of its {}", counted(pages as u64, "page")));
     }
     if unknown > 0 {
         let (have, were) = if unknown == 1 { ("has", "was") } else { ("have", "were") };

@@ -5,7 +5,11 @@ use std::io::{Cursor, Read};
 use roxmltree::{Document as Xml, Node, ParsingOptions};
 use zip::ZipArchive;
 
-use crate::{Document, flow::Flow, html};
+use crate::{
+    Block, Document,
+    flow::{Flow, table},
+    html,
+};
 
 /// The largest part of an archive, in bytes after decompression.
 const LARGEST: u64 = 256 << 20;
@@ -130,6 +134,7 @@ impl Docx {
                     self.document.blocks.extend(self.flow.finish(level));
                 }
                 "tbl" => {
+                    let mut rows = Vec::new();
                     for row in child.descendants().filter(|&node| is(node, "tr")) {
                         for (at, cell) in row.children().filter(|&node| is(node, "tc")).enumerate() {
                             if at > 0 {
@@ -141,8 +146,9 @@ impl Docx {
                             }
                             self.flow.space();
                         }
-                        self.document.blocks.extend(self.flow.finish(0));
+                        rows.extend(self.flow.finish(0));
                     }
+                    self.document.blocks.extend(table(rows));
                 }
                 "sectPr" => {}
                 _ => self.children(child),
@@ -193,7 +199,7 @@ fn odt(archive: &mut Archive) -> Result<Document, String> {
     let text = part(archive, NAME)?.unwrap_or_default();
     let xml = xml(NAME, &text)?;
     let is_laid_out = xml.descendants().any(|node| is(node, "soft-page-break"));
-    let mut reader = Odt { document, flow: Flow::default(), page: u32::from(is_laid_out) };
+    let mut reader = Odt { document, flow: Flow::default(), rows: Vec::new(), page: u32::from(is_laid_out) };
     if let Some(body) = xml.descendants().find(|&node| is(node, "body")) {
         reader.children(body);
     }
@@ -203,6 +209,8 @@ fn odt(archive: &mut Archive) -> Result<Document, String> {
 struct Odt {
     document: Document,
     flow: Flow,
+    /// The rows of the open table.
+    rows: Vec<Block>,
     page: u32,
 }
 
@@ -216,6 +224,12 @@ impl Odt {
                     let level = level.and_then(|level| level.parse().ok()).unwrap_or(u8::from(name == "h"));
                     self.document.blocks.extend(self.flow.finish(level));
                 }
+                "table" => {
+                    let before = std::mem::take(&mut self.rows);
+                    self.children(child);
+                    let rows = std::mem::replace(&mut self.rows, before);
+                    self.document.blocks.extend(table(rows));
+                }
                 "table-row" => {
                     for (at, cell) in child.children().filter(|&node| is(node, "table-cell")).enumerate() {
                         if at > 0 {
@@ -227,7 +241,7 @@ impl Odt {
                         }
                         self.flow.space();
                     }
-                    self.document.blocks.extend(self.flow.finish(0));
+                    self.rows.extend(self.flow.finish(0));
                 }
                 "soft-page-break" => self.page += 1,
                 "tracked-changes" | "forms" | "sequence-decls" => {}

@@ -142,12 +142,13 @@ impl Sink for GroupSink<'_> {
 }
 
 impl ByDataset {
-    fn answer(&self, requests: &[Request<'_>], sink: Option<&dyn Sink>) -> Result<Vec<Generation>> {
+    /// Answers with the numbers of tokens that their models read, which are counted with a sink only.
+    fn answer(&self, requests: &[Request<'_>], sink: Option<&dyn Sink>) -> Result<Vec<(Generation, usize)>> {
         let mut groups: BTreeMap<Option<Dataset>, Vec<usize>> = BTreeMap::new();
         for (at, request) in requests.iter().enumerate() {
             groups.entry(self.of(request)).or_default().push(at);
         }
-        let mut answers: Vec<Option<Generation>> = vec![None; requests.len()];
+        let mut answers: Vec<Option<(Generation, usize)>> = vec![None; requests.len()];
         for (dataset, members) in groups {
             let generator = dataset.and_then(|dataset| self.datasets.get(&dataset)).unwrap_or(&self.default);
             let own: Vec<Request<'_>> = members
@@ -159,8 +160,8 @@ impl ByDataset {
                 })
                 .collect();
             let generations = match sink {
-                None => generator.generate(&own)?,
-                Some(sink) => generator.generate_into(&own, &GroupSink { sink, members: &members })?,
+                None => generator.generate(&own)?.into_iter().map(|generation| (generation, 0)).collect(),
+                Some(sink) => generator.generate_counted(&own, &GroupSink { sink, members: &members })?,
             };
             for (at, answer) in members.into_iter().zip(generations) {
                 answers[at] = Some(answer);
@@ -173,10 +174,19 @@ impl ByDataset {
 
 impl Generator for ByDataset {
     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
-        self.answer(requests, None)
+        Ok(self.answer(requests, None)?.into_iter().map(|(generation, _)| generation).collect())
     }
 
     fn generate_into(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Generation>> {
+        let answers = self.generate_counted(requests, sink)?;
+        Ok(answers.into_iter().map(|(generation, _)| generation).collect())
+    }
+
+    fn generate_counted(
+        &self,
+        requests: &[Request<'_>],
+        sink: &dyn Sink,
+    ) -> Result<Vec<(Generation, usize)>> {
         self.answer(requests, Some(sink))
     }
 

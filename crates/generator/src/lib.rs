@@ -142,6 +142,20 @@ pub trait Generator: Send + Sync {
         Ok(generations)
     }
 
+    /// [`generate_into`](Self::generate_into) with the number of tokens that the model read for each request, as an endpoint
+    /// counts them. The `tokens` of an extracted answer are those of its span.
+    ///
+    /// # Errors
+    /// As for `generate`.
+    fn generate_counted(
+        &self,
+        requests: &[Request<'_>],
+        sink: &dyn Sink,
+    ) -> Result<Vec<(Generation, usize)>> {
+        let generations = self.generate_into(requests, sink)?;
+        Ok(generations.into_iter().zip(self.prompt_tokens(requests)?).collect())
+    }
+
     /// The name of the kind in a config. Kinds of other crates are named by their type.
     fn kind(&self) -> &'static str {
         std::any::type_name::<Self>()
@@ -164,7 +178,8 @@ pub trait Generator: Send + Sync {
     /// The largest number of passages of a request that the model reads.
     fn passages(&self) -> usize;
 
-    /// The number of tokens that the model reads for each request: those of all its prompts. 0 for kinds that do not count them.
+    /// The number of tokens that the model reads for each request: those of all its prompts. 0 for kinds that do not count them
+    /// before they answer.
     ///
     /// # Errors
     /// Errors of the tokenizer.

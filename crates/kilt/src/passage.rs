@@ -119,6 +119,32 @@ fn visible(paragraph: &[u8]) -> usize {
     }
 }
 
+/// The separator of the cells of a row of a table.
+const CELLS: &[u8] = b" | ";
+/// The longest header of a table that later passages of it repeat, in bytes.
+const TABLE_HEADER: usize = 500;
+
+/// A row of a table whose rows are lines of a paragraph, as documents have them.
+struct Row {
+    /// The bytes of the first row.
+    header: Range<usize>,
+    /// The first byte of the row.
+    start: usize,
+}
+
+/// The row at a byte of a paragraph, if it is not the first of a table: both rows have as many cells.
+fn table_row(paragraph: &[u8], at: usize) -> Option<Row> {
+    let from = visible(paragraph);
+    let head = paragraph.get(from..at.min(from + TABLE_HEADER))?;
+    let end = from + head.iter().position(|byte| *byte == b'\n')?;
+    let (before, after) = paragraph.split_at_checked(at)?;
+    let start = before.iter().rposition(|byte| *byte == b'\n')? + 1;
+    let row = at + after.iter().position(|byte| *byte == b'\n').unwrap_or(after.len());
+    let cells = |bytes: &[u8]| bytes.windows(CELLS.len()).filter(|part| *part == CELLS).count();
+    let (header, row) = (cells(&paragraph[from..end]), cells(&paragraph[start..row]));
+    (header > 0 && header == row).then_some(Row { header: from..end, start })
+}
+
 /// Words a passage of [`Split::Words`] holds.
 pub const WORDS: usize = 100;
 
@@ -144,7 +170,7 @@ pub struct Passage {
     /// [`ABSTRACT`] without this field.
     pub section: String,
     /// The text. Paragraphs are joined by one blank; headers (and list items, with [`Split::Words`]) are
-    /// omitted.
+    /// omitted. A text that starts in a later row of a table has the table's first row before it, which the span does not cover.
     pub text: String,
     /// The paragraph in which it starts.
     pub start_paragraph: u32,
@@ -343,7 +369,7 @@ pub(crate) fn split(paragraphs: &[String], splitter: &Splitter) -> Vec<Span> {
             section = number;
             match split {
                 Split::Section => spans.extend(open.take()),
-                Split::Windows(windows) => spans.append(&mut windowed(&mut units, windows)),
+                Split::Windows(windows) => spans.append(&mut windowed(&mut units, windows, paragraphs)),
                 Split::Words | Split::Paragraph | Split::Page => {}
             }
             continue;
@@ -354,7 +380,7 @@ pub(crate) fn split(paragraphs: &[String], splitter: &Splitter) -> Vec<Span> {
             let whole = Span { start_paragraph: number, start, end_paragraph: number, end, section };
             match split {
                 Split::Section => spans.extend(open.take()),
-                Split::Windows(windows) => spans.append(&mut windowed(&mut units, windows)),
+                Split::Windows(windows) => spans.append(&mut windowed(&mut units, windows, paragraphs)),
                 Split::Words | Split::Paragraph | Split::Page => {}
             }
             match split {
@@ -404,7 +430,7 @@ pub(crate) fn split(paragraphs: &[String], splitter: &Splitter) -> Vec<Span> {
     }
     spans.extend(open);
     if let Split::Windows(windows) = split {
-        spans.append(&mut windowed(&mut units, windows));
+        spans.append(&mut windowed(&mut units, windows, paragraphs));
     }
     // Headings without a text below them.
     spans.extend(headings);
@@ -423,16 +449,20 @@ fn from_headings(headings: &mut Option<Span>, span: Span) -> Span {
     }
 }
 
-/// The windows over the units of a section, which is empty afterwards.
-fn windowed(units: &mut Vec<Span>, windows: Windows) -> Vec<Span> {
+/// The windows over the units of a section, which is empty afterwards. A window that starts inside a row of a table has the whole
+/// row.
+fn windowed(units: &mut Vec<Span>, windows: Windows, paragraphs: &[String]) -> Vec<Span> {
     let size = (windows.size as usize).max(1);
     let step = size.saturating_sub(windows.overlap as usize).max(1);
     let mut spans = Vec::new();
     let mut first = 0;
     while first < units.len() {
         let end = (first + size).min(units.len());
-        let last = units[end - 1];
-        spans.push(Span { end_paragraph: last.end_paragraph, end: last.end, ..units[first] });
+        let (begin, last) = (units[first], units[end - 1]);
+        let paragraph = &paragraphs[begin.start_paragraph as usize];
+        let row = table_row(paragraph.as_bytes(), begin.start as usize);
+        let start = row.map_or(begin.start, |row| row.start as u32);
+        spans.push(Span { start, end_paragraph: last.end_paragraph, end: last.end, ..begin });
         if end == units.len() {
             break;
         }
@@ -518,13 +548,17 @@ impl<'a, F: Fn(u32) -> &'a str + Copy> Paragraphs<'a> for F {
 }
 
 /// The parts of paragraphs that are the text of a span, in order: the number of the paragraph and its bytes. Headers are left
-/// out; list items too, unless the split keeps them.
+/// out; list items too, unless the split keeps them. A span that starts in a later row of a table has the first row, too.
 pub(crate) fn pieces<'a>(
     span: Span,
     list_items: bool,
     paragraphs: impl Paragraphs<'a>,
 ) -> impl Iterator<Item = (u32, Range<usize>)> {
-    (span.start_paragraph..=span.end_paragraph).filter_map(move |number| {
+    let first = table_row(paragraphs.bytes(span.start_paragraph), span.start as usize);
+    let header = first
+        .map(|row| shown_in(paragraphs.part(span.start_paragraph, row.header.clone()), row.header.start));
+    let header = header.filter(|piece| !piece.is_empty()).map(|piece| (span.start_paragraph, piece));
+    let parts = (span.start_paragraph..=span.end_paragraph).filter_map(move |number| {
         let whole = paragraphs.bytes(number);
         match ParagraphKind::of_bytes(whole) {
             ParagraphKind::Header => return None,
@@ -535,16 +569,19 @@ pub(crate) fn pieces<'a>(
         let end = if number == span.end_paragraph { span.end as usize } else { whole.len() };
         let piece = shown_in(paragraphs.part(number, start..end), start);
         Some((number, piece)).filter(|(_, piece)| !piece.is_empty())
-    })
+    });
+    header.into_iter().chain(parts)
 }
 
-/// The text of a span: its [pieces], joined by one blank.
+/// The text of a span: its [pieces], joined by one blank, or by the end of a line after the header of a table.
 pub(crate) fn text<'a>(span: Span, list_items: bool, paragraphs: impl Paragraphs<'a>) -> String {
     let mut text = String::new();
+    let mut before = None;
     for (number, piece) in pieces(span, list_items, paragraphs) {
         if !text.is_empty() {
-            text.push(' ');
+            text.push(if before == Some(number) { '\n' } else { ' ' });
         }
+        before = Some(number);
         text.push_str(paragraphs.part(number, piece));
     }
     text
@@ -631,6 +668,33 @@ mod tests {
         let tokens = Splitter { split: windows(Unit::Tokens, 3, 1), tokens: Some(Arc::new(pairs)) };
         let first = split(&paragraphs[..2], &tokens)[1];
         assert_eq!(text(first, true, |number: u32| paragraphs[number as usize].as_str()), "one.");
+    }
+
+    #[test]
+    fn every_passage_of_a_table_has_its_header() {
+        let table = "name | age\nAnn | 5\nBob B. | 6\nEve | 7";
+        let paragraphs = page(&["T\n", table, "The end."]);
+        let windows = |unit, size, overlap| Split::Windows(Windows { unit, size, overlap });
+        let header = "name | age";
+        assert_eq!(
+            texts(&paragraphs, windows(Unit::Words, 8, 0)),
+            [
+                "name | age\nAnn | 5\nBob B.".to_owned(),
+                // The second window begins inside Bob's row, which is whole in it.
+                format!("{header}\nBob B. | 6\nEve | 7 The"),
+                "end.".to_owned(),
+            ]
+        );
+        let spans = split(&paragraphs, &windows(Unit::Words, 8, 0).into());
+        let paragraph = |number: u32| paragraphs[number as usize].as_str();
+        assert_eq!(
+            pieces(spans[1], true, paragraph).collect::<Vec<_>>(),
+            [(1, 0..10), (1, 19..37), (2, 0..3)]
+        );
+        assert_eq!(spans[1].start, 19);
+        // Lines with other numbers of cells are no rows of a table.
+        let code = page(&["T\n", "a | b\nc d e f", "x"]);
+        assert_eq!(texts(&code, windows(Unit::Words, 4, 0)), ["a | b\nc", "d e f x"]);
     }
 
     #[test]

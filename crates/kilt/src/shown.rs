@@ -55,14 +55,22 @@ pub fn escaped_json(json: &str) -> String {
     out
 }
 
-/// A number with its noun, such as `1 file` and `2 files`.
+/// A number with its noun, such as `1 file` and `2 files`. Nouns have the plural in `s`, or in `ies` after a consonant.
 ///
 /// ```
-/// assert_eq!([0, 1, 2].map(|n| sporran_kilt::counted(n, "file")), ["0 files", "1 file", "2 files"]);
+/// use sporran_kilt::counted;
+///
+/// assert_eq!([0, 1, 2].map(|n| counted(n, "file")), ["0 files", "1 file", "2 files"]);
+/// assert_eq!([1, 2].map(|n| counted(n, "query")), ["1 query", "2 queries"]);
+/// assert_eq!(counted(2, "day"), "2 days");
 /// ```
 #[must_use]
 pub fn counted(count: u64, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+    match noun.strip_suffix('y') {
+        _ if count == 1 => format!("1 {noun}"),
+        Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{count} {stem}ies"),
+        _ => format!("{count} {noun}s"),
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
 use crate::{
-    Error, Id, Record, Result,
+    Error, Id, Record, Result, counted,
     formats::{elements::Elements, stream::Stream},
     jsonl::{self, Writer},
     open_record::open_record,
@@ -158,7 +158,8 @@ pub fn join(input: &Path, questions: &Questions, output: &mut Writer) -> Result<
     if let Some((line, id)) = first {
         let paths: Vec<String> = questions.paths.iter().map(|path| path.display().to_string()).collect();
         let message = format!(
-            "{missing} of {count} records have no question in {}; the first is `{id}`",
+            "{missing} of {} without a question in {}; the first is `{id}`",
+            counted(count as u64, "record"),
             paths.join(", ")
         );
         return Err(Error::record(input, line, "input", message));
@@ -258,7 +259,7 @@ mod tests {
         let questions = Questions::open(&[&path]).unwrap();
         let message = joined(folder.path(), &task, &questions).unwrap_err().to_string();
         assert!(
-            message.contains("t.jsonl:3: field `input`: 2 of 3 records have no question in "),
+            message.contains("t.jsonl:3: field `input`: 2 of 3 records without a question in "),
             "{message}"
         );
         assert!(message.ends_with("the first is `x`"), "{message}");

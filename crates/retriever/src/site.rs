@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
-    PassageId, PassageStore,
+    PassageId, PassageStore, counted,
     folder::{Place, Shard},
 };
 
@@ -182,9 +182,11 @@ impl std::fmt::Display for IndexRecall {
         let Self { index, recall, k, queries, repaired, lost } = self;
         write!(
             f,
-            "{}: finds {:.2} % of the {k} nearest (of {queries} vectors); {repaired} vectors repaired, {lost} lost",
+            "{}: finds {:.2} % of the {k} nearest (of {}); {} repaired, {lost} lost",
             index.display(),
-            100.0 * recall
+            100.0 * recall,
+            counted(*queries as u64, "vector"),
+            counted(*repaired as u64, "vector")
         )
     }
 }

@@ -7,6 +7,7 @@ use std::{
 
 use clap::{CommandFactory, Subcommand};
 use serde_json::json;
+use sporran_kilt::counted;
 use sporran_transformers::{ARCHITECTURES, ArchitectureEntry};
 
 use crate::{
@@ -60,7 +61,7 @@ impl Docs {
                     let path = folder.join(name);
                     fs::write(&path, text).map_err(Error::io(&path, "write"))?;
                 }
-                let summary = format!("{}: {} pages", folder.display(), pages.len());
+                let summary = format!("{}: {}", folder.display(), counted(pages.len() as u64, "page"));
                 Outcome::new(summary, &json!({ "pages": pages.len() }))
             }
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use serde_json::json;
 use sporran_generator::{ChatPrompt, Conversation, GeneratedText, ModelOptions, TextGenerator};
+use sporran_kilt::counted;
 use sporran_transformers::{DeviceName, EarlyStopping, Engine, GenerationOptions, Precision};
 
 use super::{
@@ -127,7 +128,7 @@ impl Generate {
                     Ok((row, tokens)) if tokens > row.len() => {
                         let kept = row.len();
                         tracing::warn!(
-                            "standard input:{read}: the text has {tokens} tokens; the model reads only {kept} of them"
+                            "standard input:{read}: the model reads only {kept} of the {tokens} tokens of the text"
                         );
                         rows.push(row);
                     }
@@ -142,7 +143,10 @@ impl Generate {
             end
         });
         if blank > 0 {
-            tracing::warn!("standard input: blank lines have an empty answer: {blank} of {read} lines");
+            tracing::warn!(
+                "standard input: blank lines have an empty answer: {blank} of {}",
+                counted(read as u64, "line")
+            );
         }
         done.map(|()| Outcome::default())
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use sporran_kilt::store::PlanOptions;
+use sporran_kilt::{counted, store::PlanOptions};
 use sporran_pipeline::{
     Assembly, BuildPlan, IndexReport,
     shards::{self, Indexing},
@@ -83,8 +83,8 @@ fn table(plan: &BuildPlan, source: &Path) -> String {
         )
     } else {
         format!(
-            "estimated from {} pages in {:.1} % of {}, ±{:.1} % (two standard errors) if the remaining pages are similar",
-            store.counted_pages,
+            "estimated from {} in {:.1} % of {}, ±{:.1} % (two standard errors) if the remaining pages are similar",
+            counted(store.counted_pages, "page"),
             100.0 * store.read,
             source.display(),
             200.0 * store.pages_error

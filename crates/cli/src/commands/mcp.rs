@@ -8,7 +8,6 @@ use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
     outcome::{Context, Outcome},
-    settings,
 };
 
 /// `sporran mcp`
@@ -37,8 +36,7 @@ impl Mcp {
             return Err(Error::Usage("expected a config, documents or `--run`".into()));
         }
         interrupt::keep(Kept::Nothing);
-        serve_stdio(options, &mut context.observer())
-            .map_err(|error| settings::blame(error.into(), &self.served.users_keys()))?;
+        self.served.with_cache(options, context, |options| serve_stdio(options, &mut context.observer()))?;
         Ok(Outcome::default())
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Result},
     interrupt::{self, Kept},
     outcome::{Context, Outcome, stderr},
-    paths, settings,
+    paths,
 };
 
 /// The greatest number of connections.
@@ -115,8 +115,10 @@ impl Serve {
                 options.host
             );
         }
-        let server = Server::open(options, &stop, &mut context.observer())
-            .map_err(|error| settings::blame(error.into(), &self.served.users_keys()))?;
+        // The temporary folder of a cache that may only be read stays until the end.
+        let (server, _spare) = self
+            .served
+            .with_cache(options, context, |options| Server::open(options, &stop, &mut context.observer()))?;
         interrupt::keep(Kept::Nothing);
         interrupt::stop_with(move || stop.now());
         stderr(&format!("listening on http://{}\n", server.address()));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use sporran_pipeline::workflows::answer::AskOptions;
 use sporran_server::{BrowseOptions, Named, ServedModels, ServerOptions};
+use tempfile::TempDir;
 
 use super::{answer_model::AnswerModel, models};
 use crate::{
@@ -106,6 +107,33 @@ impl Served {
             mounts.push(self.model.of(options, None, context)?);
         }
         Ok(ServerOptions { mounts, ..ServerOptions::new() })
+    }
+
+    /// Serves or opens what the options name. If the cache of documents may only be read, and lacks what is needed, a temporary
+    /// folder is the cache, as for `sporran ask`; it is removed when the second value is dropped.
+    ///
+    /// # Errors
+    /// Those of `work`. A mistake of the user's config has its file, line and key.
+    pub(crate) fn with_cache<T>(
+        &self,
+        options: ServerOptions,
+        context: &Context,
+        mut work: impl FnMut(ServerOptions) -> sporran_server::Result<T>,
+    ) -> Result<(T, Option<TempDir>)> {
+        let mut work =
+            |options| work(options).map_err(|error| settings::blame(error.into(), &self.users_keys()));
+        let cache =
+            options.mounts.iter().find(|mount| mount.config().is_none()).map(|mount| mount.cache.clone());
+        let (error, cache) = match (work(options.clone()), cache) {
+            (Ok(done), _) => return Ok((done, None)),
+            (Err(error), Some(cache)) => (error, cache),
+            (Err(error), None) => return Err(error),
+        };
+        let spare = settings::spare_cache(error, &cache, context)?;
+        let moved = |mount| AskOptions { cache: spare.path().to_owned(), ..mount };
+        let mounts = options.mounts.into_iter().map(moved).collect();
+        let done = work(ServerOptions { mounts, ..options })?;
+        Ok((done, Some(spare)))
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use serde_json::json;
-use sporran_kilt::{Dataset, PassageStore, Split};
+use sporran_kilt::{Dataset, PassageStore, Split, counted};
 use sporran_pipeline::submit::{self, Entry};
 
 use crate::{
@@ -158,7 +158,7 @@ impl Pack {
         interrupt::keep(Kept::Output(self.output.clone()));
         let entries = self.which.entries(&self.inputs, &self.predictions)?;
         submit::pack(&entries, &self.output)?;
-        let text = format!("{}: {} datasets", self.output.display(), entries.len());
+        let text = format!("{}: {}", self.output.display(), counted(entries.len() as u64, "dataset"));
         Outcome::new(text, &json!({ "archive": self.output, "datasets": entries.len() }))
     }
 }

@@ -189,6 +189,10 @@ fn a_cache_that_may_only_be_read_serves_what_it_has() {
         "{told}"
     );
     assert!(String::from_utf8_lossy(&output.stdout).contains(">>>Tea is a hot drink of leaves.<<<"));
+    // Its standard input is empty.
+    let output = as_nobody(home.path(), &["mcp", "notes"]);
+    let told = errors(&output);
+    assert!(output.status.success() && told.contains("may only be read"), "{told}");
     set(0o755);
 }
 

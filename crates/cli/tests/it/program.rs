@@ -299,7 +299,7 @@ fn ctrl_c_prints_the_line_to_continue_with() {
     std::thread::sleep(Duration::from_millis(200));
     let (code, errors) = interrupt(child);
     assert_eq!(code, Some(130), "{errors}");
-    assert!(errors.contains("first 2 lines are printed; continue with line 3"), "{errors}");
+    assert!(errors.contains("2 lines answered; continue with line 3"), "{errors}");
 }
 
 #[test]

@@ -259,7 +259,7 @@ fn gold_sentences_and_responses_are_added_and_described() {
     let call = ["convert", "gold", "--wowpp", "wowpp.json", "--output", "gold.json", "wizard.json"];
     let output = sporran(place, &call).output().unwrap();
     assert!(output.status.success(), "{}", errors(&output));
-    let found = "1 dialogues, 1 found, 1 with a gold sentence, 1 of them among the annotated sentences";
+    let found = "1 dialogue, 1 found, 1 with a gold sentence, 1 of them among the annotated sentences";
     assert!(errors(&output).contains(found), "{}", errors(&output));
     let written = json_of(&fs::read_to_string(place.join("gold.json")).unwrap());
     assert_eq!(written["d"]["gold_sentence"], "Tea <knowledge_separator> It is hot.");

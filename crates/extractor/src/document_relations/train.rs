@@ -4,7 +4,7 @@ use std::{fmt, path::Path};
 
 use rayon::prelude::*;
 use serde::Serialize;
-use sporran_kilt::{StagedFolder, docred::Document, jsonl, observe::Observer};
+use sporran_kilt::{StagedFolder, counted, docred::Document, jsonl, observe::Observer};
 use sporran_training::{
     TrainingOptions, TunedEncoder,
     session::{Evaluate, Trained, TrainingSession, encoder_files},
@@ -31,7 +31,7 @@ pub struct TrainedDocuments {
 
 impl fmt::Display for TrainedDocuments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} steps", self.trained.steps)?;
+        f.write_str(&counted(self.trained.steps as u64, "step"))?;
         match self.trained.best {
             Some((step, f1)) => write!(f, ", best step {step}: validation F1 {:.1}", 100.0 * f1),
             None => Ok(()),

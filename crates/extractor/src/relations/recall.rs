@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use sporran_kilt::{
+    counted,
     observe::{Event, Observer},
     scores::Measure,
 };
@@ -29,9 +30,11 @@ impl MaximumRecall {
         let found = Self { text: Measure::share(text, facts), link: Measure::share(link, linked) };
         observe(Event::Note {
             text: format!(
-                "{documents} validation documents: candidates cover {text} of {facts} facts ({:.3}), and \
-                 {link} of {linked} by links ({:.3})",
-                found.text, found.link
+                "{}: candidates cover {text} of {} ({:.3}), and {link} of {linked} by links ({:.3})",
+                counted(documents as u64, "validation document"),
+                counted(facts as u64, "fact"),
+                found.text,
+                found.link
             ),
         });
         found

@@ -18,7 +18,7 @@ use sporran_transformers::{
 pub use train::ReaderInTraining;
 
 use crate::{
-    Error, Generation, Generator, Request, Result,
+    Error, Generation, Generator, Request, Result, Sink,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel},
 };
 
@@ -173,6 +173,12 @@ impl ReaderInput {
 }
 
 impl ReadRow {
+    /// The number of tokens of a span of the text, in bytes.
+    fn tokens_of(&self, span: &Range<usize>) -> usize {
+        let is_in = |piece: &&Range<usize>| span.start <= piece.start && piece.end <= span.end;
+        self.pieces.iter().filter(is_in).count()
+    }
+
     /// The first and last token of every occurrence of `answer` in `text`, ignoring case.
     pub fn find(&self, text: &str, answer: &str) -> Vec<(u32, u32)> {
         let wanted: Vec<String> =
@@ -335,8 +341,17 @@ impl Reader for Box<dyn Reader> {
     }
 }
 
-impl<R: Reader> Generator for Extractive<R> {
-    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+/// An answer with its tokens.
+struct Extracted {
+    generation: Generation,
+    /// The number of tokens of its span.
+    tokens: usize,
+    /// The number of tokens of the rows.
+    read: usize,
+}
+
+impl<R: Reader> Extractive<R> {
+    fn extracted(&self, requests: &[Request<'_>]) -> Result<Vec<Extracted>> {
         let mut rows = Vec::new();
         for request in requests {
             let question = reader_question(request.query, self.seed);
@@ -355,13 +370,38 @@ impl<R: Reader> Generator for Extractive<R> {
             order.sort_by(|a, b| read[*b].1.relevance.total_cmp(&read[*a].1.relevance).then(a.cmp(b)));
             let mut spans = order.iter().filter_map(|&at| {
                 let (span, score) = read[at].0.best(read[at].1, self.options.answer_tokens)?;
-                Some((request.passages[at].passage.text[span].to_owned(), score))
+                Some((at, span, score))
             });
-            let (text, score) = spans.next().unwrap_or_default();
-            let alternatives = spans.collect();
-            Generation { text, score, alternatives, evidence: order, tokens: 0 }
+            let text = |at: usize, span: Range<usize>| request.passages[at].passage.text[span].to_owned();
+            let best = spans.next();
+            let tokens = best.as_ref().map_or(0, |(at, span, _)| read[*at].0.tokens_of(span));
+            let (best, score) = best.map(|(at, span, score)| (text(at, span), score)).unwrap_or_default();
+            let alternatives = spans.map(|(at, span, score)| (text(at, span), score)).collect();
+            let read = read.iter().map(|(row, _)| row.row.ids.len()).sum();
+            let generation = Generation { text: best, score, alternatives, evidence: order, tokens: 0 };
+            Extracted { generation, tokens, read }
         };
         Ok(requests.iter().map(answer).collect())
+    }
+}
+
+impl<R: Reader> Generator for Extractive<R> {
+    fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
+        Ok(self.extracted(requests)?.into_iter().map(|found| found.generation).collect())
+    }
+
+    fn generate_counted(
+        &self,
+        requests: &[Request<'_>],
+        sink: &dyn Sink,
+    ) -> Result<Vec<(Generation, usize)>> {
+        let counted = |(at, found): (usize, Extracted)| {
+            let Extracted { generation, tokens, read } = found;
+            // The answer is complete, so a stop has no effect.
+            let _ = sink.write(at, &generation.text);
+            (Generation { tokens, ..generation }, read)
+        };
+        Ok(self.extracted(requests)?.into_iter().enumerate().map(counted).collect())
     }
 
     fn kind(&self) -> &'static str {
@@ -389,6 +429,8 @@ impl GeneratorKind for ExtractiveOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::{ops::ControlFlow, sync::Mutex};
+
     use std::path::Path;
 
     use sporran_kilt::Passage;
@@ -472,6 +514,23 @@ mod tests {
         let answers = generator.generate(&asked).unwrap();
         assert_eq!((answers[0].text.as_str(), &answers[0].evidence[..]), ("Ann Lund", &[1, 2, 0][..]));
         assert_eq!((answers[1].text.as_str(), answers[1].evidence.len()), ("", 0));
+        struct Texts(Mutex<Vec<String>>);
+        impl Sink for Texts {
+            fn write(&self, _: usize, text: &str) -> ControlFlow<()> {
+                self.0.lock().unwrap().push(text.to_owned());
+                ControlFlow::Continue(())
+            }
+        }
+        let texts = Texts(Mutex::default());
+        let counted = generator.generate_counted(&asked, &texts).unwrap();
+        // The tokens of the three rows, and the two words of the answer.
+        let rows = passages.iter().map(|passage| {
+            let row = generator.input.row("who sang", &passage.title, &passage.text).unwrap();
+            row.row.ids.len()
+        });
+        assert_eq!((counted[0].1, counted[0].0.tokens), (rows.sum(), 2));
+        assert_eq!((counted[1].1, counted[1].0.tokens), (0, 0));
+        assert_eq!(*texts.0.lock().unwrap(), ["Ann Lund", ""]);
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl RemoteGenerator {
 
     fn generation(&self, request: &Request<'_>, written: Written) -> Generation {
         let asked = Asked::of(request, self.passages());
-        let Written { text, score, tokens } = written;
+        let Written { text, score, tokens, .. } = written;
         let text = answer(&text, &self.stops);
         let text = cleaned(text, &self.options.answer, asked.task());
         let (text, evidence) = if self.options.choose { asked.chosen(text) } else { asked.free(text) };
@@ -210,6 +210,15 @@ impl Generator for RemoteGenerator {
     }
 
     fn generate_into(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Generation>> {
+        let counted = self.generate_counted(requests, sink)?;
+        Ok(counted.into_iter().map(|(generation, _)| generation).collect())
+    }
+
+    fn generate_counted(
+        &self,
+        requests: &[Request<'_>],
+        sink: &dyn Sink,
+    ) -> Result<Vec<(Generation, usize)>> {
         let (calls, api) = (self.calls(requests)?, self.options.api);
         let written = self.client.each(calls.len(), |request, stop| {
             let pen = Pen { sink, request, written: Mutex::default() };
@@ -229,13 +238,17 @@ impl Generator for RemoteGenerator {
                 Streamed::Ended(parts) => {
                     use sporran_remote::Assembly as _;
                     // The parts have a text, so they are an answer.
-                    let nothing = || Written { text: String::new(), score: None, tokens: 0 };
+                    let nothing = || Written { text: String::new(), score: None, tokens: 0, read: 0 };
                     let whole = read(&parts.response()).unwrap_or_else(|_| nothing());
                     Ok(Written { text: self.client.settled(&whole.text), ..whole })
                 }
             }
         })?;
-        Ok(requests.iter().zip(written).map(|(request, written)| self.generation(request, written)).collect())
+        let counted = |(request, written): (&Request<'_>, Written)| {
+            let read = written.read;
+            (self.generation(request, written), read)
+        };
+        Ok(requests.iter().zip(written).map(counted).collect())
     }
 
     fn samples(&self) -> bool {

@@ -13,8 +13,10 @@ pub(super) struct Written {
     pub(super) text: String,
     /// The mean log-probability of its tokens, where the endpoint gives them.
     pub(super) score: Option<f32>,
-    /// The number of tokens, as the endpoint counts them.
+    /// The number of tokens, as the endpoint counts them; 0 if it does not.
     pub(super) tokens: usize,
+    /// The number of tokens that the model read, counted likewise.
+    pub(super) read: usize,
 }
 
 /// Reads a response.
@@ -43,8 +45,9 @@ pub(super) fn read(api: Api, response: &Value) -> Result<Written, String> {
         Value::Null if api == Api::Chat && choice["message"].is_object() => String::new(),
         other => return Err(format!("`choices[0].{name}`: expected a text, found {}", kind(other))),
     };
-    let usage = &response["usage"]["completion_tokens"];
-    Ok(Written { text, score: score(&choice["logprobs"]), tokens: usage.as_u64().unwrap_or(0) as usize })
+    let counted = |name: &str| response["usage"][name].as_u64().unwrap_or(0) as usize;
+    let (tokens, read) = (counted("completion_tokens"), counted("prompt_tokens"));
+    Ok(Written { text, score: score(&choice["logprobs"]), tokens, read })
 }
 
 /// What a value is, for messages.
@@ -172,11 +175,11 @@ mod tests {
             }],
             "usage": { "prompt_tokens": 9, "completion_tokens": 2 },
         });
-        let expected = Written { text: "Oslo".into(), score: Some(-1.0), tokens: 2 };
+        let expected = Written { text: "Oslo".into(), score: Some(-1.0), tokens: 2, read: 9 };
         assert_eq!(read(Api::Chat, &chat), Ok(expected));
         let text =
             json!({ "choices": [{ "text": " Oslo", "logprobs": { "token_logprobs": [null, -2.0] } }] });
-        let expected = Written { text: " Oslo".into(), score: Some(-2.0), tokens: 0 };
+        let expected = Written { text: " Oslo".into(), score: Some(-2.0), tokens: 0, read: 0 };
         assert_eq!(read(Api::Completions, &text), Ok(expected));
         let parts = json!({ "choices": [{ "message": { "content": [{ "type": "text", "text": "a" }, { "text": "b" }] } }] });
         assert_eq!(read(Api::Chat, &parts).unwrap().text, "ab");

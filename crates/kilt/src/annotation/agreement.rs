@@ -13,7 +13,7 @@ use super::{
     votes::{Subject, Votes},
 };
 use crate::{
-    Error, Result,
+    Error, Result, counted,
     scores::{
         Measure,
         agreement::{Agreement, PairAgreement, cohen_kappa, fleiss_kappa},
@@ -61,23 +61,34 @@ pub struct SheetAgreement {
 impl fmt::Display for SheetAgreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { annotators, passages, cohen, pairs, fleiss, gold } = self;
-        writeln!(f, "{} annotators, {passages} passages with a vote", annotators.len())?;
+        writeln!(
+            f,
+            "{}, {} with a vote",
+            counted(annotators.len() as u64, "annotator"),
+            counted(*passages as u64, "passage")
+        )?;
         for Pair { annotators: [first, second], agreement } in pairs {
             let PairAgreement { kappa, observed, expected, subjects } = agreement;
             writeln!(
                 f,
-                "Cohen's kappa of {first} and {second}: {kappa:.4} ({subjects} passages, {observed:.4} equal, {expected:.4} by chance)"
+                "Cohen's kappa of {first} and {second}: {kappa:.4} ({}, {observed:.4} equal, {expected:.4} by chance)",
+                counted(*subjects as u64, "passage")
             )?;
         }
-        writeln!(f, "Cohen's kappa, mean of {} pairs: {cohen:.4}", pairs.len())?;
+        writeln!(f, "Cohen's kappa, mean of {}: {cohen:.4}", counted(pairs.len() as u64, "pair"))?;
         match fleiss {
             Some(Agreement { kappa, subjects, votes, .. }) => {
-                write!(f, "Fleiss' kappa: {kappa:.4} ({subjects} passages of {votes} votes)")
+                write!(
+                    f,
+                    "Fleiss' kappa: {kappa:.4} ({} of {})",
+                    counted(*subjects as u64, "passage"),
+                    counted(*votes as u64, "vote")
+                )
             }
             None => write!(f, "Fleiss' kappa: -"),
         }?;
         gold.iter().try_for_each(|GoldVotes { annotator, passages, accepted }| {
-            write!(f, "\n{annotator} accepted {accepted} of {passages} gold passages")
+            write!(f, "\n{annotator} accepted {accepted} of {}", counted(*passages as u64, "gold passage"))
         })
     }
 }

@@ -16,7 +16,7 @@ use super::{
     sheet::{Place, Row, SheetWriter},
 };
 use crate::{
-    Dataset, Error, Example, Id, Passage, PassageStore, Provenance, Query, Record, Result,
+    Dataset, Error, Example, Id, Passage, PassageStore, Provenance, Query, Record, Result, counted,
     formats::{
         convert::passage_id,
         trec::{RankedDocument, read_rankings},
@@ -84,8 +84,9 @@ pub struct Chosen {
 impl fmt::Display for CandidateSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { records, without_candidates, rows, gold, systems } = self;
-        write!(f, "{rows} rows of {records} records, {without_candidates} records without a candidate; ")?;
-        write!(f, "{gold} gold passages")?;
+        write!(f, "{} of {}, ", counted(*rows as u64, "row"), counted(*records as u64, "record"))?;
+        write!(f, "{} without a candidate; ", counted(*without_candidates as u64, "record"))?;
+        f.write_str(&counted(*gold as u64, "gold passage"))?;
         systems.iter().try_for_each(|chosen| write!(f, ", {} of {}", chosen.rows, chosen.system))
     }
 }

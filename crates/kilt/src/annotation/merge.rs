@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::votes::{Subject, Vote, Votes};
 use crate::{
-    Error, Output, Provenance, Record, Result,
+    Error, Output, Provenance, Record, Result, counted,
     jsonl::{self, Writer},
     scores::Measure,
 };
@@ -54,9 +54,10 @@ impl fmt::Display for MergeSummary {
         let Self { records, annotated, passages, accepted, added, rejected, written, mean_pages } = self;
         writeln!(
             f,
-            "{written} of {records} records written, {annotated} annotated, {rejected} of them rejected"
+            "{written} of {} written, {annotated} annotated, {rejected} of them rejected",
+            counted(*records as u64, "record")
         )?;
-        writeln!(f, "{accepted} of {passages} passages accepted, {added} of them new")?;
+        writeln!(f, "{accepted} of {} accepted, {added} of them new", counted(*passages as u64, "passage"))?;
         write!(f, "{mean_pages:.2} pages an annotated record")
     }
 }

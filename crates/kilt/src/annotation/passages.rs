@@ -88,7 +88,7 @@ pub(super) fn passage_of(
     let last = item.end_paragraph_id.as_ref().map_or(Ok(first), |id| number("end_paragraph_id", id))?;
     let end = item.end_character.as_ref().map_or(Ok(0), |id| number("end_character", id))?;
     Ok(Passage {
-        page_id: store.page_id(page).to_owned(),
+        page_id: store.page_id(page).into_owned(),
         title: store.page_title(page).to_owned(),
         section: item.section.clone().unwrap_or_default(),
         start_paragraph: first,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::passages::{AnswerWords, passage_of};
 use crate::{
-    Dataset, Error, Example, Id, PassageStore, Query, Record, Result, evidence,
+    Dataset, Error, Example, Id, PassageStore, Query, Record, Result, counted, evidence,
     jsonl::{self, Writer},
     scores::rouge_l,
 };
@@ -36,7 +36,11 @@ pub struct ReviewSummary {
 impl fmt::Display for ReviewSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { records, unscored, listed } = self;
-        write!(f, "{listed} of {records} records listed, {unscored} without answers or evidence")
+        write!(
+            f,
+            "{listed} of {} listed, {unscored} without answers or evidence",
+            counted(*records as u64, "record")
+        )
     }
 }
 

@@ -262,7 +262,7 @@ fn are_equal(a: &[Provenance], b: &[Provenance]) -> bool {
 /// no form is known or found.
 fn provenance(store: &PassageStore, page: PageIndex, piece: &Piece) -> Provenance {
     let mut item = Provenance {
-        wikipedia_id: Some(store.page_id(page).into()),
+        wikipedia_id: Some(store.page_id(page).into_owned().into()),
         title: Some(store.page_title(page).to_owned()),
         ..Provenance::default()
     };

@@ -13,7 +13,7 @@ use std::{borrow::Cow, fmt, path::Path};
 use serde::{Deserialize, Serialize};
 
 use super::Measure;
-use crate::{Error, Id, Result, jsonl};
+use crate::{Error, Id, Result, counted, jsonl};
 
 /// The smallest confidence of a relevant candidate of WOW++.
 pub const RELEVANT: f64 = 0.6;
@@ -131,8 +131,9 @@ impl fmt::Display for Report {
         }
         write!(
             f,
-            "over {} of {} queries, which have a relevant candidate",
-            self.queries_with_relevant, self.queries
+            "over {} of {} with a relevant candidate",
+            self.queries_with_relevant,
+            counted(self.queries as u64, "query")
         )
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 
-use crate::{Error, Id, Result, knowledgenet};
+use crate::{Error, Id, Result, counted, knowledgenet};
 
 /// The counts of one property, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -94,7 +94,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let folds: Vec<String> =
             self.folds.iter().map(|(fold, count)| format!("{count} in fold {fold}")).collect();
-        writeln!(f, "{} documents: {}", self.documents, folds.join(", "))?;
+        writeln!(f, "{}: {}", counted(self.documents as u64, "document"), folds.join(", "))?;
         writeln!(
             f,
             "{:<28} {:>7} {:>7} {:>9} {:>8}",

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    Result,
+    Result, counted,
     korc::{INVERSE, Question, Version, load},
     scores::Measure,
 };
@@ -187,7 +187,12 @@ impl fmt::Display for Report {
         write!(f, "{}", self.table)?;
         for Prefixes { version, questions, prefixes } in &self.prefixes {
             let (name, count) = (version.name(), prefixes.len());
-            write!(f, "\n\nversion {name}: {questions} questions, {count} trigram prefixes")?;
+            write!(
+                f,
+                "\n\nversion {name}: {}, {}",
+                counted(*questions as u64, "question"),
+                counted(count as u64, "trigram prefix")
+            )?;
             for Prefix { words, questions, share } in prefixes.iter().take(SHOWN) {
                 write!(f, "\n{words:<32}{questions:>8}{:>7.1} %", 100.0 * share)?;
             }

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Dataset, Error, Id, Result, Split, jsonl,
+    Dataset, Error, Id, Result, Split, counted, jsonl,
     mapping::{BleuHistogram, LEAST_BLEU},
 };
 
@@ -372,10 +372,9 @@ impl fmt::Display for RecordStatistics {
             "{:width$} {:>6} {:>6} {:>6} {:>6} {train:>10} {dev:>10} {test:>10} {records:>10}",
             "total", "", "", "", ""
         )?;
-        writeln!(f, "{} pages with knowledge", self.pages.pages)?;
+        writeln!(f, "{} with knowledge", counted(self.pages.pages as u64, "page"))?;
         for (at, count) in self.pages.by_datasets.iter().enumerate() {
-            let datasets = if at == 0 { "dataset" } else { "datasets" };
-            writeln!(f, "  {count} for {} {datasets}", at + 1)?;
+            writeln!(f, "  {count} for {}", counted(at as u64 + 1, "dataset"))?;
         }
         for row in &self.datasets {
             let Some(bleu) = &row.averages.bleu else { continue };

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use crate::{
-    Error, Result, csv,
+    Error, Result, counted, csv,
     scores::Measure,
     wowpp::{Dialogue, Dialogues},
 };
@@ -185,7 +185,9 @@ impl fmt::Display for RelevanceReport {
         let Self { dialogues, sentences, third_quartile, threshold, mean_relevant, .. } = self;
         writeln!(
             f,
-            "{dialogues} dialogues, {sentences} sentences, third quartile of confidences {third_quartile:.2}"
+            "{}, {}, third quartile of confidences {third_quartile:.2}",
+            counted(*dialogues as u64, "dialogue"),
+            counted(*sentences as u64, "sentence")
         )?;
         writeln!(
             f,
@@ -227,7 +229,12 @@ impl fmt::Display for Topics<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, TopicCount { topics, dialogues, sentences }) in self.0.iter().enumerate() {
             let comma = if at == 0 { "" } else { ", " };
-            write!(f, "{comma}{topics}: {dialogues} dialogues with {sentences} sentences")?;
+            write!(
+                f,
+                "{comma}{topics}: {} with {}",
+                counted(*dialogues as u64, "dialogue"),
+                counted(*sentences as u64, "sentence")
+            )?;
         }
         if self.0.is_empty() { f.write_str("none") } else { Ok(()) }
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    Error, Result,
+    Error, Result, counted,
     scores::{
         Measure,
         agreement::{Agreement, fleiss_kappa},
@@ -143,8 +143,11 @@ impl fmt::Display for VotesReport {
         let Self { sentences, annotators, agreement, chosen_by_none, chosen_by_all, .. } = self;
         writeln!(
             f,
-            "votes of {annotators} annotators on {sentences} sentences: kappa {:.3} (z {:.1})",
-            agreement.kappa, agreement.z
+            "votes of {} on {}: kappa {:.3} (z {:.1})",
+            counted(*annotators as u64, "annotator"),
+            counted(*sentences as u64, "sentence"),
+            agreement.kappa,
+            agreement.z
         )?;
         match &self.samples {
             Some(SampledKappas { samples, annotators, lowest, highest }) => writeln!(

@@ -629,12 +629,12 @@ fn finish(builder: Builder, options: &BuildOptions, scratch: &Path) -> Result<()
     let store = PassageStore::map(scratch)?;
     for pair in ids.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
         let (first, second) = (PageIndex(pair[0].1), PageIndex(pair[1].1));
-        if store.page_id(first) == store.page_id(second) {
+        if store.stored_id(first) == store.stored_id(second) {
             let place = |page: PageIndex| {
                 let file = sources.iter().rev().find(|(start, _)| *start <= page.0);
                 (file.map_or(&options.source, |(_, path)| path), u64::from(lines[page.0 as usize]))
             };
-            let (id, (path, line), (earlier, first)) = (store.page_id(first), place(second), place(first));
+            let (id, (path, line), (earlier, first)) = (store.stored_id(first), place(second), place(first));
             if path != earlier {
                 let message = format!("`{id}` stands on line {first} of {} already", earlier.display());
                 return Err(Error::record(path, line, "id", message));

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization;
 
-use super::{ID_ROW, OWN_TITLE, PageIndex, PassageStore, TITLE_ROW, u16_at, u64_at};
+use super::{ID_ROW, OWN_TITLE, PageIndex, PassageStore, TITLE_ROW, other_path, u16_at, u64_at};
 
 /// The normalised form of a title for tolerant look-ups: NFC, underscores as blanks, single blanks, lower
 /// case.
@@ -43,12 +43,18 @@ fn rows(bytes: &[u8], width: usize, key: u64) -> impl Iterator<Item = &[u8]> {
 }
 
 impl PassageStore {
-    /// The page with that id (compared trimmed).
+    /// The page with that id (compared trimmed), as it is stored or as [`page_id`](Self::page_id) gives it.
     pub fn page_by_id(&self, id: &str) -> Option<PageIndex> {
         let id = id.trim();
+        let by_source =
+            |(stored, shown): &(String, String)| self.page_by_stored_id(&other_path(id, shown, stored)?);
+        self.page_by_stored_id(id).or_else(|| self.sources.iter().find_map(by_source))
+    }
+
+    fn page_by_stored_id(&self, id: &str) -> Option<PageIndex> {
         rows(&self.ids, ID_ROW, key(id))
             .map(|row| self.page_at(row, 8, "ids.bin"))
-            .find(|&page| self.page_id(page) == id)
+            .find(|&page| self.stored_id(page) == id)
     }
 
     /// The page with that title: the exact title first, then an exact redirect, then titles and redirects

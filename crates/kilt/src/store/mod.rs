@@ -32,6 +32,7 @@ mod plan;
 mod tests;
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fs::File,
     ops::Range,
@@ -190,10 +191,14 @@ pub struct PassageStore {
 /// A file by another path of its source: `sources` are the paths of sources, each with the path to show. `None` for a file of
 /// none of them.
 pub fn shown_path(file: &str, sources: &[(String, String)]) -> Option<String> {
-    sources.iter().find_map(|(stored, shown)| {
-        let rest = file.strip_prefix(stored.as_str())?;
-        (rest.is_empty() || rest.starts_with('/') || stored.ends_with('/')).then(|| format!("{shown}{rest}"))
-    })
+    sources.iter().find_map(|(stored, shown)| other_path(file, stored, shown))
+}
+
+/// A file of the source `from` as one of the source `to`. A record of a file has `#` and its number after the path.
+fn other_path(file: &str, from: &str, to: &str) -> Option<String> {
+    let rest = file.strip_prefix(from)?;
+    let is_whole = rest.is_empty() || rest.starts_with(['/', '#']) || from.ends_with('/');
+    is_whole.then(|| format!("{to}{rest}"))
 }
 
 /// A row of `pages.bin`.
@@ -529,8 +534,15 @@ impl PassageStore {
         self.text_at(&self.names, "names.bin", start, length.into())
     }
 
-    /// A page's id.
-    pub fn page_id(&self, page: PageIndex) -> &str {
+    /// A page's id. That of a file of several sources begins with the path of its source as [`with_sources`](Self::with_sources)
+    /// names it.
+    pub fn page_id(&self, page: PageIndex) -> Cow<'_, str> {
+        let id = self.stored_id(page);
+        shown_path(id, &self.sources).map_or(Cow::Borrowed(id), Cow::Owned)
+    }
+
+    /// A page's id as it is stored.
+    pub(crate) fn stored_id(&self, page: PageIndex) -> &str {
         let row = self.page_row(page);
         self.name(row.names, row.id)
     }
@@ -561,8 +573,8 @@ impl PassageStore {
         })
     }
 
-    /// The same store, which names files by other paths of their sources: for each source its path in the store and the path
-    /// to show. So one store serves all names of a folder. Indexes and hashes do not depend on it.
+    /// The same store, which names files and pages by other paths of their sources: for each source its path in the store and the
+    /// path to show. So one store serves all names of a folder. Indexes and hashes do not depend on it.
     #[must_use]
     pub fn with_sources(self, sources: Vec<(String, String)>) -> Self {
         Self { sources, ..self }
@@ -740,7 +752,7 @@ impl PassageStore {
         };
         Passage {
             id,
-            page_id: self.page_id(page).to_owned(),
+            page_id: self.page_id(page).into_owned(),
             title: self.page_title(page).to_owned(),
             section: header.or(section).unwrap_or_else(|| ABSTRACT.to_owned()),
             text: passage::text(span, self.split().list_items(), self.paragraphs_of(page)),

@@ -150,7 +150,7 @@ impl PassageStore {
 
     /// A page as a worker of a build prepares it. `number` stands for its line.
     fn prepared(&self, page: PageIndex, number: u64) -> Prepared {
-        let (id, title) = (self.page_id(page).to_owned(), self.page_title(page).to_owned());
+        let (id, title) = (self.stored_id(page).to_owned(), self.page_title(page).to_owned());
         let (mut text, mut ends) = (String::new(), Vec::with_capacity(self.paragraph_count(page)));
         for paragraph in self.paragraphs(page) {
             text.push_str(paragraph);

@@ -425,3 +425,29 @@ fn passages_of_one_long_paragraph_are_read_one_by_one() {
     assert!((0..48_000).all(|id| store.text(PassageId(id)) == expected.trim_end()));
     assert!(start.elapsed() < std::time::Duration::from_secs(60), "{:?}", start.elapsed());
 }
+
+#[test]
+fn pages_of_several_sources_are_named_by_the_paths_that_a_user_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("source.jsonl");
+    let page = |id: &str| {
+        format!(
+            "{{\"wikipedia_id\":{id:?},\"wikipedia_title\":\"T\",\"text\":[\"T\",\"b\"],\"file\":{id:?}}}"
+        )
+    };
+    let ids = ["/home/ann/a/x.md", "/home/ann/rows.csv#2", "/home/ann/ab/y.md", "plain.md"];
+    std::fs::write(&source, ids.map(page).join("\n")).unwrap();
+    let options = BuildOptions { source, redirects: None, split: PassageSplit::Page };
+    let store = PassageStore::build(&options, folder.path().join("store"), &mut |_| {}).unwrap();
+    let named = |stored: &str, shown: &str| (stored.to_owned(), shown.to_owned());
+    let store =
+        store.with_sources(vec![named("/home/ann/a", "a"), named("/home/ann/rows.csv", "../rows.csv")]);
+    let found: Vec<String> = (0..4).map(|page| store.page_id(PageIndex(page)).into_owned()).collect();
+    assert_eq!(found, ["a/x.md", "../rows.csv#2", "/home/ann/ab/y.md", "plain.md"]);
+    assert_eq!(store.passage(PassageId(1)).page_id, "../rows.csv#2");
+    for (page, (shown, stored)) in found.iter().zip(ids).enumerate() {
+        let page = Some(PageIndex(page as u32));
+        assert_eq!((store.page_by_id(shown), store.page_by_id(stored)), (page, page), "{shown}");
+    }
+    assert_eq!(store.page_by_id("a/none.md"), None);
+}

@@ -5,6 +5,7 @@
 
 mod pages;
 mod questions;
+mod unique;
 mod wording;
 
 use std::path::Path;
@@ -20,12 +21,15 @@ use serde_json::Map;
 
 use self::{
     pages::{Pages, chunk, clean, hidden, plain},
-    questions::questions as page_questions,
+    questions::{Question, Vocabulary, questions as page_questions},
     wording::{
         ABOUT, ASIDES, BINDERS, COMPARISONS, OPENERS, PRONOUNS, QUESTION_WORDS, REPLIES, SWITCHES, filled,
     },
 };
 use crate::{Error, Id, Output, PassageStore, Provenance, Record, Result, jsonl::Writer, store::PageIndex};
+
+/// The largest number of pages of a store in which questions of a test set are compared with the paragraphs of other pages.
+pub const COMPARED: usize = 100_000;
 
 /// The largest number of pages to try for a query.
 const TRIES: u64 = 1000;
@@ -107,9 +111,10 @@ pub fn synthesise(store: &PassageStore, count: u64, seed: u64, output: &Path) ->
     Ok(summary)
 }
 
-/// Makes at most `count` questions out of the sentences of pages, as records in KILT's layout. Sentences without a clear
-/// subject, such as those that begin with a pronoun, make none. A page is asked about again only after all others. The same
-/// seed gives the same records.
+/// Makes at most `count` questions out of the sentences of pages, as records in KILT's layout. Sentences whose parts are unsure,
+/// such as those without a clear subject, make none. A page is asked about again only after all others, and a sentence only after
+/// all others of its page. In a store of at most [`COMPARED`] pages, a question whose words are all in a paragraph of another page
+/// is left out. The same seed gives the same records.
 ///
 /// # Errors
 /// [`Error::Store`] if the store is damaged.
@@ -117,40 +122,49 @@ pub fn questions(store: &PassageStore, count: usize, seed: u64) -> Result<Vec<Re
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut order: Vec<PageIndex> = (0..store.pages() as u32).map(PageIndex).collect();
     order.shuffle(&mut rng);
-    let mut made: Vec<(PageIndex, Vec<String>)> = Vec::new();
-    let mut records: Vec<Record> = Vec::new();
-    let mut known: FxHashSet<String> = FxHashSet::default();
-    let mut add = |page: PageIndex, text: String, records: &mut Vec<Record>| {
-        if known.insert(text.clone()) {
-            records.push(record(store, format!("sentence-{}", records.len()), text, &[page]));
-        }
-    };
+    let vocabulary = Vocabulary::of(store);
+    let is_compared = store.pages() <= COMPARED;
+    let mut made: Vec<(PageIndex, Vec<Question>)> = Vec::new();
     for page in order {
-        if records.len() == count {
+        // Without a comparison, every page with a question gives one.
+        if !is_compared && made.len() >= count {
             break;
         }
-        let mut texts = page_questions(store, page);
-        texts.shuffle(&mut rng);
-        let Some(first) = texts.pop() else { continue };
-        add(page, first, &mut records);
-        made.push((page, texts));
+        let texts = in_turn(page_questions(store, page, &vocabulary), &mut rng);
+        if !texts.is_empty() {
+            made.push((page, texts));
+        }
     }
-    while records.len() < count && !made.is_empty() {
-        made.retain_mut(|(page, texts)| {
-            let next = texts.pop().filter(|_| records.len() < count);
-            next.is_some_and(|text| {
-                add(*page, text, &mut records);
-                true
-            })
-        });
+    if is_compared {
+        unique::keep(store, &mut made);
+    }
+    let mut records: Vec<Record> = Vec::new();
+    let mut known: FxHashSet<String> = FxHashSet::default();
+    let rounds = made.iter().map(|(_, texts)| texts.len()).max().unwrap_or(0);
+    for round in 0..rounds {
+        for (page, texts) in &made {
+            let Some(question) = texts.get(round) else { continue };
+            if records.len() < count && known.insert(question.text.clone()) {
+                let id = format!("sentence-{}", records.len());
+                records.push(record(store, id, question.text.clone(), &[*page]));
+            }
+        }
     }
     store.sound()?;
     Ok(records)
 }
 
+/// The questions of a page in the order in which they are asked: the first of each sentence, in a random order, then the second.
+fn in_turn(mut sentences: Vec<Vec<Question>>, rng: &mut ChaCha8Rng) -> Vec<Question> {
+    sentences.shuffle(rng);
+    let rounds = sentences.iter().map(Vec::len).max().unwrap_or(0);
+    let round = |at: usize| sentences.iter().filter_map(move |texts| texts.get(at).cloned());
+    (0..rounds).flat_map(round).collect()
+}
+
 fn record(store: &PassageStore, id: String, text: String, about: &[PageIndex]) -> Record {
     let page = |page: &PageIndex| Provenance {
-        wikipedia_id: Some(Id::Text(store.page_id(*page).to_owned())),
+        wikipedia_id: Some(Id::Text(store.page_id(*page).into_owned())),
         title: Some(store.page_title(*page).to_owned()),
         ..Provenance::default()
     };
@@ -349,11 +363,18 @@ mod tests {
         let pages: FxHashSet<String> = records.iter().map(page).collect();
         let texts: FxHashSet<&str> = records.iter().filter_map(|record| record.input.as_deref()).collect();
         assert_eq!((records.len(), pages.len(), texts.len()), (12, 12, 12));
-        assert!(texts.contains("Is Lake Number3 a lake in Region3 of the north?"), "{texts:?}");
+        let expected = [
+            "Where is Lake Number3?",
+            "What is Lake Number3?",
+            "Which lake was often compared with Lake Number4 because of its depth?",
+        ];
+        assert!(expected.iter().any(|text| texts.contains(text)), "{texts:?}");
         assert_eq!(questions(&store, 12, 1).unwrap(), records);
         assert_ne!(questions(&store, 12, 2).unwrap(), records);
-        // The other sentences begin with a pronoun.
-        assert_eq!(questions(&store, 100, 1).unwrap().len(), 12);
+        // A page is asked about again after all others.
+        let all = questions(&store, 100, 1).unwrap();
+        let first: FxHashSet<String> = all[12..24].iter().map(page).collect();
+        assert!(all[..12] == records[..] && first.len() == 12 && all.len() > 24, "{}", all.len());
         assert!(questions(&store, 0, 1).unwrap().is_empty());
     }
 

@@ -55,6 +55,7 @@ mod tests {
         let template = Template { name: "test.html", text: "<p>{{ text }}</p>" };
         let page = page("a<b", template, &std::collections::BTreeMap::from([("text", "\"c\" & d>")]));
         assert!(page.contains("<title>a&lt;b</title>") && page.contains("<h1>a&lt;b</h1>"), "{page}");
+        assert_eq!((page.matches("<main>").count(), page.matches("</main>").count()), (1, 1));
         assert!(page.contains("<p>&quot;c&quot; &amp; d&gt;</p>"), "{page}");
         assert!(page.contains("font: 15px/1.55"), "{page}");
     }

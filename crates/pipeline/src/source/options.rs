@@ -162,12 +162,6 @@ impl SourceOptions {
         self.path.all().first().map_or(Path::new(""), PathBuf::as_path)
     }
 
-    /// The id of a page as it is with the paths that the user wrote: that of a file, perhaps with the number of a record.
-    pub(crate) fn named_id(&self, id: &str) -> String {
-        let file = id.rsplit_once('#').map_or(id, |(file, _)| file);
-        shown_path(file, &self.names()).map_or_else(|| id.to_owned(), |shown| shown + &id[file.len()..])
-    }
-
     /// The same source with the paths that the user wrote, for a config.
     pub(crate) fn into_written(self) -> Self {
         if self.shown.is_empty() {

@@ -160,7 +160,7 @@ impl Pages {
 }
 
 fn held(store: &PassageStore, page: PageIndex) -> PageOf {
-    PageOf { id: store.page_id(page).to_owned(), held: Some(page) }
+    PageOf { id: store.page_id(page).into_owned(), held: Some(page) }
 }
 
 /// Reports mistakes of `[source]` and of a table of pages with the key `key`.

@@ -127,7 +127,7 @@ fn faults(
     if faults.len() > LISTED {
         let more = faults.len() - LISTED;
         faults.truncate(LISTED);
-        faults.push(format!("{path}: and {more} mistakes more"));
+        faults.push(format!("{path}: and {more} more"));
     }
     Ok(faults)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 use sporran_kilt::{
-    Error as KiltError, Example, Id, Output, Provenance, Query, Record,
+    Error as KiltError, Example, Id, Output, Provenance, Query, Record, counted,
     formats::{anserini::Topic, judgements, queries as queries_of},
     jsonl,
     triviaqa::Questions,
@@ -36,9 +36,9 @@ pub(crate) fn queries(task: &TaskFile) -> Result<Loaded> {
     })?;
     if without_gold > 0 && without_gold < queries.len() && task.gold.is_none() {
         tracing::warn!(
-            "{}: {without_gold} of {} records have no `output`; the file is not scored",
+            "{}: {without_gold} of {} without `output`; the file is not scored",
             task.path.display(),
-            queries.len()
+            counted(queries.len() as u64, "record")
         );
     }
     Ok(Loaded { queries, has_gold: without_gold == 0 })

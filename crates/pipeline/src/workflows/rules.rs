@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::Document;
 use sporran_kilt::{
-    jsonl,
+    counted, jsonl,
     kb::{KnowledgeBase, Part},
     observe::{Event, Observer, Unit, begin},
 };
@@ -118,7 +118,11 @@ pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mining
     let mut batches = 0;
     let found = rules::mine(&graph, &options.rules, options.seed, &mut |progress| {
         batches = progress.batches;
-        let note = format!("{} rules of {} candidates", progress.rules, progress.evaluated);
+        let note = format!(
+            "{} of {}",
+            counted(progress.rules as u64, "rule"),
+            counted(progress.evaluated as u64, "candidate")
+        );
         observe(Event::Advance { done: progress.batches as u64, note: Some(note) });
         ControlFlow::Continue(())
     })?;

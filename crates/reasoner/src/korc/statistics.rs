@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustc_hash::FxHashSet;
 use serde::Serialize;
-use sporran_kilt::{korc::Question, statistics::korc::Table};
+use sporran_kilt::{counted, korc::Question, statistics::korc::Table};
 
 use super::build::{Built, SPLITS, Sources};
 
@@ -35,11 +35,19 @@ impl fmt::Display for Statistics {
         let Self { documents, mentions, document_relations, rules, triples, phrased, table } = self;
         writeln!(
             f,
-            "{documents} documents, {mentions} mentions, {document_relations} relations in documents"
+            "{}, {}, {} in documents",
+            counted(*documents as u64, "document"),
+            counted(*mentions as u64, "mention"),
+            counted(*document_relations as u64, "relation")
         )?;
-        writeln!(f, "{rules} rules in chains, {triples} triples left in the knowledge base")?;
+        writeln!(
+            f,
+            "{} in chains, {} left in the knowledge base",
+            counted(*rules as u64, "rule"),
+            counted(*triples as u64, "triple")
+        )?;
         if let Some(phrased) = phrased {
-            writeln!(f, "{phrased} questions of a language model")?;
+            writeln!(f, "{} of a language model", counted(*phrased as u64, "question"))?;
         }
         write!(f, "{table}")
     }

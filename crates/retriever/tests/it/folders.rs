@@ -126,7 +126,7 @@ impl World {
                 answers: Box::new(|path| {
                     let store = PassageStore::open(path)?;
                     let pages = (0..store.pages() as u32).map(PageIndex);
-                    let ids: Vec<_> = pages.map(|page| store.page_id(page).to_owned()).collect();
+                    let ids: Vec<_> = pages.map(|page| store.page_id(page).into_owned()).collect();
                     let passages: Vec<_> =
                         (0..store.len() as u32).map(|id| store.passage(PassageId(id))).collect();
                     let names: Vec<_> = store.names_of_pages().collect();

@@ -52,7 +52,7 @@ impl PlacedDocuments {
         let listed = |page: usize| {
             let page = PageIndex(page as u32);
             ListedDocument {
-                id: store.page_id(page).to_owned(),
+                id: store.page_id(page).into_owned(),
                 title: store.page_title(page).to_owned(),
                 file: store.metadata(page).file().path,
                 passages: store.passages_of(page).len(),
@@ -151,7 +151,7 @@ impl PlacedDocument {
         let metadata = store.metadata(page);
         let (file, fields) = (metadata.file().path, fields(metadata));
         Ok(Self {
-            id: store.page_id(page).to_owned(),
+            id: store.page_id(page).into_owned(),
             title: store.page_title(page).to_owned(),
             file,
             fields,

@@ -59,7 +59,7 @@ pub(super) fn list(mounts: &Mounts, cursor: Option<&str>) -> Result<ListResource
         resources.extend((first..last).map(|page| {
             let page = PageIndex(page as u32);
             let (id, title) = (store.page_id(page), store.page_title(page));
-            Resource::new(address(name, id), id).with_title(title).with_mime_type("text/plain")
+            Resource::new(address(name, &id), id).with_title(title).with_mime_type("text/plain")
         }));
         before += store.pages();
     }

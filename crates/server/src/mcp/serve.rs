@@ -45,7 +45,8 @@ pub fn serve_stdio(options: ServerOptions, observe: &mut Observer<'_>) -> Result
         .build()
         .map_err(|source| failed("the threads of the server", source))?;
     let done = runtime.block_on(async {
-        let lines = Lines::new(BufReader::new(stdin()), stdout(), state.limits().body);
+        let limits = state.limits();
+        let lines = Lines::new(BufReader::new(stdin()), stdout(), limits.body, limits.time);
         let running = match serve_server(Mcp::new(state), lines).await {
             Ok(running) => running,
             // The client closed its end before it asked for anything.

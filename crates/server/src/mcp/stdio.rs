@@ -2,17 +2,23 @@
 //!
 //! The transport of `rmcp` drops lines that are not JSON and lines that are too long. JSON-RPC has an answer to them.
 
-use std::{io, sync::Arc};
+use std::{
+    collections::HashSet,
+    io,
+    sync::{self, Arc, PoisonError},
+    time::Duration,
+};
 
 use rmcp::{
     RoleServer,
-    model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
+    model::{ClientJsonRpcMessage, ClientNotification, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
     transport::Transport,
 };
 use serde::Serialize;
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt},
-    sync::{Mutex, mpsc},
+    sync::{Mutex, Notify, mpsc},
+    time::{Instant, timeout_at},
 };
 
 use super::message::{checked, invalid};
@@ -22,15 +28,70 @@ const WAITING: usize = 64;
 /// The mark with which some programs begin a text in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A transport that reads a message from each line, and answers those that are none.
+/// A transport that reads a message from each line, and answers those that are none. It ends after the input: `rmcp` gives running
+/// calls 5 s from the transport's end, so it ends when they are answered.
 pub(super) struct Lines<W> {
     messages: mpsc::Receiver<ClientJsonRpcMessage>,
     output: Arc<Mutex<W>>,
+    open: Arc<Open>,
+    /// The longest time from the end of the input to that of the transport.
+    longest: Duration,
+    /// The latest end of the transport, once the input has ended.
+    end: Option<Instant>,
+}
+
+/// The requests that are not answered yet.
+#[derive(Default)]
+struct Open {
+    requests: sync::Mutex<HashSet<RequestId>>,
+    changed: Notify,
+}
+
+impl Open {
+    fn requests(&self) -> sync::MutexGuard<'_, HashSet<RequestId>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a message of the client: a request, or that one is cancelled and has no answer.
+    fn came(&self, message: &ClientJsonRpcMessage) {
+        match message {
+            JsonRpcMessage::Request(request) => {
+                self.requests().insert(request.id.clone());
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.over(id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn over(&self, id: &RequestId) {
+        self.requests().remove(id);
+        self.changed.notify_one();
+    }
+
+    /// Waits until all requests are answered, or until `end`.
+    async fn all_over(&self, end: Instant) {
+        while !self.requests().is_empty() {
+            if timeout_at(end, self.changed.notified()).await.is_err() {
+                return;
+            }
+        }
+    }
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> Lines<W> {
-    /// Reads lines of at most `most` bytes, on a task of its own.
-    pub(super) fn new(input: impl AsyncBufRead + Send + Unpin + 'static, output: W, most: usize) -> Self {
+    /// Reads lines of at most `most` bytes, on a task of its own. After the input, running calls have the time `longest`.
+    pub(super) fn new(
+        input: impl AsyncBufRead + Send + Unpin + 'static,
+        output: W,
+        most: usize,
+        longest: Duration,
+    ) -> Self {
         let (sender, messages) = mpsc::channel(WAITING);
         let output = Arc::new(Mutex::new(output));
         let own = Arc::clone(&output);
@@ -39,7 +100,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Lines<W> {
                 tracing::error!("standard input or output failed: {error}");
             }
         });
-        Self { messages, output }
+        Self { messages, output, open: Arc::default(), longest, end: None }
     }
 }
 
@@ -50,12 +111,30 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<W> 
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let output = Arc::clone(&self.output);
-        async move { write(&output, &message).await }
+        let (output, open) = (Arc::clone(&self.output), Arc::clone(&self.open));
+        async move {
+            let written = write(&output, &message).await;
+            let answered = match &message {
+                JsonRpcMessage::Response(response) => Some(&response.id),
+                JsonRpcMessage::Error(error) => error.id.as_ref(),
+                JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+            };
+            if let Some(id) = answered {
+                open.over(id);
+            }
+            written
+        }
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
-        self.messages.recv().await
+        if let Some(message) = self.messages.recv().await {
+            self.open.came(&message);
+            return Some(message);
+        }
+        // This is called again when another event came first.
+        let end = *self.end.get_or_insert_with(|| Instant::now() + self.longest);
+        self.open.all_over(end).await;
+        None
     }
 
     async fn close(&mut self) -> io::Result<()> {
@@ -146,11 +225,11 @@ mod tests {
         let ping = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
         let long = format!("\"{}\"", "x".repeat(200));
         let text = format!("hello\n\r\n\u{feff}{ping}\r\n[]\n{long}\n{{\"id\":4}}\n{ping}");
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (found, written) = runtime.block_on(async {
             let (output, mut written) = duplex(1 << 16);
             let input = std::io::Cursor::new(text.into_bytes());
-            let mut lines = Lines::new(BufReader::with_capacity(16, input), output, 100);
+            let mut lines = Lines::new(BufReader::with_capacity(16, input), output, 100, Duration::ZERO);
             let mut found = Vec::new();
             while let Some(message) = lines.receive().await {
                 let JsonRpcMessage::Request(request) = message else { panic!("{message:?}") };
@@ -169,5 +248,41 @@ mod tests {
         assert_eq!(codes, [-32700, -32600, -32600, -32600]);
         assert_eq!((&answers[3]["id"], answers[0].get("id")), (&4.into(), None));
         assert_eq!(answers[2]["error"]["message"], "expected at most 100 bytes in a message");
+    }
+
+    #[test]
+    fn the_transport_ends_when_the_requests_before_the_end_of_the_input_are_answered() {
+        let request = |id: u32| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n");
+        let cancelled =
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#.to_owned();
+        let text = request(1) + &request(2) + &cancelled;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            // The answer comes long before the limit, or not at all.
+            for (delay, longest) in [(Some(Duration::from_millis(100)), 60), (None, 0)] {
+                let input = std::io::Cursor::new(text.clone().into_bytes());
+                let (output, _written) = duplex(1 << 16);
+                let longest = Duration::from_secs(longest);
+                let mut lines = Lines::new(BufReader::new(input), output, 1000, longest);
+                for _ in 0..3 {
+                    lines.receive().await.unwrap();
+                }
+                let began = Instant::now();
+                if let Some(delay) = delay {
+                    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+                    let sent = lines.send(serde_json::from_str(answer).unwrap());
+                    tokio::spawn(async move {
+                        tokio::time::sleep(delay).await;
+                        sent.await.unwrap();
+                    });
+                }
+                assert!(lines.receive().await.is_none());
+                let waited = began.elapsed();
+                assert!(
+                    waited >= delay.unwrap_or_default() && waited < Duration::from_secs(60),
+                    "{waited:?}"
+                );
+            }
+        });
     }
 }

@@ -9,7 +9,7 @@ use rmcp::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use sporran_kilt::jsonl::plain_json;
+use sporran_kilt::{counted, jsonl::plain_json};
 
 use crate::{
     Cause, Failure, State,
@@ -146,7 +146,7 @@ pub(super) fn list(state: &State) -> Vec<Tool> {
 /// A mount in the description of a tool.
 fn called(mount: &MountSummary) -> String {
     match mount.documents {
-        Some(count) => format!("`{}` ({count} documents)", mount.name),
+        Some(count) => format!("`{}` ({})", mount.name, counted(count as u64, "document")),
         None => format!("`{}`", mount.name),
     }
 }

@@ -145,7 +145,7 @@ impl ProvenanceItem {
             highlight,
             ..
         } = found;
-        let document = store.page_id(store.page_of(found.id)).to_owned();
+        let document = store.page_id(store.page_of(found.id)).into_owned();
         let characters = |bytes: usize| text.get(..bytes).map_or(0, |text| text.chars().count());
         let highlight = [characters(highlight.start), characters(highlight.end)];
         let (file, wikipedia_id) = match found.has_file {

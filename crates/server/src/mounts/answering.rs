@@ -2,8 +2,8 @@
 
 use std::{path::PathBuf, sync::Arc, time::Instant};
 
-use sporran_kilt::{Hit, Passage, PassageStore, Query};
-use sporran_pipeline::workflows::answer::{AskOptions, Asker, CitedAnswer};
+use sporran_kilt::{Hit, Passage, PassageStore, Query, counted};
+use sporran_pipeline::workflows::answer::{AskOptions, Asker, CitedAnswer, Conversation, FollowUpQueries};
 use sporran_retriever::Trace;
 use sporran_transformers::GenerationOptions;
 
@@ -50,8 +50,10 @@ enum Wanted {
 /// The passages of a query.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// The query.
+    /// The query of the search.
     pub(crate) query: Query,
+    /// The query that the generator reads, if it is another one.
+    read: Option<Query>,
     /// The passages, best first.
     pub(crate) hits: Vec<Hit>,
     /// Those that the generator reads, for an answer.
@@ -160,7 +162,7 @@ impl Answering {
             return Err(Failure::invalid(field, message));
         }
         let top = self.checked("top", request.top)?;
-        let mut found = self.found(&request.question, request.trace).await?;
+        let mut found = self.found(&request.question, &Conversation::default(), request.trace).await?;
         let mut trace = if request.trace { Some(self.steps(&mut found).await?) } else { None };
         let mut text = String::new();
         if self.generates() {
@@ -177,17 +179,26 @@ impl Answering {
         Ok(response)
     }
 
-    /// The passages of a question.
-    pub(crate) async fn found(&self, question: &str, with_trace: bool) -> Result<Found, Failure> {
-        let query =
-            self.asker.query(question).map_err(|error| Failure::invalid("question", error.to_string()))?;
+    /// The passages of a question. One that refers to earlier questions of a conversation is searched for together with them.
+    pub(crate) async fn found(
+        &self,
+        question: &str,
+        earlier: &Conversation,
+        with_trace: bool,
+    ) -> Result<Found, Failure> {
+        let wrong = |error: sporran_pipeline::Error| Failure::invalid("question", error.to_string());
+        let (query, read) = match self.asker.follow_up(question, earlier).map_err(wrong)? {
+            Some(FollowUpQueries { search, read }) => (search, Some(read)),
+            None => (self.asker.query(question).map_err(wrong)?, None),
+        };
         if !self.searches() {
             let (hits, passages) = (Vec::new(), Vec::new());
-            return Ok(Found { query, hits, passages, trace: None, seconds: 0.0 });
+            return Ok(Found { query, read, hits, passages, trace: None, seconds: 0.0 });
         }
         let wanted = if with_trace { Wanted::Trace } else { Wanted::Answer };
-        let tokens = size(question);
-        self.searching.one(Search { query, wanted }, tokens).await
+        let tokens = size(&query.text);
+        let found = self.searching.one(Search { query, wanted }, tokens).await?;
+        Ok(Found { read, ..found })
     }
 
     /// Begins to write the answer to a question with its passages, which it takes.
@@ -197,9 +208,10 @@ impl Answering {
         options: GenerationOptions,
     ) -> Result<PieceReceiver, Failure> {
         let passages = std::mem::take(&mut found.passages);
+        let query = found.read.as_ref().unwrap_or(&found.query);
         let tokens =
-            size(&found.query.text) + passages.iter().map(|(passage, _)| size(&passage.text)).sum::<usize>();
-        self.write(Prompted::Query { query: found.query.clone(), passages }, options, tokens)
+            size(&query.text) + passages.iter().map(|(passage, _)| size(&passage.text)).sum::<usize>();
+        self.write(Prompted::Query { query: query.clone(), passages }, options, tokens)
     }
 
     /// Begins to write what the bare model says.
@@ -262,7 +274,8 @@ impl Answering {
     /// The prompt of the generator, as a step of a trace.
     async fn prompt_step(&self, found: &Found) -> Result<TraceStep, Failure> {
         let begin = Instant::now();
-        let (asker, query, hits) = (Arc::clone(&self.asker), found.query.clone(), found.hits.clone());
+        let query = found.read.clone().unwrap_or_else(|| found.query.clone());
+        let (asker, hits) = (Arc::clone(&self.asker), found.hits.clone());
         let prompts = aside(move || asker.system().prompts(&query, &hits).map_err(Failure::internal)).await?;
         let items =
             prompts.into_iter().map(|text| TraceItem { text: Some(text), ..TraceItem::default() }).collect();
@@ -289,8 +302,8 @@ impl Answering {
         let (all, most) = (queries.len().saturating_mul(count), self.limits.all_hits);
         if all > most {
             let message = format!(
-                "`queries`: expected at most {most} hits of all queries, found {} queries with {count} hits each",
-                queries.len()
+                "`queries`: expected at most {most} hits of all queries, found {} with {count} hits each",
+                counted(queries.len() as u64, "query")
             );
             return Err(Failure::invalid("queries", message));
         }
@@ -360,7 +373,7 @@ fn find(asker: &Asker, searches: &[Search]) -> Result<Vec<Found>, Failure> {
                 Wanted::Answer | Wanted::Trace => system.read_by_generator(&hits),
             };
             let (trace, seconds) = trace.map_or((None, seconds), |(trace, own)| (Some(trace), own));
-            found[at] = Some(Found { query, hits, passages, trace, seconds });
+            found[at] = Some(Found { query, read: None, hits, passages, trace, seconds });
         }
     }
     system.sound().map_err(Failure::internal)?;

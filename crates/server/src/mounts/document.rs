@@ -116,7 +116,7 @@ pub(crate) fn document_id(store: &PassageStore, passage: PassageId) -> String {
     let page = store.page_of(passage);
     let all = store.passages_of(page);
     match all.len() {
-        1 => store.page_id(page).to_owned(),
+        1 => store.page_id(page).into_owned(),
         _ => format!("{}#{}", store.page_id(page), passage.0 - all.start),
     }
 }
@@ -156,7 +156,7 @@ impl Document {
         let text: Vec<&str> = paragraphs.iter().skip(1).map(|text| text.trim()).collect();
         let place = store.file_place(page, 0, 0);
         Self {
-            id: store.page_id(page).to_owned(),
+            id: store.page_id(page).into_owned(),
             contents: format!("{title}\n{}", text.join("\n")),
             title,
             file: place.path,

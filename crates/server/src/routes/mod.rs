@@ -17,12 +17,22 @@ use std::sync::Arc;
 
 use axum::{Router, extract::DefaultBodyLimit, middleware};
 use serde_json::Value;
+use tower_http::{
+    CompressionLevel,
+    compression::{
+        CompressionLayer, Predicate,
+        predicate::{NotForContentType, SizeAbove},
+    },
+};
 
 use crate::{
     Cause, Failure, State,
     http::{Api, guard},
     mcp,
 };
+
+/// The shortest response that is compressed, in bytes. A shorter one is sent in one packet as it is.
+const SHORTEST: u16 = 1024;
 
 /// All endpoints with their description.
 fn api() -> (Router<Arc<State>>, Value) {
@@ -52,9 +62,16 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .method_not_allowed_fallback(async || {
             Failure::new(Cause::Method, "this path does not take this method")
         })
+        .layer(compression())
         .layer(DefaultBodyLimit::max(body))
         .layer(middleware::from_fn_with_state(Arc::clone(&state), guard))
         .with_state(state)
+}
+
+/// Compresses responses for clients that take it: not short ones, and not streams of events, of which each event is sent at once.
+fn compression() -> CompressionLayer<impl Predicate> {
+    let worthwhile = SizeAbove::new(SHORTEST).and(NotForContentType::SSE).and(NotForContentType::IMAGES);
+    CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worthwhile)
 }
 
 #[cfg(test)]

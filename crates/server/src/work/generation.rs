@@ -312,10 +312,7 @@ fn answer(
         asked.iter().map(|(query, passages)| Request { query, passages }).collect();
     let sink = |job: &Job| job.pieces.sink(job.options.max_new_tokens, queue.metrics());
     let sinks = Each(jobs.iter().map(sink).collect());
-    let found = catch_unwind(AssertUnwindSafe(|| -> sporran_generator::Result<Vec<_>> {
-        let generations = generator.generate_into(&requests, &sinks)?;
-        Ok(generations.into_iter().zip(generator.prompt_tokens(&requests)?).collect())
-    }));
+    let found = catch_unwind(AssertUnwindSafe(|| generator.generate_counted(&requests, &sinks)));
     match found {
         Ok(Ok(answers)) => Ok(answers),
         Ok(Err(error)) => Err(Failure::internal(error)),

@@ -75,8 +75,9 @@ impl<J> Queue<J> {
         if inner.waiting + tokens > most {
             self.metrics.refused.inc();
             let waiting = inner.waiting;
-            let message =
-                format!("{waiting} tokens wait for the model; the limit, `--max-waiting-tokens`, is {most}");
+            let message = format!(
+                "tokens that wait for the model: {waiting}; the limit, `--max-waiting-tokens`, is {most}"
+            );
             let seconds = if inner.rate > 0.0 { (inner.waiting as f64 / inner.rate).ceil() } else { 1.0 };
             let retry_after = Some(seconds.clamp(1.0, 60.0) as u64);
             return Err(Failure { retry_after, ..Failure::new(Cause::Overloaded, message) });

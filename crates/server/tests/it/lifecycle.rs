@@ -190,6 +190,34 @@ fn a_body_may_be_compressed_with_gzip() {
 }
 
 #[test]
+fn a_response_is_compressed_as_the_client_accepts_it() {
+    let served = with_models(Limits::default());
+    let get = |path: &str, encoding: &str| {
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        // Without chunks.
+        let head = format!("GET {path} HTTP/1.0\r\nhost: localhost\r\naccept-encoding: {encoding}\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
+        (head, bytes[end + 4..].to_vec())
+    };
+    let (head, plain) = get("/openapi.json", "identity");
+    assert!(!head.contains("content-encoding") && plain.len() > 10_000, "{head}");
+    let (head, packed) = get("/openapi.json", "gzip");
+    assert!(head.contains("content-encoding: gzip") && head.contains("vary: accept-encoding"), "{head}");
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut text).unwrap();
+    assert!(text == plain && packed.len() < plain.len() / 3, "{} of {}", packed.len(), plain.len());
+    let (head, packed) = get("/openapi.json", "gzip, br");
+    assert!(head.contains("content-encoding: br") && packed.len() < plain.len() / 3, "{head}");
+    let (head, _) = get("/health", "gzip");
+    assert!(head.starts_with("http/1.0 200") && !head.contains("content-encoding"), "{head}");
+}
+
+#[test]
 fn a_method_that_a_path_does_not_take_is_told_those_that_it_takes() {
     let served = with_models(Limits::default());
     let found = served.send("GET", "/v1/answer", &[], "");

@@ -143,6 +143,45 @@ fn a_chat_has_the_steps_of_an_answer_if_it_asks_for_them() {
 }
 
 #[test]
+fn a_question_that_refers_to_earlier_turns_is_searched_for_with_them() {
+    let served = with_llama();
+    let turn = |role: &str, text: &str| json!({ "role": role, "content": text });
+    let steps = |question: &str| {
+        let messages = [
+            turn("assistant", "Hello."),
+            turn("user", "Where was Oberlin born?"),
+            turn("assistant", "In Leipzig [1]."),
+            turn("user", question),
+        ];
+        let request = json!({ "messages": messages, "max_tokens": 2, "sporran": { "trace": true } });
+        let found = served.post("/v1/chat/completions", &request).json();
+        found["sporran"]["trace"]["steps"].as_array().unwrap_or_else(|| panic!("{found}")).clone()
+    };
+    let prompt = |steps: &[Value]| {
+        let step = steps.iter().find(|step| step["name"] == "prompt").unwrap();
+        step["items"][0]["text"].as_str().unwrap().to_owned()
+    };
+    let found = steps("and what did she build?");
+    assert_eq!(found[0]["query"], "and what did she build? Where was Oberlin born? In Leipzig.");
+    let text = prompt(&found);
+    let expected = "Where was Oberlin born?\nAnswer: In Leipzig.\nQuestion: and what did she build?";
+    assert!(text.contains(expected), "{text}");
+    let found = steps("What is tea?");
+    assert_eq!(found[0]["query"], "What is tea?");
+    assert!(!prompt(&found).contains("Leipzig."), "{}", prompt(&found));
+}
+
+#[test]
+fn a_stream_is_not_compressed() {
+    let served = with_reader();
+    let request = json!({ "messages": user("Where was Oberlin born?"), "stream": true }).to_string();
+    let headers = [("content-type", "application/json"), ("accept-encoding", "gzip, br")];
+    let reply = served.send("POST", "/v1/chat/completions", &headers, &request);
+    assert_eq!((reply.status, reply.header("content-encoding")), (200, None));
+    assert!(reply.events().1);
+}
+
+#[test]
 fn the_bare_model_continues_what_it_is_given() {
     let served = with_llama();
     let bare = |extra: Value| {

@@ -3,6 +3,7 @@
 use std::{fmt, path::PathBuf};
 
 use serde::Serialize;
+use sporran_kilt::counted;
 
 /// The result of a training.
 #[derive(Clone, Debug, Serialize)]
@@ -18,7 +19,7 @@ pub struct Trained {
 
 impl fmt::Display for Trained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} steps", self.steps)?;
+        f.write_str(&counted(self.steps as u64, "step"))?;
         match self.best {
             Some((step, score)) => write!(f, ", best step {step}: validation score {:.1}", 100.0 * score),
             None => Ok(()),

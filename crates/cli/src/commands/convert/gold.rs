@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use sporran_kilt::formats::gold;
+use sporran_kilt::{counted, formats::gold};
 
 use crate::{
     error::Result,
@@ -38,8 +38,11 @@ impl Gold {
         interrupt::keep(Kept::Output(output.clone()));
         let summary = gold::add_gold(&wowpp, &inputs, &output)?;
         let text = format!(
-            "{} dialogues, {} found, {} with a gold sentence, {} of them among the annotated sentences",
-            summary.dialogues, summary.found, summary.with_gold, summary.among_candidates
+            "{}, {} found, {} with a gold sentence, {} of them among the annotated sentences",
+            counted(summary.dialogues as u64, "dialogue"),
+            summary.found,
+            summary.with_gold,
+            summary.among_candidates
         );
         Ok(Outcome::new(text, &summary)?.aside())
     }

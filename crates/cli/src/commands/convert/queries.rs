@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use serde_json::json;
-use sporran_kilt::{PassageStore, synthesis::synthesise};
+use sporran_kilt::{PassageStore, counted, synthesis::synthesise};
 
 use crate::{
     error::Result,
@@ -42,8 +42,12 @@ impl Queries {
         interrupt::keep(Kept::Output(self.output.clone()));
         let made = synthesise(&PassageStore::open(&self.store)?, self.count, self.seed, &self.output)?;
         let text = format!(
-            "{} queries: {} parts of a page, {} of two pages, {} comparisons, {} dialogues",
-            self.count, made.cloze, made.bridge, made.comparison, made.dialogue
+            "{}: {} of a page, {} of two pages, {}, {}",
+            counted(self.count, "query"),
+            counted(made.cloze, "part"),
+            made.bridge,
+            counted(made.comparison, "comparison"),
+            counted(made.dialogue, "dialogue")
         );
         let counts = json!({
             "queries": self.count,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use serde_json::json;
-use sporran_kilt::trex;
+use sporran_kilt::{counted, trex};
 
 use crate::{
     error::Result,
@@ -43,11 +43,12 @@ impl Sentences {
         let properties = trex::properties(&self.properties, self.names.as_deref())?;
         interrupt::keep(Kept::Output(self.output.clone()));
         let (counts, documents) = trex::fetch(&properties, &self.files, &self.output)?;
-        let mut text = format!("{documents} documents");
+        let mut text = counted(documents, "document");
         for (name, counts) in &counts {
             let trex::FetchedCounts { sentences, aligned, keyword } = counts;
             text.push_str(&format!(
-                "\n{name}: {sentences} sentences, {aligned} by alignment, {keyword} by keyword"
+                "\n{name}: {}, {aligned} by alignment, {keyword} by keyword",
+                counted(*sentences, "sentence")
             ));
         }
         Ok(Outcome::new(text, &json!({"documents": documents, "properties": counts}))?.aside())

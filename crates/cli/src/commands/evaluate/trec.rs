@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use serde_json::{Map, Value, json};
+use sporran_kilt::counted;
 use sporran_kilt::scores::{
     significance,
     trec::{self, Evaluation, Options, RankingMeasure},
@@ -116,9 +117,9 @@ impl Trec {
         }
         if found.unjudged > 0 {
             notes.push(format!(
-                "{}: {} queries have no judgements; they do not count",
+                "{}: {} without judgements; not counted",
                 run.display(),
-                found.unjudged
+                counted(found.unjudged as u64, "query")
             ));
         }
         notes

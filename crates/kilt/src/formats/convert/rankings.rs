@@ -146,7 +146,7 @@ impl Pages {
                     .filter(|number| store.passages_of(index).contains(number))
                     .map(|number| store.passage(PassageId(number)))
                     .filter(|passage| passage.text == text)
-                    .map_or_else(|| page(Some(store.page_id(index))), |passage| passage.provenance()),
+                    .map_or_else(|| page(Some(&store.page_id(index))), |passage| passage.provenance()),
             },
         };
         provenance.title.get_or_insert(title);

@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
-use sporran_kilt::{Error as KiltError, Id, Record, StagedFolder, csv, hash_json, jsonl};
+use sporran_kilt::{Error as KiltError, Id, Record, StagedFolder, counted, csv, hash_json, jsonl};
 
 use super::{DIMENSIONS, Key, KeyRow, ROW, SHEET, VoteKind};
 use crate::{Result, html, workflows::knowledge_selection::WITHOUT_SENTENCE};
@@ -49,11 +49,12 @@ impl fmt::Display for Sheet {
         let folder = self.folder.display();
         write!(
             f,
-            "{} rows for {} records: {folder}/sheet.csv and {folder}/sheet.html",
-            self.rows, self.records
+            "{} for {}: {folder}/sheet.csv and {folder}/sheet.html",
+            counted(self.rows as u64, "row"),
+            counted(self.records as u64, "record")
         )?;
         if self.left_out > 0 {
-            write!(f, "\n{} records without a sentence are left out", self.left_out)?;
+            write!(f, "\nleft out: {} without a sentence", counted(self.left_out as u64, "record"))?;
         }
         write!(f, "\nkeep {folder}/key.json from the annotators")
     }

@@ -8,7 +8,7 @@ use std::{
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 use sporran_kilt::{
-    Error as KiltError, csv, jsonl,
+    Error as KiltError, counted, csv, jsonl,
     scores::{
         agreement::{Agreement, fleiss_kappa},
         significance::{self, Interval, Rounds, interval, sign_test},
@@ -268,7 +268,7 @@ fn agreement(counts: &[Vec<u32>]) -> Result<Option<Agreement>> {
 
 impl fmt::Display for VoteReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} annotators, {} rows", self.annotators, self.rows)?;
+        write!(f, "{}, {}", counted(self.annotators as u64, "annotator"), counted(self.rows as u64, "row"))?;
         for figures in &self.dimensions {
             match figures {
                 VoteFigures::Preference(figures) => figures.write(&self.systems, f)?,
@@ -310,7 +310,11 @@ impl RatingFigures {
 fn write_agreement(agreement: Option<&Agreement>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match agreement {
         Some(Agreement { kappa, observed, subjects, .. }) => {
-            write!(f, "\n  Fleiss' kappa {kappa:.3}, observed agreement {observed:.3}, {subjects} rows")
+            write!(
+                f,
+                "\n  Fleiss' kappa {kappa:.3}, observed agreement {observed:.3}, {}",
+                counted(*subjects as u64, "row")
+            )
         }
         None => Ok(()),
     }

@@ -9,7 +9,7 @@ use sporran_config::Diagnostic;
 use sporran_documents::Summary;
 use sporran_generator::{Generator, GeneratorContext, GeneratorOptions};
 use sporran_kilt::{
-    PassageId, PassageStore, hash_json,
+    PassageId, PassageStore, counted, hash_json,
     observe::{Event, Observer, Unit, advance, begin},
     store::SampledPassage,
 };
@@ -453,8 +453,9 @@ impl Site for Indexes<'_, '_> {
         let plan = plan(PlannedPassages { count: count as u64, sample: &sample })?;
         let mib = |bytes: u64| bytes >> 20;
         let text = format!(
-            "index {} of {count} passages: about {} MiB on disk ({} MiB while it is built) and {} MiB of memory",
+            "index {} of {}: about {} MiB on disk ({} MiB while it is built) and {} MiB of memory",
             plan.kind,
+            counted(count as u64, "passage"),
             mib(plan.disk_bytes),
             mib(plan.build_disk_bytes),
             mib(plan.memory_bytes),

@@ -52,7 +52,7 @@ pub(crate) fn run_documents(
             let id = |hit: &Hit| {
                 let page = store.page_of(hit.passage);
                 let place = hit.passage.0 - store.passages_of(page).start;
-                (trec::passage_document(store.page_id(page), place), hit.score)
+                (trec::passage_document(&store.page_id(page), place), hit.score)
             };
             hits.iter().map(id).unzip()
         }
@@ -60,7 +60,9 @@ pub(crate) fn run_documents(
             let mut known: FxHashSet<PageIndex> = FxHashSet::default();
             let passages = ordered(store, hits, options.page_score).into_iter();
             let first = passages.filter(|&passage| known.insert(store.page_of(passage)));
-            first.map(|passage| (store.page_id(store.page_of(passage)).to_owned(), scores[&passage])).unzip()
+            first
+                .map(|passage| (store.page_id(store.page_of(passage)).into_owned(), scores[&passage]))
+                .unzip()
         }
     };
     ids.into_iter().zip(trec::falling(found)).collect()

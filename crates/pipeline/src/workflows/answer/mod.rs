@@ -24,7 +24,7 @@ pub(crate) mod workflow;
 
 pub use ask::{
     AskOptions, Asker, CitedAnswer, CitedPassage, CitedSentence, Conversation, Endpoint, EvalSet,
-    SuggestedModel, Synthetic, cited_passages, eval_set, heading, suggested_model,
+    FollowUpQueries, SuggestedModel, Synthetic, cited_passages, eval_set, heading, suggested_model,
 };
 pub use assemble::{Assembly, assemble, assemble_retrieval};
 pub use explain::{Answer, Evidence, Explanation, explain};

@@ -79,7 +79,7 @@ impl Step {
         let title = |passage: PassageId| store.page_title(store.page_of(passage)).to_owned();
         let found = trace.hits.iter().take(hits).map(|hit| RetrievedPassage {
             passage: hit.passage.0,
-            wikipedia_id: store.page_id(store.page_of(hit.passage)).to_owned(),
+            wikipedia_id: store.page_id(store.page_of(hit.passage)).into_owned(),
             title: title(hit.passage),
             score: hit.score,
             file: store.passage(hit.passage).file,

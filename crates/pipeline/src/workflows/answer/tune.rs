@@ -121,7 +121,8 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Trial>>
                     let hits = fusion.fuse(&rows);
                     let pages =
                         crate::workflows::answer::evidence::pages(&store, &hits, &options.general.evidence);
-                    gold.rank(pages.into_iter().map(|page| store.page_id(page)))
+                    let ids: Vec<_> = pages.into_iter().map(|page| store.page_id(page)).collect();
+                    gold.rank(ids.iter().map(AsRef::as_ref))
                 });
                 let (r, recall) = mean(ranks);
                 sums = (sums.0 + r, sums.1 + recall);

@@ -13,7 +13,7 @@ use std::{
 use serde::Serialize;
 use sporran_extractor::document_relations::DocumentRelations;
 use sporran_kilt::{
-    Output, Record,
+    Output, Record, counted,
     docred::{self, Document, PredictedRelation},
     jsonl,
     observe::Observer,
@@ -57,15 +57,20 @@ impl fmt::Display for DocumentsReport {
             };
             write!(
                 f,
-                "{file}: {} relations predicted, {} gold, {} correct: precision {:.3}, recall {:.3}, F1 {:.3}",
-                scores.found, scores.gold, scores.right, scores.precision, scores.recall, scores.f1
+                "{file}: {} predicted, {} gold, {} correct: precision {:.3}, recall {:.3}, F1 {:.3}",
+                counted(scores.found as u64, "relation"),
+                scores.gold,
+                scores.right,
+                scores.precision,
+                scores.recall,
+                scores.f1
             )?;
             if let Some(f1) = scores.ign_f1 {
                 write!(f, ", Ign F1 {f1:.3}")?;
             }
             writeln!(f, "; evidence F1 {:.3}", scores.evidence_f1)?;
         }
-        write!(f, "{} documents in {:.1} s", self.documents, self.seconds)
+        write!(f, "{} in {:.1} s", counted(self.documents as u64, "document"), self.seconds)
     }
 }
 

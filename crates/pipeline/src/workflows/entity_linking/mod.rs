@@ -57,7 +57,13 @@ pub struct LinkingReport {
 impl fmt::Display for LinkingReport {
     /// A table with a row for each file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} names of {} entities", self.names, self.entities)?;
+        let (names, entities) = (self.names as u64, self.entities as u64);
+        writeln!(
+            f,
+            "{} of {}",
+            sporran_kilt::counted(names, "name"),
+            sporran_kilt::counted(entities, "entity")
+        )?;
         writeln!(
             f,
             "{:<28} {:>8} {:>8} {:>6} {:>7} {:>8} {:>9} {:>6}",

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sporran_config::{Document, kinds};
 use sporran_extractor::NamedEntities;
 use sporran_kilt::{
-    docred as docred_layout, jsonl,
+    counted, docred as docred_layout, jsonl,
     kb::{EntityId, KnowledgeBase, Part, RelationId},
     korc as layout,
     observe::{Event, Observer, Unit, begin},
@@ -268,7 +268,11 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     begin(observe, "mine rules", config.rules.batches as u64, Unit::Steps);
     let graph = Graph::of(kb.triples(Part::Train));
     let found = rules::mine(&graph, &config.rules, config.seed, &mut |progress| {
-        let note = format!("{} rules of {} candidates", progress.rules, progress.evaluated);
+        let note = format!(
+            "{} of {}",
+            counted(progress.rules as u64, "rule"),
+            counted(progress.evaluated as u64, "candidate")
+        );
         observe(Event::Advance { done: progress.batches as u64, note: Some(note) });
         ControlFlow::Continue(())
     })?;

@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 use sporran_config::Diagnostic;
 use sporran_kilt::{
-    Record, jsonl,
+    Record, counted, jsonl,
     kb::KnowledgeBase,
     korc::Question,
     observe::Observer,
@@ -58,14 +58,18 @@ impl fmt::Display for ReasonReport {
         if let Some(steps) = self.steps {
             let valid =
                 self.valid.map_or_else(String::new, |f1| format!(", validation P-F1 {:.1}", 100.0 * f1));
-            lines.push(format!("{steps} steps{valid}"));
+            lines.push(counted(steps as u64, "step") + &valid);
         }
         for tested in &self.tests {
             let scores = tested.scores.map_or_else(String::new, |scores| {
                 format!("P-ACC {:.1}, P-F1 {:.1}, ", 100.0 * scores.p_acc, 100.0 * scores.p_f1)
             });
             let (test, questions) = (&tested.test, tested.questions);
-            lines.push(format!("{test}: {scores}{questions} questions, {}", tested.predictions.display()));
+            lines.push(format!(
+                "{test}: {scores}{}, {}",
+                counted(questions as u64, "question"),
+                tested.predictions.display()
+            ));
         }
         f.write_str(&lines.join("\n"))
     }

@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 use sporran_kilt::{
-    StagedFolder, hash_json, jsonl,
+    StagedFolder, counted, hash_json, jsonl,
     observe::{Event, Observer},
     scores::ranking::{Ranked, Report},
     wowpp::{self, Dialogue, Dialogues},
@@ -72,7 +72,13 @@ pub struct TestReport {
 
 impl fmt::Display for TrainedReranker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kind {}, {} dialogues, {} steps", self.kind, self.dialogues, self.steps)?;
+        write!(
+            f,
+            "kind {}, {}, {}",
+            self.kind,
+            counted(self.dialogues as u64, "dialogue"),
+            counted(self.steps as u64, "step")
+        )?;
         if self.is_third_quartile {
             write!(f, ", threshold above {} (third quartile)", self.threshold)?;
         }

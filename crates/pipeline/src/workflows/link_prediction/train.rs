@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 use sporran_kilt::{
-    StagedFolder, jsonl,
+    StagedFolder, counted, jsonl,
     kb::{KnowledgeBase, Part},
     observe::{Event, Observer, Unit, begin},
 };
@@ -46,7 +46,7 @@ pub struct TrainedLinks {
 
 impl fmt::Display for TrainedLinks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} epochs", self.epochs)?;
+        f.write_str(&counted(self.epochs as u64, "epoch"))?;
         match self.best {
             Some((epoch, mrr)) => write!(f, ", best epoch {epoch}: validation MRR {mrr:.4}"),
             None => Ok(()),

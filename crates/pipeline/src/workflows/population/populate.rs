@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sporran_extractor::{
     Argument, Document, Fact, FactExtractor, Parses, Populated, Span, relations::Properties,
 };
-use sporran_kilt::{Output, Record, jsonl, knowledgenet, observe::Observer};
+use sporran_kilt::{Output, Record, counted, jsonl, knowledgenet, observe::Observer};
 
 use super::{
     options::{InputOptions, PopulationOptions},
@@ -47,11 +47,11 @@ impl fmt::Display for PopulationReport {
             let separator = if index == 0 { "" } else { "\n" };
             write!(
                 f,
-                "{separator}{}: {} documents, {} sentences, {} facts, {} with both links",
+                "{separator}{}: {}, {}, {}, {} with both links",
                 file.input.display(),
-                file.documents,
-                file.sentences,
-                file.facts,
+                counted(file.documents as u64, "document"),
+                counted(file.sentences as u64, "sentence"),
+                counted(file.facts as u64, "fact"),
                 file.linked
             )?;
             file.properties.iter().try_for_each(|(property, count)| write!(f, "\n  {property} {count}"))?;

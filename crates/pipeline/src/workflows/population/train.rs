@@ -12,7 +12,9 @@ use sporran_extractor::{
     relations::{Annotated, MaximumRecall, PairData, Properties, TrainedRelationModel, annotated},
     triplets::{TripletData, TripletTraining},
 };
-use sporran_kilt::{StagedFolder, jsonl, knowledgenet, observe::Observer, scores::Measure};
+use sporran_kilt::{
+    StagedFolder, counted, jsonl, knowledgenet, observe::Observer, scores::Measure,
+};
 
 use super::{
     background::background,
@@ -57,8 +59,8 @@ impl fmt::Display for TrainedRelations {
         let recall = &self.maximum_recall;
         write!(
             f,
-            "{} steps\nvalidation documents: maximum recall {:.3} by text, {:.3} by link; F1 {:.1}",
-            self.steps,
+            "{}\nvalidation documents: maximum recall {:.3} by text, {:.3} by link; F1 {:.1}",
+            counted(self.steps as u64, "step"),
             recall.text,
             recall.link,
             self.validation_f1.percent()

@@ -14,7 +14,7 @@ use std::{
 
 use serde::Serialize;
 use sporran_kilt::{
-    Output, Record, jsonl,
+    Output, Record, counted, jsonl,
     scores::Measure,
     zsre::{self, SlotQuestion},
 };
@@ -48,11 +48,11 @@ impl fmt::Display for SlotsReport {
             for (what, scores) in [("unseen", &scores.unseen), ("seen", &scores.seen)] {
                 writeln!(
                     f,
-                    "{file}, {} {what} relations: {} of {} questions answered, {} correctly: precision {:.3}, recall {:.3}, \
+                    "{file}, {}: {} of {} answered, {} correctly: precision {:.3}, recall {:.3}, \
                      F1 {:.3}",
-                    scores.relations,
+                    counted(scores.relations as u64, &format!("{what} relation")),
                     scores.answered,
-                    scores.questions,
+                    counted(scores.questions as u64, "question"),
                     scores.right,
                     scores.precision,
                     scores.recall,

@@ -11,7 +11,7 @@ use sporran_config::Diagnostic;
 use sporran_extractor::best_threshold;
 use sporran_generator::{ReaderInTraining, ReaderInput};
 use sporran_kilt::{
-    StagedFolder, jsonl,
+    StagedFolder, counted, jsonl,
     observe::Observer,
     zsre::{self, SlotQuestion},
 };
@@ -45,8 +45,8 @@ impl fmt::Display for TrainedSlots {
         let [train, validation, unseen] = self.relations;
         write!(
             f,
-            "relations: {train} for training, {validation} for validation, {unseen} unseen\n{} steps",
-            self.trained.steps
+            "relations: {train} for training, {validation} for validation, {unseen} unseen\n{}",
+            counted(self.trained.steps as u64, "step")
         )?;
         match self.trained.best {
             Some((step, f1)) => write!(f, ", best step {step}: validation F1 {:.1}", 100.0 * f1),

@@ -11,7 +11,7 @@ use sporran_extractor::{
     tagger::{Computing, Tagger, TaggerTraining},
 };
 use sporran_kilt::{
-    Page, docred, jsonl,
+    Page, counted, docred, jsonl,
     observe::{Event, Observer, Unit, begin},
 };
 use sporran_training::session::Trained;
@@ -39,7 +39,7 @@ pub struct TrainedTagger {
 
 impl fmt::Display for TrainedTagger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} steps", self.steps)?;
+        f.write_str(&counted(self.steps as u64, "step"))?;
         if let Some((step, f1)) = self.best {
             write!(f, ", best step {step}: validation F1 {:.1}", 100.0 * f1)?;
         }

@@ -10,6 +10,7 @@ use axum::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sporran_pipeline::workflows::answer::Conversation;
 
 use super::{Usage, settings::Settings, writing::Writing};
 use crate::{
@@ -32,7 +33,8 @@ pub(super) fn add(api: Api<Arc<State>>) -> Api<Arc<State>> {
 /// A conversation.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 struct Chat {
-    /// The turns. The last one is the user's. Over an index it is the question, and the turns before it are not read.
+    /// The turns. The last one is the user's. Over an index it is the question; the turns before it are
+    /// read if it refers to them, such as `and who owns it?`.
     messages: Vec<Message>,
 }
 
@@ -166,6 +168,20 @@ fn turns(messages: &[Message]) -> Result<Prompted, Failure> {
     Ok(Prompted::Turns { system: system.join("\n\n"), turns, asked })
 }
 
+/// The questions before the last turn, with their answers.
+fn earlier(messages: &[Message]) -> Conversation {
+    let mut turns: Vec<(String, String)> = Vec::new();
+    let mut asked: Option<String> = None;
+    for message in messages {
+        match message.role {
+            Role::System => {}
+            Role::User => asked = Some(message.text()),
+            Role::Assistant => turns.extend(asked.take().map(|question| (question, message.text()))),
+        }
+    }
+    Conversation::of_turns(turns.iter().map(|(question, answer)| (question.as_str(), answer.as_str())))
+}
+
 fn no_question() -> Failure {
     Failure::invalid("messages", "`messages`: expected a last turn of the user")
 }
@@ -182,7 +198,7 @@ async fn chat(
         true => {
             let last =
                 messages.last().filter(|message| message.role == Role::User).ok_or_else(no_question)?;
-            Writing::over_index(answering, &last.text(), &settings).await?
+            Writing::over_index(answering, (&last.text(), &earlier(&messages)), &settings).await?
         }
         false => Writing::bare(answering, turns(&messages)?, &settings)?,
     };

@@ -10,6 +10,7 @@ use axum::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sporran_pipeline::workflows::answer::Conversation;
 
 use super::{Usage, settings::Settings, writing::Writing};
 use crate::{
@@ -73,7 +74,7 @@ struct Choice {
 
 async fn begun(answering: &Arc<Answering>, prompt: String, settings: &Settings) -> Result<Writing, Failure> {
     match settings.sporran.retrieve && !answering.is_bare() {
-        true => Writing::over_index(answering, &prompt, settings).await,
+        true => Writing::over_index(answering, (&prompt, &Conversation::default()), settings).await,
         false => Writing::bare(answering, Prompted::Text(prompt), settings),
     }
 }

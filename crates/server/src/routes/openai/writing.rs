@@ -14,6 +14,7 @@ use axum::response::{
 };
 use futures_core::Stream;
 use serde_json::{Value, json};
+use sporran_pipeline::workflows::answer::Conversation;
 use tokio::{
     sync::mpsc::{Receiver, Sender, channel},
     time::timeout,
@@ -74,19 +75,19 @@ impl Written {
 }
 
 impl Writing {
-    /// Begins an answer over the index to a question.
+    /// Begins an answer over the index to a question, which may refer to earlier ones.
     ///
     /// # Errors
     /// Wrong settings, a full queue, and errors of the index.
     pub(super) async fn over_index(
         answering: &Arc<Answering>,
-        question: &str,
+        (question, earlier): (&str, &Conversation),
         settings: &Settings,
     ) -> Result<Self, Failure> {
         let options = settings.options(answering.limits())?;
         let (stops, top) = (settings.stops()?, answering.checked("sporran.top", settings.sporran.top)?);
         let begin = Instant::now();
-        let mut found = answering.found(question, settings.sporran.trace).await?;
+        let mut found = answering.found(question, earlier, settings.sporran.trace).await?;
         let trace = if settings.sporran.trace { Some(answering.steps(&mut found).await?) } else { None };
         let pieces = answering.begin(&mut found, options)?;
         Ok(Self { answering: Arc::clone(answering), pieces, found: Some(found), top, trace, stops, begin })

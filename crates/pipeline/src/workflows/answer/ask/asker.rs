@@ -42,6 +42,16 @@ pub struct Asker {
     passages: usize,
 }
 
+/// The queries of a question that refers to earlier ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FollowUpQueries {
+    /// The question with the questions that it refers to, and with short answers, for the retriever.
+    pub search: Query,
+    /// The text for the generator: with the earlier questions and answers before the question, or that of the search for a
+    /// generator that reads no conversations.
+    pub read: Query,
+}
+
 impl Asker {
     /// Opens sources with their models. Builds indexes that are missing or whose files have changed, and removes those of
     /// the files' earlier contents. A note names the folder of the indexes and its size.
@@ -97,27 +107,37 @@ impl Asker {
     /// # Errors
     /// As there.
     pub fn ask_in(&self, question: &str, conversation: &mut Conversation) -> Result<CitedAnswer> {
-        let query = self.query(question)?;
-        let answer = match conversation.follow_up(&query.text) {
+        let answer = match self.follow_up(question, conversation)? {
             None => self.ask(question)?,
-            Some(follow_up) => {
-                let search = Query { text: follow_up.searched(), ..query.clone() };
-                let reads_turns = matches!(
-                    self.options().generator,
-                    Some(GeneratorOptions::Causal(_) | GeneratorOptions::Remote(_))
-                );
-                let text = if reads_turns { follow_up.written() } else { search.text.clone() };
-                let read = Query { text, ..query.clone() };
+            Some(FollowUpQueries { search, read }) => {
                 let hits = self.system.retrieve(std::slice::from_ref(&search))?;
                 let written = self.system.generate(std::slice::from_ref(&read), &hits, None)?.pop().flatten();
                 let written = written.map(|generation| generation.text).unwrap_or_default();
                 let hits = hits.into_iter().next().unwrap_or_default();
                 let answer = self.cite(&search, &hits, &written, None)?;
-                CitedAnswer { question: query.text.clone(), ..answer }
+                CitedAnswer { question: question.trim().to_owned(), ..answer }
             }
         };
         conversation.add(&answer);
         Ok(answer)
+    }
+
+    /// The queries of a question that refers to earlier ones of a conversation; `None` for one that stands alone.
+    ///
+    /// # Errors
+    /// As for [`query`](Self::query).
+    pub fn follow_up(&self, question: &str, conversation: &Conversation) -> Result<Option<FollowUpQueries>> {
+        let query = self.query(question)?;
+        let queries = conversation.follow_up(&query.text).map(|follow_up| {
+            let search = Query { text: follow_up.searched(), ..query.clone() };
+            let reads_turns = matches!(
+                self.options().generator,
+                Some(GeneratorOptions::Causal(_) | GeneratorOptions::Remote(_))
+            );
+            let text = if reads_turns { follow_up.written() } else { search.text.clone() };
+            FollowUpQueries { search, read: Query { text, ..query.clone() } }
+        });
+        Ok(queries)
     }
 
     /// The system that retrieves and generates, for callers that order its steps themselves: [`query`](Self::query), a search,

@@ -154,7 +154,7 @@ pub(super) struct Part {
 }
 
 /// The separator of the cells of a row.
-const CELLS: &str = " | ";
+pub(super) const CELLS: &str = " | ";
 
 /// The sentences of a text, within its lines if these stand alone, as ranges of its bytes.
 fn units(text: &str) -> Vec<Range<usize>> {

@@ -1,6 +1,6 @@
 //! Questions of a session that refer to earlier ones.
 
-use super::answer::CitedAnswer;
+use super::{answer::CitedAnswer, citations::without_citations};
 
 /// The largest number of earlier turns that a question is asked with: the one that names the topic, and the last ones.
 const TURNS: usize = 3;
@@ -69,6 +69,15 @@ impl Conversation {
         }
     }
 
+    /// A conversation of questions with their answers, whose citations such as `[1]` are left out.
+    pub fn of_turns<'t>(turns: impl IntoIterator<Item = (&'t str, &'t str)>) -> Self {
+        let mut conversation = Self::default();
+        for (question, answer) in turns {
+            conversation.push(question.trim().to_owned(), uncited(answer));
+        }
+        conversation
+    }
+
     /// A question with the turns that it refers to; `None` for one that stands alone.
     pub(super) fn follow_up<'c>(&'c self, question: &'c str) -> Option<FollowUp<'c>> {
         let turns = context(&self.turns);
@@ -77,10 +86,20 @@ impl Conversation {
 
     /// Adds a question with its answer.
     pub(super) fn add(&mut self, answer: &CitedAnswer) {
-        let refers = !self.turns.is_empty() && refers(&answer.question);
         let sentences: Vec<&str> = answer.sentences.iter().map(|sentence| sentence.text.as_str()).collect();
-        self.turns.push(Turn { question: answer.question.clone(), answer: sentences.join(" "), refers });
+        self.push(answer.question.clone(), sentences.join(" "));
     }
+
+    fn push(&mut self, question: String, answer: String) {
+        let refers = !self.turns.is_empty() && refers(&question);
+        self.turns.push(Turn { question, answer, refers });
+    }
+}
+
+/// An answer without its citations and the marks of sentences without support, with single blanks.
+fn uncited(answer: &str) -> String {
+    let bare = without_citations(&answer.replace(" [?]", "")).text;
+    bare.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The turns to ask the next question with: from the last one that stands alone, at most [`TURNS`].
@@ -166,6 +185,23 @@ mod tests {
             sentences: if answer.is_empty() { Vec::new() } else { vec![sentence(answer)] },
             is_generated: !answer.is_empty(),
         });
+    }
+
+    #[test]
+    fn turns_of_another_program_have_no_citations() {
+        assert_eq!(
+            without_citations("In 1803 [1][12]. By [some] Ann [?].\nx[] [3"),
+            "In 1803. By [some] Ann. x[] [3"
+        );
+        let conversation = Conversation::of_turns([(" where is the bridge of Kelso? ", "At the mill [2].")]);
+        let follow_up = conversation.follow_up("and who owns it?").unwrap();
+        assert_eq!(follow_up.searched(), "and who owns it? where is the bridge of Kelso? At the mill.");
+        assert_eq!(
+            follow_up.written(),
+            "where is the bridge of Kelso?\nAnswer: At the mill.\nQuestion: and who owns it?"
+        );
+        assert!(conversation.follow_up("who owns the mill?").is_none());
+        assert!(Conversation::of_turns([]).follow_up("and who owns it?").is_none());
     }
 
     #[test]

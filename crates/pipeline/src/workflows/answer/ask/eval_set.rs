@@ -18,7 +18,6 @@ use sporran_retriever::sparse::{Analyzer, AnalyzerOptions};
 use super::{asker::note_indexes, options::AskOptions};
 use crate::{
     Error, Result,
-    source::options::SourceOptions,
     workflows::answer::{
         assemble::{assemble_retrieval, load_generator},
         options::Options,
@@ -82,7 +81,7 @@ pub fn eval_set(
         )]));
     };
     note_indexes(options, &assembly, observe)?;
-    let mut set = match &resolved.generator {
+    let set = match &resolved.generator {
         None => {
             let made = questions(store, count, seed)?.into_iter();
             let records = made.map(|record| marked(record, Synthetic::Sentence)).collect();
@@ -95,27 +94,13 @@ pub fn eval_set(
         }
     };
     assembly.sound()?;
-    if let Some(source) = &resolved.general.source {
-        set.records.iter_mut().for_each(|record| name_pages(record, source));
-    }
     if set.records.is_empty() {
         return Err(nothing(
-            "expected sentences with a clear subject, such as `The bridge at Kelso was built in 1803.`"
+            "expected English sentences with a clear subject, such as `The bridge at Kelso was built in 1803.`"
                 .to_owned(),
         ));
     }
     Ok(set)
-}
-
-/// Names the pages of a record's evidence as a config with the paths that the user wrote does.
-fn name_pages(record: &mut Record, source: &SourceOptions) {
-    for output in record.output.iter_mut().flatten() {
-        for item in output.provenance.iter_mut().flatten() {
-            if let Some(Id::Text(id)) = &mut item.wikipedia_id {
-                *id = source.named_id(id);
-            }
-        }
-    }
 }
 
 /// The error that no question came of sources.

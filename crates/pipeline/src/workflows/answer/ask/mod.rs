@@ -6,12 +6,13 @@ mod citations;
 mod conversation;
 mod eval_set;
 mod judge;
+mod models;
 mod options;
 mod place;
 mod suggestion;
 
 pub use answer::{CitedAnswer, CitedPassage, CitedSentence, heading};
-pub use asker::{Asker, cited_passages};
+pub use asker::{Asker, FollowUpQueries, cited_passages};
 pub use conversation::Conversation;
 pub use eval_set::{EvalSet, Synthetic, eval_set};
 pub use options::{AskOptions, Endpoint};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use sporran_kilt::{FilePlace, Passage, PassageStore};
 
-use super::answer::heading;
+use super::{answer::heading, citations::CELLS};
 
 /// The number of bytes of the headings with which a text starts. Evidence shows them as its section.
 pub(super) fn headings(passage: &Passage) -> usize {
@@ -33,15 +33,19 @@ pub(super) fn pieces(store: &PassageStore, passage: &Passage) -> Vec<Piece> {
     let mut start = 0;
     let piece = |(paragraph, bytes): (u32, Range<usize>)| {
         let range = start..start + bytes.len();
-        // One blank joins the pieces.
+        // One blank or the end of a line joins the pieces.
         start = range.end + 1;
         Piece { range, paragraph, from: bytes.start }
     };
     store.pieces(passage.id).map(piece).collect()
 }
 
-/// Whether the file of a passage has a piece on several lines.
+/// Whether the file of a passage has a piece on several lines, or it is rows of a table of a format without lines.
 pub(super) fn has_lines(store: &PassageStore, passage: &Passage, piece: &Piece) -> bool {
+    let text = passage.text.get(piece.range.clone()).unwrap_or_default();
+    if text.contains('\n') && text.lines().all(|line| line.contains(CELLS)) {
+        return true;
+    }
     let page = store.page_of(passage.id);
     let line = |byte: usize| store.file_place(page, piece.paragraph, byte as u32).line;
     line(piece.from) != line((piece.from + piece.range.len()).saturating_sub(1))
@@ -91,6 +95,27 @@ mod tests {
         let start = passage.text.rfind("It is hot.").unwrap();
         let found = place(&store, &passage, &pieces, start);
         assert_eq!((found.line, found.page), (Some(14), Some(4)));
+    }
+
+    #[test]
+    fn rows_of_a_format_without_lines_stand_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("pages.jsonl");
+        let rows: String = (1..9).map(|row| format!("\\n{row} | keeper {row}")).collect();
+        let page = format!(
+            r#"{{"wikipedia_id":"1","wikipedia_title":"Log","text":["Log","day | name{rows}"],"file":"log.docx"}}"#
+        );
+        std::fs::write(&source, page).unwrap();
+        let split = PassageSplit::Windows(Windows { unit: Unit::Words, size: 18, overlap: 0 });
+        let build = BuildOptions { source, redirects: None, split };
+        let store = PassageStore::build(&build, folder.path().join("store"), &mut |_| {}).unwrap();
+        let passage = store.passage(sporran_kilt::PassageId(1));
+        let pieces = pieces(&store, &passage);
+        let texts: Vec<&str> = pieces.iter().map(|piece| &passage.text[piece.range.clone()]).collect();
+        // The header and the row in which the passage starts are whole.
+        assert_eq!(texts[0], "day | name");
+        assert!(texts[1].starts_with("4 | keeper 4\n5 | keeper 5"), "{texts:?}");
+        assert!(!has_lines(&store, &passage, &pieces[0]) && has_lines(&store, &passage, &pieces[1]));
     }
 
     #[test]
