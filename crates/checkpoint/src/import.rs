@@ -130,13 +130,15 @@ fn write(model: &StoredModel, companions: &[String], config: Option<String>, to:
 }
 
 fn weights(model: &StoredModel, path: &Path) -> Result<()> {
-    let tensors: Vec<(&str, Raw<'_>)> =
-        model.raw_tensors().map(|(name, dtype, shape, bytes)| (name, Raw { dtype, shape, bytes })).collect();
-    write_weights(tensors, path)
+    let raw = |(name, dtype, shape, bytes)| (name, Raw { dtype, shape, bytes });
+    write_weights(model.raw_tensors().map(raw).collect::<Vec<(String, Raw<'_>)>>(), path)
 }
 
 /// Writes tensors as the safetensors file `path`.
-pub(crate) fn write_weights(tensors: Vec<(&str, Raw<'_>)>, path: &Path) -> Result<()> {
+pub(crate) fn write_weights<N: AsRef<str> + Ord + std::fmt::Display>(
+    tensors: Vec<(N, Raw<'_>)>,
+    path: &Path,
+) -> Result<()> {
     // `transformers` refuses a file that does not say which framework's layout it has.
     let layout = HashMap::from([("format".to_string(), "pt".to_string())]);
     safetensors::serialize_to_file(tensors, Some(layout), path)

@@ -39,4 +39,6 @@ pub use sentence::{
 };
 pub use tokenizer::{PlacedToken, Tokenizer, TruncationSide};
 pub use tokens::{SpecialTokens, TokenFields};
-pub use weights::{MappedBytes, RawTensor, StoredModel, tensors, tensors_of, tensors_under, weight_types};
+pub use weights::{
+    MappedBytes, RawTensor, StoredModel, check_quantisation, tensors, tensors_of, tensors_under, weight_types,
+};

@@ -5,6 +5,7 @@ mod loose;
 mod mapped;
 mod pickle;
 mod pytorch;
+mod quantised;
 mod stored;
 mod tensor;
 
@@ -30,8 +31,10 @@ pub use file::RawTensor;
 pub(crate) use file::WeightFile;
 pub use loose::{tensors, tensors_of, tensors_under, weight_types};
 pub use mapped::MappedBytes;
+use quantised::Packing;
+pub use quantised::check_quantisation;
 pub(crate) use stored::open_weights;
-use stored::{Place, Stored};
+use stored::{Elements, Place, Stored};
 pub(crate) use tensor::StoredTensor;
 
 /// A folder whose weights are mapped, with the place of each parameter of its model.
@@ -160,19 +163,29 @@ impl StoredModel {
     #[must_use]
     pub fn stored_types(&self) -> BTreeMap<String, usize> {
         let mut types = BTreeMap::new();
-        for (_, dtype, shape, _) in self.raw_tensors() {
-            *types.entry(loose::type_name(dtype)).or_default() += shape.iter().product::<usize>();
+        for place in &self.places {
+            let Some(Elements { tensor: (file, tensor), packing, .. }) = place.stored else { continue };
+            let name = match packing {
+                Some(Packing::Mxfp4) => "mxfp4".into(),
+                _ => loose::type_name(self.files[file].tensors()[tensor].dtype),
+            };
+            *types.entry(name).or_default() += place.parameter.shape.elem_count();
         }
         types
     }
 
-    /// The stored tensors that the model uses, by the model's own names: their types, shapes and elements.
-    pub(crate) fn raw_tensors(&self) -> impl Iterator<Item = (&str, Dtype, &[usize], Cow<'_, [u8]>)> {
-        self.places.iter().filter_map(|place| {
-            let (file, tensor) = place.stored?;
-            let file = &self.files[file];
-            let tensor = &file.tensors()[tensor];
-            Some((place.parameter.name.as_str(), tensor.dtype, tensor.shape.as_slice(), file.bytes(tensor)))
+    /// The stored tensors that the model uses, by the model's own names: their types, shapes and elements. Quantised ones come
+    /// with their scales.
+    pub(crate) fn raw_tensors(&self) -> impl Iterator<Item = (String, Dtype, &[usize], Cow<'_, [u8]>)> {
+        self.places.iter().flat_map(|place| {
+            let elements = place.stored.iter();
+            elements.flat_map(|elements| elements.stored(&place.parameter.name)).map(
+                |(name, (file, tensor))| {
+                    let file = &self.files[file];
+                    let tensor = &file.tensors()[tensor];
+                    (name, tensor.dtype, tensor.shape.as_slice(), file.bytes(tensor))
+                },
+            )
         })
     }
 
@@ -195,7 +208,7 @@ impl StoredModel {
     /// As for [`tensor`](Self::tensor).
     pub fn raw(&self, name: &str) -> Result<RawTensor<'_>> {
         match self.by_name.get(name).map(|at| self.places[*at].stored) {
-            Some(Some((file, tensor))) => self.files[file].raw(&self.files[file].tensors()[tensor]),
+            Some(Some(elements)) => elements.raw(&self.files),
             _ => {
                 let values = self.values(name)?;
                 let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -214,9 +227,11 @@ impl StoredModel {
 
     fn read(&self, place: &Place, dtype: DType, device: &Device) -> Result<Tensor> {
         match place.stored {
-            Some((file, tensor)) => {
-                let file = &self.files[file];
-                file.read(&file.tensors()[tensor], dtype, device)
+            Some(elements) => {
+                let raw = elements.raw(&self.files)?;
+                let read =
+                    Tensor::from_raw_buffer(&raw.bytes, raw.dtype, place.parameter.shape.dims(), device)?;
+                Ok(read.to_dtype(dtype)?)
             }
             None => Ok(parameters::fresh(&place.parameter, 0, 0, device)?.to_dtype(dtype)?),
         }
@@ -263,11 +278,14 @@ impl StoredModel {
         }
         let mut tensors = BTreeMap::new();
         for parameter in architecture.parameters()? {
-            let Some((file, tensor)) = stored.take(&parameter.name) else { continue };
-            let tensor = &self.files[file].tensors()[tensor];
-            if tensor.shape == parameter.shape.dims() {
-                tensors.insert(parameter.name, self.files[file].read(tensor, DType::F32, &Device::Cpu)?);
+            let Some(elements) = stored.take(&parameter.name) else { continue };
+            if let Some(shape) = elements.shape(&self.files).filter(|shape| shape == parameter.shape.dims()) {
+                let raw = elements.raw(&self.files)?;
+                let read = Tensor::from_raw_buffer(&raw.bytes, raw.dtype, &shape, &Device::Cpu)?;
+                tensors.insert(parameter.name, read.to_dtype(DType::F32)?);
             } else {
+                let (file, tensor) = elements.tensor;
+                let tensor = &self.files[file].tensors()[tensor];
                 tracing::warn!(
                     tensor = tensor.name,
                     "the shape differs from that of the model to train; initialized randomly"
