@@ -88,6 +88,33 @@ def main():
         num_labels=3, attention_type="original_full", hidden_act="gelu", **big_bird)), 145)
     write("big-bird-mlm", t.BigBirdForMaskedLM(bert(**big_bird)), 146)
 
+    # Windows of layers are smaller than inputs, and differ.
+    longformer = dict(large, config=t.LongformerConfig, attention_window=[4, 8])
+    write("longformer-states", t.LongformerModel(bert(**longformer)), 150, pieces)
+    write("longformer-sequence", t.LongformerForSequenceClassification(bert(num_labels=2, **longformer)), 151)
+    write("longformer-token", t.LongformerForTokenClassification(bert(num_labels=3, **longformer)), 152)
+    write("longformer-mlm", t.LongformerForMaskedLM(bert(**longformer)), 153)
+
+    def mobile(**options):
+        return bert(t.MobileBertConfig, **{"embedding_size": 8, "intra_bottleneck_size": 12, **small} | options)
+
+    write("mobilebert-states", t.MobileBertModel(mobile()), 170)
+    write("mobilebert-sequence", t.MobileBertForSequenceClassification(mobile(num_labels=2, hidden_act="gelu")), 171, None,
+          True)
+    write("mobilebert-bare", t.MobileBertForSequenceClassification(
+        mobile(num_labels=2, classifier_activation=False, num_feedforward_networks=1)), 172)
+    write("mobilebert-token", t.MobileBertForTokenClassification(mobile(num_labels=3)), 173)
+    write("mobilebert-span", t.MobileBertForQuestionAnswering(mobile()), 174)
+    write("mobilebert-mlm", t.MobileBertForMaskedLM(mobile()), 175)
+    groups = {"q_groups": 2, "k_groups": 4, "v_groups": 1, "intermediate_groups": 4, "output_groups": 8}
+    squeeze = dict(small, config=t.SqueezeBertConfig, embedding_size=16)
+    write("squeezebert-states", t.SqueezeBertModel(bert(**squeeze)), 160)
+    write("squeezebert-sequence", t.SqueezeBertForSequenceClassification(bert(num_labels=2, **groups, **squeeze)), 161, None,
+          True)
+    write("squeezebert-token", t.SqueezeBertForTokenClassification(bert(num_labels=3, **squeeze)), 162)
+    write("squeezebert-span", t.SqueezeBertForQuestionAnswering(bert(**squeeze)), 163)
+    write("squeezebert-mlm", t.SqueezeBertForMaskedLM(bert(post_attention_groups=2, **squeeze)), 164)
+
     ernie = dict(small, config=t.ErnieConfig)
     write("ernie-states", t.ErnieModel(bert(use_task_id=True, **ernie)), 81, None, True)
     write("ernie-sequence", t.ErnieForSequenceClassification(bert(num_labels=1, **ernie)), 82, None, True)

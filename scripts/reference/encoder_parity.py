@@ -118,8 +118,11 @@ def randomise(model, seed):
                 weight.copy_(0.2 * noise + (1.0 if name.endswith("weight") else 0.0))
             elif "embeddings" in name:
                 weight.copy_(0.7 * noise)
+                if type(model).__name__.startswith("MobileBert") and "word" in name:
+                    weight[0] = 0.0  # the neighbour of a last token is padding in a batch, and zeros alone
             else:
-                weight.copy_(0.3 * noise)
+                # No norm of MobileBERT bounds its states.
+                weight.copy_((0.1 if type(model).__name__.startswith("MobileBert") else 0.3) * noise)
 
 
 def batch(config, types):
@@ -136,7 +139,7 @@ def batch(config, types):
 
 def body(model):
     names = "bert roberta distilbert mpnet electra albert deberta ernie data2vec_text roberta_prelayernorm rembert"
-    names += " roformer nomic_bert gte"
+    names += " roformer nomic_bert gte longformer transformer mobilebert"
     for name in names.split():
         if hasattr(model, name):
             return getattr(model, name)
@@ -175,6 +178,11 @@ def write(name, model, seed, tokenizer=None, types=None):
     exact = model.double()
     with torch.no_grad():
         states = body(exact)(**inputs).last_hidden_state
+        if isinstance(model, t.LongformerForSequenceClassification):
+            # It has the first token attend to all others, and all to it.
+            seen = torch.zeros_like(inputs["input_ids"])
+            seen[:, 0] = 1
+            states = body(exact)(**inputs, global_attention_mask=seen).last_hidden_state
         if isinstance(model, t.DPRReader):
             # The reader has no token types, so they are 0.
             del inputs["token_type_ids"]

@@ -12,7 +12,7 @@ use sporran_checkpoint::{
 use crate::{
     architectures::{
         ModelConfig,
-        bert::{BertModel, EncoderModel, Head},
+        bert::{BertModel, EncoderModel, Head, MobileBert},
         decoder::{DecoderEncoder, DecoderHead},
         gpt2::Gpt2,
         llama::Llama,
@@ -281,6 +281,10 @@ impl Checkpoint {
         let table = |name: &str| self.tensor(name, DType::F32, &Device::Cpu);
         let read = &mut |name: &str| Ok(self.stored.raw(name)?.into());
         Ok(match &self.config {
+            // It has no packed form.
+            ModelConfig::Bert(config) if config.mobile.is_some() => {
+                return self.encoder(precision.dtype()?, &Device::Cpu);
+            }
             ModelConfig::Bert(config) => {
                 let head = Head::new(config, || table(&config.table()), &vb)?;
                 EncoderModel { body: Box::new(PackedEncoder::bert(config, precision.packed()?, read)?), head }
@@ -311,6 +315,12 @@ impl Checkpoint {
     /// As for [`model`](Self::model).
     pub fn encoder(&self, dtype: DType, device: &Device) -> Result<EncoderModel> {
         match &self.config {
+            ModelConfig::Bert(config) if let Some(sizes) = config.mobile => {
+                let vb = self.var_builder(dtype, device)?;
+                let body = MobileBert::new(config, sizes, &vb)?;
+                let head = Head::new(config, || Ok(body.table().clone()), &vb)?;
+                Ok(EncoderModel { body: Box::new(body), head })
+            }
             ModelConfig::Bert(config) => {
                 Ok(BertModel::new(config, &self.var_builder(dtype, device)?)?.into())
             }

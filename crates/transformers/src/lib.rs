@@ -40,8 +40,8 @@ pub use architectures::{
     bart::{Bart, BartConfig, BartFamily},
     bert::{
         AttentionBlocks, BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask,
-        DISTIL_NAMES, Disentangled, EncoderModel, Head, LayerSharing, MaskedLmHead, ReaderHead, ReaderLogits,
-        RotaryPositions, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
+        DISTIL_NAMES, Disentangled, EncoderModel, Head, LayerGroups, LayerSharing, MaskedLmHead, MobileSizes,
+        ReaderHead, ReaderLogits, RotaryPositions, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
     },
     decoder::{DecoderHead, LabelPooling},
     gpt2::{Gpt2, Gpt2Config},

@@ -57,6 +57,13 @@ pub enum BertFamily {
     JinaXlmRoberta,
     /// BigBird (Zaheer et al. 2020) with complete attention.
     BigBird,
+    /// Longformer (Beltagy et al. 2020): RoBERTa that attends to a window. Where the whole input is labelled, the first token attends to
+    /// all others by projections of its own, and all attend to it.
+    Longformer,
+    /// MobileBERT (Sun et al. 2020): layers that work on narrow states between wide ones.
+    MobileBert,
+    /// SqueezeBERT (Iandola et al. 2020): BERT whose layers read groups of values.
+    SqueezeBert,
     /// JinaBERT (Günther et al. 2023), of Jina's embeddings, version 2: biases of distances, and gated feed-forward parts.
     JinaBert,
 }
@@ -74,6 +81,7 @@ impl BertFamily {
                 | Self::RobertaPreLayerNorm
                 | Self::XlmRobertaXl
                 | Self::JinaXlmRoberta
+                | Self::Longformer
         )
     }
 
@@ -177,6 +185,21 @@ pub(super) const CLASSES: &[(&str, BertFamily, BertTask)] = &[
     ("BigBirdForTokenClassification", BertFamily::BigBird, BertTask::TokenClassification),
     ("BigBirdForMaskedLM", BertFamily::BigBird, BertTask::MaskedLm),
     ("BigBirdForPreTraining", BertFamily::BigBird, BertTask::MaskedLm),
+    ("LongformerModel", BertFamily::Longformer, BertTask::States),
+    ("LongformerForSequenceClassification", BertFamily::Longformer, BertTask::SequenceClassification),
+    ("LongformerForTokenClassification", BertFamily::Longformer, BertTask::TokenClassification),
+    ("LongformerForMaskedLM", BertFamily::Longformer, BertTask::MaskedLm),
+    ("MobileBertModel", BertFamily::MobileBert, BertTask::States),
+    ("MobileBertForSequenceClassification", BertFamily::MobileBert, BertTask::SequenceClassification),
+    ("MobileBertForTokenClassification", BertFamily::MobileBert, BertTask::TokenClassification),
+    ("MobileBertForQuestionAnswering", BertFamily::MobileBert, BertTask::Span),
+    ("MobileBertForMaskedLM", BertFamily::MobileBert, BertTask::MaskedLm),
+    ("MobileBertForPreTraining", BertFamily::MobileBert, BertTask::MaskedLm),
+    ("SqueezeBertModel", BertFamily::SqueezeBert, BertTask::States),
+    ("SqueezeBertForSequenceClassification", BertFamily::SqueezeBert, BertTask::SequenceClassification),
+    ("SqueezeBertForTokenClassification", BertFamily::SqueezeBert, BertTask::TokenClassification),
+    ("SqueezeBertForQuestionAnswering", BertFamily::SqueezeBert, BertTask::Span),
+    ("SqueezeBertForMaskedLM", BertFamily::SqueezeBert, BertTask::MaskedLm),
     ("ErnieModel", BertFamily::Ernie, BertTask::States),
     ("ErnieForSequenceClassification", BertFamily::Ernie, BertTask::SequenceClassification),
     ("ErnieForTokenClassification", BertFamily::Ernie, BertTask::TokenClassification),

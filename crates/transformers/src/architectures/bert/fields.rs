@@ -7,14 +7,18 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Result, json::parse};
 
 use super::{
-    config::{AttentionBlocks, BertConfig, BertTask, LayerSharing},
+    config::{AttentionBlocks, BertConfig, BertTask, LayerGroups, LayerSharing},
     disentangled::DebertaFields,
     family::BertFamily,
+    mobile::MobileSizes,
     model::MPNET_BUCKETS,
     own_code::GATED,
     rotary::RotaryFields,
 };
-use crate::architectures::wrong::wrong;
+use crate::architectures::{
+    bart::{deserialize_windows, serialize_windows},
+    wrong::wrong,
+};
 
 /// DistilBERT's normalisation; no config field sets it.
 const DISTIL_EPSILON: f64 = 1e-12;
@@ -69,6 +73,43 @@ pub(crate) struct BertFields {
     block_size: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     num_random_blocks: Option<usize>,
+    /// Of Longformer.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "deserialize_windows",
+        serialize_with = "serialize_windows"
+    )]
+    attention_window: Option<Vec<usize>>,
+    /// Of MobileBERT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trigram_input: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    use_bottleneck: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intra_bottleneck_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    use_bottleneck_attention: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_query_shared_bottleneck: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_feedforward_networks: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    normalization_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    classifier_activation: Option<bool>,
+    /// Of SqueezeBERT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    q_groups: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    k_groups: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    v_groups: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    post_attention_groups: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intermediate_groups: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_groups: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     use_bias: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,6 +162,21 @@ impl Default for BertFields {
             attention_type: None,
             block_size: None,
             num_random_blocks: None,
+            attention_window: None,
+            trigram_input: None,
+            use_bottleneck: None,
+            intra_bottleneck_size: None,
+            use_bottleneck_attention: None,
+            key_query_shared_bottleneck: None,
+            num_feedforward_networks: None,
+            normalization_type: None,
+            classifier_activation: None,
+            q_groups: None,
+            k_groups: None,
+            v_groups: None,
+            post_attention_groups: None,
+            intermediate_groups: None,
+            output_groups: None,
             use_bias: None,
             rescale_embeddings: None,
             use_flash_attn: None,
@@ -154,6 +210,11 @@ fn defaults(family: BertFamily) -> Option<Value> {
             "hidden_act": "gelu_new", "max_position_embeddings": 4096, "attention_type": BLOCKS, "block_size": 64,
             "num_random_blocks": 3,
         })),
+        BertFamily::MobileBert => Some(json!({
+            "embedding_size": 128, "hidden_size": 512, "num_hidden_layers": 24, "num_attention_heads": 4,
+            "intermediate_size": 512, "hidden_act": "relu", "hidden_dropout_prob": 0.0,
+        })),
+        BertFamily::Longformer => Some(json!({ "attention_window": 512 })),
         BertFamily::XlmRobertaXl => Some(json!({
             "hidden_size": 2560, "num_hidden_layers": 36, "num_attention_heads": 32, "intermediate_size": 10240,
             "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
@@ -229,6 +290,27 @@ impl BertFields {
         {
             return Err(wrong("position_embedding_type", "absolute", &self.position_embedding_type));
         }
+        if family == BertFamily::MobileBert {
+            for (field, value, only) in [
+                ("trigram_input", self.trigram_input, true),
+                ("use_bottleneck", self.use_bottleneck, true),
+                ("use_bottleneck_attention", self.use_bottleneck_attention, false),
+                ("key_query_shared_bottleneck", self.key_query_shared_bottleneck, true),
+            ] {
+                if let Some(found) = value.filter(|found| *found != only) {
+                    return Err(wrong(field, &only.to_string(), &found.to_string()));
+                }
+            }
+            if let Some(kind) = self.normalization_type.as_deref().filter(|kind| *kind != "no_norm") {
+                return Err(wrong("normalization_type", "`no_norm`", &format!("`{kind}`")));
+            }
+        }
+        if family == BertFamily::SqueezeBert
+            && let Some(size) = self.embedding_size.filter(|size| *size != self.hidden_size)
+        {
+            let expected = format!("hidden_size, {}", self.hidden_size);
+            return Err(wrong("embedding_size", &expected, &size.to_string()));
+        }
         if family == BertFamily::BigBird {
             if let Some(kind) =
                 self.attention_type.as_deref().filter(|kind| ![BLOCKS, "original_full"].contains(kind))
@@ -257,6 +339,16 @@ impl BertFields {
         Ok(())
     }
 
+    /// The groups of values that layers read.
+    fn groups(&self, family: BertFamily) -> Option<LayerGroups> {
+        let or = |groups: Option<usize>, usual| groups.unwrap_or(usual);
+        (family == BertFamily::SqueezeBert).then(|| LayerGroups {
+            inputs: [or(self.q_groups, 4), or(self.k_groups, 4), or(self.v_groups, 4)],
+            output: or(self.post_attention_groups, 1),
+            feed_forward: [or(self.intermediate_groups, 4), or(self.output_groups, 4)],
+        })
+    }
+
     /// The blocks of a BigBird that has them.
     fn blocks(&self, family: BertFamily) -> Option<AttentionBlocks> {
         let has_blocks = family == BertFamily::BigBird && self.attention_type.as_deref() == Some(BLOCKS);
@@ -275,7 +367,7 @@ impl BertFields {
             | BertFamily::XlmRoberta
             | BertFamily::JinaXlmRoberta
             | BertFamily::RobertaPreLayerNorm => (50265, 1),
-            BertFamily::Camembert | BertFamily::Data2VecText => (30522, 1),
+            BertFamily::Camembert | BertFamily::Data2VecText | BertFamily::Longformer => (30522, 1),
             BertFamily::XlmRobertaXl => (250_880, 1),
             BertFamily::MegatronBert => (29056, 0),
             BertFamily::RemBert => (250_300, 0),
@@ -293,6 +385,8 @@ impl BertFields {
             | BertFamily::Dpr
             | BertFamily::Electra
             | BertFamily::Ernie
+            | BertFamily::SqueezeBert
+            | BertFamily::MobileBert
             | BertFamily::JinaBert => (30522, 0),
         };
         let head_dropout = match family {
@@ -304,6 +398,8 @@ impl BertFields {
             | BertFamily::FirstDeberta
             | BertFamily::Mpnet
             | BertFamily::MegatronBert
+            | BertFamily::Longformer
+            | BertFamily::SqueezeBert
             | BertFamily::RoFormer => None,
             BertFamily::Albert | BertFamily::RemBert => self.classifier_dropout_prob,
             _ => self.classifier_dropout,
@@ -318,6 +414,7 @@ impl BertFields {
         let embedding_size = match family {
             BertFamily::Albert => Some(self.embedding_size.unwrap_or(self.hidden_size)),
             BertFamily::RemBert => self.input_embedding_size,
+            BertFamily::MobileBert => self.embedding_size,
             BertFamily::Electra | BertFamily::RoFormer => {
                 self.embedding_size.filter(|size| *size != self.hidden_size)
             }
@@ -327,7 +424,7 @@ impl BertFields {
             groups: self.num_hidden_groups.unwrap_or(1),
             inner: self.inner_group_num.unwrap_or(1),
         });
-        let blocks = self.blocks(family);
+        let (blocks, groups) = (self.blocks(family), self.groups(family));
         let has_tasks = family == BertFamily::Ernie && self.use_task_id == Some(true);
         Ok(BertConfig {
             family,
@@ -352,6 +449,13 @@ impl BertFields {
             task_types: if has_tasks { self.task_type_vocab_size.unwrap_or(3) } else { 0 },
             sharing,
             blocks,
+            windows: self.attention_window.filter(|_| family == BertFamily::Longformer),
+            mobile: (family == BertFamily::MobileBert).then(|| MobileSizes {
+                narrow: self.intra_bottleneck_size.unwrap_or(128),
+                parts: self.num_feedforward_networks.unwrap_or(4),
+                has_pooler: self.classifier_activation.unwrap_or(true),
+            }),
+            groups,
             disentangled: disentangled.transpose()?,
             rotary: rotary.transpose()?,
             labels,
@@ -402,13 +506,25 @@ impl BertFields {
                 .then(|| if config.blocks.is_some() { BLOCKS } else { "original_full" }.into()),
             block_size: config.blocks.map(|blocks| blocks.size),
             num_random_blocks: config.blocks.map(|blocks| blocks.random),
+            attention_window: config.windows.clone(),
+            intra_bottleneck_size: config.mobile.map(|sizes| sizes.narrow),
+            num_feedforward_networks: config.mobile.map(|sizes| sizes.parts),
+            classifier_activation: config.mobile.map(|sizes| sizes.has_pooler),
+            q_groups: config.groups.map(|groups| groups.inputs[0]),
+            k_groups: config.groups.map(|groups| groups.inputs[1]),
+            v_groups: config.groups.map(|groups| groups.inputs[2]),
+            post_attention_groups: config.groups.map(|groups| groups.output),
+            intermediate_groups: config.groups.map(|groups| groups.feed_forward[0]),
+            output_groups: config.groups.map(|groups| groups.feed_forward[1]),
             use_flash_attn: (config.family == BertFamily::JinaXlmRoberta).then_some(false),
             feed_forward_type: (config.family == BertFamily::JinaBert).then(|| GATED.into()),
             tie_word_embeddings: config.tie_word_embeddings,
             embedding_size: match config.family {
-                BertFamily::Electra | BertFamily::Albert | BertFamily::RoFormer => {
-                    Some(config.embedding_width())
-                }
+                BertFamily::Electra
+                | BertFamily::Albert
+                | BertFamily::RoFormer
+                | BertFamily::MobileBert
+                | BertFamily::SqueezeBert => Some(config.embedding_width()),
                 _ => None,
             },
             input_embedding_size: config.embedding_size.filter(|_| config.family == BertFamily::RemBert),
@@ -503,6 +619,9 @@ impl DistilFields {
             task_types: 0,
             sharing: None,
             blocks: None,
+            windows: None,
+            mobile: None,
+            groups: None,
             disentangled: None,
             rotary: None,
             labels,

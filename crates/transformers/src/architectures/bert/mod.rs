@@ -5,20 +5,23 @@ mod disentangled;
 mod family;
 mod fields;
 mod heads;
+mod mobile;
 mod model;
 mod own_code;
 mod rotary;
 mod with_head;
 
 pub(crate) use config::HeadFields;
-pub use config::{AttentionBlocks, BertConfig, BertTask, LayerSharing};
+pub use config::{AttentionBlocks, BertConfig, BertTask, LayerGroups, LayerSharing};
 pub use disentangled::Disentangled;
 pub use family::BertFamily;
 pub use heads::{
     Head, MaskedLmHead, ReaderHead, ReaderLogits, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
 };
 pub(crate) use heads::{LabelledState, Transform};
+pub(crate) use mobile::MobileBert;
+pub use mobile::MobileSizes;
 pub use model::{BERT_NAMES, Bert, BertNames, DISTIL_NAMES};
-pub(crate) use model::{MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE};
+pub(crate) use model::{GLOBAL_NAMES, MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE};
 pub use rotary::RotaryPositions;
 pub use with_head::{BertModel, EncoderModel};
