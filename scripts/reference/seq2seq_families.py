@@ -1,4 +1,4 @@
-"""Makes the parity fixtures of the encoder-decoders of T5's and BART's families: mT5, UMT5, mBART, Pegasus, Marian, M2M100,
+"""Makes the parity fixtures of the encoder-decoders of T5's and BART's families: mT5, UMT5, LongT5, Switch, LED, mBART, Pegasus, Marian, M2M100,
 both Blenderbots, PLBART and BigBird-Pegasus.
 
 They have the layout of `transformers_parity.py`, with fewer inputs and cases, in crates/transformers/tests/data.

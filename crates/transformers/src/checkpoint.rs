@@ -12,7 +12,7 @@ use sporran_checkpoint::{
 use crate::{
     architectures::{
         ModelConfig,
-        bert::{BertModel, EncoderModel, Head, MobileBert},
+        bert::{BertModel, EncoderModel, Head},
         decoder::{DecoderEncoder, DecoderHead},
         gpt2::Gpt2,
         llama::Llama,
@@ -282,7 +282,7 @@ impl Checkpoint {
         let read = &mut |name: &str| Ok(self.stored.raw(name)?.into());
         Ok(match &self.config {
             // It has no packed form.
-            ModelConfig::Bert(config) if config.mobile.is_some() => {
+            ModelConfig::Bert(config) if config.is_apart() => {
                 return self.encoder(precision.dtype()?, &Device::Cpu);
             }
             ModelConfig::Bert(config) => {
@@ -315,11 +315,8 @@ impl Checkpoint {
     /// As for [`model`](Self::model).
     pub fn encoder(&self, dtype: DType, device: &Device) -> Result<EncoderModel> {
         match &self.config {
-            ModelConfig::Bert(config) if let Some(sizes) = config.mobile => {
-                let vb = self.var_builder(dtype, device)?;
-                let body = MobileBert::new(config, sizes, &vb)?;
-                let head = Head::new(config, || Ok(body.table().clone()), &vb)?;
-                Ok(EncoderModel { body: Box::new(body), head })
+            ModelConfig::Bert(config) if config.is_apart() => {
+                EncoderModel::apart(config, &self.var_builder(dtype, device)?)
             }
             ModelConfig::Bert(config) => {
                 Ok(BertModel::new(config, &self.var_builder(dtype, device)?)?.into())

@@ -39,7 +39,7 @@ pub use architectures::{
     ModelConfig,
     bart::{Bart, BartConfig, BartFamily},
     bert::{
-        AttentionBlocks, BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask,
+        AttentionBlocks, BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask, ConvSizes,
         DISTIL_NAMES, Disentangled, EncoderModel, Head, LayerGroups, LayerSharing, MaskedLmHead, MobileSizes,
         ReaderHead, ReaderLogits, RotaryPositions, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
     },

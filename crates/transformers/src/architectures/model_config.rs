@@ -150,7 +150,7 @@ impl ModelConfig {
     #[must_use]
     pub fn is_tunable(&self) -> bool {
         match self {
-            Self::Bert(config) => config.groups.is_none() && config.mobile.is_none(),
+            Self::Bert(config) => config.groups.is_none() && !config.is_apart(),
             Self::ModernBert(_) => true,
             Self::Llama(config) => config.kind == LlamaKind::EuroBert,
             _ => false,

@@ -262,6 +262,24 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     })
     .unpacked()
     .untrained(),
+    ArchitectureEntry::own("convbert", "ConvBERT", ENCODER, |path, text, _| {
+        read_bert(BertFamily::ConvBert, path, text)
+    })
+    .unpacked()
+    .untrained(),
+    ArchitectureEntry::own("nystromformer", "Nyströmformer", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Nystromformer, path, text)
+    })
+    .unpacked()
+    .untrained(),
+    ArchitectureEntry::own("fnet", "FNet", ENCODER, |path, text, _| read_bert(BertFamily::Fnet, path, text))
+        .unpacked()
+        .untrained(),
+    ArchitectureEntry::own("xlnet", "XLNet", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Xlnet, path, text)
+    })
+    .unpacked()
+    .untrained(),
     ArchitectureEntry::own("squeezebert", "SqueezeBERT", ENCODER, |path, text, _| {
         read_bert(BertFamily::SqueezeBert, path, text)
     })
@@ -490,7 +508,7 @@ mod tests {
             "{error}"
         );
         assert!(error.ends_with("`xglm`, found `rwkv`"), "{error}");
-        for name in ["xlnet", "convbert", "nystromformer", "fnet"] {
+        for name in ["funnel", "flaubert"] {
             let error = read(&format!(r#"{{"model_type": "{name}"}}"#));
             assert!(error.contains("`big_bird`") && error.ends_with(&format!("found `{name}`")), "{error}");
         }

@@ -20,7 +20,7 @@ use sporran_transformers::{
 };
 
 /// Encoders that are not trained.
-const UNTRAINED: [&str; 40] = [
+const UNTRAINED: [&str; 58] = [
     "modernbert-states",
     "modernbert-sequence",
     "modernbert-first",
@@ -62,6 +62,24 @@ const UNTRAINED: [&str; 40] = [
     "mobilebert-token",
     "mobilebert-span",
     "mobilebert-mlm",
+    "xlnet-states",
+    "xlnet-sequence",
+    "xlnet-token",
+    "xlnet-span",
+    "convbert-states",
+    "convbert-sequence",
+    "convbert-token",
+    "convbert-span",
+    "convbert-mlm",
+    "fnet-states",
+    "fnet-sequence",
+    "fnet-span",
+    "fnet-mlm",
+    "nystromformer-states",
+    "nystromformer-sequence",
+    "nystromformer-token",
+    "nystromformer-span",
+    "nystromformer-mlm",
 ];
 
 const FOLDERS: [&str; 76] = [
@@ -621,6 +639,11 @@ fn a_written_encoder_is_read_back() {
         "squeezebert-mlm",
         "mobilebert-mlm",
         "mobilebert-bare",
+        "xlnet-states",
+        "xlnet-sequence",
+        "convbert-mlm",
+        "fnet-sequence",
+        "nystromformer-span",
         "jina-bert-sequence",
         "jina-xlm-roberta-sequence",
         "new-sequence",

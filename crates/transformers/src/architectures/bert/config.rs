@@ -7,14 +7,15 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Architecture, Embedding, Parameter, Result, json::parse, parameters};
 
 use super::{
+    convbert::ConvSizes,
     disentangled::Disentangled,
     family::{BertFamily, CLASSES, task},
     fields::{BertFields, DistilFields},
-    heads::Head,
-    mobile::{MobileBert, MobileSizes},
+    mobile::MobileSizes,
     own_code,
     rotary::RotaryPositions,
-    with_head::BertModel,
+    with_head::{BertModel, EncoderModel},
+    xlnet::XlnetFields,
 };
 use crate::{
     architectures::{alibi::Alibi, wrong::wrong},
@@ -132,6 +133,8 @@ pub struct BertConfig {
     pub windows: Option<Vec<usize>>,
     /// The sizes of MobileBERT.
     pub mobile: Option<MobileSizes>,
+    /// The sizes of ConvBERT and Nyströmformer.
+    pub convolution: Option<ConvSizes>,
     /// The groups of values that layers read, in SqueezeBERT.
     pub groups: Option<LayerGroups>,
     /// The attention to distances, in DeBERTa.
@@ -161,6 +164,9 @@ impl BertConfig {
         let labels = head.labels();
         let config = if family == BertFamily::DistilBert {
             parse::<DistilFields>(path, text)?.config(task, labels)
+        } else if family == BertFamily::Xlnet {
+            let fields = parse::<XlnetFields>(path, text)?;
+            fields.config(task, labels).map_err(|error| error.within(path))?
         } else {
             let fields = BertFields::read(family, path, text)?;
             fields.supported(family, task).map_err(|error| error.within(path))?;
@@ -222,9 +228,16 @@ impl BertConfig {
             && self.rotary.is_none()
             && self.task_types == 0
             && self.groups.is_none()
-            && self.mobile.is_none()
+            && !self.is_apart()
             && !matches!(self.family, BertFamily::Mpnet | BertFamily::BigBird | BertFamily::Longformer)
             && !self.family.norms_first()
+    }
+
+    /// Whether the model has its own body, for inference alone and without a packed form.
+    #[must_use]
+    pub fn is_apart(&self) -> bool {
+        use BertFamily::{ConvBert, Fnet, MobileBert, Nystromformer, Xlnet};
+        matches!(self.family, MobileBert | Xlnet | ConvBert | Nystromformer | Fnet)
     }
 
     /// For each layer, the tokens that it attends to on either side; none where it attends to all.
@@ -268,6 +281,10 @@ impl BertConfig {
             | BertFamily::NomicBert
             | BertFamily::SqueezeBert
             | BertFamily::MobileBert
+            | BertFamily::Xlnet
+            | BertFamily::ConvBert
+            | BertFamily::Nystromformer
+            | BertFamily::Fnet
             | BertFamily::JinaBert => true,
             BertFamily::Deberta | BertFamily::FirstDeberta => self.has_types(),
             // The multilingual ones have one type.
@@ -288,6 +305,7 @@ impl BertConfig {
     pub fn activation(&self) -> Result<Activation> {
         let (field, name) = match self.family {
             BertFamily::DistilBert => ("activation", &self.hidden_act),
+            BertFamily::Xlnet => ("ff_activation", &self.hidden_act),
             _ => ("hidden_act", &self.hidden_act),
         };
         Activation::named(name).ok_or_else(|| wrong(field, "a known activation", name))
@@ -311,8 +329,11 @@ impl BertConfig {
                 | BertFamily::JinaXlmRoberta,
             ) => "roberta",
             (_, BertFamily::Longformer) => "longformer",
-            (_, BertFamily::SqueezeBert) => "transformer",
+            (_, BertFamily::SqueezeBert | BertFamily::Xlnet) => "transformer",
             (_, BertFamily::MobileBert) => "mobilebert",
+            (_, BertFamily::ConvBert) => "convbert",
+            (_, BertFamily::Fnet) => "fnet",
+            (_, BertFamily::Nystromformer) => "nystromformer",
             (_, BertFamily::NomicBert) => "nomic_bert",
             (_, BertFamily::Gte) => "gte",
             (_, BertFamily::New) => "new",
@@ -417,6 +438,9 @@ impl BertConfig {
                 return Err(wrong("embedding_size", &expected, &self.embedding_width().to_string()));
             }
         }
+        if let Some(sizes) = self.convolution {
+            sizes.check(self)?;
+        }
         if let Some(LayerGroups { inputs: [query, key, value], output, feed_forward }) = self.groups {
             let (width, inner) = (self.hidden_size, self.intermediate_size);
             for (field, groups, from, to) in [
@@ -481,6 +505,10 @@ impl Architecture for BertConfig {
             BertFamily::Longformer => "longformer",
             BertFamily::SqueezeBert => "squeezebert",
             BertFamily::MobileBert => "mobilebert",
+            BertFamily::Xlnet => "xlnet",
+            BertFamily::ConvBert => "convbert",
+            BertFamily::Fnet => "fnet",
+            BertFamily::Nystromformer => "nystromformer",
             BertFamily::Ernie => "ernie",
             BertFamily::Data2VecText => "data2vec-text",
             BertFamily::RobertaPreLayerNorm => "roberta-prelayernorm",
@@ -516,6 +544,8 @@ impl Architecture for BertConfig {
     fn fields(&self) -> Value {
         let mut value = if self.family == BertFamily::DistilBert {
             json!(DistilFields::of(self))
+        } else if self.family == BertFamily::Xlnet {
+            json!(XlnetFields::of(self))
         } else {
             BertFields::json(self)
         };
@@ -526,13 +556,9 @@ impl Architecture for BertConfig {
     }
 
     fn parameters(&self) -> Result<Vec<Parameter>> {
-        match self.mobile {
-            Some(sizes) => parameters(|vb| {
-                let body = MobileBert::new(self, sizes, vb)?;
-                let head = Head::new(self, || Ok(body.table().clone()), vb)?;
-                Ok((body, head))
-            }),
-            None => parameters(|vb| BertModel::new(self, vb)),
+        match self.is_apart() {
+            true => parameters(|vb| EncoderModel::apart(self, vb)),
+            false => parameters(|vb| BertModel::new(self, vb)),
         }
     }
 
@@ -561,8 +587,11 @@ impl Architecture for BertConfig {
             BertFamily::Deberta | BertFamily::FirstDeberta => name.strip_prefix("deberta."),
             BertFamily::Ernie => name.strip_prefix("ernie."),
             BertFamily::Longformer => name.strip_prefix("longformer."),
-            BertFamily::SqueezeBert => name.strip_prefix("transformer."),
+            BertFamily::SqueezeBert | BertFamily::Xlnet => name.strip_prefix("transformer."),
             BertFamily::MobileBert => name.strip_prefix("mobilebert."),
+            BertFamily::ConvBert => name.strip_prefix("convbert."),
+            BertFamily::Fnet => name.strip_prefix("fnet."),
+            BertFamily::Nystromformer => name.strip_prefix("nystromformer."),
             BertFamily::Data2VecText => name.strip_prefix("data2vec_text."),
             BertFamily::RobertaPreLayerNorm => name.strip_prefix("roberta_prelayernorm."),
             BertFamily::RemBert => name.strip_prefix("rembert."),
@@ -580,15 +609,10 @@ impl Architecture for BertConfig {
             return name;
         }
         let bare = bare.unwrap_or(&name);
-        let body = [
-            "embeddings.",
-            "embeddings_project.",
-            "encoder.",
-            "transformer.layer.",
-            "pooler.",
-            "LayerNorm.",
-            "emb_ln.",
-        ];
+        let body: &[&str] = match self.family {
+            BertFamily::Xlnet => &["word_embedding.", "mask_emb", "layer."],
+            _ => &BODY_PARTS,
+        };
         if !body.iter().any(|part| bare.starts_with(part)) {
             return name;
         }
@@ -615,6 +639,13 @@ impl Architecture for BertConfig {
             BertFamily::Longformer => {
                 ("longformer.embeddings.word_embeddings.weight", "lm_head.decoder.weight")
             }
+            BertFamily::ConvBert => {
+                ("convbert.embeddings.word_embeddings.weight", "generator_lm_head.weight")
+            }
+            BertFamily::Nystromformer => {
+                ("nystromformer.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
+            }
+            BertFamily::Fnet => ("fnet.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"),
             BertFamily::Electra => ("electra.embeddings.word_embeddings.weight", "generator_lm_head.weight"),
             BertFamily::Albert => ("albert.embeddings.word_embeddings.weight", "predictions.decoder.weight"),
             BertFamily::Deberta | BertFamily::FirstDeberta => {
@@ -634,6 +665,7 @@ impl Architecture for BertConfig {
             BertFamily::MobileBert => {
                 ("mobilebert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
             }
+            BertFamily::Xlnet => ("transformer.word_embedding.weight", "lm_loss.weight"),
             BertFamily::SqueezeBert => {
                 ("transformer.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
             }
@@ -676,9 +708,11 @@ impl Architecture for BertConfig {
             | BertFamily::NomicBert
             | BertFamily::SqueezeBert
             | BertFamily::MobileBert
+            | BertFamily::Fnet
+            | BertFamily::Nystromformer
             | BertFamily::JinaBert => "cls.predictions.",
             BertFamily::DistilBert => "vocab_transform.",
-            BertFamily::Electra => "generator_predictions.",
+            BertFamily::Electra | BertFamily::ConvBert => "generator_predictions.",
             BertFamily::Albert => "predictions.",
             _ => "lm_head.",
         };
@@ -696,6 +730,8 @@ impl Architecture for BertConfig {
             BertFamily::Electra => &["discriminator_predictions."],
             BertFamily::Albert => &["sop_classifier.", "pooler.", "albert.pooler."],
             BertFamily::BigBird => &["pooler.", "bert.pooler."],
+            // The state of hidden tokens, and what their words are read with.
+            BertFamily::Xlnet => &["lm_loss.", "mask_emb", "transformer.mask_emb"],
             BertFamily::Deberta | BertFamily::FirstDeberta => {
                 &["lm_predictions.", "mask_predictions.", "deberta.embeddings.position_embeddings."]
             }
@@ -714,6 +750,17 @@ impl Architecture for BertConfig {
             || (self.family == BertFamily::Longformer && name.contains("_global."))
     }
 }
+
+/// The first parts of the names of a body's tensors.
+const BODY_PARTS: [&str; 7] = [
+    "embeddings.",
+    "embeddings_project.",
+    "encoder.",
+    "transformer.layer.",
+    "pooler.",
+    "LayerNorm.",
+    "emb_ln.",
+];
 
 /// The most feed-forward parts of a layer of MobileBERT.
 const MOST_PARTS: usize = 1000;
@@ -902,6 +949,22 @@ mod tests {
             (BertFamily::BigBird, r#"{"rescale_embeddings": true}"#, "rescale_embeddings"),
             (BertFamily::BigBird, r#"{"use_bias": false}"#, "use_bias"),
             (BertFamily::Longformer, r#"{"attention_window": 7}"#, "attention_window"),
+            (BertFamily::ConvBert, r#"{"head_ratio": 0}"#, "head_ratio"),
+            (BertFamily::ConvBert, r#"{"conv_kernel_size": 8}"#, "conv_kernel_size"),
+            (BertFamily::ConvBert, r#"{"num_groups": 5}"#, "num_groups"),
+            (BertFamily::ConvBert, r#"{"hidden_size": 12, "head_ratio": 1}"#, "hidden_size"),
+            (BertFamily::Nystromformer, r#"{"num_landmarks": 32}"#, "num_landmarks"),
+            (BertFamily::Nystromformer, r#"{"conv_kernel_size": 64}"#, "conv_kernel_size"),
+            (BertFamily::Fnet, r#"{"use_tpu_fourier_optimizations": true}"#, "use_tpu_fourier_optimizations"),
+            (BertFamily::Xlnet, r#"{"attn_type": "uni"}"#, "attn_type"),
+            (BertFamily::Xlnet, r#"{"bi_data": true}"#, "bi_data"),
+            (BertFamily::Xlnet, r#"{"clamp_len": 9}"#, "clamp_len"),
+            (BertFamily::Xlnet, r#"{"d_head": 9}"#, "d_head"),
+            (
+                BertFamily::Xlnet,
+                r#"{"summary_type": "mean", "architectures": ["XLNetForSequenceClassification"]}"#,
+                "summary_type",
+            ),
             (BertFamily::MobileBert, r#"{"trigram_input": false}"#, "trigram_input"),
             (BertFamily::MobileBert, r#"{"use_bottleneck_attention": true}"#, "use_bottleneck_attention"),
             (BertFamily::MobileBert, r#"{"normalization_type": "layer_norm"}"#, "normalization_type"),

@@ -8,6 +8,7 @@ use sporran_checkpoint::{Result, json::parse};
 
 use super::{
     config::{AttentionBlocks, BertConfig, BertTask, LayerGroups, LayerSharing},
+    convbert::ConvSizes,
     disentangled::DebertaFields,
     family::BertFamily,
     mobile::MobileSizes,
@@ -80,6 +81,21 @@ pub(crate) struct BertFields {
         serialize_with = "serialize_windows"
     )]
     attention_window: Option<Vec<usize>>,
+    /// Of ConvBERT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head_ratio: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conv_kernel_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_groups: Option<usize>,
+    /// Of Nyströmformer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_landmarks: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segment_means_seq_len: Option<usize>,
+    /// Of FNet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    use_tpu_fourier_optimizations: Option<bool>,
     /// Of MobileBERT.
     #[serde(skip_serializing_if = "Option::is_none")]
     trigram_input: Option<bool>,
@@ -163,6 +179,12 @@ impl Default for BertFields {
             block_size: None,
             num_random_blocks: None,
             attention_window: None,
+            head_ratio: None,
+            conv_kernel_size: None,
+            num_groups: None,
+            num_landmarks: None,
+            segment_means_seq_len: None,
+            use_tpu_fourier_optimizations: None,
             trigram_input: None,
             use_bottleneck: None,
             intra_bottleneck_size: None,
@@ -214,6 +236,15 @@ fn defaults(family: BertFamily) -> Option<Value> {
             "embedding_size": 128, "hidden_size": 512, "num_hidden_layers": 24, "num_attention_heads": 4,
             "intermediate_size": 512, "hidden_act": "relu", "hidden_dropout_prob": 0.0,
         })),
+        BertFamily::ConvBert => Some(json!({ "embedding_size": 768 })),
+        BertFamily::Nystromformer => Some(json!({
+            "hidden_act": "gelu_new", "max_position_embeddings": 510, "layer_norm_eps": 1e-5, "num_landmarks": 64,
+            "segment_means_seq_len": 64, "conv_kernel_size": 65,
+        })),
+        // Nothing attends.
+        BertFamily::Fnet => {
+            Some(json!({ "num_attention_heads": 1, "hidden_act": "gelu_new", "type_vocab_size": 4 }))
+        }
         BertFamily::Longformer => Some(json!({ "attention_window": 512 })),
         BertFamily::XlmRobertaXl => Some(json!({
             "hidden_size": 2560, "num_hidden_layers": 36, "num_attention_heads": 32, "intermediate_size": 10240,
@@ -305,6 +336,10 @@ impl BertFields {
                 return Err(wrong("normalization_type", "`no_norm`", &format!("`{kind}`")));
             }
         }
+        if family == BertFamily::Nystromformer && self.num_landmarks != self.segment_means_seq_len {
+            let expected = "segment_means_seq_len, which is complete attention";
+            return Err(wrong("num_landmarks", expected, &self.num_landmarks.unwrap_or(64).to_string()));
+        }
         if family == BertFamily::SqueezeBert
             && let Some(size) = self.embedding_size.filter(|size| *size != self.hidden_size)
         {
@@ -330,6 +365,10 @@ impl BertFields {
             ("add_cross_attention", self.add_cross_attention),
             // Values are turned too.
             ("rotary_value", self.rotary_value == Some(true) && family == BertFamily::RoFormer),
+            (
+                "use_tpu_fourier_optimizations",
+                self.use_tpu_fourier_optimizations == Some(true) && family == BertFamily::Fnet,
+            ),
             ("rescale_embeddings", self.rescale_embeddings == Some(true) && family == BertFamily::BigBird),
         ] {
             if set {
@@ -387,7 +426,11 @@ impl BertFields {
             | BertFamily::Ernie
             | BertFamily::SqueezeBert
             | BertFamily::MobileBert
+            | BertFamily::Xlnet
             | BertFamily::JinaBert => (30522, 0),
+            BertFamily::ConvBert => (30522, 1),
+            BertFamily::Nystromformer => (30000, 1),
+            BertFamily::Fnet => (32000, 3),
         };
         let head_dropout = match family {
             // Only the head of whole inputs has its own rate.
@@ -415,7 +458,7 @@ impl BertFields {
             BertFamily::Albert => Some(self.embedding_size.unwrap_or(self.hidden_size)),
             BertFamily::RemBert => self.input_embedding_size,
             BertFamily::MobileBert => self.embedding_size,
-            BertFamily::Electra | BertFamily::RoFormer => {
+            BertFamily::Electra | BertFamily::RoFormer | BertFamily::ConvBert => {
                 self.embedding_size.filter(|size| *size != self.hidden_size)
             }
             _ => None,
@@ -455,6 +498,17 @@ impl BertFields {
                 parts: self.num_feedforward_networks.unwrap_or(4),
                 has_pooler: self.classifier_activation.unwrap_or(true),
             }),
+            convolution: match family {
+                BertFamily::ConvBert => Some(ConvSizes {
+                    ratio: self.head_ratio.unwrap_or(2),
+                    kernel: self.conv_kernel_size.unwrap_or(9),
+                    groups: self.num_groups.unwrap_or(1),
+                }),
+                BertFamily::Nystromformer => {
+                    Some(ConvSizes { ratio: 1, kernel: self.conv_kernel_size.unwrap_or(65), groups: 1 })
+                }
+                _ => None,
+            },
             groups,
             disentangled: disentangled.transpose()?,
             rotary: rotary.transpose()?,
@@ -507,6 +561,9 @@ impl BertFields {
             block_size: config.blocks.map(|blocks| blocks.size),
             num_random_blocks: config.blocks.map(|blocks| blocks.random),
             attention_window: config.windows.clone(),
+            head_ratio: config.convolution.map(|sizes| sizes.ratio),
+            conv_kernel_size: config.convolution.map(|sizes| sizes.kernel),
+            num_groups: config.convolution.map(|sizes| sizes.groups),
             intra_bottleneck_size: config.mobile.map(|sizes| sizes.narrow),
             num_feedforward_networks: config.mobile.map(|sizes| sizes.parts),
             classifier_activation: config.mobile.map(|sizes| sizes.has_pooler),
@@ -524,6 +581,7 @@ impl BertFields {
                 | BertFamily::Albert
                 | BertFamily::RoFormer
                 | BertFamily::MobileBert
+                | BertFamily::ConvBert
                 | BertFamily::SqueezeBert => Some(config.embedding_width()),
                 _ => None,
             },
@@ -621,6 +679,7 @@ impl DistilFields {
             blocks: None,
             windows: None,
             mobile: None,
+            convolution: None,
             groups: None,
             disentangled: None,
             rotary: None,

@@ -133,6 +133,7 @@ impl SequenceHead {
             | BertFamily::New
             | BertFamily::SqueezeBert
             | BertFamily::MobileBert
+            | BertFamily::Fnet
             | BertFamily::JinaBert => {
                 let pooler = vb.pp(config.prefix()).pp("pooler.dense");
                 (pooler, Activation::Tanh, vb.pp("classifier"), 0.0)
@@ -150,7 +151,10 @@ impl SequenceHead {
                 let head = vb.pp("classifier");
                 (head.pp("dense"), Activation::Tanh, head.pp("out_proj"), config.head_dropout)
             }
-            BertFamily::RoFormer | BertFamily::BigBird => {
+            BertFamily::Xlnet => {
+                (vb.pp("sequence_summary.summary"), Activation::Tanh, vb.pp("logits_proj"), 0.0)
+            }
+            BertFamily::RoFormer | BertFamily::BigBird | BertFamily::ConvBert | BertFamily::Nystromformer => {
                 let head = vb.pp("classifier");
                 (head.pp("dense"), config.activation()?, head.pp("out_proj"), config.head_dropout)
             }
@@ -178,7 +182,10 @@ impl SequenceHead {
             dropout_before,
             dropout: config.head_dropout,
             labels,
-            reads: LabelledState::First,
+            reads: match config.family {
+                BertFamily::Xlnet => LabelledState::Last(None),
+                _ => LabelledState::First,
+            },
         })
     }
 
@@ -420,6 +427,9 @@ impl MaskedLmHead {
             | BertFamily::JinaBert
             | BertFamily::SqueezeBert
             | BertFamily::MobileBert
+            | BertFamily::Xlnet
+            | BertFamily::Fnet
+            | BertFamily::Nystromformer
             | BertFamily::MegatronBert => {
                 let head = vb.pp("cls.predictions");
                 (head.pp("transform.dense"), head.pp("transform.LayerNorm"), head.pp("decoder"), head)
@@ -451,7 +461,7 @@ impl MaskedLmHead {
                 let head = vb.pp("lm_head");
                 (head.pp("dense"), head.pp("layer_norm"), head.pp("decoder"), head)
             }
-            BertFamily::Electra => {
+            BertFamily::Electra | BertFamily::ConvBert => {
                 let (head, output) = (vb.pp("generator_predictions"), vb.pp("generator_lm_head"));
                 (head.pp("dense"), head.pp("LayerNorm"), output.clone(), output)
             }
@@ -484,7 +494,10 @@ impl MaskedLmHead {
             inner: linear(config, config.hidden_size, width, &inner)?,
             // The heads of RoBERTa, GTE and ELECTRA have this one for every config.
             activation: match config.family {
-                BertFamily::Electra | BertFamily::Gte | BertFamily::JinaEmbeddingsV3 => Activation::Gelu,
+                BertFamily::Electra
+                | BertFamily::ConvBert
+                | BertFamily::Gte
+                | BertFamily::JinaEmbeddingsV3 => Activation::Gelu,
                 family if family.counts_from_padding() => Activation::Gelu,
                 _ => config.activation()?,
             },
