@@ -9,6 +9,7 @@ which angles are stretched it writes a `config.json` for the weights of the fixt
 
 import copy
 import json
+import math
 import shutil
 import sys
 
@@ -60,6 +61,7 @@ BARE = dict.fromkeys(
 FALCON = {"intermediate_size": ..., "num_key_value_heads": ..., "num_attention_heads": 4, "ffn_hidden_size": 24}
 PLAIN = {"rope_type": "default", "rope_theta": 1e4}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 4.0, "original_max_position_embeddings": 16}
+LONG = {"rope_type": "longrope", "rope_theta": 1e4}
 # Experts that are chosen by groups.
 GROUPED = {
     "n_routed_experts": 6, "num_experts_per_tok": 3, "n_group": 3, "topk_group": 2, "n_shared_experts": 2,
@@ -79,6 +81,8 @@ FOLDERS = {
     "gemma": {"head_dim": 6, "hidden_act": "gelu"},
     "gpt_neox": {"num_key_value_heads": ..., "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
     "olmo": {"clip_qkv": 1.0},
+    # A tied head repeats a token where norms come last.
+    "openai-gpt": BARE | {"n_positions": 64, "n_embd": 24, "n_layer": 3, "n_head": 4, "tie_word_embeddings": False},
     "opt": {"intermediate_size": ..., "num_key_value_heads": ..., "ffn_dim": 24},
     "phi": {"num_attention_heads": 2, "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
     "stablelm": {
@@ -139,6 +143,10 @@ FOLDERS = {
         "rope_parameters": YARN | {"truncate": False}},
     "granitemoe": GRANITE,
     "granitemoeshared": GRANITE | {"shared_intermediate_size": 20},
+    "minicpm3": {
+        "num_key_value_heads": 4, "q_lora_rank": 12, "kv_lora_rank": 8, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4,
+        "v_head_dim": 6, "scale_emb": 3.0, "dim_model_base": 8, "rope_parameters": LONG | {
+            "original_max_position_embeddings": 12, "short_factor": [1.0, 1.5], "long_factor": [2.0, 6.0]}},
     "ministral3": {"head_dim": 8, "rope_parameters": YARN | {
         "original_max_position_embeddings": 8, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5}},
     "persimmon": {
@@ -172,19 +180,27 @@ VARIANTS = {
         "q_lora_rank": None, "v_head_dim": 10, "rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.7}}),
     "deepseek_v3-halves": ("deepseek_v3", LATENT | {"rope_interleave": False, "attention_bias": True}),
     "persimmon-plain": ("persimmon", FOLDERS["persimmon"] | {"qk_layernorm": False}),
+    # Some prompts are longer than the original length, and some generations grow beyond it.
+    "phi3-longrope": ("phi3", {
+        "num_attention_heads": 2, "original_max_position_embeddings": 12, "rope_parameters": LONG | {
+            "partial_rotary_factor": 0.5, "short_factor": [1.0, 1.5], "long_factor": [2.0, 6.0]}}),
+    "phimoe-longrope": ("phimoe", FOLDERS["phimoe"] | {"rope_parameters": LONG | {
+        "original_max_position_embeddings": 12, "short_factor": [1.0, 1.5], "long_factor": [2.0, 6.0],
+        "short_mscale": 1.2, "long_mscale": 1.4}}),
     "stablelm-norms": ("stablelm", FOLDERS["stablelm"] | {"qk_layernorm": True}),
 }
 # Fixtures of these with a GGUF file too.
 FILES = [
     "arcee", "bloom", "cohere", "cohere-norms", "cohere2", "ernie4_5", "exaone4", "falcon", "falcon-groups-one-norm",
     "gemma", "glm4", "gpt_neox", "gpt_neox-sequential", "mixtral", "mpt", "nemotron", "olmo3", "olmoe", "phi",
-    "qwen2_moe-all", "qwen3_moe-all", "seed_oss", "stablelm", "starcoder2",
+    "phi3-longrope", "qwen2_moe-all", "qwen3_moe-all", "seed_oss", "stablelm", "starcoder2",
 ]
 ROPES = {
     "linear": {"factor": 4.0},
     "dynamic": {"factor": 4.0},
     "yarn": {"factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0},
     "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
+    "longrope": {"original_max_position_embeddings": 16, "short_factor": [1.0, 1.25], "long_factor": [2.0, 5.0]},
 }
 
 
@@ -238,8 +254,10 @@ def kind(name, fields, model_type=None):
         model = AutoModelForCausalLM.from_config(copy.deepcopy(config), dtype=torch.float32)
         with torch.no_grad():
             for at, weight in model.named_parameters():
-                if "norm" in at or at.endswith("bias"):
+                if "norm" in at or at.endswith("bias") or name == "openai-gpt" and ".ln_" in at:
                     weight.add_(0.3 * torch.randn_like(weight))
+                elif name == "openai-gpt" and "_embed" in at:
+                    weight.copy_(1.5 * torch.randn_like(weight))
                 else:
                     weight.copy_((0.3 if "embed" in at else 0.5) * torch.randn_like(weight))
             for at, values in model.named_buffers():
@@ -345,13 +363,22 @@ def write_gguf(folder, config):
         writer.add_rope_scaling_factor(ropes["factor"])
         writer.add_rope_scaling_orig_ctx_len(ropes["original_max_position_embeddings"])
         writer.add_rope_scaling_yarn_beta_fast(ropes["beta_fast"])
+    if ropes["rope_type"] == "longrope":
+        original = config["original_max_position_embeddings"]
+        writer.add_rope_scaling_orig_ctx_len(original)
+        longer = config["max_position_embeddings"] / original
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(longer) / math.log(original)))
+        for length in ("long", "short"):
+            factors = numpy.array(ropes[f"{length}_factor"], dtype=numpy.float32)
+            writer.add_tensor(f"rope_factors_{length}.weight", factors)
     if kind in ("gpt_neox", "stablelm"):
         writer.add_parallel_residual(config["use_parallel_residual"])
     if kind in ("cohere", "cohere2"):
         writer.add_logit_scale(config["logit_scale"])
     if kind == "mpt":
         writer.add_max_alibi_bias(config["attn_config"]["alibi_bias_max"])
-    if kind in ("mistral", "gemma2", "gemma3_text", "olmo3", "phi3", "cohere2", "exaone4", "starcoder2"):
+    windowed = ("mistral", "gemma2", "gemma3_text", "olmo3", "phi3", "cohere2", "exaone4", "starcoder2")
+    if kind in windowed and config["sliding_window"]:
         writer.add_sliding_window(config["sliding_window"])
     experts = config.get("num_local_experts") or config.get("num_experts")
     if experts:

@@ -1,4 +1,5 @@
-"""Makes the parity fixtures of CamemBERT, MPNet, ELECTRA, ALBERT, DeBERTa, BigBird, ERNIE, data2vec, RoBERTa-PreLayerNorm, XLM-RoBERTa XL,
+"""Makes the parity fixtures of CamemBERT, MPNet, ELECTRA, ALBERT, DeBERTa, BigBird, Longformer, MobileBERT, SqueezeBERT,
+ConvBERT, Nyströmformer, FNet, XLNet, ERNIE, data2vec, RoBERTa-PreLayerNorm, XLM-RoBERTa XL,
 Megatron-BERT, RemBERT, RoFormer, NomicBERT, GTE, Jina's embeddings and ModernBERT, and of the encoders of T5 and mT5 alone.
 
 For each: seeded tiny checkpoints in crates/transformers/tests/data/encoders, with the files that encoder_parity.py describes, and
@@ -87,6 +88,66 @@ def main():
     write("big-bird-token", t.BigBirdForTokenClassification(bert(
         num_labels=3, attention_type="original_full", hidden_act="gelu", **big_bird)), 145)
     write("big-bird-mlm", t.BigBirdForMaskedLM(bert(**big_bird)), 146)
+
+    # Windows of layers are smaller than inputs, and differ.
+    longformer = dict(large, config=t.LongformerConfig, attention_window=[4, 8])
+    write("longformer-states", t.LongformerModel(bert(**longformer)), 150, pieces)
+    write("longformer-sequence", t.LongformerForSequenceClassification(bert(num_labels=2, **longformer)), 151)
+    write("longformer-token", t.LongformerForTokenClassification(bert(num_labels=3, **longformer)), 152)
+    write("longformer-mlm", t.LongformerForMaskedLM(bert(**longformer)), 153)
+
+    def mobile(**options):
+        return bert(t.MobileBertConfig, **{"embedding_size": 8, "intra_bottleneck_size": 12, **small} | options)
+
+    write("mobilebert-states", t.MobileBertModel(mobile()), 170)
+    write("mobilebert-sequence", t.MobileBertForSequenceClassification(mobile(num_labels=2, hidden_act="gelu")), 171, None,
+          True)
+    write("mobilebert-bare", t.MobileBertForSequenceClassification(
+        mobile(num_labels=2, classifier_activation=False, num_feedforward_networks=1)), 172)
+    write("mobilebert-token", t.MobileBertForTokenClassification(mobile(num_labels=3)), 173)
+    write("mobilebert-span", t.MobileBertForQuestionAnswering(mobile()), 174)
+    write("mobilebert-mlm", t.MobileBertForMaskedLM(mobile()), 175)
+    def xlnet(**options):
+        return t.XLNetConfig(
+            vocab_size=len(pieces), d_model=16, n_layer=2, n_head=4, d_inner=24, initializer_range=0.3, **options)
+
+    write("xlnet-states", t.XLNetLMHeadModel(xlnet(pad_token_id=1)), 180, None, True)
+    write("xlnet-sequence", t.XLNetForSequenceClassification(xlnet(num_labels=2)), 181, None, True)
+    write("xlnet-token", t.XLNetForTokenClassification(xlnet(num_labels=3, ff_activation="relu")), 182)
+    write("xlnet-span", t.XLNetForQuestionAnsweringSimple(xlnet()), 183, None, True)
+    def conv(**options):
+        return bert(t.ConvBertConfig, **{"embedding_size": 16, "conv_kernel_size": 3, **small} | options)
+
+    write("convbert-states", t.ConvBertModel(conv(num_groups=2, embedding_size=10)), 190, None, True)
+    write("convbert-sequence", t.ConvBertForSequenceClassification(conv(num_labels=2, hidden_act="relu")), 191)
+    write("convbert-token", t.ConvBertForTokenClassification(conv(num_labels=5, head_ratio=4, conv_kernel_size=5)), 192)
+    write("convbert-span", t.ConvBertForQuestionAnswering(conv(head_ratio=8)), 193)
+    write("convbert-mlm", t.ConvBertForMaskedLM(conv(embedding_size=12)), 194)
+
+    def fnet(**options):
+        return t.FNetConfig(
+            hidden_size=16, num_hidden_layers=2, intermediate_size=24, initializer_range=0.3, pad_token_id=0, **small | options)
+
+    write("fnet-states", t.FNetModel(fnet()), 195, None, True)
+    write("fnet-sequence", t.FNetForSequenceClassification(fnet(num_labels=2)), 196, None, True)
+    write("fnet-span", t.FNetForQuestionAnswering(fnet(hidden_act="relu")), 197)
+    write("fnet-mlm", t.FNetForMaskedLM(fnet()), 198)
+    def nystrom(**options):
+        return bert(t.NystromformerConfig, **{"conv_kernel_size": 5, **small} | options)
+
+    write("nystromformer-states", t.NystromformerModel(nystrom()), 200, None, True)
+    write("nystromformer-sequence", t.NystromformerForSequenceClassification(nystrom(num_labels=2)), 201, None, True)
+    write("nystromformer-token", t.NystromformerForTokenClassification(nystrom(num_labels=5, conv_kernel_size=33)), 202)
+    write("nystromformer-span", t.NystromformerForQuestionAnswering(nystrom(conv_kernel_size=1)), 203)
+    write("nystromformer-mlm", t.NystromformerForMaskedLM(nystrom(hidden_act="relu")), 204)
+    groups = {"q_groups": 2, "k_groups": 4, "v_groups": 1, "intermediate_groups": 4, "output_groups": 8}
+    squeeze = dict(small, config=t.SqueezeBertConfig, embedding_size=16)
+    write("squeezebert-states", t.SqueezeBertModel(bert(**squeeze)), 160)
+    write("squeezebert-sequence", t.SqueezeBertForSequenceClassification(bert(num_labels=2, **groups, **squeeze)), 161, None,
+          True)
+    write("squeezebert-token", t.SqueezeBertForTokenClassification(bert(num_labels=3, **squeeze)), 162)
+    write("squeezebert-span", t.SqueezeBertForQuestionAnswering(bert(**squeeze)), 163)
+    write("squeezebert-mlm", t.SqueezeBertForMaskedLM(bert(post_attention_groups=2, **squeeze)), 164)
 
     ernie = dict(small, config=t.ErnieConfig)
     write("ernie-states", t.ErnieModel(bert(use_task_id=True, **ernie)), 81, None, True)

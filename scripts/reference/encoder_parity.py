@@ -118,8 +118,11 @@ def randomise(model, seed):
                 weight.copy_(0.2 * noise + (1.0 if name.endswith("weight") else 0.0))
             elif "embeddings" in name:
                 weight.copy_(0.7 * noise)
+                if type(model).__name__.startswith("MobileBert") and "word" in name:
+                    weight[0] = 0.0  # the neighbour of a last token is padding in a batch, and zeros alone
             else:
-                weight.copy_(0.3 * noise)
+                # No norm of MobileBERT bounds its states.
+                weight.copy_((0.1 if type(model).__name__.startswith("MobileBert") else 0.3) * noise)
 
 
 def batch(config, types):
@@ -136,7 +139,7 @@ def batch(config, types):
 
 def body(model):
     names = "bert roberta distilbert mpnet electra albert deberta ernie data2vec_text roberta_prelayernorm rembert"
-    names += " roformer nomic_bert gte"
+    names += " roformer nomic_bert gte longformer transformer mobilebert convbert fnet nystromformer"
     for name in names.split():
         if hasattr(model, name):
             return getattr(model, name)
@@ -165,6 +168,23 @@ def cuts(tokenizer, types):
     return found
 
 
+def alone(model, inputs):
+    """The outputs of each row without its padding, filled up with zeros."""
+    found = {}
+    for row, mask in enumerate(inputs["attention_mask"].tolist()):
+        length = sum(mask)
+        given = {key: value[row:row + 1, :length] for key, value in inputs.items()}
+        if isinstance(model.config, t.FNetConfig):
+            del given["attention_mask"]
+        for key, value in model(**given).items():
+            whole = value
+            if value.shape[1] == length:
+                whole = value.new_zeros(1, len(mask), *value.shape[2:])
+                whole[:, :length] = value
+            found.setdefault(key, []).append(whole)
+    return {key: torch.cat(rows) for key, rows in found.items()}
+
+
 def write(name, model, seed, tokenizer=None, types=None):
     folder = DATA / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -175,14 +195,29 @@ def write(name, model, seed, tokenizer=None, types=None):
     exact = model.double()
     with torch.no_grad():
         states = body(exact)(**inputs).last_hidden_state
+        if isinstance(model, t.LongformerForSequenceClassification):
+            # It has the first token attend to all others, and all to it.
+            seen = torch.zeros_like(inputs["input_ids"])
+            seen[:, 0] = 1
+            states = body(exact)(**inputs, global_attention_mask=seen).last_hidden_state
         if isinstance(model, t.DPRReader):
             # The reader has no token types, so they are 0.
             del inputs["token_type_ids"]
             states = body(exact)(**inputs).last_hidden_state
         out = exact(**inputs)
+        if isinstance(model.config, (t.ConvBertConfig, t.FNetConfig, t.NystromformerConfig)):
+            # Padding has an influence: each text alone.
+            states = alone(body(exact), inputs)["last_hidden_state"]
+            out = alone(exact, inputs)
+        if isinstance(model, t.XLNetForSequenceClassification):
+            # It reads the state of the last token, which in a batch is padding: each text alone.
+            rows = [{key: value[row:row + 1, :sum(mask)] for key, value in inputs.items()}
+                    for row, mask in enumerate(inputs["attention_mask"].tolist())]
+            out["logits"] = torch.cat([exact(**row).logits for row in rows])
     names = ["logits", "start_logits", "end_logits", "relevance_logits"]
+    names = names[1:] if isinstance(model, t.XLNetLMHeadModel) else names
     names += ["pooler_output"] if isinstance(model.config, t.DPRConfig) else []
-    tensors = {key: getattr(out, key) for key in names if getattr(out, key, None) is not None}
+    tensors = {key: out[key] for key in names if out.get(key) is not None}
     tensors |= {key: value.int() for key, value in inputs.items()} | {"states": states}
     tensors = {key: value.float() if value.is_floating_point() else value for key, value in tensors.items()}
     save_file({key: value.contiguous() for key, value in tensors.items()}, folder / "expected.safetensors")

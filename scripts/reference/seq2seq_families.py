@@ -1,4 +1,4 @@
-"""Makes the parity fixtures of the encoder-decoders of T5's and BART's families: mT5, UMT5, mBART, Pegasus, Marian, M2M100,
+"""Makes the parity fixtures of the encoder-decoders of T5's and BART's families: mT5, UMT5, LongT5, Switch, LED, mBART, Pegasus, Marian, M2M100,
 both Blenderbots, PLBART and BigBird-Pegasus.
 
 They have the layout of `transformers_parity.py`, with fewer inputs and cases, in crates/transformers/tests/data.
@@ -18,6 +18,10 @@ from transformers import (
     BlenderbotForConditionalGeneration,
     BlenderbotSmallConfig,
     BlenderbotSmallForConditionalGeneration,
+    LEDConfig,
+    LEDForConditionalGeneration,
+    LongT5Config,
+    LongT5ForConditionalGeneration,
     M2M100Config,
     M2M100ForConditionalGeneration,
     MarianConfig,
@@ -30,6 +34,8 @@ from transformers import (
     PegasusForConditionalGeneration,
     PLBartConfig,
     PLBartForConditionalGeneration,
+    SwitchTransformersConfig,
+    SwitchTransformersForConditionalGeneration,
     UMT5Config,
     UMT5ForConditionalGeneration,
 )
@@ -52,6 +58,7 @@ CODES = ["en_XX", "ro_RO"]
 DEVIATIONS = {
     "marian": {"encoder_attn": 0.1, "self_attn": 1.2, "fc1": 1.0, "fc2": 2.0, "shared": 0.2},
     "plbart": {"encoder_attn": 0.25, "shared": 0.1},
+    "led": {"encoder_attn": 0.25, "shared": 0.1},
 }
 
 
@@ -116,12 +123,12 @@ def marian_tokenizer():
     return tokenizer
 
 
-def t5_like(seed, kind, build, vocabulary):
+def t5_like(seed, kind, build, vocabulary, **settings):
     torch.manual_seed(seed)
-    config = kind(
-        vocab_size=vocabulary, d_model=16, d_kv=8, d_ff=24, num_layers=3, num_decoder_layers=2, num_heads=3,
-        feed_forward_proj="gated-gelu", tie_word_embeddings=False, decoder_start_token_id=0,
-    )
+    config = kind(**{
+        "vocab_size": vocabulary, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 3, "num_decoder_layers": 2,
+        "num_heads": 3, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "decoder_start_token_id": 0,
+    } | settings)
     model = build(config)
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -129,10 +136,17 @@ def t5_like(seed, kind, build, vocabulary):
                 weight.copy_(1.5 * torch.randn_like(weight))
             elif "layer_norm" in name:
                 weight.add_(0.3 * torch.randn_like(weight))
-            elif "Attention" in name or "DenseReluDense" in name:
+            elif "router" in name:
+                weight.copy_(0.7 * torch.randn_like(weight))
+            elif "Attention" in name or "DenseReluDense" in name or "mlp" in name:
                 weight.copy_((0.2 if name.endswith((".q.weight", ".k.weight")) else 0.3) * torch.randn_like(weight))
             elif name == "shared.weight":
                 weight.copy_(0.7 * torch.randn_like(weight))
+        if kind is SwitchTransformersConfig:
+            # The head is the table, whose part in the states is small.
+            model.shared.weight.mul_(0.4)
+            model.shared.weight[1].mul_(1.5)
+            return model
         head = torch.randn(vocabulary, config.d_model) * 0.45
         head[1].mul_(1.5)  # so that the end token comes up
         model.lm_head.weight = torch.nn.Parameter(head)
@@ -165,9 +179,9 @@ def bart_like(seed, kind, build, vocabulary, **settings):
         # A tied head favours the input token; the other parts need a larger weight.
         if config.model_type in DEVIATIONS:
             factor = 10.0 if config.model_type == "marian" else 6.0
-            model.model.decoder.layers[-1].final_layer_norm.weight.mul_(factor)
+            model.get_decoder().layers[-1].final_layer_norm.weight.mul_(factor)
         else:
-            model.model.decoder.layers[-1].fc2.weight.mul_(4.0)
+            model.get_decoder().layers[-1].fc2.weight.mul_(4.0)
         if config.model_type == "m2m_100":
             return model
         model.final_logits_bias.copy_(0.5 * torch.randn_like(model.final_logits_bias))
@@ -190,6 +204,18 @@ def main():
         ("umt5", UMT5Config, UMT5ForConditionalGeneration),
     ):
         write(name, tokenizer, lambda seed: t5_like(seed, kind, build, vocabulary), build.from_pretrained, inputs, CASES)
+    # Windows are smaller than inputs, which have several summaries.
+    build = LongT5ForConditionalGeneration
+    for name, kind in (("longt5-local", "local"), ("longt5", "transient-global")):
+        settings = {"local_radius": 5, "global_block_size": 4, "encoder_attention_type": kind}
+        write(name, tokenizer, lambda seed: t5_like(seed, LongT5Config, build, vocabulary, **settings),
+              build.from_pretrained, inputs, CASES)
+    # Experts have room for less tokens than some inputs have, and for all of an output's.
+    switch = SwitchTransformersForConditionalGeneration
+    settings = {"num_experts": 3, "expert_capacity": 10, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1,
+                "router_bias": True, "tie_word_embeddings": True}
+    write("switch", tokenizer, lambda seed: t5_like(seed, SwitchTransformersConfig, switch, vocabulary, **settings),
+          switch.from_pretrained, inputs, CASES)
     build = PegasusForConditionalGeneration
     settings = {"activation_function": "relu"}
     write("pegasus", tokenizer, lambda seed: bart_like(seed, PegasusConfig, build, vocabulary, **settings),
@@ -215,6 +241,11 @@ def main():
     plbart = PLBartForConditionalGeneration
     write("plbart", tokenizer, lambda seed: bart_like(seed, PLBartConfig, plbart, vocabulary, **settings),
           plbart.from_pretrained, inputs, CASES)
+    # Windows of layers are smaller than most inputs, and differ.
+    led = LEDForConditionalGeneration
+    settings = {"max_encoder_position_embeddings": 80, "max_decoder_position_embeddings": 72, "attention_window": [8, 16]}
+    write("led", tokenizer, lambda seed: bart_like(seed, LEDConfig, led, vocabulary, **settings), led.from_pretrained,
+          inputs, CASES)
     tokenizer = nllb_tokenizer()
     m2m100 = M2M100ForConditionalGeneration
     write("m2m100", tokenizer, lambda seed: bart_like(seed, M2M100Config, m2m100, vocabulary), m2m100.from_pretrained,

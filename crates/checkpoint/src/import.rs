@@ -68,7 +68,6 @@ fn write(model: &StoredModel, companions: &[String], config: Option<String>, to:
 }
 
 fn weights(model: &StoredModel, path: &Path) -> Result<()> {
-    let tensors: Vec<(&str, Raw<'_>)> =
-        model.all_tensors().map(|(name, dtype, shape, bytes)| (name, Raw { dtype, shape, bytes })).collect();
-    write_weights(tensors, path)
+    let raw = |(name, dtype, shape, bytes)| (name, Raw { dtype, shape, bytes });
+    write_weights(model.all_tensors().map(raw).collect::<Vec<(String, Raw<'_>)>>(), path)
 }

@@ -43,4 +43,6 @@ pub use sentence::{
 };
 pub use tokenizer::{PlacedToken, Tokenizer, TruncationSide};
 pub use tokens::{SpecialTokens, TokenFields};
-pub use weights::{MappedBytes, RawTensor, tensors, tensors_of, tensors_under, weight_types};
+pub use weights::{
+    MappedBytes, RawTensor, check_quantisation, tensors, tensors_of, tensors_under, weight_types,
+};

@@ -191,7 +191,10 @@ impl View for Raw<'_> {
 }
 
 /// Writes tensors as the safetensors file `path`.
-pub(crate) fn write_weights(tensors: Vec<(&str, Raw<'_>)>, path: &Path) -> Result<()> {
+pub(crate) fn write_weights<N: AsRef<str> + Ord + std::fmt::Display>(
+    tensors: Vec<(N, Raw<'_>)>,
+    path: &Path,
+) -> Result<()> {
     // `transformers` refuses a file that does not say which framework's layout it has.
     let layout = HashMap::from([("format".to_string(), "pt".to_string())]);
     safetensors::serialize_to_file(tensors, Some(layout), path)

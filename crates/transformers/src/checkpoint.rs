@@ -281,6 +281,10 @@ impl Checkpoint {
         let table = |name: &str| self.tensor(name, DType::F32, &Device::Cpu);
         let read = &mut |name: &str| Ok(self.stored.raw(name)?.into());
         Ok(match &self.config {
+            // It has no packed form.
+            ModelConfig::Bert(config) if config.is_apart() => {
+                return self.encoder(precision.dtype()?, &Device::Cpu);
+            }
             ModelConfig::Bert(config) => {
                 let head = Head::new(config, || table(&config.table()), &vb)?;
                 EncoderModel { body: Box::new(PackedEncoder::bert(config, precision.packed()?, read)?), head }
@@ -311,6 +315,9 @@ impl Checkpoint {
     /// As for [`model`](Self::model).
     pub fn encoder(&self, dtype: DType, device: &Device) -> Result<EncoderModel> {
         match &self.config {
+            ModelConfig::Bert(config) if config.is_apart() => {
+                EncoderModel::apart(config, &self.var_builder(dtype, device)?)
+            }
             ModelConfig::Bert(config) => {
                 Ok(BertModel::new(config, &self.var_builder(dtype, device)?)?.into())
             }

@@ -44,6 +44,28 @@ impl Linear {
         Ok(Self { weight, bias: Some(bias), is_transposed: true })
     }
 
+    /// A layer whose outputs are in `groups`, each of which reads a group of inputs alone. The weight (out, in / groups, 1) is that of a
+    /// convolution over one position. It is copied, so that the layer cannot be trained.
+    ///
+    /// # Errors
+    /// A tensor error where `vb` has another shape.
+    pub(crate) fn grouped(
+        (inputs, outputs): (usize, usize),
+        groups: usize,
+        std: f64,
+        vb: &VarBuilder,
+    ) -> Result<Self> {
+        let own = (inputs / groups, outputs / groups);
+        let stored = vb.get_with_hints((outputs, own.0, 1), "weight", normal(std))?.squeeze(2)?;
+        let bias = vb.get_with_hints(outputs, "bias", Init::Const(0.0))?;
+        let block = |group: usize| -> Result<Tensor> {
+            let block = stored.narrow(0, group * own.1, own.1)?;
+            Ok(block.pad_with_zeros(1, group * own.0, inputs - (group + 1) * own.0)?)
+        };
+        let blocks = (0..groups).map(block).collect::<Result<Vec<_>>>()?;
+        Ok(Self::of(Tensor::cat(&blocks, 0)?, Some(bias)))
+    }
+
     /// A head that shares its weight (out, in), such as an embedding table.
     #[must_use]
     pub fn shared(weight: Tensor) -> Self {

@@ -39,9 +39,9 @@ pub use architectures::{
     ModelConfig,
     bart::{Bart, BartConfig, BartFamily},
     bert::{
-        AttentionBlocks, BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask,
-        DISTIL_NAMES, Disentangled, EncoderModel, Head, LayerSharing, MaskedLmHead, ReaderHead, ReaderLogits,
-        RotaryPositions, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
+        AttentionBlocks, BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask, ConvSizes,
+        DISTIL_NAMES, Disentangled, EncoderModel, Head, LayerGroups, LayerSharing, MaskedLmHead, MobileSizes,
+        ReaderHead, ReaderLogits, RotaryPositions, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
     },
     decoder::{DecoderHead, LabelPooling},
     gpt2::{Gpt2, Gpt2Config},

@@ -186,6 +186,15 @@ pub(crate) fn causal_bias(length: usize, past: usize, dtype: DType, device: &Dev
     Ok(Tensor::from_vec(bias, (1, 1, length, keys), device)?.to_dtype(dtype)?)
 }
 
+/// (1, 1, s, s): a position may see those that are at most `window` away.
+pub(crate) fn window_bias(length: usize, window: usize, dtype: DType, device: &Device) -> Result<Tensor> {
+    let hidden = hidden_score(dtype)? as f32;
+    let bias: Vec<f32> = (0..length)
+        .flat_map(|i| (0..length).map(move |j| if i.abs_diff(j) > window { hidden } else { 0.0 }))
+        .collect();
+    Ok(Tensor::from_vec(bias, (1, 1, length, length), device)?.to_dtype(dtype)?)
+}
+
 /// The `tokens` of `rows` sequences as the (r, t) that layers take.
 pub(crate) fn token_rows(tokens: &[u32], rows: usize, device: &Device) -> Result<Tensor> {
     if rows == 0 || tokens.is_empty() || !tokens.len().is_multiple_of(rows) {

@@ -19,9 +19,9 @@ use crate::{
     parameters::{self, Parameter},
     part::Part,
     tokenizer::Tokenizer,
-    weights::{MappedBytes, RawTensor, WeightFile, open_weights, type_name},
+    weights::{MappedBytes, RawTensor, WeightFile, open_weights, quantised::Packing, type_name},
 };
-use places::{Place, Stored, shared_prefix};
+use places::{Elements, Place, Stored, shared_prefix};
 
 /// A folder whose weights are mapped, with the place of each parameter of its model.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub struct StoredModel {
 }
 
 /// A tensor's name, type, shape and bytes.
-type NamedTensor<'a> = (&'a str, Dtype, &'a [usize], Cow<'a, [u8]>);
+type NamedTensor<'a> = (String, Dtype, &'a [usize], Cow<'a, [u8]>);
 
 impl StoredModel {
     /// Maps the weights of `folder`, or those of one `part`, and checks that every tensor that `architecture` asks for is there
@@ -155,26 +155,28 @@ impl StoredModel {
     #[must_use]
     pub fn stored_types(&self) -> BTreeMap<String, usize> {
         let mut types = BTreeMap::new();
-        for (_, dtype, shape, _) in self.raw_tensors() {
-            *types.entry(type_name(dtype)).or_default() += shape.iter().product::<usize>();
+        for place in &self.places {
+            let Some(Elements { tensor: (file, tensor), packing, .. }) = place.stored else { continue };
+            let name = match packing {
+                Some(Packing::Mxfp4) => "mxfp4".into(),
+                _ => type_name(self.files[file].tensors()[tensor].dtype),
+            };
+            *types.entry(name).or_default() += place.parameter.shape.elem_count();
         }
         types
     }
 
-    /// The stored tensors that the model uses, by the model's own names: their types, shapes and elements.
-    fn raw_tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
-        self.places.iter().filter_map(|place| Some(self.named(&place.parameter.name, place.stored?)))
-    }
-
-    /// All stored tensors, by the model's own names: first those that the model uses.
+    /// All stored tensors by the model's own names, first those that the model uses: their types, shapes and elements. Quantised
+    /// ones come with their scales.
     pub(crate) fn all_tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
-        self.raw_tensors().chain(self.rest.iter().map(|(name, place)| self.named(name, *place)))
-    }
-
-    fn named<'a>(&'a self, name: &'a str, (file, tensor): (usize, usize)) -> NamedTensor<'a> {
-        let file = &self.files[file];
-        let tensor = &file.tensors()[tensor];
-        (name, tensor.dtype, &tensor.shape, file.bytes(tensor))
+        let used = self.places.iter().flat_map(|place| {
+            place.stored.iter().flat_map(|elements| elements.stored(&place.parameter.name))
+        });
+        used.chain(self.rest.iter().cloned()).map(|(name, (file, tensor))| {
+            let file = &self.files[file];
+            let tensor = &file.tensors()[tensor];
+            (name, tensor.dtype, tensor.shape.as_slice(), file.bytes(tensor))
+        })
     }
 
     /// One tensor of the model, read, cast to `dtype` and put on `device`. The pages of its file are
@@ -196,7 +198,7 @@ impl StoredModel {
     /// As for [`tensor`](Self::tensor).
     pub fn raw(&self, name: &str) -> Result<RawTensor<'_>> {
         match self.by_name.get(name).map(|at| self.places[*at].stored) {
-            Some(Some((file, tensor))) => self.files[file].raw(&self.files[file].tensors()[tensor]),
+            Some(Some(elements)) => elements.raw(&self.files),
             _ => {
                 let values = self.values(name)?;
                 let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -215,9 +217,11 @@ impl StoredModel {
 
     fn read(&self, place: &Place, dtype: DType, device: &Device) -> Result<Tensor> {
         match place.stored {
-            Some((file, tensor)) => {
-                let file = &self.files[file];
-                file.read(&file.tensors()[tensor], dtype, device)
+            Some(elements) => {
+                let raw = elements.raw(&self.files)?;
+                let read =
+                    Tensor::from_raw_buffer(&raw.bytes, raw.dtype, place.parameter.shape.dims(), device)?;
+                Ok(read.to_dtype(dtype)?)
             }
             None => Ok(parameters::fresh(&place.parameter, 0, 0, device)?.to_dtype(dtype)?),
         }
@@ -264,11 +268,14 @@ impl StoredModel {
         }
         let mut tensors = BTreeMap::new();
         for parameter in architecture.parameters()? {
-            let Some((file, tensor)) = stored.take(&parameter.name) else { continue };
-            let tensor = &self.files[file].tensors()[tensor];
-            if tensor.shape == parameter.shape.dims() {
-                tensors.insert(parameter.name, self.files[file].read(tensor, DType::F32, &Device::Cpu)?);
+            let Some(elements) = stored.take(&parameter.name) else { continue };
+            if let Some(shape) = elements.shape(&self.files).filter(|shape| shape == parameter.shape.dims()) {
+                let raw = elements.raw(&self.files)?;
+                let read = Tensor::from_raw_buffer(&raw.bytes, raw.dtype, &shape, &Device::Cpu)?;
+                tensors.insert(parameter.name, read.to_dtype(DType::F32)?);
             } else {
+                let (file, tensor) = elements.tensor;
+                let tensor = &self.files[file].tensors()[tensor];
                 tracing::warn!(
                     tensor = tensor.name,
                     "the shape differs from that of the model to train; initialized randomly"

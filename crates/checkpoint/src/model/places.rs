@@ -3,20 +3,96 @@
 use std::{collections::BTreeMap, path::Path};
 
 use candle_core::Shape;
+use safetensors::Dtype;
 
 use crate::{
     architecture::Architecture,
     error::{Error, Result},
     parameters::Parameter,
     part::Part,
-    weights::{StoredTensor, WeightFile},
+    weights::{
+        RawTensor, StoredTensor, WeightFile,
+        quantised::{self, BLOCKS, EXPONENTS, Packing, SCALES},
+    },
 };
 
-/// A parameter, and the indices of its file and of its tensor there, unless it starts fresh.
+/// A parameter, and where its elements are, unless it starts fresh.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) parameter: Parameter,
-    pub(super) stored: Option<(usize, usize)>,
+    pub(super) stored: Option<Elements>,
+}
+
+/// Where the elements of a parameter are: the indices of a file and of a tensor there, and those of the scales of quantised ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Elements {
+    pub(super) tensor: (usize, usize),
+    scales: (usize, usize),
+    pub(super) packing: Option<Packing>,
+}
+
+impl Elements {
+    fn plain(tensor: (usize, usize)) -> Self {
+        Self { tensor, scales: tensor, packing: None }
+    }
+
+    /// The tensors, with their names for a parameter called `name`.
+    pub(super) fn stored(&self, name: &str) -> Vec<(String, (usize, usize))> {
+        match self.packing {
+            None => vec![(name.into(), self.tensor)],
+            Some(Packing::Fp8) => vec![(name.into(), self.tensor), (format!("{name}{SCALES}"), self.scales)],
+            Some(Packing::Mxfp4) => {
+                vec![(format!("{name}{BLOCKS}"), self.tensor), (format!("{name}{EXPONENTS}"), self.scales)]
+            }
+        }
+    }
+
+    /// The tensors in `files`, each with its file.
+    fn of<'a>(&self, files: &'a [WeightFile]) -> [(&'a WeightFile, &'a StoredTensor); 2] {
+        [self.tensor, self.scales].map(|(file, tensor)| (&files[file], &files[file].tensors()[tensor]))
+    }
+
+    /// The shape of the parameter; none where it is quantised in a form that has another one.
+    pub(super) fn shape(&self, files: &[WeightFile]) -> Option<Vec<usize>> {
+        let [(_, tensor), _] = self.of(files);
+        match (self.packing, tensor.shape.as_slice()) {
+            (Some(Packing::Mxfp4), [leading @ .., rows, groups, size]) => {
+                Some([leading, &[groups * size * 2, *rows]].concat())
+            }
+            (Some(Packing::Mxfp4), _) => None,
+            (_, shape) => Some(shape.to_vec()),
+        }
+    }
+
+    /// Checks that the elements are those of `parameter`.
+    fn check(&self, files: &[WeightFile], parameter: &Parameter) -> Result<()> {
+        let [(file, tensor), scales] = self.of(files);
+        if self.packing == Some(Packing::Mxfp4) {
+            return quantised::check_mxfp4(file, tensor, scales, parameter.shape.dims());
+        }
+        if tensor.shape != parameter.shape.dims() {
+            return Err(Error::TensorShape {
+                path: file.path().into(),
+                tensor: tensor.name.clone(),
+                expected: parameter.shape.clone(),
+                found: Shape::from(tensor.shape.as_slice()),
+            });
+        }
+        match self.packing {
+            Some(_) => quantised::check_fp8(file, tensor, scales),
+            None => file.dtype(tensor).map(|_| ()),
+        }
+    }
+
+    /// The elements: quantised ones as the numbers that they stand for.
+    pub(super) fn raw<'a>(&self, files: &'a [WeightFile]) -> Result<RawTensor<'a>> {
+        let [(file, tensor), scales] = self.of(files);
+        match self.packing {
+            None => file.raw(tensor),
+            Some(Packing::Fp8) => quantised::fp8(file, tensor, scales),
+            Some(Packing::Mxfp4) => Ok(quantised::mxfp4(file, tensor, scales)),
+        }
+    }
 }
 
 /// The tensors of a checkpoint by the names that the model gives them.
@@ -70,7 +146,9 @@ impl<'a> Stored<'a> {
 
     /// The number of the model's parameters that the tensors have.
     fn matches(&self, parameters: &[Parameter]) -> usize {
-        parameters.iter().filter(|parameter| self.names.contains_key(&parameter.name)).count()
+        let has = |name: &str| self.names.contains_key(name);
+        let is_stored = |name: &str| has(name) || has(&format!("{name}{BLOCKS}"));
+        parameters.iter().filter(|parameter| is_stored(&parameter.name)).count()
     }
 
     fn path(&self, (file, _): (usize, usize)) -> &'a Path {
@@ -117,9 +195,25 @@ impl<'a> Stored<'a> {
         Ok(untied)
     }
 
-    /// Where the tensor that the model calls `name` lies, which is taken out.
-    pub(super) fn take(&mut self, name: &str) -> Option<(usize, usize)> {
-        self.names.remove(name)
+    /// Where the elements of the parameter that the model calls `name` are, which are taken out.
+    pub(super) fn take(&mut self, name: &str) -> Option<Elements> {
+        let Some(tensor) = self.names.remove(name) else {
+            let tensor = self.names.remove(&format!("{name}{BLOCKS}"))?;
+            let scales = self.names.remove(&format!("{name}{EXPONENTS}"))?;
+            return Some(Elements { tensor, scales, packing: Some(Packing::Mxfp4) });
+        };
+        if self.tensor(tensor).dtype != Dtype::F8_E4M3 {
+            return Some(Elements::plain(tensor));
+        }
+        let Some(scales) = self.names.remove(&format!("{name}{SCALES}")) else {
+            return Some(Elements::plain(tensor));
+        };
+        // The scales of activations, which are not rounded here.
+        let layer = name.strip_suffix(".weight").unwrap_or(name);
+        for scale in ["activation_scale", "input_scale"] {
+            self.names.remove(&format!("{layer}.{scale}"));
+        }
+        Some(Elements { tensor, scales, packing: Some(Packing::Fp8) })
     }
 
     /// Where each parameter of the model lies, with its shape and type checked. `index` is the file that lists the
@@ -127,8 +221,8 @@ impl<'a> Stored<'a> {
     pub(super) fn locate(&mut self, architecture: &dyn Architecture, index: &Path) -> Result<Vec<Place>> {
         let mut places = Vec::new();
         for parameter in architecture.parameters()? {
-            let stored = self.names.remove(&parameter.name);
-            let Some(place) = stored else {
+            let stored = self.take(&parameter.name);
+            let Some(elements) = stored else {
                 if architecture.is_optional(&parameter.name) {
                     places.push(Place { parameter, stored });
                     continue;
@@ -136,16 +230,7 @@ impl<'a> Stored<'a> {
                 let (path, tensor, expected) = (index.into(), parameter.name, parameter.shape);
                 return Err(Error::MissingTensor { path, tensor, expected });
             };
-            let tensor = self.tensor(place);
-            if tensor.shape != parameter.shape.dims() {
-                return Err(Error::TensorShape {
-                    path: self.path(place).into(),
-                    tensor: tensor.name.clone(),
-                    expected: parameter.shape,
-                    found: Shape::from(tensor.shape.as_slice()),
-                });
-            }
-            self.files[place.0].dtype(tensor)?;
+            elements.check(self.files, &parameter)?;
             places.push(Place { parameter, stored });
         }
         Ok(places)

@@ -193,10 +193,10 @@ pub(super) fn class(folder: &Path, options: &Options) -> Result<String> {
     };
     Ok(match kind.model_type.as_deref() {
         Some("gpt2") => "GPT2".into(),
-        Some("roberta" | "data2vec-text" | "roberta-prelayernorm") => "Roberta".into(),
-        Some("bart") => "Bart".into(),
+        Some("roberta" | "data2vec-text" | "roberta-prelayernorm" | "longformer") => "Roberta".into(),
+        Some("bart" | "led") => "Bart".into(),
         Some("qwen2") => "Qwen2".into(),
-        Some("t5" | "mt5" | "umt5") => "T5".into(),
+        Some("t5" | "mt5" | "umt5" | "longt5" | "switch_transformers") => "T5".into(),
         Some("xlm-roberta" | "xlm-roberta-xl") => "XLMRoberta".into(),
         Some("mbart") => "MBart".into(),
         Some("pegasus") => "Pegasus".into(),

@@ -60,6 +60,10 @@ impl WeightFile {
         self.tensors.retain(|tensor| keeps(&tensor.name));
     }
 
+    pub(super) fn map(&self) -> &Mmap {
+        &self.map
+    }
+
     pub(crate) fn tensors(&self) -> &[StoredTensor] {
         &self.tensors
     }

@@ -17,6 +17,11 @@ impl<'a> MappedBytes<'a> {
         Self { map: matches!(bytes, Cow::Borrowed(_)).then_some(map), bytes }
     }
 
+    /// Releases all pages of these bytes now.
+    pub(crate) fn release_all(self) {
+        drop(self);
+    }
+
     /// Releases the pages of `part`, some of these bytes. Otherwise they stay in memory together with what is made from
     /// them. They are read again from the file if they are needed.
     ///

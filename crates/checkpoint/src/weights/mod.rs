@@ -6,6 +6,7 @@ mod loose;
 mod mapped;
 mod pickle;
 mod pytorch;
+pub(crate) mod quantised;
 mod tensor;
 
 pub use file::RawTensor;
@@ -14,4 +15,5 @@ pub(crate) use files::open_weights;
 pub(crate) use loose::type_name;
 pub use loose::{tensors, tensors_of, tensors_under, weight_types};
 pub use mapped::MappedBytes;
+pub use quantised::check_quantisation;
 pub(crate) use tensor::StoredTensor;

@@ -147,6 +147,26 @@ fn a_tokenizer_written_as_json_is_the_same() {
 }
 
 #[test]
+fn the_models_of_roberta_s_vocabulary_read_it_without_a_tokenizer_config() {
+    let expected = expected("bart");
+    for (model, class) in [("longformer", None), ("led", None), ("led", Some("LEDTokenizer"))] {
+        let folder = TempDir::new().unwrap();
+        let write = |name: &str, text: String| fs::write(folder.path().join(name), text).unwrap();
+        for file in ["vocab.json", "merges.txt"] {
+            fs::copy(data("bart").join(file), folder.path().join(file)).unwrap();
+        }
+        write("config.json", format!(r#"{{"model_type": "{model}"}}"#));
+        if let Some(class) = class {
+            write("tokenizer_config.json", format!(r#"{{"tokenizer_class": "{class}"}}"#));
+        }
+        let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
+        for Case { text, ids, .. } in &expected.cases {
+            assert_eq!(&tokenizer.encode(text, None).unwrap(), ids, "{model}: {text}");
+        }
+    }
+}
+
+#[test]
 fn a_folder_that_does_not_say_what_its_vocabulary_is_for_is_refused() {
     let folder = TempDir::new().unwrap();
     for file in ["vocab.json", "merges.txt"] {

@@ -189,6 +189,10 @@ fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
         task_types: 0,
         sharing: None,
         blocks: None,
+        windows: None,
+        mobile: None,
+        convolution: None,
+        groups: None,
         disentangled: None,
         rotary: None,
         // The default of `transformers`.

@@ -5,7 +5,9 @@ use std::path::Path;
 use candle_core::{DType, Device};
 use candle_nn::{VarBuilder, VarMap};
 use serde_json::Value;
-use sporran_checkpoint::{Architecture, Error, Parameter, Result, SpecialTokens, initialise};
+use sporran_checkpoint::{
+    Architecture, Error, Parameter, Result, SpecialTokens, check_quantisation, initialise,
+};
 
 use crate::{
     architectures::{
@@ -51,6 +53,7 @@ impl ModelConfig {
     /// [`Error::Json`] where a field has the wrong type, and [`Error::Config`] where the architecture is not one
     /// of this crate or a value cannot be used.
     pub fn from_json(path: &Path, text: &str) -> Result<Self> {
+        check_quantisation(path, text)?;
         let config = read_config(path, text)?;
         let architecture = config.architecture();
         architecture.check_sizes().map_err(|error| error.within(path))?;
@@ -147,7 +150,8 @@ impl ModelConfig {
     #[must_use]
     pub fn is_tunable(&self) -> bool {
         match self {
-            Self::Bert(_) | Self::ModernBert(_) => true,
+            Self::Bert(config) => config.groups.is_none() && !config.is_apart(),
+            Self::ModernBert(_) => true,
             Self::Llama(config) => config.kind == LlamaKind::EuroBert,
             _ => false,
         }
@@ -163,7 +167,7 @@ impl ModelConfig {
             (0..labels).map(|at| format!("LABEL_{at}")).collect()
         };
         match self {
-            Self::Bert(config) if config.family != BertFamily::Dpr => {
+            Self::Bert(config) if config.family != BertFamily::Dpr && self.is_tunable() => {
                 Some(Self::Bert(BertConfig { task, labels, ..config.clone() }))
             }
             Self::ModernBert(config) => {
@@ -199,7 +203,7 @@ impl ModelConfig {
             Self::ModernBert(config) => config.max_position_embeddings,
             Self::Llama(config) => config.max_position_embeddings,
             Self::Gpt2(config) => config.n_positions,
-            Self::Bart(config) => config.max_position_embeddings,
+            Self::Bart(config) => config.most_input(),
             // Their distances have no end.
             Self::T5(_) | Self::T5Encoder(_) => usize::MAX,
         }

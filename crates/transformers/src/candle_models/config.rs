@@ -49,6 +49,11 @@ impl Settings {
     /// [`Error::Json`], and [`Error::Config`] for a size that no model has, and for angles that are stretched.
     pub(super) fn read(path: &Path, text: &str) -> Result<Self> {
         let mut settings = Self { path: path.into(), fields: parse(path, text)? };
+        if let Some(found) = settings.fields.get("quantization_config").filter(|config| !config.is_null()) {
+            let expected = "none with the engine `candle`; the engine `packed` reads `fp8` and `mxfp4`";
+            let found = found.get("quant_method").unwrap_or(found);
+            return Err(settings.wrong("quantization_config", expected, found));
+        }
         for (old, new) in OTHER_NAMES {
             if let Some(value) = settings.fields.get(old).cloned() {
                 settings.fields.entry(new).or_insert(value);

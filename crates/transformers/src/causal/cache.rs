@@ -16,6 +16,8 @@ pub struct CausalCache {
     pub(crate) packed: Option<KvCache>,
     /// The sequence of a model of candle's, which needs no other field.
     pub(crate) candle: Option<CandleSequence>,
+    /// The tokens of each sequence, of a model that may read them again.
+    history: Vec<Vec<u32>>,
     pub(crate) layers: Vec<LayerCache>,
     /// For each row and each cached position, whether it has a token.
     kept: Vec<Vec<bool>>,
@@ -54,6 +56,10 @@ impl CausalCache {
     /// # Errors
     /// [`Error::Batch`] where a row does not exist, or a tensor error.
     pub fn select(&mut self, rows: &[u32]) -> Result<()> {
+        if !self.history.is_empty() {
+            let row = |row: &u32| self.history.get(*row as usize).cloned().unwrap_or_default();
+            self.history = rows.iter().map(row).collect();
+        }
         if let Some(kept) = &mut self.packed {
             return kept.select(rows);
         }
@@ -82,6 +88,7 @@ impl CausalCache {
     /// # Errors
     /// [`Error::Batch`] where one of them is another model's.
     pub(crate) fn join(&mut self, other: Self) -> Result<()> {
+        self.history.extend(other.history);
         match (&mut self.packed, other.packed) {
             (Some(kept), Some(other)) => kept.join(other),
             (kept, Some(other)) => *kept = Some(other),
@@ -98,6 +105,23 @@ impl CausalCache {
         if let Some(kept) = &mut self.packed {
             kept.compact();
         }
+    }
+
+    /// Keeps the tokens of sequences that a model has begun.
+    pub(crate) fn remember(&mut self, rows: Vec<Vec<u32>>) {
+        self.history = rows;
+    }
+
+    /// Adds `tokens` (r, t) to those that are kept of each of `rows` sequences. Returns all tokens of all sequences, and becomes
+    /// empty, where one of them has just become longer than `last`: its model reads them again.
+    pub(crate) fn outgrow(&mut self, tokens: &[u32], rows: usize, last: usize) -> Option<Vec<Vec<u32>>> {
+        let each = tokens.len() / rows.max(1);
+        let mut outgrows = false;
+        for (row, tokens) in self.history.iter_mut().zip(tokens.chunks(each.max(1))) {
+            outgrows |= row.len() <= last && row.len() + tokens.len() > last;
+            row.extend_from_slice(tokens);
+        }
+        outgrows.then(|| std::mem::take(self).history)
     }
 
     /// Appends new positions, of which `mask` (r, t) marks the tokens, to a cache of a model of this `shape`. Returns
@@ -199,6 +223,7 @@ mod tests {
             window,
             alibi: None,
             is_bidirectional: false,
+            reads_again_after: None,
             dtype: DType::F32,
             device: Device::Cpu,
         }
@@ -229,6 +254,18 @@ mod tests {
         cache.select(&[1, 1, 0]).unwrap();
         assert_eq!((cache.rows(), cache.length()), (3, 4));
         assert!(cache.select(&[3]).is_err());
+    }
+
+    #[test]
+    fn sequences_are_read_again_once_when_one_outgrows_a_length() {
+        let mut cache = CausalCache::new();
+        cache.remember(vec![vec![1, 2], vec![3]]);
+        assert_eq!(cache.outgrow(&[4, 5], 2, 3), None);
+        cache.history = vec![vec![3, 5], vec![1, 2, 4], vec![1, 2, 4]];
+        let all = cache.outgrow(&[6, 7, 8], 3, 3).unwrap();
+        assert_eq!(all, [vec![3, 5, 6], vec![1, 2, 4, 7], vec![1, 2, 4, 8]]);
+        cache.remember(all[1..].to_vec());
+        assert_eq!(cache.outgrow(&[9, 9], 2, 3), None);
     }
 
     #[test]

@@ -116,6 +116,8 @@ pub(crate) struct Shape {
     pub(crate) alibi: Option<Alibi>,
     /// Whether tokens see those after them.
     pub(crate) is_bidirectional: bool,
+    /// The length after which a sequence is read again from its beginning, by other angles.
+    pub(crate) reads_again_after: Option<usize>,
     pub(crate) dtype: DType,
     pub(crate) device: Device,
 }
@@ -188,6 +190,9 @@ impl<B: Body> CausalLm for B {
         };
         let last: Vec<u32> = mask.iter().enumerate().map(last).collect::<Result<_>>()?;
         let states = advance(self, input, cache, &mut Mode::Inference)?.flatten_to(1)?;
+        if self.shape().reads_again_after.is_some() {
+            cache.remember(input.rows()?);
+        }
         let last = Tensor::new(last, states.device())?;
         host(&self.logits(&states.index_select(&last, 0)?)?)
     }
@@ -199,6 +204,15 @@ impl<B: Body> CausalLm for B {
         }
         let ids = token_rows(tokens, rows, &self.shape().device)?;
         let (_, length) = ids.dims2()?;
+        if let Some(last) = self.shape().reads_again_after {
+            let all = match cache.rows() {
+                0 => Some(ids.to_vec2::<u32>()?),
+                _ => cache.outgrow(tokens, rows, last),
+            };
+            if let Some(all) = all {
+                return self.begin(&Batch::new(&all, self.shape().tokens.pad, self.device())?, cache);
+            }
+        }
         let mask = Tensor::ones((rows, length), DType::F32, &Device::Cpu)?;
         let states = advance(self, &Batch::from_tensors(ids, &mask)?, cache, &mut Mode::Inference)?;
         host(&self.logits(&states.narrow(1, length - 1, 1)?.squeeze(1)?.contiguous()?)?)

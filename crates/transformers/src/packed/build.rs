@@ -7,7 +7,10 @@ use sporran_kernels::{Norm, Precision, Rows};
 use super::{
     disentangled::{DistanceRows, ProjectedDistances},
     encoder::PackedEncoder,
-    layers::{CrossAttention, Dense, FeedForward, Linear, Machine, Machines, SelfAttention},
+    layers::{
+        CrossAttention, Dense, FeedForward, FeedPart, Linear, Machine, Machines, SelfAttention, Switch,
+    },
+    local::{Summaries, Windows},
     modernbert::{ModernBertLayer, PackedModernBert},
     packer::{Packer, Read, named},
     seq2seq::PackedSeq2Seq,
@@ -18,10 +21,11 @@ use crate::{
     architectures::{
         bart::{BartConfig, EPSILON, PositionKind},
         bert::{
-            BertConfig, BertFamily, BertNames, Disentangled, MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE,
+            BertConfig, BertFamily, BertNames, Disentangled, GLOBAL_NAMES, MPNET_BIASES, MPNET_BUCKETS,
+            MPNET_DISTANCE,
         },
         modernbert::ModernBertConfig,
-        t5::{T5Config, T5EncoderConfig},
+        t5::{SUMMARY_BIASES, SUMMARY_NORM, SwitchSizes, T5Config, T5EncoderConfig},
     },
     decode::GenerationOptions,
 };
@@ -74,8 +78,9 @@ impl PackedSeq2Seq {
     ) -> Result<Self> {
         let packer = &mut Packer { read, precision };
         let width = config.d_model;
+        let head_of_words = (!config.tie_word_embeddings).then_some("lm_head");
         let (mut head, embeddings) =
-            packer.words("model.shared", (!config.tie_word_embeddings).then_some("lm_head"), width)?;
+            packer.words(&format!("{}.shared", config.family.body()), head_of_words, width)?;
         let encoder = bart_stack(config, false, packer)?;
         let decoder = bart_stack(config, true, packer)?;
         let bias = || packer.values("final_logits_bias");
@@ -125,12 +130,12 @@ impl PackedEncoder {
                 (_, Some(name)) => inputs_by_heads(&format!("{prefix}.{name}"), (width, heads), packer)?,
                 (Some(name), None) => packer.linear(&named(prefix, &[name]), width, has_bias)?,
                 (None, None) => {
-                    packer.linear(&named(prefix, &[names.query, names.key, names.value]), width, has_bias)?
+                    bert_linear(config, packer, prefix, &[names.query, names.key, names.value], has_bias)?
                 }
             };
             let own = SelfAttention {
                 inputs,
-                output: packer.linear(&named(prefix, &[names.output]), width, has_bias)?,
+                output: bert_linear(config, packer, prefix, &[names.output], has_bias)?,
                 norm: norm(packer, names.attention_norm)?,
             };
             let (gated, inner) = match names.fused_inner {
@@ -140,24 +145,27 @@ impl PackedEncoder {
                     if names.activated_first { (Some(second), first) } else { (Some(first), second) }
                 }
                 None => {
-                    let mut linear = |name| packer.linear(&named(prefix, &[name]), width, inner_bias);
+                    let mut linear = |name| bert_linear(config, packer, prefix, &[name], inner_bias);
                     (names.gated.map(&mut linear).transpose()?, linear(names.inner)?)
                 }
             };
             let feed_forward = FeedForward {
-                dense: Dense {
+                dense: FeedPart::Dense(Dense {
                     inner,
                     gated,
-                    outer: packer.linear(
-                        &named(prefix, &[names.outer]),
-                        config.intermediate_size,
-                        outer_bias,
-                    )?,
+                    outer: bert_linear(config, packer, prefix, &[names.outer], outer_bias)?,
                     function: config.activation()?.into(),
-                },
+                }),
                 norm: norm(packer, names.feed_forward_norm)?,
             };
             layers.push(Layer { own, cross: None, feed_forward });
+        }
+        let windows = Windows { sides: config.windows(), summaries: None, first: Vec::new() };
+        let mut windows = Some(windows).filter(|windows| !windows.sides.is_empty());
+        if let Some(windows) = windows.as_mut().filter(|_| config.sees_first()) {
+            for prefix in &prefixes {
+                windows.first.push(packer.linear(&named(prefix, &GLOBAL_NAMES), width, has_bias)?);
+            }
         }
         let types = config.has_types().then(|| table(packer, "token_type_embeddings")).transpose()?;
         let positions = config.has_positions().then(|| table(packer, "position_embeddings")).transpose()?;
@@ -210,6 +218,7 @@ impl PackedEncoder {
                 head_width: width / heads,
                 scale: config.scale() as f32,
                 positions: relative,
+                windows,
                 word_norm: None,
                 embedding_norm,
                 final_norm,
@@ -218,6 +227,23 @@ impl PackedEncoder {
             device: Device::Cpu,
             machines: Machines::default(),
         })
+    }
+}
+
+/// One layer from those called `names` under `prefix`, one under the other.
+fn bert_linear(
+    config: &BertConfig,
+    packer: &mut Packer<'_>,
+    prefix: &str,
+    names: &[&'static str],
+    has_bias: bool,
+) -> Result<Linear> {
+    let is_outer = names == [config.names().outer];
+    let inputs = if is_outer { config.intermediate_size } else { config.hidden_size };
+    let groups = |name: &&'static str| Some((format!("{prefix}.{name}"), config.groups_of(name)?));
+    match names.iter().map(groups).collect::<Option<Vec<_>>>() {
+        Some(grouped) => packer.grouped(&grouped, inputs),
+        None => packer.linear(&named(prefix, names), inputs, has_bias),
     }
 }
 
@@ -265,12 +291,12 @@ impl PackedModernBert {
                 inputs: packer.linear(&[part("attn.Wqkv")], width, config.attention_bias)?,
                 output: packer.linear(&[part("attn.Wo")], width, config.attention_bias)?,
                 feed_forward: FeedForward {
-                    dense: Dense {
+                    dense: FeedPart::Dense(Dense {
                         inner: activated,
                         gated: Some(gated),
                         outer: packer.linear(&[part("mlp.Wo")], inner, config.mlp_bias)?,
                         function: config.activation()?.into(),
-                    },
+                    }),
                     norm: norm(packer, &part("mlp_norm"))?,
                 },
                 is_local: *is_local,
@@ -342,14 +368,13 @@ fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Res
     let part = if is_decoder { "decoder" } else { "encoder" };
     let count = if is_decoder { config.decoder_layers() } else { config.num_layers };
     let (width, inner, eps) = (config.d_model, config.num_heads * config.d_kv, config.layer_norm_epsilon);
-    let (kind, gated) = config.activation()?;
     let mut layers = Vec::with_capacity(count);
     for i in 0..count {
         let at = |part_of: usize| format!("{part}.block.{i}.layer.{part_of}");
         let norm = |packer: &mut Packer<'_>, part_of| {
             packer.norm(&format!("{}.layer_norm", at(part_of)), false, eps)
         };
-        let attention = format!("{}.SelfAttention", at(0));
+        let attention = format!("{}.{}", at(0), config.own_attention(is_decoder));
         let own = SelfAttention {
             inputs: packer.linear(&named(&attention, &["q", "k", "v"]), width, false)?,
             output: packer.linear(&named(&attention, &["o"]), inner, false)?,
@@ -367,24 +392,28 @@ fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Res
             None
         };
         let last = 1 + usize::from(is_decoder);
-        let dense = format!("{}.DenseReluDense", at(last));
-        let (first, second) = if gated { ("wi_0", Some("wi_1")) } else { ("wi", None) };
+        let place = format!("{}.{}", at(last), config.feed_forward_name());
         let feed_forward = FeedForward {
-            dense: Dense {
-                inner: packer.linear(&named(&dense, &[first]), width, false)?,
-                gated: second.map(|name| packer.linear(&named(&dense, &[name]), width, false)).transpose()?,
-                outer: packer.linear(&named(&dense, &["wo"]), config.d_ff, false)?,
-                function: kind.into(),
+            dense: match config.experts(i, is_decoder) {
+                Some(sizes) => FeedPart::Switch(t5_experts(config, sizes, &place, packer)?),
+                None => FeedPart::Dense(t5_dense(config, &place, packer)?),
             },
             norm: norm(packer, last)?,
         };
         layers.push(Layer { own, cross, feed_forward });
     }
     let mut weights = |at: usize| {
-        let attention = format!("{part}.block.{at}.layer.0.SelfAttention");
+        let attention = format!("{part}.block.{at}.layer.0.{}", config.own_attention(is_decoder));
         packer.values(&format!("{attention}.relative_attention_bias.weight"))
     };
     let weights = (0..config.biased_layers(count)).map(&mut weights).collect::<Result<Vec<_>>>()?;
+    let windows = match config.window() {
+        Some(side) if !is_decoder => {
+            let summaries = t5_summaries(config, packer)?;
+            Some(Windows { sides: vec![side; count], summaries, first: Vec::new() })
+        }
+        _ => None,
+    };
     Ok(Stack {
         order: (0..layers.len()).collect(),
         layers,
@@ -397,18 +426,59 @@ fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Res
             buckets: config.relative_attention_num_buckets,
             max_distance: config.relative_attention_max_distance,
         },
+        windows,
         word_norm: None,
         embedding_norm: None,
         final_norm: Some(packer.norm(&format!("{part}.final_layer_norm"), false, eps)?),
     })
 }
 
+/// The feed-forward part under `place`.
+fn t5_dense(config: &T5Config, place: &str, packer: &mut Packer<'_>) -> Result<Dense> {
+    let (width, (kind, is_gated)) = (config.d_model, config.activation()?);
+    let (first, second) = if is_gated { ("wi_0", Some("wi_1")) } else { ("wi", None) };
+    Ok(Dense {
+        inner: packer.linear(&named(place, &[first]), width, false)?,
+        gated: second.map(|name| packer.linear(&named(place, &[name]), width, false)).transpose()?,
+        outer: packer.linear(&named(place, &["wo"]), config.d_ff, false)?,
+        function: kind.into(),
+    })
+}
+
+/// The experts under `place`.
+fn t5_experts(config: &T5Config, sizes: SwitchSizes, place: &str, packer: &mut Packer<'_>) -> Result<Switch> {
+    // Scores decide which expert reads a token: they are not rounded.
+    let precision = std::mem::replace(&mut packer.precision, Precision::F32);
+    let router = packer.linear(&named(place, &["router.classifier"]), config.d_model, sizes.has_bias)?;
+    packer.precision = precision;
+    let expert = |at: usize| t5_dense(config, &format!("{place}.experts.expert_{at}"), packer);
+    Ok(Switch { sizes, router, experts: (0..sizes.count).map(expert).collect::<Result<_>>()? })
+}
+
+/// The summaries that the layers of a LongT5's encoder attend to.
+fn t5_summaries(config: &T5Config, packer: &mut Packer<'_>) -> Result<Option<Summaries>> {
+    let Some(size) = config.summary_size() else { return Ok(None) };
+    let attention = |layer: usize| format!("encoder.block.{layer}.layer.0.{}", config.own_attention(false));
+    let norm = |layer: usize| {
+        packer.norm(&format!("{}.{SUMMARY_NORM}", attention(layer)), false, config.layer_norm_epsilon)
+    };
+    let norms = (0..config.num_layers).map(norm).collect::<Result<_>>()?;
+    Ok(Some(Summaries {
+        size,
+        norms,
+        weights: packer.values(&format!("{}.{SUMMARY_BIASES}.weight", attention(0)))?,
+        buckets: config.relative_attention_num_buckets,
+        max_distance: config.relative_attention_max_distance,
+    }))
+}
+
 fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) -> Result<Stack> {
     let (part, count, heads, inner) = if is_decoder {
-        ("model.decoder", config.decoder_layers, config.decoder_attention_heads, config.decoder_ffn_dim)
+        ("decoder", config.decoder_layers, config.decoder_attention_heads, config.decoder_ffn_dim)
     } else {
-        ("model.encoder", config.encoder_layers, config.encoder_attention_heads, config.encoder_ffn_dim)
+        ("encoder", config.encoder_layers, config.encoder_attention_heads, config.encoder_ffn_dim)
     };
+    let part = &format!("{}.{part}", config.family.body());
     let width = config.d_model;
     let mut layers = Vec::with_capacity(count);
     for i in 0..count {
@@ -433,12 +503,12 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
             None
         };
         let feed_forward = FeedForward {
-            dense: Dense {
+            dense: FeedPart::Dense(Dense {
                 inner: packer.linear(&named(&at, &["fc1"]), width, true)?,
                 gated: None,
                 outer: packer.linear(&named(&at, &["fc2"]), inner, true)?,
                 function: config.activation()?.into(),
-            },
+            }),
             norm: norm(packer, "final_layer_norm")?,
         };
         layers.push(Layer { own, cross, feed_forward });
@@ -448,7 +518,7 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
     let final_norm = config.normalize_before.then(|| norm(config.family.final_norm())).transpose()?;
     let is_first = is_decoder && config.family.norms_bare_tokens();
     let word_norm = if is_first { embedding_norm.take() } else { None };
-    let count = if is_decoder { config.max_position_embeddings } else { config.most_input() };
+    let count = if is_decoder { config.positions(true) } else { config.most_input() };
     Ok(Stack {
         order: (0..layers.len()).collect(),
         layers,
@@ -465,6 +535,9 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
             PositionKind::Sinusoids => Positions::Sinusoids { count },
             PositionKind::CountedSinusoids => Positions::CountedSinusoids { pad: config.pad_token_id, count },
         },
+        windows: Some(config.windows())
+            .filter(|sides| !is_decoder && !sides.is_empty())
+            .map(|sides| Windows { sides, summaries: None, first: Vec::new() }),
         word_norm,
         embedding_norm,
         final_norm,

@@ -121,32 +121,46 @@ impl Source<'_, '_> {
     /// The experts of the layer under `at`.
     fn experts(&mut self, sizes: Experts, at: &str) -> Result<Vec<Dense>> {
         let (width, count) = (self.config.hidden_size, sizes.count);
-        let experts = self.config.kind.expert_names().experts;
-        let expert = |index: usize| match experts {
+        match self.config.kind.expert_names().experts {
             ExpertTensors::Apart(place, names) => {
-                self.dense((names, false), sizes.width, &format!("{at}.{place}.{index}"))
+                let at = |index: usize| format!("{at}.{place}.{index}");
+                (0..count).map(|index| self.dense((names, false), sizes.width, &at(index))).collect()
             }
-            ExpertTensors::Together([inner, outer]) => {
-                let [inner, outer] = [inner, outer].map(|name| format!("{at}.{name}"));
-                Ok(Dense {
-                    inner: self.packer.block(&inner, width, (2 * index, 2 * count))?,
-                    gated: Some(self.packer.block(&inner, width, (2 * index + 1, 2 * count))?),
-                    outer: self.packer.block(&outer, sizes.width, (index, count))?,
-                    function: self.function(at)?,
-                })
+            ExpertTensors::Together(names) => {
+                let [inner, outer] = names.map(|name| format!("{at}.{name}"));
+                let expert = |index: usize| {
+                    Ok(Dense {
+                        inner: self.packer.block(&inner, width, (2 * index, 2 * count))?,
+                        gated: Some(self.packer.block(&inner, width, (2 * index + 1, 2 * count))?),
+                        outer: self.packer.block(&outer, sizes.width, (index, count))?,
+                        function: self.function(at)?,
+                    })
+                };
+                (0..count).map(expert).collect()
             }
-            ExpertTensors::Alternating([inner, outer]) => {
-                let [inner, outer] = [inner, outer].map(|name| format!("{at}.{name}"));
-                let place = (index, count);
-                Ok(Dense {
-                    inner: self.packer.columns(&inner, width, place, (0, 2))?,
-                    gated: Some(self.packer.columns(&inner, width, place, (1, 2))?),
-                    outer: self.packer.columns(&outer, sizes.width, place, (0, 1))?,
-                    function: self.function(at)?,
-                })
+            ExpertTensors::Alternating(names) => {
+                self.alternating_experts(sizes, names.map(|name| format!("{at}.{name}")), at)
             }
-        };
-        (0..count).map(expert).collect()
+        }
+    }
+
+    /// The same where tensors called `inner` and `outer` have all experts as columns.
+    fn alternating_experts(
+        &mut self,
+        sizes: Experts,
+        [inner, outer]: [String; 2],
+        at: &str,
+    ) -> Result<Vec<Dense>> {
+        let inner = self.packer.columns(&inner, self.config.hidden_size, sizes.count, 2)?;
+        let outer = self.packer.columns(&outer, sizes.width, sizes.count, 1)?;
+        let mut experts = Vec::with_capacity(sizes.count);
+        for (inner, outer) in inner.into_iter().zip(outer.into_iter().flatten()) {
+            let mut inner = inner.into_iter();
+            if let (Some(gate), gated) = (inner.next(), inner.next()) {
+                experts.push(Dense { inner: gate, gated, outer, function: self.function(at)? });
+            }
+        }
+        Ok(experts)
     }
 
     /// A mixture of experts, whose tensors are under `at`.
@@ -339,6 +353,7 @@ impl PackedLlama {
             query_growth: config.query_growth()?,
             alibi: config.alibi(),
             is_bidirectional: config.is_bidirectional(),
+            reads_again_after: config.reads_again_after()?,
             turns_neighbours: config.turns_neighbours(),
             turns_first: config.turns_first(),
             clip: config.clip().map(|most| most as f32),

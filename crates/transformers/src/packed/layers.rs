@@ -8,6 +8,7 @@ use std::{
 use sporran_kernels::{Activation, Matrix, Norm, Product, Rows, Store};
 
 use super::function::Function;
+use crate::architectures::t5::SwitchSizes;
 
 /// The resources to run a model, and buffers for the states inside a layer.
 #[derive(Debug, Default)]
@@ -113,11 +114,86 @@ pub(super) struct Dense {
     pub(super) function: Function,
 }
 
-/// Such projections and a norm.
+/// Such projections, or experts with them, and a norm.
 #[derive(Debug)]
 pub(super) struct FeedForward {
-    pub(super) dense: Dense,
+    pub(super) dense: FeedPart,
     pub(super) norm: Norm,
+}
+
+/// What the feed-forward part of a layer is.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a layer has one")]
+pub(super) enum FeedPart {
+    /// Every token reads it.
+    Dense(Dense),
+    /// Each token is read by one expert.
+    Switch(Switch),
+}
+
+/// Experts, of which each token is read by one (Fedus et al. 2022).
+#[derive(Debug)]
+pub(super) struct Switch {
+    pub(super) sizes: SwitchSizes,
+    /// Scores experts.
+    pub(super) router: Linear,
+    pub(super) experts: Vec<Dense>,
+}
+
+impl FeedPart {
+    /// Adds the part of `normed`, or of `xs` where there is none, to `xs`, whose sequences are `blocks` of rows.
+    pub(super) fn add(
+        &self,
+        machine: &mut Machine,
+        normed: Option<&Rows>,
+        inner: &mut Rows,
+        (xs, blocks): (&mut Rows, &[Range<usize>]),
+    ) {
+        match self {
+            Self::Dense(dense) => dense.add(machine, normed, inner, xs),
+            Self::Switch(experts) => {
+                let mut result = Rows::new(xs.count(), xs.width());
+                experts.add(machine, normed.unwrap_or(xs), inner, (&mut result, blocks));
+                for row in 0..xs.count() {
+                    let values = xs.row_mut(row).iter_mut().zip(result.row(row));
+                    values.for_each(|(value, added)| *value += added);
+                }
+            }
+        }
+    }
+}
+
+impl Switch {
+    /// Adds what the experts make of the rows of `input` to those of `out`.
+    fn add(
+        &self,
+        machine: &mut Machine,
+        input: &Rows,
+        inner: &mut Rows,
+        (out, blocks): (&mut Rows, &[Range<usize>]),
+    ) {
+        let scores = self.router.values(machine, input);
+        // For each expert, its tokens and their weights.
+        let mut tokens: Vec<Vec<(usize, f32)>> = vec![Vec::new(); self.sizes.count];
+        for rows in blocks {
+            let scores = &scores[rows.start * self.sizes.count..rows.end * self.sizes.count];
+            for (row, routed) in rows.clone().zip(self.sizes.route(scores)) {
+                if let Some((expert, weight)) = routed {
+                    tokens[expert].push((row, weight));
+                }
+            }
+        }
+        for (expert, tokens) in self.experts.iter().zip(tokens).filter(|(_, tokens)| !tokens.is_empty()) {
+            let places: Vec<usize> = tokens.iter().map(|(row, _)| *row).collect();
+            let picked = input.pick(&places, input.width());
+            let mut result = Rows::new(picked.count(), out.width());
+            expert.add(machine, Some(&picked), inner, &mut result);
+            for (at, (row, weight)) in tokens.iter().enumerate() {
+                let values = out.row_mut(*row).iter_mut().zip(result.row(at));
+                values.for_each(|(value, added)| *value += weight * added);
+            }
+        }
+    }
 }
 
 /// Rows whose inner states are in memory at a time.

@@ -24,6 +24,7 @@ mod function;
 mod kv_cache;
 mod latent;
 mod layers;
+mod local;
 mod mixture;
 mod modernbert;
 mod packer;

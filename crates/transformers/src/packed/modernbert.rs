@@ -206,7 +206,7 @@ impl PackedModernBert {
             });
             layer.output.add(machine, mixed, &mut xs);
             layer.feed_forward.norm.forward_to(isa, pool, &xs, normed);
-            layer.feed_forward.dense.add(machine, Some(normed), inner, &mut xs);
+            layer.feed_forward.dense.add(machine, Some(normed), inner, (&mut xs, &blocks));
         }
         self.final_norm.forward(isa, pool, &mut xs);
         see(&xs);

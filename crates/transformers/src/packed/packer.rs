@@ -40,6 +40,25 @@ impl Packer<'_> {
         Ok(Linear { matrix, bias: Some(values) })
     }
 
+    /// One layer from those called `names`, one under the other, each of which has outputs in groups that read a group of inputs
+    /// alone.
+    pub(super) fn grouped(&mut self, names: &[(String, usize)], inputs: usize) -> Result<Linear> {
+        let (mut blocks, mut bias) = (Vec::with_capacity(names.len()), Vec::new());
+        for (name, groups) in names {
+            let stored = self.values(&format!("{name}.weight"))?;
+            let width = inputs / groups;
+            let outputs = stored.len() / width;
+            let mut dense = vec![0.0; outputs * inputs];
+            for (row, own) in stored.chunks_exact(width).enumerate() {
+                let group = row / (outputs / groups);
+                dense[row * inputs + group * width..][..width].copy_from_slice(own);
+            }
+            blocks.push(StoredWeights::of_values(&dense));
+            bias.extend(self.values(&format!("{name}.bias"))?);
+        }
+        Ok(Linear { matrix: StoredWeights::pack(&blocks, inputs, self.precision), bias: Some(bias) })
+    }
+
     /// Two layers of `outputs` each from one tensor, in which one lies under the other.
     pub(super) fn halves(
         &mut self,
@@ -60,21 +79,24 @@ impl Packer<'_> {
         Ok(Linear { matrix: weight.pack_block(inputs, place, self.precision), bias: None })
     }
 
-    /// Layer `at` of `count`, which one tensor has as columns, with biases in another one: every column at a multiple of a step
-    /// after the first.
+    /// For each of `count` blocks of one tensor, `step` layers that it has as columns, with biases in another tensor: the first
+    /// layer has every column at a multiple of `step`, the next one those after these. The tensor is read once.
     pub(super) fn columns(
         &mut self,
         name: &str,
         inputs: usize,
-        (at, count): (usize, usize),
-        (first, step): (usize, usize),
-    ) -> Result<Linear> {
-        let weight = (self.read)(name)?;
-        let matrix = weight.pack_columns(inputs, (at, count), (first, step), self.precision);
+        count: usize,
+        step: usize,
+    ) -> Result<Vec<Vec<Linear>>> {
         let biases = self.values(&format!("{name}_bias"))?;
         let size = biases.len() / count;
-        let own = biases[at * size..][..size].iter().skip(first).step_by(step).copied().collect();
-        Ok(Linear { matrix, bias: Some(own) })
+        let weight = (self.read)(name)?;
+        let layer = |at: usize, first: usize| {
+            let matrix = weight.pack_columns(inputs, (at, count), (first, step), self.precision);
+            let own = biases[at * size..][..size].iter().skip(first).step_by(step).copied().collect();
+            Linear { matrix, bias: Some(own) }
+        };
+        Ok((0..count).map(|at| (0..step).map(|first| layer(at, first)).collect()).collect())
     }
 
     /// A layer from blocks of outputs, which one tensor has at these places.

@@ -112,16 +112,24 @@ impl PackedSeq2Seq {
         Ok(xs)
     }
 
-    fn check_length(stack: &Stack, what: &str, length: usize) -> Result<()> {
+    /// The number of a stack's positions, where it has an end.
+    fn most_positions(stack: &Stack) -> Option<usize> {
         match &stack.positions {
             Positions::Learned { count, .. }
             | Positions::Sinusoids { count }
-            | Positions::CountedSinusoids { count, .. }
-                if length > *count =>
-            {
-                Err(too_long(what, *count, length))
-            }
-            _ => Ok(()),
+            | Positions::CountedSinusoids { count, .. } => Some(*count),
+            Positions::Relative { .. }
+            | Positions::Disentangled(_)
+            | Positions::Falling(_)
+            | Positions::Rotary { .. }
+            | Positions::Embedded => None,
+        }
+    }
+
+    fn check_length(stack: &Stack, what: &str, length: usize) -> Result<()> {
+        match Self::most_positions(stack).filter(|most| length > *most) {
+            Some(most) => Err(too_long(what, most, length)),
+            None => Ok(()),
         }
     }
 
@@ -239,16 +247,11 @@ impl Seq2Seq for PackedSeq2Seq {
     }
 
     fn max_input_length(&self) -> Option<usize> {
-        match &self.encoder.positions {
-            Positions::Learned { count, .. }
-            | Positions::Sinusoids { count }
-            | Positions::CountedSinusoids { count, .. } => Some(*count),
-            Positions::Relative { .. }
-            | Positions::Disentangled(_)
-            | Positions::Falling(_)
-            | Positions::Rotary { .. }
-            | Positions::Embedded => None,
-        }
+        Self::most_positions(&self.encoder)
+    }
+
+    fn max_output_length(&self) -> Option<usize> {
+        Self::most_positions(&self.decoder)
     }
 
     fn device(&self) -> &Device {

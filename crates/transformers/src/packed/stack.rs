@@ -1,11 +1,14 @@
 //! The layers of an encoder or of a decoder, and their forward pass.
 
+use std::ops::Range;
+
 use sporran_kernels::{Distances, Lines, Norm, PackedHead, Queries, Rows, attend, attend_steps};
 
 use super::{
     cache::State,
     disentangled::{Asked, DistanceRows, HeadColumns},
     layers::{Buffers, CrossAttention, FeedForward, Machine, SelfAttention},
+    local::{Reading, Windows},
     rotary::Rotations,
 };
 use crate::architectures::alibi::Alibi;
@@ -53,6 +56,8 @@ pub(super) struct Stack {
     /// The factor of the products of queries and keys.
     pub(super) scale: f32,
     pub(super) positions: Positions,
+    /// What the layers of an encoder attend to; all tokens where there is none.
+    pub(super) windows: Option<Windows>,
     /// The normalisation of the embeddings of tokens without a factor; positions are added afterwards.
     pub(super) word_norm: Option<Norm>,
     pub(super) embedding_norm: Option<Norm>,
@@ -114,6 +119,7 @@ impl Stack {
     ) -> Rows {
         let longest = lengths.iter().copied().max().unwrap_or(1) as i64;
         let distances = self.distances(true, 1 - longest, longest - 1);
+        let windows = self.windows.as_ref().filter(|windows| windows.applies(longest as usize));
         let mut blocks = Vec::with_capacity(lengths.len());
         let mut end = 0;
         for length in lengths {
@@ -138,7 +144,11 @@ impl Stack {
             let distances = distances.of(number);
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             let own = &layer.own;
-            own.inputs.forward(machine, self.before(machine, &own.norm, &xs, normed), inputs);
+            let source = self.before(machine, &own.norm, &xs, normed);
+            own.inputs.forward(machine, source, inputs);
+            let summarised =
+                windows.map(|windows| windows.summarise(machine, (number, &own.inputs), source, &blocks));
+            let first = windows.map(|windows| windows.first_inputs(machine, number, source));
             if let Some(rotations) = &rotations {
                 rotations.turn(machine, inputs, 2 * self.width(), &places);
             }
@@ -152,6 +162,22 @@ impl Stack {
             }
             let asked = picked.as_ref().unwrap_or(inputs);
             mixed.reshape(xs.count(), self.width());
+            if let (Some(windows), Some(summarised), Some(first)) = (windows, &summarised, &first) {
+                let reading = Reading {
+                    layer: number,
+                    inputs,
+                    asked,
+                    wanted: wanted.filter(|_| picked.is_some()),
+                    blocks: &blocks,
+                    distances,
+                    shape: (self.heads, self.head_width, self.scale),
+                };
+                windows.attend(machine, &reading, summarised, mixed);
+                windows.attend_first(machine, &reading, first, mixed);
+                self.attended(machine, layer, (normed, inner), mixed, (&mut xs, &asking));
+                see(&xs);
+                continue;
+            }
             let isa = machine.core.isa;
             mixed.each_part(machine.core.pool, &asking, self.head_width, &|block, head, mut part| {
                 let (rows, asking) = (blocks[block].clone(), asking[block].clone());
@@ -200,9 +226,7 @@ impl Stack {
                     part.row_mut(query).copy_from_slice(values);
                 });
             });
-            own.output.add(machine, mixed, &mut xs);
-            self.after(machine, &own.norm, &mut xs);
-            self.feed_forward(machine, &layer.feed_forward, normed, inner, &mut xs);
+            self.attended(machine, layer, (normed, inner), mixed, (&mut xs, &asking));
             see(&xs);
         }
         self.finish(machine, &mut xs);
@@ -271,7 +295,7 @@ impl Stack {
                 cross.output.add(machine, mixed, &mut xs);
                 self.after(machine, &cross.norm, &mut xs);
             }
-            self.feed_forward(machine, &layer.feed_forward, normed, inner, &mut xs);
+            self.feed_forward(machine, &layer.feed_forward, (normed, inner), (&mut xs, &rows));
         }
         self.finish(machine, &mut xs);
         machine.buffers = buffers;
@@ -301,6 +325,20 @@ impl Stack {
         }
     }
 
+    /// Adds the output of an encoder layer's attention over `mixed` values and its feed-forward part to the states.
+    fn attended(
+        &self,
+        machine: &mut Machine,
+        layer: &Layer,
+        (normed, inner): (&mut Rows, &mut Rows),
+        mixed: &Rows,
+        (xs, blocks): (&mut Rows, &[Range<usize>]),
+    ) {
+        layer.own.output.add(machine, mixed, xs);
+        self.after(machine, &layer.own.norm, xs);
+        self.feed_forward(machine, &layer.feed_forward, (normed, inner), (xs, blocks));
+    }
+
     /// The input of a sublayer: the states, normalised into `normed` if the norm comes first.
     fn before<'a>(&self, machine: &Machine, norm: &Norm, xs: &'a Rows, normed: &'a mut Rows) -> &'a Rows {
         if !self.norm_first {
@@ -321,14 +359,14 @@ impl Stack {
         &self,
         machine: &mut Machine,
         part: &FeedForward,
-        normed: &mut Rows,
-        inner: &mut Rows,
-        xs: &mut Rows,
+        (normed, inner): (&mut Rows, &mut Rows),
+        (xs, blocks): (&mut Rows, &[Range<usize>]),
     ) {
         if self.norm_first {
             part.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
         }
-        part.dense.add(machine, self.norm_first.then_some(normed), inner, xs);
+        let normed = self.norm_first.then_some(&*normed);
+        part.dense.add(machine, normed, inner, (xs, blocks));
         self.after(machine, &part.norm, xs);
     }
 

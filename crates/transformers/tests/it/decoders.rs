@@ -1,5 +1,5 @@
 //! The kinds of LLaMA's shape, and the ways in which angles are stretched, against `transformers`. The fixtures are from
-//! `scripts/reference/decoder_parity.py`.
+//! `scripts/reference/decoder_parity.py`, and those of quantised weights from `quantised_parity.py`.
 
 use std::{
     collections::HashMap,
@@ -61,6 +61,7 @@ pub(crate) const FOLDERS: &[&str] = &[
     "opt-after",
     "phi",
     "phi-norms",
+    "phi3-longrope",
     "qwen2_moe",
     "qwen2_moe-all",
     "qwen2_moe-sliding",
@@ -83,14 +84,21 @@ pub(crate) const FOLDERS: &[&str] = &[
     "gpt_oss",
     "granitemoe",
     "granitemoeshared",
+    "minicpm3",
     "ministral3",
     "persimmon",
     "persimmon-plain",
     "phimoe",
+    "phimoe-longrope",
     "xglm",
+    "openai-gpt",
+    "deepseek_v3-fp8",
+    "gpt_oss-mxfp4",
+    "ministral3-fp8",
+    "qwen3-fp8",
 ];
 /// Those of these with a GGUF file.
-const FILES: [&str; 24] = [
+const FILES: [&str; 25] = [
     "arcee",
     "bloom",
     "cohere",
@@ -110,13 +118,14 @@ const FILES: [&str; 24] = [
     "olmo3",
     "olmoe",
     "phi",
+    "phi3-longrope",
     "qwen2_moe-all",
     "qwen3_moe-all",
     "seed_oss",
     "stablelm",
     "starcoder2",
 ];
-const ROPES: [&str; 4] = ["linear", "dynamic", "yarn", "llama3"];
+const ROPES: [&str; 5] = ["linear", "dynamic", "yarn", "llama3", "longrope"];
 
 #[derive(Deserialize)]
 pub(crate) struct Expected {
@@ -294,7 +303,8 @@ fn samples_from_the_first_token_alone_are_greedy() {
 
 #[test]
 fn a_prompt_ends_as_it_is_read_token_by_token() {
-    for name in kinds() {
+    // The first keys of this one keep the angles of short inputs, which a whole prompt does not have.
+    for name in kinds().filter(|name| *name != "minicpm3") {
         let Fixture { folder, expected, tensors, .. } = fixture("decoders", name);
         let logits = values(&tensors["logits.0"]);
         for (engine, model) in models(&folder) {
@@ -321,7 +331,8 @@ fn tensors_of_experts(folder: &Path) -> bool {
 
 #[test]
 fn eight_bits_stay_near() {
-    for name in kinds() {
+    // The first GPT has no packed form.
+    for name in kinds().filter(|name| *name != "openai-gpt") {
         let Fixture { folder, expected, tensors, .. } = fixture("decoders", name);
         let rounded = Checkpoint::open(&folder).unwrap().causal(DeviceName::Cpu, Precision::Int8).unwrap();
         let input = Batch::new(&[&expected.rows[0]], 0, &Device::Cpu).unwrap();
@@ -424,7 +435,11 @@ fn what_a_gguf_file_cannot_ask_for_is_refused_by_name() {
     let longrope = vec![("llama.rope.scaling.type", Value::String("longrope".into()))];
     for (fields, tensors, expected) in [
         (longrope, vec![], "expected `none`, `linear` or `yarn`, found `longrope`"),
-        (vec![], vec![("rope_factors_long.weight", &three)], "`longrope` is not supported"),
+        (
+            vec![],
+            vec![("rope_factors_long.weight", &three)],
+            "field `rope_factors_long.weight`: expected no such tensor in a model that is not Phi 3",
+        ),
         (vec![("general.architecture", Value::String("gemma4".into()))], vec![], "found `gemma4`"),
         (vec![("llama.rope.scaling.type", Value::U32(1))], vec![], "expected a text, found 1"),
     ] {
@@ -555,6 +570,6 @@ fn what_is_written_is_read_again() {
         let again =
             sporran_transformers::ModelConfig::from_json(path, &config.to_json().to_string()).unwrap();
         assert_eq!(again, config, "{name}");
-        assert_eq!(Some(config.model_type()), name.split('-').next());
+        assert!(name.starts_with(config.model_type()), "{name}");
     }
 }

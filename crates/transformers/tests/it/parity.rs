@@ -12,7 +12,7 @@ use sporran_transformers::{
     Trainable, generate,
 };
 
-const FOLDERS: [&str; 13] = [
+const FOLDERS: [&str; 17] = [
     "t5-relu",
     "t5-gated",
     "bart",
@@ -26,6 +26,10 @@ const FOLDERS: [&str; 13] = [
     "blenderbot-small",
     "plbart",
     "bigbird_pegasus",
+    "led",
+    "longt5",
+    "longt5-local",
+    "switch",
 ];
 
 #[derive(Deserialize)]

@@ -12,9 +12,7 @@ use sporran_extractor::{
     relations::{Annotated, MaximumRecall, PairData, Properties, TrainedRelationModel, annotated},
     triplets::{TripletData, TripletTraining},
 };
-use sporran_kilt::{
-    StagedFolder, counted, jsonl, knowledgenet, observe::Observer, scores::Measure,
-};
+use sporran_kilt::{StagedFolder, counted, jsonl, knowledgenet, observe::Observer, scores::Measure};
 
 use super::{
     background::background,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value, json};
 use sporran_checkpoint::{
     Architecture, Embedding, Parameter, Result, SpecialTokens, TokenFields,
@@ -45,6 +45,9 @@ pub enum BartFamily {
     /// Pegasus with BigBird's attention (Zaheer et al. 2020): mBART's norms, but none of the embeddings, and learned positions. Inputs
     /// are as long as `transformers` attends to them as a whole.
     BigBirdPegasus,
+    /// LED (Beltagy et al. 2020): BART whose encoder attends to a window. No token attends to everything, as in `transformers` without
+    /// a mask that says so.
+    Led,
 }
 
 /// How a family adds positions to embeddings.
@@ -63,7 +66,7 @@ pub(crate) enum PositionKind {
 }
 
 impl BartFamily {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Bart,
         Self::Mbart,
         Self::Pegasus,
@@ -73,6 +76,7 @@ impl BartFamily {
         Self::BlenderbotSmall,
         Self::PlBart,
         Self::BigBirdPegasus,
+        Self::Led,
     ];
 
     /// The `model_type` of a `config.json`.
@@ -88,6 +92,7 @@ impl BartFamily {
             Self::BlenderbotSmall => "blenderbot-small",
             Self::PlBart => "plbart",
             Self::BigBirdPegasus => "bigbird_pegasus",
+            Self::Led => "led",
         }
     }
 
@@ -104,19 +109,24 @@ impl BartFamily {
 
     /// Whether embeddings are normalised. The config of a BART can say otherwise.
     fn normalises_embeddings(self) -> bool {
-        matches!(self, Self::Bart | Self::Mbart | Self::BlenderbotSmall | Self::PlBart)
+        matches!(self, Self::Bart | Self::Mbart | Self::BlenderbotSmall | Self::PlBart | Self::Led)
     }
 
     /// How positions are added to embeddings.
     pub(crate) fn positions(self) -> PositionKind {
         match self {
             Self::Bart | Self::Mbart | Self::PlBart => PositionKind::Learned { offset: 2 },
-            Self::Blenderbot | Self::BlenderbotSmall | Self::BigBirdPegasus => {
+            Self::Blenderbot | Self::BlenderbotSmall | Self::BigBirdPegasus | Self::Led => {
                 PositionKind::Learned { offset: 0 }
             }
             Self::Pegasus | Self::Marian => PositionKind::Sinusoids,
             Self::M2m100 => PositionKind::CountedSinusoids,
         }
+    }
+
+    /// Everything but the head is under it.
+    pub(crate) fn body(self) -> &'static str {
+        if self == Self::Led { "led" } else { "model" }
     }
 
     /// Whether a number is added to the logit of each token.
@@ -133,6 +143,12 @@ impl BartFamily {
     pub(crate) fn own_projections(self, is_decoder: bool) -> [&'static str; 4] {
         match self {
             Self::BigBirdPegasus if !is_decoder => ["self.query", "self.key", "self.value", "output"],
+            Self::Led if !is_decoder => [
+                "longformer_self_attn.query",
+                "longformer_self_attn.key",
+                "longformer_self_attn.value",
+                "output",
+            ],
             _ => PROJECTIONS,
         }
     }
@@ -146,6 +162,10 @@ impl BartFamily {
     fn defaults(self) -> Value {
         match self {
             Self::Bart | Self::Mbart => json!({}),
+            Self::Led => json!({
+                "max_encoder_position_embeddings": 16_384, "max_decoder_position_embeddings": 1024,
+                "attention_window": 512, "forced_eos_token_id": null,
+            }),
             Self::PlBart => json!({
                 "vocab_size": 50_005, "d_model": 768, "encoder_layers": 6, "encoder_ffn_dim": 3072,
                 "encoder_attention_heads": 12, "decoder_layers": 6, "decoder_ffn_dim": 3072,
@@ -245,6 +265,20 @@ pub struct BartConfig {
     /// The blocks that a token attends to by chance (BigBird-Pegasus).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_random_blocks: Option<usize>,
+    /// The most tokens of an input (LED).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_encoder_position_embeddings: Option<usize>,
+    /// The most tokens of an output (LED).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_decoder_position_embeddings: Option<usize>,
+    /// The tokens that an encoder layer attends to, half of them on either side, beside the own one (LED): one number for all
+    /// layers, or one for each.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "deserialize_windows",
+        serialize_with = "serialize_windows"
+    )]
+    pub attention_window: Option<Vec<usize>>,
     /// Whether the head is the embedding table.
     pub tie_word_embeddings: bool,
     /// The padding token.
@@ -270,6 +304,27 @@ fn padding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> 
 
 fn start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     Ok(deserialize_id(deserializer)?.unwrap_or(2))
+}
+
+/// A number, or a list of numbers.
+pub(crate) fn deserialize_windows<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<usize>>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Null => None,
+        many @ Value::Array(_) => Some(Vec::deserialize(many).map_err(D::Error::custom)?),
+        one => Some(vec![usize::deserialize(one).map_err(D::Error::custom)?]),
+    })
+}
+
+pub(crate) fn serialize_windows<S: Serializer>(
+    windows: &Option<Vec<usize>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match windows.as_deref() {
+        Some([one]) => one.serialize(serializer),
+        windows => windows.serialize(serializer),
+    }
 }
 
 impl Default for BartConfig {
@@ -299,6 +354,9 @@ impl Default for BartConfig {
             attention_type: None,
             block_size: None,
             num_random_blocks: None,
+            max_encoder_position_embeddings: None,
+            max_decoder_position_embeddings: None,
+            attention_window: None,
             tie_word_embeddings: true,
             pad_token_id: 1,
             bos_token_id: Some(0),
@@ -342,6 +400,7 @@ impl BartConfig {
             family,
             normalize_before: family.normalises_before(),
             normalize_embedding: family.normalises_embeddings(),
+            scale_embedding: read.scale_embedding && family != BartFamily::Led,
             decoder_start_token_id,
             ..read
         })
@@ -373,9 +432,29 @@ impl BartConfig {
         self.family != BartFamily::BigBirdPegasus || self.use_bias == Some(true)
     }
 
+    /// The number of positions of the encoder or of the decoder.
+    pub(crate) fn positions(&self, is_decoder: bool) -> usize {
+        let own = match is_decoder {
+            true => self.max_decoder_position_embeddings,
+            false => self.max_encoder_position_embeddings,
+        };
+        own.filter(|_| self.family == BartFamily::Led).unwrap_or(self.max_position_embeddings)
+    }
+
+    /// For each encoder layer, the tokens that it attends to on either side; none where it attends to all.
+    pub(crate) fn windows(&self) -> Vec<usize> {
+        match self.attention_window.as_deref() {
+            Some(windows) if self.family == BartFamily::Led => {
+                let of = |layer: usize| windows.get(layer).or(windows.last()).map_or(0, |window| window / 2);
+                (0..self.encoder_layers).map(of).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// The most tokens of an input.
     pub(crate) fn most_input(&self) -> usize {
-        let positions = self.max_position_embeddings;
+        let positions = self.positions(false);
         match (self.attention_type.as_deref(), self.block_size, self.num_random_blocks) {
             (Some("block_sparse"), Some(size), Some(random)) if self.family == BartFamily::BigBirdPegasus => {
                 random.saturating_mul(2).saturating_add(5).saturating_mul(size).min(positions)
@@ -423,6 +502,7 @@ impl Architecture for BartConfig {
             BartFamily::BlenderbotSmall => "BlenderbotSmallForConditionalGeneration",
             BartFamily::PlBart => "PLBartForConditionalGeneration",
             BartFamily::BigBirdPegasus => "BigBirdPegasusForConditionalGeneration",
+            BartFamily::Led => "LEDForConditionalGeneration",
         }
     }
 
@@ -432,6 +512,8 @@ impl Architecture for BartConfig {
         for (field, size) in [
             ("vocab_size", self.vocab_size),
             ("max_position_embeddings", self.max_position_embeddings),
+            ("max_encoder_position_embeddings", self.positions(false)),
+            ("max_decoder_position_embeddings", self.positions(true)),
             ("d_model", self.d_model),
             ("encoder_layers", self.encoder_layers),
             ("encoder_ffn_dim", self.encoder_ffn_dim),
@@ -458,6 +540,15 @@ impl Architecture for BartConfig {
         ] {
             if !(0.0..1.0).contains(&rate) {
                 return Err(wrong(field, "from 0 to below 1", &rate.to_string()));
+            }
+        }
+        if let Some(windows) = self.attention_window.as_ref().filter(|_| self.family == BartFamily::Led) {
+            if windows.len() != 1 && windows.len() != self.encoder_layers {
+                let expected = format!("a number, or one for each of {} layers", self.encoder_layers);
+                return Err(wrong("attention_window", &expected, &windows.len().to_string()));
+            }
+            if let Some(odd) = windows.iter().find(|window| **window == 0 || !window.is_multiple_of(2)) {
+                return Err(wrong("attention_window", "an even number above 0", &odd.to_string()));
             }
         }
         let known = ["original_full", "block_sparse"];
@@ -488,6 +579,9 @@ impl Architecture for BartConfig {
         let mut value = json!(self);
         if let Value::Object(fields) = &mut value {
             fields.insert("is_encoder_decoder".into(), json!(true));
+            if self.family == BartFamily::Led {
+                fields.remove("max_position_embeddings");
+            }
         }
         value
     }
@@ -497,17 +591,24 @@ impl Architecture for BartConfig {
     }
 
     fn canonical(&self, stored: &str) -> String {
-        // Some checkpoints leave `model.` out.
-        let whole = stored.starts_with("model.") || matches!(stored, "lm_head.weight" | "final_logits_bias");
-        if whole { stored.into() } else { format!("model.{stored}") }
+        // Some checkpoints leave the name of the body out.
+        let body = self.family.body();
+        let inner = stored.strip_prefix(body).and_then(|inner| inner.strip_prefix('.'));
+        let whole = inner.is_some() || matches!(stored, "lm_head.weight" | "final_logits_bias");
+        if whole { stored.into() } else { format!("{body}.{stored}") }
     }
 
     fn embedding(&self) -> Option<Embedding> {
-        Some(Embedding {
-            name: "model.shared.weight",
-            others: &["model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"],
-            tied_head: self.tie_word_embeddings.then_some("lm_head.weight"),
-        })
+        let (name, others): (_, &[&str]) = match self.family {
+            BartFamily::Led => {
+                ("led.shared.weight", &["led.encoder.embed_tokens.weight", "led.decoder.embed_tokens.weight"])
+            }
+            _ => (
+                "model.shared.weight",
+                &["model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"],
+            ),
+        };
+        Some(Embedding { name, others, tied_head: self.tie_word_embeddings.then_some("lm_head.weight") })
     }
 
     fn untie(&mut self) {
@@ -522,6 +623,8 @@ impl Architecture for BartConfig {
         // Sinusoids are computed, whether a checkpoint has them or not.
         let is_table = name.contains("coder.embed_positions.weight");
         matches!(name, "model.encoder.version" | "model.decoder.version")
+            // Those of tokens that attend to everything, of which there are none.
+            || (self.family == BartFamily::Led && name.contains("_global."))
             || (is_table && !matches!(self.family.positions(), PositionKind::Learned { .. }))
     }
 
@@ -594,11 +697,19 @@ mod tests {
         let small = read(BartFamily::BlenderbotSmall, r#"{"normalize_before": true}"#);
         assert!(!small.normalize_before && small.normalize_embedding && small.validate().is_ok());
         assert_eq!((small.d_model, small.max_position_embeddings), (512, 512));
-        for config in [mbart, pegasus, marian, m2m100, blenderbot, small] {
+        let led = read(BartFamily::Led, r#"{"encoder_layers": 2, "attention_window": [8, 4]}"#);
+        assert_eq!((led.windows(), led.positions(false), led.positions(true)), (vec![4, 2], 16_384, 1024));
+        assert_eq!(read(BartFamily::Led, r#"{"encoder_layers": 3}"#).windows(), [256; 3]);
+        for window in ["[8]", "[8, 8, 8]", "7", "0", "[]"] {
+            let text = format!(r#"{{"encoder_layers": 2, "attention_window": {window}}}"#);
+            let checked = read(BartFamily::Led, &text).validate();
+            assert_eq!(checked.is_ok(), window == "[8]", "{window}");
+        }
+        for config in [mbart, pegasus, marian, m2m100, blenderbot, small, led] {
             assert_eq!(read(config.family, &config.to_json().to_string()), config);
         }
         assert_eq!(BartFamily::named("marian"), Some(BartFamily::Marian));
-        assert_eq!(BartFamily::named("led"), None);
+        assert_eq!(BartFamily::named("longt5"), None);
     }
 
     #[test]

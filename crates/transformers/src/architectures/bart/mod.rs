@@ -3,7 +3,7 @@
 mod config;
 mod model;
 
-pub(crate) use config::PositionKind;
 pub use config::{BartConfig, BartFamily};
+pub(crate) use config::{PositionKind, deserialize_windows, serialize_windows};
 pub use model::Bart;
 pub(crate) use model::{EPSILON, closed_sinusoids, sinusoids};

@@ -13,7 +13,7 @@ use crate::{
     decode::GenerationOptions,
     layers::{Activation, Embedding, LayerNorm, Linear, values},
     mode::Mode,
-    seq2seq::{Memory, Seq2Seq, Trainable, causal_bias, padding_bias, token_rows, too_long},
+    seq2seq::{Memory, Seq2Seq, Trainable, causal_bias, padding_bias, token_rows, too_long, window_bias},
 };
 
 /// `BartLayerNorm` takes PyTorch's own epsilon; no config field sets it.
@@ -44,9 +44,10 @@ impl Bart {
     pub fn new(config: &BartConfig, vb: &VarBuilder) -> Result<Self> {
         config.validate()?;
         let (width, std) = (config.d_model, config.init_std);
-        let shared = Embedding::new(config.vocab_size, width, std, &vb.pp("model.shared"))?;
-        let encoder = Stack::new(config, false, &vb.pp("model.encoder"))?;
-        let decoder = Stack::new(config, true, &vb.pp("model.decoder"))?;
+        let body = vb.pp(config.family.body());
+        let shared = Embedding::new(config.vocab_size, width, std, &body.pp("shared"))?;
+        let encoder = Stack::new(config, false, &body.pp("encoder"))?;
+        let decoder = Stack::new(config, true, &body.pp("decoder"))?;
         let head = if config.tie_word_embeddings {
             Linear::shared(shared.table().clone())
         } else {
@@ -82,7 +83,7 @@ impl Bart {
     fn embed(&self, stack: &Stack, ids: &Tensor, past: usize, mode: &mut Mode) -> Result<Tensor> {
         let (_, length) = ids.dims2()?;
         let (what, positions) = match stack.is_decoder {
-            true => ("decoder", self.config.max_position_embeddings),
+            true => ("decoder", self.config.positions(true)),
             false => ("input", self.config.most_input()),
         };
         if past + length > positions {
@@ -186,6 +187,10 @@ impl Seq2Seq for Bart {
         Some(self.config.most_input())
     }
 
+    fn max_output_length(&self) -> Option<usize> {
+        Some(self.config.positions(true))
+    }
+
     fn device(&self) -> &Device {
         &self.device
     }
@@ -197,8 +202,21 @@ impl Trainable for Bart {
             self.config.validate_training()?;
         }
         let mut xs = self.embed(&self.encoder, &input.ids, 0, mode)?;
-        let bias = padding_bias(&input.mask, xs.dtype())?;
-        for layer in &self.encoder.layers {
+        let padding = padding_bias(&input.mask, xs.dtype())?;
+        let windows = self.config.windows();
+        let (mut bias, mut last) = (padding.clone(), None);
+        for (at, layer) in self.encoder.layers.iter().enumerate() {
+            let window = windows.get(at).copied().filter(|window| window + 1 < input.length());
+            if window != last {
+                bias = match window {
+                    Some(window) => {
+                        let hidden = window_bias(input.length(), window, xs.dtype(), xs.device())?;
+                        padding.broadcast_add(&hidden)?
+                    }
+                    None => padding.clone(),
+                };
+                last = window;
+            }
             xs = layer.attend_to_itself(xs, &bias, mode)?;
             xs = layer.feed_forward(&xs, mode)?;
         }
@@ -264,7 +282,7 @@ impl Stack {
             (0..count).map(|i| Layer::new(config, is_decoder, &vb.pp(format!("layers.{i}")))).collect();
         let positions = match config.family.positions() {
             PositionKind::Learned { offset } => Some(vb.get_with_hints(
-                (config.max_position_embeddings + offset, config.d_model),
+                (config.positions(is_decoder) + offset, config.d_model),
                 "embed_positions.weight",
                 Init::Randn { mean: 0.0, stdev: config.init_std },
             )?),

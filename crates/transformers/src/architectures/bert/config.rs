@@ -7,12 +7,15 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Architecture, Embedding, Parameter, Result, json::parse, parameters};
 
 use super::{
+    convbert::ConvSizes,
     disentangled::Disentangled,
     family::{BertFamily, CLASSES, task},
     fields::{BertFields, DistilFields},
+    mobile::MobileSizes,
     own_code,
     rotary::RotaryPositions,
-    with_head::BertModel,
+    with_head::{BertModel, EncoderModel},
+    xlnet::XlnetFields,
 };
 use crate::{
     architectures::{alibi::Alibi, wrong::wrong},
@@ -42,6 +45,18 @@ impl AttentionBlocks {
     fn most_tokens(self) -> usize {
         self.random.saturating_mul(2).saturating_add(5).saturating_mul(self.size)
     }
+}
+
+/// The groups of values that the layers of SqueezeBERT read: of the projections to queries, keys and values, of that after the
+/// heads, and of the two of the feed-forward part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayerGroups {
+    /// Of the projections to queries, keys and values.
+    pub inputs: [usize; 3],
+    /// Of that after the heads.
+    pub output: usize,
+    /// Of the first and of the second layer of the feed-forward part.
+    pub feed_forward: [usize; 2],
 }
 
 /// The task of an encoder's head.
@@ -113,6 +128,15 @@ pub struct BertConfig {
     pub sharing: Option<LayerSharing>,
     /// The blocks of attention, in some BigBirds, which read inputs that are so short that attention is complete.
     pub blocks: Option<AttentionBlocks>,
+    /// The tokens that layers attend to, half of them on either side, beside the own one, in Longformer: one number for all layers,
+    /// or one for each.
+    pub windows: Option<Vec<usize>>,
+    /// The sizes of MobileBERT.
+    pub mobile: Option<MobileSizes>,
+    /// The sizes of ConvBERT and Nyströmformer.
+    pub convolution: Option<ConvSizes>,
+    /// The groups of values that layers read, in SqueezeBERT.
+    pub groups: Option<LayerGroups>,
     /// The attention to distances, in DeBERTa.
     pub disentangled: Option<Disentangled>,
     /// The rotary positions, in some families.
@@ -140,6 +164,9 @@ impl BertConfig {
         let labels = head.labels();
         let config = if family == BertFamily::DistilBert {
             parse::<DistilFields>(path, text)?.config(task, labels)
+        } else if family == BertFamily::Xlnet {
+            let fields = parse::<XlnetFields>(path, text)?;
+            fields.config(task, labels).map_err(|error| error.within(path))?
         } else {
             let fields = BertFields::read(family, path, text)?;
             fields.supported(family, task).map_err(|error| error.within(path))?;
@@ -200,8 +227,29 @@ impl BertConfig {
             && self.disentangled.is_none()
             && self.rotary.is_none()
             && self.task_types == 0
-            && !matches!(self.family, BertFamily::Mpnet | BertFamily::BigBird)
+            && self.groups.is_none()
+            && !self.is_apart()
+            && !matches!(self.family, BertFamily::Mpnet | BertFamily::BigBird | BertFamily::Longformer)
             && !self.family.norms_first()
+    }
+
+    /// Whether the model has its own body, for inference alone and without a packed form.
+    #[must_use]
+    pub fn is_apart(&self) -> bool {
+        use BertFamily::{ConvBert, Fnet, MobileBert, Nystromformer, Xlnet};
+        matches!(self.family, MobileBert | Xlnet | ConvBert | Nystromformer | Fnet)
+    }
+
+    /// For each layer, the tokens that it attends to on either side; none where it attends to all.
+    pub(crate) fn windows(&self) -> Vec<usize> {
+        let Some(windows) = &self.windows else { return Vec::new() };
+        let of = |layer: usize| windows.get(layer).or(windows.last()).map_or(0, |window| window / 2);
+        (0..self.num_hidden_layers).map(of).collect()
+    }
+
+    /// Whether the first token attends to all others, and all to it.
+    pub(crate) fn sees_first(&self) -> bool {
+        self.family == BertFamily::Longformer && self.task == BertTask::SequenceClassification
     }
 
     /// The layers that run, each as its number among those that have weights.
@@ -231,6 +279,12 @@ impl BertConfig {
             | BertFamily::RemBert
             | BertFamily::RoFormer
             | BertFamily::NomicBert
+            | BertFamily::SqueezeBert
+            | BertFamily::MobileBert
+            | BertFamily::Xlnet
+            | BertFamily::ConvBert
+            | BertFamily::Nystromformer
+            | BertFamily::Fnet
             | BertFamily::JinaBert => true,
             BertFamily::Deberta | BertFamily::FirstDeberta => self.has_types(),
             // The multilingual ones have one type.
@@ -251,6 +305,7 @@ impl BertConfig {
     pub fn activation(&self) -> Result<Activation> {
         let (field, name) = match self.family {
             BertFamily::DistilBert => ("activation", &self.hidden_act),
+            BertFamily::Xlnet => ("ff_activation", &self.hidden_act),
             _ => ("hidden_act", &self.hidden_act),
         };
         Activation::named(name).ok_or_else(|| wrong(field, "a known activation", name))
@@ -273,6 +328,12 @@ impl BertConfig {
                 | BertFamily::JinaEmbeddingsV3
                 | BertFamily::JinaXlmRoberta,
             ) => "roberta",
+            (_, BertFamily::Longformer) => "longformer",
+            (_, BertFamily::SqueezeBert | BertFamily::Xlnet) => "transformer",
+            (_, BertFamily::MobileBert) => "mobilebert",
+            (_, BertFamily::ConvBert) => "convbert",
+            (_, BertFamily::Fnet) => "fnet",
+            (_, BertFamily::Nystromformer) => "nystromformer",
             (_, BertFamily::NomicBert) => "nomic_bert",
             (_, BertFamily::Gte) => "gte",
             (_, BertFamily::New) => "new",
@@ -363,6 +424,52 @@ impl BertConfig {
             let expected = "1, from which MPNet counts positions";
             return Err(wrong("pad_token_id", expected, &self.pad_token_id.to_string()));
         }
+        if let Some(MobileSizes { narrow, parts, .. }) = self.mobile {
+            if narrow == 0 || !narrow.is_multiple_of(heads) {
+                let expected = format!("a multiple of num_attention_heads, {heads}");
+                return Err(wrong("intra_bottleneck_size", &expected, &narrow.to_string()));
+            }
+            if !(1..=MOST_PARTS).contains(&parts) {
+                let expected = format!("1 to {MOST_PARTS}");
+                return Err(wrong("num_feedforward_networks", &expected, &parts.to_string()));
+            }
+            if self.task == BertTask::MaskedLm && self.embedding_width() >= self.hidden_size {
+                let expected = format!("below hidden_size, {}", self.hidden_size);
+                return Err(wrong("embedding_size", &expected, &self.embedding_width().to_string()));
+            }
+        }
+        if let Some(sizes) = self.convolution {
+            sizes.check(self)?;
+        }
+        if let Some(LayerGroups { inputs: [query, key, value], output, feed_forward }) = self.groups {
+            let (width, inner) = (self.hidden_size, self.intermediate_size);
+            for (field, groups, from, to) in [
+                ("q_groups", query, width, width),
+                ("k_groups", key, width, width),
+                ("v_groups", value, width, width),
+                ("post_attention_groups", output, width, width),
+                ("intermediate_groups", feed_forward[0], width, inner),
+                ("output_groups", feed_forward[1], inner, width),
+            ] {
+                if groups == 0 || !from.is_multiple_of(groups) || !to.is_multiple_of(groups) {
+                    let expected = format!("a divisor of {from} and {to}");
+                    return Err(wrong(field, &expected, &groups.to_string()));
+                }
+            }
+            // The norms of layers have this one, whatever a config says.
+            if self.layer_norm_eps != 1e-12 {
+                return Err(wrong("layer_norm_eps", "1e-12", &self.layer_norm_eps.to_string()));
+            }
+        }
+        if let Some(windows) = &self.windows {
+            if windows.len() != 1 && windows.len() != self.num_hidden_layers {
+                let expected = format!("a number, or one for each of {} layers", self.num_hidden_layers);
+                return Err(wrong("attention_window", &expected, &windows.len().to_string()));
+            }
+            if let Some(odd) = windows.iter().find(|window| **window == 0 || !window.is_multiple_of(2)) {
+                return Err(wrong("attention_window", "an even number above 0", &odd.to_string()));
+            }
+        }
         if let Some(disentangled) = &self.disentangled {
             disentangled.check()?;
         }
@@ -395,6 +502,13 @@ impl Architecture for BertConfig {
             BertFamily::Deberta => "deberta-v2",
             BertFamily::FirstDeberta => "deberta",
             BertFamily::BigBird => "big_bird",
+            BertFamily::Longformer => "longformer",
+            BertFamily::SqueezeBert => "squeezebert",
+            BertFamily::MobileBert => "mobilebert",
+            BertFamily::Xlnet => "xlnet",
+            BertFamily::ConvBert => "convbert",
+            BertFamily::Fnet => "fnet",
+            BertFamily::Nystromformer => "nystromformer",
             BertFamily::Ernie => "ernie",
             BertFamily::Data2VecText => "data2vec-text",
             BertFamily::RobertaPreLayerNorm => "roberta-prelayernorm",
@@ -430,6 +544,8 @@ impl Architecture for BertConfig {
     fn fields(&self) -> Value {
         let mut value = if self.family == BertFamily::DistilBert {
             json!(DistilFields::of(self))
+        } else if self.family == BertFamily::Xlnet {
+            json!(XlnetFields::of(self))
         } else {
             BertFields::json(self)
         };
@@ -440,7 +556,10 @@ impl Architecture for BertConfig {
     }
 
     fn parameters(&self) -> Result<Vec<Parameter>> {
-        parameters(|vb| BertModel::new(self, vb))
+        match self.is_apart() {
+            true => parameters(|vb| EncoderModel::apart(self, vb)),
+            false => parameters(|vb| BertModel::new(self, vb)),
+        }
     }
 
     /// Checkpoints write the body with or without the prefix of its family, the first ones of BERT call scale and
@@ -467,6 +586,12 @@ impl Architecture for BertConfig {
             BertFamily::Albert => name.strip_prefix("albert."),
             BertFamily::Deberta | BertFamily::FirstDeberta => name.strip_prefix("deberta."),
             BertFamily::Ernie => name.strip_prefix("ernie."),
+            BertFamily::Longformer => name.strip_prefix("longformer."),
+            BertFamily::SqueezeBert | BertFamily::Xlnet => name.strip_prefix("transformer."),
+            BertFamily::MobileBert => name.strip_prefix("mobilebert."),
+            BertFamily::ConvBert => name.strip_prefix("convbert."),
+            BertFamily::Fnet => name.strip_prefix("fnet."),
+            BertFamily::Nystromformer => name.strip_prefix("nystromformer."),
             BertFamily::Data2VecText => name.strip_prefix("data2vec_text."),
             BertFamily::RobertaPreLayerNorm => name.strip_prefix("roberta_prelayernorm."),
             BertFamily::RemBert => name.strip_prefix("rembert."),
@@ -484,15 +609,10 @@ impl Architecture for BertConfig {
             return name;
         }
         let bare = bare.unwrap_or(&name);
-        let body = [
-            "embeddings.",
-            "embeddings_project.",
-            "encoder.",
-            "transformer.layer.",
-            "pooler.",
-            "LayerNorm.",
-            "emb_ln.",
-        ];
+        let body: &[&str] = match self.family {
+            BertFamily::Xlnet => &["word_embedding.", "mask_emb", "layer."],
+            _ => &BODY_PARTS,
+        };
         if !body.iter().any(|part| bare.starts_with(part)) {
             return name;
         }
@@ -516,6 +636,16 @@ impl Architecture for BertConfig {
                 ("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight")
             }
             BertFamily::Mpnet => ("mpnet.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
+            BertFamily::Longformer => {
+                ("longformer.embeddings.word_embeddings.weight", "lm_head.decoder.weight")
+            }
+            BertFamily::ConvBert => {
+                ("convbert.embeddings.word_embeddings.weight", "generator_lm_head.weight")
+            }
+            BertFamily::Nystromformer => {
+                ("nystromformer.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
+            }
+            BertFamily::Fnet => ("fnet.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"),
             BertFamily::Electra => ("electra.embeddings.word_embeddings.weight", "generator_lm_head.weight"),
             BertFamily::Albert => ("albert.embeddings.word_embeddings.weight", "predictions.decoder.weight"),
             BertFamily::Deberta | BertFamily::FirstDeberta => {
@@ -531,6 +661,13 @@ impl Architecture for BertConfig {
             | BertFamily::BigBird
             | BertFamily::JinaBert => {
                 ("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
+            }
+            BertFamily::MobileBert => {
+                ("mobilebert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
+            }
+            BertFamily::Xlnet => ("transformer.word_embedding.weight", "lm_loss.weight"),
+            BertFamily::SqueezeBert => {
+                ("transformer.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
             }
             BertFamily::Ernie => {
                 ("ernie.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight")
@@ -569,9 +706,13 @@ impl Architecture for BertConfig {
             | BertFamily::RemBert
             | BertFamily::RoFormer
             | BertFamily::NomicBert
+            | BertFamily::SqueezeBert
+            | BertFamily::MobileBert
+            | BertFamily::Fnet
+            | BertFamily::Nystromformer
             | BertFamily::JinaBert => "cls.predictions.",
             BertFamily::DistilBert => "vocab_transform.",
-            BertFamily::Electra => "generator_predictions.",
+            BertFamily::Electra | BertFamily::ConvBert => "generator_predictions.",
             BertFamily::Albert => "predictions.",
             _ => "lm_head.",
         };
@@ -589,6 +730,8 @@ impl Architecture for BertConfig {
             BertFamily::Electra => &["discriminator_predictions."],
             BertFamily::Albert => &["sop_classifier.", "pooler.", "albert.pooler."],
             BertFamily::BigBird => &["pooler.", "bert.pooler."],
+            // The state of hidden tokens, and what their words are read with.
+            BertFamily::Xlnet => &["lm_loss.", "mask_emb", "transformer.mask_emb"],
             BertFamily::Deberta | BertFamily::FirstDeberta => {
                 &["lm_predictions.", "mask_predictions.", "deberta.embeddings.position_embeddings."]
             }
@@ -603,8 +746,24 @@ impl Architecture for BertConfig {
             // The sines and cosines of positions.
             || (self.family == BertFamily::RoFormer && name.ends_with("encoder.embed_positions.weight"))
             || name.contains("pooler.dense.")
+            // Those of tokens that attend to everything, where there are none.
+            || (self.family == BertFamily::Longformer && name.contains("_global."))
     }
 }
+
+/// The first parts of the names of a body's tensors.
+const BODY_PARTS: [&str; 7] = [
+    "embeddings.",
+    "embeddings_project.",
+    "encoder.",
+    "transformer.layer.",
+    "pooler.",
+    "LayerNorm.",
+    "emb_ln.",
+];
+
+/// The most feed-forward parts of a layer of MobileBERT.
+const MOST_PARTS: usize = 1000;
 
 /// The most layers of a model whose layers share weights: their number is not bounded by that of the tensors.
 const MOST_SHARED: usize = 1000;
@@ -721,6 +880,8 @@ mod tests {
         assert_eq!(sizes(BertFamily::Deberta), (128_100, 1536, 24, 0));
         assert_eq!(sizes(BertFamily::FirstDeberta), (50_265, 768, 12, 0));
         assert_eq!(sizes(BertFamily::BigBird), (50_358, 768, 12, 0));
+        assert_eq!(sizes(BertFamily::Longformer), (30522, 768, 12, 1));
+        assert_eq!(read(BertFamily::Longformer, "{}").unwrap().windows(), [256; 12]);
         let most = |text: &str| read(BertFamily::BigBird, text).unwrap().max_input_length();
         assert_eq!((most("{}"), most(r#"{"attention_type": "original_full"}"#)), (704, 4096));
         let electra = read(BertFamily::Electra, "{}").unwrap();
@@ -787,6 +948,38 @@ mod tests {
             (BertFamily::FirstDeberta, r#"{"talking_head": true}"#, "talking_head"),
             (BertFamily::BigBird, r#"{"rescale_embeddings": true}"#, "rescale_embeddings"),
             (BertFamily::BigBird, r#"{"use_bias": false}"#, "use_bias"),
+            (BertFamily::Longformer, r#"{"attention_window": 7}"#, "attention_window"),
+            (BertFamily::ConvBert, r#"{"head_ratio": 0}"#, "head_ratio"),
+            (BertFamily::ConvBert, r#"{"conv_kernel_size": 8}"#, "conv_kernel_size"),
+            (BertFamily::ConvBert, r#"{"num_groups": 5}"#, "num_groups"),
+            (BertFamily::ConvBert, r#"{"hidden_size": 12, "head_ratio": 1}"#, "hidden_size"),
+            (BertFamily::Nystromformer, r#"{"num_landmarks": 32}"#, "num_landmarks"),
+            (BertFamily::Nystromformer, r#"{"conv_kernel_size": 64}"#, "conv_kernel_size"),
+            (BertFamily::Fnet, r#"{"use_tpu_fourier_optimizations": true}"#, "use_tpu_fourier_optimizations"),
+            (BertFamily::Xlnet, r#"{"attn_type": "uni"}"#, "attn_type"),
+            (BertFamily::Xlnet, r#"{"bi_data": true}"#, "bi_data"),
+            (BertFamily::Xlnet, r#"{"clamp_len": 9}"#, "clamp_len"),
+            (BertFamily::Xlnet, r#"{"d_head": 9}"#, "d_head"),
+            (
+                BertFamily::Xlnet,
+                r#"{"summary_type": "mean", "architectures": ["XLNetForSequenceClassification"]}"#,
+                "summary_type",
+            ),
+            (BertFamily::MobileBert, r#"{"trigram_input": false}"#, "trigram_input"),
+            (BertFamily::MobileBert, r#"{"use_bottleneck_attention": true}"#, "use_bottleneck_attention"),
+            (BertFamily::MobileBert, r#"{"normalization_type": "layer_norm"}"#, "normalization_type"),
+            (BertFamily::MobileBert, r#"{"num_feedforward_networks": 0}"#, "num_feedforward_networks"),
+            (BertFamily::MobileBert, r#"{"intra_bottleneck_size": 30}"#, "intra_bottleneck_size"),
+            (BertFamily::SqueezeBert, r#"{"output_groups": 5}"#, "output_groups"),
+            (BertFamily::SqueezeBert, r#"{"q_groups": 0}"#, "q_groups"),
+            (BertFamily::SqueezeBert, r#"{"embedding_size": 128}"#, "embedding_size"),
+            (BertFamily::SqueezeBert, r#"{"layer_norm_eps": 1e-5}"#, "layer_norm_eps"),
+            (BertFamily::Longformer, r#"{"attention_window": [8, 8]}"#, "attention_window"),
+            (
+                BertFamily::Longformer,
+                r#"{"architectures": ["LongformerForQuestionAnswering"]}"#,
+                "architectures",
+            ),
             (BertFamily::Gte, r#"{"rope_scaling": {"type": "ntk", "factor": 8}}"#, "rope_scaling"),
             (BertFamily::NomicBert, r#"{"head_dim": 32}"#, "head_dim"),
             (BertFamily::JinaEmbeddingsV3, r#"{"rope_parameters": {"rope_theta": 0}}"#, "rope_theta"),
@@ -823,6 +1016,10 @@ mod tests {
             (BertFamily::BigBird, r#"{"architectures": ["BigBirdForMaskedLM"]}"#),
             (BertFamily::BigBird, r#"{"attention_type": "original_full"}"#),
             (
+                BertFamily::Longformer,
+                r#"{"num_hidden_layers": 2, "attention_window": [8, 16], "architectures": ["LongformerForMaskedLM"]}"#,
+            ),
+            (
                 BertFamily::FirstDeberta,
                 r#"{"relative_attention": true, "pos_att_type": "c2p|p2c", "position_biased_input": false}"#,
             ),
@@ -832,6 +1029,12 @@ mod tests {
                 r#"{"position_embedding_type": "alibi", "feed_forward_type": "geglu",
                 "architectures": ["JinaBertForSequenceClassification"]}"#,
             ),
+            (
+                BertFamily::MobileBert,
+                r#"{"classifier_activation": false, "num_feedforward_networks": 2,
+                "architectures": ["MobileBertForSequenceClassification"]}"#,
+            ),
+            (BertFamily::SqueezeBert, r#"{"q_groups": 2, "intermediate_groups": 1}"#),
             (BertFamily::Mpnet, r#"{"architectures": ["MPNetForMaskedLM"]}"#),
             (BertFamily::Electra, r#"{"embedding_size": 256}"#),
             (BertFamily::Electra, r#"{"embedding_size": 64}"#),

@@ -57,6 +57,21 @@ pub enum BertFamily {
     JinaXlmRoberta,
     /// BigBird (Zaheer et al. 2020) with complete attention.
     BigBird,
+    /// Longformer (Beltagy et al. 2020): RoBERTa that attends to a window. Where the whole input is labelled, the first token attends to
+    /// all others by projections of its own, and all attend to it.
+    Longformer,
+    /// MobileBERT (Sun et al. 2020): layers that work on narrow states between wide ones.
+    MobileBert,
+    /// ConvBERT (Jiang et al. 2020).
+    ConvBert,
+    /// Nyströmformer (Xiong et al. 2021), with complete attention.
+    Nystromformer,
+    /// FNet (Lee-Thorp et al. 2021).
+    Fnet,
+    /// XLNet (Yang et al. 2019), as an encoder of whole inputs.
+    Xlnet,
+    /// SqueezeBERT (Iandola et al. 2020): BERT whose layers read groups of values.
+    SqueezeBert,
     /// JinaBERT (Günther et al. 2023), of Jina's embeddings, version 2: biases of distances, and gated feed-forward parts.
     JinaBert,
 }
@@ -74,6 +89,7 @@ impl BertFamily {
                 | Self::RobertaPreLayerNorm
                 | Self::XlmRobertaXl
                 | Self::JinaXlmRoberta
+                | Self::Longformer
         )
     }
 
@@ -177,6 +193,43 @@ pub(super) const CLASSES: &[(&str, BertFamily, BertTask)] = &[
     ("BigBirdForTokenClassification", BertFamily::BigBird, BertTask::TokenClassification),
     ("BigBirdForMaskedLM", BertFamily::BigBird, BertTask::MaskedLm),
     ("BigBirdForPreTraining", BertFamily::BigBird, BertTask::MaskedLm),
+    ("LongformerModel", BertFamily::Longformer, BertTask::States),
+    ("LongformerForSequenceClassification", BertFamily::Longformer, BertTask::SequenceClassification),
+    ("LongformerForTokenClassification", BertFamily::Longformer, BertTask::TokenClassification),
+    ("LongformerForMaskedLM", BertFamily::Longformer, BertTask::MaskedLm),
+    ("MobileBertModel", BertFamily::MobileBert, BertTask::States),
+    ("MobileBertForSequenceClassification", BertFamily::MobileBert, BertTask::SequenceClassification),
+    ("MobileBertForTokenClassification", BertFamily::MobileBert, BertTask::TokenClassification),
+    ("MobileBertForQuestionAnswering", BertFamily::MobileBert, BertTask::Span),
+    ("MobileBertForMaskedLM", BertFamily::MobileBert, BertTask::MaskedLm),
+    ("MobileBertForPreTraining", BertFamily::MobileBert, BertTask::MaskedLm),
+    ("ConvBertModel", BertFamily::ConvBert, BertTask::States),
+    ("ConvBertForSequenceClassification", BertFamily::ConvBert, BertTask::SequenceClassification),
+    ("ConvBertForTokenClassification", BertFamily::ConvBert, BertTask::TokenClassification),
+    ("ConvBertForQuestionAnswering", BertFamily::ConvBert, BertTask::Span),
+    ("ConvBertForMaskedLM", BertFamily::ConvBert, BertTask::MaskedLm),
+    ("NystromformerModel", BertFamily::Nystromformer, BertTask::States),
+    ("NystromformerForSequenceClassification", BertFamily::Nystromformer, BertTask::SequenceClassification),
+    ("NystromformerForTokenClassification", BertFamily::Nystromformer, BertTask::TokenClassification),
+    ("NystromformerForQuestionAnswering", BertFamily::Nystromformer, BertTask::Span),
+    ("NystromformerForMaskedLM", BertFamily::Nystromformer, BertTask::MaskedLm),
+    ("FNetModel", BertFamily::Fnet, BertTask::States),
+    ("FNetForSequenceClassification", BertFamily::Fnet, BertTask::SequenceClassification),
+    ("FNetForTokenClassification", BertFamily::Fnet, BertTask::TokenClassification),
+    ("FNetForQuestionAnswering", BertFamily::Fnet, BertTask::Span),
+    ("FNetForMaskedLM", BertFamily::Fnet, BertTask::MaskedLm),
+    ("FNetForPreTraining", BertFamily::Fnet, BertTask::MaskedLm),
+    ("XLNetModel", BertFamily::Xlnet, BertTask::States),
+    // The order of tokens that it was trained to predict is not that of a text.
+    ("XLNetLMHeadModel", BertFamily::Xlnet, BertTask::States),
+    ("XLNetForSequenceClassification", BertFamily::Xlnet, BertTask::SequenceClassification),
+    ("XLNetForTokenClassification", BertFamily::Xlnet, BertTask::TokenClassification),
+    ("XLNetForQuestionAnsweringSimple", BertFamily::Xlnet, BertTask::Span),
+    ("SqueezeBertModel", BertFamily::SqueezeBert, BertTask::States),
+    ("SqueezeBertForSequenceClassification", BertFamily::SqueezeBert, BertTask::SequenceClassification),
+    ("SqueezeBertForTokenClassification", BertFamily::SqueezeBert, BertTask::TokenClassification),
+    ("SqueezeBertForQuestionAnswering", BertFamily::SqueezeBert, BertTask::Span),
+    ("SqueezeBertForMaskedLM", BertFamily::SqueezeBert, BertTask::MaskedLm),
     ("ErnieModel", BertFamily::Ernie, BertTask::States),
     ("ErnieForSequenceClassification", BertFamily::Ernie, BertTask::SequenceClassification),
     ("ErnieForTokenClassification", BertFamily::Ernie, BertTask::TokenClassification),

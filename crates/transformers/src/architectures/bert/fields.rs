@@ -7,14 +7,19 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Result, json::parse};
 
 use super::{
-    config::{AttentionBlocks, BertConfig, BertTask, LayerSharing},
+    config::{AttentionBlocks, BertConfig, BertTask, LayerGroups, LayerSharing},
+    convbert::ConvSizes,
     disentangled::DebertaFields,
     family::BertFamily,
+    mobile::MobileSizes,
     model::MPNET_BUCKETS,
     own_code::GATED,
     rotary::RotaryFields,
 };
-use crate::architectures::wrong::wrong;
+use crate::architectures::{
+    bart::{deserialize_windows, serialize_windows},
+    wrong::wrong,
+};
 
 /// DistilBERT's normalisation; no config field sets it.
 const DISTIL_EPSILON: f64 = 1e-12;
@@ -69,6 +74,58 @@ pub(crate) struct BertFields {
     block_size: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     num_random_blocks: Option<usize>,
+    /// Of Longformer.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "deserialize_windows",
+        serialize_with = "serialize_windows"
+    )]
+    attention_window: Option<Vec<usize>>,
+    /// Of ConvBERT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head_ratio: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conv_kernel_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_groups: Option<usize>,
+    /// Of Nyströmformer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_landmarks: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segment_means_seq_len: Option<usize>,
+    /// Of FNet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    use_tpu_fourier_optimizations: Option<bool>,
+    /// Of MobileBERT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trigram_input: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    use_bottleneck: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intra_bottleneck_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    use_bottleneck_attention: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_query_shared_bottleneck: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_feedforward_networks: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    normalization_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    classifier_activation: Option<bool>,
+    /// Of SqueezeBERT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    q_groups: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    k_groups: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    v_groups: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    post_attention_groups: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intermediate_groups: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_groups: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     use_bias: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,6 +178,27 @@ impl Default for BertFields {
             attention_type: None,
             block_size: None,
             num_random_blocks: None,
+            attention_window: None,
+            head_ratio: None,
+            conv_kernel_size: None,
+            num_groups: None,
+            num_landmarks: None,
+            segment_means_seq_len: None,
+            use_tpu_fourier_optimizations: None,
+            trigram_input: None,
+            use_bottleneck: None,
+            intra_bottleneck_size: None,
+            use_bottleneck_attention: None,
+            key_query_shared_bottleneck: None,
+            num_feedforward_networks: None,
+            normalization_type: None,
+            classifier_activation: None,
+            q_groups: None,
+            k_groups: None,
+            v_groups: None,
+            post_attention_groups: None,
+            intermediate_groups: None,
+            output_groups: None,
             use_bias: None,
             rescale_embeddings: None,
             use_flash_attn: None,
@@ -154,6 +232,20 @@ fn defaults(family: BertFamily) -> Option<Value> {
             "hidden_act": "gelu_new", "max_position_embeddings": 4096, "attention_type": BLOCKS, "block_size": 64,
             "num_random_blocks": 3,
         })),
+        BertFamily::MobileBert => Some(json!({
+            "embedding_size": 128, "hidden_size": 512, "num_hidden_layers": 24, "num_attention_heads": 4,
+            "intermediate_size": 512, "hidden_act": "relu", "hidden_dropout_prob": 0.0,
+        })),
+        BertFamily::ConvBert => Some(json!({ "embedding_size": 768 })),
+        BertFamily::Nystromformer => Some(json!({
+            "hidden_act": "gelu_new", "max_position_embeddings": 510, "layer_norm_eps": 1e-5, "num_landmarks": 64,
+            "segment_means_seq_len": 64, "conv_kernel_size": 65,
+        })),
+        // Nothing attends.
+        BertFamily::Fnet => {
+            Some(json!({ "num_attention_heads": 1, "hidden_act": "gelu_new", "type_vocab_size": 4 }))
+        }
+        BertFamily::Longformer => Some(json!({ "attention_window": 512 })),
         BertFamily::XlmRobertaXl => Some(json!({
             "hidden_size": 2560, "num_hidden_layers": 36, "num_attention_heads": 32, "intermediate_size": 10240,
             "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
@@ -229,6 +321,31 @@ impl BertFields {
         {
             return Err(wrong("position_embedding_type", "absolute", &self.position_embedding_type));
         }
+        if family == BertFamily::MobileBert {
+            for (field, value, only) in [
+                ("trigram_input", self.trigram_input, true),
+                ("use_bottleneck", self.use_bottleneck, true),
+                ("use_bottleneck_attention", self.use_bottleneck_attention, false),
+                ("key_query_shared_bottleneck", self.key_query_shared_bottleneck, true),
+            ] {
+                if let Some(found) = value.filter(|found| *found != only) {
+                    return Err(wrong(field, &only.to_string(), &found.to_string()));
+                }
+            }
+            if let Some(kind) = self.normalization_type.as_deref().filter(|kind| *kind != "no_norm") {
+                return Err(wrong("normalization_type", "`no_norm`", &format!("`{kind}`")));
+            }
+        }
+        if family == BertFamily::Nystromformer && self.num_landmarks != self.segment_means_seq_len {
+            let expected = "segment_means_seq_len, which is complete attention";
+            return Err(wrong("num_landmarks", expected, &self.num_landmarks.unwrap_or(64).to_string()));
+        }
+        if family == BertFamily::SqueezeBert
+            && let Some(size) = self.embedding_size.filter(|size| *size != self.hidden_size)
+        {
+            let expected = format!("hidden_size, {}", self.hidden_size);
+            return Err(wrong("embedding_size", &expected, &size.to_string()));
+        }
         if family == BertFamily::BigBird {
             if let Some(kind) =
                 self.attention_type.as_deref().filter(|kind| ![BLOCKS, "original_full"].contains(kind))
@@ -248,6 +365,10 @@ impl BertFields {
             ("add_cross_attention", self.add_cross_attention),
             // Values are turned too.
             ("rotary_value", self.rotary_value == Some(true) && family == BertFamily::RoFormer),
+            (
+                "use_tpu_fourier_optimizations",
+                self.use_tpu_fourier_optimizations == Some(true) && family == BertFamily::Fnet,
+            ),
             ("rescale_embeddings", self.rescale_embeddings == Some(true) && family == BertFamily::BigBird),
         ] {
             if set {
@@ -255,6 +376,16 @@ impl BertFields {
             }
         }
         Ok(())
+    }
+
+    /// The groups of values that layers read.
+    fn groups(&self, family: BertFamily) -> Option<LayerGroups> {
+        let or = |groups: Option<usize>, usual| groups.unwrap_or(usual);
+        (family == BertFamily::SqueezeBert).then(|| LayerGroups {
+            inputs: [or(self.q_groups, 4), or(self.k_groups, 4), or(self.v_groups, 4)],
+            output: or(self.post_attention_groups, 1),
+            feed_forward: [or(self.intermediate_groups, 4), or(self.output_groups, 4)],
+        })
     }
 
     /// The blocks of a BigBird that has them.
@@ -275,7 +406,7 @@ impl BertFields {
             | BertFamily::XlmRoberta
             | BertFamily::JinaXlmRoberta
             | BertFamily::RobertaPreLayerNorm => (50265, 1),
-            BertFamily::Camembert | BertFamily::Data2VecText => (30522, 1),
+            BertFamily::Camembert | BertFamily::Data2VecText | BertFamily::Longformer => (30522, 1),
             BertFamily::XlmRobertaXl => (250_880, 1),
             BertFamily::MegatronBert => (29056, 0),
             BertFamily::RemBert => (250_300, 0),
@@ -293,7 +424,13 @@ impl BertFields {
             | BertFamily::Dpr
             | BertFamily::Electra
             | BertFamily::Ernie
+            | BertFamily::SqueezeBert
+            | BertFamily::MobileBert
+            | BertFamily::Xlnet
             | BertFamily::JinaBert => (30522, 0),
+            BertFamily::ConvBert => (30522, 1),
+            BertFamily::Nystromformer => (30000, 1),
+            BertFamily::Fnet => (32000, 3),
         };
         let head_dropout = match family {
             // Only the head of whole inputs has its own rate.
@@ -304,6 +441,8 @@ impl BertFields {
             | BertFamily::FirstDeberta
             | BertFamily::Mpnet
             | BertFamily::MegatronBert
+            | BertFamily::Longformer
+            | BertFamily::SqueezeBert
             | BertFamily::RoFormer => None,
             BertFamily::Albert | BertFamily::RemBert => self.classifier_dropout_prob,
             _ => self.classifier_dropout,
@@ -318,7 +457,8 @@ impl BertFields {
         let embedding_size = match family {
             BertFamily::Albert => Some(self.embedding_size.unwrap_or(self.hidden_size)),
             BertFamily::RemBert => self.input_embedding_size,
-            BertFamily::Electra | BertFamily::RoFormer => {
+            BertFamily::MobileBert => self.embedding_size,
+            BertFamily::Electra | BertFamily::RoFormer | BertFamily::ConvBert => {
                 self.embedding_size.filter(|size| *size != self.hidden_size)
             }
             _ => None,
@@ -327,7 +467,7 @@ impl BertFields {
             groups: self.num_hidden_groups.unwrap_or(1),
             inner: self.inner_group_num.unwrap_or(1),
         });
-        let blocks = self.blocks(family);
+        let (blocks, groups) = (self.blocks(family), self.groups(family));
         let has_tasks = family == BertFamily::Ernie && self.use_task_id == Some(true);
         Ok(BertConfig {
             family,
@@ -352,6 +492,24 @@ impl BertFields {
             task_types: if has_tasks { self.task_type_vocab_size.unwrap_or(3) } else { 0 },
             sharing,
             blocks,
+            windows: self.attention_window.filter(|_| family == BertFamily::Longformer),
+            mobile: (family == BertFamily::MobileBert).then(|| MobileSizes {
+                narrow: self.intra_bottleneck_size.unwrap_or(128),
+                parts: self.num_feedforward_networks.unwrap_or(4),
+                has_pooler: self.classifier_activation.unwrap_or(true),
+            }),
+            convolution: match family {
+                BertFamily::ConvBert => Some(ConvSizes {
+                    ratio: self.head_ratio.unwrap_or(2),
+                    kernel: self.conv_kernel_size.unwrap_or(9),
+                    groups: self.num_groups.unwrap_or(1),
+                }),
+                BertFamily::Nystromformer => {
+                    Some(ConvSizes { ratio: 1, kernel: self.conv_kernel_size.unwrap_or(65), groups: 1 })
+                }
+                _ => None,
+            },
+            groups,
             disentangled: disentangled.transpose()?,
             rotary: rotary.transpose()?,
             labels,
@@ -402,13 +560,29 @@ impl BertFields {
                 .then(|| if config.blocks.is_some() { BLOCKS } else { "original_full" }.into()),
             block_size: config.blocks.map(|blocks| blocks.size),
             num_random_blocks: config.blocks.map(|blocks| blocks.random),
+            attention_window: config.windows.clone(),
+            head_ratio: config.convolution.map(|sizes| sizes.ratio),
+            conv_kernel_size: config.convolution.map(|sizes| sizes.kernel),
+            num_groups: config.convolution.map(|sizes| sizes.groups),
+            intra_bottleneck_size: config.mobile.map(|sizes| sizes.narrow),
+            num_feedforward_networks: config.mobile.map(|sizes| sizes.parts),
+            classifier_activation: config.mobile.map(|sizes| sizes.has_pooler),
+            q_groups: config.groups.map(|groups| groups.inputs[0]),
+            k_groups: config.groups.map(|groups| groups.inputs[1]),
+            v_groups: config.groups.map(|groups| groups.inputs[2]),
+            post_attention_groups: config.groups.map(|groups| groups.output),
+            intermediate_groups: config.groups.map(|groups| groups.feed_forward[0]),
+            output_groups: config.groups.map(|groups| groups.feed_forward[1]),
             use_flash_attn: (config.family == BertFamily::JinaXlmRoberta).then_some(false),
             feed_forward_type: (config.family == BertFamily::JinaBert).then(|| GATED.into()),
             tie_word_embeddings: config.tie_word_embeddings,
             embedding_size: match config.family {
-                BertFamily::Electra | BertFamily::Albert | BertFamily::RoFormer => {
-                    Some(config.embedding_width())
-                }
+                BertFamily::Electra
+                | BertFamily::Albert
+                | BertFamily::RoFormer
+                | BertFamily::MobileBert
+                | BertFamily::ConvBert
+                | BertFamily::SqueezeBert => Some(config.embedding_width()),
                 _ => None,
             },
             input_embedding_size: config.embedding_size.filter(|_| config.family == BertFamily::RemBert),
@@ -503,6 +677,10 @@ impl DistilFields {
             task_types: 0,
             sharing: None,
             blocks: None,
+            windows: None,
+            mobile: None,
+            convolution: None,
+            groups: None,
             disentangled: None,
             rotary: None,
             labels,

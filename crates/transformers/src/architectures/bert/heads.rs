@@ -131,6 +131,9 @@ impl SequenceHead {
             | BertFamily::NomicBert
             | BertFamily::Gte
             | BertFamily::New
+            | BertFamily::SqueezeBert
+            | BertFamily::MobileBert
+            | BertFamily::Fnet
             | BertFamily::JinaBert => {
                 let pooler = vb.pp(config.prefix()).pp("pooler.dense");
                 (pooler, Activation::Tanh, vb.pp("classifier"), 0.0)
@@ -143,11 +146,15 @@ impl SequenceHead {
             | BertFamily::XlmRobertaXl
             | BertFamily::JinaEmbeddingsV3
             | BertFamily::JinaXlmRoberta
+            | BertFamily::Longformer
             | BertFamily::Mpnet => {
                 let head = vb.pp("classifier");
                 (head.pp("dense"), Activation::Tanh, head.pp("out_proj"), config.head_dropout)
             }
-            BertFamily::RoFormer | BertFamily::BigBird => {
+            BertFamily::Xlnet => {
+                (vb.pp("sequence_summary.summary"), Activation::Tanh, vb.pp("logits_proj"), 0.0)
+            }
+            BertFamily::RoFormer | BertFamily::BigBird | BertFamily::ConvBert | BertFamily::Nystromformer => {
                 let head = vb.pp("classifier");
                 (head.pp("dense"), config.activation()?, head.pp("out_proj"), config.head_dropout)
             }
@@ -167,16 +174,18 @@ impl SequenceHead {
         };
         let (width, labels) = (config.hidden_size, config.labels.len());
         Ok(Self {
-            transform: Some(Transform {
-                inner: linear(config, width, width, &inner)?,
-                activation,
-                norm: None,
-            }),
+            transform: match config.mobile {
+                Some(sizes) if !sizes.has_pooler => None,
+                _ => Some(Transform { inner: linear(config, width, width, &inner)?, activation, norm: None }),
+            },
             output: linear(config, width, labels, &output)?,
             dropout_before,
             dropout: config.head_dropout,
             labels,
-            reads: LabelledState::First,
+            reads: match config.family {
+                BertFamily::Xlnet => LabelledState::Last(None),
+                _ => LabelledState::First,
+            },
         })
     }
 
@@ -416,6 +425,11 @@ impl MaskedLmHead {
             | BertFamily::Ernie
             | BertFamily::RoFormer
             | BertFamily::JinaBert
+            | BertFamily::SqueezeBert
+            | BertFamily::MobileBert
+            | BertFamily::Xlnet
+            | BertFamily::Fnet
+            | BertFamily::Nystromformer
             | BertFamily::MegatronBert => {
                 let head = vb.pp("cls.predictions");
                 (head.pp("transform.dense"), head.pp("transform.LayerNorm"), head.pp("decoder"), head)
@@ -442,11 +456,12 @@ impl MaskedLmHead {
             | BertFamily::XlmRobertaXl
             | BertFamily::JinaEmbeddingsV3
             | BertFamily::JinaXlmRoberta
+            | BertFamily::Longformer
             | BertFamily::Mpnet => {
                 let head = vb.pp("lm_head");
                 (head.pp("dense"), head.pp("layer_norm"), head.pp("decoder"), head)
             }
-            BertFamily::Electra => {
+            BertFamily::Electra | BertFamily::ConvBert => {
                 let (head, output) = (vb.pp("generator_predictions"), vb.pp("generator_lm_head"));
                 (head.pp("dense"), head.pp("LayerNorm"), output.clone(), output)
             }
@@ -459,13 +474,30 @@ impl MaskedLmHead {
                 (vb.pp("vocab_transform"), vb.pp("vocab_layer_norm"), output.clone(), output)
             }
         };
-        let width = config.output_embedding_size.unwrap_or(config.embedding_width());
         let vocabulary = config.vocab_size;
+        let width = match config.mobile {
+            Some(_) => config.hidden_size,
+            None => config.output_embedding_size.unwrap_or(config.embedding_width()),
+        };
+        // MobileBERT's table is narrower than the states: another tensor has the rest of it.
+        let table = match config.mobile {
+            Some(_) => {
+                let rest = config.hidden_size - config.embedding_width();
+                let init = Init::Randn { mean: 0.0, stdev: config.initializer_range };
+                let rest =
+                    vb.pp("cls.predictions.dense").get_with_hints((rest, vocabulary), "weight", init)?;
+                Tensor::cat(&[&table, &rest.t()?], 1)?.contiguous()?
+            }
+            None => table,
+        };
         Ok(Self {
             inner: linear(config, config.hidden_size, width, &inner)?,
             // The heads of RoBERTa, GTE and ELECTRA have this one for every config.
             activation: match config.family {
-                BertFamily::Electra | BertFamily::Gte | BertFamily::JinaEmbeddingsV3 => Activation::Gelu,
+                BertFamily::Electra
+                | BertFamily::ConvBert
+                | BertFamily::Gte
+                | BertFamily::JinaEmbeddingsV3 => Activation::Gelu,
                 family if family.counts_from_padding() => Activation::Gelu,
                 _ => config.activation()?,
             },

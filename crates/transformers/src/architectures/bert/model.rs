@@ -5,7 +5,7 @@ use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
 use super::{
-    config::BertConfig,
+    config::{BertConfig, LayerGroups},
     disentangled::{ByHeads, DistanceAttention, DistanceTable, Distances},
     family::BertFamily,
     rotary::{self, GTE_NAMES, JINA_NAMES, NOMIC_NAMES, Rotation},
@@ -17,7 +17,7 @@ use crate::{
     encoder::Encoder,
     layers::{Activation, Embedding, LayerNorm, Linear, Stacked},
     mode::Mode,
-    seq2seq::{padding_bias, too_long},
+    seq2seq::{padding_bias, too_long, window_bias},
 };
 
 /// The body of BERT (Devlin et al. 2019) or of another [`BertFamily`]: token ids to states.
@@ -129,8 +129,14 @@ impl Bert {
             _ => None,
         };
         let rotation = self.config.rotation(input.length(), xs.dtype(), &self.device)?;
-        let places = Places { bias: &bias, distances: distances.as_ref(), rotation: rotation.as_ref() };
+        let near = self.near_biases(input.length(), &bias)?;
         for (at, layer) in self.order.iter().enumerate() {
+            let places = Places {
+                bias: near.get(at).unwrap_or(&bias),
+                all: &bias,
+                distances: distances.as_ref(),
+                rotation: rotation.as_ref(),
+            };
             xs = self.layers[*layer].forward(&xs, places, mode)?;
             if let Some(norm) = self.final_norm.as_ref().filter(|_| at + 1 == self.order.len()) {
                 xs = norm.forward(&xs, mode)?;
@@ -138,6 +144,35 @@ impl Bert {
             see(&xs);
         }
         Ok(xs)
+    }
+
+    /// For each layer with a window that is smaller than inputs of this length, the bias on scores; none where none has.
+    fn near_biases(&self, length: usize, bias: &Tensor) -> Result<Vec<Tensor>> {
+        let windows = self.config.windows();
+        if windows.iter().all(|window| window + 1 >= length) {
+            return Ok(Vec::new());
+        }
+        let mut biases: Vec<Tensor> = Vec::with_capacity(windows.len());
+        for (layer, window) in windows.iter().enumerate() {
+            let again = layer.checked_sub(1).filter(|last| windows[*last] == *window);
+            biases.push(match again {
+                Some(last) => biases[last].clone(),
+                None => {
+                    let hidden = window_bias(length, *window, bias.dtype(), bias.device())?;
+                    let seen = match self.config.sees_first() {
+                        // All attend to the first token.
+                        true => {
+                            let first = hidden.narrow(3, 0, 1)?.zeros_like()?;
+                            // candle joins the last dimension with another layout.
+                            Tensor::cat(&[&first, &hidden.narrow(3, 1, length - 1)?], 3)?.contiguous()?
+                        }
+                        false => hidden,
+                    };
+                    bias.broadcast_add(&seen)?
+                }
+            });
+        }
+        Ok(biases)
     }
 
     /// The sum of the embeddings of words, types, positions and tasks, normalised where the family does so.
@@ -255,6 +290,8 @@ impl Encoder for Bert {
 struct Places<'a> {
     /// On the scores.
     bias: &'a Tensor,
+    /// On those of a token that attends to all.
+    all: &'a Tensor,
     /// In DeBERTa.
     distances: Option<&'a Distances>,
     /// The angles of positions, where they are rotary.
@@ -265,6 +302,8 @@ struct Places<'a> {
 #[derive(Debug, Clone)]
 struct Layer {
     attention: Attention,
+    /// That of the first token to all, in some Longformers.
+    first: Option<Attention>,
     /// In the first DeBERTa, whose projections are made of it.
     by_heads: Option<ByHeads>,
     /// In DeBERTa.
@@ -417,6 +456,23 @@ const JINA_BERT_NAMES: BertNames = BertNames {
     ..BERT_NAMES
 };
 
+/// The projections of a Longformer's tokens that attend to everything: to queries, keys and values.
+pub(crate) const GLOBAL_NAMES: [&str; 3] =
+    ["attention.self.query_global", "attention.self.key_global", "attention.self.value_global"];
+
+/// The names of SqueezeBERT.
+const SQUEEZE_NAMES: BertNames = BertNames {
+    query: "attention.query",
+    key: "attention.key",
+    value: "attention.value",
+    output: "post_attention.conv1d",
+    attention_norm: "post_attention.layernorm",
+    inner: "intermediate.conv1d",
+    outer: "output.conv1d",
+    feed_forward_norm: "output.layernorm",
+    ..BERT_NAMES
+};
+
 /// The name of MPNet's biases of distances.
 pub(crate) const MPNET_BIASES: &str = "encoder.relative_attention_bias.weight";
 
@@ -442,8 +498,25 @@ impl BertConfig {
             BertFamily::Gte | BertFamily::New => &GTE_NAMES,
             BertFamily::JinaEmbeddingsV3 | BertFamily::JinaXlmRoberta => &JINA_NAMES,
             BertFamily::JinaBert => &JINA_BERT_NAMES,
+            BertFamily::SqueezeBert => &SQUEEZE_NAMES,
             _ => &BERT_NAMES,
         }
+    }
+
+    /// The groups of values that a layer called `name` reads, where it is stored by groups.
+    pub(crate) fn groups_of(&self, name: &str) -> Option<usize> {
+        let LayerGroups { inputs: [query, key, value], output, feed_forward } = self.groups?;
+        let names = self.names();
+        [
+            (names.query, query),
+            (names.key, key),
+            (names.value, value),
+            (names.output, output),
+            (names.inner, feed_forward[0]),
+            (names.outer, feed_forward[1]),
+        ]
+        .into_iter()
+        .find_map(|(own, groups)| (own == name).then_some(groups))
     }
 
     /// The prefixes of the layers that have weights, under that of the body.
@@ -457,9 +530,10 @@ impl BertConfig {
         }
         let name = match self.family {
             BertFamily::DistilBert => "transformer.layer",
-            BertFamily::NomicBert | BertFamily::JinaEmbeddingsV3 | BertFamily::JinaXlmRoberta => {
-                "encoder.layers"
-            }
+            BertFamily::NomicBert
+            | BertFamily::JinaEmbeddingsV3
+            | BertFamily::JinaXlmRoberta
+            | BertFamily::SqueezeBert => "encoder.layers",
             _ => "encoder.layer",
         };
         (0..self.num_hidden_layers).map(|at| format!("{name}.{at}")).collect()
@@ -505,9 +579,10 @@ impl Layer {
     fn new(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
         let names = config.names();
         let (width, inner, std) = (config.hidden_size, config.intermediate_size, config.initializer_range);
-        let linear = |from: usize, to: usize, has_bias: bool, name: &str| match has_bias {
-            true => Linear::with_bias(from, to, std, &vb.pp(name)),
-            false => Linear::new(from, to, std, &vb.pp(name)),
+        let linear = |from: usize, to: usize, has_bias: bool, name: &str| match config.groups_of(name) {
+            Some(groups) => Linear::grouped((from, to), groups, std, &vb.pp(name)),
+            None if has_bias => Linear::with_bias(from, to, std, &vb.pp(name)),
+            None => Linear::new(from, to, std, &vb.pp(name)),
         };
         let norm = |name: &str| LayerNorm::new(width, config.layer_norm_eps, &vb.pp(name));
         let has_bias = config.family.attention_has_bias();
@@ -526,6 +601,14 @@ impl Layer {
             ],
         };
         let output = linear(width, width, has_bias, names.output)?;
+        let (heads, scale) = (config.num_attention_heads, config.scale());
+        let dropout = config.attention_probs_dropout_prob;
+        let of_first = || -> Result<Attention> {
+            let [query, key, value] = GLOBAL_NAMES.map(|name| linear(width, width, has_bias, name));
+            let output = output.clone();
+            Ok(Attention { query: query?, key: key?, value: value?, output, heads, scale, dropout })
+        };
+        let of_first = config.sees_first().then(of_first).transpose()?;
         // Fresh weights are drawn in this order.
         let distances = config
             .disentangled
@@ -545,15 +628,8 @@ impl Layer {
             }
         };
         Ok(Self {
-            attention: Attention {
-                query,
-                key,
-                value,
-                output,
-                heads: config.num_attention_heads,
-                scale: config.scale(),
-                dropout: config.attention_probs_dropout_prob,
-            },
+            attention: Attention { query, key, value, output, heads, scale, dropout },
+            first: of_first,
             by_heads,
             distances,
             attention_norm,
@@ -592,7 +668,7 @@ impl Layer {
     }
 
     fn forward(&self, xs: &Tensor, places: Places<'_>, mode: &mut Mode) -> Result<Tensor> {
-        let Places { bias, distances, rotation } = places;
+        let Places { bias, all, distances, rotation } = places;
         let input = self.before(&self.attention_norm, xs, mode)?;
         let made = self.by_heads.as_ref().map(|by_heads| by_heads.attention(&self.attention)).transpose()?;
         let attention = made.as_ref().unwrap_or(&self.attention);
@@ -600,6 +676,13 @@ impl Layer {
             (Some(with), _) => with.attend(attention, &input, distances, bias, mode)?,
             (None, Some(rotation)) => rotary::attend(attention, &input, rotation, bias, mode)?,
             (None, None) => attention.attend(&input, &input, bias, mode)?,
+        };
+        let ys = match &self.first {
+            Some(first) => {
+                let own = first.attend(&input.narrow(1, 0, 1)?.contiguous()?, &input, all, mode)?;
+                Tensor::cat(&[&own, &ys.narrow(1, 1, ys.dim(1)? - 1)?], 1)?
+            }
+            None => ys,
         };
         let ys = mode.dropout(ys, self.attention_dropout)?;
         let xs = self.after(&self.attention_norm, xs, &ys, mode)?;

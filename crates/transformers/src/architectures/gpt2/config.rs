@@ -1,10 +1,10 @@
-//! The `config.json` of a GPT-2 model.
+//! The `config.json` of a GPT-2 model, and of the first GPT.
 
 use std::path::Path;
 
 use candle_nn::VarBuilder;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sporran_checkpoint::{
     Architecture, Embedding, Parameter, Result, TokenFields,
     json::{deserialize_id, deserialize_ids, parse, serialize_ids},
@@ -25,6 +25,9 @@ pub(super) const END_OF_TEXT: u32 = 50256;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gpt2Config {
+    /// Whether it is the first GPT (Radford et al. 2018), which normalises the states after each part.
+    #[serde(skip)]
+    pub is_first: bool,
     /// The head.
     #[serde(skip)]
     pub head: DecoderHead,
@@ -74,6 +77,7 @@ pub struct Gpt2Config {
 impl Default for Gpt2Config {
     fn default() -> Self {
         Self {
+            is_first: false,
             head: DecoderHead::LanguageModel,
             vocab_size: 50257,
             n_positions: 1024,
@@ -100,6 +104,12 @@ impl Default for Gpt2Config {
 
 /// The class with a head of labels.
 const CLASS_OF_LABELS: &str = "GPT2ForSequenceClassification";
+/// That of the first GPT.
+const FIRST_CLASS_OF_LABELS: &str = "OpenAIGPTForSequenceClassification";
+/// The field of the first GPT's activation.
+const FIRST_ACTIVATION: &str = "afn";
+/// The first GPT calls the approximation so.
+const GELU: [&str; 2] = ["gelu", "gelu_new"];
 
 impl Gpt2Config {
     /// Reads the text of a `config.json`; `path` names it in errors.
@@ -108,6 +118,40 @@ impl Gpt2Config {
     /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type, and those of the head.
     pub fn from_json(path: &Path, text: &str) -> Result<Self> {
         Ok(Self { head: DecoderHead::of(path, text, CLASS_OF_LABELS)?, ..parse(path, text)? })
+    }
+
+    /// Reads the text of a `config.json` of the first GPT; `path` names it in errors.
+    ///
+    /// # Errors
+    /// As for [`from_json`](Self::from_json).
+    pub fn of_first(path: &Path, text: &str) -> Result<Self> {
+        let mut fields: Map<String, Value> = parse(path, text)?;
+        for (name, value) in [
+            ("vocab_size", json!(40478)),
+            ("n_positions", json!(512)),
+            ("bos_token_id", Value::Null),
+            ("eos_token_id", Value::Null),
+            (FIRST_ACTIVATION, json!(GELU[0])),
+        ] {
+            fields.entry(name).or_insert(value);
+        }
+        let activation = match fields.remove(FIRST_ACTIVATION) {
+            Some(name) if name == GELU[0] => json!(GELU[1]),
+            name => name.unwrap_or_default(),
+        };
+        fields.insert("activation_function".into(), activation);
+        // These are GPT-2's.
+        for name in ["n_inner", "scale_attn_weights", "scale_attn_by_inverse_layer_idx"] {
+            fields.remove(name);
+        }
+        let head = DecoderHead::of(path, text, FIRST_CLASS_OF_LABELS)?;
+        let read: Self = parse(path, &Value::Object(fields).to_string())?;
+        Ok(Self { is_first: true, head, ..read })
+    }
+
+    /// The names of the tables of tokens and of positions.
+    pub(super) fn tables(&self) -> [&'static str; 2] {
+        if self.is_first { ["tokens_embed", "positions_embed"] } else { ["wte", "wpe"] }
     }
 
     /// The head of the model as an encoder.
@@ -129,19 +173,22 @@ impl Gpt2Config {
     }
 
     pub(super) fn activation(&self) -> Result<Activation> {
+        let field = if self.is_first { FIRST_ACTIVATION } else { "activation_function" };
         Activation::named(&self.activation_function)
-            .ok_or_else(|| wrong("activation_function", "a known activation", &self.activation_function))
+            .ok_or_else(|| wrong(field, "a known activation", &self.activation_function))
     }
 }
 
 impl Architecture for Gpt2Config {
     fn model_type(&self) -> &'static str {
-        "gpt2"
+        if self.is_first { "openai-gpt" } else { "gpt2" }
     }
 
     fn class(&self) -> &'static str {
-        match self.head {
-            DecoderHead::Labels(_) => CLASS_OF_LABELS,
+        match (&self.head, self.is_first) {
+            (DecoderHead::Labels(_), true) => FIRST_CLASS_OF_LABELS,
+            (_, true) => "OpenAIGPTLMHeadModel",
+            (DecoderHead::Labels(_), false) => CLASS_OF_LABELS,
             _ => "GPT2LMHeadModel",
         }
     }
@@ -184,6 +231,12 @@ impl Architecture for Gpt2Config {
         let mut value = json!(self);
         if let Value::Object(fields) = &mut value {
             self.head.write(fields);
+            if self.is_first
+                && let Some(name) = fields.remove("activation_function")
+            {
+                let name = if name == GELU[1] { json!(GELU[0]) } else { name };
+                fields.insert(FIRST_ACTIVATION.into(), name);
+            }
         }
         value
     }
@@ -205,7 +258,11 @@ impl Architecture for Gpt2Config {
     fn embedding(&self) -> Option<Embedding> {
         let is_tied = self.tie_word_embeddings && self.head.is_language_model();
         let tied_head = is_tied.then_some("lm_head.weight");
-        Some(Embedding { name: "transformer.wte.weight", others: &[], tied_head })
+        let name = match self.is_first {
+            true => "transformer.tokens_embed.weight",
+            false => "transformer.wte.weight",
+        };
+        Some(Embedding { name, others: &[], tied_head })
     }
 
     fn untie(&mut self) {
@@ -220,12 +277,15 @@ impl Architecture for Gpt2Config {
     fn default_tokens(&self) -> Option<TokenFields> {
         let tokens = self.special_tokens();
         let (pad, start) = (self.pad_token_id, Some(tokens.decoder_start));
-        Some(TokenFields::defaults(pad, Some(END_OF_TEXT), tokens.bos, start))
+        let end = (!self.is_first).then_some(END_OF_TEXT);
+        Some(TokenFields::defaults(pad, end, tokens.bos, start))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::Gpt2Config;
     use sporran_checkpoint::Architecture;
 
@@ -236,6 +296,20 @@ mod tests {
         assert_eq!(config.canonical("lm_head.weight"), "lm_head.weight");
         assert!(config.is_ignorable("transformer.h.0.attn.bias"));
         assert!(!config.is_ignorable("transformer.h.0.attn.c_attn.bias"));
+    }
+
+    #[test]
+    fn the_first_gpt_has_fields_of_its_own() {
+        let read = |text: &str| Gpt2Config::of_first(Path::new("config.json"), text).unwrap();
+        let first = read(r#"{"n_embd": 24, "n_head": 4}"#);
+        assert_eq!((first.vocab_size, first.n_positions, first.inner()), (40478, 512, 96));
+        assert_eq!((first.activation_function.as_str(), &first.eos_token_id[..]), ("gelu_new", &[][..]));
+        assert_eq!(first.model_type(), "openai-gpt");
+        for config in [first, read(r#"{"afn": "relu"}"#)] {
+            assert_eq!(read(&config.to_json().to_string()), config);
+        }
+        let error = read(r#"{"afn": "mish"}"#).validate().unwrap_err().to_string();
+        assert!(error.contains("field `afn`"), "{error}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! GPT-2 (Radford et al. 2019): a decoder with learned positions and normalisation before each part.
+//! GPT-2 (Radford et al. 2019): a decoder with learned positions and normalisation before each part; and the first GPT (Radford et al.
+//! 2018), which normalises the states after each part.
 
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
@@ -20,7 +21,7 @@ pub struct Gpt2 {
     /// (positions, width)
     positions: Tensor,
     layers: Vec<Layer>,
-    norm: LayerNorm,
+    norm: Option<LayerNorm>,
     head: Linear,
     /// The dropout rate of the embeddings.
     dropout: f64,
@@ -43,6 +44,8 @@ struct Layer {
     weights_dropout: f64,
     /// The dropout rate of both parts' results.
     dropout: f64,
+    /// Whether norms are those of the states after each part.
+    norms_sums: bool,
 }
 
 impl Gpt2 {
@@ -55,12 +58,15 @@ impl Gpt2 {
         config.validate()?;
         let (width, std) = (config.n_embd, config.initializer_range);
         let body = vb.pp("transformer");
-        let tokens = Embedding::new(config.vocab_size, width, std, &body.pp("wte"))?;
+        let [tokens, positions] = config.tables();
+        let tokens = Embedding::new(config.vocab_size, width, std, &body.pp(tokens))?;
         let init = Init::Randn { mean: 0.0, stdev: std };
-        let positions = body.get_with_hints((config.n_positions, width), "wpe.weight", init)?;
+        let positions =
+            body.get_with_hints((config.n_positions, width), &format!("{positions}.weight"), init)?;
         let layer = |at: usize| Layer::new(config, at, &body.pp(format!("h.{at}")));
         let layers = (0..config.n_layer).map(layer).collect::<Result<_>>()?;
-        let norm = LayerNorm::new(width, config.layer_norm_epsilon, &body.pp("ln_f"))?;
+        let norm = || LayerNorm::new(width, config.layer_norm_epsilon, &body.pp("ln_f"));
+        let norm = (!config.is_first).then(norm).transpose()?;
         let head = if config.tie_word_embeddings || !config.head.is_language_model() {
             Linear::shared(tokens.table().clone())
         } else {
@@ -76,6 +82,7 @@ impl Gpt2 {
             window: None,
             alibi: None,
             is_bidirectional: false,
+            reads_again_after: None,
             dtype: vb.dtype(),
             device: vb.device().clone(),
         };
@@ -115,7 +122,10 @@ impl Body for Gpt2 {
                 xs = xs.detach();
             }
         }
-        self.norm.forward_fused(&xs, mode)
+        match &self.norm {
+            Some(norm) => norm.forward_fused(&xs, mode),
+            None => Ok(xs),
+        }
     }
 
     fn logits(&self, states: &Tensor) -> Result<Tensor> {
@@ -141,7 +151,19 @@ impl Layer {
             activation: config.activation()?,
             weights_dropout: config.attn_pdrop,
             dropout: config.resid_pdrop,
+            norms_sums: config.is_first,
         })
+    }
+
+    /// What a part with this norm reads.
+    fn before(&self, norm: &LayerNorm, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        if self.norms_sums { Ok(xs.clone()) } else { norm.forward_fused(xs, mode) }
+    }
+
+    /// The sum of the states and what a part with this norm adds to them.
+    fn after(&self, norm: &LayerNorm, xs: &Tensor, added: &Tensor, mode: &Mode) -> Result<Tensor> {
+        let sum = (xs + added)?;
+        if self.norms_sums { norm.forward_fused(&sum, mode) } else { Ok(sum) }
     }
 
     fn forward(
@@ -151,17 +173,19 @@ impl Layer {
         kept: &mut LayerCache,
         mode: &mut Mode,
     ) -> Result<Tensor> {
-        let all = self.projection.forward(&self.attention_norm.forward_fused(xs, mode)?)?;
+        let all = self.projection.forward(&self.before(&self.attention_norm, xs, mode)?)?;
         let width = xs.dim(2)?;
         let part = |at: usize| split_heads(&all.narrow(2, at * width, width)?.contiguous()?, self.heads);
         let new = KeyValue { keys: part(1)?, values: part(2)? };
         let with =
             Attending { bias, scale: self.scale, cap: None, sinks: None, dropout: self.weights_dropout };
         let mixed = self.output.forward(&attend(&part(0)?, new, kept, &with, mode)?)?;
-        let xs = (xs + mode.dropout(mixed, self.dropout)?)?;
-        let inner = self.inner.forward(&self.feed_forward_norm.forward_fused(&xs, mode)?)?;
+        let mixed = mode.dropout(mixed, self.dropout)?;
+        let xs = self.after(&self.attention_norm, xs, &mixed, mode)?;
+        let inner = self.inner.forward(&self.before(&self.feed_forward_norm, &xs, mode)?)?;
         let added = self.outer.forward(&self.activation.forward_fused(&inner, mode)?)?;
-        Ok((xs + mode.dropout(added, self.dropout)?)?)
+        let added = mode.dropout(added, self.dropout)?;
+        self.after(&self.feed_forward_norm, &xs, &added, mode)
     }
 }
 

@@ -160,9 +160,6 @@ impl LlamaConfig {
         if self.embedding_width() == 0 {
             return Err(wrong("word_embed_proj_dim", "at least 1", "0"));
         }
-        if self.quantization_config.as_ref().is_some_and(|config| !config.is_null()) {
-            return Err(wrong("quantization_config", "none, as weights are plain numbers", "one"));
-        }
         if self.add_cross_attention == Some(true) {
             return Err(wrong("add_cross_attention", "false", "true"));
         }
@@ -339,6 +336,9 @@ impl LlamaConfig {
             ("logits_scaling", self.logits_scaling),
             ("logit_scale", self.logit_scale),
             ("clip_qkv", self.clip_qkv),
+            ("scale_emb", self.scale_emb),
+            ("scale_depth", self.scale_depth),
+            ("dim_model_base", self.dim_model_base.map(|base| base as f64)),
         ] {
             if let Some(value) = value.filter(|value| !(*value > 0.0 && value.is_finite())) {
                 return Err(wrong(field, "a number above 0", &value.to_string()));
@@ -370,11 +370,11 @@ mod tests {
     #[test]
     fn what_is_not_supported_is_refused() {
         assert!(LlamaConfig::default().validate().is_ok());
-        let scaled = RopeParameters { rope_type: Some("longrope".into()), ..RopeParameters::default() };
+        let scaled = RopeParameters { rope_type: Some("proportional".into()), ..RopeParameters::default() };
         let error =
             LlamaConfig { rope_scaling: Some(scaled), ..LlamaConfig::default() }.validate().unwrap_err();
         let expected = "config.json: field `rope_scaling.rope_type`: expected the rope type `default`, `linear`, \
-                        `dynamic`, `yarn` or `llama3`, found `longrope`";
+                        `dynamic`, `yarn`, `llama3` or `longrope`, found `proportional`";
         assert_eq!(error.to_string(), expected);
         assert!(LlamaConfig { use_sliding_window: true, ..LlamaConfig::default() }.validate().is_err());
         assert!(LlamaConfig { num_key_value_heads: Some(5), ..LlamaConfig::default() }.validate().is_err());

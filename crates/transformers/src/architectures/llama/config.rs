@@ -169,9 +169,6 @@ pub struct LlamaConfig {
     /// The settings of attention (MPT).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attn_config: Option<MptAttention>,
-    /// How the files store quantised weights; not supported.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub quantization_config: Option<Value>,
     /// Whether embeddings are multiplied by the root of their width (BioGPT, XGLM); they are where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_embedding: Option<bool>,
@@ -199,6 +196,15 @@ pub struct LlamaConfig {
     /// Whether the two of a pair that is turned together lie side by side (DeepSeek V3); they do where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rope_interleave: Option<bool>,
+    /// The factor of embeddings (MiniCPM); 1 where it is null.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale_emb: Option<f64>,
+    /// What a part adds to the states is multiplied by it over the root of the number of layers (MiniCPM); by 1 where it is null.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale_depth: Option<f64>,
+    /// Logits are multiplied by it over the width of the states (MiniCPM); by 1 where it is null.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dim_model_base: Option<usize>,
     /// The number of experts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_experts: Option<usize>,
@@ -358,7 +364,6 @@ impl Default for LlamaConfig {
             apply_residual_connection_post_layernorm: None,
             scale_attn_weights: None,
             attn_config: None,
-            quantization_config: None,
             scale_embedding: None,
             add_cross_attention: None,
             lm_head_bias: None,
@@ -368,6 +373,9 @@ impl Default for LlamaConfig {
             qk_nope_head_dim: None,
             v_head_dim: None,
             rope_interleave: None,
+            scale_emb: None,
+            scale_depth: None,
+            dim_model_base: None,
             num_experts: None,
             n_group: None,
             topk_group: None,

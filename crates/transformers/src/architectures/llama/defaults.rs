@@ -55,6 +55,7 @@ impl LlamaKind {
                 intermediate_size: 8192,
                 rms_norm_eps: 1e-5,
                 bos_token_id: Some(1),
+                original_max_position_embeddings: Some(4096),
                 eos_token_id: vec![32_000],
                 pad_token_id: Some(32_000),
                 ..of(32_064, 4096)
@@ -326,6 +327,25 @@ impl LlamaKind {
                 bos_token_id: Some(0),
                 eos_token_id: vec![2],
                 ..of(42_384, 1024)
+            },
+            Self::MiniCpm3 => LlamaConfig {
+                hidden_size: 2560,
+                intermediate_size: 6400,
+                num_hidden_layers: 62,
+                num_attention_heads: 40,
+                rms_norm_eps: 1e-5,
+                initializer_range: 0.1,
+                tie_word_embeddings: true,
+                q_lora_rank: Some(768),
+                kv_lora_rank: Some(256),
+                qk_rope_head_dim: Some(32),
+                qk_nope_head_dim: Some(64),
+                scale_emb: Some(12.0),
+                scale_depth: Some(1.4),
+                dim_model_base: Some(256),
+                bos_token_id: Some(1),
+                eos_token_id: vec![2],
+                ..of(73_448, 32_768)
             },
             Self::Ministral3 => LlamaConfig {
                 intermediate_size: 14_336,

@@ -32,6 +32,7 @@ impl LlamaConfig {
             | LlamaKind::CodeGen
             | LlamaKind::DeepSeekV2
             | LlamaKind::DeepSeekV3
+            | LlamaKind::MiniCpm3
             | LlamaKind::GptJ
             | LlamaKind::GptNeo
             | LlamaKind::Mpt
@@ -113,6 +114,7 @@ impl LlamaConfig {
             | LlamaKind::Granite
             | LlamaKind::Helium
             | LlamaKind::Llama
+            | LlamaKind::MiniCpm3
             | LlamaKind::Nemotron
             | LlamaKind::SeedOss
             | LlamaKind::SmolLm3 => self.mlp_bias,
@@ -178,6 +180,7 @@ impl LlamaConfig {
             LlamaKind::BioGpt | LlamaKind::Xglm if self.scale_embedding.unwrap_or(true) => {
                 (self.hidden_size as f64).sqrt()
             }
+            LlamaKind::MiniCpm3 => self.scale_emb.unwrap_or(1.0),
             kind if kind.is_granite() => self.embedding_multiplier.unwrap_or(1.0),
             _ => 1.0,
         }
@@ -185,13 +188,21 @@ impl LlamaConfig {
 
     /// The factor of what a part adds to the states.
     pub(crate) fn residual_scale(&self) -> f64 {
-        self.residual_multiplier.filter(|_| self.kind.is_granite()).unwrap_or(1.0)
+        let by_depth = |scale: f64| scale / (self.num_hidden_layers as f64).sqrt();
+        match self.kind {
+            LlamaKind::MiniCpm3 => self.scale_depth.map_or(1.0, by_depth),
+            kind if kind.is_granite() => self.residual_multiplier.unwrap_or(1.0),
+            _ => 1.0,
+        }
     }
 
     /// The factor of the logits.
     pub(crate) fn logit_scale(&self) -> f64 {
         match self.kind {
             LlamaKind::Cohere | LlamaKind::Cohere2 => self.logit_scale.unwrap_or(0.0625),
+            LlamaKind::MiniCpm3 => {
+                self.dim_model_base.map_or(1.0, |base| base as f64 / self.hidden_size as f64)
+            }
             kind if kind.is_granite() => 1.0 / self.logits_scaling.unwrap_or(1.0),
             _ => 1.0,
         }

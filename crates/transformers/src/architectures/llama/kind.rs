@@ -147,6 +147,8 @@ kinds! {
     GraniteMoe = "granitemoe", "GraniteMoe";
     /// The same with a part that every token reads.
     GraniteMoeShared = "granitemoeshared", "GraniteMoeShared";
+    /// MiniCPM 3 (OpenBMB 2024): DeepSeek's keys and values, with factors of embeddings, parts and logits.
+    MiniCpm3 = "minicpm3", "MiniCPM3";
     /// Ministral 3, which scales queries by their positions.
     Ministral3 = "ministral3", "Ministral3";
     /// Persimmon (Adept 2023), whose parts have no gate and square a rectifier.
@@ -176,7 +178,7 @@ impl LlamaKind {
 
     /// Whether keys and values are made of a narrow vector.
     pub(crate) fn is_latent(self) -> bool {
-        matches!(self, Self::DeepSeekV2 | Self::DeepSeekV3)
+        matches!(self, Self::DeepSeekV2 | Self::DeepSeekV3 | Self::MiniCpm3)
     }
 
     /// Whether it is the part for text of models with images.

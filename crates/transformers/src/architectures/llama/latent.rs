@@ -4,7 +4,7 @@ use candle_core::{D, Tensor};
 use candle_nn::VarBuilder;
 use sporran_checkpoint::Result;
 
-use super::{config::LlamaConfig, feed_forward::linear};
+use super::{config::LlamaConfig, feed_forward::linear, kind::LlamaKind};
 use crate::{
     layers::{Linear, RmsNorm},
     mode::Mode,
@@ -63,7 +63,12 @@ impl LlamaConfig {
             sources: self.kv_lora_rank.unwrap_or(0),
             turned: self.qk_rope_head_dim.unwrap_or(0),
             plain: self.qk_nope_head_dim.unwrap_or(0),
-            values: self.v_head_dim.unwrap_or(0),
+            values: match self.v_head_dim {
+                None if self.kind == LlamaKind::MiniCpm3 => {
+                    self.hidden_size / self.num_attention_heads.max(1)
+                }
+                width => width.unwrap_or(0),
+            },
         })
     }
 

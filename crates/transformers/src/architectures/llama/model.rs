@@ -99,7 +99,7 @@ impl Llama {
         };
         let ropes = config.ropes()?;
         let doubled =
-            |rope: &Rope| Tensor::from_vec(rope.steps(0).repeat(2), (1, 2 * rope.pairs()), vb.device());
+            |rope: &Rope| Tensor::from_vec(rope.steps(0).0.repeat(2), (1, 2 * rope.pairs()), vb.device());
         let steps = ropes.iter().map(doubled).collect::<candle_core::Result<_>>()?;
         let shape = Shape {
             tokens: config.special_tokens(),
@@ -111,6 +111,7 @@ impl Llama {
             window: (0..layers.len()).find_map(|layer| config.window(layer)),
             alibi: config.alibi(),
             is_bidirectional: config.is_bidirectional(),
+            reads_again_after: config.reads_again_after()?,
             dtype: vb.dtype(),
             device: vb.device().clone(),
         };
@@ -143,22 +144,35 @@ impl Llama {
     fn turns(&self, (rope, steps): (&Rope, &Tensor), positions: &Tensor) -> Result<Turns> {
         let (rows, length) = positions.dims2()?;
         let dtype = self.shape.dtype;
+        let length_of = |row: &[u32]| row.iter().max().map_or(0, |last| *last as usize + 1);
+        // The factors of cosines and sines: (r, 1, 1, 1), or none where all are 1.
+        let mut scales = Vec::with_capacity(rows);
         let angles = if rope.is_dynamic() {
             let all: Vec<Vec<u32>> = positions.to_vec2()?;
             let mut angles = Vec::with_capacity(2 * rows * length * rope.pairs());
             for row in &all {
-                let steps = rope.steps(row.iter().max().map_or(0, |last| *last as usize + 1)).repeat(2);
+                let (steps, scale) = rope.steps(length_of(row));
+                let steps = steps.repeat(2);
+                scales.push(scale);
                 for position in row {
                     angles.extend(steps.iter().map(|step| *position as f32 * step));
                 }
             }
             Tensor::from_vec(angles, (rows * length, 2 * rope.pairs()), positions.device())?
         } else {
+            scales.resize(rows, rope.steps(0).1);
             positions.to_dtype(DType::F32)?.reshape((rows * length, 1))?.broadcast_mul(steps)?
         };
         let angles = angles.reshape((rows, 1, length, ()))?;
+        let scale = match scales.iter().all(|scale| *scale == 1.0) {
+            true => None,
+            false => Some(Tensor::from_vec(scales, (rows, 1, 1, 1), positions.device())?),
+        };
         let scaled = |turns: Tensor| -> Result<Tensor> {
-            let turns = if rope.scale == 1.0 { turns } else { (turns * f64::from(rope.scale))? };
+            let turns = match &scale {
+                Some(scale) => turns.broadcast_mul(scale)?,
+                None => turns,
+            };
             Ok(turns.to_dtype(dtype)?)
         };
         let growth = self.query_growth.map(|growth| -> Result<_> {

@@ -136,7 +136,7 @@ impl LlamaKind {
                 part: plain("fc1", "fc2"),
                 ..LLAMA
             },
-            Self::DeepSeekV2 | Self::DeepSeekV3 => Names { inputs: Inputs::Latent, ..LLAMA },
+            Self::DeepSeekV2 | Self::DeepSeekV3 | Self::MiniCpm3 => Names { inputs: Inputs::Latent, ..LLAMA },
             Self::Bloom | Self::Falcon => Names {
                 table: "transformer.word_embeddings.weight",
                 inputs: Inputs::ByGroup("self_attention.query_key_value"),

@@ -191,6 +191,8 @@ impl LlamaConfig {
             if !(theta > 0.0 && theta.is_finite()) {
                 return Err(wrong("rope_theta", "a number above 0", &theta.to_string()));
             }
+            let named = self.named_rope(field, parameters)?;
+            let parameters = named.as_ref().unwrap_or(parameters);
             let context = RopeContext {
                 theta,
                 width: self.turned_width(parameters)?,
@@ -230,6 +232,50 @@ impl LlamaConfig {
             build(field, full, self.rope_theta)?,
             build("rope_parameters.sliding_attention", sliding, local)?,
         ])
+    }
+
+    /// The angles of Phi 3 by their name today, and those of Phi 3.5 with experts as `transformers` has them; none where
+    /// `parameters` need no change.
+    fn named_rope(&self, field: &str, parameters: &RopeParameters) -> Result<Option<RopeParameters>> {
+        const LONG: &str = "longrope";
+        let kind = parameters.rope_type.as_deref().or(parameters.old_type.as_deref()).unwrap_or("default");
+        let of =
+            |parameters: RopeParameters| Some(RopeParameters { rope_type: Some(LONG.into()), ..parameters });
+        match self.kind {
+            // The first files say `su`, and the next ones `yarn`.
+            LlamaKind::Phi3 if kind == "su" || (kind == "yarn" && parameters.long_factor.is_some()) => {
+                Ok(of(parameters.clone()))
+            }
+            LlamaKind::PhiMoe if kind == LONG => {
+                for (name, value) in
+                    [("short_mscale", parameters.short_mscale), ("long_mscale", parameters.long_mscale)]
+                {
+                    if value.is_none() {
+                        return Err(wrong(&format!("{field}.{name}"), "a number", "none"));
+                    }
+                }
+                // Long sequences have another factor, but the same divisors.
+                Ok(of(RopeParameters { long_factor: parameters.short_factor.clone(), ..parameters.clone() }))
+            }
+            LlamaKind::PhiMoe if kind != "default" => {
+                let expected = format!("the rope type `default` or `{LONG}`");
+                Err(wrong(&format!("{field}.rope_type"), &expected, &format!("`{kind}`")))
+            }
+            // Other kinds have no such factors.
+            _ if parameters.short_mscale.is_some() || parameters.long_mscale.is_some() => {
+                Ok(Some(RopeParameters { short_mscale: None, long_mscale: None, ..parameters.clone() }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The length of the longest sequence with the angles of short ones, where a longer one is read again with its own
+    /// angles, as `transformers` does for Phi 3.
+    pub(crate) fn reads_again_after(&self) -> Result<Option<usize>> {
+        if !matches!(self.kind, LlamaKind::Phi3 | LlamaKind::PhiMoe) {
+            return Ok(None);
+        }
+        Ok(self.ropes()?.first().and_then(Rope::last_short))
     }
 
     /// The place of the angles of `layer` in [`ropes`](Self::ropes); none where it turns nothing.
@@ -337,7 +383,7 @@ mod tests {
         // The angle of the second of two pairs is the base to the power of -1/2.
         let base = |config: &LlamaConfig| {
             let config = LlamaConfig { head_dim: Some(4), ..config.clone() };
-            config.ropes().unwrap()[0].steps(1)[1].powi(-2).round()
+            config.ropes().unwrap()[0].steps(1).0[1].powi(-2).round()
         };
         assert_eq!(base(&LlamaConfig::default()), 10_000.0);
         let old = LlamaConfig { rope_theta: Some(250_000.0), ..LlamaConfig::default() };

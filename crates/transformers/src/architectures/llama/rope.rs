@@ -10,7 +10,7 @@ pub struct RopeParameters {
     /// The base of the angles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rope_theta: Option<f64>,
-    /// The kind: `default`, `linear`, `dynamic`, `yarn` or `llama3`.
+    /// The kind: `default`, `linear`, `dynamic`, `yarn`, `llama3` or `longrope`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rope_type: Option<String>,
     /// The kind, in older files.
@@ -49,6 +49,18 @@ pub struct RopeParameters {
     /// The wavelength, as a part of the original length, below which pairs are not stretched (`llama3`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high_freq_factor: Option<f64>,
+    /// The divisor of each pair's step in sequences of at most the original length (`longrope`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub short_factor: Option<Vec<f64>>,
+    /// The same in longer sequences (`longrope`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub long_factor: Option<Vec<f64>>,
+    /// The factor of cosines and sines in sequences of at most the original length (Phi 3.5 MoE).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub short_mscale: Option<f64>,
+    /// The same in longer sequences (Phi 3.5 MoE).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub long_mscale: Option<f64>,
     /// How much queries grow with the logarithm of their positions (Ministral 3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llama_4_scaling_beta: Option<f64>,
@@ -87,18 +99,23 @@ pub(crate) struct Rope {
     /// The factor from a position to the angle of each pair.
     steps: Vec<f32>,
     /// The factor of cosines and sines.
-    pub(crate) scale: f32,
-    dynamic: Option<Dynamic>,
+    scale: f32,
+    growth: Option<Growth>,
 }
 
-/// Angles that depend on the length of the sequence.
-#[derive(Debug, Clone, Copy)]
-struct Dynamic {
-    base: f32,
-    factor: f32,
-    /// The length from which on angles change.
-    longest: usize,
-    width: usize,
+/// How angles depend on the length of the sequence.
+#[derive(Debug, Clone)]
+enum Growth {
+    /// Their base grows with it (`dynamic`).
+    Base {
+        base: f32,
+        factor: f32,
+        /// The length from which on angles change.
+        longest: usize,
+        width: usize,
+    },
+    /// Longer sequences than the original length have other ones (`longrope`).
+    Long { steps: Vec<f32>, scale: f32, original: usize },
 }
 
 /// `base^(-2 i / width)` for pair `i`. In f32 as `transformers` has it, so that far positions have the same angles.
@@ -116,7 +133,7 @@ impl Rope {
         let plain = steps(theta as f32, width);
         let kind = parameters.rope_type.as_deref().or(parameters.old_type.as_deref()).unwrap_or("default");
         let original = original.or(parameters.original_max_position_embeddings).unwrap_or(longest) as f64;
-        let rope = |steps, scale, dynamic| Ok(Self { steps, scale, dynamic });
+        let rope = |steps, scale, growth| Ok(Self { steps, scale, growth });
         match kind {
             "default" => rope(plain, 1.0, None),
             "linear" => {
@@ -132,7 +149,7 @@ impl Rope {
                     return rope(steps((theta * grown) as f32, width), 1.0, None);
                 }
                 let factor = above_zero("factor", parameters.factor)? as f32;
-                rope(plain, 1.0, Some(Dynamic { base: theta as f32, factor, longest, width }))
+                rope(plain, 1.0, Some(Growth::Base { base: theta as f32, factor, longest, width }))
             }
             "llama3" => {
                 let factor = above_zero("factor", parameters.factor)? as f32;
@@ -156,8 +173,9 @@ impl Rope {
                 rope(plain.iter().map(stretched).collect(), 1.0, None)
             }
             "yarn" => Self::yarn(parameters, plain, context, original),
+            "longrope" => Self::long(parameters, context, original),
             other => {
-                let expected = "the rope type `default`, `linear`, `dynamic`, `yarn` or `llama3`";
+                let expected = "the rope type `default`, `linear`, `dynamic`, `yarn`, `llama3` or `longrope`";
                 Err(("rope_type", expected.into(), format!("`{other}`")))
             }
         }
@@ -201,7 +219,53 @@ impl Rope {
             step / factor as f32 * (1.0 - kept) + step * kept
         };
         let steps = plain.into_iter().enumerate().map(stretched).collect();
-        Ok(Self { steps, scale: scale as f32, dynamic: None })
+        Ok(Self { steps, scale: scale as f32, growth: None })
+    }
+
+    /// LongRoPE (Ding et al. 2024): the step of each pair has a divisor for short sequences and another for long ones.
+    fn long(
+        parameters: &RopeParameters,
+        context: RopeContext,
+        original: f64,
+    ) -> std::result::Result<Self, Refusal> {
+        let RopeContext { theta, width, longest, .. } = context;
+        if original < 2.0 {
+            return Err(("original_max_position_embeddings", "at least 2".into(), original.to_string()));
+        }
+        let divided = |field: &'static str, divisors: &Option<Vec<f64>>| {
+            let Some(divisors) = divisors else {
+                return Err((field, format!("a number for each of {} pairs", width / 2), "none".into()));
+            };
+            if divisors.len() != width / 2 {
+                let expected = format!("a number for each of {} pairs", width / 2);
+                return Err((field, expected, divisors.len().to_string()));
+            }
+            let step = |(pair, divisor): (usize, &f64)| {
+                let divisor = above_zero(field, Some(*divisor))? as f32;
+                Ok(1.0 / (divisor * (theta as f32).powf((2 * pair) as f32 / width as f32)))
+            };
+            divisors.iter().enumerate().map(step).collect::<std::result::Result<Vec<f32>, Refusal>>()
+        };
+        let factor = match parameters.factor {
+            None => longest as f64 / original,
+            given => above_zero("factor", given)?,
+        };
+        let grown = if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / original.ln()).sqrt() };
+        let scale = match parameters.attention_factor {
+            None => grown,
+            own => above_zero("attention_factor", own)?,
+        };
+        let of = |field, own: Option<f64>| own.map_or(Ok(scale), |own| above_zero(field, Some(own)));
+        let long = Growth::Long {
+            steps: divided("long_factor", &parameters.long_factor)?,
+            scale: of("long_mscale", parameters.long_mscale)? as f32,
+            original: original as usize,
+        };
+        Ok(Self {
+            steps: divided("short_factor", &parameters.short_factor)?,
+            scale: of("short_mscale", parameters.short_mscale)? as f32,
+            growth: Some(long),
+        })
     }
 
     /// The same with the step of each pair divided.
@@ -217,27 +281,41 @@ impl Rope {
 
     /// Whether angles depend on the length of the sequence.
     pub(crate) fn is_dynamic(&self) -> bool {
-        self.dynamic.is_some()
+        self.growth.is_some()
     }
 
-    /// The factor from a position to the angle of each pair, in a sequence of `length` tokens.
-    pub(crate) fn steps(&self, length: usize) -> Cow<'_, [f32]> {
-        match self.dynamic {
+    /// The length of the longest sequence with the angles of short ones, where longer ones have others.
+    pub(crate) fn last_short(&self) -> Option<usize> {
+        match &self.growth {
+            Some(Growth::Long { original, .. }) => Some(*original),
+            _ => None,
+        }
+    }
+
+    /// The factor from a position to the angle of each pair, in a sequence of `length` tokens, and the factor of cosines and
+    /// sines.
+    pub(crate) fn steps(&self, length: usize) -> (Cow<'_, [f32]>, f32) {
+        match &self.growth {
             // The base grows with the length ("NTK-aware" scaling).
-            Some(Dynamic { base, factor, longest, width }) if length > longest => {
-                let grown = factor * length as f32 / longest as f32 - (factor - 1.0);
-                steps(base * grown.powf(width as f32 / (width - 2) as f32), width).into()
+            Some(Growth::Base { base, factor, longest, width }) if length > *longest => {
+                let grown = factor * length as f32 / *longest as f32 - (factor - 1.0);
+                let base = base * grown.powf(*width as f32 / (width - 2) as f32);
+                (steps(base, *width).into(), self.scale)
             }
-            _ => self.steps.as_slice().into(),
+            Some(Growth::Long { steps, scale, original }) if length > *original => {
+                (steps.as_slice().into(), *scale)
+            }
+            _ => (self.steps.as_slice().into(), self.scale),
         }
     }
 
     /// The cosines and sines of `position` in a sequence of `length` tokens, for each pair, appended to `out`.
     pub(crate) fn turns(&self, position: usize, length: usize, out: &mut (Vec<f32>, Vec<f32>)) {
-        for step in self.steps(length).iter() {
+        let (steps, scale) = self.steps(length);
+        for step in steps.iter() {
             let angle = position as f32 * step;
-            out.0.push(angle.cos() * self.scale);
-            out.1.push(angle.sin() * self.scale);
+            out.0.push(angle.cos() * scale);
+            out.1.push(angle.sin() * scale);
         }
     }
 }
@@ -268,17 +346,17 @@ mod tests {
     fn linear_scaling_divides_each_step() {
         let rope = Rope::new(&of("linear"), context(4)).unwrap();
         // 10000^0 / 4 and 10000^(-2/4) / 4.
-        assert_eq!(rope.steps(100).as_ref(), [0.25, 0.0025]);
+        assert_eq!(rope.steps(100).0.as_ref(), [0.25, 0.0025]);
         let old = RopeParameters { rope_type: None, old_type: Some("linear".into()), ..of("linear") };
-        assert_eq!(Rope::new(&old, context(4)).unwrap().steps(1).as_ref(), [0.25, 0.0025]);
+        assert_eq!(Rope::new(&old, context(4)).unwrap().steps(1).0.as_ref(), [0.25, 0.0025]);
     }
 
     #[test]
     fn dynamic_scaling_begins_beyond_the_longest_sequence() {
         let rope = Rope::new(&of("dynamic"), context(4)).unwrap();
-        assert_eq!(rope.steps(16).as_ref(), [1.0, 0.01]);
+        assert_eq!(rope.steps(16).0.as_ref(), [1.0, 0.01]);
         // At 32 tokens the base grows by (4 * 2 - 3)^(4 / 2) = 25: 250000^(-1/2) = 1 / 500.
-        let steps = rope.steps(32);
+        let (steps, _) = rope.steps(32);
         assert_eq!(steps[0], 1.0);
         assert!((steps[1] - 0.002).abs() < 1e-9, "{steps:?}");
     }
@@ -289,7 +367,7 @@ mod tests {
         let rope = Rope::new(&RopeParameters { factor: None, ..of("dynamic") }, context).unwrap();
         // The base is 10000 * 5^(4 / 2) = 250000.
         for length in [1, 16, 32] {
-            let steps = rope.steps(length);
+            let (steps, _) = rope.steps(length);
             assert!(steps[0] == 1.0 && (steps[1] - 0.002).abs() < 1e-9, "{steps:?}");
         }
         let wrong = RopeContext { alpha: Some(-1.0), ..context };
@@ -305,7 +383,7 @@ mod tests {
             ..of("llama3")
         };
         let rope = Rope::new(&parameters, context(8)).unwrap();
-        let steps = rope.steps(1);
+        let (steps, _) = rope.steps(1);
         // Wavelengths of 2 pi, 20 pi, 200 pi and 2000 pi tokens: below 250 none changes, above 1000 all do.
         assert_eq!((steps[0], steps[3]), (1.0, 0.001 / 4.0));
         assert!((steps[1] - 0.1).abs() < 1e-8);
@@ -321,20 +399,53 @@ mod tests {
         let rope = Rope::new(&parameters, context(8)).unwrap();
         // 32 turns at pair 8 ln(1000 / 64 pi) / (2 ln 10000) = 0.697 -> 0; 1 turn at 2.202 -> 3. So the pairs keep
         // 1, 2/3, 1/3 and 0 of their steps, and the rest is a quarter.
-        let steps = rope.steps(1);
+        let (steps, scale) = rope.steps(1);
         for (step, expected) in steps.iter().zip([1.0, 0.1 * 0.75, 0.01 * 0.5, 0.001 * 0.25]) {
             assert!((step / expected - 1.0).abs() < 1e-5, "{steps:?}");
         }
         // 0.1 ln 4 + 1
-        assert!((rope.scale - 1.138_629_4).abs() < 1e-6);
+        assert!((scale - 1.138_629_4).abs() < 1e-6);
         let own = RopeParameters { attention_factor: Some(2.0), ..parameters };
-        assert_eq!(Rope::new(&own, context(8)).unwrap().scale, 2.0);
+        assert_eq!(Rope::new(&own, context(8)).unwrap().steps(1).1, 2.0);
+    }
+
+    #[test]
+    fn long_sequences_have_divisors_of_their_own() {
+        let parameters = RopeParameters {
+            factor: None,
+            original_max_position_embeddings: Some(4),
+            short_factor: Some(vec![1.0, 2.0]),
+            long_factor: Some(vec![4.0, 8.0]),
+            ..of("longrope")
+        };
+        let rope = Rope::new(&parameters, context(4)).unwrap();
+        // 10000^0 and 10000^(-2/4), divided; the factor is 16 / 4, and the root of 1 + ln 4 / ln 4 is that of 2.
+        let scale = 2f32.sqrt();
+        for (length, expected) in [(4, [1.0, 0.005]), (5, [0.25, 0.001_25])] {
+            let (steps, found) = rope.steps(length);
+            assert_eq!((steps.as_ref(), found), (&expected[..], scale), "{length}");
+        }
+        let own = RopeParameters { short_mscale: Some(3.0), long_mscale: Some(5.0), ..parameters.clone() };
+        let rope = Rope::new(&own, context(4)).unwrap();
+        assert_eq!((rope.steps(4).1, rope.steps(5).1), (3.0, 5.0));
+        for (field, wrong) in [
+            ("long_factor", RopeParameters { long_factor: Some(vec![1.0]), ..parameters.clone() }),
+            ("short_factor", RopeParameters { short_factor: Some(vec![1.0, 0.0]), ..parameters.clone() }),
+            ("short_factor", RopeParameters { short_factor: None, ..parameters.clone() }),
+            ("attention_factor", RopeParameters { attention_factor: Some(-1.0), ..parameters.clone() }),
+            (
+                "original_max_position_embeddings",
+                RopeParameters { original_max_position_embeddings: Some(1), ..parameters },
+            ),
+        ] {
+            assert_eq!(Rope::new(&wrong, context(4)).unwrap_err().0, field);
+        }
     }
 
     #[test]
     fn what_is_not_supported_is_refused_by_name() {
-        let (field, _, found) = Rope::new(&of("longrope"), context(8)).unwrap_err();
-        assert_eq!((field, found.as_str()), ("rope_type", "`longrope`"));
+        let (field, _, found) = Rope::new(&of("proportional"), context(8)).unwrap_err();
+        assert_eq!((field, found.as_str()), ("rope_type", "`proportional`"));
         for kind in ["linear", "dynamic", "llama3"] {
             let none = RopeParameters { factor: None, ..of(kind) };
             assert_eq!(Rope::new(&none, context(8)).unwrap_err().0, "factor", "{kind}");

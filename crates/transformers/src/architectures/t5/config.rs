@@ -23,6 +23,10 @@ pub enum T5Family {
     Mt5,
     /// UMT5 (Chung et al. 2023): mT5 with position biases in every layer.
     Umt5,
+    /// LongT5 (Guo et al. 2022), whose encoder attends to a window, and to summaries of blocks of tokens.
+    LongT5,
+    /// Switch Transformers (Fedus et al. 2022), some of whose layers have experts, of which a token is read by one.
+    Switch,
 }
 
 impl T5Family {
@@ -33,13 +37,16 @@ impl T5Family {
             Self::T5 => "t5",
             Self::Mt5 => "mt5",
             Self::Umt5 => "umt5",
+            Self::LongT5 => "longt5",
+            Self::Switch => "switch_transformers",
         }
     }
 
     /// The family with this `model_type`.
     #[must_use]
     pub fn named(model_type: &str) -> Option<Self> {
-        [Self::T5, Self::Mt5, Self::Umt5].into_iter().find(|family| family.model_type() == model_type)
+        let all = [Self::T5, Self::Mt5, Self::Umt5, Self::LongT5, Self::Switch];
+        all.into_iter().find(|family| family.model_type() == model_type)
     }
 
     /// The class of the encoder alone.
@@ -49,7 +56,70 @@ impl T5Family {
             Self::T5 => "T5EncoderModel",
             Self::Mt5 => "MT5EncoderModel",
             Self::Umt5 => "UMT5EncoderModel",
+            Self::LongT5 => "LongT5EncoderModel",
+            Self::Switch => "SwitchTransformersEncoderModel",
         }
+    }
+}
+
+/// The kinds of attention of a LongT5's encoder.
+const LOCAL: &str = "local";
+const SUMMARISED: &str = "transient-global";
+/// The norm of the summaries of blocks, in attention.
+pub(crate) const SUMMARY_NORM: &str = "global_input_layer_norm";
+/// The biases of the scores of summaries, in attention.
+pub(crate) const SUMMARY_BIASES: &str = "global_relative_attention_bias";
+/// The most experts of a layer.
+const MOST_EXPERTS: usize = 1 << 12;
+
+impl T5Family {
+    /// The defaults of `transformers` that differ from T5's.
+    fn defaults(self) -> Value {
+        match self {
+            Self::T5 => json!({}),
+            Self::Mt5 | Self::Umt5 => json!({
+                "vocab_size": 250_112, "d_ff": 1024, "num_layers": 8, "num_heads": 6,
+                "feed_forward_proj": "gated-gelu",
+            }),
+            Self::LongT5 => json!({
+                "local_radius": 127, "global_block_size": 16, "encoder_attention_type": LOCAL,
+            }),
+            Self::Switch => json!({
+                "d_model": 768, "num_layers": 12, "num_decoder_layers": 12, "num_heads": 12, "dense_act_fn": "relu",
+                "num_sparse_encoder_layers": 3, "num_sparse_decoder_layers": 3, "num_experts": 8,
+                "expert_capacity": 64,
+            }),
+        }
+    }
+}
+
+/// The experts of a layer of a Switch Transformer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SwitchSizes {
+    pub(crate) count: usize,
+    /// The most tokens of a sequence that an expert reads.
+    pub(crate) capacity: usize,
+    /// Whether the layer that scores experts has a bias.
+    pub(crate) has_bias: bool,
+}
+
+impl SwitchSizes {
+    /// For each token of a sequence, the expert that reads it and its weight, by the scores of all experts; none for a token after
+    /// those that its expert has room for.
+    pub(crate) fn route(self, scores: &[f32]) -> Vec<Option<(usize, f32)>> {
+        let mut read = vec![0; self.count];
+        let mut one = |scores: &[f32]| {
+            let mut best = 0;
+            for (expert, score) in scores.iter().enumerate() {
+                if *score > scores[best] {
+                    best = expert;
+                }
+            }
+            let sum: f32 = scores.iter().map(|score| (score - scores[best]).exp()).sum();
+            read[best] += 1;
+            (read[best] <= self.capacity).then_some((best, 1.0 / sum))
+        };
+        scores.chunks_exact(self.count).map(&mut one).collect()
     }
 }
 
@@ -86,6 +156,36 @@ pub struct T5Config {
     pub initializer_factor: f64,
     /// The activation, with `gated-` before it where the feed-forward part is gated.
     pub feed_forward_proj: String,
+    /// The tokens that the encoder attends to on either side (LongT5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_radius: Option<usize>,
+    /// The tokens of a block that has a summary (LongT5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub global_block_size: Option<usize>,
+    /// Whether the encoder attends to summaries too (LongT5): `local` or `transient-global`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoder_attention_type: Option<String>,
+    /// The activation (Switch).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dense_act_fn: Option<String>,
+    /// The number of encoder layers with experts (Switch).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_sparse_encoder_layers: Option<usize>,
+    /// The number of decoder layers with experts (Switch).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_sparse_decoder_layers: Option<usize>,
+    /// The number of experts of a layer (Switch).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_experts: Option<usize>,
+    /// The most tokens of a sequence that an expert reads (Switch). The part adds nothing to the states of the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expert_capacity: Option<usize>,
+    /// Whether the layer that scores experts has a bias (Switch).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router_bias: Option<bool>,
+    /// The type of the scores of experts (Switch); only `float32` is supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router_dtype: Option<String>,
     /// Whether the head is the embedding table.
     pub tie_word_embeddings: bool,
     /// Whether the decoder's states are scaled by `d_model`^-0.5 before the head; where it is not set, they are
@@ -125,6 +225,16 @@ impl Default for T5Config {
             layer_norm_epsilon: 1e-6,
             initializer_factor: 1.0,
             feed_forward_proj: "relu".into(),
+            local_radius: None,
+            global_block_size: None,
+            encoder_attention_type: None,
+            dense_act_fn: None,
+            num_sparse_encoder_layers: None,
+            num_sparse_decoder_layers: None,
+            num_experts: None,
+            expert_capacity: None,
+            router_bias: None,
+            router_dtype: None,
             tie_word_embeddings: true,
             scale_decoder_outputs: None,
             pad_token_id: 0,
@@ -137,7 +247,7 @@ impl Default for T5Config {
 impl T5Config {
     /// Reads the text of a `config.json` of a family; `path` names it in errors.
     ///
-    /// The heads of mT5 and UMT5 are the embeddings unless the weights have others, whatever the config says, as in
+    /// The heads of mT5, UMT5 and LongT5 are the embeddings unless the weights have others, whatever the config says, as in
     /// `transformers`.
     ///
     /// # Errors
@@ -147,19 +257,88 @@ impl T5Config {
             return parse(path, text);
         }
         let mut fields: Map<String, Value> = parse(path, text)?;
-        let defaults = [
-            ("vocab_size", json!(250_112)),
-            ("d_ff", json!(1024)),
-            ("num_layers", json!(8)),
-            ("num_heads", json!(6)),
-            ("feed_forward_proj", json!("gated-gelu")),
-        ];
-        for (name, value) in defaults {
-            fields.entry(name).or_insert(value);
+        if let Value::Object(defaults) = family.defaults() {
+            for (name, value) in defaults {
+                fields.entry(name).or_insert(value);
+            }
         }
         let read: Self = parse(path, &Value::Object(fields).to_string())?;
-        let scales = family == T5Family::Umt5 && read.scales_decoder_outputs();
+        if family == T5Family::Switch {
+            // The experts have no gate, whatever another field says.
+            let feed_forward_proj = read.dense_act_fn.clone().unwrap_or_else(|| "relu".into());
+            return Ok(Self { family, feed_forward_proj, ..read });
+        }
+        let scales = family != T5Family::Mt5 && read.scales_decoder_outputs();
         Ok(Self { family, tie_word_embeddings: true, scale_decoder_outputs: Some(scales), ..read })
+    }
+
+    /// The name of a stack's attention to itself.
+    pub(crate) fn own_attention(&self, is_decoder: bool) -> &'static str {
+        match (self.window(), self.summary_size()) {
+            (Some(_), Some(_)) if !is_decoder => "TransientGlobalSelfAttention",
+            (Some(_), None) if !is_decoder => "LocalSelfAttention",
+            _ => "SelfAttention",
+        }
+    }
+
+    /// The name of the feed-forward part.
+    pub(crate) fn feed_forward_name(&self) -> &'static str {
+        if self.family == T5Family::Switch { "mlp" } else { "DenseReluDense" }
+    }
+
+    /// The tokens that the encoder attends to on either side; none where it attends to all.
+    pub(crate) fn window(&self) -> Option<usize> {
+        self.local_radius.filter(|_| self.family == T5Family::LongT5)
+    }
+
+    /// The tokens of a block that has a summary; none where the encoder attends to tokens alone.
+    pub(crate) fn summary_size(&self) -> Option<usize> {
+        let has_summaries = self.encoder_attention_type.as_deref() == Some(SUMMARISED);
+        self.global_block_size.filter(|_| self.family == T5Family::LongT5 && has_summaries)
+    }
+
+    /// The experts of a layer; none where every token reads its feed-forward part.
+    pub(crate) fn experts(&self, layer: usize, is_decoder: bool) -> Option<SwitchSizes> {
+        let (layers, sparse) = match is_decoder {
+            true => (self.decoder_layers(), self.num_sparse_decoder_layers),
+            false => (self.num_layers, self.num_sparse_encoder_layers),
+        };
+        let step = layers.checked_div(sparse.unwrap_or(0)).unwrap_or(layers);
+        let is_sparse = step == 1 || (step > 0 && layer % step == 1);
+        (self.family == T5Family::Switch && is_sparse).then(|| SwitchSizes {
+            count: self.num_experts.unwrap_or(0),
+            capacity: self.expert_capacity.unwrap_or(0),
+            has_bias: self.router_bias == Some(true),
+        })
+    }
+
+    /// Checks the settings of single families.
+    fn check_family(&self) -> Result<()> {
+        if self.family == T5Family::LongT5 {
+            let kind = self.encoder_attention_type.as_deref().unwrap_or(LOCAL);
+            if ![LOCAL, SUMMARISED].contains(&kind) {
+                let expected = format!("`{LOCAL}` or `{SUMMARISED}`");
+                return Err(wrong("encoder_attention_type", &expected, &format!("`{kind}`")));
+            }
+        }
+        let is_switch = self.family == T5Family::Switch;
+        for (field, size) in [
+            ("local_radius", self.window().unwrap_or(1)),
+            ("global_block_size", self.summary_size().unwrap_or(1)),
+            ("num_experts", self.num_experts.filter(|_| is_switch).unwrap_or(1)),
+            ("expert_capacity", self.expert_capacity.filter(|_| is_switch).unwrap_or(1)),
+        ] {
+            if size == 0 {
+                return Err(wrong(field, "at least 1", "0"));
+            }
+        }
+        if let Some(count) = self.num_experts.filter(|count| is_switch && *count > MOST_EXPERTS) {
+            return Err(wrong("num_experts", &format!("at most {MOST_EXPERTS}"), &count.to_string()));
+        }
+        match self.router_dtype.as_deref().filter(|kind| is_switch && *kind != "float32") {
+            Some(other) => Err(wrong("router_dtype", "`float32`", &format!("`{other}`"))),
+            None => Ok(()),
+        }
     }
 
     /// The number of layers of a stack that have position biases, from the first on; other layers share those of the first.
@@ -213,6 +392,8 @@ impl Architecture for T5Config {
             T5Family::T5 => "T5ForConditionalGeneration",
             T5Family::Mt5 => "MT5ForConditionalGeneration",
             T5Family::Umt5 => "UMT5ForConditionalGeneration",
+            T5Family::LongT5 => "LongT5ForConditionalGeneration",
+            T5Family::Switch => "SwitchTransformersForConditionalGeneration",
         }
     }
 
@@ -250,6 +431,7 @@ impl Architecture for T5Config {
         if !(0.0..1.0).contains(&self.dropout_rate) {
             return Err(wrong("dropout_rate", "from 0 to below 1", &self.dropout_rate.to_string()));
         }
+        self.check_family()?;
         self.activation().map(|_| ())
     }
 
@@ -307,7 +489,7 @@ impl Architecture for T5Config {
 mod tests {
     use std::path::Path;
 
-    use super::{T5Config, T5Family};
+    use super::{SwitchSizes, T5Config, T5Family};
     use crate::layers::Activation;
     use sporran_checkpoint::Architecture;
 
@@ -355,7 +537,48 @@ mod tests {
         }
         assert_eq!((mt5.biased_layers(3), read(T5Family::Umt5, "{}").biased_layers(3)), (1, 3));
         assert_eq!(T5Family::named("umt5"), Some(T5Family::Umt5));
-        assert_eq!(T5Family::named("longt5"), None);
+        assert_eq!(T5Family::named("longt6"), None);
+    }
+
+    #[test]
+    fn a_long_t5_has_a_window_and_may_have_summaries() {
+        let read = |text: &str| {
+            let config = T5Config::from_json(T5Family::LongT5, Path::new("config.json"), text).unwrap();
+            (config.window(), config.summary_size(), config.own_attention(false), config.validate().is_ok())
+        };
+        assert_eq!(read("{}"), (Some(127), None, "LocalSelfAttention", true));
+        let text = r#"{"encoder_attention_type": "transient-global", "local_radius": 3}"#;
+        assert_eq!(read(text), (Some(3), Some(16), "TransientGlobalSelfAttention", true));
+        for text in [
+            r#"{"local_radius": 0}"#,
+            r#"{"encoder_attention_type": "global"}"#,
+            r#"{"global_block_size": 0,
+                "encoder_attention_type": "transient-global"}"#,
+        ] {
+            assert!(!read(text).3, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_third_layer_of_a_switch_transformer_has_experts_that_read_so_many_tokens() {
+        let read =
+            |text: &str| T5Config::from_json(T5Family::Switch, Path::new("config.json"), text).unwrap();
+        let config =
+            read(r#"{"num_layers": 6, "num_sparse_encoder_layers": 2, "num_sparse_decoder_layers": 0}"#);
+        let of =
+            |is_decoder| (0..6).map(|layer| config.experts(layer, is_decoder).is_some()).collect::<Vec<_>>();
+        assert_eq!(of(false), [false, true, false, false, true, false]);
+        // No layer of the decoder is at a multiple of all.
+        assert_eq!(of(true), [false, true, false, false, false, false]);
+        let sizes = SwitchSizes { count: 2, capacity: 1, has_bias: false };
+        // e^0 and e^0; the first of equal scores is the best.
+        let routed = sizes.route(&[0.0, 0.0, 1.0, 0.0, 0.0, 2f32.ln()]);
+        assert_eq!(routed, [Some((0, 0.5)), None, Some((1, 1.0 / 1.5))]);
+        for text in [r#"{"num_experts": 0}"#, r#"{"expert_capacity": 0}"#, r#"{"router_dtype": "bfloat16"}"#]
+        {
+            assert!(read(text).validate().is_err(), "{text}");
+        }
+        assert!(config.validate().is_ok() && config.scales_decoder_outputs());
     }
 
     #[test]

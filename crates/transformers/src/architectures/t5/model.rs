@@ -1,19 +1,22 @@
-//! T5 (Raffel et al. 2020), versions 1.0 and 1.1, mT5 and UMT5: an encoder-decoder with relative position buckets, root mean
+//! T5 (Raffel et al. 2020), versions 1.0 and 1.1, mT5, UMT5, LongT5 and Switch Transformers: an encoder-decoder with relative position buckets, root mean
 //! square normalisation before each part, no biases and no scaling of the attention scores.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{D, DType, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
-use super::config::T5Config;
+use super::{
+    config::{SUMMARY_BIASES, SUMMARY_NORM, T5Config},
+    switch::Switch,
+};
 use crate::{
     attention::Attention,
     batch::Batch,
     cache::{Cache, KeyValue, LayerCache},
     decode::GenerationOptions,
-    layers::{Activation, Embedding, Linear, RmsNorm, values},
+    layers::{Activation, Embedding, Linear, RmsNorm, hidden_score, values},
     mode::Mode,
-    seq2seq::{Memory, Seq2Seq, Trainable, causal_bias, padding_bias, token_rows},
+    seq2seq::{Memory, Seq2Seq, Trainable, causal_bias, padding_bias, token_rows, window_bias},
 };
 
 /// A T5 model with a language modelling head.
@@ -191,19 +194,100 @@ pub(super) struct Stack {
     position_weights: Vec<Tensor>,
     is_decoder: bool,
     max_distance: usize,
+    /// The tokens that an encoder attends to on either side.
+    window: Option<usize>,
+    summaries: Option<Summaries>,
     dropout: f64,
+}
+
+/// What an encoder's layers read beside tokens: sums of the states of blocks of these.
+#[derive(Debug, Clone)]
+struct Summaries {
+    /// The tokens of a block.
+    size: usize,
+    /// The norms of the sums, for each layer.
+    norms: Vec<RmsNorm>,
+    /// The biases of scores (buckets, heads).
+    weights: Tensor,
+}
+
+/// The summaries of a batch.
+struct Blocks {
+    /// Which tokens each block has (b, blocks, s): 1 or 0.
+    members: Tensor,
+    /// The biases on their scores (b, heads, s, blocks).
+    bias: Tensor,
+}
+
+impl Summaries {
+    fn new(config: &T5Config, size: usize, vb: &VarBuilder) -> Result<Self> {
+        let attention =
+            |layer: usize| vb.pp(format!("block.{layer}.layer.0.{}", config.own_attention(false)));
+        let norm = |layer: usize| {
+            let at = attention(layer).pp(SUMMARY_NORM);
+            RmsNorm::new(config.d_model, config.layer_norm_epsilon, config.initializer_factor, &at)
+        };
+        let std = config.initializer_factor * (config.d_model as f64).powf(-0.5);
+        let shape = (config.relative_attention_num_buckets, config.num_heads);
+        let init = Init::Randn { mean: 0.0, stdev: std };
+        Ok(Self {
+            size,
+            norms: (0..config.num_layers).map(norm).collect::<Result<_>>()?,
+            weights: attention(0).get_with_hints(shape, &format!("{SUMMARY_BIASES}.weight"), init)?,
+        })
+    }
+
+    /// The blocks of rows of tokens, which `mask` (b, s) marks; none where no row has a whole one. Tokens after the last whole
+    /// block are in that block.
+    fn blocks(&self, mask: &Tensor, max_distance: usize) -> Result<Option<Blocks>> {
+        let (rows, length) = mask.dims2()?;
+        let (count, size) = (length / self.size, self.size);
+        if count == 0 {
+            return Ok(None);
+        }
+        let (buckets, heads) = self.weights.dims2()?;
+        let mut members = vec![0f32; rows * count * length];
+        let mut ids = Vec::with_capacity(rows * length * count);
+        let mut hidden = Vec::with_capacity(rows * length * count);
+        let least = hidden_score(self.weights.dtype())? as f32;
+        for (row, mask) in mask.to_vec2::<f32>()?.iter().enumerate() {
+            let is_end = |at: &usize| (at + 1).is_multiple_of(size) && mask[*at] != 0.0;
+            let whole = (0..length).filter(is_end).count();
+            for (at, is_token) in mask.iter().enumerate() {
+                let own = (at / size).min(whole.saturating_sub(1));
+                if *is_token != 0.0 && whole > 0 {
+                    members[(row * count + own) * length + at] = 1.0;
+                }
+                for block in 0..count {
+                    ids.push(bucket(block as i64 - own as i64, true, buckets, max_distance));
+                    hidden.push(if block < whole { 0.0 } else { least });
+                }
+            }
+        }
+        let (device, dtype) = (self.weights.device(), self.weights.dtype());
+        let ids = Tensor::from_vec(ids, rows * length * count, device)?;
+        let hidden = Tensor::from_vec(hidden, (rows, 1, length, count), device)?.to_dtype(dtype)?;
+        let bias = self.weights.index_select(&ids, 0)?.reshape((rows, length, count, heads))?;
+        let bias = bias.permute((0, 3, 1, 2))?.broadcast_add(&hidden)?.contiguous()?;
+        let members = Tensor::from_vec(members, (rows, count, length), device)?.to_dtype(dtype)?;
+        Ok(Some(Blocks { members, bias }))
+    }
 }
 
 impl Stack {
     pub(super) fn new(config: &T5Config, is_decoder: bool, vb: &VarBuilder) -> Result<Self> {
         let count = if is_decoder { config.decoder_layers() } else { config.num_layers };
-        let blocks: Result<Vec<_>> =
-            (0..count).map(|i| Block::new(config, is_decoder, &vb.pp(format!("block.{i}.layer")))).collect();
+        let blocks: Result<Vec<_>> = (0..count)
+            .map(|i| Block::new(config, (i, is_decoder), &vb.pp(format!("block.{i}.layer"))))
+            .collect();
         let std = config.initializer_factor * (config.d_model as f64).powf(-0.5);
         let weights = |at: usize| -> Result<Tensor> {
             Ok(vb.get_with_hints(
                 (config.relative_attention_num_buckets, config.num_heads),
-                &format!("block.{at}.layer.0.SelfAttention.relative_attention_bias.weight"),
+                &format!(
+                    "block.{at}.layer.0.{}.relative_attention_bias.weight",
+                    config.own_attention(is_decoder)
+                ),
                 Init::Randn { mean: 0.0, stdev: std },
             )?)
         };
@@ -215,6 +299,11 @@ impl Stack {
             position_weights,
             is_decoder,
             max_distance: config.relative_attention_max_distance,
+            window: config.window().filter(|_| !is_decoder),
+            summaries: match config.summary_size().filter(|_| !is_decoder) {
+                Some(size) => Some(Summaries::new(config, size, vb)?),
+                None => None,
+            },
             dropout: config.dropout_rate,
         })
     }
@@ -227,13 +316,36 @@ impl Stack {
         mode: &mut Mode,
         see: &mut dyn FnMut(&Tensor),
     ) -> Result<Tensor> {
-        let mut biases = self.position_biases(xs.dim(1)?, 0)?;
+        let length = xs.dim(1)?;
+        let mut biases = self.position_biases(length, 0)?;
         biases.add(&padding_bias(mask, xs.dtype())?)?;
+        if let Some(window) = self.window.filter(|window| window + 1 < length) {
+            biases.add(&window_bias(length, window, xs.dtype(), xs.device())?)?;
+        }
+        let summarised = match &self.summaries {
+            Some(summaries) => summaries.blocks(mask, self.max_distance)?.map(|blocks| (summaries, blocks)),
+            None => None,
+        };
+        if let Some((_, blocks)) = &summarised {
+            // The summaries come after the tokens. candle joins the last dimension with another layout.
+            for bias in &mut biases.0 {
+                let (rows, heads, _, _) = blocks.bias.dims4()?;
+                let own = bias.broadcast_as((rows, heads, length, length))?.contiguous()?;
+                *bias = Tensor::cat(&[&own, &blocks.bias], D::Minus1)?.contiguous()?;
+            }
+        }
         let mut xs = mode.dropout(xs, self.dropout)?;
         for (at, block) in self.blocks.iter().enumerate() {
             see(&xs);
             let normed = block.own_norm.forward(&xs, mode)?;
-            let ys = block.own.attend(&normed, &normed, biases.of(at), mode)?;
+            let source = match &summarised {
+                Some((summaries, blocks)) => {
+                    let sums = blocks.members.matmul(&normed)?;
+                    Tensor::cat(&[&normed, &summaries.norms[at].forward(&sums, mode)?], 1)?
+                }
+                None => normed.clone(),
+            };
+            let ys = block.own.attend(&normed, &source, biases.of(at), mode)?;
             xs = block.add(xs, ys, mode)?;
             xs = block.feed_forward(xs, mode)?;
         }
@@ -297,13 +409,22 @@ struct Block {
     own: Attention,
     own_norm: RmsNorm,
     cross: Option<(Attention, RmsNorm)>,
-    feed_forward: FeedForward,
+    feed_forward: Part,
     feed_forward_norm: RmsNorm,
     dropout: f64,
 }
 
+/// The feed-forward part of a layer.
+#[derive(Debug, Clone)]
+enum Part {
+    /// Every token reads it.
+    Dense(FeedForward),
+    /// Each token is read by one expert.
+    Switch(Switch),
+}
+
 impl Block {
-    fn new(config: &T5Config, is_decoder: bool, vb: &VarBuilder) -> Result<Self> {
+    fn new(config: &T5Config, (layer, is_decoder): (usize, bool), vb: &VarBuilder) -> Result<Self> {
         let norm = |at: usize| {
             let vb = vb.pp(format!("{at}.layer_norm"));
             RmsNorm::new(config.d_model, config.layer_norm_epsilon, config.initializer_factor, &vb)
@@ -312,10 +433,16 @@ impl Block {
             if is_decoder { Some((attention(config, &vb.pp("1.EncDecAttention"))?, norm(1)?)) } else { None };
         let last = 1 + usize::from(is_decoder);
         Ok(Self {
-            own: attention(config, &vb.pp("0.SelfAttention"))?,
+            own: attention(config, &vb.pp(format!("0.{}", config.own_attention(is_decoder))))?,
             own_norm: norm(0)?,
             cross,
-            feed_forward: FeedForward::new(config, &vb.pp(format!("{last}.DenseReluDense")))?,
+            feed_forward: {
+                let at = vb.pp(format!("{last}.{}", config.feed_forward_name()));
+                match config.experts(layer, is_decoder) {
+                    Some(sizes) => Part::Switch(Switch::new(config, sizes, &at)?),
+                    None => Part::Dense(FeedForward::new(config, &at)?),
+                }
+            },
             feed_forward_norm: norm(last)?,
             dropout: config.dropout_rate,
         })
@@ -363,7 +490,10 @@ impl Block {
 
     fn feed_forward(&self, xs: Tensor, mode: &mut Mode) -> Result<Tensor> {
         let normed = self.feed_forward_norm.forward(&xs, mode)?;
-        let ys = self.feed_forward.forward(&normed, mode)?;
+        let ys = match &self.feed_forward {
+            Part::Dense(part) => part.forward(&normed, mode)?,
+            Part::Switch(experts) => experts.forward(&normed, mode)?,
+        };
         self.add(xs, ys, mode)
     }
 }
@@ -389,7 +519,7 @@ fn attention(config: &T5Config, vb: &VarBuilder) -> Result<Attention> {
 
 /// Two projections with an activation between them; gated (Shazeer 2020) in version 1.1.
 #[derive(Debug, Clone)]
-struct FeedForward {
+pub(super) struct FeedForward {
     input: Linear,
     gated: Option<Linear>,
     output: Linear,
@@ -398,7 +528,7 @@ struct FeedForward {
 }
 
 impl FeedForward {
-    fn new(config: &T5Config, vb: &VarBuilder) -> Result<Self> {
+    pub(super) fn new(config: &T5Config, vb: &VarBuilder) -> Result<Self> {
         let (activation, gated) = config.activation()?;
         let std = |fan: usize| config.initializer_factor * (fan as f64).powf(-0.5);
         let inner = |name: &str| Linear::new(config.d_model, config.d_ff, std(config.d_model), &vb.pp(name));
@@ -408,7 +538,7 @@ impl FeedForward {
         Ok(Self { input, gated, output, activation, dropout: config.dropout_rate })
     }
 
-    fn forward(&self, xs: &Tensor, mode: &mut Mode) -> Result<Tensor> {
+    pub(super) fn forward(&self, xs: &Tensor, mode: &mut Mode) -> Result<Tensor> {
         let mut ys = self.activation.forward(&self.input.forward(xs)?)?;
         if let Some(gated) = &self.gated {
             ys = (ys * gated.forward(xs)?)?;

@@ -53,6 +53,9 @@ impl CausalLm for PackedLlama {
             return Err(Error::Batch { expected: "an empty cache".into(), found });
         }
         let ragged = Ragged::new(input)?;
+        if self.reads_again_after.is_some() {
+            cache.remember(input.rows()?);
+        }
         self.machines.with(|machine| {
             let (xs, prompts) = self.read(machine, &ragged.tokens, &ragged.lengths, None)?;
             let mut last = Rows::new(prompts.len(), self.output_width());
@@ -79,6 +82,10 @@ impl CausalLm for PackedLlama {
         if cache.rows() != rows {
             let (expected, found) = (format!("tokens for {} rows", cache.rows()), format!("{rows} rows"));
             return Err(Error::Batch { expected, found });
+        }
+        let again = self.reads_again_after.and_then(|last| cache.outgrow(tokens, rows, last));
+        if let Some(all) = again {
+            return self.begin(&Batch::new(&all, self.tokens.pad, &self.device)?, cache);
         }
         let Some(kept) = &mut cache.packed else {
             let (expected, found) = ("a cache of this model".into(), "another model's".into());

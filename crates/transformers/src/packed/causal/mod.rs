@@ -91,6 +91,8 @@ pub struct PackedLlama {
     pub(super) alibi: Option<Alibi>,
     /// Whether tokens see those after them.
     pub(super) is_bidirectional: bool,
+    /// The length after which a sequence is read again from its beginning, by other angles.
+    pub(super) reads_again_after: Option<usize>,
     /// Whether the two of a pair that is turned together lie side by side.
     pub(super) turns_neighbours: bool,
     /// Whether queries and keys are turned before they are normalised.

@@ -101,11 +101,6 @@ pub(super) fn config(file: &GgufFile) -> Result<LlamaConfig> {
     let kind = kind(&fields, name)?;
     let field = |field: &str| format!("{name}.{field}");
     let number = |name: &str| fields.number(&field(name));
-    for tensor in ["rope_factors_long.weight", "rope_factors_short.weight"] {
-        if file.has_tensor(tensor) {
-            return Err(fields.wrong(tensor, "no such tensor, as `longrope` is not supported", "one"));
-        }
-    }
     let heads = fields.size(&field("attention.head_count"))?;
     let width = fields.size(&field("embedding_length"))?;
     let layers = fields.size(&field("block_count"))?;
@@ -144,7 +139,11 @@ pub(super) fn config(file: &GgufFile) -> Result<LlamaConfig> {
         rms_norm_eps: eps,
         layer_norm_eps: (!has_roots).then_some(eps),
         rope_theta: number("rope.freq_base")?,
-        rope_scaling: scaling(&fields, name)?,
+        rope_scaling: match long_scaling(file, kind, turned.unwrap_or(head) / 2)? {
+            None => scaling(&fields, name)?,
+            long => long,
+        },
+        original_max_position_embeddings: None,
         rope_divisors: divisors(file, turned.unwrap_or(head) / 2)?,
         partial_rotary_factor: may_turn_part.then(|| turned.unwrap_or(head) as f64 / head as f64),
         attention_bias: if may_differ { has_input_bias } else { has_output_bias },
@@ -228,6 +227,30 @@ pub(super) fn config(file: &GgufFile) -> Result<LlamaConfig> {
         return Err(fields.wrong("rope_freqs.weight", "no such tensor", "one"));
     }
     Ok(config)
+}
+
+/// Angles that are others in long sequences, where the file has the divisors of the steps of `pairs` for both (Phi 3).
+fn long_scaling(file: &GgufFile, kind: LlamaKind, pairs: usize) -> Result<Option<RopeParameters>> {
+    const NAMES: [&str; 2] = ["rope_factors_short.weight", "rope_factors_long.weight"];
+    let fields = file.fields();
+    let Some(first) = NAMES.into_iter().find(|name| file.has_tensor(name)) else { return Ok(None) };
+    if kind != LlamaKind::Phi3 {
+        return Err(fields.wrong(first, "no such tensor in a model that is not Phi 3", "one"));
+    }
+    let divisors = |name: &str| -> Result<Option<Vec<f64>>> {
+        let parameter = Parameter { name: name.into(), shape: pairs.into(), init: Init::Const(1.0) };
+        file.check_tensor(name, parameter)?;
+        let divisors: Vec<f32> = file.tensor(name, &Device::Cpu)?.to_vec1()?;
+        Ok(Some(divisors.into_iter().map(f64::from).collect()))
+    };
+    Ok(Some(RopeParameters {
+        rope_type: Some("longrope".into()),
+        original_max_position_embeddings: fields.size_or_none("phi3.rope.scaling.original_context_length")?,
+        attention_factor: fields.number("phi3.rope.scaling.attn_factor")?.or(Some(1.0)),
+        short_factor: divisors(NAMES[0])?,
+        long_factor: divisors(NAMES[1])?,
+        ..RopeParameters::default()
+    }))
 }
 
 /// The divisor of each of `pairs` steps of the angles, where the file has them, as for LLaMA 3.
