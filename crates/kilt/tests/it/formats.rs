@@ -219,7 +219,8 @@ fn a_repeated_query_is_an_error_that_names_its_line() {
         (Format::Kilt, "t.jsonl", Format::Beir, 2, 1),
         (Format::Kilt, "t.jsonl", Format::Kilt, 2, 1),
     ] {
-        let error = convert(&world.request(from, to, input, "out")).unwrap_err();
+        let output = if to == Format::Beir { "folder" } else { "out" };
+        let error = convert(&world.request(from, to, input, output)).unwrap_err();
         let expected = format!("{input}:{line}: field `id`: `a` stands on line {first} already");
         assert!(error.is_input() && error.to_string().contains(&expected), "{from} to {to}: {error}");
     }
