@@ -233,7 +233,8 @@ impl fmt::Display for Range {
 }
 
 impl Document<'_> {
-    /// Reports numbers outside of the ranges of a schema. Omits further mistakes at these keys.
+    /// Reports numbers outside of the ranges of a schema, and integers that TOML cannot hold. Omits further mistakes at these
+    /// keys.
     pub fn check_ranges(&mut self, schema: &Schema) {
         let mut found = Vec::new();
         outside_of_table(self.root.get_ref(), Node::root(schema), "", &mut found);
@@ -272,8 +273,15 @@ fn outside(value: &DeValue<'_>, at: usize, node: Node<'_>, path: &str, found: &m
             return;
         }
         DeValue::Integer(integer) => {
-            let number = i128::from_str_radix(integer.as_str(), integer.radix()).map(|number| number as f64);
-            (integer.as_str(), number.ok())
+            let number = i128::from_str_radix(integer.as_str(), integer.radix()).ok();
+            if number.is_some_and(|number| i64::try_from(number).is_err()) {
+                // TOML has integers of 64 bits with a sign, and configs are written again.
+                let message =
+                    format!("expected a number of at most {}, found {}", i64::MAX, integer.as_str());
+                found.push((at, path.to_owned(), message));
+                return;
+            }
+            (integer.as_str(), number.map(|number| number as f64))
         }
         DeValue::Float(float) => (float.as_str(), float.as_str().parse().ok()),
         _ => return,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::{
     Error, Id, Record, Result, counted,
     formats::{elements::Elements, stream::Stream},
-    jsonl::{self, Writer},
+    jsonl,
     open_record::open_record,
 };
 
@@ -128,12 +128,16 @@ impl Questions {
     }
 }
 
-/// Copies a task file to `output` and adds a question to each record without input. Without questions, it is
-/// copied unchanged. Returns the number of records.
+/// Hands over the lines and the records of a task file, with a question for each record without input. Without questions, the
+/// records are unchanged. Returns the number of records.
 ///
 /// # Errors
-/// Any error of the reader or the writer; [`Error::Record`] for the first id without a question, with their number.
-pub fn join(input: &Path, questions: &Questions, output: &mut Writer) -> Result<u64> {
+/// Any error of the reader or of `put`; [`Error::Record`] for the first id without a question, with their number.
+pub fn join(
+    input: &Path,
+    questions: &Questions,
+    put: &mut dyn FnMut(u64, &Record) -> Result<()>,
+) -> Result<u64> {
     let mut count = 0;
     let mut missing = 0u64;
     let mut first: Option<(u64, Id)> = None;
@@ -153,7 +157,7 @@ pub fn join(input: &Path, questions: &Questions, output: &mut Writer) -> Result<
                 }
             }
         }
-        output.record(&record)?;
+        put(line, &record)?;
     }
     if let Some((line, id)) = first {
         let paths: Vec<String> = questions.paths.iter().map(|path| path.display().to_string()).collect();
@@ -172,6 +176,7 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+    use crate::jsonl::Writer;
 
     const TRAIN: &str = r#"{"Data": [
         {"Answer": {"Value": "Laker"}, "Question": "Who took 19 wickets?", "QuestionId": "sfq_1", "EntityPages": []},
@@ -191,7 +196,7 @@ mod tests {
     fn joined(folder: &Path, task: &Path, questions: &Questions) -> Result<String> {
         let path = folder.join("out.jsonl");
         let mut writer = Writer::create(&path)?;
-        join(task, questions, &mut writer)?;
+        join(task, questions, &mut |_, record| writer.record(record))?;
         writer.finish()?;
         Ok(std::fs::read_to_string(path).unwrap())
     }

@@ -37,7 +37,11 @@ pub(crate) fn evaluate_trec(
 ) -> Result<String> {
     let found = compute(py, || {
         let measures = trec::RankingMeasure::list(&measures.join(","))?;
-        trec::evaluate(&qrels, &run, &trec::Options { measures, complete, exclude_self })
+        trec::evaluate(
+            &qrels,
+            &run,
+            &trec::Options { complete, exclude_self, ..trec::Options::new(measures) },
+        )
     })?;
     let names: Vec<&str> = found.measures.iter().map(trec::RankingMeasure::name).collect();
     let report = json!({

@@ -26,7 +26,9 @@ impl Tune {
         let options = self.config.load()?;
         let mut trials = self.config.placed(sporran_pipeline::tune(&options, &mut context.observer()))?;
         trials.truncate(self.show);
-        let mut text = format!("{:>11} {:>9}  fusion\n", "R-precision", "recall@5");
+        let measure = trials.first().and_then(|trial| trial.measure.as_ref());
+        let mut text = measure.map_or_else(String::new, |(name, _)| format!("{name:>5} "));
+        text += &format!("{:>11} {:>9}  fusion\n", "R-precision", "recall@5");
         for trial in &trials {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{trial}");

@@ -78,9 +78,104 @@ fn passages_are_named_by_page_and_place() {
     let folder = folder.path();
     write_beir(folder);
     let call = ["-q", "retrieve", "c.toml", "evidence.run-documents=passage", "--json"];
-    json(folder, &call);
+    let report = json(folder, &call);
     let run = fs::read_to_string(folder.join("runs/r-retrieval/retrieval/test.trec")).unwrap();
     assert!(run.contains(" Q0 é%202#0 1 ") && run.ends_with(" r-retrieval\n"), "{run}");
+    // The measures are over pages.
+    assert_eq!(report["tasks"][0]["measures"]["R@100"].as_f64(), Some(0.75));
+}
+
+/// The measures of a retrieval with these overrides.
+fn measured(folder: &Path, overrides: &[&str]) -> Value {
+    let call = [&["-q", "retrieve", "c.toml", "--json"], overrides].concat();
+    json(folder, &call)["tasks"][0]["measures"].clone()
+}
+
+#[test]
+fn a_query_without_a_hit_counts_0_also_with_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_beir(folder);
+    let queries = [r#"{"_id":"n","text":"xylophone"}"#, r#"{"_id":"q 1","text":"who sings near the bay?"}"#];
+    fs::write(folder.join("toy/queries.jsonl"), queries.join("\n")).unwrap();
+    let qrels = "query-id\tcorpus-id\tscore\nn\tdoc 1\t1\nq 1\té 2\t1\nother\td4\t1\n";
+    fs::write(folder.join("toy/qrels/test.tsv"), qrels).unwrap();
+    let rank = |overrides: &[&str]| {
+        let overrides = [&["evaluation.measures=[\"RR\"]"], overrides].concat();
+        measured(folder, &overrides)["RR"].as_f64()
+    };
+    // Two queries of the file, and a judged one that it lacks.
+    assert_eq!(rank(&[]), Some(1.0 / 3.0));
+    assert_eq!(rank(&["tasks.limit=1000"]), Some(0.5));
+    assert_eq!(rank(&["tasks.limit=1"]), Some(0.0));
+    let output = sporran(folder, &["retrieve", "c.toml"]).output().unwrap();
+    let expected = "1 of 3 judged queries are not in toy/queries.jsonl and count 0, such as `other`";
+    assert!(errors(&output).contains(expected), "{}", errors(&output));
+}
+
+#[test]
+fn the_document_of_the_query_takes_no_place_of_the_ranking() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_beir(folder);
+    // The query's own document is the first hit.
+    let corpus = [r#"{"_id":"a","text":"copper coins"}"#, r#"{"_id":"b","text":"copper is a metal"}"#];
+    fs::write(folder.join("toy/corpus.jsonl"), corpus.join("\n")).unwrap();
+    fs::write(folder.join("toy/queries.jsonl"), r#"{"_id":"a","text":"copper coins"}"#).unwrap();
+    fs::write(folder.join("toy/qrels/test.tsv"), "query-id\tcorpus-id\tscore\na\tb\t1\n").unwrap();
+    let measures = ["evidence.depth=1", "evidence.limit=1", "evaluation.measures=[\"R@1\"]"];
+    assert_eq!(measured(folder, &measures)["R@1"].as_f64(), Some(0.0));
+    let without = [&measures[..], &["evaluation.exclude-self=true"]].concat();
+    assert_eq!(measured(folder, &without)["R@1"].as_f64(), Some(1.0));
+}
+
+#[test]
+fn a_report_compares_the_measures_of_judged_queries() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_beir(folder);
+    measured(folder, &["name=a"]);
+    measured(folder, &["name=b", "tasks.limit=1"]);
+    // The first document of the second query goes to the second place.
+    measured(folder, &["name=c", "retriever.k1=1.0", "evidence.run-documents=passage"]);
+    let runs = ["report", "runs/a-retrieval", "runs/b-retrieval", "runs/c-retrieval"];
+    let found = json(folder, &[&runs[..], &["--json"]].concat());
+    let score = |system: usize| &found["systems"][system]["tasks"][0]["measures"]["R@100"];
+    assert_eq!((score(0)["mean"].as_f64(), score(0)["difference"].is_null()), (Some(0.75), true));
+    // The second run has another set of queries.
+    assert_eq!((score(1)["mean"].as_f64(), score(1)["difference"].is_null()), (Some(1.0), true));
+    assert_eq!(score(2)["difference"], serde_json::json!([0.0, 1.0]));
+    let csv = sporran(folder, &[&runs[..], &["--form", "csv"]].concat()).output().unwrap();
+    let csv = String::from_utf8_lossy(&csv.stdout).into_owned();
+    assert!(csv.contains("c-retrieval,false,R@100,test.jsonl,0.750000,0.000000,1.000000\n"), "{csv}");
+}
+
+#[test]
+fn weights_are_tuned_by_the_measures_of_the_judgements() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_beir(folder);
+    let config = fs::read_to_string(folder.join("c.toml")).unwrap();
+    let parts = "[[retriever.parts]]\nkind = \"bm25\"\n[[retriever.parts]]\nkind = \"tfidf\"\n";
+    let config = config.replace("kind = \"bm25\"\n", &format!("kind = \"hybrid\"\n{parts}"));
+    fs::write(folder.join("h.toml"), config).unwrap();
+    let tune = |overrides: &[&str]| {
+        let call = [&["-q", "tune", "h.toml", "--show", "1000", "--json"], overrides].concat();
+        json(folder, &call).as_array().unwrap().clone()
+    };
+    // q 1 has its document; q2 has one of two relevant documents in the first two ranks.
+    let found = tune(&[]);
+    assert_eq!(found.len(), 44);
+    assert!(
+        found.iter().all(|trial| trial["r_precision"] == 0.75 && trial["recall_at_5"] == 0.75),
+        "{found:?}"
+    );
+    assert!(found.iter().all(|trial| trial["measure"].is_null()));
+    let found = tune(&["evaluation.measures=[\"RR(rel=2)\", \"R@100\"]"]);
+    let values: Vec<f64> = found.iter().map(|trial| trial["measure"][1].as_f64().unwrap()).collect();
+    assert!(values.is_sorted_by(|a, b| a >= b) && found[0]["measure"][0] == "RR(rel=2)", "{found:?}");
+    // Only q2 has a document of grade 2, at the second rank.
+    assert_eq!(values[0], 0.25);
 }
 
 #[test]

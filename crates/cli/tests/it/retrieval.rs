@@ -220,11 +220,11 @@ fn passages_of_files_keep_their_places() {
         fields(0),
         ["n1".into(), "Notes".into(), "Capitals".into(), "notes.md".into(), 12.into(), null.clone()]
     );
-    assert_eq!(fields(1), ["r1".into(), "r1".into(), "Cities".into(), "report.pdf".into(), null, 3.into()]);
+    assert_eq!(fields(1), ["r1".into(), "".into(), "Cities".into(), "report.pdf".into(), null, 3.into()]);
     let shown = run(folder.path(), &["retrieve", "c.toml", "--trace", "a"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("Notes (n1), notes.md, line 12\n"), "{shown}");
-    assert!(shown.contains("r1 (r1), report.pdf, page 3\n"), "{shown}");
+    assert!(shown.contains("  r1, report.pdf, page 3\n"), "{shown}");
     let arguments =
         ["retrieve", "c.toml", "--trace", "a", "--json", "--filter", "file=report.pdf AND page>=3"];
     let hits = json(&run(folder.path(), &arguments))["hits"].clone();

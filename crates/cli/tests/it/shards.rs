@@ -274,6 +274,55 @@ fn shards_of_minikilt_are_those_of_its_pages_and_records() {
 }
 
 #[test]
+fn shards_of_inputs_that_have_changed_are_refused_by_what_has_changed() {
+    let retriever = "[retriever]\nkind = 'dense'\nmodel = 'model'\nindex = { kind = 'flat' }\n";
+    let made = made_up(retriever);
+    let folder = made.path();
+    fs::create_dir(folder.join("model")).unwrap();
+    for (path, bytes) in files(&encoder()) {
+        let path = folder.join("model").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    fs::write(folder.join("q.tsv"), "a\ttea river\nb\twhale\n").unwrap();
+    fs::write(folder.join("judged.txt"), "a 0 0 1\nb 0 3 1\n").unwrap();
+    let config = fs::read_to_string(folder.join("c.toml")).unwrap();
+    let tasks = "queries = 'q.tsv'\nqrels = 'judged.txt'\n";
+    fs::write(folder.join("c.toml"), config.replace("[tasks]\n", &format!("[tasks]\n{tasks}"))).unwrap();
+    for index in 0..2 {
+        done(folder, &["-q", "retrieve", "c.toml", "--shard", &format!("{index}/2")]);
+    }
+    let merge = || refused(folder, &["-q", "merge", "runs"]);
+    let changed = |file: &str, more: &str, expected: &str| {
+        let path = folder.join(file);
+        let before = fs::read(&path).unwrap();
+        fs::write(&path, [&before, more.as_bytes()].concat()).unwrap();
+        let message = merge();
+        let expected =
+            format!("stale shard: {expected} has changed since the shards read it; make the shards again");
+        assert!(message.contains(&expected), "{file}: {message}");
+        assert!(!folder.join("runs/r-retrieval").exists());
+        fs::write(&path, before).unwrap();
+    };
+    changed("judged.txt", "b 0 1 1\n", "judged.txt");
+    changed("q.tsv", "c\toslo\n", "q.tsv");
+    changed("few.jsonl", "\n", "few.jsonl");
+    changed("pages.jsonl", "\n", "the source pages.jsonl");
+    changed("redirects.tsv", "Mug\ttea 0\n", "a file of the source, such as redirects.tsv,");
+    changed("model/config.json", "\n", "`retriever.model` (\"model\")");
+    done(folder, &["-q", "merge", "runs"]);
+    // The manifest has the models, as that of a run has.
+    let manifest = fs::read_to_string(folder.join("runs/r-retrieval/manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    assert!(manifest["inputs"].get("model/config.json").is_some(), "{manifest}");
+    let report = json(folder, &["report", "runs/r-retrieval", "--json"]);
+    assert!(report["systems"][0]["size"]["parameters"].as_u64().unwrap() > 0, "{report}");
+    let text = call(folder, &["report", "runs/r-retrieval"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("Measures of judged.jsonl") && !text.contains("-0.0"), "{text}");
+}
+
+#[test]
 fn shards_of_a_population_merge_to_its_facts() {
     let make = || {
         let folder = tempfile::tempdir().unwrap();
@@ -292,6 +341,10 @@ fn shards_of_a_population_merge_to_its_facts() {
     let parts = make();
     sharded(parts.path(), "populate", "c.toml", 3);
     same(&parts.path().join("runs/kbp"), &whole.path().join("runs/kbp"));
+    let train = fs::read_to_string(parts.path().join("train.json")).unwrap();
+    fs::write(parts.path().join("train.json"), train + "\n").unwrap();
+    let message = refused(parts.path(), &["-q", "merge", "runs"]);
+    assert!(message.contains("stale shard: train.json has changed since the shards read it"), "{message}");
     let again = make();
     sharded(again.path(), "run", "c.toml", 2);
     same(&again.path().join("runs/kbp"), &whole.path().join("runs/kbp"));
@@ -362,7 +415,7 @@ fn shards_that_cannot_be_merged_are_refused_by_name() {
     let questions = fs::read_to_string(folder.join("few.jsonl")).unwrap();
     fs::write(folder.join("few.jsonl"), questions.replace("tea", "mug")).unwrap();
     let message = refused(folder, &["-q", "merge", "answers"]);
-    assert!(message.contains("stale shard: few.jsonl or a file of its questions has changed"), "{message}");
+    assert!(message.contains("stale shard: few.jsonl has changed since the shards read it"), "{message}");
     fs::write(folder.join("few.jsonl"), questions).unwrap();
     done(folder, &["-q", "merge", "answers"]);
     let message = refused(folder, &["-q", "merge", "answers", "runs"]);

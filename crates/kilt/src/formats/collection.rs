@@ -202,7 +202,7 @@ mod tests {
             [document(2, "1", "T", "a \"b\"")]
         );
         let passages = "{\"id\":\"p\",\"text\":\"x\"}\n";
-        assert_eq!(read(Collection::Passages, "p.jsonl", passages).unwrap(), [document(1, "p", "p", "x")]);
+        assert_eq!(read(Collection::Passages, "p.jsonl", passages).unwrap(), [document(1, "p", "", "x")]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{Id, open_record::open_record};
 pub struct Passage {
     /// Unique in the file.
     pub id: Id,
-    /// The title. Without one, the document's title is the id, because pages need a title.
+    /// The title; some passages have none.
     pub title: Option<String>,
     /// The text.
     pub text: String,
@@ -24,8 +24,8 @@ impl From<Passage> for document::Document {
     fn from(passage: Passage) -> Self {
         let mut extra = passage.extra;
         let metadata = extra.shift_remove(METADATA);
+        let title = passage.title.filter(|title| !title.trim().is_empty()).unwrap_or_default();
         let id = passage.id.text().into_owned();
-        let title = passage.title.filter(|title| !title.trim().is_empty()).unwrap_or_else(|| id.clone());
         Self { id, title, text: passage.text, metadata: joined(extra, metadata) }
     }
 }
@@ -38,7 +38,8 @@ impl From<document::Document> for Passage {
             true => Map::from_iter([(METADATA.to_owned(), document.metadata.into())]),
             false => document.metadata,
         };
-        Self { id: document.id.into(), title: Some(document.title), text: document.text, extra }
+        let title = Some(document.title).filter(|title| !title.is_empty());
+        Self { id: document.id.into(), title, text: document.text, extra }
     }
 }
 
@@ -55,8 +56,9 @@ mod tests {
         assert_eq!(serde_json::to_string(&Passage::from(document)).unwrap(), line);
         let untitled: Passage = serde_json::from_str(r#"{"id":3,"text":"x","metadata":{"id":"y"}}"#).unwrap();
         let document = document::Document::from(untitled);
-        assert_eq!((document.title.as_str(), &document.metadata["id"]), ("3", &Value::from("y")));
+        // The id is no part of the text that is searched.
+        assert_eq!((document.title.as_str(), &document.metadata["id"]), ("", &Value::from("y")));
         let written = serde_json::to_string(&Passage::from(document)).unwrap();
-        assert_eq!(written, r#"{"id":"3","text":"x","title":"3","metadata":{"id":"y"}}"#);
+        assert_eq!(written, r#"{"id":"3","text":"x","metadata":{"id":"y"}}"#);
     }
 }

@@ -78,6 +78,12 @@ pub fn passage_document(page: &str, place: u32) -> String {
     format!("{page}#{place}")
 }
 
+/// The page of a document that [`passage_document`] made; any other document is a page.
+pub fn page_of_document(document: &str) -> &str {
+    let is_place = |place: &str| place.parse::<u32>().is_ok();
+    document.rsplit_once('#').filter(|(_, place)| is_place(place)).map_or(document, |(page, _)| page)
+}
+
 /// The scores of a run, each less than the one before, also as 32-bit floats. Programs that break ties by id keep the
 /// order of such a run.
 ///
@@ -371,6 +377,12 @@ mod tests {
         let path = folder.path().join("a.trec");
         std::fs::write(&path, text).unwrap();
         (folder, path)
+    }
+
+    #[test]
+    fn a_passage_names_its_page() {
+        assert_eq!(page_of_document(&passage_document("a#b", 3)), "a#b");
+        assert_eq!((page_of_document("12"), page_of_document("C#")), ("12", "C#"));
     }
 
     #[test]

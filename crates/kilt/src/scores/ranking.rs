@@ -190,10 +190,10 @@ fn precisions(relevant: &[bool], k: usize) -> f64 {
     sum
 }
 
-/// Discounted cumulative gain.
+/// Discounted cumulative gain; 0, not the -0 of an empty sum, without a relevant place.
 fn gain(relevant: &[bool], k: usize) -> f64 {
     let places = relevant.iter().take(k).enumerate().filter(|(_, relevant)| **relevant);
-    places.map(|(at, _)| 1.0 / ((at + 2) as f64).log2()).sum()
+    places.map(|(at, _)| 1.0 / ((at + 2) as f64).log2()).fold(0.0, |sum, share| sum + share)
 }
 
 /// A score's name, and its values for all queries in both files.

@@ -194,6 +194,86 @@ fn a_task_becomes_queries_and_judgements() {
 }
 
 #[test]
+fn a_repeated_query_is_an_error_that_names_its_line() {
+    let world = World::new();
+    world.write(
+        "q.jsonl",
+        "{\"_id\":\"a\",\"text\":\"x\"}\n{\"_id\":\"b\",\"text\":\"y\"}\n{\"_id\":\"a\",\"text\":\"z\"}\n",
+    );
+    world.write("q.tsv", "b\ty\na\tx\n a\tz\n");
+    world.write(
+        "fid.json",
+        r#"[{"id":"a","question":"x","ctxs":[]},
+        {"id":"b","question":"x","ctxs":[]},{"id":"a","question":"y","ctxs":[]}]"#,
+    );
+    let task = r#"{"id":"a","input":"x","output":[{"answer":"","provenance":[{"wikipedia_id":"7"}]}]}"#;
+    world.write("t.jsonl", &format!("{task}\n{task}\n"));
+    for (from, input, to, line, first) in [
+        (Format::BeirQueries, "q.jsonl", Format::Topics, 3, 1),
+        (Format::Topics, "q.tsv", Format::BeirQueries, 3, 2),
+        (Format::Fid, "fid.json", Format::Topics, 2, 1),
+        (Format::Fid, "fid.json", Format::Run, 2, 1),
+        (Format::Predictions, "t.jsonl", Format::Run, 2, 1),
+        (Format::Kilt, "t.jsonl", Format::Topics, 2, 1),
+        (Format::Kilt, "t.jsonl", Format::Qrels, 2, 1),
+        (Format::Kilt, "t.jsonl", Format::Beir, 2, 1),
+        (Format::Kilt, "t.jsonl", Format::Kilt, 2, 1),
+    ] {
+        let output = if to == Format::Beir { "folder" } else { "out" };
+        let error = convert(&world.request(from, to, input, output)).unwrap_err();
+        let expected = format!("{input}:{line}: field `id`: `a` stands on line {first} already");
+        assert!(error.is_input() && error.to_string().contains(&expected), "{from} to {to}: {error}");
+    }
+    // The id is in another file.
+    world.write("u.jsonl", &format!("{}\n{task}\n", task.replace("\"a\"", "\"b\"")));
+    let inputs = vec![world.path("u.jsonl"), world.path("t.jsonl")];
+    let request = Request { inputs, ..world.request(Format::Kilt, Format::Topics, "t.jsonl", "out") };
+    let message = convert(&request).unwrap_err().to_string();
+    assert!(
+        message.contains("t.jsonl:1: field `id`: `a` stands on line 2 of ") && message.contains("u.jsonl"),
+        "{message}"
+    );
+    assert!(!world.path("out").exists());
+}
+
+#[test]
+fn a_repeated_judgement_is_left_out_and_a_contradiction_is_an_error() {
+    let world = World::new();
+    world.write("q.txt", "q 0 a 1\nq 0 b 0\nq 0 a 1\n");
+    let done = world.convert(Format::Qrels, Format::BeirQrels, "q.txt", "q.tsv");
+    assert_eq!(done, summary(Noun::Judgements, 3, 2, 1, 0));
+    assert_eq!(world.text("q.tsv"), "query-id\tcorpus-id\tscore\nq\ta\t1\nq\tb\t0\n");
+    world.write("q.txt", "q 0 a 1\nq 0 b 0\nq 0 a 2\n");
+    let error = convert(&world.request(Format::Qrels, Format::BeirQrels, "q.txt", "out")).unwrap_err();
+    let expected =
+        "q.txt:3: field `document`: expected one judgement of `a` for `q`, found 1 on line 1 and 2";
+    assert!(error.is_input() && error.to_string().contains(expected), "{error}");
+}
+
+#[test]
+fn a_corpus_without_titles_has_the_same_text_in_every_format() {
+    let world = World::new();
+    world.write(
+        "p.jsonl",
+        "{\"id\":\"d77\",\"text\":\"quick fox\"}\n{\"id\":\"d78\",\"title\":\"\",\"text\":\"lazy cat\"}\n",
+    );
+    for (from, input, to, output) in [
+        (Format::Passages, "p.jsonl", Format::PsgsTsv, "p.tsv"),
+        (Format::PsgsTsv, "p.tsv", Format::BeirCorpus, "corpus.jsonl"),
+        (Format::BeirCorpus, "corpus.jsonl", Format::Passages, "p2.jsonl"),
+        (Format::Passages, "p2.jsonl", Format::Anserini, "a.jsonl"),
+        (Format::Anserini, "a.jsonl", Format::KnowledgeSource, "k.jsonl"),
+        (Format::KnowledgeSource, "k.jsonl", Format::Passages, "again.jsonl"),
+    ] {
+        assert_eq!(world.convert(from, to, input, output), summary(Noun::Documents, 2, 2, 0, 0));
+    }
+    assert_eq!(world.text("p.tsv"), "id\ttext\ttitle\nd77\tquick fox\t\nd78\tlazy cat\t\n");
+    assert_eq!(world.values("k.jsonl")[0]["text"], json!(["", "quick fox"]));
+    let expected = "{\"id\":\"d77\",\"text\":\"quick fox\"}\n{\"id\":\"d78\",\"text\":\"lazy cat\"}\n";
+    assert_eq!((world.text("p2.jsonl").as_str(), world.text("again.jsonl").as_str()), (expected, expected));
+}
+
+#[test]
 fn a_run_of_passages_becomes_predictions_with_their_place() {
     let world = World::new();
     let done = world.with_store(Format::Run, Format::Predictions, "found.trec", "p.jsonl");

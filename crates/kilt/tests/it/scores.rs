@@ -124,7 +124,7 @@ fn runs_are_scored_as_by_trec_eval() {
         let queries = queries.as_object().unwrap();
         let names: Vec<&String> = queries.values().next().unwrap().as_object().unwrap().keys().collect();
         let measures = names.iter().map(|name| name.parse().unwrap()).collect();
-        let options = trec::Options { measures, complete: false, exclude_self: false };
+        let options = trec::Options::new(measures);
         let found = trec::evaluate(folder.join("qrels.txt"), folder.join("run.trec"), &options).unwrap();
         assert_eq!(found.queries.len(), queries.len(), "level {level}");
         for query in &found.queries {

@@ -5,6 +5,7 @@
 
 mod appendix;
 mod facts;
+mod judged;
 mod page;
 mod published;
 mod published_appendix;
@@ -24,6 +25,7 @@ use sporran_kilt::{
     scores::{
         PerRecord, kilt, retrieval,
         significance::{Rounds, compare},
+        trec::Evaluation,
         whole,
     },
 };
@@ -127,6 +129,8 @@ pub struct Task {
     /// The scores of pages and answers from 0 to 1, under the names of `sporran evaluate kilt`; empty without gold. The headline
     /// scores only, if the gold file is missing now.
     pub scores: BTreeMap<String, f64>,
+    /// The measures of judged queries, by the names of `evaluation.measures`.
+    pub measures: BTreeMap<String, Score>,
     /// The duration in seconds; `None` for predictions of an earlier process.
     pub seconds: Option<f64>,
     /// The number of records that were answered in that time.
@@ -159,7 +163,7 @@ impl Score {
 /// The costs of a run, in the process that finished it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Cost {
-    /// The duration of all task files in seconds, without loading.
+    /// The duration of all task files in seconds, without loading; 0 if it is not known, as in a merged run.
     pub seconds: f64,
     /// The number of records that were answered in that time.
     pub records: usize,
@@ -283,6 +287,7 @@ fn config_of<T: DeserializeOwned>(run: &Path) -> Result<T> {
 pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
     let mut systems: Vec<System> = Vec::new();
     let mut first: Vec<(String, Records)> = Vec::new();
+    let mut first_judged: Vec<(String, Evaluation)> = Vec::new();
     for run in runs {
         let report: Report = jsonl::read_json(file_of_run(run, "report.json")?)?;
         let manifest: Manifest = jsonl::read_json(file_of_run(run, "manifest.json")?)?;
@@ -312,6 +317,9 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
                 };
                 Ok(Score { mean, difference })
             };
+            let judged = judged::evaluate(run, task, &files)?;
+            let known = first_judged.iter().find(|(file, _)| *file == task.file).map(|(_, known)| known);
+            let measures = judged::measures(task, judged.as_ref(), known, rounds)?;
             let key = task.metric.key();
             let scores = task.scores;
             let entry = manifest
@@ -336,17 +344,22 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
                 scores: scores
                     .map(|scores| all_scores(scores, key, records.as_ref().map(|records| &records.report)))
                     .unwrap_or_default(),
+                measures,
                 seconds: step.filter(|_| answered.is_some()).map(|step| step.seconds),
                 answered: answered.map_or(0, |entry| entry.answered),
                 tokens: answered.map_or(0, |entry| entry.tokens),
             });
+            if let Some(judged) = judged.filter(|_| is_first) {
+                first_judged.push((task.file.clone(), judged));
+            }
             if let Some(records) = records.filter(|_| is_first) {
                 first.push((task.file.clone(), records));
             }
         }
         let Manifest { inputs, parts, peak_memory_bytes, threads, .. } = manifest;
         let cost = Cost {
-            seconds: tasks.iter().filter_map(|task| task.seconds).sum(),
+            // `sum` of no values is -0.
+            seconds: tasks.iter().filter_map(|task| task.seconds).fold(0.0, |sum, seconds| sum + seconds),
             records: tasks.iter().map(|task| task.answered).sum(),
             tokens: tasks.iter().map(|task| task.tokens).sum(),
             peak_memory_bytes,

@@ -5,7 +5,7 @@ use std::{fmt::Write, str::FromStr};
 use serde::Serialize;
 
 use super::{
-    Comparison, Table,
+    Comparison, Score, Table,
     appendix::{DatasetRow, DatasetTable},
     published,
     size::Size,
@@ -111,7 +111,7 @@ impl Comparison {
             };
             let cells = vec![
                 cost.records.to_string(),
-                format!("{:.1}", cost.seconds),
+                if cost.seconds > 0.0 { format!("{:.1}", cost.seconds) } else { "-".into() },
                 speed(cost.records_per_second()),
                 speed(cost.tokens_per_second()),
                 memory,
@@ -155,6 +155,7 @@ impl Comparison {
         grids.retain(|grid| {
             grid.rows.iter().any(|row| !row.is_published && row.cells.iter().any(|cell| cell != "-"))
         });
+        grids.extend(self.judged_grids());
         grids.extend(self.appendix.iter().map(DatasetTable::grid));
         grids.extend(self.sizes());
         grids.push(self.costs());
@@ -188,18 +189,7 @@ impl Comparison {
             for system in &self.systems {
                 for task in &system.tasks {
                     let Some(score) = system.score(table, &task.name) else { continue };
-                    let (difference, p) =
-                        score.difference.map_or_else(Default::default, |(difference, p)| {
-                            (format!("{difference:.6}"), format!("{p:.6}"))
-                        });
-                    let _ = writeln!(
-                        text,
-                        "{},false,{},{},{:.6},{difference},{p}",
-                        quoted(&system.name),
-                        quoted(table.title()),
-                        quoted(&task.name),
-                        score.mean
-                    );
+                    csv_row(&mut text, &system.name, table.title(), (&task.name, score));
                 }
             }
             for row in published::rows(table) {
@@ -208,6 +198,13 @@ impl Comparison {
                         let (system, table) = (quoted(row.0), quoted(table.title()));
                         let _ = writeln!(text, "{system},true,{table},{name},{:.6},,", score / 100.0);
                     }
+                }
+            }
+        }
+        for system in &self.systems {
+            for task in &system.tasks {
+                for (measure, &score) in &task.measures {
+                    csv_row(&mut text, &system.name, measure, (&task.name, score));
                 }
             }
         }
@@ -226,6 +223,15 @@ impl Comparison {
         }
         text
     }
+}
+
+/// Adds a score of a run as a line of CSV.
+fn csv_row(text: &mut String, system: &str, table: &str, (task, score): (&str, Score)) {
+    let (difference, p) = score
+        .difference
+        .map_or_else(Default::default, |(difference, p)| (format!("{difference:.6}"), format!("{p:.6}")));
+    let (system, table, task) = (quoted(system), quoted(table), quoted(task));
+    let _ = writeln!(text, "{system},false,{table},{task},{:.6},{difference},{p}", score.mean);
 }
 
 /// Columns for a terminal.
@@ -339,10 +345,12 @@ fn latex_escaped(text: &str) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::collections::BTreeMap;
+
     use sporran_kilt::{Dataset, Split};
 
     use super::*;
-    use crate::compare::{Cost, Score, System, Task, appendix::dataset_tables, size};
+    use crate::compare::{Cost, System, Task, appendix::dataset_tables, size};
 
     /// Two runs over NQ, the second significantly better.
     pub(in crate::compare) fn comparison() -> Comparison {
@@ -365,6 +373,7 @@ pub(super) mod tests {
             ]
             .map(|(name, score)| (name.to_owned(), score))
             .into(),
+            measures: BTreeMap::new(),
             seconds: Some(2.0),
             answered: 10,
             tokens: 25,
@@ -450,6 +459,28 @@ pub(super) mod tests {
         assert_eq!(json["published_sizes"][2]["fixed"], "93M");
         assert_eq!(json["systems"][0]["size"]["parameters"], 12_340_000);
         assert!(found.write(Form::Html).contains("Table 13: Natural Questions, dev"));
+    }
+
+    #[test]
+    fn every_form_has_the_measures_of_judged_queries() {
+        let mut found = comparison();
+        for (system, (mean, difference)) in
+            found.systems.iter_mut().zip([(0.25, None), (0.5, Some((0.25, 0.01)))])
+        {
+            let task = &mut system.tasks[0];
+            (task.name, task.dataset) = ("test.jsonl".to_owned(), None);
+            (task.answer, task.kilt, task.r_precision) = (None, None, None);
+            task.measures = [("nDCG@10".to_owned(), Score { mean, difference })].into();
+            (system.cost.seconds, system.cost.records) = (0.0, 10);
+        }
+        let text = found.write(Form::Text);
+        assert!(text.contains("Measures of test.jsonl\nsystem  nDCG@10\n"), "{text}");
+        assert!(text.contains("c<d       50.0+\n"), "{text}");
+        assert!(text.contains("a_b          10        -          -"), "{text}");
+        assert!(found.write(Form::Markdown).contains("| c<d | 50.0+ |"));
+        assert!(found.write(Form::Latex).contains("c$<$d & 50.0$^{+}$"));
+        assert!(found.write(Form::Csv).contains("c<d,false,nDCG@10,test.jsonl,0.500000,0.250000,0.010000\n"));
+        assert!(found.write(Form::Html).contains("Measures of test.jsonl"));
     }
 
     #[test]

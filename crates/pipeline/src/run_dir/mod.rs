@@ -7,6 +7,7 @@ pub(crate) mod journal;
 pub(crate) mod key;
 pub mod manifest;
 pub(crate) mod shard;
+pub(crate) mod stale;
 pub(crate) mod step;
 pub(crate) mod training;
 mod untouched;

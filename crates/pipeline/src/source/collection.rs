@@ -11,6 +11,9 @@ use crate::{
     source::options::SourceOptions,
 };
 
+/// The version of the documents of `passages`. 2: a passage without a title has none; its id is no title.
+const PASSAGES_VERSION: u32 = 2;
+
 /// The files of a collection, and the hash of their content.
 pub(crate) fn pages(
     source: &SourceOptions,
@@ -19,7 +22,10 @@ pub(crate) fn pages(
 ) -> Result<SourcePages> {
     let path = source.first_path();
     let hashes: Result<Vec<String>> = collection.files(path)?.iter().map(|file| inputs.file(file)).collect();
-    let content = hash_json(&(collection, hashes?));
+    let content = match collection {
+        Collection::Passages => hash_json(&(collection, hashes?, PASSAGES_VERSION)),
+        _ => hash_json(&(collection, hashes?)),
+    };
     Ok(SourcePages { path: path.to_owned(), content, summary: None })
 }
 

@@ -57,6 +57,13 @@ pub(crate) struct Described {
     pub(crate) key: String,
 }
 
+impl Described {
+    /// The name of the store's folder in the folder of indexes.
+    pub(crate) fn folder_name(&self) -> String {
+        format!("store-{}", &self.key[..12])
+    }
+}
+
 /// Hashes a source. Reads documents first.
 pub(crate) fn describe(
     source: &SourceOptions,
@@ -116,11 +123,12 @@ pub(crate) fn store_of(
     hashes: &mut Vec<PartHash>,
     inputs: &mut Inputs,
 ) -> Result<Arc<PassageStore>> {
-    let Described { path, content, tokens, key, .. } = describe(source, observe, inputs)?;
-    let SourceOptions { format, indexes, .. } = source;
+    let described = describe(source, observe, inputs)?;
+    let folder = source.indexes.join(described.folder_name());
+    let Described { path, content, tokens, .. } = described;
+    let format = &source.format;
     let split = source.splitting();
     hashes.push(PartHash { part: "source".into(), path: source.first_path().to_owned(), blake3: content });
-    let folder = indexes.join(format!("store-{}", &key[..12]));
     let step = "store passages";
     let store = if let Some(place) = vacant(&folder, step, observe)? {
         let build = BuildOptions { source: path.clone(), redirects: source.redirects.clone(), split };

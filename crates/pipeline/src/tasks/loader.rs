@@ -1,6 +1,6 @@
 //! Loads task files as queries or as training examples.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use rustc_hash::FxHashMap;
 use sporran_kilt::{
@@ -42,6 +42,11 @@ pub(crate) fn queries(task: &TaskFile) -> Result<Loaded> {
         );
     }
     Ok(Loaded { queries, has_gold: without_gold == 0 })
+}
+
+/// The ids of the queries of a task file.
+pub(crate) fn ids(task: &TaskFile) -> Result<BTreeSet<String>> {
+    Ok(for_each(task, |_, _| {})?.into_keys().map(|id| id.text().into_owned()).collect())
 }
 
 /// Loads the queries of a task file with their gold outputs.

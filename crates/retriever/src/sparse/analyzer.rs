@@ -63,7 +63,8 @@ pub enum Tokenizer {
     /// bm25s.
     Word2,
     /// Unicode's word boundaries (UAX #29) as in Lucene's `StandardTokenizer`, without a possessive `'s` at
-    /// the end, truncated after 255 characters. Unlike in Lucene, emoji are no words.
+    /// the end, truncated after 255 characters. Unlike in Lucene, emoji are no words, and each letter of Thai, Lao, Khmer and
+    /// Burmese is a word; in Lucene a run of them is one.
     Standard,
     /// Words of any script: runs of letters, digits, underscores and the marks on them, in normal form C. Chinese, Japanese,
     /// Korean, Thai, Lao, Khmer and Burmese give pairs of neighbouring characters, as in Lucene's `CJKAnalyzer`.
@@ -373,6 +374,13 @@ mod tests {
             terms(plain, text),
             ["don't", "the", "u.s", "king", "james", "3,000.5", "x", "中", "文", "state_of"]
         );
+    }
+
+    #[test]
+    fn each_letter_of_thai_is_a_standard_word_with_its_marks() {
+        // By the rules of UAX #29. Lucene keeps the run as one word.
+        let plain = options(Tokenizer::Standard, StopWords::None, Stemmer::None);
+        assert_eq!(terms(plain, "สวัสดี x"), ["ส", "วั", "ส", "ดี", "x"]);
     }
 
     #[test]

@@ -62,7 +62,8 @@ impl Trec {
         check_scored(&self.run)?;
         self.against.as_deref().map_or(Ok(()), check_scored)?;
         let (complete, exclude_self) = (self.complete, self.exclude_self);
-        let options = Options { measures: RankingMeasure::list(&self.measures)?, complete, exclude_self };
+        let measures = RankingMeasure::list(&self.measures)?;
+        let options = Options { complete, exclude_self, ..Options::new(measures) };
         let found = trec::evaluate(&self.qrels, &self.run, &options)?;
         let mut notes = self.notes(&found, &self.run);
         let report = self.report(&found)?;

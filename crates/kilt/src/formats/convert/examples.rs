@@ -10,6 +10,7 @@ use super::{
     Format, Noun, Request, Summary, not_empty,
     queries::{at, dataset, kilt},
     rankings::passage_id,
+    unique::UniqueIds,
 };
 use crate::{
     Error, Example, Id, Passage, PassageId, PassageStore, Provenance, Query, Result,
@@ -30,10 +31,12 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
     let rankings = rankings(run, &store)?;
     let mut output = ElementWriter::create(&request.output)?;
     let mut first_missing = None;
+    let mut ids = UniqueIds::default();
     for input in &request.inputs {
         kilt(input, &mut |line, record, query| {
-            summary.read += 1;
             let id = query.id.text();
+            ids.add(&id, input, line)?;
+            summary.read += 1;
             let hits = match rankings.get(&*id) {
                 Some(hits) => hits.as_slice(),
                 None => {

@@ -10,6 +10,7 @@ mod examples;
 mod queries;
 mod rankings;
 mod table;
+mod unique;
 
 use std::path::PathBuf;
 
@@ -51,7 +52,7 @@ pub struct Summary {
     pub read: u64,
     /// Records written.
     pub written: u64,
-    /// Skipped on purpose: a duplicate passage or page, a question without a positive passage.
+    /// Skipped on purpose: a duplicate passage, page or judgement, a question without a positive passage.
     pub left_out: u64,
     /// Not found: evidence on an unknown page, records without a ranking in the run.
     pub unresolved: u64,
@@ -110,7 +111,8 @@ impl Request {
 /// Converts. The output appears after all inputs were read without an error.
 ///
 /// # Errors
-/// As [`Request::check`]; any error of the readers and writers; [`Error::Empty`] for empty inputs.
+/// As [`Request::check`]; any error of the readers and writers; [`Error::DuplicateId`] or [`Error::Record`] for queries with
+/// the same id, and for two grades of one document; [`Error::Empty`] for empty inputs.
 pub fn convert(request: &Request) -> Result<Summary> {
     match request.check()? {
         Noun::Documents => documents::convert(request),

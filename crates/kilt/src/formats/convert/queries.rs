@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, path::Path};
 use rustc_hash::FxHashSet;
 use serde_json::{Map, Value};
 
-use super::{Format, Noun, Request, Summary, not_empty};
+use super::{
+    Format, Noun, Request, Summary, not_empty,
+    unique::{UniqueIds, UniqueQrels},
+};
 use crate::{
     Dataset, Error, Query, Record, Result, Split,
     formats::{
@@ -24,8 +27,12 @@ pub(super) fn records(request: &Request) -> Result<Summary> {
     let questions = Questions::open(&request.triviaqa)?;
     let mut summary = Summary::new(Noun::Records);
     let mut output = Writer::create(&request.output)?;
+    let mut ids = UniqueIds::default();
     for input in &request.inputs {
-        let written = triviaqa::join(input, &questions, &mut output)?;
+        let written = triviaqa::join(input, &questions, &mut |line, record| {
+            ids.add(&record.id.text(), input, line)?;
+            output.record(record)
+        })?;
         summary.read += written;
         summary.written += written;
     }
@@ -39,6 +46,7 @@ pub(super) fn tasks(request: &Request) -> Result<Summary> {
     let mut summary = Summary::new(Noun::Tasks);
     let mut queries = Writer::create(request.output.join("queries.jsonl"))?;
     let mut qrels: BTreeMap<&str, Writer> = BTreeMap::new();
+    let mut ids = UniqueIds::default();
     for input in &request.inputs {
         let split = match dataset(input).map(|(_, split)| split) {
             Some(Split::Train) => "train",
@@ -51,6 +59,7 @@ pub(super) fn tasks(request: &Request) -> Result<Summary> {
             qrels.insert(split, writer);
         }
         kilt(input, &mut |line, record, query| {
+            ids.add(&record.id.text(), input, line)?;
             summary.read += 1;
             summary.written += 1;
             queries.record(&beir_query(topic(query)))?;
@@ -70,8 +79,10 @@ pub(super) fn tasks(request: &Request) -> Result<Summary> {
 pub(super) fn queries(request: &Request) -> Result<Summary> {
     let mut summary = Summary::new(Noun::Queries);
     let mut output = Writer::create(&request.output)?;
+    let mut ids = UniqueIds::default();
     for input in &request.inputs {
         let mut put = |line: u64, topic: Topic| {
+            ids.add(&topic.id, input, line)?;
             summary.read += 1;
             summary.written += 1;
             if request.to == Format::BeirQueries {
@@ -113,9 +124,14 @@ pub(super) fn judgements(request: &Request) -> Result<Summary> {
     if beir {
         output.line(beir::QRELS_HEADER.as_bytes())?;
     }
+    let (mut judged, mut ids) = (UniqueQrels::default(), UniqueIds::default());
     for input in &request.inputs {
         let mut put = |line: u64, qrel: Qrel| {
             summary.read += 1;
+            if !judged.add(&qrel, input, line)? {
+                summary.left_out += 1;
+                return Ok(());
+            }
             summary.written += 1;
             let text = if beir {
                 beir::qrel_line(&qrel).map_err(|wrong| at(input, line, wrong))?
@@ -133,6 +149,7 @@ pub(super) fn judgements(request: &Request) -> Result<Summary> {
             Format::Qrels => trec::read_qrels(input)?.try_for_each(put_row)?,
             _ => jsonl::open(input)?.numbered::<Record>().try_for_each(|record| {
                 let (line, record) = record?;
+                ids.add(&record.id.text(), input, line)?;
                 gold_qrels(&record).into_iter().try_for_each(|qrel| put_row(Ok((line, qrel))))
             })?,
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use rustc_hash::FxHashSet;
 use serde_json::json;
 
-use super::{Format, Noun, Request, Summary, not_empty};
+use super::{Format, Noun, Request, Summary, not_empty, unique::UniqueIds};
 use crate::{
     Error, Id, PassageId, PassageStore, Prediction, Provenance, Record, Result,
     formats::{
@@ -51,8 +51,10 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
         (None, None) => Pages::Same,
     };
     let mut output = Writer::create(&request.output)?;
+    let mut ids = UniqueIds::default();
     for input in &request.inputs {
-        let mut put = |found: RankedRecord| {
+        let mut put = |line: u64, found: RankedRecord| {
+            ids.add(&found.id.text(), input, line)?;
             summary.read += 1;
             summary.written += 1;
             if request.to == Format::Run {
@@ -65,13 +67,13 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
             Format::Run => {
                 trec::read_rankings(input)?.try_for_each(|ranking| {
                     let ranking = ranking?;
-                    let of_pages = ranking.of_pages;
+                    let (line, of_pages) = (ranking.line, ranking.of_pages);
                     let items: Result<_> = ranking
                         .documents
                         .into_iter()
                         .map(|document| pages.of_run(input, of_pages, document))
                         .collect();
-                    put(RankedRecord { id: ranking.query.into(), input: None, items: items? })
+                    put(line, RankedRecord { id: ranking.query.into(), input: None, items: items? })
                 })?;
             }
             Format::Fid => elements::open(input)?.records::<RetrievedExample>().enumerate().try_for_each(
@@ -91,12 +93,12 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
                         }
                         items.push(pages.of_context(context));
                     }
-                    put(RankedRecord { id, input: Some(example.question), items })
+                    put(line, RankedRecord { id, input: Some(example.question), items })
                 },
             )?,
             _ => jsonl::open(input)?.numbered::<Record>().try_for_each(|record| {
                 let (line, record) = record?;
-                put(predicted(input, line, record)?)
+                put(line, predicted(input, line, record)?)
             })?,
         }
     }

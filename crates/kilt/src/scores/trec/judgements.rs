@@ -69,6 +69,11 @@ impl Judgements {
         Ok(all)
     }
 
+    /// A query by its id.
+    pub(super) fn query(&self, id: &str) -> Option<&JudgedQuery> {
+        self.places.get(id).map(|&place| &self.queries[place])
+    }
+
     /// The place of a query in `queries`, by its id as a column of a run.
     pub(super) fn place(&self, column: &[u8]) -> Option<usize> {
         self.places.get(&*id(column)?).copied()
@@ -76,6 +81,11 @@ impl Judgements {
 }
 
 impl JudgedQuery {
+    /// The grade of a document by its id.
+    pub(super) fn grade_of(&self, id: &str) -> Option<i32> {
+        self.documents.get(id).map(|&(grade, _)| grade)
+    }
+
     /// The grade of a document, by its id as a column of a run.
     pub(super) fn grade(&self, column: &[u8]) -> Option<i32> {
         self.documents.get(&*id(column)?).map(|&(grade, _)| grade)

@@ -128,8 +128,8 @@ impl RankingMeasure {
             }
             Kind::Ap => {
                 let ranks = hits().take_while(|&rank| rank <= self.cutoff);
-                let sum: f64 = (1..).zip(ranks).map(|(count, rank)| f64::from(count) / rank as f64).sum();
-                ratio(sum, relevant as f64)
+                let precisions = (1..).zip(ranks).map(|(count, rank)| f64::from(count) / rank as f64);
+                ratio(total(precisions), relevant as f64)
             }
             Kind::Precision => within(self.cutoff) as f64 / self.cutoff as f64,
             Kind::Recall => ratio(within(self.cutoff) as f64, relevant as f64),
@@ -150,7 +150,7 @@ impl RankingMeasure {
     /// Discounted cumulative gain of ranks and grades, best first. A gain is a positive grade, whatever the level.
     fn gain(&self, ranked: impl Iterator<Item = (usize, i32)>) -> f64 {
         let counted = ranked.take_while(|&(rank, _)| rank <= self.cutoff).filter(|&(_, grade)| grade > 0);
-        counted.map(|(rank, grade)| f64::from(grade) / ((rank + 1) as f64).log2()).sum()
+        total(counted.map(|(rank, grade)| f64::from(grade) / ((rank + 1) as f64).log2()))
     }
 
     /// The share of preferences of relevant documents over others that the ranking keeps; only judged documents count
@@ -188,6 +188,11 @@ impl RankingMeasure {
         }
         sum
     }
+}
+
+/// The sum. It is 0 without values, where `Iterator::sum` gives -0.
+fn total(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |sum, value| sum + value)
 }
 
 /// The quotient; 0 for a divisor of 0.
@@ -275,6 +280,17 @@ mod tests {
 
     fn close(found: f64, expected: f64) {
         assert!((found - expected).abs() < 1e-12, "{found} is not {expected}");
+    }
+
+    #[test]
+    fn a_ranking_without_relevant_documents_has_positive_zeros() {
+        for (_, name, _, cutoff) in TABLE {
+            let name = form(name, cutoff).replace("[@k]", "@5").replace("@k", "@5");
+            for found in [&[][..], &[(1, 0)]] {
+                let zero = value(&name, found, &[1, 0]);
+                assert!(zero == 0.0 && zero.is_sign_positive(), "{name}: {zero}");
+            }
+        }
     }
 
     #[test]

@@ -7,14 +7,21 @@ mod judgements;
 mod measure;
 mod run;
 
-use std::path::Path;
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::Path,
+};
 
 use rayon::prelude::*;
 use serde::Serialize;
 
 pub use measure::RankingMeasure;
 
-use self::{judgements::Judgements, measure::JudgedRanking, run::Run};
+use self::{
+    judgements::{JudgedQuery, Judgements},
+    measure::JudgedRanking,
+    run::Run,
+};
 use super::Measure;
 use crate::{Error, Result};
 
@@ -28,6 +35,15 @@ pub struct Options {
     pub complete: bool,
     /// Whether documents with the id of their query are left out, as in BEIR.
     pub exclude_self: bool,
+    /// The ids of the queries that count, such as those of a part of the queries; `None` for all judged queries.
+    pub queries: Option<BTreeSet<String>>,
+}
+
+impl Options {
+    /// Options over all judged queries, without those that the run lacks and with all documents.
+    pub fn new(measures: Vec<RankingMeasure>) -> Self {
+        Self { measures, complete: false, exclude_self: false, queries: None }
+    }
 }
 
 /// The values of one query.
@@ -75,7 +91,7 @@ pub fn evaluate(qrels: impl AsRef<Path>, run: impl AsRef<Path>, options: &Option
         .par_iter()
         .enumerate()
         .map(|(place, query)| {
-            if !run.has(place) && !options.complete {
+            if !options.counts(&query.id) || (!run.has(place) && !options.complete) {
                 return Ok(None);
             }
             let ids = run.ranking(place, (path, &query.id))?;
@@ -86,14 +102,73 @@ pub fn evaluate(qrels: impl AsRef<Path>, run: impl AsRef<Path>, options: &Option
             Ok(Some(QueryValues { query: query.id.clone(), values }))
         })
         .collect();
-    let is_missing = |&(place, _): &(usize, _)| !run.has(place);
-    let missing = judgements.queries.iter().enumerate().filter(is_missing);
+    let counted = judgements.queries.iter().enumerate().filter(|(_, query)| options.counts(&query.id));
+    let missing = counted.filter(|(place, _)| !run.has(*place)).map(|(_, query)| query.id.clone());
     Ok(Evaluation {
         measures: options.measures.clone(),
         queries: scored?.into_iter().flatten().collect(),
-        missing: missing.map(|(_, query)| query.id.clone()).collect(),
+        missing: missing.collect(),
         unjudged: run.unjudged,
     })
+}
+
+impl Options {
+    fn counts(&self, query: &String) -> bool {
+        self.queries.as_ref().is_none_or(|ids| ids.contains(query))
+    }
+}
+
+/// Judged queries, for the scores of rankings in memory.
+pub struct JudgedQueries(Judgements);
+
+impl JudgedQueries {
+    /// Reads a file of TREC's or BEIR's judgements.
+    ///
+    /// # Errors
+    /// Those of the judgements in [`evaluate`].
+    pub fn read(qrels: impl AsRef<Path>) -> Result<Self> {
+        Judgements::read(qrels.as_ref()).map(Self)
+    }
+
+    /// As [`evaluate`], for rankings by query: ids of documents, best first, each once.
+    pub fn evaluate(&self, rankings: &HashMap<String, Vec<String>>, options: &Options) -> Evaluation {
+        let (mut queries, mut missing) = (Vec::new(), Vec::new());
+        let is_kept = |query: &str, document: &&str| !options.exclude_self || *document != query;
+        for JudgedQuery { id, .. } in self.0.queries.iter().filter(|query| options.counts(&query.id)) {
+            let ids = rankings.get(id).map(Vec::as_slice).unwrap_or_default().iter().map(String::as_str);
+            let ids: Vec<&str> = ids.filter(|document| is_kept(id, document)).collect();
+            if ids.is_empty() {
+                missing.push(id.clone());
+            }
+            if !ids.is_empty() || options.complete {
+                let value = |measure| self.value(measure, id, ids.iter().copied()).unwrap_or_default();
+                queries.push(QueryValues {
+                    query: id.clone(),
+                    values: options.measures.iter().map(value).collect(),
+                });
+            }
+        }
+        let unjudged = rankings.keys().filter(|query| self.0.query(query).is_none()).count();
+        Evaluation { measures: options.measures.clone(), queries, missing, unjudged }
+    }
+
+    /// The value of a query's ranking, 0 to 1; `None` for a query without judgements. `documents` are ids, best first,
+    /// each once.
+    pub fn value<'d>(
+        &self,
+        measure: &RankingMeasure,
+        query: &str,
+        documents: impl IntoIterator<Item = &'d str>,
+    ) -> Option<f64> {
+        let query = self.0.query(query)?;
+        let mut retrieved = 0;
+        let mut found = Vec::new();
+        for (rank, document) in (1..).zip(documents) {
+            retrieved = rank;
+            found.extend(query.grade_of(document).map(|grade| (rank, grade)));
+        }
+        Some(measure.value(JudgedRanking { retrieved, found: &found, grades: &query.grades }))
+    }
 }
 
 /// A measure's name, and its values for all queries in two runs.
@@ -142,7 +217,7 @@ mod tests {
         std::fs::write(path("q.txt"), qrels).unwrap();
         std::fs::write(path("r.trec"), run).unwrap();
         let measures = RankingMeasure::list(names).unwrap();
-        let options = Options { measures, complete, exclude_self: false };
+        let options = Options { complete, ..Options::new(measures) };
         evaluate(path("q.txt"), path("r.trec"), &options)
     }
 
@@ -188,6 +263,46 @@ mod tests {
     }
 
     #[test]
+    fn only_the_given_queries_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("q.txt"), QRELS).unwrap();
+        std::fs::write(path("r.trec"), "q1 Q0 a 1 1 t\nq3 Q0 b 1 1 t\n").unwrap();
+        // q2 has no ranking and counts 0; q3 is not in the set.
+        let queries = Some(["q1", "q2", "other"].map(str::to_owned).into());
+        let measures = RankingMeasure::list("RR").unwrap();
+        let options = Options { complete: true, queries, ..Options::new(measures) };
+        let found = evaluate(path("q.txt"), path("r.trec"), &options).unwrap();
+        assert_eq!((mean(&found, 0), found.queries.len()), (Some(0.5), 2));
+        assert_eq!(found.missing, ["q2"]);
+    }
+
+    #[test]
+    fn rankings_in_memory_have_the_values_of_their_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("q.txt"), "q 0 a 1\nq 0 b 2\nq 0 c 0\nq 0 d%20e 1\nr 0 a 1\n").unwrap();
+        let lines = ["x 1 4", "d%20e 2 3", "c 3 2", "b 4 1"].map(|line| format!("q Q0 {line} t\n")).concat();
+        std::fs::write(path("r.trec"), lines + "p Q0 x 1 1 t\n").unwrap();
+        let judged = JudgedQueries::read(path("q.txt")).unwrap();
+        let rankings = [("q", ["x", "d e", "c", "b"]), ("p", ["x", "y", "z", "p"])];
+        let rankings =
+            rankings.map(|(query, ids)| (query.to_owned(), ids.map(str::to_owned).to_vec())).into();
+        let measures = RankingMeasure::list("nDCG@10, Rprec, AP, SetP, Bpref, RR, R@2").unwrap();
+        for (complete, exclude_self) in [(false, false), (true, false), (false, true)] {
+            let options = Options { complete, exclude_self, ..Options::new(measures.clone()) };
+            let found = judged.evaluate(&rankings, &options);
+            let of_file = evaluate(path("q.txt"), path("r.trec"), &options).unwrap();
+            assert_eq!((&found.queries, &found.missing), (&of_file.queries, &of_file.missing));
+            assert_eq!(found.unjudged, of_file.unjudged);
+        }
+        // One of three relevant documents in the first three.
+        let measures = RankingMeasure::list("Rprec").unwrap();
+        assert_eq!(judged.value(&measures[0], "q", ["x", "d e", "c", "b"]), Some(1.0 / 3.0));
+        assert_eq!(judged.value(&measures[0], "other", ["a"]), None);
+    }
+
+    #[test]
     fn ids_are_those_of_the_judgements_percent_codes_decoded() {
         let qrels = "query-id\tcorpus-id\tscore\nq 1\tdoc é 1\t1\n";
         let found = scored(qrels, "q%201 Q0 doc%20é%201 1 1 t\n", "P@1", false).unwrap();
@@ -204,7 +319,7 @@ mod tests {
         std::fs::write(path("r.trec"), "a Q0 a 1 2 t\na Q0 b 2 1 t\n").unwrap();
         let measures = RankingMeasure::list("P@1").unwrap();
         let value = |exclude_self| {
-            let options = Options { measures: measures.clone(), complete: false, exclude_self };
+            let options = Options { exclude_self, ..Options::new(measures.clone()) };
             mean(&evaluate(path("q.txt"), path("r.trec"), &options).unwrap(), 0)
         };
         assert_eq!((value(false), value(true)), (Some(0.0), Some(1.0)));

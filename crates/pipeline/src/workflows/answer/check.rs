@@ -3,7 +3,6 @@
 use schemars::Schema;
 use sporran_config::{Check, Document, FromTable, schema};
 use sporran_generator::{GeneratorOptions, GeneratorTrainer, Target, check_generator, untrained};
-use sporran_kilt::scores::trec::RankingMeasure;
 use sporran_retriever::dense::{DenseOptions, Similarity};
 
 use super::{
@@ -114,9 +113,7 @@ pub(super) fn check_without_tasks(options: &Options, document: &mut Document<'_>
     if !name_fits(&general.name) {
         document.report_key("name", "expected letters, digits, `-`, `_` and `.`: it is the name of a folder");
     }
-    if let Err(error) = RankingMeasure::list(&general.evaluation.measures.join(",")) {
-        document.report_key("evaluation.measures", error.to_string());
-    }
+    check_measures(general, document);
     if let Some(source) = &general.source {
         source.check(document);
     } else if options.retriever.is_some() {
@@ -165,6 +162,21 @@ pub(super) fn check_without_tasks(options: &Options, document: &mut Document<'_>
             document.report_key(&key, message);
         }
         train.check("train", options.generator.as_ref(), document);
+    }
+}
+
+/// Reports measures without meaning, and cutoffs beyond the number of passages that a store can have.
+fn check_measures(general: &General, document: &mut Document<'_>) {
+    let key = "evaluation.measures";
+    match general.evaluation.measures() {
+        Err(error) => document.report_key(key, error.to_string()),
+        Ok(measures) => {
+            let is_deep = |cutoff: usize| u32::try_from(cutoff).is_err();
+            if let Some(measure) = measures.iter().find(|measure| measure.cutoff().is_some_and(is_deep)) {
+                document
+                    .report_key(key, format!("expected a cutoff of at most {}, found `{measure}`", u32::MAX));
+            }
+        }
     }
 }
 
@@ -229,6 +241,49 @@ mod tests {
             let messages: Vec<String> = found.iter().map(ToString::to_string).collect();
             let is_told = |it: &String| it.starts_with(&format!("override `{wrong}`")) && it.ends_with(meant);
             assert!(messages.iter().any(is_told), "{wrong}: {messages:?}");
+        }
+    }
+
+    #[test]
+    fn the_deepest_measure_decides_the_depth_of_the_ranking() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = config(folder.path(), "qrels = \"q.tsv\"\n[retriever]\nkind = \"bm25\"\n");
+        let depth = |evaluation: &str| {
+            let options = Options::parse(&path, &[format!("evaluation={{{evaluation}}}")]).unwrap();
+            (options.general.evidence.depth, options.general.evidence.limit)
+        };
+        assert_eq!(depth("measures=[\"nDCG@10\", \"R@200\"]"), (200, 200));
+        assert_eq!(depth("measures=[\"nDCG@10,R@200\"]"), (200, 200));
+        assert_eq!(depth("measures=[\"R@200 nDCG@10\"]"), (200, 200));
+        assert_eq!(depth("measures=[\"AP\"]"), (100, 20));
+        // The document of the query takes a place, which BEIR retrieves too.
+        assert_eq!(depth("exclude-self=true"), (101, 101));
+        assert_eq!(depth("measures=[\"R@1000\"],exclude-self=true"), (1001, 1001));
+        assert_eq!(depth("measures=[\"P@5\"],exclude-self=true,recall-at=[50]"), (100, 50));
+    }
+
+    #[test]
+    fn numbers_beyond_toml_name_their_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = config(folder.path(), "qrels = \"q.tsv\"\n[retriever]\nkind = \"bm25\"\n");
+        for (wrong, expected) in [
+            (
+                "evidence.depth=18446744073709551615",
+                "`evidence.depth`: expected a number of at most 9223372036854775807",
+            ),
+            ("seed=9223372036854775808", "`seed`: expected a number of at most 9223372036854775807"),
+            (
+                "evaluation.recall-at=[5,9223372036854775808]",
+                "`evaluation.recall-at`: expected a number of at most",
+            ),
+            (
+                "evaluation.measures=[\"R@9223372036854775808\"]",
+                "`evaluation.measures`: expected a cutoff of at most 4294967295, found `R@9223372036854775808`",
+            ),
+        ] {
+            let found = Options::mistakes(&path, &[wrong.to_owned()]).unwrap();
+            let messages: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert!(messages.iter().any(|message| message.contains(expected)), "{wrong}: {messages:?}");
         }
     }
 

@@ -1,5 +1,7 @@
 //! The provenance of predictions from rankings.
 
+use std::hash::Hash;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_generator::EvidenceSource;
 use sporran_kilt::{
@@ -14,39 +16,69 @@ use crate::{
 /// The constant of reciprocal rank fusion.
 const RANK_CONSTANT: f32 = 60.0;
 
+/// The pages of a ranking of passages with their scores, best first. Pages with equal scores are in the order of their best
+/// passages. An item of `passages` is the page of a passage and the passage's score.
+pub(crate) fn ranked_pages<P: Copy + Eq + Hash>(passages: &[(P, f32)], score: PageScore) -> Vec<(P, f32)> {
+    let mut places: FxHashMap<P, usize> = FxHashMap::default();
+    let mut pages: Vec<(P, f32)> = Vec::new();
+    for (rank, &(page, passage)) in passages.iter().enumerate() {
+        let share = match score {
+            PageScore::Best | PageScore::Sum => passage,
+            PageScore::ReciprocalRank => 1.0 / (RANK_CONSTANT + rank as f32 + 1.0),
+        };
+        match places.get(&page) {
+            None => {
+                places.insert(page, pages.len());
+                pages.push((page, share));
+            }
+            Some(&place) if score != PageScore::Best => pages[place].1 += share,
+            Some(_) => {}
+        }
+    }
+    if score != PageScore::Best {
+        pages.sort_by(|a, b| b.1.total_cmp(&a.1));
+    }
+    pages
+}
+
+/// As [`ranked_pages`], for passages of a store.
+fn pages_of(store: &PassageStore, hits: &[Hit], score: PageScore) -> Vec<(PageIndex, f32)> {
+    let passages: Vec<_> = hits.iter().map(|hit| (store.page_of(hit.passage), hit.score)).collect();
+    ranked_pages(&passages, score)
+}
+
 /// The passages of a ranking in the order of evidence: by rank, or by the score of their page and then by rank.
 fn ordered(store: &PassageStore, hits: &[Hit], score: PageScore) -> Vec<PassageId> {
-    let worth = |rank: usize, hit: &Hit| match score {
-        PageScore::Best => 0.0,
-        PageScore::Sum => hit.score,
-        PageScore::ReciprocalRank => 1.0 / (RANK_CONSTANT + rank as f32 + 1.0),
-    };
-    let mut scores: FxHashMap<PageIndex, f32> = FxHashMap::default();
-    for (rank, hit) in hits.iter().enumerate() {
-        *scores.entry(store.page_of(hit.passage)).or_insert(0.0) += worth(rank, hit);
-    }
     let mut passages: Vec<PassageId> = hits.iter().map(|hit| hit.passage).collect();
     if score != PageScore::Best {
+        let scores: FxHashMap<PageIndex, f32> = pages_of(store, hits, score).into_iter().collect();
         let of = |passage: &PassageId| scores[&store.page_of(*passage)];
         passages.sort_by(|a, b| of(b).total_cmp(&of(a)));
     }
     passages
 }
 
-/// The pages of a ranking in the order of evidence, best first.
-pub(crate) fn pages(store: &PassageStore, hits: &[Hit], options: &EvidenceOptions) -> Vec<PageIndex> {
-    let mut known: FxHashSet<PageIndex> = FxHashSet::default();
-    let pages = ordered(store, hits, options.page_score).into_iter().map(|passage| store.page_of(passage));
-    pages.filter(|&page| known.insert(page)).take(options.limit).collect()
+/// All pages of a ranking in the order of evidence, best first.
+pub(crate) fn all_pages(
+    store: &PassageStore,
+    hits: &[Hit],
+    score: PageScore,
+) -> impl Iterator<Item = PageIndex> {
+    pages_of(store, hits, score).into_iter().map(|(page, _)| page)
 }
 
-/// The documents of a ranking in TREC's format with their scores, which fall strictly.
+/// The first `evidence.limit` pages of a ranking in the order of evidence, best first.
+pub(crate) fn pages(store: &PassageStore, hits: &[Hit], options: &EvidenceOptions) -> Vec<PageIndex> {
+    all_pages(store, hits, options.page_score).take(options.limit).collect()
+}
+
+/// The documents of a ranking in TREC's format with their scores, which fall strictly. The score of a page is that of
+/// `evidence.page-score`.
 pub(crate) fn run_documents(
     store: &PassageStore,
     hits: &[Hit],
     options: &EvidenceOptions,
 ) -> Vec<(String, f32)> {
-    let scores: FxHashMap<PassageId, f32> = hits.iter().map(|hit| (hit.passage, hit.score)).collect();
     let (ids, found): (Vec<String>, Vec<f32>) = match options.run_documents {
         RunDocuments::Passage => {
             let id = |hit: &Hit| {
@@ -57,12 +89,8 @@ pub(crate) fn run_documents(
             hits.iter().map(id).unzip()
         }
         RunDocuments::Page => {
-            let mut known: FxHashSet<PageIndex> = FxHashSet::default();
-            let passages = ordered(store, hits, options.page_score).into_iter();
-            let first = passages.filter(|&passage| known.insert(store.page_of(passage)));
-            first
-                .map(|passage| (store.page_id(store.page_of(passage)).into_owned(), scores[&passage]))
-                .unzip()
+            let pages = pages_of(store, hits, options.page_score).into_iter();
+            pages.map(|(page, score)| (store.page_id(page).into_owned(), score)).unzip()
         }
     };
     ids.into_iter().zip(trec::falling(found)).collect()
@@ -204,6 +232,27 @@ mod tests {
             let listed: Vec<String> =
                 listed.into_iter().map(|page| format!("{}.1", store.page_id(page))).collect();
             assert_eq!(listed, expected);
+        }
+    }
+
+    #[test]
+    fn the_pages_of_a_run_have_the_scores_of_the_pages() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        let hits =
+            [(0, 5.0), (2, 4.0), (3, 3.0), (4, 1.0)].map(|(id, score)| Hit { passage: PassageId(id), score });
+        let share = |rank: f32| 1.0 / (60.0 + rank);
+        for (page_score, expected) in [
+            (PageScore::Best, [("1", 5.0), ("2", 4.0), ("3", 1.0)]),
+            (PageScore::Sum, [("2", 7.0), ("1", 5.0), ("3", 1.0)]),
+            (
+                PageScore::ReciprocalRank,
+                [("2", share(2.0) + share(3.0)), ("1", share(1.0)), ("3", share(4.0))],
+            ),
+        ] {
+            let options = EvidenceOptions { page_score, ..EvidenceOptions::default() };
+            let found = run_documents(&store, &hits, &options);
+            assert_eq!(found, expected.map(|(id, score)| (id.to_owned(), score)), "{page_score:?}");
         }
     }
 

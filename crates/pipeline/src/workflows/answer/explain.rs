@@ -13,7 +13,7 @@ use crate::{
         assemble::assemble,
         evidence::{provenance, source},
         options::Options,
-        trace::Step,
+        trace::{Step, page_name},
     },
 };
 
@@ -181,11 +181,8 @@ impl fmt::Display for Explanation {
             let (from, to) = item.paragraphs;
             let place = if item.file.is_empty() { String::new() } else { format!("{}, ", item.file) };
             let section = if item.section.is_empty() { String::new() } else { format!("{}, ", item.section) };
-            writeln!(
-                f,
-                "  {} ({}), {place}{section}paragraphs {from} to {to}",
-                item.title, item.wikipedia_id
-            )?;
+            let page = page_name(&item.title, &item.wikipedia_id);
+            writeln!(f, "  {page}, {place}{section}paragraphs {from} to {to}")?;
             writeln!(f, "    {}", item.text.replace('\n', " "))?;
         }
         Ok(())

@@ -6,6 +6,7 @@ pub(crate) mod check;
 mod evidence;
 mod explain;
 mod index_report;
+pub(crate) mod judged;
 mod mentions;
 pub mod options;
 mod overrides;

@@ -119,7 +119,7 @@ pub struct EvidenceOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunDocuments {
-    /// The ids of pages, each at its best passage.
+    /// The ids of pages, with the order and the scores of `page-score`.
     #[default]
     Page,
     /// `page#place`: the id of a page, and the place of the passage in it, from 0.
@@ -149,7 +149,7 @@ impl Default for EvidenceOptions {
 }
 
 /// `[evaluation]`: scores in addition to R-precision, recall@5 and the scores of answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct EvaluationOptions {
     /// More depths of recall in the report, each at least 2. The deepest one raises `evidence.limit` and
@@ -157,29 +157,30 @@ pub struct EvaluationOptions {
     /// for queries with too few pages.
     #[schemars(inner(range(min = 2)))]
     pub recall_at: Vec<usize>,
-    /// The measures of queries with `tasks.qrels`, by the names of `sporran evaluate trec`. The deepest cutoff raises
-    /// `evidence.limit` and `evidence.depth` as a depth of `recall-at` does.
-    #[serde(skip_serializing_if = "is_default_measures")]
-    pub measures: Vec<String>,
+    /// The measures of queries with `tasks.qrels`, by the names of `sporran evaluate trec`. They are over pages. The
+    /// deepest cutoff raises `evidence.limit` and `evidence.depth` as a depth of `recall-at` does, by one more with
+    /// `exclude-self`. The default is `nDCG@10` and `R@100`, which BEIR reports. `sporran tune` optimises the first one of
+    /// this list; without the list it optimises R-precision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measures: Option<Vec<String>>,
     /// Whether `measures` leave out documents with the id of their query, as BEIR does for ArguAna and Quora.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exclude_self: bool,
 }
 
 /// The measures that BEIR reports.
-const MEASURES: [&str; 2] = ["nDCG@10", "R@100"];
-
-fn is_default_measures(measures: &[String]) -> bool {
-    measures == MEASURES
-}
-
-impl Default for EvaluationOptions {
-    fn default() -> Self {
-        Self { recall_at: Vec::new(), measures: MEASURES.map(str::to_owned).into(), exclude_self: false }
-    }
-}
+const MEASURES: &str = "nDCG@10,R@100";
 
 impl EvaluationOptions {
+    /// The measures of judged queries. An item of `measures` can have several, with commas or blanks between them.
+    ///
+    /// # Errors
+    /// Those of [`RankingMeasure::list`].
+    pub(crate) fn measures(&self) -> sporran_kilt::Result<Vec<RankingMeasure>> {
+        let listed = self.measures.as_ref().map(|names| names.join(","));
+        RankingMeasure::list(listed.as_deref().unwrap_or(MEASURES))
+    }
+
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -193,10 +194,12 @@ impl General {
 
     /// The deepest recall in the report, or cutoff of the measures of judged queries.
     pub(super) fn deepest_score(&self) -> Option<usize> {
-        let judged = self.tasks.qrels.is_some();
-        let measures = self.evaluation.measures.iter().filter(|_| judged);
-        // The check reports wrong names.
-        let cutoffs = measures.filter_map(|name| name.parse::<RankingMeasure>().ok()?.cutoff());
+        // The check reports wrong measures.
+        let measures = self.evaluation.measures().unwrap_or_default();
+        let cutoffs = measures.iter().filter(|_| self.tasks.qrels.is_some()).filter_map(|it| it.cutoff());
+        // The document with the id of the query takes a place in the ranking.
+        let left_out = usize::from(self.evaluation.exclude_self);
+        let cutoffs = cutoffs.map(|cutoff| cutoff.saturating_add(left_out));
         self.evaluation.recall_at.iter().copied().chain(cutoffs).max()
     }
 

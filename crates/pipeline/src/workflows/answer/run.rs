@@ -12,11 +12,7 @@ use sporran_kilt::{
     formats::trec::{RunLine, pages_tag},
     jsonl,
     observe::Observer,
-    scores::{
-        retrieval,
-        trec::{self, RankingMeasure},
-        whole,
-    },
+    scores::{retrieval, whole},
 };
 
 use crate::{
@@ -38,6 +34,7 @@ use crate::{
     workflows::answer::{
         assemble::{Assembly, with_generator, without_generator},
         evidence::run_documents,
+        judged::RankingOptions,
         options::{Options, RunDocuments},
         overrides::overrides,
         report::{Report, Scores, TaskReport},
@@ -46,7 +43,8 @@ use crate::{
 };
 
 /// The version of rankings in TREC's format. 2: documents are pages or passages by the ids of pages; scores fall strictly.
-const RANKING_VERSION: u32 = 2;
+/// 3: the scores of pages are those of `evidence.page-score`.
+const RANKING_VERSION: u32 = 3;
 
 /// The number of queries in a chunk of the journal.
 pub(super) const CHUNK: usize = 128;
@@ -369,8 +367,13 @@ pub(super) fn score(
         depth: None,
     };
     if let Some(qrels) = &task.qrels {
-        report.measures =
-            measured(options, &folder.root.join(ranking_of(Path::new(&task.name))), qrels, task)?;
+        if options.retriever.is_some() {
+            let ranking = folder.root.join(ranking_of(Path::new(&task.name)));
+            let found = RankingOptions::of(&options.general).evaluate(task, qrels, &ranking)?;
+            let means = found.means().into_iter();
+            report.measures =
+                means.filter_map(|(name, mean)| Some((name.to_owned(), mean.value()?))).collect();
+        }
         return Ok(report);
     }
     let Some(gold) = gold else { return Ok(report) };
@@ -399,28 +402,6 @@ pub(super) fn score(
     }
     report.depth = found.evidence.depths.into_iter().next();
     Ok(report)
-}
-
-/// The scores of the ranking of judged queries; none without a retriever.
-fn measured(
-    options: &Options,
-    ranking: &Path,
-    qrels: &Path,
-    task: &TaskFile,
-) -> Result<BTreeMap<String, f64>> {
-    let evaluation = &options.general.evaluation;
-    if options.retriever.is_none() {
-        return Ok(BTreeMap::new());
-    }
-    let options = trec::Options {
-        measures: RankingMeasure::list(&evaluation.measures.join(","))?,
-        // Queries without a hit count 0, but not those beyond a limit.
-        complete: task.limit.is_none(),
-        exclude_self: evaluation.exclude_self,
-    };
-    let found = trec::evaluate(qrels, ranking, &options)?;
-    let means = found.means().into_iter();
-    Ok(means.filter_map(|(name, mean)| Some((name.to_owned(), mean.value()?))).collect())
 }
 
 /// Copies the first records of a gold file, for a run with a limit.

@@ -8,7 +8,6 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sporran_config::Overrides;
 use sporran_kilt::{
-    Error as FileError, ShardFault,
     folder::{Shard, ShardManifest, ShardRange, ShardSet},
     observe::{Event, Observer},
 };
@@ -34,9 +33,13 @@ use crate::{
         key::StepKey,
         manifest::{Account, TaskEntry},
         shard::ShardReport,
+        stale::{check_options, file_key, stale, stale_file},
         step::{FileStep, step_digest},
     },
-    source::store::PartHash,
+    source::{
+        options::SourceOptions,
+        store::{PartHash, describe},
+    },
     tasks::{
         files::{TaskFile, task_files},
         loader as tasks,
@@ -125,6 +128,7 @@ fn execute(
         let mut inputs = Inputs::default();
         let content = inputs.file(&task.path)?;
         let key = task_key(key.clone(), task, &content, &mut inputs)?;
+        manifest.inputs.extend(inputs.hashes().map(|(path, hash)| (file_key(&path), hash)));
         manifest.inputs.insert(format!("task {}", task.name), step_digest(key.clone(), &task.name));
         let outputs = paths_of(task, options);
         let step = FileStep {
@@ -154,14 +158,15 @@ fn execute(
 /// and the manifest. `config` is that of a shard.
 ///
 /// # Errors
-/// [`FileError::Shard`] for a task file that has changed since the shards read it; errors of files.
+/// [`Shard`](sporran_kilt::Error::Shard) if a model, another file of the options, the source or a task file has changed since the
+/// shards read it; errors of files.
 pub(crate) fn merge(
     set: &ShardSet,
     config: &Path,
     overrides: &[String],
     observe: &mut Observer<'_>,
 ) -> Result<Outcome> {
-    let (first, manifest) = set.first();
+    let (_, manifest) = set.first();
     let options = Options::parse(config, overrides)?;
     let files = task_files(&options.general.tasks, "tasks")?;
     let all: Vec<Details> =
@@ -170,6 +175,12 @@ pub(crate) fn merge(
     let mut account = Account::begin(&options)?;
     account.overrides(details.overrides.clone());
     account.parts(&details.parts);
+    let mut inputs = Inputs::default();
+    check_options(set, options_key(&options)?, &mut inputs)?;
+    account.read(&inputs);
+    if let Some(source) = &options.general.source {
+        check_source(set, source, &details.parts, &mut inputs, observe)?;
+    }
     let key = with_parts(StepKey::of_values("answer", manifest.config.clone()), &details.parts);
     let mut tasks: Vec<(&TaskFile, String, String)> = Vec::new();
     for task in &files {
@@ -177,12 +188,7 @@ pub(crate) fn merge(
         let content = inputs.file(&task.path)?;
         let digest = step_digest(task_key(key.clone(), task, &content, &mut inputs)?, &task.name);
         if manifest.inputs.get(&format!("task {}", task.name)) != Some(&digest) {
-            let message = format!(
-                "{} or a file of its questions has changed since the shards read it, or they are of another version of the \
-                 program; make the shards again",
-                task.path.display()
-            );
-            return Err(FileError::shard(first, ShardFault::Stale, message).into());
+            return Err(stale_file(set, &inputs, &task.path).into());
         }
         account.read(&inputs);
         tasks.push((task, content, digest));
@@ -222,4 +228,26 @@ pub(crate) fn merge(
     // `retrieve` runs no other config.
     let then: &[PathBuf] = if command == "run" { &options.general.then } else { &[] };
     Ok(outcome.with_then(then, &options.general.output))
+}
+
+/// Compares a source with that of the shards. `parts` are the parts of the shards.
+fn check_source(
+    set: &ShardSet,
+    source: &SourceOptions,
+    parts: &[PartHash],
+    inputs: &mut Inputs,
+    observe: &mut Observer<'_>,
+) -> Result<()> {
+    let described = describe(source, observe, inputs)?;
+    let part = |name: &str| parts.iter().find(|part| part.part == name);
+    if part("source").is_none_or(|part| part.blake3 != described.content) {
+        return Err(stale(set, &format!("the source {}", source.first_path().display())).into());
+    }
+    // Its name has the hash of the redirects and the tokenizer.
+    let store = part("store").and_then(|part| part.path.file_name());
+    if store.is_none_or(|name| name != described.folder_name().as_str()) {
+        let path = source.redirects.as_deref().unwrap_or(source.first_path()).display();
+        return Err(stale(set, &format!("a file of the source, such as {path},")).into());
+    }
+    Ok(())
 }

@@ -101,7 +101,7 @@ impl Step {
         let indent = "  ".repeat(depth);
         writeln!(f, "{indent}{}: {}", self.step, self.query.replace('\n', " / "))?;
         for hit in &self.hits {
-            write!(f, "{indent}  {:10.4}  {} ({})", hit.score, hit.title, hit.wikipedia_id)?;
+            write!(f, "{indent}  {:10.4}  {}", hit.score, page_name(&hit.title, &hit.wikipedia_id))?;
             let place = if hit.file.is_empty() { String::new() } else { format!(", {}", hit.file) };
             writeln!(f, "{place}")?;
         }
@@ -110,6 +110,11 @@ impl Step {
         }
         self.parts.iter().try_for_each(|part| part.write(f, depth + 1))
     }
+}
+
+/// A page as its title with its id, or as its id if it has no title.
+pub(super) fn page_name(title: &str, id: &str) -> String {
+    if title.is_empty() { id.to_owned() } else { format!("{title} ({id})") }
 }
 
 impl fmt::Display for Step {

@@ -1,22 +1,29 @@
-//! Tuning of the weights of a hybrid retriever on task files with gold evidence.
+//! Tuning of the weights of a hybrid retriever on task files with gold evidence or judgements.
 
 use std::fmt;
 
 use rayon::prelude::*;
 use serde::Serialize;
 use sporran_kilt::{
-    Hit, Output, Provenance,
+    Example, Hit, Output, PassageStore, Provenance,
     observe::{Observer, Unit, advance, begin},
-    scores::provenance::{Evidence, Rank},
+    scores::{
+        provenance::Evidence,
+        trec::{JudgedQueries, RankingMeasure},
+    },
 };
 use sporran_retriever::fusion::{FusionMethod, FusionOptions};
 
 use crate::{
     Error, Result,
-    tasks::{files::task_files, loader as tasks},
+    tasks::{
+        files::{TaskFile, task_files},
+        loader as tasks,
+    },
     workflows::answer::{
         assemble::{Parts, assemble_parts},
-        options::Options,
+        evidence::{all_pages, pages},
+        options::{EvidenceOptions, Options},
         retrieval::RetrieverOptions,
     },
 };
@@ -30,11 +37,20 @@ pub struct Trial {
     pub r_precision: f64,
     /// The mean recall@5 over the task files.
     pub recall_at_5: f64,
+    /// The name and the value of the first of `evaluation.measures`, if the config names measures and has judged queries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measure: Option<(String, f64)>,
+    /// The mean over the task files of the score by which settings are compared.
+    #[serde(skip)]
+    score: f64,
 }
 
 impl fmt::Display for Trial {
-    /// Both scores in percent, in columns of 11 and 9, and the setting as in a config.
+    /// The scores in percent, in columns of 11 and 9 and of the measure's name, and the setting as in a config.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((name, value)) = &self.measure {
+            write!(f, "{:width$.1} ", 100.0 * value, width = name.len().max(5))?;
+        }
         let weights: Vec<String> = self.fusion.weights.iter().map(f32::to_string).collect();
         let method = serde_json::to_value(self.fusion.method).unwrap_or_default();
         write!(
@@ -47,25 +63,66 @@ impl fmt::Display for Trial {
     }
 }
 
-impl Trial {
-    /// The score for comparing settings.
-    fn score(&self) -> f64 {
-        (self.r_precision + self.recall_at_5) / 2.0
-    }
-}
-
-/// The gold evidence of a task file, and the rankings of each part.
+/// The gold evidence or the judgements of a task file, and the rankings of each part.
 struct RankedTask {
-    gold: Vec<Evidence>,
+    gold: Gold,
     /// `[part][record]`
     rankings: Vec<Vec<Vec<Hit>>>,
+}
+
+/// What the pages of each record are compared with.
+enum Gold {
+    /// The gold evidence of the records.
+    Evidence(Vec<Evidence>),
+    /// The ids of judged queries, with the measure that is optimised.
+    Judged(Box<Judged>),
+}
+
+struct Judged {
+    queries: Vec<String>,
+    judgements: JudgedQueries,
+    /// R-precision, recall@5, and the first of `evaluation.measures`, if the config names them.
+    measures: Vec<RankingMeasure>,
+    exclude_self: bool,
+}
+
+/// The scores of one record, or their sums.
+#[derive(Clone, Copy, Default)]
+struct Scores {
+    r_precision: f64,
+    recall_at_5: f64,
+    measure: f64,
+    /// The score by which settings are compared.
+    score: f64,
+}
+
+impl Scores {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            r_precision: self.r_precision + other.r_precision,
+            recall_at_5: self.recall_at_5 + other.recall_at_5,
+            measure: self.measure + other.measure,
+            score: self.score + other.score,
+        }
+    }
+
+    fn over(self, count: usize) -> Self {
+        let count = count as f64;
+        Self {
+            r_precision: self.r_precision / count,
+            recall_at_5: self.recall_at_5 / count,
+            measure: self.measure / count,
+            score: self.score / count,
+        }
+    }
 }
 
 /// The number of steps between the weights 0 and 1.
 const STEPS: usize = 10;
 
 /// Evaluates settings of a config's hybrid retriever on its tasks: every method, with all weights in tenths that add up to 1.
-/// Returns them best first, by the mean of R-precision and recall@5 over the task files.
+/// Returns them best first, by the mean of R-precision and recall@5 over the task files. The score of judged queries is the
+/// first of `evaluation.measures`, or R-precision if the config names none.
 ///
 /// # Errors
 /// [`Error::Config`] if the retriever is not hybrid, or a task file has no gold evidence; those of
@@ -91,15 +148,7 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Trial>>
     let mut ranked_tasks: Vec<RankedTask> = Vec::new();
     for file in &files {
         let examples = tasks::examples(file)?;
-        let gold: Vec<Evidence> = examples
-            .iter()
-            .map(|example| {
-                let pages: Vec<Option<Vec<String>>> = example.gold.iter().map(gold_pages).collect();
-                Evidence::new(
-                    pages.iter().map(|keys| keys.as_ref().map(|keys| keys.iter().map(String::as_str))),
-                )
-            })
-            .collect();
+        let gold = Gold::of(options, file, &examples)?;
         let queries: Vec<_> =
             examples.iter().map(|example| options.general.for_retrieval(&example.query)).collect();
         begin(observe, format!("retrieve for {}", file.name), retrievers.len() as u64, Unit::Steps);
@@ -111,29 +160,22 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Trial>>
         observe(sporran_kilt::observe::Event::End);
         ranked_tasks.push(RankedTask { gold, rankings });
     }
+    let evidence = &options.general.evidence;
+    let measure = ranked_tasks.iter().find_map(|task| task.gold.measure());
     let mut trials: Vec<Trial> = settings(&hybrid.fusion, retrievers.len())
         .into_par_iter()
         .map(|fusion| {
-            let mut sums = (0.0, 0.0);
-            for RankedTask { gold, rankings } in &ranked_tasks {
-                let ranks = gold.iter().enumerate().map(|(query, gold)| {
-                    let rows: Vec<&[Hit]> = rankings.iter().map(|part| part[query].as_slice()).collect();
-                    let hits = fusion.fuse(&rows);
-                    let pages =
-                        crate::workflows::answer::evidence::pages(&store, &hits, &options.general.evidence);
-                    let ids: Vec<_> = pages.into_iter().map(|page| store.page_id(page)).collect();
-                    gold.rank(ids.iter().map(AsRef::as_ref))
-                });
-                let (r, recall) = mean(ranks);
-                sums = (sums.0 + r, sums.1 + recall);
-            }
-            let files = ranked_tasks.len() as f64;
-            Trial { fusion, r_precision: sums.0 / files, recall_at_5: sums.1 / files }
+            let files = ranked_tasks.iter().map(|task| task.scores(&fusion, &store, evidence));
+            let sums = files.fold(Scores::default(), Scores::plus);
+            let Scores { r_precision, recall_at_5, score, .. } = sums.over(ranked_tasks.len());
+            // A config has one file of judged queries.
+            let measure = measure.map(|measure| (measure.name().to_owned(), sums.measure));
+            Trial { fusion, r_precision, recall_at_5, measure, score }
         })
         .collect();
     store.sound()?;
     // A stable sort: settings with equal scores stay in order.
-    trials.sort_by(|a, b| b.score().total_cmp(&a.score()));
+    trials.sort_by(|a, b| b.score.total_cmp(&a.score));
     Ok(trials)
 }
 
@@ -143,11 +185,80 @@ fn gold_pages(output: &Output) -> Option<Vec<String>> {
     output.provenance.as_ref().map(|items| items.iter().filter_map(id).collect())
 }
 
-fn mean(ranks: impl ExactSizeIterator<Item = Rank>) -> (f64, f64) {
-    let count = ranks.len() as f64;
-    let (r, recall) =
-        ranks.fold((0.0, 0.0), |sums, rank| (sums.0 + rank.r_precision, sums.1 + rank.recall(5)));
-    (r / count, recall / count)
+impl Gold {
+    fn of(options: &Options, file: &TaskFile, examples: &[Example]) -> Result<Self> {
+        let Some(qrels) = &file.qrels else {
+            let evidence = |example: &Example| {
+                let pages: Vec<Option<Vec<String>>> = example.gold.iter().map(gold_pages).collect();
+                let pages = pages.iter().map(|ids| ids.as_ref().map(|ids| ids.iter().map(String::as_str)));
+                Evidence::new(pages)
+            };
+            return Ok(Self::Evidence(examples.iter().map(evidence).collect()));
+        };
+        let evaluation = &options.general.evaluation;
+        let mut measures = RankingMeasure::list("Rprec,R@5")?;
+        if evaluation.measures.is_some() {
+            measures.extend(evaluation.measures()?.into_iter().take(1));
+        }
+        Ok(Self::Judged(Box::new(Judged {
+            queries: examples.iter().map(|example| example.query.id.text().into_owned()).collect(),
+            judgements: JudgedQueries::read(qrels)?,
+            measures,
+            exclude_self: evaluation.exclude_self,
+        })))
+    }
+
+    /// The measure that is optimised; none for R-precision and recall@5.
+    fn measure(&self) -> Option<&RankingMeasure> {
+        match self {
+            Self::Evidence(_) => None,
+            Self::Judged(judged) => judged.measures.get(2),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Evidence(gold) => gold.len(),
+            Self::Judged(judged) => judged.queries.len(),
+        }
+    }
+
+    /// The scores of a record's ranking.
+    fn scores(&self, record: usize, store: &PassageStore, hits: &[Hit], options: &EvidenceOptions) -> Scores {
+        match self {
+            Self::Evidence(gold) => {
+                let pages = pages(store, hits, options);
+                let ids: Vec<_> = pages.into_iter().map(|page| store.page_id(page)).collect();
+                let rank = gold[record].rank(ids.iter().map(AsRef::as_ref));
+                let (r_precision, recall_at_5) = (rank.r_precision, rank.recall(5));
+                Scores { r_precision, recall_at_5, measure: 0.0, score: (r_precision + recall_at_5) / 2.0 }
+            }
+            Self::Judged(judged) => {
+                let query = judged.queries[record].as_str();
+                let pages = all_pages(store, hits, options.page_score).map(|page| store.page_id(page));
+                let pages: Vec<_> = pages.filter(|page| !judged.exclude_self || page != query).collect();
+                let value =
+                    |measure| judged.judgements.value(measure, query, pages.iter().map(AsRef::as_ref));
+                let values: Vec<f64> =
+                    judged.measures.iter().map(|measure| value(measure).unwrap_or_default()).collect();
+                let (r_precision, recall_at_5) = (values[0], values[1]);
+                let measure = values.get(2).copied();
+                let score = measure.unwrap_or(r_precision);
+                Scores { r_precision, recall_at_5, measure: measure.unwrap_or_default(), score }
+            }
+        }
+    }
+}
+
+impl RankedTask {
+    /// The mean scores of the records with a setting of the fusion.
+    fn scores(&self, fusion: &FusionOptions, store: &PassageStore, options: &EvidenceOptions) -> Scores {
+        let records = (0..self.gold.len()).map(|record| {
+            let rows: Vec<&[Hit]> = self.rankings.iter().map(|part| part[record].as_slice()).collect();
+            self.gold.scores(record, store, &fusion.fuse(&rows), options)
+        });
+        records.fold(Scores::default(), Scores::plus).over(self.gold.len())
+    }
 }
 
 /// Every method with all weights in tenths that add up to 1.

@@ -8,7 +8,6 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sporran_extractor::Parses;
 use sporran_kilt::{
-    Error as FileError, ShardFault,
     folder::{Shard, ShardManifest, ShardRange, ShardSet},
     jsonl,
     observe::{Event, Observer},
@@ -32,6 +31,7 @@ use crate::{
         key::StepKey,
         manifest::{Account, TaskEntry},
         shard::ShardReport,
+        stale::{check_options, file_key, stale, stale_file},
         step::{FileStep, step_digest},
     },
     source::{pages::Pages, store::PartHash},
@@ -96,7 +96,8 @@ pub(crate) fn shard(
         let content = inputs.file(path)?;
         let outputs = paths_of(&name, input.format);
         let key = key.clone().input("content", content.as_str());
-        manifest.inputs.insert(format!("file {name}"), step_digest(key.clone(), &name));
+        manifest.inputs.insert(file_key(path), content.clone());
+        manifest.inputs.insert(format!("step {name}"), step_digest(key.clone(), &name));
         let mut portions = 0;
         each_portion(path, input.format, &input.folds, |_| {
             portions += 1;
@@ -129,21 +130,28 @@ pub(crate) fn shard(
 /// Merges shards: concatenates their predictions and triples, and adds up their counts. `config` is that of a shard.
 ///
 /// # Errors
-/// [`FileError::Shard`] for an input file that has changed since the shards read it; errors of files.
+/// [`Shard`](sporran_kilt::Error::Shard) if a model, another file of the options, the source or an input file has changed since
+/// the shards read it; errors of files.
 pub(crate) fn merge(
     set: &ShardSet,
     config: &Path,
     overrides: &[String],
     observe: &mut Observer<'_>,
 ) -> Result<Outcome> {
-    let (first, manifest) = set.first();
+    let (_, manifest) = set.first();
     let options = PopulationOptions::parse(config, overrides)?;
     let input = input_of(&options)?;
     let all: Vec<Details> =
         set.iter().map(|(folder, shard)| shard.details(folder)).collect::<Result<_, _>>()?;
     let mut account = Account::begin(&options)?;
     account.parts(&all[0].parts);
-    let pages = manifest.inputs.get("pages").cloned().unwrap_or_default();
+    let mut inputs = Inputs::default();
+    check_options(set, options_key(&options)?, &mut inputs)?;
+    account.read(&inputs);
+    let pages = Pages::open(options.source.as_ref(), input.pages.as_deref(), observe)?.hash().to_owned();
+    if manifest.inputs.get("pages") != Some(&pages) {
+        return Err(stale(set, "the source or `input.pages`").into());
+    }
     let key = StepKey::of_values("populate", manifest.config.clone()).input("pages", pages);
     let mut files = Vec::new();
     for path in &input.files {
@@ -151,13 +159,8 @@ pub(crate) fn merge(
         let mut inputs = Inputs::default();
         let content = inputs.file(path)?;
         let digest = step_digest(key.clone().input("content", content.as_str()), &name);
-        if manifest.inputs.get(&format!("file {name}")) != Some(&digest) {
-            let message = format!(
-                "{} has changed since the shards read it, or they are of another version of the program; make the shards \
-                 again",
-                path.display()
-            );
-            return Err(FileError::shard(first, ShardFault::Stale, message).into());
+        if manifest.inputs.get(&format!("step {name}")) != Some(&digest) {
+            return Err(stale_file(set, &inputs, path).into());
         }
         account.read(&inputs);
         files.push((path, name, content, digest));
