@@ -44,8 +44,8 @@ impl Linear {
         Ok(Self { weight, bias: Some(bias), is_transposed: true })
     }
 
-    /// A layer whose outputs are in `groups`, each of which reads a group of inputs alone. The weight (out, in / groups, 1) is that of a
-    /// convolution over one position. It is copied, so that the layer cannot be trained.
+    /// A layer whose outputs are in `groups`, each of which reads a group of inputs alone. The weight (out, in / groups, 1)
+    /// is that of a convolution over one position. It is copied, so that the layer cannot be trained.
     ///
     /// # Errors
     /// A tensor error where `vb` has another shape.

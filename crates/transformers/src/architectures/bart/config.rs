@@ -45,8 +45,8 @@ pub enum BartFamily {
     /// Pegasus with BigBird's attention (Zaheer et al. 2020): mBART's norms, but none of the embeddings, and learned positions. Inputs
     /// are as long as `transformers` attends to them as a whole.
     BigBirdPegasus,
-    /// LED (Beltagy et al. 2020): BART whose encoder attends to a window. No token attends to everything, as in `transformers` without
-    /// a mask that says so.
+    /// LED (Beltagy et al. 2020): BART whose encoder attends to a window. No token attends to everything, as in
+    /// `transformers` without a mask that says so.
     Led,
 }
 

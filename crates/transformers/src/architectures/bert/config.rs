@@ -128,8 +128,8 @@ pub struct BertConfig {
     pub sharing: Option<LayerSharing>,
     /// The blocks of attention, in some BigBirds, which read inputs that are so short that attention is complete.
     pub blocks: Option<AttentionBlocks>,
-    /// The tokens that layers attend to, half of them on either side, beside the own one, in Longformer: one number for all layers,
-    /// or one for each.
+    /// The tokens that layers attend to, half of them on either side, beside the own one, in Longformer: one number for all
+    /// layers, or one for each.
     pub windows: Option<Vec<usize>>,
     /// The sizes of MobileBERT.
     pub mobile: Option<MobileSizes>,

@@ -1,5 +1,5 @@
-//! ConvBERT (Jiang et al. 2020): half of the heads attend to all tokens, the other half mix near ones by weights that depend on what
-//! is there.
+//! ConvBERT (Jiang et al. 2020): half of the heads attend to all tokens, the other half mix near ones by weights that depend
+//! on what is there.
 
 use candle_core::{D, Device, Tensor};
 use candle_nn::{Init, VarBuilder};

@@ -57,8 +57,8 @@ pub enum BertFamily {
     JinaXlmRoberta,
     /// BigBird (Zaheer et al. 2020) with complete attention.
     BigBird,
-    /// Longformer (Beltagy et al. 2020): RoBERTa that attends to a window. Where the whole input is labelled, the first token attends to
-    /// all others by projections of its own, and all attend to it.
+    /// Longformer (Beltagy et al. 2020): RoBERTa that attends to a window. Where the whole input is labelled, the first
+    /// token attends to all others by projections of its own, and all attend to it.
     Longformer,
     /// MobileBERT (Sun et al. 2020): layers that work on narrow states between wide ones.
     MobileBert,

@@ -244,8 +244,8 @@ impl Attention {
     }
 }
 
-/// Scores of distances (b, heads, s, 2s) as those of pairs (b, heads, s, s): the key j of the query i has the distance i - j, which
-/// is at s - i + j.
+/// Scores of distances (b, heads, s, 2s) as those of pairs (b, heads, s, s): the key j of the query i has the distance
+/// i - j, which is at s - i + j.
 fn by_pair(scores: &Tensor, length: usize) -> Result<Tensor> {
     let (batch, heads, _, _) = scores.dims4()?;
     let shifted = scores.reshape((batch, heads, 2 * length, length))?.narrow(2, 1, 2 * length - 1)?;

@@ -1,5 +1,5 @@
-//! GPT-2 (Radford et al. 2019): a decoder with learned positions and normalisation before each part; and the first GPT (Radford et al.
-//! 2018), which normalises the states after each part.
+//! GPT-2 (Radford et al. 2019): a decoder with learned positions and normalisation before each part; and the first GPT
+//! (Radford et al. 2018), which normalises the states after each part.
 
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};

@@ -104,8 +104,8 @@ pub(crate) struct SwitchSizes {
 }
 
 impl SwitchSizes {
-    /// For each token of a sequence, the expert that reads it and its weight, by the scores of all experts; none for a token after
-    /// those that its expert has room for.
+    /// For each token of a sequence, the expert that reads it and its weight, by the scores of all experts; none for a token
+    /// after those that its expert has room for.
     pub(crate) fn route(self, scores: &[f32]) -> Vec<Option<(usize, f32)>> {
         let mut read = vec![0; self.count];
         let mut one = |scores: &[f32]| {

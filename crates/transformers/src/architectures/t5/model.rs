@@ -1,5 +1,5 @@
-//! T5 (Raffel et al. 2020), versions 1.0 and 1.1, mT5, UMT5, LongT5 and Switch Transformers: an encoder-decoder with relative position buckets, root mean
-//! square normalisation before each part, no biases and no scaling of the attention scores.
+//! T5 (Raffel et al. 2020), versions 1.0 and 1.1, mT5, UMT5, LongT5 and Switch Transformers: an encoder-decoder with
+//! relative position buckets, root mean square normalisation before each part, no biases and no scaling of the attention scores.
 
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
