@@ -64,7 +64,7 @@ fn measure(queries: usize) -> Result<(), Box<dyn std::error::Error>> {
     let megabytes = std::fs::metadata(&run)?.len() as f64 / 1e6;
     println!("{lines} lines, {megabytes:.0} MB, {} threads", std::thread::available_parallelism()?);
     let names = MEASURES.map(|(name, _)| name).join(",");
-    let options = Options { measures: RankingMeasure::list(&names)?, complete: false, exclude_self: false };
+    let options = Options::new(RankingMeasure::list(&names)?);
     let before = peak_memory_bytes();
     let (mut seconds, mut rise, mut found) = (f64::INFINITY, 0, None);
     for round in 0..ROUNDS {

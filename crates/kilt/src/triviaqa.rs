@@ -163,7 +163,7 @@ pub fn join(
         let paths: Vec<String> = questions.paths.iter().map(|path| path.display().to_string()).collect();
         let message = format!(
             "{missing} of {} without a question in {}; the first is `{id}`",
-            counted(count as u64, "record"),
+            counted(count, "record"),
             paths.join(", ")
         );
         return Err(Error::record(input, line, "input", message));

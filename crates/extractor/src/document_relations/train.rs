@@ -31,7 +31,7 @@ pub struct TrainedDocuments {
 
 impl fmt::Display for TrainedDocuments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&counted(self.trained.steps as u64, "step"))?;
+        f.write_str(&counted(self.trained.steps, "step"))?;
         match self.trained.best {
             Some((step, f1)) => write!(f, ", best step {step}: validation F1 {:.1}", 100.0 * f1),
             None => Ok(()),

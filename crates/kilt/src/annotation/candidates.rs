@@ -84,9 +84,9 @@ pub struct Chosen {
 impl fmt::Display for CandidateSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { records, without_candidates, rows, gold, systems } = self;
-        write!(f, "{} of {}, ", counted(*rows as u64, "row"), counted(*records as u64, "record"))?;
-        write!(f, "{} without a candidate; ", counted(*without_candidates as u64, "record"))?;
-        f.write_str(&counted(*gold as u64, "gold passage"))?;
+        write!(f, "{} of {}, ", counted(*rows, "row"), counted(*records, "record"))?;
+        write!(f, "{} without a candidate; ", counted(*without_candidates, "record"))?;
+        f.write_str(&counted(*gold, "gold passage"))?;
         systems.iter().try_for_each(|chosen| write!(f, ", {} of {}", chosen.rows, chosen.system))
     }
 }

@@ -55,9 +55,9 @@ impl fmt::Display for MergeSummary {
         writeln!(
             f,
             "{written} of {} written, {annotated} annotated, {rejected} of them rejected",
-            counted(*records as u64, "record")
+            counted(*records, "record")
         )?;
-        writeln!(f, "{accepted} of {} accepted, {added} of them new", counted(*passages as u64, "passage"))?;
+        writeln!(f, "{accepted} of {} accepted, {added} of them new", counted(*passages, "passage"))?;
         write!(f, "{mean_pages:.2} pages an annotated record")
     }
 }

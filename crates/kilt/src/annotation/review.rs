@@ -39,7 +39,7 @@ impl fmt::Display for ReviewSummary {
         write!(
             f,
             "{listed} of {} listed, {unscored} without answers or evidence",
-            counted(*records as u64, "record")
+            counted(*records, "record")
         )
     }
 }

@@ -94,7 +94,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let folds: Vec<String> =
             self.folds.iter().map(|(fold, count)| format!("{count} in fold {fold}")).collect();
-        writeln!(f, "{}: {}", counted(self.documents as u64, "document"), folds.join(", "))?;
+        writeln!(f, "{}: {}", counted(self.documents, "document"), folds.join(", "))?;
         writeln!(
             f,
             "{:<28} {:>7} {:>7} {:>9} {:>8}",

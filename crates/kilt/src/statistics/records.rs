@@ -372,7 +372,7 @@ impl fmt::Display for RecordStatistics {
             "{:width$} {:>6} {:>6} {:>6} {:>6} {train:>10} {dev:>10} {test:>10} {records:>10}",
             "total", "", "", "", ""
         )?;
-        writeln!(f, "{} with knowledge", counted(self.pages.pages as u64, "page"))?;
+        writeln!(f, "{} with knowledge", counted(self.pages.pages, "page"))?;
         for (at, count) in self.pages.by_datasets.iter().enumerate() {
             writeln!(f, "  {count} for {}", counted(at as u64 + 1, "dataset"))?;
         }

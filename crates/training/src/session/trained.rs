@@ -19,7 +19,7 @@ pub struct Trained {
 
 impl fmt::Display for Trained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&counted(self.steps as u64, "step"))?;
+        f.write_str(&counted(self.steps, "step"))?;
         match self.best {
             Some((step, score)) => write!(f, ", best step {step}: validation score {:.1}", 100.0 * score),
             None => Ok(()),

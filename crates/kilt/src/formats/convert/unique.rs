@@ -32,10 +32,13 @@ impl<'r> UniqueIds<'r> {
     }
 }
 
-/// The judgements with the file and the line of each.
+/// A query and a document.
+type Pair = (Box<str>, Box<str>);
+
+/// The judgements with the relevance, the file and the line of each.
 #[derive(Default)]
 pub(super) struct UniqueQrels<'r> {
-    places: FxHashMap<(Box<str>, Box<str>), (i32, &'r Path, u64)>,
+    places: FxHashMap<Pair, (i32, &'r Path, u64)>,
 }
 
 impl<'r> UniqueQrels<'r> {

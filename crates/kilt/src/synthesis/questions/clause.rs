@@ -129,7 +129,7 @@ pub(super) fn is_unclear(word: &str) -> bool {
 }
 
 /// The head noun of a subject.
-pub(super) fn head<'w, S: AsRef<str>>(subject: &'w [S]) -> &'w str {
+pub(super) fn head<S: AsRef<str>>(subject: &[S]) -> &str {
     let end = subject.iter().skip(1).position(|word| PREPOSITIONS.contains(&word.as_ref()));
     let last = end.map_or(subject.len(), |end| end + 1);
     subject[last - 1].as_ref()
@@ -221,10 +221,8 @@ fn main_part<'a, 'w>(
             while rest.get(next).is_some_and(|word| ADVERBS.contains(word)) {
                 next += 1;
             }
-            let joined = rest
-                .get(next..)
-                .and_then(|words| predicate(words))
-                .is_some_and(|next| predicate_.can_be_joined(next));
+            let joined =
+                rest.get(next..).and_then(predicate).is_some_and(|next| predicate_.can_be_joined(next));
             if joined {
                 return (&rest[..at], Some(&rest[next..]));
             }

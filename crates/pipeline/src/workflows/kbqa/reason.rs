@@ -58,7 +58,7 @@ impl fmt::Display for ReasonReport {
         if let Some(steps) = self.steps {
             let valid =
                 self.valid.map_or_else(String::new, |f1| format!(", validation P-F1 {:.1}", 100.0 * f1));
-            lines.push(counted(steps as u64, "step") + &valid);
+            lines.push(counted(steps, "step") + &valid);
         }
         for tested in &self.tests {
             let scores = tested.scores.map_or_else(String::new, |scores| {

@@ -77,7 +77,7 @@ impl fmt::Display for TrainedReranker {
             "kind {}, {}, {}",
             self.kind,
             counted(self.dialogues as u64, "dialogue"),
-            counted(self.steps as u64, "step")
+            counted(self.steps, "step")
         )?;
         if self.is_third_quartile {
             write!(f, ", threshold above {} (third quartile)", self.threshold)?;

@@ -58,7 +58,7 @@ impl fmt::Display for TrainedRelations {
         write!(
             f,
             "{}\nvalidation documents: maximum recall {:.3} by text, {:.3} by link; F1 {:.1}",
-            counted(self.steps as u64, "step"),
+            counted(self.steps, "step"),
             recall.text,
             recall.link,
             self.validation_f1.percent()

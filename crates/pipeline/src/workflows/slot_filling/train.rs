@@ -46,7 +46,7 @@ impl fmt::Display for TrainedSlots {
         write!(
             f,
             "relations: {train} for training, {validation} for validation, {unseen} unseen\n{}",
-            counted(self.trained.steps as u64, "step")
+            counted(self.trained.steps, "step")
         )?;
         match self.trained.best {
             Some((step, f1)) => write!(f, ", best step {step}: validation F1 {:.1}", 100.0 * f1),

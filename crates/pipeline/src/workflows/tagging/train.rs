@@ -39,7 +39,7 @@ pub struct TrainedTagger {
 
 impl fmt::Display for TrainedTagger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&counted(self.steps as u64, "step"))?;
+        f.write_str(&counted(self.steps, "step"))?;
         if let Some((step, f1)) = self.best {
             write!(f, ", best step {step}: validation F1 {:.1}", 100.0 * f1)?;
         }
