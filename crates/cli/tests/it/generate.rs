@@ -98,10 +98,7 @@ fn a_line_that_is_too_long_is_truncated_with_a_warning() {
     let output = generate(&["--max-input-tokens", "20"], format!("a\n{long}\n").as_bytes());
     assert_eq!(outputs(&output).len(), 2);
     let message = errors(&output);
-    assert!(
-        message.contains("standard input:2: the text has ") && message.contains("reads only 20 of them"),
-        "{message}"
-    );
+    assert!(message.contains("standard input:2: the model reads only 20 of the "), "{message}");
     assert!(!message.contains("standard input:1"), "{message}");
 }
 
@@ -163,10 +160,7 @@ fn learned_positions_truncate_a_long_prompt_and_rotary_positions_do_not() {
     let (found, message) = (outputs(&output), errors(&output));
     assert_eq!(found.len(), 4);
     // Twenty new tokens need nineteen of the 64 positions, because the last one is not read.
-    assert!(
-        message.contains("standard input:2: the text has ") && message.contains("reads only 45 of them"),
-        "{message}"
-    );
+    assert!(message.contains("standard input:2: the model reads only 45 of the "), "{message}");
     assert!(message.contains("standard input:4: ") && !message.contains("standard input:1: "), "{message}");
     assert_same(&found[..1], &outputs(&generate_with(&fixture("gpt2"), &[], b"x\n")));
     // The model reads the end of the prompt; the text before it does not matter.

@@ -215,7 +215,7 @@ mod tests {
         let counts: Vec<(usize, usize)> =
             found.gold.iter().map(|gold| (gold.passages, gold.accepted)).collect();
         assert_eq!(counts, [(1, 1), (1, 0)]);
-        assert!(found.to_string().ends_with("2.csv accepted 0 of 1 gold passages"), "{found}");
+        assert!(found.to_string().ends_with("2.csv accepted 0 of 1 gold passage"), "{found}");
         std::fs::write(&key, line("a", true).replace("true", "2")).unwrap();
         let message = agreement(&sheets, Some(&key)).unwrap_err().to_string();
         assert!(message.contains("key.jsonl:1: field `gold`"), "{message}");

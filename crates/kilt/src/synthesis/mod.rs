@@ -366,7 +366,8 @@ mod tests {
         let expected = [
             "Where is Lake Number3?",
             "What is Lake Number3?",
-            "Which lake was often compared with Lake Number4 because of its depth?",
+            "Was Lake Number3 compared with Lake Number4 because of its depth?",
+            "Which lake was compared with Lake Number4 because of its depth?",
         ];
         assert!(expected.iter().any(|text| texts.contains(text)), "{texts:?}");
         assert_eq!(questions(&store, 12, 1).unwrap(), records);

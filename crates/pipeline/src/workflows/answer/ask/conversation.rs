@@ -189,10 +189,7 @@ mod tests {
 
     #[test]
     fn turns_of_another_program_have_no_citations() {
-        assert_eq!(
-            without_citations("In 1803 [1][12]. By [some] Ann [?].\nx[] [3"),
-            "In 1803. By [some] Ann. x[] [3"
-        );
+        assert_eq!(uncited("In 1803 [1][12]. By [some] Ann [?].\nx[] [3"), "In 1803. By [some] Ann. x[] [3");
         let conversation = Conversation::of_turns([(" where is the bridge of Kelso? ", "At the mill [2].")]);
         let follow_up = conversation.follow_up("and who owns it?").unwrap();
         assert_eq!(follow_up.searched(), "and who owns it? where is the bridge of Kelso? At the mill.");

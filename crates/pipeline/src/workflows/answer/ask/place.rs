@@ -43,7 +43,8 @@ pub(super) fn pieces(store: &PassageStore, passage: &Passage) -> Vec<Piece> {
 /// Whether the file of a passage has a piece on several lines, or it is rows of a table of a format without lines.
 pub(super) fn has_lines(store: &PassageStore, passage: &Passage, piece: &Piece) -> bool {
     let text = passage.text.get(piece.range.clone()).unwrap_or_default();
-    if text.contains('\n') && text.lines().all(|line| line.contains(CELLS)) {
+    // A passage can end inside its last row.
+    if text.lines().count() > 1 && text.lines().take(2).all(|line| line.contains(CELLS)) {
         return true;
     }
     let page = store.page_of(passage.id);
