@@ -36,7 +36,8 @@ impl Mcp {
             return Err(Error::Usage("expected a config, documents or `--run`".into()));
         }
         interrupt::keep(Kept::Nothing);
-        self.served.with_cache(options, context, |options| serve_stdio(options, &mut context.observer()))?;
+        self.served
+            .with_cache(options, context, |options| Ok(serve_stdio(options, &mut context.observer())?))?;
         Ok(Outcome::default())
     }
 }

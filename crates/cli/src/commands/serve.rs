@@ -116,9 +116,9 @@ impl Serve {
             );
         }
         // The temporary folder of a cache that may only be read stays until the end.
-        let (server, _spare) = self
-            .served
-            .with_cache(options, context, |options| Server::open(options, &stop, &mut context.observer()))?;
+        let (server, _spare) = self.served.with_cache(options, context, |options| {
+            Ok(Server::open(options, &stop, &mut context.observer())?)
+        })?;
         interrupt::keep(Kept::Nothing);
         interrupt::stop_with(move || stop.now());
         stderr(&format!("listening on http://{}\n", server.address()));

@@ -118,10 +118,9 @@ impl Served {
         &self,
         options: ServerOptions,
         context: &Context,
-        mut work: impl FnMut(ServerOptions) -> sporran_server::Result<T>,
+        mut work: impl FnMut(ServerOptions) -> Result<T>,
     ) -> Result<(T, Option<TempDir>)> {
-        let mut work =
-            |options| work(options).map_err(|error| settings::blame(error.into(), &self.users_keys()));
+        let mut work = |options| work(options).map_err(|error| settings::blame(error, &self.users_keys()));
         let cache =
             options.mounts.iter().find(|mount| mount.config().is_none()).map(|mount| mount.cache.clone());
         let (error, cache) = match (work(options.clone()), cache) {
