@@ -113,7 +113,7 @@ pub fn evaluate(qrels: impl AsRef<Path>, run: impl AsRef<Path>, options: &Option
 }
 
 impl Options {
-    fn counts(&self, query: &String) -> bool {
+    fn counts(&self, query: &str) -> bool {
         self.queries.as_ref().is_none_or(|ids| ids.contains(query))
     }
 }
