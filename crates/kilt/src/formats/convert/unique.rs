@@ -32,10 +32,13 @@ impl<'r> UniqueIds<'r> {
     }
 }
 
+/// A query and a document.
+type Judged = (Box<str>, Box<str>);
+
 /// The judgements with the file and the line of each.
 #[derive(Default)]
 pub(super) struct UniqueQrels<'r> {
-    places: FxHashMap<(Box<str>, Box<str>), (i32, &'r Path, u64)>,
+    places: FxHashMap<Judged, (i32, &'r Path, u64)>,
 }
 
 impl<'r> UniqueQrels<'r> {
@@ -45,7 +48,7 @@ impl<'r> UniqueQrels<'r> {
     /// [`Error::Record`] for another relevance of the same document.
     pub(super) fn add(&mut self, qrel: &Qrel, path: &'r Path, line: u64) -> Result<bool> {
         let Qrel { query, document, relevance } = qrel;
-        let key = (query.as_str().into(), document.as_str().into());
+        let key: Judged = (query.as_str().into(), document.as_str().into());
         match self.places.get(&key) {
             None => {
                 self.places.insert(key, (*relevance, path, line));
