@@ -123,7 +123,6 @@ pub(super) struct FeedForward {
 
 /// What the feed-forward part of a layer is.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a layer has one")]
 pub(super) enum FeedPart {
     /// Every token reads it.
     Dense(Dense),
