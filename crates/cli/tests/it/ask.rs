@@ -52,13 +52,13 @@ fn model(name: &str) -> String {
 fn the_best_passages_answer_without_a_generator() {
     let home = home();
     let output = run(home.path(), &["ask", "pages.jsonl", "where was Oberlin born?"]);
-    let (shown, told) = (String::from_utf8(output.stdout.clone()).unwrap(), errors(&output));
-    assert!(output.status.success(), "{told}");
+    let (shown, messages) = (String::from_utf8(output.stdout.clone()).unwrap(), errors(&output));
+    assert!(output.status.success(), "{messages}");
     assert!(shown.starts_with("no generator; the best passages:\n\n[1] Mira Oberlin\n"), "{shown}");
     assert!(shown.contains(">>>Oberlin was born in Leipzig and studied in Vienna.<<<"), "{shown}");
     let cache = home.path().join("cache/sporran/indexes/pages-");
-    assert!(told.contains(&format!("indexes: {}", cache.display())), "{told}");
-    assert!(told.contains("no generator"), "{told}");
+    assert!(messages.contains(&format!("indexes: {}", cache.display())), "{messages}");
+    assert!(messages.contains("no generator"), "{messages}");
     let quiet = run(home.path(), &["ask", "pages.jsonl", "where was Oberlin born?", "--quiet"]);
     assert_eq!((errors(&quiet), quiet.stdout), (String::new(), output.stdout));
     let scored = text(home.path(), &["ask", "pages.jsonl", "leaves", "-v", "--passages", "1"]);
@@ -144,8 +144,8 @@ fn a_filter_and_stages_with_models_apply() {
     let (encoder, reranker) = (model("encoders/sentence"), model("encoders/bert-sequence"));
     assert_eq!(first(&["--embed", &encoder]).len(), 4);
     assert_eq!(first(&["--embed", &encoder, "--rerank", &reranker, "--passages", "2"]).len(), 2);
-    let (code, told) = failure(home.path(), &["ask", "pages.jsonl", "a drink", "--filter", "tone=soft"]);
-    assert!(code == 2 && told.contains("tone"), "{told}");
+    let (code, messages) = failure(home.path(), &["ask", "pages.jsonl", "a drink", "--filter", "tone=soft"]);
+    assert!(code == 2 && messages.contains("tone"), "{messages}");
 }
 
 #[test]
@@ -178,8 +178,8 @@ fn cached_indexes_are_listed_shown_and_removed() {
     assert!(name.starts_with("pages-") && listed.contains("pages.jsonl"), "{listed}");
     let shown = text(home.path(), &["indexes", "show", &name]);
     assert!(shown.contains("bm25-") && shown.contains("store-"), "{shown}");
-    let (code, told) = failure(home.path(), &["indexes", "remove", &name, "none"]);
-    assert!(code == 2 && told.contains(&name), "{told}");
+    let (code, messages) = failure(home.path(), &["indexes", "remove", &name, "none"]);
+    assert!(code == 2 && messages.contains(&name), "{messages}");
     assert_eq!(text(home.path(), &["indexes", "list"]), listed);
     assert!(text(home.path(), &["indexes", "remove", &name]).starts_with("removed "));
     assert!(text(home.path(), &["indexes", "list"]).starts_with("0 B in "));
@@ -195,13 +195,16 @@ fn the_user_s_config_has_defaults_and_its_mistakes_are_errors() {
     let reader = root().join("models/minikilt-reader");
     fs::write(&config, format!("model = {reader:?}\ncache = \"own\"\nthreads = 1\n")).unwrap();
     let output = run(home.path(), &["ask", "pages.jsonl", "where was Mira Oberlin born"]);
-    let told = errors(&output);
-    assert!(output.status.success() && !told.contains("no generator"), "{told}");
-    assert!(told.contains(&folder.join("own/pages-").display().to_string()), "{told}");
+    let messages = errors(&output);
+    assert!(output.status.success() && !messages.contains("no generator"), "{messages}");
+    assert!(messages.contains(&folder.join("own/pages-").display().to_string()), "{messages}");
     fs::write(&config, "modle = \"a\"\n").unwrap();
     for arguments in [&["ask", "pages.jsonl", "a drink"][..], &["indexes", "list"]] {
-        let (code, told) = failure(home.path(), arguments);
-        assert!(code == 2 && told.contains("config.toml:1: `modle`") && told.contains("`model`"), "{told}");
+        let (code, messages) = failure(home.path(), arguments);
+        assert!(
+            code == 2 && messages.contains("config.toml:1: `modle`") && messages.contains("`model`"),
+            "{messages}"
+        );
     }
     // Models that are not there, and folders that are no models.
     fs::create_dir_all(home.path().join("folder")).unwrap();
@@ -214,13 +217,13 @@ fn the_user_s_config_has_defaults_and_its_mistakes_are_errors() {
     ] {
         fs::write(&config, text).unwrap();
         for arguments in [&["ask", "pages.jsonl", "a drink"][..], &["serve", "pages.jsonl", "--port", "0"]] {
-            let (code, told) = failure(home.path(), arguments);
-            assert!(code == 2 && told.contains(expected), "{text}: {told}");
+            let (code, messages) = failure(home.path(), arguments);
+            assert!(code == 2 && messages.contains(expected), "{text}: {messages}");
         }
     }
     // The command line is not blamed on the config.
-    let (code, told) = failure(home.path(), &["ask", "pages.jsonl", "a drink", "--rerank", "none"]);
-    assert!(code == 2 && !told.contains("config.toml"), "{told}");
+    let (code, messages) = failure(home.path(), &["ask", "pages.jsonl", "a drink", "--rerank", "none"]);
+    assert!(code == 2 && !messages.contains("config.toml"), "{messages}");
 }
 
 #[test]
@@ -240,10 +243,10 @@ fn a_folder_that_is_no_run_is_named_with_its_content() {
         (&["report", "notes"][..], "report.json"),
         (&["serve", "pages.jsonl", "--port", "0", "--run", "r=notes"], "manifest.json"),
     ] {
-        let (code, told) = failure(home.path(), arguments);
+        let (code, messages) = failure(home.path(), arguments);
         let expected =
             format!("notes: expected the folder of a finished run, with {file}; found a folder with a.md");
-        assert!(code == 2 && told.contains(&expected), "{told}");
+        assert!(code == 2 && messages.contains(&expected), "{messages}");
     }
 }
 
@@ -263,8 +266,8 @@ fn wrong_calls_name_the_mistake() {
         (&["eval-set", "none", "--output", "out.jsonl"], "no file or folder none"),
         (&["eval-set", "pages.jsonl", "--output", "out.jsonl", "--count", "0"], "--count"),
     ] {
-        let (code, told) = failure(home.path(), arguments);
-        assert!(code == 2 && told.contains(expected), "{arguments:?}: {told}");
+        let (code, messages) = failure(home.path(), arguments);
+        assert!(code == 2 && messages.contains(expected), "{arguments:?}: {messages}");
     }
     assert!(!home.path().join("out.jsonl").exists());
 }
@@ -273,10 +276,10 @@ fn wrong_calls_name_the_mistake() {
 fn a_test_set_measures_the_config_of_ask() {
     let home = home();
     let output = run(home.path(), &["eval-set", "pages.jsonl", "--output", "set.jsonl", "--count", "3"]);
-    let told = errors(&output);
+    let messages = errors(&output);
     assert!(
-        output.status.success() && output.stdout.is_empty() && told.contains("3 synthetic questions"),
-        "{told}"
+        output.status.success() && output.stdout.is_empty() && messages.contains("3 synthetic questions"),
+        "{messages}"
     );
     let set = fs::read_to_string(home.path().join("set.jsonl")).unwrap();
     assert!(
@@ -310,15 +313,15 @@ fn explain_and_trace_take_a_text() {
         let shown = text(home.path(), arguments);
         assert!(shown.starts_with("search: hot water\n") && shown.contains("Tea (2)"), "{shown}");
     }
-    let (code, told) = failure(home.path(), &["retrieve", "own.toml", "--trace"]);
-    assert!(code == 2 && told.contains("--query"), "{told}");
-    let (code, told) = failure(home.path(), &["explain", "own.toml"]);
-    assert!(code == 2 && told.contains("--query"), "{told}");
-    let (code, told) = failure(home.path(), &["explain", "own.toml", "--query", " "]);
-    assert!(code == 2 && told.contains("blank"), "{told}");
+    let (code, messages) = failure(home.path(), &["retrieve", "own.toml", "--trace"]);
+    assert!(code == 2 && messages.contains("--query"), "{messages}");
+    let (code, messages) = failure(home.path(), &["explain", "own.toml"]);
+    assert!(code == 2 && messages.contains("--query"), "{messages}");
+    let (code, messages) = failure(home.path(), &["explain", "own.toml", "--query", " "]);
+    assert!(code == 2 && messages.contains("blank"), "{messages}");
     // Without task files, records have no ids.
-    let (code, told) = failure(home.path(), &["explain", "own.toml", "--id", "1"]);
-    assert!(code == 2 && told.contains("tasks"), "{told}");
+    let (code, messages) = failure(home.path(), &["explain", "own.toml", "--id", "1"]);
+    assert!(code == 2 && messages.contains("tasks"), "{messages}");
 }
 
 const FIRST: [&str; 20] = [
@@ -427,11 +430,11 @@ fn unreadable_files_are_told_and_strict_fails() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("notes");
     fs::create_dir(&folder).unwrap();
-    let (code, told) = failure(home.path(), &["ask", "notes", "what is tea?"]);
-    assert!(code == 2 && told.contains("notes"), "{told}");
+    let (code, messages) = failure(home.path(), &["ask", "notes", "what is tea?"]);
+    assert!(code == 2 && messages.contains("notes"), "{messages}");
     fs::write(folder.join("broken.pdf"), b"%PDF-1.4\nnothing").unwrap();
-    let (code, told) = failure(home.path(), &["ask", "notes", "what is tea?"]);
-    assert!(code == 2 && told.contains("broken.pdf"), "{told}");
+    let (code, messages) = failure(home.path(), &["ask", "notes", "what is tea?"]);
+    assert!(code == 2 && messages.contains("broken.pdf"), "{messages}");
     // Sources without pages leave nothing in the cache.
     assert!(text(home.path(), &["indexes", "list"]).starts_with("0 B in "));
     assert_eq!(fs::read_dir(home.path().join("cache/sporran/indexes")).unwrap().count(), 0);
@@ -441,12 +444,12 @@ fn unreadable_files_are_told_and_strict_fails() {
     // The second call reads nothing again, and tells the same.
     for _ in 0..2 {
         let output = run(home.path(), &["ask", "notes", "what is tea?"]);
-        let told = errors(&output);
-        assert!(output.status.success() && told.contains("1 not read"), "{told}");
+        let messages = errors(&output);
+        assert!(output.status.success() && messages.contains("1 not read"), "{messages}");
         assert!(String::from_utf8_lossy(&output.stdout).contains(">>>Tea is a drink of leaves.<<<"));
     }
-    let (code, told) = failure(home.path(), &["ask", "notes", "what is tea?", "--strict"]);
-    assert!(code == 2 && told.contains("broken.pdf"), "{told}");
+    let (code, messages) = failure(home.path(), &["ask", "notes", "what is tea?", "--strict"]);
+    assert!(code == 2 && messages.contains("broken.pdf"), "{messages}");
     fs::remove_file(folder.join("broken.pdf")).unwrap();
     assert!(run(home.path(), &["ask", "notes", "what is tea?", "--strict"]).status.success());
 }

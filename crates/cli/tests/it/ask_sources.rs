@@ -67,9 +67,9 @@ fn folders_that_the_program_wrote_are_no_documents() {
         succeeded(command)
     };
     for is_first in [true, false] {
-        let (answer, told) = ask();
-        assert!(told.contains("folders that Sporran wrote left out"), "{told}");
-        assert_eq!(told.contains("./runs/own"), is_first, "{told}");
+        let (answer, messages) = ask();
+        assert!(messages.contains("folders that Sporran wrote left out"), "{messages}");
+        assert_eq!(messages.contains("./runs/own"), is_first, "{messages}");
         let answer: Value = serde_json::from_str(&answer).unwrap();
         for item in answer["evidence"].as_array().unwrap() {
             let file = item["file"].as_str().unwrap();
@@ -85,10 +85,11 @@ fn folders_that_the_program_wrote_are_no_documents() {
     call(home.path(), &["run", "own.toml"]);
     assert!(!ask().1.contains("read documents"));
     let output = at_home(home.path(), &["ask", "runs", "what is tea?"]).output().unwrap();
-    let told = errors(&output);
+    let messages = errors(&output);
     assert!(
-        output.status.code() == Some(2) && told.contains("left out 1 folder that Sporran wrote: runs/own"),
-        "{told}"
+        output.status.code() == Some(2)
+            && messages.contains("left out 1 folder that Sporran wrote: runs/own"),
+        "{messages}"
     );
 }
 
@@ -100,12 +101,13 @@ fn all_names_of_a_source_share_its_indexes() {
     write(home.path(), "other/notes/milk.md", "# Milk\n\nMilk is a drink of cows.\n");
     let absolute = home.path().join("notes").display().to_string();
     let names = ["notes", "notes/", "./notes", "other/../notes", "link", &absolute];
-    let (_, told) = call(home.path(), &["ask", "other/notes", "which drink?"]);
-    assert!(told.contains("1 file, 1 page"), "{told}");
+    let (_, messages) = call(home.path(), &["ask", "other/notes", "which drink?"]);
+    assert!(messages.contains("1 file, 1 page"), "{messages}");
     let mut before = Vec::new();
     for name in names {
-        let (shown, told) = call(home.path(), &["ask", name, "what is tea?", "--filter", "file=*/tea.md"]);
-        assert_eq!(told.contains("read 2 files, 2 pages"), before.is_empty(), "{name}: {told}");
+        let (shown, messages) =
+            call(home.path(), &["ask", name, "what is tea?", "--filter", "file=*/tea.md"]);
+        assert_eq!(messages.contains("read 2 files, 2 pages"), before.is_empty(), "{name}: {messages}");
         let prefix = name.strip_prefix("./").unwrap_or(name).trim_end_matches('/');
         assert!(shown.contains(&format!("[1] {prefix}/tea.md, line 3")), "{name}: {shown}");
         let (_, problem) =
@@ -119,8 +121,8 @@ fn all_names_of_a_source_share_its_indexes() {
     assert!(before.len() == 2 && before.iter().all(|parts| parts.len() == 3), "{before:?}");
     write(home.path(), "notes/well.txt", "The well is dry.\n");
     for (name, is_read) in [(absolute.as_str(), true), ("link", false), ("other/notes", false)] {
-        let (_, told) = call(home.path(), &["ask", name, "is the well dry?"]);
-        assert_eq!(told.contains("read 2 files"), is_read, "{name}: {told}");
+        let (_, messages) = call(home.path(), &["ask", name, "is the well dry?"]);
+        assert_eq!(messages.contains("read 2 files"), is_read, "{name}: {messages}");
     }
     assert!(parts(home.path()).iter().all(|parts| parts.len() == 3));
 }
@@ -130,22 +132,23 @@ fn what_is_missing_is_told_each_time() {
     let home = home();
     write(home.path(), "notes/rows.jsonl", "{\"a\":\"x\"}\n{broken\n");
     for is_first in [true, false] {
-        let (_, told) = call(home.path(), &["ask", "notes", "what is tea?"]);
-        assert!(told.contains("3 files, 3 pages; 1 read in part"), "{told}");
-        assert_eq!(told.contains("notes/rows.jsonl:2: expected a JSON object"), is_first, "{told}");
+        let (_, messages) = call(home.path(), &["ask", "notes", "what is tea?"]);
+        assert!(messages.contains("3 files, 3 pages; 1 read in part"), "{messages}");
+        assert_eq!(messages.contains("notes/rows.jsonl:2: expected a JSON object"), is_first, "{messages}");
     }
     for _ in 0..2 {
         let output = at_home(home.path(), &["ask", "notes", "what is tea?", "--strict"]).output().unwrap();
-        let told = errors(&output);
+        let messages = errors(&output);
         assert!(
-            output.status.code() == Some(2) && told.contains("1 file could not be read whole:\n  notes/rows"),
-            "{told}"
+            output.status.code() == Some(2)
+                && messages.contains("1 file could not be read whole:\n  notes/rows"),
+            "{messages}"
         );
     }
     write(home.path(), "a.png", "\u{0}\u{1}");
     let output = at_home(home.path(), &["ask", "a.png", "what is tea?"]).output().unwrap();
-    let told = errors(&output);
-    assert!(output.status.code() == Some(2) && told.matches("a.png").count() == 1, "{told}");
+    let messages = errors(&output);
+    assert!(output.status.code() == Some(2) && messages.matches("a.png").count() == 1, "{messages}");
 }
 
 /// Runs a call as a user without rights, if this is the administrator's process.
@@ -175,24 +178,28 @@ fn a_cache_that_may_only_be_read_serves_what_it_has() {
     let absolute = home.path().join("notes").display().to_string();
     for name in ["notes", &absolute] {
         let output = as_nobody(home.path(), &["ask", name, "what is tea?"]);
-        let told = errors(&output);
+        let messages = errors(&output);
         assert!(
-            output.status.success() && !told.contains("read documents") && !told.contains("may only be read"),
-            "{told}"
+            output.status.success()
+                && !messages.contains("read documents")
+                && !messages.contains("may only be read"),
+            "{messages}"
         );
     }
     write(home.path(), "notes/tea.md", "# Tea\n\nTea is a hot drink of leaves.\n");
     let output = as_nobody(home.path(), &["ask", "notes", "is tea a hot drink?"]);
-    let told = errors(&output);
+    let messages = errors(&output);
     assert!(
-        output.status.success() && told.contains("may only be read") && told.contains("temporary folder"),
-        "{told}"
+        output.status.success()
+            && messages.contains("may only be read")
+            && messages.contains("temporary folder"),
+        "{messages}"
     );
     assert!(String::from_utf8_lossy(&output.stdout).contains(">>>Tea is a hot drink of leaves.<<<"));
     // Its standard input is empty.
     let output = as_nobody(home.path(), &["mcp", "notes"]);
-    let told = errors(&output);
-    assert!(output.status.success() && told.contains("may only be read"), "{told}");
+    let messages = errors(&output);
+    assert!(output.status.success() && messages.contains("may only be read"), "{messages}");
     set(0o755);
 }
 
@@ -255,8 +262,8 @@ fn json_and_text_have_nothing_that_a_terminal_obeys() {
 fn responses_are_part_of_the_cache_and_a_tilde_is_the_home() {
     let home = home();
     write(home.path(), "config/sporran/config.toml", "cache = \"~/cc\"\n");
-    let (_, told) = call(home.path(), &["ask", "notes", "what is tea?"]);
-    assert!(told.contains(&home.path().join("cc/notes-").display().to_string()), "{told}");
+    let (_, messages) = call(home.path(), &["ask", "notes", "what is tea?"]);
+    assert!(messages.contains(&home.path().join("cc/notes-").display().to_string()), "{messages}");
     write(home.path(), "cc/responses/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n");
     write(home.path(), "cc/responses/ab/cd.json", &"x".repeat(3000));
     let (listed, _) = call(home.path(), &["indexes", "list"]);

@@ -42,12 +42,13 @@ fn original_files_become_records_that_describe_counts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let store = store(path);
-    // WNED: the mentions are divided into halves.
+    // WNED: the documents are divided into halves.
     fs::create_dir(path.join("RawText")).unwrap();
     fs::write(path.join("RawText/a"), "In Oslo and in Berlin.").unwrap();
+    fs::write(path.join("RawText/b"), "In Oslo and in Berlin.").unwrap();
     let xml = "<w><document docName=\"a\">\
         <annotation><mention>Oslo</mention><wikiName>Oslo</wikiName><offset>3</offset><length>4</length></annotation>\
-        <annotation><mention>Berlin</mention><wikiName>Berlin</wikiName><offset>15</offset><length>6</length></annotation>\
+        </document><document docName=\"b\"><annotation><mention>Berlin</mention><wikiName>Berlin</wikiName><offset>15</offset><length>6</length></annotation>\
         </document></w>";
     fs::write(path.join("w.xml"), xml).unwrap();
     let mut inputs = Vec::new();

@@ -274,7 +274,7 @@ mod tests {
         assert!(markdown.contains("Baseline 5") && markdown.contains("| 68.0 | 70.0 | 69.0 |"), "{markdown}");
         assert!(found.write(Form::Csv).contains("own,text,1,1,1,0.500000,0.500000,0.500000\n"));
         assert!(markdown.contains("| own | 75.0 | - |"), "{markdown}");
-        assert!(markdown.contains("| Baseline 4 | 90.0 | 59.0 |"), "{markdown}");
+        assert!(markdown.contains("| *Baseline 4 (published)* | 90.0 | 59.0 |"), "{markdown}");
         assert!(found.write(Form::Html).contains("Causes"));
     }
 

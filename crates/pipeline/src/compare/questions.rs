@@ -94,7 +94,7 @@ struct TestScores {
 /// Compares the folders of finished runs over KoRC's questions.
 ///
 /// # Errors
-/// [`Error::Unfinished`] for an unfinished run; [`Error::NotARun`] for other folders; errors of files.
+/// [`crate::Error::Unfinished`] for an unfinished run; [`crate::Error::NotARun`] for other folders; errors of files.
 pub fn compare_questions(runs: &[PathBuf]) -> Result<QuestionComparison> {
     let systems = runs.iter().map(|run| system(run)).collect::<Result<_>>()?;
     Ok(QuestionComparison { systems })

@@ -75,7 +75,7 @@ impl ServerHandler for Mcp {
     ) -> Result<CallToolResponse, ErrorData> {
         let noted = noted(&context);
         tokio::select! {
-            result = tools::call(&self.state, request, &noted) => told(result.map(CallToolResponse::from), &noted),
+            result = tools::call(&self.state, request, &noted) => logged(result.map(CallToolResponse::from), &noted),
             // The work that waits is dropped with its future.
             () = context.ct.cancelled() => Err(ErrorData::internal_error("the request was cancelled", None)),
         }
@@ -87,7 +87,7 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let (mounts, cursor) = (self.state.mounts(), request.and_then(|request| request.cursor));
-        told(read(move || resources::list(&mounts, cursor.as_deref())).await, &noted(&context))
+        logged(read(move || resources::list(&mounts, cursor.as_deref())).await, &noted(&context))
     }
 
     async fn list_resource_templates(
@@ -105,7 +105,7 @@ impl ServerHandler for Mcp {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let mounts = self.state.mounts();
         let found = read(move || resources::read(&mounts, &request.uri)).await;
-        told(found.map(ReadResourceResponse::from), &noted(&context))
+        logged(found.map(ReadResourceResponse::from), &noted(&context))
     }
 
     /// `rmcp` hands over what it does not know, and requests whose parameters it cannot read.
@@ -121,7 +121,7 @@ impl ServerHandler for Mcp {
                 ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
             }
         };
-        told(Err(error), &noted(&context))
+        logged(Err(error), &noted(&context))
     }
 }
 
@@ -132,7 +132,7 @@ fn noted(context: &RequestContext<RoleServer>) -> Noted {
 }
 
 /// A result, whose error is noted for the log.
-fn told<T>(result: Result<T, ErrorData>, noted: &Noted) -> Result<T, ErrorData> {
+fn logged<T>(result: Result<T, ErrorData>, noted: &Noted) -> Result<T, ErrorData> {
     result.inspect_err(|error| noted.error(error.message.to_string()))
 }
 

@@ -335,7 +335,7 @@ pub(super) mod tests {
         .unwrap();
         let written = write_sheet(&options, &place.path().join("sheet")).unwrap();
         assert_eq!((written.records, written.rows, written.left_out), (2, 4, 1));
-        assert!(written.to_string().contains("1 records without a sentence are left out"), "{written}");
+        assert!(written.to_string().contains("left out: 1 record without a sentence"), "{written}");
         assert!(read_key(&place.path().join("sheet")).rows.iter().all(|row| row.id.text() != "d0"));
         std::fs::write(
             &options.predictions[1],

@@ -182,7 +182,7 @@ impl Writing {
                 parts.event(first.as_ref()).await;
                 let values = match self.written(Some(&parts)).await {
                     Ok(written) => last(&written),
-                    Err(failure) => vec![told(&failure, &noted)],
+                    Err(failure) => vec![error_event(&failure, &noted)],
                 };
                 for value in &values {
                     parts.event(Some(value)).await;
@@ -194,7 +194,7 @@ impl Writing {
             };
             if is_late {
                 // A client that does not read has no place for it.
-                let _ = events.try_send(event(&told(&late(limit), &noted)));
+                let _ = events.try_send(event(&error_event(&late(limit), &noted)));
             }
             let _ = timeout(limit, events.send(Event::default().data("[DONE]"))).await;
         });
@@ -228,7 +228,7 @@ fn late(limit: Duration) -> Failure {
 }
 
 /// A failure as an event of a stream.
-fn told(failure: &Failure, noted: &Noted) -> Value {
+fn error_event(failure: &Failure, noted: &Noted) -> Value {
     let Failure { message, detail, .. } = failure;
     noted.error(detail.as_ref().unwrap_or(message).clone());
     Form::OpenAi.body(failure)
