@@ -319,6 +319,8 @@ def knowledge(check: Check):
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("q=Franz"))
     check.ready()
+    # The entity before has links of the same name.
+    expect(page.locator("h2.entity")).to_have_count(0)
     page.get_by_role("link", name="Franz Kafka", exact=True).click()
     expect(page.locator("h2.entity")).to_contain_text("Franz Kafka")
     page.get_by_label("Relation").select_option(label="country of citizenship")
