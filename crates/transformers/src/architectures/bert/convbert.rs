@@ -5,11 +5,10 @@ use candle_core::{D, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
-use super::{config::BertConfig, family::BertFamily};
+use super::{config::BertConfig, family::BertFamily, layered::Layers};
 use crate::{
     architectures::wrong::wrong,
     batch::Batch,
-    encoder::Encoder,
     layers::{Activation, Embedding, LayerNorm, Linear, softmax},
     mode::Mode,
     seq2seq::{padding_bias, too_long},
@@ -253,9 +252,33 @@ impl ConvBert {
             device: vb.device().clone(),
         })
     }
+}
 
-    /// The embedding table (vocabulary, narrow).
-    pub(crate) fn table(&self) -> &Tensor {
+/// The sum of the embeddings of words, positions and types; the first token has this row of the table of positions.
+pub(super) fn summed(
+    words: &Embedding,
+    (positions, first): (&Embedding, usize),
+    types: &Embedding,
+    input: &Batch,
+) -> Result<Tensor> {
+    let xs = words.forward(&input.ids)?;
+    let xs = xs.broadcast_add(&positions.table().narrow(0, first, input.length())?)?;
+    Ok(match &input.types {
+        Some(of) => (xs + types.forward(of)?)?,
+        None => xs.broadcast_add(&types.table().narrow(0, 0, 1)?)?,
+    })
+}
+
+impl Layers for ConvBert {
+    fn config(&self) -> &BertConfig {
+        &self.config
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn table(&self) -> &Tensor {
         self.words.table()
     }
 
@@ -277,52 +300,5 @@ impl ConvBert {
             see(&xs);
         }
         Ok(xs)
-    }
-}
-
-/// The sum of the embeddings of words, positions and types; the first token has this row of the table of positions.
-pub(super) fn summed(
-    words: &Embedding,
-    (positions, first): (&Embedding, usize),
-    types: &Embedding,
-    input: &Batch,
-) -> Result<Tensor> {
-    let xs = words.forward(&input.ids)?;
-    let xs = xs.broadcast_add(&positions.table().narrow(0, first, input.length())?)?;
-    Ok(match &input.types {
-        Some(of) => (xs + types.forward(of)?)?,
-        None => xs.broadcast_add(&types.table().narrow(0, 0, 1)?)?,
-    })
-}
-
-impl Encoder for ConvBert {
-    fn states(&self, input: &Batch) -> Result<Tensor> {
-        Ok(self.each_layer(input, &mut |_| {})?.detach())
-    }
-
-    fn layers(&self, input: &Batch) -> Result<Vec<Tensor>> {
-        let mut layers = Vec::with_capacity(1 + self.layers.len());
-        self.each_layer(input, &mut |xs| layers.push(xs.detach()))?;
-        Ok(layers)
-    }
-
-    fn width(&self) -> usize {
-        self.config.hidden_size
-    }
-
-    fn max_input_length(&self) -> usize {
-        self.config.max_input_length()
-    }
-
-    fn takes_types(&self) -> bool {
-        self.config.takes_types()
-    }
-
-    fn pad_token(&self) -> u32 {
-        self.config.pad_token_id
-    }
-
-    fn device(&self) -> &Device {
-        &self.device
     }
 }

@@ -6,10 +6,9 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use sporran_checkpoint::Result;
 
-use super::{config::BertConfig, convbert::summed};
+use super::{config::BertConfig, convbert::summed, layered::Layers};
 use crate::{
     batch::Batch,
-    encoder::Encoder,
     layers::{Activation, Embedding, LayerNorm, Linear},
     mode::Mode,
     seq2seq::too_long,
@@ -118,9 +117,23 @@ impl Fnet {
             device: vb.device().clone(),
         })
     }
+}
 
-    /// The embedding table (vocabulary, d).
-    pub(crate) fn table(&self) -> &Tensor {
+/// The tokens of a row before its padding.
+fn seen(mask: &[f32]) -> usize {
+    mask.iter().rposition(|seen| *seen != 0.0).map_or(0, |last| last + 1)
+}
+
+impl Layers for Fnet {
+    fn config(&self) -> &BertConfig {
+        &self.config
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn table(&self) -> &Tensor {
         self.words.table()
     }
 
@@ -142,42 +155,5 @@ impl Fnet {
             see(&xs);
         }
         Ok(xs)
-    }
-}
-
-/// The tokens of a row before its padding.
-fn seen(mask: &[f32]) -> usize {
-    mask.iter().rposition(|seen| *seen != 0.0).map_or(0, |last| last + 1)
-}
-
-impl Encoder for Fnet {
-    fn states(&self, input: &Batch) -> Result<Tensor> {
-        Ok(self.each_layer(input, &mut |_| {})?.detach())
-    }
-
-    fn layers(&self, input: &Batch) -> Result<Vec<Tensor>> {
-        let mut layers = Vec::with_capacity(1 + self.layers.len());
-        self.each_layer(input, &mut |xs| layers.push(xs.detach()))?;
-        Ok(layers)
-    }
-
-    fn width(&self) -> usize {
-        self.config.hidden_size
-    }
-
-    fn max_input_length(&self) -> usize {
-        self.config.max_input_length()
-    }
-
-    fn takes_types(&self) -> bool {
-        self.config.takes_types()
-    }
-
-    fn pad_token(&self) -> u32 {
-        self.config.pad_token_id
-    }
-
-    fn device(&self) -> &Device {
-        &self.device
     }
 }

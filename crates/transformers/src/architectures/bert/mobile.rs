@@ -5,11 +5,10 @@ use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
-use super::config::BertConfig;
+use super::{config::BertConfig, layered::Layers};
 use crate::{
     attention::Attention,
     batch::Batch,
-    encoder::Encoder,
     layers::{Activation, Embedding, Linear},
     mode::Mode,
     seq2seq::{padding_bias, too_long},
@@ -189,11 +188,6 @@ impl MobileBert {
         })
     }
 
-    /// The embedding table (vocabulary, narrow).
-    pub(crate) fn table(&self) -> &Tensor {
-        self.words.table()
-    }
-
     /// The states that the first layer reads. The neighbours of the first and of the last token of an input are zeros, and so is
     /// padding.
     fn embed(&self, input: &Batch) -> Result<Tensor> {
@@ -217,6 +211,20 @@ impl MobileBert {
         debug_assert_eq!(xs.dims()[..2], [size, length]);
         self.affine.forward(&xs)
     }
+}
+
+impl Layers for MobileBert {
+    fn config(&self) -> &BertConfig {
+        &self.config
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn table(&self) -> &Tensor {
+        self.words.table()
+    }
 
     fn each_layer(&self, input: &Batch, see: &mut dyn FnMut(&Tensor)) -> Result<Tensor> {
         let (mut xs, mode) = (self.embed(input)?, &mut Mode::Inference);
@@ -227,37 +235,5 @@ impl MobileBert {
             see(&xs);
         }
         Ok(xs)
-    }
-}
-
-impl Encoder for MobileBert {
-    fn states(&self, input: &Batch) -> Result<Tensor> {
-        Ok(self.each_layer(input, &mut |_| {})?.detach())
-    }
-
-    fn layers(&self, input: &Batch) -> Result<Vec<Tensor>> {
-        let mut layers = Vec::with_capacity(1 + self.layers.len());
-        self.each_layer(input, &mut |xs| layers.push(xs.detach()))?;
-        Ok(layers)
-    }
-
-    fn width(&self) -> usize {
-        self.config.hidden_size
-    }
-
-    fn max_input_length(&self) -> usize {
-        self.config.max_input_length()
-    }
-
-    fn takes_types(&self) -> bool {
-        self.config.takes_types()
-    }
-
-    fn pad_token(&self) -> u32 {
-        self.config.pad_token_id
-    }
-
-    fn device(&self) -> &Device {
-        &self.device
     }
 }

@@ -7,6 +7,7 @@ mod family;
 mod fields;
 mod fnet;
 mod heads;
+mod layered;
 mod mobile;
 mod model;
 mod nystromformer;

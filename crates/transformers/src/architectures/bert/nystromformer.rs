@@ -5,10 +5,9 @@ use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
-use super::{config::BertConfig, convbert::summed};
+use super::{config::BertConfig, convbert::summed, layered::Layers};
 use crate::{
     batch::Batch,
-    encoder::Encoder,
     layers::{Activation, Embedding, LayerNorm, Linear, softmax},
     mode::Mode,
     seq2seq::{padding_bias, too_long},
@@ -119,9 +118,18 @@ impl Nystromformer {
             device: vb.device().clone(),
         })
     }
+}
 
-    /// The embedding table (vocabulary, d).
-    pub(crate) fn table(&self) -> &Tensor {
+impl Layers for Nystromformer {
+    fn config(&self) -> &BertConfig {
+        &self.config
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn table(&self) -> &Tensor {
         self.words.table()
     }
 
@@ -140,37 +148,5 @@ impl Nystromformer {
             see(&xs);
         }
         Ok(xs)
-    }
-}
-
-impl Encoder for Nystromformer {
-    fn states(&self, input: &Batch) -> Result<Tensor> {
-        Ok(self.each_layer(input, &mut |_| {})?.detach())
-    }
-
-    fn layers(&self, input: &Batch) -> Result<Vec<Tensor>> {
-        let mut layers = Vec::with_capacity(1 + self.layers.len());
-        self.each_layer(input, &mut |xs| layers.push(xs.detach()))?;
-        Ok(layers)
-    }
-
-    fn width(&self) -> usize {
-        self.config.hidden_size
-    }
-
-    fn max_input_length(&self) -> usize {
-        self.config.max_input_length()
-    }
-
-    fn takes_types(&self) -> bool {
-        self.config.takes_types()
-    }
-
-    fn pad_token(&self) -> u32 {
-        self.config.pad_token_id
-    }
-
-    fn device(&self) -> &Device {
-        &self.device
     }
 }

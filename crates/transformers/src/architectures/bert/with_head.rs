@@ -4,8 +4,16 @@ use candle_nn::VarBuilder;
 use sporran_checkpoint::Result;
 
 use super::{
-    config::BertConfig, convbert::ConvBert, family::BertFamily, fnet::Fnet, heads::Head, mobile::MobileBert,
-    model::Bert, nystromformer::Nystromformer, xlnet::Xlnet,
+    config::BertConfig,
+    convbert::ConvBert,
+    family::BertFamily,
+    fnet::Fnet,
+    heads::Head,
+    layered::{Layered, Layers},
+    mobile::MobileBert,
+    model::Bert,
+    nystromformer::Nystromformer,
+    xlnet::Xlnet,
 };
 use crate::encoder::Encoder;
 
@@ -23,34 +31,20 @@ impl EncoderModel {
     /// # Errors
     /// As for [`Bert::new`].
     pub(crate) fn apart(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
-        let (body, table): (Box<dyn Encoder>, _) = match (config.mobile, config.convolution) {
-            (Some(sizes), _) => {
-                let body = MobileBert::new(config, sizes, vb)?;
-                let table = body.table().clone();
-                (Box::new(body), table)
-            }
+        match (config.mobile, config.convolution) {
+            (Some(sizes), _) => Self::layered(MobileBert::new(config, sizes, vb)?, config, vb),
             (None, Some(sizes)) if config.family == BertFamily::Nystromformer => {
-                let body = Nystromformer::new(config, sizes.kernel, vb)?;
-                let table = body.table().clone();
-                (Box::new(body), table)
+                Self::layered(Nystromformer::new(config, sizes.kernel, vb)?, config, vb)
             }
-            (None, Some(sizes)) => {
-                let body = ConvBert::new(config, sizes, vb)?;
-                let table = body.table().clone();
-                (Box::new(body), table)
-            }
-            _ if config.family == BertFamily::Fnet => {
-                let body = Fnet::new(config, vb)?;
-                let table = body.table().clone();
-                (Box::new(body), table)
-            }
-            _ => {
-                let body = Xlnet::new(config, vb)?;
-                let table = body.table().clone();
-                (Box::new(body), table)
-            }
-        };
-        Ok(Self { body, head: Head::new(config, || Ok(table), vb)? })
+            (None, Some(sizes)) => Self::layered(ConvBert::new(config, sizes, vb)?, config, vb),
+            _ if config.family == BertFamily::Fnet => Self::layered(Fnet::new(config, vb)?, config, vb),
+            _ => Self::layered(Xlnet::new(config, vb)?, config, vb),
+        }
+    }
+
+    fn layered(body: impl Layers + 'static, config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
+        let head = Head::new(config, || Ok(body.table().clone()), vb)?;
+        Ok(Self { body: Box::new(Layered(body)), head })
     }
 }
 

@@ -11,11 +11,11 @@ use sporran_checkpoint::Result;
 use super::{
     config::{BertConfig, BertTask},
     family::BertFamily,
+    layered::Layers,
 };
 use crate::{
     architectures::{t5::MOST_TOKENS, wrong::wrong},
     batch::Batch,
-    encoder::Encoder,
     layers::{Activation, Embedding, LayerNorm, Linear, softmax},
     mode::Mode,
     seq2seq::padding_bias,
@@ -312,11 +312,6 @@ impl Xlnet {
         })
     }
 
-    /// The embedding table (vocabulary, d).
-    pub(crate) fn table(&self) -> &Tensor {
-        self.words.table()
-    }
-
     fn places(&self, input: &Batch, dtype: DType) -> Result<Places> {
         let differ = match &input.types {
             Some(types) => {
@@ -331,17 +326,6 @@ impl Xlnet {
             differ,
             bias: padding_bias(&input.mask, dtype)?,
         })
-    }
-
-    fn each_layer(&self, input: &Batch, see: &mut dyn FnMut(&Tensor)) -> Result<Tensor> {
-        let mut xs = self.words.forward(&input.ids)?;
-        see(&xs);
-        let places = self.places(input, xs.dtype())?;
-        for layer in &self.layers {
-            xs = layer.forward(&xs, &places)?.detach();
-            see(&xs);
-        }
-        Ok(xs)
     }
 }
 
@@ -358,34 +342,27 @@ fn distances(length: usize, width: usize, dtype: DType, device: &Device) -> Resu
     Ok(Tensor::from_vec(values, (2 * length, width), device)?.to_dtype(dtype)?)
 }
 
-impl Encoder for Xlnet {
-    fn states(&self, input: &Batch) -> Result<Tensor> {
-        Ok(self.each_layer(input, &mut |_| {})?.detach())
-    }
-
-    fn layers(&self, input: &Batch) -> Result<Vec<Tensor>> {
-        let mut layers = Vec::with_capacity(1 + self.layers.len());
-        self.each_layer(input, &mut |xs| layers.push(xs.detach()))?;
-        Ok(layers)
-    }
-
-    fn width(&self) -> usize {
-        self.config.hidden_size
-    }
-
-    fn max_input_length(&self) -> usize {
-        self.config.max_input_length()
-    }
-
-    fn takes_types(&self) -> bool {
-        self.config.takes_types()
-    }
-
-    fn pad_token(&self) -> u32 {
-        self.config.pad_token_id
+impl Layers for Xlnet {
+    fn config(&self) -> &BertConfig {
+        &self.config
     }
 
     fn device(&self) -> &Device {
         &self.device
+    }
+
+    fn table(&self) -> &Tensor {
+        self.words.table()
+    }
+
+    fn each_layer(&self, input: &Batch, see: &mut dyn FnMut(&Tensor)) -> Result<Tensor> {
+        let mut xs = self.words.forward(&input.ids)?;
+        see(&xs);
+        let places = self.places(input, xs.dtype())?;
+        for layer in &self.layers {
+            xs = layer.forward(&xs, &places)?.detach();
+            see(&xs);
+        }
+        Ok(xs)
     }
 }

@@ -3,11 +3,13 @@
 mod config;
 mod encoder;
 mod model;
+mod sizes;
 mod switch;
 
-pub(crate) use config::{SUMMARY_BIASES, SUMMARY_NORM, SwitchSizes};
+pub(crate) use config::{SUMMARY_BIASES, SUMMARY_NORM};
 pub use config::{T5Config, T5Family};
 pub(crate) use encoder::MOST_TOKENS;
 pub use encoder::{T5Encoder, T5EncoderConfig};
 pub use model::T5;
 pub(crate) use model::{bucket, position_bias};
+pub(crate) use sizes::SwitchSizes;

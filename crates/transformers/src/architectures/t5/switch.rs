@@ -5,10 +5,7 @@ use candle_core::{D, Tensor};
 use candle_nn::VarBuilder;
 use sporran_checkpoint::Result;
 
-use super::{
-    config::{SwitchSizes, T5Config},
-    model::FeedForward,
-};
+use super::{config::T5Config, model::FeedForward, sizes::SwitchSizes};
 use crate::{
     architectures::wrong::wrong,
     layers::{Linear, softmax, values},
