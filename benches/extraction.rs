@@ -48,7 +48,8 @@ fn run(folder: &Path, model: &str, pages: &Path) -> Result<(u64, u64, f64), Box<
         format!("relations.model={model}"),
         "input.format=kilt".to_owned(),
         format!("input.files=[\"{}\"]", pages.display()),
-        "input.folds=[]".to_owned(),
+        "~input.folds".to_owned(),
+        "~input.pages".to_owned(),
     ];
     let options =
         PopulationOptions::load_for(Path::new("configs/quickstart-kbp.toml"), &overrides, Purpose::Populate)?;

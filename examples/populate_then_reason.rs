@@ -58,7 +58,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         format!("output={}", place("runs")),
         "input.format=text".to_owned(),
         format!("input.files=[\"{}\"]", place("page.txt")),
-        "input.folds=[]".to_owned(),
+        "~input.folds".to_owned(),
+        "~input.pages".to_owned(),
     ];
     let options =
         PopulationOptions::load_for(Path::new("configs/quickstart-kbp.toml"), &settings, Purpose::Populate)?;

@@ -77,10 +77,13 @@ struct Overlay {
     written: String,
     plain: String,
     quoted: String,
+    /// Whether the key leaves the config.
+    removes: bool,
 }
 
 impl Text {
-    /// The text of a config with overrides `key=value`. The value is TOML, or else a string without quotes.
+    /// The text of a config with overrides. `key=value` sets a key; the value is TOML, or else a string without quotes. `~key`
+    /// takes a key out of the config.
     pub fn new(path: &Path, file: String, overrides: &[String]) -> Self {
         let mut start = file.len();
         let overrides = overrides
@@ -88,10 +91,15 @@ impl Text {
             .map(|written| {
                 start += 1;
                 let blanks = " ".repeat(start);
+                let removed = written.strip_prefix('~');
+                let plain = match removed {
+                    Some(key) => format!("{blanks}{key}=0"),
+                    None => format!("{blanks}{written}"),
+                };
                 let (key, value) = written.split_once('=').unwrap_or((written, ""));
                 let quoted = format!("{blanks}{key}={}", toml::Value::String(value.to_owned()));
                 let made =
-                    Overlay { start, written: written.clone(), plain: format!("{blanks}{written}"), quoted };
+                    Overlay { start, written: written.clone(), plain, quoted, removes: removed.is_some() };
                 start = made.plain.len().max(made.quoted.len());
                 made
             })
@@ -162,9 +170,16 @@ impl<'t> Document<'t> {
         }
         for over in &text.overrides {
             let parsed = DeTable::parse(&over.plain).or_else(|error| {
-                if over.written.contains('=') { DeTable::parse(&over.quoted) } else { Err(error) }
+                let has_value = over.written.contains('=') && !over.removes;
+                if has_value { DeTable::parse(&over.quoted) } else { Err(error) }
             });
             match parsed {
+                Ok(table) if over.removes => {
+                    if !remove(document.root.get_mut(), table.get_ref()) {
+                        let key = over.written[1..].trim().to_owned();
+                        document.report(over.start, key, "the config has no such key");
+                    }
+                }
                 Ok(table) => merge(document.root.get_mut(), table.into_inner()),
                 Err(error) => document.report(over.start, String::new(), error.message()),
             }
@@ -505,6 +520,18 @@ fn merge<'t>(base: &mut DeTable<'t>, over: DeTable<'t>) {
             }
         }
     }
+}
+
+/// Takes the keys of `names` out of `base`. False if one is not there.
+fn remove(base: &mut DeTable<'_>, names: &DeTable<'_>) -> bool {
+    names.iter().all(|(key, value)| {
+        let key = key.get_ref().as_ref();
+        match (value.get_ref(), base.get_mut(key).map(Spanned::get_mut)) {
+            (DeValue::Table(names), Some(DeValue::Table(inner))) => remove(inner, names),
+            (DeValue::Table(_), _) => false,
+            _ => base.remove(key).is_some(),
+        }
+    })
 }
 
 fn join(path: &str, key: &str) -> String {

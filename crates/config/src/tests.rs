@@ -84,6 +84,19 @@ fn overrides_replace_and_are_named_when_wrong() {
 }
 
 #[test]
+fn a_key_leaves_the_config() {
+    let text = "name = \"a\"\ndepth = 3\n[inner]\nbeam-size = 4\nratio = 0.5\n";
+    let (fields, found) = read(text, &["~depth", "~inner.ratio", "inner.ratio=0.25"]);
+    assert_eq!(found, Vec::<String>::new());
+    let inner = Inner { beam_size: 4, ratio: 0.25 };
+    assert_eq!(fields, Some(Fields { name: "a".into(), depth: 0, inner }));
+    let (_, found) = read(text, &["~inner.ratios", "~depth.x", "~depth=3"]);
+    assert_eq!(found[0], "override `~inner.ratios`: `inner.ratios`: the config has no such key");
+    assert_eq!(found[1], "override `~depth.x`: `depth.x`: the config has no such key");
+    assert!(found[2].starts_with("override `~depth=3`"), "{found:?}");
+}
+
+#[test]
 fn a_key_of_an_earlier_version_is_reported_with_its_new_name() {
     #[derive(Deserialize, Debug)]
     #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -34,7 +34,7 @@ pub(crate) struct Show {
     /// The config, a TOML file
     #[arg(value_name = "CONFIG", value_hint = clap::ValueHint::FilePath, required_unless_present = "workflow")]
     config: Option<PathBuf>,
-    /// Overrides of config values, such as `retriever.k1=1.2`
+    /// Overrides of config values, such as `retriever.k1=1.2`; `~KEY` takes a key out
     #[arg(value_name = "KEY=VALUE")]
     overrides: Vec<String>,
     /// Show every key with its meaning, unit, range and default, and mark those that the config sets

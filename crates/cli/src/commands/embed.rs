@@ -29,7 +29,7 @@ pub(crate) struct Embed {
     /// A config whose passages are embedded: builds the passage store and the indexes of vectors
     #[arg(value_name = "CONFIG", value_hint = ValueHint::FilePath, conflicts_with = "model", required_unless_present = "model")]
     config: Option<PathBuf>,
-    /// Overrides of config values, such as `retriever.precision=int8`
+    /// Overrides of config values, such as `retriever.precision=int8`; `~KEY` takes a key out
     #[arg(value_name = "KEY=VALUE")]
     overrides: Vec<String>,
     #[command(flatten)]

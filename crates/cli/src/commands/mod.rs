@@ -171,7 +171,7 @@ pub(crate) struct ConfigArgs {
     /// The config, a TOML file
     #[arg(value_name = "CONFIG", value_hint = clap::ValueHint::FilePath)]
     config: PathBuf,
-    /// Overrides of config values, such as `retriever.k1=1.2`
+    /// Overrides of config values, such as `retriever.k1=1.2`; `~KEY` takes a key out
     #[arg(value_name = "KEY=VALUE")]
     overrides: Vec<String>,
 }

@@ -123,11 +123,11 @@ fn a_trained_model_extracts_facts_with_evidence() {
 
     // Plain text of any script, and pages.
     fs::write(folder.join("a.txt"), "Zoë Smith was born in Paris.\n\n😀 ساره\n\n").unwrap();
-    let text = ["input.format=text", "input.files=[\"a.txt\"]", "input.folds=[]", "name=text"];
+    let text = ["input.format=text", "input.files=[\"a.txt\"]", "~input.folds", "name=text"];
     let report = json(folder, &[&["-q", "populate", "c.toml", "--json"][..], &text].concat());
     assert_eq!((&report["files"][0]["documents"], &report["files"][0]["sentences"]), (&2.into(), &2.into()));
     fs::write(folder.join("empty.txt"), "").unwrap();
-    let text = ["input.format=text", "input.files=[\"empty.txt\"]", "input.folds=[]", "name=empty"];
+    let text = ["input.format=text", "input.files=[\"empty.txt\"]", "~input.folds", "name=empty"];
     let report = json(folder, &[&["-q", "populate", "c.toml", "--json"][..], &text].concat());
     assert_eq!(report["files"][0]["facts"], 0);
 

@@ -43,8 +43,9 @@ class Report:
 
 
 def texts_of(overrides: Mapping[str, Any]) -> list[str]:
-    """Overrides as the command line has them: ``{"tasks.limit": 20}`` is ``tasks.limit=20``."""
-    return [f"{key}={_value(value)}" for key, value in overrides.items()]
+    """Overrides as the command line has them: ``{"tasks.limit": 20}`` is ``tasks.limit=20``, ``{"input.pages": None}`` is
+    ``~input.pages``."""
+    return [f"~{key}" if value is None else f"{key}={_value(value)}" for key, value in overrides.items()]
 
 
 def _value(value: Any) -> str:
@@ -99,8 +100,9 @@ def run(
 ) -> Report:
     """Runs a config, as ``sporran run``.
 
-    ``overrides`` replace keys of the config: ``{"retriever.k1": 1.2}``. ``limit`` is ``tasks.limit``: the records of each task
-    file. ``progress=True`` shows bars by tqdm, where it is installed; a function gets every event as a dict.
+    ``overrides`` replace keys of the config: ``{"retriever.k1": 1.2}``. ``None`` takes a key out. ``limit`` is
+    ``tasks.limit``: the records of each task file. ``progress=True`` shows bars by tqdm, where it is installed; a function gets
+    every event as a dict.
     Ctrl-C ends the run. What is finished stays, and the next call goes on from there.
     """
     given = dict(overrides or {})

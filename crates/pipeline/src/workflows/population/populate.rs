@@ -194,8 +194,10 @@ pub(super) fn check_pages(input: &InputOptions, pages: &Pages) -> Result<()> {
     }
     if let Some(example) = example.filter(|_| rows > 0 && unknown.len() == rows) {
         let found = unknown.first().copied().unwrap_or_default();
-        let message =
-            format!("{}: expected ids of documents, such as `{example}`, found `{found}`", table.display());
+        let message = format!(
+            "{}: expected ids of documents, such as `{example}`, found `{found}`; `~input.pages` leaves the table out",
+            table.display()
+        );
         return Err(sporran_kilt::Error::Argument(message).into());
     }
     if !unknown.is_empty() {
