@@ -27,7 +27,7 @@ use sporran_reasoner::{
 use sporran_training::{
     Training, TrainingOptions, Variables, VocabularyOptions, tokenizer_files, train, train_vocabulary,
 };
-use sporran_transformers::{BertConfig, BertFamily, BertTask};
+use sporran_transformers::{BertConfig, BertFamily, BertTask, FamilySettings};
 
 const BORN: u32 = 0;
 const LANGUAGE: u32 = 1;
@@ -550,16 +550,7 @@ fn parts(kind: QuestionKind, questions: &[Question]) -> Parts {
         pad_token_id: 0,
         projection_dim: 0,
         embedding_size: None,
-        output_embedding_size: None,
-        task_types: 0,
-        sharing: None,
-        blocks: None,
-        windows: None,
-        mobile: None,
-        convolution: None,
-        groups: None,
-        disentangled: None,
-        rotary: None,
+        own: FamilySettings::None,
         labels: vec!["LABEL_0".into(), "LABEL_1".into()],
         tie_word_embeddings: true,
     };

@@ -254,7 +254,7 @@ pub(crate) mod tests {
     use sporran_kernels::TrainingPrecision;
 
     use super::*;
-    use sporran_transformers::{BertConfig, BertFamily, fused::in_precision};
+    use sporran_transformers::{BertConfig, BertFamily, FamilySettings, fused::in_precision};
 
     /// A small BERT of `labels` labels, the same at every call.
     pub(crate) fn tiny(labels: usize, rate: f64) -> TunedEncoder {
@@ -287,16 +287,7 @@ pub(crate) mod tests {
             pad_token_id: 1,
             projection_dim: 0,
             embedding_size: None,
-            output_embedding_size: None,
-            task_types: 0,
-            sharing: None,
-            blocks: None,
-            windows: None,
-            mobile: None,
-            convolution: None,
-            groups: None,
-            disentangled: None,
-            rotary: None,
+            own: FamilySettings::None,
             labels: (0..labels).map(|at| format!("LABEL_{at}")).collect(),
             tie_word_embeddings: true,
         }

@@ -40,8 +40,9 @@ pub use architectures::{
     bart::{Bart, BartConfig, BartFamily},
     bert::{
         AttentionBlocks, BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames, BertTask, ConvSizes,
-        DISTIL_NAMES, Disentangled, EncoderModel, Head, LayerGroups, LayerSharing, MaskedLmHead, MobileSizes,
-        ReaderHead, ReaderLogits, RotaryPositions, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
+        DISTIL_NAMES, Disentangled, EncoderModel, FamilySettings, Head, LayerGroups, LayerSharing,
+        MaskedLmHead, MobileSizes, ReaderHead, ReaderLogits, RotaryPositions, SequenceHead, SpanHead,
+        SpanLogits, TokenHead, VectorHead,
     },
     decoder::{DecoderHead, LabelPooling},
     gpt2::{Gpt2, Gpt2Config},

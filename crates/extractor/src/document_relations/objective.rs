@@ -260,7 +260,7 @@ mod tests {
     use super::*;
     use crate::document_relations::entity_head::tests::config;
     use sporran_training::{Training, train};
-    use sporran_transformers::{BertConfig, BertFamily, StatePair};
+    use sporran_transformers::{BertConfig, BertFamily, FamilySettings, StatePair};
 
     fn body() -> BertConfig {
         BertConfig {
@@ -282,16 +282,7 @@ mod tests {
             pad_token_id: 1,
             projection_dim: 0,
             embedding_size: None,
-            output_embedding_size: None,
-            task_types: 0,
-            sharing: None,
-            blocks: None,
-            windows: None,
-            mobile: None,
-            convolution: None,
-            groups: None,
-            disentangled: None,
-            rotary: None,
+            own: FamilySettings::None,
             labels: vec!["LABEL_0".into(), "LABEL_1".into()],
             tie_word_embeddings: true,
         }

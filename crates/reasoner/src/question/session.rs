@@ -15,7 +15,7 @@ use sporran_training::{
     session::{Evaluate, Trained, TrainingSession, variables_of},
     tokenizer_files, train_vocabulary,
 };
-use sporran_transformers::{BertConfig, BertFamily, BertTask, Checkpoint, ModelConfig};
+use sporran_transformers::{BertConfig, BertFamily, BertTask, Checkpoint, FamilySettings, ModelConfig};
 
 use super::{
     QuestionInput,
@@ -185,16 +185,7 @@ fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
         pad_token_id: 0,
         projection_dim: 0,
         embedding_size: None,
-        output_embedding_size: None,
-        task_types: 0,
-        sharing: None,
-        blocks: None,
-        windows: None,
-        mobile: None,
-        convolution: None,
-        groups: None,
-        disentangled: None,
-        rotary: None,
+        own: FamilySettings::None,
         // The default of `transformers`.
         labels: vec!["LABEL_0".into(), "LABEL_1".into()],
         tie_word_embeddings: true,

@@ -169,7 +169,7 @@ impl PackedEncoder {
         }
         let types = config.has_types().then(|| table(packer, "token_type_embeddings")).transpose()?;
         let positions = config.has_positions().then(|| table(packer, "position_embeddings")).transpose()?;
-        let tasks = (config.task_types > 0).then(|| table(packer, "task_type_embeddings")).transpose()?;
+        let tasks = (config.task_types() > 0).then(|| table(packer, "task_type_embeddings")).transpose()?;
         let norm = |packer: &mut Packer<'_>, name: &str| packer.norm(&at(name), true, eps);
         let mut embedding_norm = match config.family.norms_embeddings() {
             true => Some(norm(packer, config.embedding_norm())?),
@@ -183,7 +183,7 @@ impl PackedEncoder {
             }
             None => None,
         };
-        let relative = match &config.disentangled {
+        let relative = match config.disentangled() {
             Some(settings) if settings.is_relative => Positions::Disentangled(distance_rows(
                 config,
                 settings,

@@ -10,8 +10,8 @@ use sporran_training::{
     tokenizer_files, train_vocabulary,
 };
 use sporran_transformers::{
-    BertConfig, BertFamily, BertTask, Checkpoint, DeviceName, ModelConfig, PairHead, PairHeadConfig,
-    Precision,
+    BertConfig, BertFamily, BertTask, Checkpoint, DeviceName, FamilySettings, ModelConfig, PairHead,
+    PairHeadConfig, Precision,
 };
 
 use super::{MARKED, MarkedEntities, MarkedOptions, MarkedTraining, pair_examples};
@@ -127,16 +127,7 @@ impl<'a> MarkedTrainer<'a> {
                     pad_token_id: 0,
                     projection_dim: 0,
                     embedding_size: None,
-                    output_embedding_size: None,
-                    task_types: 0,
-                    sharing: None,
-                    blocks: None,
-                    windows: None,
-                    mobile: None,
-                    convolution: None,
-                    groups: None,
-                    disentangled: None,
-                    rotary: None,
+                    own: FamilySettings::None,
                     labels: vec!["LABEL_0".into(), "LABEL_1".into()],
                     tie_word_embeddings: true,
                 };

@@ -245,7 +245,7 @@ impl Objective for ContrastiveObjective<'_> {
 mod tests {
     use candle_core::Device;
     use sporran_training::{Training, Variables, train};
-    use sporran_transformers::{BertConfig, BertFamily, BertTask};
+    use sporran_transformers::{BertConfig, BertFamily, BertTask, FamilySettings};
 
     use super::*;
 
@@ -271,16 +271,7 @@ mod tests {
             pad_token_id: 1,
             projection_dim: 0,
             embedding_size: None,
-            output_embedding_size: None,
-            task_types: 0,
-            sharing: None,
-            blocks: None,
-            windows: None,
-            mobile: None,
-            convolution: None,
-            groups: None,
-            disentangled: None,
-            rotary: None,
+            own: FamilySettings::None,
             labels: vec!["LABEL_0".into()],
             tie_word_embeddings: true,
         };

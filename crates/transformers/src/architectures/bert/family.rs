@@ -133,196 +133,253 @@ impl BertFamily {
     }
 }
 
-/// The classes of `transformers`; of two for one family and task, the first is written.
-pub(super) const CLASSES: &[(&str, BertFamily, BertTask)] = &[
-    ("BertModel", BertFamily::Bert, BertTask::States),
-    ("BertForSequenceClassification", BertFamily::Bert, BertTask::SequenceClassification),
-    ("BertForTokenClassification", BertFamily::Bert, BertTask::TokenClassification),
-    ("BertForQuestionAnswering", BertFamily::Bert, BertTask::Span),
-    ("BertForMaskedLM", BertFamily::Bert, BertTask::MaskedLm),
-    ("BertForPreTraining", BertFamily::Bert, BertTask::MaskedLm),
-    ("RobertaModel", BertFamily::Roberta, BertTask::States),
-    ("RobertaForSequenceClassification", BertFamily::Roberta, BertTask::SequenceClassification),
-    ("RobertaForTokenClassification", BertFamily::Roberta, BertTask::TokenClassification),
-    ("RobertaForQuestionAnswering", BertFamily::Roberta, BertTask::Span),
-    ("RobertaForMaskedLM", BertFamily::Roberta, BertTask::MaskedLm),
-    ("XLMRobertaModel", BertFamily::XlmRoberta, BertTask::States),
-    ("XLMRobertaForSequenceClassification", BertFamily::XlmRoberta, BertTask::SequenceClassification),
-    ("XLMRobertaForTokenClassification", BertFamily::XlmRoberta, BertTask::TokenClassification),
-    ("XLMRobertaForQuestionAnswering", BertFamily::XlmRoberta, BertTask::Span),
-    ("XLMRobertaForMaskedLM", BertFamily::XlmRoberta, BertTask::MaskedLm),
-    ("DistilBertModel", BertFamily::DistilBert, BertTask::States),
-    ("DistilBertForSequenceClassification", BertFamily::DistilBert, BertTask::SequenceClassification),
-    ("DistilBertForTokenClassification", BertFamily::DistilBert, BertTask::TokenClassification),
-    ("DistilBertForQuestionAnswering", BertFamily::DistilBert, BertTask::Span),
-    ("DistilBertForMaskedLM", BertFamily::DistilBert, BertTask::MaskedLm),
-    ("CamembertModel", BertFamily::Camembert, BertTask::States),
-    ("CamembertForSequenceClassification", BertFamily::Camembert, BertTask::SequenceClassification),
-    ("CamembertForTokenClassification", BertFamily::Camembert, BertTask::TokenClassification),
-    ("CamembertForQuestionAnswering", BertFamily::Camembert, BertTask::Span),
-    ("CamembertForMaskedLM", BertFamily::Camembert, BertTask::MaskedLm),
-    ("MPNetModel", BertFamily::Mpnet, BertTask::States),
-    ("MPNetForSequenceClassification", BertFamily::Mpnet, BertTask::SequenceClassification),
-    ("MPNetForTokenClassification", BertFamily::Mpnet, BertTask::TokenClassification),
-    ("MPNetForQuestionAnswering", BertFamily::Mpnet, BertTask::Span),
-    ("MPNetForMaskedLM", BertFamily::Mpnet, BertTask::MaskedLm),
-    ("ElectraModel", BertFamily::Electra, BertTask::States),
-    ("ElectraForSequenceClassification", BertFamily::Electra, BertTask::SequenceClassification),
-    ("ElectraForTokenClassification", BertFamily::Electra, BertTask::TokenClassification),
-    ("ElectraForQuestionAnswering", BertFamily::Electra, BertTask::Span),
-    ("ElectraForMaskedLM", BertFamily::Electra, BertTask::MaskedLm),
-    ("ElectraForPreTraining", BertFamily::Electra, BertTask::States),
-    ("AlbertModel", BertFamily::Albert, BertTask::States),
-    ("AlbertForSequenceClassification", BertFamily::Albert, BertTask::SequenceClassification),
-    ("AlbertForTokenClassification", BertFamily::Albert, BertTask::TokenClassification),
-    ("AlbertForQuestionAnswering", BertFamily::Albert, BertTask::Span),
-    ("AlbertForMaskedLM", BertFamily::Albert, BertTask::MaskedLm),
-    ("AlbertForPreTraining", BertFamily::Albert, BertTask::MaskedLm),
-    ("DebertaV2Model", BertFamily::Deberta, BertTask::States),
-    ("DebertaV2ForSequenceClassification", BertFamily::Deberta, BertTask::SequenceClassification),
-    ("DebertaV2ForTokenClassification", BertFamily::Deberta, BertTask::TokenClassification),
-    ("DebertaV2ForQuestionAnswering", BertFamily::Deberta, BertTask::Span),
-    ("DebertaV2ForMaskedLM", BertFamily::Deberta, BertTask::MaskedLm),
-    ("DebertaModel", BertFamily::FirstDeberta, BertTask::States),
-    ("DebertaForSequenceClassification", BertFamily::FirstDeberta, BertTask::SequenceClassification),
-    ("DebertaForTokenClassification", BertFamily::FirstDeberta, BertTask::TokenClassification),
-    ("DebertaForQuestionAnswering", BertFamily::FirstDeberta, BertTask::Span),
-    ("DebertaForMaskedLM", BertFamily::FirstDeberta, BertTask::MaskedLm),
-    ("BigBirdModel", BertFamily::BigBird, BertTask::States),
-    ("BigBirdForSequenceClassification", BertFamily::BigBird, BertTask::SequenceClassification),
-    ("BigBirdForTokenClassification", BertFamily::BigBird, BertTask::TokenClassification),
-    ("BigBirdForMaskedLM", BertFamily::BigBird, BertTask::MaskedLm),
-    ("BigBirdForPreTraining", BertFamily::BigBird, BertTask::MaskedLm),
-    ("LongformerModel", BertFamily::Longformer, BertTask::States),
-    ("LongformerForSequenceClassification", BertFamily::Longformer, BertTask::SequenceClassification),
-    ("LongformerForTokenClassification", BertFamily::Longformer, BertTask::TokenClassification),
-    ("LongformerForMaskedLM", BertFamily::Longformer, BertTask::MaskedLm),
-    ("MobileBertModel", BertFamily::MobileBert, BertTask::States),
-    ("MobileBertForSequenceClassification", BertFamily::MobileBert, BertTask::SequenceClassification),
-    ("MobileBertForTokenClassification", BertFamily::MobileBert, BertTask::TokenClassification),
-    ("MobileBertForQuestionAnswering", BertFamily::MobileBert, BertTask::Span),
-    ("MobileBertForMaskedLM", BertFamily::MobileBert, BertTask::MaskedLm),
-    ("MobileBertForPreTraining", BertFamily::MobileBert, BertTask::MaskedLm),
-    ("ConvBertModel", BertFamily::ConvBert, BertTask::States),
-    ("ConvBertForSequenceClassification", BertFamily::ConvBert, BertTask::SequenceClassification),
-    ("ConvBertForTokenClassification", BertFamily::ConvBert, BertTask::TokenClassification),
-    ("ConvBertForQuestionAnswering", BertFamily::ConvBert, BertTask::Span),
-    ("ConvBertForMaskedLM", BertFamily::ConvBert, BertTask::MaskedLm),
-    ("NystromformerModel", BertFamily::Nystromformer, BertTask::States),
-    ("NystromformerForSequenceClassification", BertFamily::Nystromformer, BertTask::SequenceClassification),
-    ("NystromformerForTokenClassification", BertFamily::Nystromformer, BertTask::TokenClassification),
-    ("NystromformerForQuestionAnswering", BertFamily::Nystromformer, BertTask::Span),
-    ("NystromformerForMaskedLM", BertFamily::Nystromformer, BertTask::MaskedLm),
-    ("FNetModel", BertFamily::Fnet, BertTask::States),
-    ("FNetForSequenceClassification", BertFamily::Fnet, BertTask::SequenceClassification),
-    ("FNetForTokenClassification", BertFamily::Fnet, BertTask::TokenClassification),
-    ("FNetForQuestionAnswering", BertFamily::Fnet, BertTask::Span),
-    ("FNetForMaskedLM", BertFamily::Fnet, BertTask::MaskedLm),
-    ("FNetForPreTraining", BertFamily::Fnet, BertTask::MaskedLm),
-    ("XLNetModel", BertFamily::Xlnet, BertTask::States),
-    // The order of tokens that it was trained to predict is not that of a text.
-    ("XLNetLMHeadModel", BertFamily::Xlnet, BertTask::States),
-    ("XLNetForSequenceClassification", BertFamily::Xlnet, BertTask::SequenceClassification),
-    ("XLNetForTokenClassification", BertFamily::Xlnet, BertTask::TokenClassification),
-    ("XLNetForQuestionAnsweringSimple", BertFamily::Xlnet, BertTask::Span),
-    ("SqueezeBertModel", BertFamily::SqueezeBert, BertTask::States),
-    ("SqueezeBertForSequenceClassification", BertFamily::SqueezeBert, BertTask::SequenceClassification),
-    ("SqueezeBertForTokenClassification", BertFamily::SqueezeBert, BertTask::TokenClassification),
-    ("SqueezeBertForQuestionAnswering", BertFamily::SqueezeBert, BertTask::Span),
-    ("SqueezeBertForMaskedLM", BertFamily::SqueezeBert, BertTask::MaskedLm),
-    ("ErnieModel", BertFamily::Ernie, BertTask::States),
-    ("ErnieForSequenceClassification", BertFamily::Ernie, BertTask::SequenceClassification),
-    ("ErnieForTokenClassification", BertFamily::Ernie, BertTask::TokenClassification),
-    ("ErnieForQuestionAnswering", BertFamily::Ernie, BertTask::Span),
-    ("ErnieForMaskedLM", BertFamily::Ernie, BertTask::MaskedLm),
-    ("ErnieForPreTraining", BertFamily::Ernie, BertTask::MaskedLm),
-    ("Data2VecTextModel", BertFamily::Data2VecText, BertTask::States),
-    ("Data2VecTextForSequenceClassification", BertFamily::Data2VecText, BertTask::SequenceClassification),
-    ("Data2VecTextForTokenClassification", BertFamily::Data2VecText, BertTask::TokenClassification),
-    ("Data2VecTextForQuestionAnswering", BertFamily::Data2VecText, BertTask::Span),
-    ("Data2VecTextForMaskedLM", BertFamily::Data2VecText, BertTask::MaskedLm),
-    ("RobertaPreLayerNormModel", BertFamily::RobertaPreLayerNorm, BertTask::States),
-    (
-        "RobertaPreLayerNormForSequenceClassification",
-        BertFamily::RobertaPreLayerNorm,
-        BertTask::SequenceClassification,
-    ),
-    (
-        "RobertaPreLayerNormForTokenClassification",
-        BertFamily::RobertaPreLayerNorm,
-        BertTask::TokenClassification,
-    ),
-    ("RobertaPreLayerNormForQuestionAnswering", BertFamily::RobertaPreLayerNorm, BertTask::Span),
-    ("RobertaPreLayerNormForMaskedLM", BertFamily::RobertaPreLayerNorm, BertTask::MaskedLm),
-    ("XLMRobertaXLModel", BertFamily::XlmRobertaXl, BertTask::States),
-    ("XLMRobertaXLForSequenceClassification", BertFamily::XlmRobertaXl, BertTask::SequenceClassification),
-    ("XLMRobertaXLForTokenClassification", BertFamily::XlmRobertaXl, BertTask::TokenClassification),
-    ("XLMRobertaXLForQuestionAnswering", BertFamily::XlmRobertaXl, BertTask::Span),
-    ("XLMRobertaXLForMaskedLM", BertFamily::XlmRobertaXl, BertTask::MaskedLm),
-    ("MegatronBertModel", BertFamily::MegatronBert, BertTask::States),
-    ("MegatronBertForSequenceClassification", BertFamily::MegatronBert, BertTask::SequenceClassification),
-    ("MegatronBertForTokenClassification", BertFamily::MegatronBert, BertTask::TokenClassification),
-    ("MegatronBertForQuestionAnswering", BertFamily::MegatronBert, BertTask::Span),
-    ("MegatronBertForMaskedLM", BertFamily::MegatronBert, BertTask::MaskedLm),
-    ("MegatronBertForPreTraining", BertFamily::MegatronBert, BertTask::MaskedLm),
-    ("RemBertModel", BertFamily::RemBert, BertTask::States),
-    ("RemBertForSequenceClassification", BertFamily::RemBert, BertTask::SequenceClassification),
-    ("RemBertForTokenClassification", BertFamily::RemBert, BertTask::TokenClassification),
-    ("RemBertForQuestionAnswering", BertFamily::RemBert, BertTask::Span),
-    ("RemBertForMaskedLM", BertFamily::RemBert, BertTask::MaskedLm),
-    ("RoFormerModel", BertFamily::RoFormer, BertTask::States),
-    ("RoFormerForSequenceClassification", BertFamily::RoFormer, BertTask::SequenceClassification),
-    ("RoFormerForTokenClassification", BertFamily::RoFormer, BertTask::TokenClassification),
-    ("RoFormerForQuestionAnswering", BertFamily::RoFormer, BertTask::Span),
-    ("RoFormerForMaskedLM", BertFamily::RoFormer, BertTask::MaskedLm),
-    ("NomicBertModel", BertFamily::NomicBert, BertTask::States),
-    ("NomicBertForSequenceClassification", BertFamily::NomicBert, BertTask::SequenceClassification),
-    ("NomicBertForTokenClassification", BertFamily::NomicBert, BertTask::TokenClassification),
-    ("NomicBertForMaskedLM", BertFamily::NomicBert, BertTask::MaskedLm),
-    ("NomicBertForPreTraining", BertFamily::NomicBert, BertTask::MaskedLm),
-    ("GteModel", BertFamily::Gte, BertTask::States),
-    ("GteForSequenceClassification", BertFamily::Gte, BertTask::SequenceClassification),
-    ("GteForTokenClassification", BertFamily::Gte, BertTask::TokenClassification),
-    ("GteForMaskedLM", BertFamily::Gte, BertTask::MaskedLm),
-    ("NewModel", BertFamily::New, BertTask::States),
-    ("NewForSequenceClassification", BertFamily::New, BertTask::SequenceClassification),
-    ("NewForTokenClassification", BertFamily::New, BertTask::TokenClassification),
-    ("NewForMaskedLM", BertFamily::New, BertTask::MaskedLm),
-    ("JinaEmbeddingsV3Model", BertFamily::JinaEmbeddingsV3, BertTask::States),
-    (
-        "JinaEmbeddingsV3ForSequenceClassification",
-        BertFamily::JinaEmbeddingsV3,
-        BertTask::SequenceClassification,
-    ),
-    ("JinaEmbeddingsV3ForTokenClassification", BertFamily::JinaEmbeddingsV3, BertTask::TokenClassification),
-    ("JinaEmbeddingsV3ForQuestionAnswering", BertFamily::JinaEmbeddingsV3, BertTask::Span),
-    ("JinaEmbeddingsV3ForMaskedLM", BertFamily::JinaEmbeddingsV3, BertTask::MaskedLm),
-    ("XLMRobertaModel", BertFamily::JinaXlmRoberta, BertTask::States),
-    ("XLMRobertaForSequenceClassification", BertFamily::JinaXlmRoberta, BertTask::SequenceClassification),
-    ("XLMRobertaForTokenClassification", BertFamily::JinaXlmRoberta, BertTask::TokenClassification),
-    ("XLMRobertaForQuestionAnswering", BertFamily::JinaXlmRoberta, BertTask::Span),
-    ("XLMRobertaForMaskedLM", BertFamily::JinaXlmRoberta, BertTask::MaskedLm),
-    ("JinaBertModel", BertFamily::JinaBert, BertTask::States),
-    ("JinaBertForSequenceClassification", BertFamily::JinaBert, BertTask::SequenceClassification),
-    ("JinaBertForTokenClassification", BertFamily::JinaBert, BertTask::TokenClassification),
-    ("JinaBertForQuestionAnswering", BertFamily::JinaBert, BertTask::Span),
-    ("JinaBertForMaskedLM", BertFamily::JinaBert, BertTask::MaskedLm),
-    ("DPRQuestionEncoder", BertFamily::Dpr, BertTask::Question),
-    ("DPRContextEncoder", BertFamily::Dpr, BertTask::Context),
-    ("DPRReader", BertFamily::Dpr, BertTask::Reader),
-];
+/// How configs and checkpoints of a family name its parts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FamilyNames {
+    /// The `model_type`.
+    pub(super) model_type: &'static str,
+    /// The prefix of the body's tensors in a model with a head.
+    pub(super) prefix: &'static str,
+    /// The prefixes that checkpoints have there.
+    pub(super) prefixes: &'static [&'static str],
+    /// The table of embeddings in a model with a head.
+    pub(super) table: &'static str,
+    /// The head over the vocabulary.
+    pub(super) vocabulary_head: VocabularyHead,
+    /// The classes of `transformers`; of two for one task, the first is written.
+    pub(super) classes: &'static [(&'static str, BertTask)],
+}
+
+/// The names of a head over the vocabulary.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct VocabularyHead {
+    /// What the names of its tensors begin with.
+    pub(super) start: &'static str,
+    /// The tensor that may be the table of embeddings.
+    pub(super) table: &'static str,
+}
+
+const CLS_PREDICTIONS: VocabularyHead =
+    VocabularyHead { start: "cls.predictions.", table: "cls.predictions.decoder.weight" };
+const LM_HEAD: VocabularyHead = VocabularyHead { start: "lm_head.", table: "lm_head.decoder.weight" };
+const LM_LOSS: VocabularyHead = VocabularyHead { start: "lm_loss.", table: "lm_loss.weight" };
+const PROJECTOR: VocabularyHead =
+    VocabularyHead { start: "vocab_transform.", table: "vocab_projector.weight" };
+const GENERATOR: VocabularyHead =
+    VocabularyHead { start: "generator_predictions.", table: "generator_lm_head.weight" };
+const PREDICTIONS: VocabularyHead =
+    VocabularyHead { start: "predictions.", table: "predictions.decoder.weight" };
+
+/// The prefixes of the first families, whose bodies have the names of BERT's.
+const FIRST: &[&str] = &["bert", "roberta", "distilbert"];
+
+/// The class of a task: its name begins with the family's.
+macro_rules! class {
+    ($name:literal, States) => {
+        (concat!($name, "Model"), BertTask::States)
+    };
+    ($name:literal, SequenceClassification) => {
+        (concat!($name, "ForSequenceClassification"), BertTask::SequenceClassification)
+    };
+    ($name:literal, TokenClassification) => {
+        (concat!($name, "ForTokenClassification"), BertTask::TokenClassification)
+    };
+    ($name:literal, Span) => {
+        (concat!($name, "ForQuestionAnswering"), BertTask::Span)
+    };
+    ($name:literal, MaskedLm) => {
+        (concat!($name, "ForMaskedLM"), BertTask::MaskedLm)
+    };
+    ($name:literal, Discriminator) => {
+        (concat!($name, "ForPreTraining"), BertTask::States)
+    };
+    ($name:literal, PreTraining) => {
+        (concat!($name, "ForPreTraining"), BertTask::MaskedLm)
+    };
+}
+
+/// The classes of a family: those of the usual tasks, and further ones.
+macro_rules! classes {
+    ($name:literal, all $(, $further:ident)*) => {
+        classes!($name: States, SequenceClassification, TokenClassification, Span, MaskedLm $(, $further)*)
+    };
+    ($name:literal, all but spans $(, $further:ident)*) => {
+        classes!($name: States, SequenceClassification, TokenClassification, MaskedLm $(, $further)*)
+    };
+    ($name:literal: $($task:ident),*) => {
+        &[$(class!($name, $task)),*]
+    };
+}
+
+macro_rules! names {
+    ($model_type:literal, $prefix:literal, $prefixes:expr, $head:expr, $classes:expr) => {
+        FamilyNames {
+            model_type: $model_type,
+            prefix: $prefix,
+            prefixes: $prefixes,
+            table: concat!($prefix, ".embeddings.word_embeddings.weight"),
+            vocabulary_head: $head,
+            classes: $classes,
+        }
+    };
+}
+
+impl BertFamily {
+    /// The names of the family.
+    pub(super) fn naming(self) -> FamilyNames {
+        use BertTask::{
+            Context, Question, Reader, SequenceClassification, Span, States, TokenClassification,
+        };
+        match self {
+            Self::Bert => names!("bert", "bert", FIRST, CLS_PREDICTIONS, classes!("Bert", all, PreTraining)),
+            Self::Roberta => names!("roberta", "roberta", FIRST, LM_HEAD, classes!("Roberta", all)),
+            Self::XlmRoberta => names!("xlm-roberta", "roberta", FIRST, LM_HEAD, classes!("XLMRoberta", all)),
+            Self::DistilBert => {
+                names!("distilbert", "distilbert", FIRST, PROJECTOR, classes!("DistilBert", all))
+            }
+            Self::Dpr => names!(
+                "dpr",
+                "bert",
+                FIRST,
+                CLS_PREDICTIONS,
+                &[("DPRQuestionEncoder", Question), ("DPRContextEncoder", Context), ("DPRReader", Reader)]
+            ),
+            Self::Camembert => names!("camembert", "roberta", FIRST, LM_HEAD, classes!("Camembert", all)),
+            Self::Mpnet => names!("mpnet", "mpnet", &["mpnet"], LM_HEAD, classes!("MPNet", all)),
+            Self::Electra => {
+                names!("electra", "electra", &["electra"], GENERATOR, classes!("Electra", all, Discriminator))
+            }
+            Self::Albert => {
+                names!("albert", "albert", &["albert"], PREDICTIONS, classes!("Albert", all, PreTraining))
+            }
+            Self::FirstDeberta => {
+                names!("deberta", "deberta", &["deberta"], CLS_PREDICTIONS, classes!("Deberta", all))
+            }
+            Self::Deberta => {
+                names!("deberta-v2", "deberta", &["deberta"], CLS_PREDICTIONS, classes!("DebertaV2", all))
+            }
+            Self::Ernie => {
+                names!("ernie", "ernie", &["ernie"], CLS_PREDICTIONS, classes!("Ernie", all, PreTraining))
+            }
+            Self::Data2VecText => names!(
+                "data2vec-text",
+                "data2vec_text",
+                &["data2vec_text"],
+                LM_HEAD,
+                classes!("Data2VecText", all)
+            ),
+            Self::RobertaPreLayerNorm => names!(
+                "roberta-prelayernorm",
+                "roberta_prelayernorm",
+                &["roberta_prelayernorm"],
+                LM_HEAD,
+                classes!("RobertaPreLayerNorm", all)
+            ),
+            Self::XlmRobertaXl => {
+                names!("xlm-roberta-xl", "roberta", FIRST, LM_HEAD, classes!("XLMRobertaXL", all))
+            }
+            Self::MegatronBert => names!(
+                "megatron-bert",
+                "bert",
+                FIRST,
+                CLS_PREDICTIONS,
+                classes!("MegatronBert", all, PreTraining)
+            ),
+            Self::RemBert => {
+                names!("rembert", "rembert", &["rembert"], CLS_PREDICTIONS, classes!("RemBert", all))
+            }
+            Self::RoFormer => {
+                names!("roformer", "roformer", &["roformer"], CLS_PREDICTIONS, classes!("RoFormer", all))
+            }
+            Self::NomicBert => names!(
+                "nomic_bert",
+                "nomic_bert",
+                &["nomic_bert", "bert"],
+                CLS_PREDICTIONS,
+                classes!("NomicBert", all but spans, PreTraining)
+            ),
+            Self::Gte => names!("gte", "gte", &["gte", "new"], LM_HEAD, classes!("Gte", all but spans)),
+            Self::New => names!("new", "new", &["new", "gte"], LM_HEAD, classes!("New", all but spans)),
+            Self::JinaEmbeddingsV3 => {
+                names!("jina_embeddings_v3", "roberta", FIRST, LM_HEAD, classes!("JinaEmbeddingsV3", all))
+            }
+            Self::JinaXlmRoberta => {
+                names!("xlm-roberta", "roberta", FIRST, LM_HEAD, classes!("XLMRoberta", all))
+            }
+            Self::BigBird => names!(
+                "big_bird",
+                "bert",
+                FIRST,
+                CLS_PREDICTIONS,
+                classes!("BigBird", all but spans, PreTraining)
+            ),
+            Self::Longformer => names!(
+                "longformer",
+                "longformer",
+                &["longformer"],
+                LM_HEAD,
+                classes!("Longformer", all but spans)
+            ),
+            Self::MobileBert => names!(
+                "mobilebert",
+                "mobilebert",
+                &["mobilebert"],
+                CLS_PREDICTIONS,
+                classes!("MobileBert", all, PreTraining)
+            ),
+            Self::ConvBert => {
+                names!("convbert", "convbert", &["convbert"], GENERATOR, classes!("ConvBert", all))
+            }
+            Self::Nystromformer => names!(
+                "nystromformer",
+                "nystromformer",
+                &["nystromformer"],
+                CLS_PREDICTIONS,
+                classes!("Nystromformer", all)
+            ),
+            Self::Fnet => {
+                names!("fnet", "fnet", &["fnet"], CLS_PREDICTIONS, classes!("FNet", all, PreTraining))
+            }
+            // The order of tokens that `XLNetLMHeadModel` was trained to predict is not that of a text.
+            Self::Xlnet => FamilyNames {
+                table: "transformer.word_embedding.weight",
+                ..names!(
+                    "xlnet",
+                    "transformer",
+                    &["transformer"],
+                    LM_LOSS,
+                    &[
+                        ("XLNetModel", States),
+                        ("XLNetLMHeadModel", States),
+                        ("XLNetForSequenceClassification", SequenceClassification),
+                        ("XLNetForTokenClassification", TokenClassification),
+                        ("XLNetForQuestionAnsweringSimple", Span),
+                    ]
+                )
+            },
+            Self::SqueezeBert => names!(
+                "squeezebert",
+                "transformer",
+                &["transformer"],
+                CLS_PREDICTIONS,
+                classes!("SqueezeBert", all)
+            ),
+            Self::JinaBert => names!("bert", "bert", FIRST, CLS_PREDICTIONS, classes!("JinaBert", all)),
+        }
+    }
+}
 
 /// The head that `architectures` names; a config without it describes a bare body, or nothing where it is DPR's.
 pub(super) fn task(family: BertFamily, architectures: &[String]) -> Result<BertTask> {
-    let classes = || CLASSES.iter().filter(|(_, of, _)| *of == family);
+    let classes = family.naming().classes;
     let found = architectures.first();
     if found.is_none() && family != BertFamily::Dpr {
         return Ok(BertTask::States);
     }
-    if let Some((_, _, task)) = classes().find(|(class, _, _)| found.is_some_and(|found| found == class)) {
+    if let Some((_, task)) = classes.iter().find(|(class, _)| found.is_some_and(|found| found == class)) {
         return Ok(*task);
     }
-    let names: Vec<_> = classes().map(|(class, _, _)| format!("`{class}`")).collect();
+    let names: Vec<_> = classes.iter().map(|(class, _)| format!("`{class}`")).collect();
     let found = found.map_or_else(|| "none".into(), |found| format!("`{found}`"));
     Err(wrong("architectures", &format!("one of {}", names.join(", ")), &found))
 }

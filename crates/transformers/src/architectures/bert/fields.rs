@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Result, json::parse};
 
 use super::{
-    config::{AttentionBlocks, BertConfig, BertTask, LayerGroups, LayerSharing},
+    config::{AttentionBlocks, BertConfig, BertTask, FamilySettings, LayerGroups, LayerSharing},
     convbert::ConvSizes,
     disentangled::DebertaFields,
     family::BertFamily,
@@ -378,21 +378,60 @@ impl BertFields {
         Ok(())
     }
 
-    /// The groups of values that layers read.
-    fn groups(&self, family: BertFamily) -> Option<LayerGroups> {
-        let or = |groups: Option<usize>, usual| groups.unwrap_or(usual);
-        (family == BertFamily::SqueezeBert).then(|| LayerGroups {
-            inputs: [or(self.q_groups, 4), or(self.k_groups, 4), or(self.v_groups, 4)],
-            output: or(self.post_attention_groups, 1),
-            feed_forward: [or(self.intermediate_groups, 4), or(self.output_groups, 4)],
+    /// What the family alone has.
+    fn own(&self, family: BertFamily) -> Result<FamilySettings> {
+        let or = |value: Option<usize>, usual| value.unwrap_or(usual);
+        Ok(match family {
+            BertFamily::Albert => FamilySettings::Sharing(LayerSharing {
+                groups: or(self.num_hidden_groups, 1),
+                inner: or(self.inner_group_num, 1),
+            }),
+            BertFamily::BigBird if self.attention_type.as_deref() == Some(BLOCKS) => {
+                FamilySettings::Blocks(AttentionBlocks {
+                    size: or(self.block_size, 64),
+                    random: or(self.num_random_blocks, 3),
+                })
+            }
+            BertFamily::Longformer => {
+                FamilySettings::Windows(self.attention_window.clone().unwrap_or_default())
+            }
+            BertFamily::MobileBert => FamilySettings::Mobile(MobileSizes {
+                narrow: or(self.intra_bottleneck_size, 128),
+                parts: or(self.num_feedforward_networks, 4),
+                has_pooler: self.classifier_activation.unwrap_or(true),
+            }),
+            BertFamily::ConvBert => FamilySettings::Convolution(ConvSizes {
+                ratio: or(self.head_ratio, 2),
+                kernel: or(self.conv_kernel_size, 9),
+                groups: or(self.num_groups, 1),
+            }),
+            BertFamily::Nystromformer => {
+                let kernel = or(self.conv_kernel_size, 65);
+                FamilySettings::Convolution(ConvSizes { ratio: 1, kernel, groups: 1 })
+            }
+            BertFamily::SqueezeBert => FamilySettings::Groups(LayerGroups {
+                inputs: [or(self.q_groups, 4), or(self.k_groups, 4), or(self.v_groups, 4)],
+                output: or(self.post_attention_groups, 1),
+                feed_forward: [or(self.intermediate_groups, 4), or(self.output_groups, 4)],
+            }),
+            BertFamily::RemBert => {
+                FamilySettings::OutputEmbedding(self.output_embedding_size.unwrap_or_default())
+            }
+            BertFamily::Ernie if self.use_task_id == Some(true) => {
+                FamilySettings::Tasks(or(self.task_type_vocab_size, 3))
+            }
+            _ => match (&self.deberta, &self.rotary) {
+                (Some(deberta), _) => {
+                    let sizes = (self.hidden_size, self.num_attention_heads, self.max_position_embeddings);
+                    FamilySettings::Disentangled(deberta.settings(family, sizes)?)
+                }
+                (None, Some(rotary)) => {
+                    let width = self.hidden_size.checked_div(self.num_attention_heads).unwrap_or(0);
+                    FamilySettings::Rotary(rotary.settings(family, width)?)
+                }
+                (None, None) => FamilySettings::None,
+            },
         })
-    }
-
-    /// The blocks of a BigBird that has them.
-    fn blocks(&self, family: BertFamily) -> Option<AttentionBlocks> {
-        let has_blocks = family == BertFamily::BigBird && self.attention_type.as_deref() == Some(BLOCKS);
-        let blocks = AttentionBlocks { size: self.block_size?, random: self.num_random_blocks? };
-        has_blocks.then_some(blocks)
     }
 
     pub(crate) fn config(
@@ -447,12 +486,6 @@ impl BertFields {
             BertFamily::Albert | BertFamily::RemBert => self.classifier_dropout_prob,
             _ => self.classifier_dropout,
         };
-        let disentangled = self.deberta.as_ref().map(|deberta| {
-            let sizes = (self.hidden_size, self.num_attention_heads, self.max_position_embeddings);
-            deberta.settings(family, sizes)
-        });
-        let width = self.hidden_size.checked_div(self.num_attention_heads).unwrap_or(0);
-        let rotary = self.rotary.as_ref().map(|rotary| rotary.settings(family, width));
         // ALBERT and RemBERT project embeddings of any width.
         let embedding_size = match family {
             BertFamily::Albert => Some(self.embedding_size.unwrap_or(self.hidden_size)),
@@ -463,12 +496,7 @@ impl BertFields {
             }
             _ => None,
         };
-        let sharing = (family == BertFamily::Albert).then(|| LayerSharing {
-            groups: self.num_hidden_groups.unwrap_or(1),
-            inner: self.inner_group_num.unwrap_or(1),
-        });
-        let (blocks, groups) = (self.blocks(family), self.groups(family));
-        let has_tasks = family == BertFamily::Ernie && self.use_task_id == Some(true);
+        let own = self.own(family)?;
         Ok(BertConfig {
             family,
             task,
@@ -488,30 +516,7 @@ impl BertFields {
             pad_token_id: padding(self.pad_token_id, pad),
             projection_dim: if family == BertFamily::Dpr { self.projection_dim } else { 0 },
             embedding_size,
-            output_embedding_size: self.output_embedding_size.filter(|_| family == BertFamily::RemBert),
-            task_types: if has_tasks { self.task_type_vocab_size.unwrap_or(3) } else { 0 },
-            sharing,
-            blocks,
-            windows: self.attention_window.filter(|_| family == BertFamily::Longformer),
-            mobile: (family == BertFamily::MobileBert).then(|| MobileSizes {
-                narrow: self.intra_bottleneck_size.unwrap_or(128),
-                parts: self.num_feedforward_networks.unwrap_or(4),
-                has_pooler: self.classifier_activation.unwrap_or(true),
-            }),
-            convolution: match family {
-                BertFamily::ConvBert => Some(ConvSizes {
-                    ratio: self.head_ratio.unwrap_or(2),
-                    kernel: self.conv_kernel_size.unwrap_or(9),
-                    groups: self.num_groups.unwrap_or(1),
-                }),
-                BertFamily::Nystromformer => {
-                    Some(ConvSizes { ratio: 1, kernel: self.conv_kernel_size.unwrap_or(65), groups: 1 })
-                }
-                _ => None,
-            },
-            groups,
-            disentangled: disentangled.transpose()?,
-            rotary: rotary.transpose()?,
+            own,
             labels,
             tie_word_embeddings: self.tie_word_embeddings,
         })
@@ -520,12 +525,12 @@ impl BertFields {
     /// The fields of the `config.json` of a model.
     pub(crate) fn json(config: &BertConfig) -> Value {
         let mut fields = json!(Self::of(config));
-        if let (Some(settings), Value::Object(fields)) = (&config.disentangled, &mut fields)
+        if let (Some(settings), Value::Object(fields)) = (config.disentangled(), &mut fields)
             && let Value::Object(further) = json!(DebertaFields::of(settings, config.head_dropout))
         {
             fields.extend(further);
         }
-        if let (Some(settings), Value::Object(fields)) = (config.rotary, &mut fields)
+        if let (Some(settings), Value::Object(fields)) = (config.rotary(), &mut fields)
             && let Value::Object(further) = json!(RotaryFields::of(config.family, settings))
         {
             fields.extend(further);
@@ -556,23 +561,6 @@ impl BertFields {
                 _ => "absolute",
             }
             .into(),
-            attention_type: (config.family == BertFamily::BigBird)
-                .then(|| if config.blocks.is_some() { BLOCKS } else { "original_full" }.into()),
-            block_size: config.blocks.map(|blocks| blocks.size),
-            num_random_blocks: config.blocks.map(|blocks| blocks.random),
-            attention_window: config.windows.clone(),
-            head_ratio: config.convolution.map(|sizes| sizes.ratio),
-            conv_kernel_size: config.convolution.map(|sizes| sizes.kernel),
-            num_groups: config.convolution.map(|sizes| sizes.groups),
-            intra_bottleneck_size: config.mobile.map(|sizes| sizes.narrow),
-            num_feedforward_networks: config.mobile.map(|sizes| sizes.parts),
-            classifier_activation: config.mobile.map(|sizes| sizes.has_pooler),
-            q_groups: config.groups.map(|groups| groups.inputs[0]),
-            k_groups: config.groups.map(|groups| groups.inputs[1]),
-            v_groups: config.groups.map(|groups| groups.inputs[2]),
-            post_attention_groups: config.groups.map(|groups| groups.output),
-            intermediate_groups: config.groups.map(|groups| groups.feed_forward[0]),
-            output_groups: config.groups.map(|groups| groups.feed_forward[1]),
             use_flash_attn: (config.family == BertFamily::JinaXlmRoberta).then_some(false),
             feed_forward_type: (config.family == BertFamily::JinaBert).then(|| GATED.into()),
             tie_word_embeddings: config.tie_word_embeddings,
@@ -586,17 +574,58 @@ impl BertFields {
                 _ => None,
             },
             input_embedding_size: config.embedding_size.filter(|_| config.family == BertFamily::RemBert),
-            output_embedding_size: config.output_embedding_size,
-            use_task_id: (config.task_types > 0).then_some(true),
-            task_type_vocab_size: (config.task_types > 0).then_some(config.task_types),
             classifier_dropout_prob: match config.family {
                 BertFamily::Albert | BertFamily::RemBert => Some(config.head_dropout),
                 _ => None,
             },
-            num_hidden_groups: config.sharing.map(|sharing| sharing.groups),
-            inner_group_num: config.sharing.map(|sharing| sharing.inner),
             relative_attention_num_buckets: (config.family == BertFamily::Mpnet).then_some(MPNET_BUCKETS),
-            ..Self::default()
+            attention_type: (config.family == BertFamily::BigBird).then(|| match config.own {
+                FamilySettings::Blocks(_) => BLOCKS.into(),
+                _ => "original_full".into(),
+            }),
+            ..Self::of_own(&config.own)
+        }
+    }
+
+    /// The fields of what one family alone has, with the defaults of all others.
+    fn of_own(own: &FamilySettings) -> Self {
+        let none = Self::default();
+        match own {
+            FamilySettings::None | FamilySettings::Disentangled(_) | FamilySettings::Rotary(_) => none,
+            FamilySettings::Sharing(LayerSharing { groups, inner }) => {
+                Self { num_hidden_groups: Some(*groups), inner_group_num: Some(*inner), ..none }
+            }
+            FamilySettings::Blocks(AttentionBlocks { size, random }) => {
+                Self { block_size: Some(*size), num_random_blocks: Some(*random), ..none }
+            }
+            FamilySettings::Windows(windows) => Self { attention_window: Some(windows.clone()), ..none },
+            FamilySettings::Mobile(MobileSizes { narrow, parts, has_pooler }) => Self {
+                intra_bottleneck_size: Some(*narrow),
+                num_feedforward_networks: Some(*parts),
+                classifier_activation: Some(*has_pooler),
+                ..none
+            },
+            FamilySettings::Convolution(ConvSizes { ratio, kernel, groups }) => Self {
+                head_ratio: Some(*ratio),
+                conv_kernel_size: Some(*kernel),
+                num_groups: Some(*groups),
+                ..none
+            },
+            FamilySettings::Groups(LayerGroups { inputs: [query, key, value], output, feed_forward }) => {
+                Self {
+                    q_groups: Some(*query),
+                    k_groups: Some(*key),
+                    v_groups: Some(*value),
+                    post_attention_groups: Some(*output),
+                    intermediate_groups: Some(feed_forward[0]),
+                    output_groups: Some(feed_forward[1]),
+                    ..none
+                }
+            }
+            FamilySettings::OutputEmbedding(width) => Self { output_embedding_size: Some(*width), ..none },
+            FamilySettings::Tasks(count) => {
+                Self { use_task_id: Some(true), task_type_vocab_size: Some(*count), ..none }
+            }
         }
     }
 }
@@ -673,16 +702,7 @@ impl DistilFields {
             pad_token_id: padding(self.pad_token_id, 0),
             projection_dim: 0,
             embedding_size: None,
-            output_embedding_size: None,
-            task_types: 0,
-            sharing: None,
-            blocks: None,
-            windows: None,
-            mobile: None,
-            convolution: None,
-            groups: None,
-            disentangled: None,
-            rotary: None,
+            own: FamilySettings::None,
             labels,
             tie_word_embeddings: self.tie_word_embeddings,
         }

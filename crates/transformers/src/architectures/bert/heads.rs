@@ -5,7 +5,7 @@ use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
 use super::{
-    config::{BertConfig, BertTask},
+    config::{BertConfig, BertTask, FamilySettings},
     family::BertFamily,
 };
 use crate::{
@@ -164,7 +164,7 @@ impl SequenceHead {
             }
             BertFamily::Albert => (vb.pp("albert.pooler"), Activation::Tanh, vb.pp("classifier"), 0.0),
             BertFamily::Deberta | BertFamily::FirstDeberta => {
-                let (activation, dropout) = match &config.disentangled {
+                let (activation, dropout) = match config.disentangled() {
                     Some(settings) => (settings.pooler_activation()?, settings.pooler_dropout),
                     None => (Activation::Gelu, 0.0),
                 };
@@ -174,7 +174,7 @@ impl SequenceHead {
         };
         let (width, labels) = (config.hidden_size, config.labels.len());
         Ok(Self {
-            transform: match config.mobile {
+            transform: match config.mobile() {
                 Some(sizes) if !sizes.has_pooler => None,
                 _ => Some(Transform { inner: linear(config, width, width, &inner)?, activation, norm: None }),
             },
@@ -475,12 +475,15 @@ impl MaskedLmHead {
             }
         };
         let vocabulary = config.vocab_size;
-        let width = match config.mobile {
+        let width = match config.mobile() {
             Some(_) => config.hidden_size,
-            None => config.output_embedding_size.unwrap_or(config.embedding_width()),
+            None => match config.own {
+                FamilySettings::OutputEmbedding(width) => width,
+                _ => config.embedding_width(),
+            },
         };
         // MobileBERT's table is narrower than the states: another tensor has the rest of it.
-        let table = match config.mobile {
+        let table = match config.mobile() {
             Some(_) => {
                 let rest = config.hidden_size - config.embedding_width();
                 let init = Init::Randn { mean: 0.0, stdev: config.initializer_range };

@@ -1,5 +1,7 @@
 //! BERT (Devlin et al. 2019) and its kin, which [`BertFamily`] lists.
 
+mod architecture;
+mod checks;
 mod config;
 mod convbert;
 mod disentangled;
@@ -13,11 +15,13 @@ mod model;
 mod nystromformer;
 mod own_code;
 mod rotary;
+#[cfg(test)]
+mod tests;
 mod with_head;
 mod xlnet;
 
 pub(crate) use config::HeadFields;
-pub use config::{AttentionBlocks, BertConfig, BertTask, LayerGroups, LayerSharing};
+pub use config::{AttentionBlocks, BertConfig, BertTask, FamilySettings, LayerGroups, LayerSharing};
 pub use convbert::ConvSizes;
 pub use disentangled::Disentangled;
 pub use family::BertFamily;

@@ -5,7 +5,7 @@ use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
 use super::{
-    config::{BertConfig, LayerGroups},
+    config::{BertConfig, FamilySettings, LayerGroups},
     disentangled::{ByHeads, DistanceAttention, DistanceTable, Distances},
     family::BertFamily,
     rotary::{self, GTE_NAMES, JINA_NAMES, NOMIC_NAMES, Rotation},
@@ -73,15 +73,15 @@ impl Bert {
             let shape = (MPNET_BUCKETS, config.num_attention_heads);
             vb.get_with_hints(shape, MPNET_BIASES, init)
         };
-        let distances = config.disentangled.as_ref().filter(|settings| settings.is_relative);
-        let tasks = || table(config.task_types, "task_type_embeddings");
+        let distances = config.disentangled().filter(|settings| settings.is_relative);
+        let tasks = || table(config.task_types(), "task_type_embeddings");
         let embedding_norm = || LayerNorm::new(width, config.layer_norm_eps, &vb.pp(config.embedding_norm()));
         let final_norm = |name: &str| LayerNorm::new(config.hidden_size, config.layer_norm_eps, &vb.pp(name));
         Ok(Self {
             words: table(config.vocab_size, "word_embeddings")?,
             positions: config.has_positions().then(positions).transpose()?,
             types,
-            tasks: (config.task_types > 0).then(tasks).transpose()?,
+            tasks: (config.task_types() > 0).then(tasks).transpose()?,
             embedding_norm: config.family.norms_embeddings().then(embedding_norm).transpose()?,
             projection: config.projection_name().map(projection).transpose()?,
             layers: layers()?,
@@ -124,7 +124,7 @@ impl Bert {
         if let Some(alibi) = self.config.alibi() {
             bias = alibi_bias(&alibi, input.length(), &bias)?;
         }
-        let distances = match (&self.distances, &self.config.disentangled) {
+        let distances = match (&self.distances, self.config.disentangled()) {
             (Some(table), Some(settings)) => Some(Distances::new(table, settings, input.length(), mode)?),
             _ => None,
         };
@@ -505,7 +505,8 @@ impl BertConfig {
 
     /// The groups of values that a layer called `name` reads, where it is stored by groups.
     pub(crate) fn groups_of(&self, name: &str) -> Option<usize> {
-        let LayerGroups { inputs: [query, key, value], output, feed_forward } = self.groups?;
+        let FamilySettings::Groups(groups) = self.own else { return None };
+        let LayerGroups { inputs: [query, key, value], output, feed_forward } = groups;
         let names = self.names();
         [
             (names.query, query),
@@ -521,7 +522,7 @@ impl BertConfig {
 
     /// The prefixes of the layers that have weights, under that of the body.
     pub(crate) fn layer_prefixes(&self) -> Vec<String> {
-        if let Some(sharing) = self.sharing {
+        if let FamilySettings::Sharing(sharing) = self.own {
             let of = |group: usize| {
                 let name = move |at: usize| format!("encoder.albert_layer_groups.{group}.albert_layers.{at}");
                 (0..sharing.inner).map(name)
@@ -568,7 +569,7 @@ impl BertConfig {
     /// The factor of the products of queries and keys.
     pub(crate) fn scale(&self) -> f64 {
         let width = self.hidden_size / self.num_attention_heads;
-        match &self.disentangled {
+        match self.disentangled() {
             Some(settings) => settings.scale(width),
             None => (width as f64).powf(-0.5),
         }
@@ -611,8 +612,7 @@ impl Layer {
         let of_first = config.sees_first().then(of_first).transpose()?;
         // Fresh weights are drawn in this order.
         let distances = config
-            .disentangled
-            .as_ref()
+            .disentangled()
             .map(|settings| DistanceAttention::new(config, settings, &vb.pp("attention.self")))
             .transpose()?;
         let attention_norm = norm(names.attention_norm)?;

@@ -148,7 +148,7 @@ mod tests {
         assert_eq!((config.hidden_size, config.num_attention_heads, config.num_hidden_layers), (24, 3, 5));
         assert_eq!((config.intermediate_size, config.max_input_length()), (40, 70));
         assert_eq!((config.hidden_act.as_str(), config.hidden_dropout_prob), ("silu", 0.25));
-        assert_eq!(config.rotary.unwrap().theta, 1000.0);
+        assert_eq!(config.rotary().unwrap().theta, 1000.0);
         for (from, to, field) in [
             (r#""rotary_emb_fraction": 1"#, r#""rotary_emb_fraction": 0.5"#, "rotary_emb_fraction"),
             (r#""qkv_proj_bias": false"#, r#""qkv_proj_bias": true"#, "qkv_proj_bias"),

@@ -133,7 +133,7 @@ pub(super) const JINA_NAMES: BertNames = BertNames {
 impl BertConfig {
     /// The factors from a position to the angle of each pair of a head; none without rotary positions.
     pub(crate) fn rotation_steps(&self) -> Option<Vec<f32>> {
-        let RotaryPositions { theta, stretch } = self.rotary?;
+        let RotaryPositions { theta, stretch } = self.rotary()?;
         let width = self.hidden_size / self.num_attention_heads;
         // In f32 as `transformers` has it.
         let stretch = stretch.unwrap_or(1.0) as f32;

@@ -4,7 +4,7 @@ use candle_nn::VarBuilder;
 use sporran_checkpoint::Result;
 
 use super::{
-    config::BertConfig,
+    config::{BertConfig, FamilySettings},
     convbert::ConvBert,
     family::BertFamily,
     fnet::Fnet,
@@ -31,12 +31,14 @@ impl EncoderModel {
     /// # Errors
     /// As for [`Bert::new`].
     pub(crate) fn apart(config: &BertConfig, vb: &VarBuilder) -> Result<Self> {
-        match (config.mobile, config.convolution) {
-            (Some(sizes), _) => Self::layered(MobileBert::new(config, sizes, vb)?, config, vb),
-            (None, Some(sizes)) if config.family == BertFamily::Nystromformer => {
+        match config.own {
+            FamilySettings::Mobile(sizes) => Self::layered(MobileBert::new(config, sizes, vb)?, config, vb),
+            FamilySettings::Convolution(sizes) if config.family == BertFamily::Nystromformer => {
                 Self::layered(Nystromformer::new(config, sizes.kernel, vb)?, config, vb)
             }
-            (None, Some(sizes)) => Self::layered(ConvBert::new(config, sizes, vb)?, config, vb),
+            FamilySettings::Convolution(sizes) => {
+                Self::layered(ConvBert::new(config, sizes, vb)?, config, vb)
+            }
             _ if config.family == BertFamily::Fnet => Self::layered(Fnet::new(config, vb)?, config, vb),
             _ => Self::layered(Xlnet::new(config, vb)?, config, vb),
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Result;
 
 use super::{
-    config::{BertConfig, BertTask},
+    config::{BertConfig, BertTask, FamilySettings},
     family::BertFamily,
     layered::Layers,
 };
@@ -136,16 +136,7 @@ impl XlnetFields {
             pad_token_id: self.pad_token_id.unwrap_or(5),
             projection_dim: 0,
             embedding_size: None,
-            output_embedding_size: None,
-            task_types: 0,
-            sharing: None,
-            blocks: None,
-            windows: None,
-            mobile: None,
-            convolution: None,
-            groups: None,
-            disentangled: None,
-            rotary: None,
+            own: FamilySettings::None,
             labels,
             tie_word_embeddings: true,
         })
