@@ -12,7 +12,7 @@ use sporran_checkpoint::{
 use crate::{
     architectures::{
         bart::{Bart, BartConfig},
-        bert::{BertConfig, BertFamily, BertTask},
+        bert::{BertConfig, BertFamily, BertTask, FamilySettings},
         decoder::DecoderHead,
         gpt2::{Gpt2, Gpt2Config},
         llama::{Llama, LlamaConfig, LlamaKind},
@@ -150,7 +150,7 @@ impl ModelConfig {
     #[must_use]
     pub fn is_tunable(&self) -> bool {
         match self {
-            Self::Bert(config) => config.groups.is_none() && !config.is_apart(),
+            Self::Bert(config) => !matches!(config.own, FamilySettings::Groups(_)) && !config.is_apart(),
             Self::ModernBert(_) => true,
             Self::Llama(config) => config.kind == LlamaKind::EuroBert,
             _ => false,

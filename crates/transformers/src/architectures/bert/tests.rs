@@ -94,10 +94,10 @@ fn every_family_has_the_defaults_of_its_class_in_transformers() {
     assert_eq!(theta(BertFamily::JinaEmbeddingsV3), Some(20_000.0));
     assert_eq!(read(BertFamily::Gte, r#"{"rope_theta": 7}"#).unwrap().rotary().unwrap().theta, 7.0);
     let rembert = read(BertFamily::RemBert, "{}").unwrap();
-    assert_eq!((rembert.embedding_size, rembert.output_embedding_size), (Some(256), Some(1664)));
+    assert_eq!((rembert.embedding_size, &rembert.own), (Some(256), &FamilySettings::OutputEmbedding(1664)));
     assert_eq!((rembert.head_dropout, rembert.hidden_dropout_prob), (0.1, 0.0));
     assert!(!rembert.tie_word_embeddings);
-    let task_types = |text: &str| read(BertFamily::Ernie, text).unwrap().task_types;
+    let task_types = |text: &str| read(BertFamily::Ernie, text).unwrap().task_types();
     assert_eq!((task_types("{}"), task_types(r#"{"use_task_id": true}"#)), (0, 3));
     let deberta = read(BertFamily::Deberta, "{}").unwrap();
     assert!(!deberta.has_types() && deberta.has_positions() && !deberta.takes_types());
