@@ -27,7 +27,7 @@ use sporran_reasoner::{
 use sporran_training::{
     Training, TrainingOptions, Variables, VocabularyOptions, tokenizer_files, train, train_vocabulary,
 };
-use sporran_transformers::{BertConfig, BertFamily, BertTask, FamilySettings};
+use sporran_transformers::BertConfig;
 
 const BORN: u32 = 0;
 const LANGUAGE: u32 = 1;
@@ -532,27 +532,17 @@ fn parts(kind: QuestionKind, questions: &[Question]) -> Parts {
     let json = files.into_iter().find(|(name, _)| name == "tokenizer.json").unwrap().1;
     let tokenizer = Tokenizer::from_json("t".as_ref(), String::from_utf8(json).unwrap()).unwrap();
     let encoder = BertConfig {
-        family: BertFamily::Bert,
-        task: BertTask::States,
         vocab_size: tokenizer.vocab_size(),
         hidden_size: 32,
         num_hidden_layers: 1,
         num_attention_heads: 2,
         intermediate_size: 48,
-        hidden_act: "gelu".into(),
         hidden_dropout_prob: 0.0,
         attention_probs_dropout_prob: 0.0,
         head_dropout: 0.0,
         max_position_embeddings: 64,
-        type_vocab_size: 2,
         initializer_range: 0.1,
-        layer_norm_eps: 1e-12,
-        pad_token_id: 0,
-        projection_dim: 0,
-        embedding_size: None,
-        own: FamilySettings::None,
-        labels: vec!["LABEL_0".into(), "LABEL_1".into()],
-        tie_word_embeddings: true,
+        ..BertConfig::default()
     };
     Parts { kind, encoder, tokenizer, max_tokens: 64, variables: Variables::new(2), vectors: Vectors::Drawn }
 }

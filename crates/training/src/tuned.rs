@@ -254,7 +254,7 @@ pub(crate) mod tests {
     use sporran_kernels::TrainingPrecision;
 
     use super::*;
-    use sporran_transformers::{BertConfig, BertFamily, FamilySettings, fused::in_precision};
+    use sporran_transformers::{BertConfig, BertFamily, fused::in_precision};
 
     /// A small BERT of `labels` labels, the same at every call.
     pub(crate) fn tiny(labels: usize, rate: f64) -> TunedEncoder {
@@ -275,7 +275,6 @@ pub(crate) mod tests {
             num_hidden_layers: 2,
             num_attention_heads: 3,
             intermediate_size: 40,
-            hidden_act: "gelu".into(),
             hidden_dropout_prob: rate,
             attention_probs_dropout_prob: rate,
             head_dropout: rate,
@@ -285,11 +284,8 @@ pub(crate) mod tests {
             initializer_range: 0.3,
             layer_norm_eps: 1e-5,
             pad_token_id: 1,
-            projection_dim: 0,
-            embedding_size: None,
-            own: FamilySettings::None,
             labels: (0..labels).map(|at| format!("LABEL_{at}")).collect(),
-            tie_word_embeddings: true,
+            ..BertConfig::default()
         }
     }
 

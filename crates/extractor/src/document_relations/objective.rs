@@ -260,31 +260,23 @@ mod tests {
     use super::*;
     use crate::document_relations::entity_head::tests::config;
     use sporran_training::{Training, train};
-    use sporran_transformers::{BertConfig, BertFamily, FamilySettings, StatePair};
+    use sporran_transformers::{BertConfig, StatePair};
 
     fn body() -> BertConfig {
         BertConfig {
-            family: BertFamily::Bert,
-            task: BertTask::States,
             vocab_size: 50,
             hidden_size: 24,
             num_hidden_layers: 2,
             num_attention_heads: 3,
             intermediate_size: 40,
-            hidden_act: "gelu".into(),
             hidden_dropout_prob: 0.0,
             attention_probs_dropout_prob: 0.0,
             head_dropout: 0.0,
             max_position_embeddings: 32,
-            type_vocab_size: 2,
             initializer_range: 0.3,
             layer_norm_eps: 1e-5,
             pad_token_id: 1,
-            projection_dim: 0,
-            embedding_size: None,
-            own: FamilySettings::None,
-            labels: vec!["LABEL_0".into(), "LABEL_1".into()],
-            tie_word_embeddings: true,
+            ..BertConfig::default()
         }
     }
 

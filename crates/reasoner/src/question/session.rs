@@ -15,7 +15,7 @@ use sporran_training::{
     session::{Evaluate, Trained, TrainingSession, variables_of},
     tokenizer_files, train_vocabulary,
 };
-use sporran_transformers::{BertConfig, BertFamily, BertTask, Checkpoint, FamilySettings, ModelConfig};
+use sporran_transformers::{BertConfig, BertTask, Checkpoint, ModelConfig};
 
 use super::{
     QuestionInput,
@@ -167,28 +167,17 @@ fn parts(start: Start<'_>, questions: &[Question], seed: u64) -> Result<Parts> {
     let json = json.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
     let tokenizer = Tokenizer::from_json(&folder.join("tokenizer.json"), json)?;
     let encoder = BertConfig {
-        family: BertFamily::Bert,
-        task: BertTask::States,
         vocab_size: tokenizer.vocab_size(),
         hidden_size: shape.hidden_size,
         num_hidden_layers: shape.layers,
         num_attention_heads: shape.heads,
         intermediate_size: shape.feed_forward,
-        hidden_act: "gelu".into(),
         hidden_dropout_prob: shape.dropout,
         attention_probs_dropout_prob: shape.dropout,
         head_dropout: 0.0,
         max_position_embeddings: max_tokens,
-        type_vocab_size: 2,
         initializer_range: 0.05,
-        layer_norm_eps: 1e-12,
-        pad_token_id: 0,
-        projection_dim: 0,
-        embedding_size: None,
-        own: FamilySettings::None,
-        // The default of `transformers`.
-        labels: vec!["LABEL_0".into(), "LABEL_1".into()],
-        tie_word_embeddings: true,
+        ..BertConfig::default()
     };
     Ok(Parts { kind, encoder, tokenizer, max_tokens, variables: Variables::new(seed), vectors })
 }

@@ -10,8 +10,7 @@ use sporran_training::{
     tokenizer_files, train_vocabulary,
 };
 use sporran_transformers::{
-    BertConfig, BertFamily, BertTask, Checkpoint, DeviceName, FamilySettings, ModelConfig, PairHead,
-    PairHeadConfig, Precision,
+    BertConfig, Checkpoint, DeviceName, ModelConfig, PairHead, PairHeadConfig, Precision,
 };
 
 use super::{MARKED, MarkedEntities, MarkedOptions, MarkedTraining, pair_examples};
@@ -109,27 +108,16 @@ impl<'a> MarkedTrainer<'a> {
                 let json = String::from_utf8_lossy(&files[0].1).into_owned();
                 let tokenizer = Tokenizer::from_json(Path::new("tokenizer.json"), json)?;
                 let config = BertConfig {
-                    family: BertFamily::Bert,
-                    task: BertTask::States,
                     vocab_size: tokenizer.vocab_size(),
                     hidden_size: fresh.hidden_size,
                     num_hidden_layers: fresh.layers,
                     num_attention_heads: fresh.heads,
                     intermediate_size: 4 * fresh.hidden_size,
-                    hidden_act: "gelu".into(),
                     hidden_dropout_prob: options.dropout,
                     attention_probs_dropout_prob: options.dropout,
                     head_dropout: options.dropout,
                     max_position_embeddings: options.max_tokens,
-                    type_vocab_size: 2,
-                    initializer_range: 0.02,
-                    layer_norm_eps: 1e-12,
-                    pad_token_id: 0,
-                    projection_dim: 0,
-                    embedding_size: None,
-                    own: FamilySettings::None,
-                    labels: vec!["LABEL_0".into(), "LABEL_1".into()],
-                    tie_word_embeddings: true,
+                    ..BertConfig::default()
                 };
                 let (encoder, head) = TunedEncoder::with_pairs(
                     &config,

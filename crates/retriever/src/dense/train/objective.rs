@@ -245,35 +245,29 @@ impl Objective for ContrastiveObjective<'_> {
 mod tests {
     use candle_core::Device;
     use sporran_training::{Training, Variables, train};
-    use sporran_transformers::{BertConfig, BertFamily, BertTask, FamilySettings};
+    use sporran_transformers::{BertConfig, BertTask};
 
     use super::*;
 
     /// A small BERT, the same at every call.
     fn tiny() -> TunedEncoder {
         let config = BertConfig {
-            family: BertFamily::Bert,
             task: BertTask::SequenceClassification,
             vocab_size: 50,
             hidden_size: 24,
             num_hidden_layers: 2,
             num_attention_heads: 3,
             intermediate_size: 40,
-            hidden_act: "gelu".into(),
             hidden_dropout_prob: 0.0,
             attention_probs_dropout_prob: 0.0,
             head_dropout: 0.0,
             max_position_embeddings: 32,
-            type_vocab_size: 2,
             // Large enough for attention to be far from even.
             initializer_range: 0.3,
             layer_norm_eps: 1e-5,
             pad_token_id: 1,
-            projection_dim: 0,
-            embedding_size: None,
-            own: FamilySettings::None,
             labels: vec!["LABEL_0".into()],
-            tie_word_embeddings: true,
+            ..BertConfig::default()
         };
         TunedEncoder::new(&config, Variables::new(3), &Device::Cpu).unwrap()
     }

@@ -157,6 +157,35 @@ pub struct BertConfig {
     pub tie_word_embeddings: bool,
 }
 
+impl Default for BertConfig {
+    /// BERT-base without a head.
+    fn default() -> Self {
+        Self {
+            family: BertFamily::Bert,
+            task: BertTask::States,
+            vocab_size: 30_522,
+            hidden_size: 768,
+            num_hidden_layers: 12,
+            num_attention_heads: 12,
+            intermediate_size: 3072,
+            hidden_act: "gelu".into(),
+            hidden_dropout_prob: 0.1,
+            attention_probs_dropout_prob: 0.1,
+            head_dropout: 0.1,
+            max_position_embeddings: 512,
+            type_vocab_size: 2,
+            initializer_range: 0.02,
+            layer_norm_eps: 1e-12,
+            pad_token_id: 0,
+            projection_dim: 0,
+            embedding_size: None,
+            own: FamilySettings::None,
+            labels: vec!["LABEL_0".into(), "LABEL_1".into()],
+            tie_word_embeddings: true,
+        }
+    }
+}
+
 impl BertConfig {
     /// Reads the text of a `config.json` whose `model_type` is `family`; `path` names it in errors.
     ///

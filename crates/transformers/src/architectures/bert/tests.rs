@@ -105,6 +105,11 @@ fn every_family_has_the_defaults_of_its_class_in_transformers() {
 }
 
 #[test]
+fn the_default_is_that_of_an_empty_config() {
+    assert_eq!(BertConfig::default(), read(BertFamily::Bert, "{}").unwrap());
+}
+
+#[test]
 fn groups_of_layers_follow_each_other() {
     let order = |text: &str| read(BertFamily::Albert, text).unwrap().order();
     let text = r#"{"num_hidden_layers": 5, "num_hidden_groups": 2, "inner_group_num": 2}"#;
