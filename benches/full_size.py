@@ -1,6 +1,6 @@
 """Builds the store and the indexes of a whole Wikipedia on one machine, and compares them with the program's estimate.
 
-    python benches/full_size.py --program target/release/sporran --folder DIR [--pages 5900000] [--vectors 64]
+    python benches/full_size.py --program target/release/sporran --folder DIR [--pages 5900000] [--vectors 64 [--vectors-only]]
 
 The pages are synthetic, from seed 1: words `w0` to `w99999`, of which the n-th is about n times as rare as the first, 321 words a page
 on average in six paragraphs, which makes 22 million passages of at most 100 words from 5.9 million pages. With `--vectors D`, as many
@@ -129,32 +129,43 @@ def row(step, timed, disk):
     print(f"| {step} | {elapsed:.0f} | {cpu:.0f} | {disk / 1e9:.2f} | {memory:.0f} |", flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", required=True)
-    parser.add_argument("--folder", required=True, type=pathlib.Path)
-    parser.add_argument("--pages", type=int, default=5_900_000)
-    parser.add_argument("--vectors", type=int, default=0, help="values of a vector; none without it")
-    arguments = parser.parse_args()
-    folder = arguments.folder.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+def index_pages(program, folder, pages):
+    """Builds and measures the store, the indexes of words and names, and a retrieval."""
     if not (folder / "pages.jsonl.zst").exists():
-        make_source(folder, arguments.pages)
-    print("| step | elapsed s | CPU s | disk, GB | anonymous memory, MiB |\n|---|---:|---:|---:|---:|")
+        make_source(folder, pages)
     indexes = folder / "indexes"
     for kind in ["bm25", "entity"]:
         config = folder / f"{kind}.toml"
         config.write_text(CONFIG.format(name=f"full-size-{kind}", folder=folder, kind=kind))
-        plan = measured([arguments.program, "index", str(config), "--plan"])
+        plan = measured([program, "index", str(config), "--plan"])
         print(plan[0].strip(), file=sys.stderr)
         row(f"estimate of `{kind}`", plan, 0)
         before = size(indexes) if indexes.exists() else 0
-        built = measured([arguments.program, "-v", "index", str(config)])
+        built = measured([program, "-v", "index", str(config)])
         print(built[0].strip(), file=sys.stderr)
         row(f"store and `{kind}`" if before == 0 else f"`{kind}`", built, size(indexes) - before)
-    found = measured([arguments.program, "retrieve", str(folder / "bm25.toml")])
+    found = measured([program, "retrieve", str(folder / "bm25.toml")])
     print(found[0].strip(), file=sys.stderr)
     row(f"{QUERIES} queries", found, size(folder / "runs"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", help="the binary; needed for pages")
+    parser.add_argument("--folder", required=True, type=pathlib.Path)
+    parser.add_argument("--pages", type=int, default=5_900_000)
+    parser.add_argument("--vectors", type=int, default=0, help="values of a vector; none without it")
+    parser.add_argument("--vectors-only", action="store_true", help="no pages")
+    arguments = parser.parse_args()
+    if arguments.program is None and not arguments.vectors_only:
+        parser.error("--program is needed for pages")
+    if arguments.vectors_only and not arguments.vectors:
+        parser.error("--vectors-only needs --vectors")
+    folder = arguments.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    print("| step | elapsed s | CPU s | disk, GB | anonymous memory, MiB |\n|---|---:|---:|---:|---:|")
+    if not arguments.vectors_only:
+        index_pages(arguments.program, folder, arguments.pages)
     if arguments.vectors:
         path = folder / "vectors.npy"
         if not path.exists():
