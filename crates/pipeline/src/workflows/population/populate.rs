@@ -121,12 +121,12 @@ pub(crate) struct Node {
 /// folder.
 pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<PopulationReport> {
     let input = input_of(options)?;
-    check_input(input)?;
+    let ids = check_input(input)?;
     let folder = RunDir::open(options.folder())?;
     let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
     let pages = Pages::open(options.source.as_ref(), input.pages.as_deref(), observe)?;
-    check_pages(input, &pages)?;
+    check_pages(input, &ids, &pages)?;
     let key = options_key(options)?.read(&mut inputs)?.input("pages", pages.hash());
     let parses = if options.parses.is_empty() { None } else { Some(Parses::open(&options.parses)?) };
     let populator = open(options)?;
@@ -169,40 +169,46 @@ pub fn populate(options: &PopulationOptions, observe: &mut Observer<'_>) -> Resu
     Ok(report)
 }
 
-/// Reads every document without keeping it, so that a wrong one is reported before a model is loaded.
-pub(super) fn check_input(input: &InputOptions) -> Result<()> {
-    input.files.iter().try_for_each(|path| each_portion(path, input.format, &input.folds, |_| Ok(())))
-}
-
-/// Checks that the table of pages names documents. Names that are no document's are logged.
-///
-/// # Errors
-/// [`sporran_kilt::Error::Argument`] if it names none; errors of the files.
-pub(super) fn check_pages(input: &InputOptions, pages: &Pages) -> Result<()> {
-    const SHOWN: usize = 5;
-    let Some(table) = &input.pages else { return Ok(()) };
-    let mut unknown: BTreeSet<&str> = pages.names().collect();
-    let (rows, mut example) = (unknown.len(), None);
+/// Reads every document without keeping it, so that a wrong one is reported before a model is loaded. The documents' ids, where
+/// a table of pages is compared with them.
+pub(super) fn check_input(input: &InputOptions) -> Result<Vec<String>> {
+    let mut ids = Vec::new();
     for path in &input.files {
         each_portion(path, input.format, &input.folds, |portion| {
-            for source in portion {
-                unknown.remove(source.document.id.trim());
-                example.get_or_insert(source.document.id);
+            if input.pages.is_some() {
+                ids.extend(portion.into_iter().map(|source| source.document.id));
             }
             Ok(())
         })?;
     }
-    if let Some(example) = example.filter(|_| rows > 0 && unknown.len() == rows) {
-        let found = unknown.first().copied().unwrap_or_default();
+    Ok(ids)
+}
+
+/// Checks that the table of pages names documents, which have these ids. Names that are no document's are logged.
+///
+/// # Errors
+/// [`sporran_kilt::Error::Argument`] if it names none.
+pub(super) fn check_pages(input: &InputOptions, ids: &[String], pages: &Pages) -> Result<()> {
+    const SHOWN: usize = 5;
+    let Some(table) = &input.pages else { return Ok(()) };
+    let mut unknown: BTreeSet<&str> = pages.names().collect();
+    let rows = unknown.len();
+    for id in ids {
+        unknown.remove(id.trim());
+    }
+    let found = unknown.iter().take(SHOWN).copied().collect::<Vec<_>>();
+    if let (Some(example), [first, ..]) = (ids.first(), &*found)
+        && unknown.len() == rows
+    {
         let message = format!(
-            "{}: expected ids of documents, such as `{example}`, found `{found}`; `~input.pages` leaves the table out",
+            "{}: expected ids of documents, such as `{example}`, found `{first}`; `~input.pages` leaves the table out",
             table.display()
         );
         return Err(sporran_kilt::Error::Argument(message).into());
     }
     if !unknown.is_empty() {
-        let names = unknown.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-        tracing::warn!(table = %table.display(), names, count = unknown.len(), "names of no document in the table of pages");
+        let (names, count) = (found.join(", "), unknown.len());
+        tracing::warn!(table = %table.display(), names, count, "names of no document in the table of pages");
     }
     Ok(())
 }

@@ -67,13 +67,13 @@ pub(crate) fn shard(
 ) -> Result<ShardReport> {
     let options = &PopulationOptions::load_for(path, overrides, Purpose::Populate)?;
     let input = input_of(options)?;
-    check_input(input)?;
+    let ids = check_input(input)?;
     let folder = RunDir::open_shard(&options.output, &options.name, shard)?;
     observe(Event::Folder { path: folder.root.clone() });
     let mut account = Account::begin(options)?;
     let mut inputs = Inputs::default();
     let pages = Pages::open(options.source.as_ref(), input.pages.as_deref(), observe)?;
-    check_pages(input, &pages)?;
+    check_pages(input, &ids, &pages)?;
     let key = options_key(options)?.read(&mut inputs)?;
     let mut manifest = ShardManifest::new("populate", &options.name, shard);
     manifest.config = key.clone().into_values();
