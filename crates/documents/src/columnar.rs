@@ -35,7 +35,7 @@ impl Rows {
         self.number += 1;
         let row = self.rows.next()?;
         Some(match row {
-            Ok(row) => Ok(Row { number: self.number, line: None, fields: fields(&row) }),
+            Ok(row) => Ok(Row { number: self.number, line: None, has_types: true, fields: fields(&row) }),
             Err(error) => Err((self.number, error.to_string())),
         })
     }

@@ -43,7 +43,9 @@ impl<R: BufRead> JsonLines<R> {
             self.number += 1;
             let text = encoding::line(bytes, &mut self.guessed);
             return Some(match jsonl::parse_free::<Map<String, Value>>(&text) {
-                Ok(fields) => Item::Row(Row { number: self.number, line: Some(self.line), fields }),
+                Ok(fields) => {
+                    Item::Row(Row { number: self.number, line: Some(self.line), has_types: true, fields })
+                }
                 Err(error) => Item::Fault((
                     self.line,
                     format!("expected a JSON object: {}", plain_json(&error.to_string())),
@@ -67,9 +69,12 @@ pub(crate) fn list(text: &str) -> Result<Vec<Row>, String> {
     };
     let lines = starts(text);
     let row = |(at, item)| match item {
-        Value::Object(fields) => {
-            Ok(Row { number: at as u64 + 1, line: Some(lines.get(at).copied().unwrap_or(1)), fields })
-        }
+        Value::Object(fields) => Ok(Row {
+            number: at as u64 + 1,
+            line: Some(lines.get(at).copied().unwrap_or(1)),
+            has_types: true,
+            fields,
+        }),
         _ => Err(format!("expected a list of JSON objects, found another value as item {}", at + 1)),
     };
     items.into_iter().enumerate().map(row).collect()

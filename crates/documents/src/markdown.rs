@@ -126,7 +126,7 @@ fn front_matter(text: &str, kind: MetadataBlockKind, document: &mut Document) {
                 items.split(',').map(plain).filter(|item| !item.is_empty()).map(Value::from).collect();
             found.push((key, items.into()));
         } else {
-            found.push((key, crate::record::value_of(&plain(value))));
+            found.push((key, crate::record::metadata_of(&plain(value))));
         }
     }
     found.extend(list.map(|(key, items)| (key, items.into())));

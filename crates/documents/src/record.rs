@@ -15,12 +15,17 @@ use crate::{
 /// The longest value that is metadata of a row without `[source.columns]`, in bytes.
 const LONGEST_VALUE: usize = 256;
 
+/// The most digits of a decimal number, with its point.
+const MOST_DIGITS: usize = 16;
+
 /// A row of a table, or an object of JSON lines.
 pub(crate) struct Row {
     /// Its number, from 1.
     pub(crate) number: u64,
     /// The line on which it starts, from 1; `None` for a file without lines.
     pub(crate) line: Option<u64>,
+    /// Whether its values have types, as those of JSON have. Cells of tables have none.
+    pub(crate) has_types: bool,
     pub(crate) fields: Map<String, Value>,
 }
 
@@ -36,6 +41,18 @@ pub(crate) fn value_of(text: &str) -> Value {
     let is_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     let number = is_number.then(|| serde_json::from_str::<serde_json::Number>(text).ok()).flatten();
     number.filter(|number| number.to_string() == text).map_or_else(|| text.into(), Value::Number)
+}
+
+/// A text as metadata: a number if it is one in decimals, such as `1.50`, else as [`value_of`] it. A code such as `007` is none.
+pub(crate) fn metadata_of(text: &str) -> Value {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let decimals = digits.split_once('.').filter(|(whole, fraction)| {
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        is_number(whole) && is_number(fraction) && (*whole == "0" || !whole.starts_with('0'))
+    });
+    // More digits than a double has would be changed.
+    let number = decimals.filter(|_| digits.len() <= MOST_DIGITS).and_then(|_| text.parse().ok());
+    number.map_or_else(|| value_of(text), |number: f64| number.into())
 }
 
 /// A value as text.
@@ -128,11 +145,16 @@ impl Row {
         id: Option<String>,
         title: Option<String>,
         texts: Vec<String>,
-        metadata: Map<String, Value>,
+        mut metadata: Map<String, Value>,
         file: &SourceFile,
     ) -> Option<RecordPage> {
         if texts.is_empty() {
             return None;
+        }
+        for value in metadata.values_mut().filter(|_| !self.has_types) {
+            if let Value::String(text) = value {
+                *value = metadata_of(text);
+            }
         }
         let (has_own_id, place) = (id.is_some(), self.place());
         let id = id.map_or_else(|| format!("{}#{}", file.id, self.number), |id| id.trim().to_owned());
@@ -213,7 +235,8 @@ mod tests {
 
     fn of(fields: &str, columns: Option<&Columns>) -> Result<Option<RecordPage>, String> {
         let fields = serde_json::from_str(fields).unwrap();
-        Row { number: 3, line: Some(5), fields }.into_page(columns, &SourceFile::named("data/people.csv"))
+        Row { number: 3, line: Some(5), has_types: true, fields }
+            .into_page(columns, &SourceFile::named("data/people.csv"))
     }
 
     fn json(found: &RecordPage) -> String {
@@ -249,7 +272,8 @@ mod tests {
     #[test]
     fn a_file_without_lines_has_rows() {
         for fields in [r#"{"Name":"Ann"}"#, r#"{"id":1,"text":"Ann"}"#] {
-            let row = Row { number: 3, line: None, fields: serde_json::from_str(fields).unwrap() };
+            let row =
+                Row { number: 3, line: None, has_types: true, fields: serde_json::from_str(fields).unwrap() };
             let page = row.into_page(None, &SourceFile::named("people.parquet")).unwrap().unwrap().page;
             assert!(page.extra["row"] == 3 && !page.extra.contains_key("line"), "{fields}");
         }
@@ -283,6 +307,11 @@ mod tests {
         }
         for text in ["007", "1.50", "+1", "1e3x", "", "-", "2024-05-01"] {
             assert!(value_of(text).is_string(), "{text}");
+        }
+        assert_eq!(metadata_of("1.50"), 1.5);
+        assert_eq!(metadata_of("-0.10"), -0.1);
+        for text in ["007.5", "007", "1.", ".5", "1.5.2", "12345678901234.5678", "+1.0"] {
+            assert!(metadata_of(text).is_string(), "{text}");
         }
     }
 }

@@ -184,7 +184,7 @@ impl<R: BufRead> Table<R> {
             }
             let cells = texts.iter().map(|text| value_of(text)).chain(std::iter::repeat(Value::Null));
             let fields: Map<String, Value> = self.columns.iter().cloned().zip(cells).collect();
-            return Some(Item::Row(Row { number: self.number, line: Some(start), fields }));
+            return Some(Item::Row(Row { number: self.number, line: Some(start), has_types: false, fields }));
         }
     }
 }

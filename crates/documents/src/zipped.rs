@@ -1,6 +1,9 @@
 //! Documents that are zip archives of XML: docx, odt and epub.
 
-use std::io::{Cursor, Read};
+use std::{
+    collections::BTreeMap,
+    io::{Cursor, Read},
+};
 
 use roxmltree::{Document as Xml, Node, ParsingOptions};
 use zip::ZipArchive;
@@ -89,11 +92,18 @@ fn docx(archive: &mut Archive) -> Result<Document, String> {
     properties(part(archive, "docProps/core.xml")?, &mut document);
     let styles = part(archive, "word/styles.xml")?.unwrap_or_default();
     let levels = heading_styles(&styles);
+    let mut notes = BTreeMap::new();
+    for (name, kind) in [("word/footnotes.xml", "footnote"), ("word/endnotes.xml", "endnote")] {
+        match part(archive, name).and_then(|text| notes_of(name, kind, &text.unwrap_or_default())) {
+            Ok(found) => notes.extend(found),
+            Err(message) => document.missing.push(message),
+        }
+    }
     let text = part(archive, NAME)?.unwrap_or_default();
     let xml = xml(NAME, &text)?;
     // Word writes the breaks of its last layout. Without them the pages are unknown.
     let is_laid_out = xml.descendants().any(|node| is(node, "lastRenderedPageBreak"));
-    let mut reader = Docx { document, flow: Flow::default(), levels, page: u32::from(is_laid_out) };
+    let mut reader = Docx { document, flow: Flow::default(), levels, notes, page: u32::from(is_laid_out) };
     if let Some(body) = xml.descendants().find(|&node| is(node, "body")) {
         reader.children(body);
     }
@@ -117,10 +127,34 @@ fn heading_styles(text: &str) -> Vec<(String, u8)> {
     styles.filter_map(level).collect()
 }
 
+/// The texts of notes, by the kind and the id that their references have.
+type Notes = BTreeMap<(&'static str, String), String>;
+
+/// The notes of a file of docx, without the lines that separate notes from text.
+fn notes_of(name: &str, kind: &'static str, text: &str) -> Result<Notes, String> {
+    let mut notes = Notes::new();
+    if text.is_empty() {
+        return Ok(notes);
+    }
+    let xml = xml(name, text)?;
+    for note in xml.descendants().filter(|&node| is(node, kind)) {
+        let is_text = attribute(note, "type").is_none_or(|kind| kind == "normal");
+        let Some(id) = attribute(note, "id").filter(|_| is_text) else { continue };
+        let paragraph = |node: Node<'_, '_>| -> String {
+            node.descendants().filter(|&node| is(node, "t")).filter_map(|node| node.text()).collect()
+        };
+        let paragraphs: Vec<String> =
+            note.descendants().filter(|&node| is(node, "p")).map(paragraph).collect();
+        notes.insert((kind, id.to_owned()), paragraphs.join(" ").trim().to_owned());
+    }
+    Ok(notes)
+}
+
 struct Docx {
     document: Document,
     flow: Flow,
     levels: Vec<(String, u8)>,
+    notes: Notes,
     page: u32,
 }
 
@@ -178,6 +212,15 @@ impl Docx {
             match child.tag_name().name() {
                 "t" => self.flow.push(child.text().unwrap_or_default(), 0, self.page),
                 "tab" | "br" | "cr" => self.flow.space(),
+                name @ ("footnoteReference" | "endnoteReference") => {
+                    let kind = if name.starts_with('f') { "footnote" } else { "endnote" };
+                    let id = attribute(child, "id").unwrap_or_default().to_owned();
+                    if let Some(note) = self.notes.get(&(kind, id)) {
+                        self.flow.space();
+                        self.flow.push(note, 0, self.page);
+                        self.flow.space();
+                    }
+                }
                 "noBreakHyphen" => self.flow.push("-", 0, self.page),
                 "lastRenderedPageBreak" => self.page += 1,
                 // Properties, deleted text, and the other of two forms of the same content.

@@ -11,7 +11,7 @@ use sporran_config::{Document, FromTable, Invalid, Kinds, Overrides, Table};
 use sporran_kilt::Dataset;
 
 use crate::{
-    Generation, Generator, Request, Result, Sink,
+    Counted, Generation, Generator, Request, Result, Sink,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel},
 };
 
@@ -143,12 +143,12 @@ impl Sink for GroupSink<'_> {
 
 impl ByDataset {
     /// Answers with the numbers of tokens that their models read, which are counted with a sink only.
-    fn answer(&self, requests: &[Request<'_>], sink: Option<&dyn Sink>) -> Result<Vec<(Generation, usize)>> {
+    fn answer(&self, requests: &[Request<'_>], sink: Option<&dyn Sink>) -> Result<Vec<Counted>> {
         let mut groups: BTreeMap<Option<Dataset>, Vec<usize>> = BTreeMap::new();
         for (at, request) in requests.iter().enumerate() {
             groups.entry(self.of(request)).or_default().push(at);
         }
-        let mut answers: Vec<Option<(Generation, usize)>> = vec![None; requests.len()];
+        let mut answers: Vec<Option<Counted>> = vec![None; requests.len()];
         for (dataset, members) in groups {
             let generator = dataset.and_then(|dataset| self.datasets.get(&dataset)).unwrap_or(&self.default);
             let own: Vec<Request<'_>> = members
@@ -160,7 +160,10 @@ impl ByDataset {
                 })
                 .collect();
             let generations = match sink {
-                None => generator.generate(&own)?.into_iter().map(|generation| (generation, 0)).collect(),
+                None => {
+                    let whole = |generation| Counted { generation, read: 0, is_cut: false };
+                    generator.generate(&own)?.into_iter().map(whole).collect()
+                }
                 Some(sink) => generator.generate_counted(&own, &GroupSink { sink, members: &members })?,
             };
             for (at, answer) in members.into_iter().zip(generations) {
@@ -174,19 +177,15 @@ impl ByDataset {
 
 impl Generator for ByDataset {
     fn generate(&self, requests: &[Request<'_>]) -> Result<Vec<Generation>> {
-        Ok(self.answer(requests, None)?.into_iter().map(|(generation, _)| generation).collect())
+        Ok(self.answer(requests, None)?.into_iter().map(|counted| counted.generation).collect())
     }
 
     fn generate_into(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Generation>> {
         let answers = self.generate_counted(requests, sink)?;
-        Ok(answers.into_iter().map(|(generation, _)| generation).collect())
+        Ok(answers.into_iter().map(|counted| counted.generation).collect())
     }
 
-    fn generate_counted(
-        &self,
-        requests: &[Request<'_>],
-        sink: &dyn Sink,
-    ) -> Result<Vec<(Generation, usize)>> {
+    fn generate_counted(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Counted>> {
         self.answer(requests, Some(sink))
     }
 

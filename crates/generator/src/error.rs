@@ -35,6 +35,14 @@ pub enum Error {
         /// The kind.
         kind: &'static str,
     },
+    /// A client's prompt that the model does not read as a whole.
+    #[error("expected a prompt of at most {most} tokens, found {tokens}")]
+    PromptLength {
+        /// The tokens of the prompt.
+        tokens: usize,
+        /// The most tokens.
+        most: usize,
+    },
     /// An option outside its range.
     #[error("{option}: expected {expected}, found {found}")]
     Option {

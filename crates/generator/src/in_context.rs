@@ -1,7 +1,10 @@
 //! What the kinds with demonstrations share: their defaults, the turns of a prompt, and its form without turns.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use sporran_config::Document;
+use sporran_kilt::Query;
 
 use crate::{Demonstration, DemonstrationsOptions, Order, PromptOptions, Request, Result};
 
@@ -71,6 +74,15 @@ pub(crate) fn turns(
         examples.remove(0);
     }
     Ok((examples, asked))
+}
+
+/// The instruction of a request: the generator's own, and what its client adds.
+pub(crate) fn instruction<'a>(own: &'a str, query: &'a Query) -> Cow<'a, str> {
+    match &query.instruction {
+        None => own.into(),
+        Some(given) if own.is_empty() => given.into(),
+        Some(given) => format!("{own}\n\n{given}").into(),
+    }
 }
 
 /// A prompt without marks of turns: the instruction, the examples and the question follow each other, a blank line between

@@ -59,7 +59,7 @@ pub use memnet::{DialoguePart, MemNet, MemNetOptions, MemoryInput};
 pub use prompt::{EstimatedTokens, Order, Prompt, PromptOptions, TokenCounter};
 pub use rag::{RagGenerator, RagSequenceOptions, RagTokenOptions};
 pub use registry::GeneratorOptions;
-pub use remote::{Api, RemoteGenerationOptions, RemoteGenerator, RemoteOptions};
+pub use remote::{Api, EndpointInput, RemoteGenerationOptions, RemoteGenerator, RemoteOptions};
 pub use running_batch::{BarePrompt, Finished, RunningBatch};
 pub use seq2seq::{Seq2SeqGenerator, Seq2SeqOptions};
 pub use sink::Sink;
@@ -80,6 +80,17 @@ pub use verifier::{
     SelectionOptions, Selectors, Unit, UnitKind, Verdict, Verifier, VerifierOptions, titled, token_pair,
     units, verdict,
 };
+
+/// An answer with what it took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    /// The answer.
+    pub generation: Generation,
+    /// The number of tokens that the model read; 0 if it is not known.
+    pub read: usize,
+    /// Whether it ended because of its length. Kinds that answer as a whole do not know.
+    pub is_cut: bool,
+}
 
 /// Answers queries.
 ///
@@ -147,13 +158,15 @@ pub trait Generator: Send + Sync {
     ///
     /// # Errors
     /// As for `generate`.
-    fn generate_counted(
-        &self,
-        requests: &[Request<'_>],
-        sink: &dyn Sink,
-    ) -> Result<Vec<(Generation, usize)>> {
-        let generations = self.generate_into(requests, sink)?;
-        Ok(generations.into_iter().zip(self.prompt_tokens(requests)?).collect())
+    fn generate_counted(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Counted>> {
+        let generations = self.generate_into(requests, sink)?.into_iter();
+        let counted = |(generation, read)| Counted { generation, read, is_cut: false };
+        Ok(generations.zip(self.prompt_tokens(requests)?).map(counted).collect())
+    }
+
+    /// The endpoint that answers, for the kind `remote`: it takes options of single requests, and prompts of clients.
+    fn endpoint(&self) -> Option<&RemoteGenerator> {
+        None
     }
 
     /// The name of the kind in a config. Kinds of other crates are named by their type.

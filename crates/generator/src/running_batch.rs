@@ -8,7 +8,7 @@ use sporran_transformers::{
 };
 
 use crate::{
-    ChatPrompt, Conversation, Generation, Request, Result, Sink,
+    ChatPrompt, Conversation, Error, Generation, Request, Result, Sink,
     one_model::{Asked, OneModel},
     text::GeneratedText,
     text_stream::TextStream,
@@ -90,7 +90,7 @@ impl<'a> RunningBatch<'a> {
     /// Adds a prompt of the bare model. As [`add`](Self::add), but the answer is the model's text as it is, without evidence.
     ///
     /// # Errors
-    /// As there, and a chat template that refuses the conversation.
+    /// As there, a chat template that refuses the conversation, and [`Error::PromptLength`].
     pub fn add_bare(
         &mut self,
         prompt: &BarePrompt<'_>,
@@ -99,7 +99,9 @@ impl<'a> RunningBatch<'a> {
     ) -> Result<usize> {
         let model = self.kind.model();
         let conversation = match prompt {
-            BarePrompt::Text(text) => return self.join(&model.encode(text)?.0, (options, &[]), None, sink),
+            BarePrompt::Text(text) => {
+                return self.join(&whole(model.encode(text)?)?, (options, &[]), None, sink);
+            }
             BarePrompt::Conversation(conversation) => conversation,
         };
         if self.chat.is_none() {
@@ -107,10 +109,9 @@ impl<'a> RunningBatch<'a> {
         }
         let Some(chat) = self.chat.as_ref().and_then(Option::as_ref) else {
             let text = if model.is_causal() { lines(conversation) } else { conversation.asked.to_owned() };
-            return self.join(&model.encode(&text)?.0, (options, &[]), None, sink);
+            return self.join(&whole(model.encode(&text)?)?, (options, &[]), None, sink);
         };
-        let (row, tokens) = chat.encode(conversation, model.tokenizer(), model.max_tokens())?;
-        model.note_cut(tokens, row.len());
+        let row = whole(chat.encode(conversation, model.tokenizer(), model.max_tokens())?)?;
         let end: Vec<u32> = chat.end().and_then(|end| model.tokenizer().token_id(end)).into_iter().collect();
         self.join(&row, (options, &end), None, sink)
     }
@@ -248,6 +249,14 @@ impl Open<'_> {
         });
         Finished { request: self.number, generation, read: self.read, is_cut }
     }
+}
+
+/// The tokens of a prompt that was not cut.
+fn whole((row, tokens): (Vec<u32>, usize)) -> Result<Vec<u32>> {
+    if tokens > row.len() {
+        return Err(Error::PromptLength { tokens, most: row.len() });
+    }
+    Ok(row)
 }
 
 /// A conversation as lines, for a model without a chat template.

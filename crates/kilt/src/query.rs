@@ -19,6 +19,9 @@ pub struct Query {
     pub mention: Option<String>,
     /// Zero-shot RE's template questions, which test files also have.
     pub template_questions: Vec<String>,
+    /// What a client tells the model for this query alone, after the generator's own instruction. Generators without an
+    /// instruction do not read it.
+    pub instruction: Option<String>,
 }
 
 /// Splits an input into the text before, in and after its tagged mention.
@@ -38,6 +41,7 @@ impl Query {
             dataset: None,
             mention: None,
             template_questions: Vec::new(),
+            instruction: None,
         }
     }
 }
@@ -69,7 +73,7 @@ impl Query {
             templates.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         let mention = split_mention(text).map(|(_, mention, _)| mention.to_owned());
         let (id, text) = (record.id.clone(), text.to_owned());
-        Ok(Self { id, text, original: None, dataset, mention, template_questions })
+        Ok(Self { id, text, original: None, dataset, mention, template_questions, instruction: None })
     }
 }
 

@@ -52,7 +52,7 @@ pub enum Error {
     },
     /// Nothing to serve.
     #[error(
-        "nothing to serve: expected a config, a folder of documents, `--embed`, `--rerank`, `--classify`, `--run` or `--kb`"
+        "nothing to serve: expected a config, a folder of documents, `--model`, `--llm`, `--embed`, `--rerank`, `--classify`, `--run` or `--kb`"
     )]
     Nothing,
     /// A file that holds a key.

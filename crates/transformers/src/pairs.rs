@@ -76,6 +76,12 @@ impl PairClassifier {
         &self.labels
     }
 
+    /// The most tokens of a pair, special ones included.
+    #[must_use]
+    pub fn max_length(&self) -> usize {
+        self.input.max_length()
+    }
+
     /// The logits of each pair, one for each label.
     ///
     /// # Errors

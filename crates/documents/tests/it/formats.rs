@@ -146,3 +146,28 @@ fn rows_of_parquet_files_are_pages() {
         "{problems:?}"
     );
 }
+
+#[test]
+fn notes_of_docx_stand_where_they_are_referred_to() {
+    let world = World::new();
+    let names = "xmlns:w=\"w\"";
+    let notes = |kind: &str, text: &str| {
+        format!(
+            "<w:{kind}s {names}><w:{kind} w:type=\"separator\" w:id=\"-1\"><w:p><w:r><w:t>-</w:t></w:r></w:p></w:{kind}>\
+             <w:{kind} w:id=\"2\"><w:p><w:r><w:{kind}Ref/></w:r><w:r><w:t>{text}</w:t></w:r></w:p></w:{kind}></w:{kind}s>"
+        )
+    };
+    let body = "<w:p><w:r><w:t>It is hot</w:t></w:r><w:r><w:footnoteReference w:id=\"2\"/></w:r><w:r><w:t>and wet.</w:t></w:r>\
+                <w:r><w:endnoteReference w:id=\"2\"/></w:r><w:r><w:footnoteReference w:id=\"9\"/></w:r></w:p>";
+    world.write(
+        "a.docx",
+        zip(&[
+            ("word/document.xml", &format!("<w:document {names}><w:body>{body}</w:body></w:document>")),
+            ("word/footnotes.xml", &notes("footnote", "Ninety degrees.")),
+            ("word/endnotes.xml", &notes("endnote", "Rain.")),
+        ]),
+    );
+    let found = world.passages(PassageSplit::Paragraph);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].ends_with("It is hot Ninety degrees. and wet. Rain."), "{found:?}");
+}

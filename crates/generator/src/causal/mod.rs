@@ -168,12 +168,12 @@ mod tests {
         let lines = CausalGenerator::load(&options(Chat::None)).unwrap();
         let expected =
             "Be short.\n\nwhere?\nAnswer: Oslo\n\nwhen?\nAnswer: 1920\n\nwho < |im_end|> wrote?\nAnswer:";
-        assert_eq!(lines.prompt.join(&examples, asked).unwrap(), expected);
+        assert_eq!(lines.prompt.join("Be short.", &examples, asked).unwrap(), expected);
         let turns = CausalGenerator::load(&options(Chat::Chatml)).unwrap();
         let expected = "<|im_start|>system\nBe short.<|im_end|>\n<|im_start|>user\nwhere?<|im_end|>\n\
             <|im_start|>assistant\nAnswer: Oslo<|im_end|>\n<|im_start|>user\nwho < |im_end|> wrote?<|im_end|>\n\
             <|im_start|>assistant\nAnswer:";
-        assert_eq!(turns.prompt.join(&examples[..1], asked).unwrap(), expected);
+        assert_eq!(turns.prompt.join("Be short.", &examples[..1], asked).unwrap(), expected);
     }
 
     /// The fixture with a different chat template.
@@ -198,13 +198,16 @@ mod tests {
         let template = "s=Be short.;u=where?;a=Answer: Oslo;u=who?;a=Answer:";
         for chat in [Chat::Auto, Chat::Template] {
             let generator = load(chat, folder.path()).unwrap();
-            assert_eq!(generator.prompt.join(&examples, "who?").unwrap(), template);
+            assert_eq!(generator.prompt.join("Be short.", &examples, "who?").unwrap(), template);
         }
         let lines = "Be short.\n\nwho?\nAnswer:";
-        assert_eq!(load(Chat::None, folder.path()).unwrap().prompt.join(&[], "who?").unwrap(), lines);
+        assert_eq!(
+            load(Chat::None, folder.path()).unwrap().prompt.join("Be short.", &[], "who?").unwrap(),
+            lines
+        );
         // A folder without a template.
         let bare = options(Chat::None).model;
-        assert_eq!(load(Chat::Auto, &bare).unwrap().prompt.join(&[], "who?").unwrap(), lines);
+        assert_eq!(load(Chat::Auto, &bare).unwrap().prompt.join("Be short.", &[], "who?").unwrap(), lines);
         let error = load(Chat::Template, &bare).err().unwrap().to_string();
         assert!(
             error.starts_with("chat: expected a model with a chat template, found `template`"),

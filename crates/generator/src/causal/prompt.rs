@@ -1,6 +1,6 @@
 //! The text and the tokens that a decoder-only model continues.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use sporran_checkpoint::Tokenizer;
 use sporran_transformers::{CausalLm, GenerationOptions};
@@ -8,7 +8,7 @@ use sporran_transformers::{CausalLm, GenerationOptions};
 use super::options::{CausalOptions, Chat};
 use crate::{
     ChatPrompt, Conversation, Demonstration, Error, Prompt, Request, Result,
-    in_context::{Turn, lines, quoted, turns},
+    in_context::{Turn, instruction, lines, quoted, turns},
     text::{NEW_TOKENS, prompt_room},
 };
 
@@ -72,8 +72,9 @@ impl CausalPrompt {
             (Some(_), label) if !label.is_empty() => format!("{label} {}", shown.answer),
             _ => shown.answer.clone(),
         };
+        let instruction = self.instruction(request);
         let fits = |examples: &[Turn], asked: &str| -> Result<bool> {
-            let text = self.join(examples, asked)?;
+            let text = self.join(&instruction, examples, asked)?;
             let tokens = match self.template {
                 Some(_) => self.tokenizer.encode_plain(&text)?,
                 None => self.tokenizer.encode(&text, None)?,
@@ -86,16 +87,18 @@ impl CausalPrompt {
     /// The text that the model reads for a request.
     pub(super) fn text(&self, request: &Request<'_>, shown: &[&Demonstration]) -> Result<String> {
         let (examples, asked) = self.turns(request, shown)?;
-        self.join(&examples, &asked)
+        self.join(&self.instruction(request), &examples, &asked)
     }
 
     /// The tokens of that text, as many as the model reads at most, and their number before any cut.
     pub(super) fn row(&self, request: &Request<'_>, shown: &[&Demonstration]) -> Result<(Vec<u32>, usize)> {
         let (examples, asked) = self.turns(request, shown)?;
+        let instruction = self.instruction(request);
         if let Some(template) = &self.template {
-            return template.encode(&self.conversation(&examples, &asked), &self.tokenizer, self.most);
+            let conversation = self.conversation(&instruction, &examples, &asked);
+            return template.encode(&conversation, &self.tokenizer, self.most);
         }
-        let text = self.join(&examples, &asked)?;
+        let text = self.join(&instruction, &examples, &asked)?;
         let whole = self.tokenizer.encode(&text, None)?;
         let count = whole.len();
         if count <= self.most {
@@ -120,15 +123,23 @@ impl CausalPrompt {
         }
     }
 
-    fn conversation<'a>(&'a self, turns: &'a [Turn], asked: &'a str) -> Conversation<'a> {
-        let CausalOptions { instruction, answer, .. } = &self.options;
-        Conversation { system: instruction, turns, asked, answer: answer.trim_end() }
+    fn instruction<'a>(&'a self, request: &Request<'a>) -> Cow<'a, str> {
+        instruction(&self.options.instruction, request.query)
     }
 
-    pub(super) fn join(&self, examples: &[Turn], asked: &str) -> Result<String> {
-        let CausalOptions { chat, instruction, answer, .. } = &self.options;
+    fn conversation<'a>(
+        &'a self,
+        instruction: &'a str,
+        turns: &'a [Turn],
+        asked: &'a str,
+    ) -> Conversation<'a> {
+        Conversation { system: instruction, turns, asked, answer: self.options.answer.trim_end() }
+    }
+
+    pub(super) fn join(&self, instruction: &str, examples: &[Turn], asked: &str) -> Result<String> {
+        let CausalOptions { chat, answer, .. } = &self.options;
         if let Some(template) = &self.template {
-            return template.text(&self.conversation(examples, asked));
+            return template.text(&self.conversation(instruction, examples, asked));
         }
         if *chat != Chat::Chatml {
             return Ok(lines((instruction, answer), examples, asked));

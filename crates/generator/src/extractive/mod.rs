@@ -18,7 +18,7 @@ use sporran_transformers::{
 pub use train::ReaderInTraining;
 
 use crate::{
-    Error, Generation, Generator, Request, Result, Sink,
+    Counted, Error, Generation, Generator, Request, Result, Sink,
     kind::{GeneratorContext, GeneratorKind, GeneratorModel},
 };
 
@@ -390,16 +390,12 @@ impl<R: Reader> Generator for Extractive<R> {
         Ok(self.extracted(requests)?.into_iter().map(|found| found.generation).collect())
     }
 
-    fn generate_counted(
-        &self,
-        requests: &[Request<'_>],
-        sink: &dyn Sink,
-    ) -> Result<Vec<(Generation, usize)>> {
+    fn generate_counted(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Counted>> {
         let counted = |(at, found): (usize, Extracted)| {
             let Extracted { generation, tokens, read } = found;
             // The answer is complete, so a stop has no effect.
             let _ = sink.write(at, &generation.text);
-            (Generation { tokens, ..generation }, read)
+            Counted { generation: Generation { tokens, ..generation }, read, is_cut: false }
         };
         Ok(self.extracted(requests)?.into_iter().enumerate().map(counted).collect())
     }

@@ -8,18 +8,31 @@ use std::{ops::ControlFlow, sync::Mutex};
 use serde_json::{Value, json};
 use sporran_checkpoint::Tokenizer;
 use sporran_remote::{Call, Client, Endpoint, Route, Streamed};
+use sporran_transformers::GenerationOptions;
 
 pub use options::{Api, RemoteGenerationOptions, RemoteOptions};
 
 use self::response::{Parts, Written, answer, read, streamed};
 use crate::{
-    Demonstration, Demonstrations, EstimatedTokens, Generation, Generator, Prompt, Request, Result, Sink,
-    TokenCounter,
-    in_context::{Turn, lines, quoted, turns},
+    BarePrompt, Counted, Demonstration, Demonstrations, EstimatedTokens, Generation, Generator, Prompt,
+    Request, Result, Sink, TokenCounter,
+    in_context::{Turn, instruction, lines, quoted, turns},
     one_model::Asked,
     short_answer::cleaned,
     text_stream::ready,
 };
+
+/// The field of the most tokens of newer models, in `extra`.
+const COMPLETION_TOKENS: &str = "max_completion_tokens";
+
+/// What an endpoint answers.
+#[derive(Clone, Copy)]
+pub enum EndpointInput<'a> {
+    /// A request, in the generator's own prompt.
+    Request(Request<'a>),
+    /// A prompt as its client wrote it.
+    Bare(BarePrompt<'a>),
+}
 
 /// A model at an endpoint. Opening it sends nothing.
 pub struct RemoteGenerator {
@@ -80,10 +93,10 @@ impl RemoteGenerator {
     }
 
     /// The messages of a conversation, each with its role.
-    fn messages(&self, examples: &[Turn], asked: &str) -> Vec<(&'static str, String)> {
+    fn messages(&self, instruction: &str, examples: &[Turn], asked: &str) -> Vec<(&'static str, String)> {
         let mut messages = Vec::with_capacity(2 + 2 * examples.len());
-        if !self.options.instruction.is_empty() {
-            messages.push(("system", self.options.instruction.clone()));
+        if !instruction.is_empty() {
+            messages.push(("system", instruction.to_owned()));
         }
         for (input, output) in examples {
             messages.push(("user", self.message(input)));
@@ -94,18 +107,17 @@ impl RemoteGenerator {
     }
 
     /// The texts of a prompt: one text, or messages with their roles.
-    fn texts(&self, examples: &[Turn], asked: &str) -> Vec<(&'static str, String)> {
+    fn texts(&self, instruction: &str, examples: &[Turn], asked: &str) -> Vec<(&'static str, String)> {
         match self.options.api {
-            Api::Chat => self.messages(examples, asked),
-            Api::Completions => {
-                vec![("", lines((&self.options.instruction, &self.options.answer), examples, asked))]
-            }
+            Api::Chat => self.messages(instruction, examples, asked),
+            Api::Completions => vec![("", lines((instruction, &self.options.answer), examples, asked))],
         }
     }
 
     fn prompt(&self, request: &Request<'_>, shown: &[&Demonstration]) -> Result<Vec<(&'static str, String)>> {
+        let instruction = instruction(&self.options.instruction, request.query);
         let fits = |examples: &[Turn], asked: &str| -> Result<bool> {
-            let texts = self.texts(examples, asked);
+            let texts = self.texts(&instruction, examples, asked);
             let counts = texts.iter().map(|(_, text)| self.tokens.count(text)).sum::<Result<usize>>()?;
             Ok(counts <= self.options.max_tokens)
         };
@@ -115,13 +127,26 @@ impl RemoteGenerator {
             |shown| shown.answer.clone(),
             fits,
         )?;
-        Ok(self.texts(&examples, &asked))
+        Ok(self.texts(&instruction, &examples, &asked))
     }
 
-    fn call(&self, request: &Request<'_>, shown: &[&Demonstration]) -> Result<Call> {
-        let RemoteOptions { model, api, generation, .. } = &self.options;
-        let mut body = json!({ "model": model });
-        let prompt = self.prompt(request, shown)?;
+    fn request(
+        &self,
+        request: &Request<'_>,
+        shown: &[&Demonstration],
+        generation: &RemoteGenerationOptions,
+    ) -> Result<Call> {
+        Ok(self.call((self.options.api, self.prompt(request, shown)?), generation, &self.stops))
+    }
+
+    /// The request for a prompt: one text, or messages with their roles.
+    fn call(
+        &self,
+        (api, prompt): (Api, Vec<(&'static str, String)>),
+        generation: &RemoteGenerationOptions,
+        stops: &[String],
+    ) -> Call {
+        let mut body = json!({ "model": self.options.model });
         let route = match api {
             Api::Chat => {
                 let message = |(role, content)| json!({ "role": role, "content": content });
@@ -133,11 +158,11 @@ impl RemoteGenerator {
                 Route::Completions
             }
         };
-        if !generation.extra.contains_key("max_completion_tokens") {
+        if !generation.extra.contains_key(COMPLETION_TOKENS) {
             body["max_tokens"] = generation.max_new_tokens.into();
         }
         body["temperature"] = generation.temperature.into();
-        let stops = (!self.stops.is_empty()).then(|| self.stops.clone().into());
+        let stops = (!stops.is_empty()).then(|| stops.into());
         let logs = generation.log_probabilities.then(|| match api {
             Api::Chat => Value::from(true),
             // The number of tokens to list at each place; the generated one is always listed.
@@ -157,12 +182,110 @@ impl RemoteGenerator {
         for (name, value) in &generation.extra {
             body[name] = value.clone();
         }
-        Ok(Call { route, body })
+        Call { route, body }
     }
 
     fn calls(&self, requests: &[Request<'_>]) -> Result<Vec<Call>> {
         let shown = self.shown(requests)?;
-        requests.iter().zip(&shown).map(|(request, shown)| self.call(request, shown)).collect()
+        let own = &self.options.generation;
+        requests.iter().zip(&shown).map(|(request, shown)| self.request(request, shown, own)).collect()
+    }
+
+    /// The request for an input with options of its own.
+    fn own_call(&self, input: &EndpointInput<'_>, options: &GenerationOptions) -> Result<Call> {
+        let generation = self.options.generation.with(options);
+        let conversation = match input {
+            EndpointInput::Request(request) => {
+                let shown = self.shown(std::slice::from_ref(request))?.pop().unwrap_or_default();
+                return self.request(request, &shown, &generation);
+            }
+            EndpointInput::Bare(BarePrompt::Text(text)) => {
+                return Ok(self.call((Api::Completions, vec![("", (*text).to_owned())]), &generation, &[]));
+            }
+            EndpointInput::Bare(BarePrompt::Conversation(conversation)) => conversation,
+        };
+        let mut messages = Vec::new();
+        if !conversation.system.is_empty() {
+            messages.push(("system", conversation.system.to_owned()));
+        }
+        for (question, answer) in conversation.turns {
+            messages.push(("user", question.clone()));
+            messages.push(("assistant", answer.clone()));
+        }
+        messages.push(("user", conversation.asked.to_owned()));
+        Ok(self.call((Api::Chat, messages), &generation, &[]))
+    }
+
+    /// Answers requests and bare prompts, each with options of its own: the length, the temperature, `top_p`, `top_k` and the
+    /// seed take the place of the generator's where they are set. A text is sent to `completions`, a conversation to
+    /// `chat/completions`, and the answer to either is what the model writes.
+    ///
+    /// # Errors
+    /// As for [`generate`](Generator::generate).
+    pub fn generate_each(
+        &self,
+        asked: &[(EndpointInput<'_>, &GenerationOptions)],
+        sink: &dyn Sink,
+    ) -> Result<Vec<Counted>> {
+        let calls = asked.iter().map(|(input, options)| self.own_call(input, options));
+        let calls = calls.collect::<Result<Vec<_>>>()?;
+        let is_bare = |at: usize| matches!(asked[at].0, EndpointInput::Bare(_));
+        let written = self.streamed(&calls, is_bare, sink)?;
+        let counted = |((input, _), written): (&(EndpointInput<'_>, _), Written)| {
+            let (read, is_cut) = (written.read, written.is_cut);
+            let generation = match input {
+                EndpointInput::Request(request) => self.generation(request, written),
+                EndpointInput::Bare(_) => {
+                    let Written { text, score, tokens, .. } = written;
+                    let score = score.unwrap_or(0.0);
+                    Generation { text, score, alternatives: Vec::new(), evidence: Vec::new(), tokens }
+                }
+            };
+            Counted { generation, read, is_cut }
+        };
+        Ok(asked.iter().zip(written).map(counted).collect())
+    }
+
+    /// The responses to requests, whose texts the sink receives as they grow; a bare one with its thoughts and stops.
+    fn streamed(
+        &self,
+        calls: &[Call],
+        is_bare: impl Fn(usize) -> bool + Sync,
+        sink: &dyn Sink,
+    ) -> Result<Vec<Written>> {
+        let written = self.client.each(calls.len(), |request, stop| {
+            let (call, is_bare) = (&calls[request], is_bare(request));
+            let api = match call.route {
+                Route::Completions => Api::Completions,
+                _ => Api::Chat,
+            };
+            let pen = Pen { sink, request, written: Mutex::default() };
+            let write = |text: &str| {
+                let settled = self.client.settled(text);
+                if is_bare {
+                    return pen.write(&settled);
+                }
+                let shown = streamed(&settled, &self.stops);
+                pen.write(&shown[..ready(shown, &self.stops).0])
+            };
+            let begin = || Parts::new(api, &write);
+            let read = |response: &Value| read(api, response);
+            match self.client.stream(call, &read, &begin, stop)? {
+                Streamed::Whole(whole) => {
+                    let text = if is_bare { &whole.text } else { answer(&whole.text, &self.stops) };
+                    // The answer is complete, so a stop has no effect, and neither has a text that cannot be taken back.
+                    let _ = pen.write(text);
+                    Ok(whole)
+                }
+                Streamed::Ended(parts) => {
+                    use sporran_remote::Assembly as _;
+                    // The parts have a text, so they are an answer.
+                    let whole = read(&parts.response()).unwrap_or_default();
+                    Ok(Written { text: self.client.settled(&whole.text), ..whole })
+                }
+            }
+        })?;
+        Ok(written)
     }
 
     fn generation(&self, request: &Request<'_>, written: Written) -> Generation {
@@ -211,44 +334,20 @@ impl Generator for RemoteGenerator {
 
     fn generate_into(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Generation>> {
         let counted = self.generate_counted(requests, sink)?;
-        Ok(counted.into_iter().map(|(generation, _)| generation).collect())
+        Ok(counted.into_iter().map(|counted| counted.generation).collect())
     }
 
-    fn generate_counted(
-        &self,
-        requests: &[Request<'_>],
-        sink: &dyn Sink,
-    ) -> Result<Vec<(Generation, usize)>> {
-        let (calls, api) = (self.calls(requests)?, self.options.api);
-        let written = self.client.each(calls.len(), |request, stop| {
-            let pen = Pen { sink, request, written: Mutex::default() };
-            let write = |text: &str| {
-                let settled = self.client.settled(text);
-                let shown = streamed(&settled, &self.stops);
-                pen.write(&shown[..ready(shown, &self.stops).0])
-            };
-            let begin = || Parts::new(api, &write);
-            let read = |response: &Value| read(api, response);
-            match self.client.stream(&calls[request], &read, &begin, stop)? {
-                Streamed::Whole(whole) => {
-                    // The answer is complete, so a stop has no effect, and neither has a text that cannot be taken back.
-                    let _ = pen.write(answer(&whole.text, &self.stops));
-                    Ok(whole)
-                }
-                Streamed::Ended(parts) => {
-                    use sporran_remote::Assembly as _;
-                    // The parts have a text, so they are an answer.
-                    let nothing = || Written { text: String::new(), score: None, tokens: 0, read: 0 };
-                    let whole = read(&parts.response()).unwrap_or_else(|_| nothing());
-                    Ok(Written { text: self.client.settled(&whole.text), ..whole })
-                }
-            }
-        })?;
+    fn generate_counted(&self, requests: &[Request<'_>], sink: &dyn Sink) -> Result<Vec<Counted>> {
+        let written = self.streamed(&self.calls(requests)?, |_| false, sink)?;
         let counted = |(request, written): (&Request<'_>, Written)| {
-            let read = written.read;
-            (self.generation(request, written), read)
+            let (read, is_cut) = (written.read, written.is_cut);
+            Counted { generation: self.generation(request, written), read, is_cut }
         };
         Ok(requests.iter().zip(written).map(counted).collect())
+    }
+
+    fn endpoint(&self) -> Option<&RemoteGenerator> {
+        Some(self)
     }
 
     fn samples(&self) -> bool {

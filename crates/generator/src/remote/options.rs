@@ -8,8 +8,9 @@ use serde_json::Value;
 use sporran_checkpoint::Tokenizer;
 use sporran_config::Document;
 use sporran_remote::{RequestOptions, check_endpoint};
+use sporran_transformers::GenerationOptions;
 
-use super::RemoteGenerator;
+use super::{COMPLETION_TOKENS, RemoteGenerator};
 use crate::{
     DemonstrationsOptions, Generator, Prompt, PromptOptions, Result,
     in_context::{GivenPrompt, answer, check_files, is_off, prompt},
@@ -114,6 +115,29 @@ impl Default for RemoteGenerationOptions {
             log_probabilities: false,
             extra: BTreeMap::new(),
         }
+    }
+}
+
+impl RemoteGenerationOptions {
+    /// With the options of one request in the place of its own, where they are set.
+    pub(super) fn with(&self, options: &GenerationOptions) -> Self {
+        let mut own = self.clone();
+        if let Some(most) = options.max_new_tokens {
+            own.max_new_tokens = most;
+            if let Some(value) = own.extra.get_mut(COMPLETION_TOKENS) {
+                *value = most.into();
+            }
+        }
+        match options.do_sample {
+            Some(false) => own.temperature = 0.0,
+            _ => own.temperature = options.temperature.unwrap_or(own.temperature),
+        }
+        own.top_p = options.top_p.or(own.top_p);
+        own.seed = options.seed.or(own.seed);
+        if let Some(count) = options.top_k {
+            own.extra.insert("top_k".to_owned(), count.into());
+        }
+        own
     }
 }
 

@@ -8,7 +8,7 @@ use sporran_remote::Assembly;
 use super::Api;
 
 /// A generated text.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Written {
     pub(super) text: String,
     /// The mean log-probability of its tokens, where the endpoint gives them.
@@ -17,6 +17,8 @@ pub(super) struct Written {
     pub(super) tokens: usize,
     /// The number of tokens that the model read, counted likewise.
     pub(super) read: usize,
+    /// Whether the endpoint says that it ended because of its length.
+    pub(super) is_cut: bool,
 }
 
 /// Reads a response.
@@ -47,7 +49,8 @@ pub(super) fn read(api: Api, response: &Value) -> Result<Written, String> {
     };
     let counted = |name: &str| response["usage"][name].as_u64().unwrap_or(0) as usize;
     let (tokens, read) = (counted("completion_tokens"), counted("prompt_tokens"));
-    Ok(Written { text, score: score(&choice["logprobs"]), tokens, read })
+    let is_cut = choice["finish_reason"] == "length";
+    Ok(Written { text, score: score(&choice["logprobs"]), tokens, read, is_cut })
 }
 
 /// What a value is, for messages.
@@ -107,7 +110,8 @@ pub(super) struct Parts<'a> {
     text: String,
     log_probabilities: Vec<f64>,
     usage: Value,
-    is_whole: bool,
+    /// Why it ended, once it has.
+    reason: Option<String>,
     write: &'a dyn Fn(&str) -> Result<ControlFlow<()>, String>,
 }
 
@@ -118,7 +122,7 @@ impl<'a> Parts<'a> {
             text: String::new(),
             log_probabilities: Vec::new(),
             usage: Value::Null,
-            is_whole: false,
+            reason: None,
             write,
         }
     }
@@ -136,7 +140,9 @@ impl Assembly for Parts<'_> {
             Api::Completions => &choice["text"],
         };
         self.log_probabilities.extend(log_probabilities(&choice["logprobs"]));
-        self.is_whole |= choice["finish_reason"].is_string();
+        if let Some(reason) = choice["finish_reason"].as_str() {
+            self.reason = Some(reason.to_owned());
+        }
         match new {
             Value::String(new) => self.text.push_str(new),
             // Parts with the role, with thoughts or with the reason of the end have no text.
@@ -147,7 +153,7 @@ impl Assembly for Parts<'_> {
     }
 
     fn is_whole(&self) -> bool {
-        self.is_whole
+        self.reason.is_some()
     }
 
     fn response(&self) -> Value {
@@ -155,6 +161,7 @@ impl Assembly for Parts<'_> {
             Api::Chat => json!({ "message": { "role": "assistant", "content": self.text } }),
             Api::Completions => json!({ "text": self.text }),
         };
+        choice["finish_reason"] = self.reason.clone().into();
         if !self.log_probabilities.is_empty() {
             choice["logprobs"] = json!({ "token_logprobs": self.log_probabilities });
         }
@@ -175,16 +182,17 @@ mod tests {
             }],
             "usage": { "prompt_tokens": 9, "completion_tokens": 2 },
         });
-        let expected = Written { text: "Oslo".into(), score: Some(-1.0), tokens: 2, read: 9 };
+        let expected = Written { text: "Oslo".into(), score: Some(-1.0), tokens: 2, read: 9, is_cut: false };
         assert_eq!(read(Api::Chat, &chat), Ok(expected));
         let text =
             json!({ "choices": [{ "text": " Oslo", "logprobs": { "token_logprobs": [null, -2.0] } }] });
-        let expected = Written { text: " Oslo".into(), score: Some(-2.0), tokens: 0, read: 0 };
+        let expected = Written { text: " Oslo".into(), score: Some(-2.0), tokens: 0, read: 0, is_cut: false };
         assert_eq!(read(Api::Completions, &text), Ok(expected));
         let parts = json!({ "choices": [{ "message": { "content": [{ "type": "text", "text": "a" }, { "text": "b" }] } }] });
         assert_eq!(read(Api::Chat, &parts).unwrap().text, "ab");
         let nothing = json!({ "choices": [{ "message": { "content": null }, "finish_reason": "length" }] });
-        assert_eq!(read(Api::Chat, &nothing).unwrap().text, "");
+        let nothing = read(Api::Chat, &nothing).unwrap();
+        assert_eq!((nothing.text.as_str(), nothing.is_cut), ("", true));
     }
 
     #[test]

@@ -134,6 +134,11 @@ impl CrossEncoder {
         })
     }
 
+    /// The most tokens of a pair, special ones included.
+    pub fn max_length(&self) -> usize {
+        self.classifier.max_length()
+    }
+
     /// The number of the model's labels, one or two.
     pub fn labels(&self) -> usize {
         self.classifier.labels().len()

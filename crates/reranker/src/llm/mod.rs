@@ -248,6 +248,11 @@ impl LlmReranker {
         Ok(logits.chunks_exact(self.model.vocab_size()).map(odds).collect())
     }
 
+    /// The most tokens of a prompt.
+    pub fn max_length(&self) -> usize {
+        self.prompt.most
+    }
+
     /// The activation of the log odds in sentence-transformers' `CrossEncoder.predict`: the folder's, else the sigmoid, which
     /// makes them the probability of `yes` among the two.
     ///

@@ -104,7 +104,7 @@ enum Form {
 pub(super) struct Prompt {
     tokenizer: Tokenizer,
     form: Form,
-    most: usize,
+    pub(super) most: usize,
 }
 
 /// Checks the parts of a prompt that an option gives.

@@ -24,9 +24,18 @@ impl<T: DeserializeOwned, S: Limited> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
         let bytes = object(request, state).await?;
         let mut reader = serde_json::Deserializer::from_slice(&bytes);
-        let value = named(&mut reader)?;
-        reader.end().map_err(|error| syntax(&error))?;
-        Ok(Self(value))
+        match named(&mut reader) {
+            Ok(value) => {
+                reader.end().map_err(|error| syntax(&error))?;
+                Ok(Self(value))
+            }
+            // The reader says the same of a value of another type than that of a name as of a text that is not JSON.
+            Err(failure) if failure.cause == Cause::Syntax => {
+                let value: Value = serde_json::from_slice(&bytes).map_err(|error| syntax(&error))?;
+                named(&value).map(Self)
+            }
+            Err(failure) => Err(failure),
+        }
     }
 }
 

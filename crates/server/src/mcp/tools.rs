@@ -12,7 +12,7 @@ use serde_json::Value;
 use sporran_kilt::{counted, jsonl::plain_json};
 
 use crate::{
-    Cause, Failure, State,
+    Cause, Failure, Limits, State,
     browse::RunReport,
     http::Noted,
     mounts::{
@@ -191,12 +191,15 @@ pub(super) async fn call(
     })
 }
 
+/// A number of passages, all of which an agent reads.
+fn few(state: &State, field: &str, wanted: Option<usize>) -> Result<Option<usize>, Failure> {
+    let limits = Limits { hits: state.limits().hits.min(MOST), ..*state.limits() };
+    limits.checked(field, wanted)
+}
+
 async fn search(state: &State, arguments: JsonObject) -> Result<Value, Failure> {
     let SearchInput { query, index, hits } = input(arguments)?;
-    let hits = hits.unwrap_or(HITS);
-    if hits > MOST {
-        return Err(Failure::invalid("hits", format!("`hits`: expected 1 to {MOST}, found {hits}")));
-    }
+    let hits = few(state, "hits", hits)?.unwrap_or(state.limits().hits.min(HITS));
     let mounts = state.mounts();
     output(&mounts.searching(index.as_deref())?.search(query, hits).await?)
 }
@@ -210,6 +213,7 @@ async fn document(state: &Arc<State>, arguments: JsonObject) -> Result<Value, Fa
 
 async fn answer(state: &State, arguments: JsonObject) -> Result<Value, Failure> {
     let AnswerInput { question, mount, document, topics, top } = input(arguments)?;
+    let top = few(state, "top", top)?;
     let request = AnswerRequest { question, mount, document, topics, top, trace: false };
     output(&state.mounts().answer(&request).await?)
 }

@@ -19,6 +19,8 @@ const BATCH_TOKENS: usize = 4096;
 /// A reranker with its thread.
 pub(crate) struct ServedReranker {
     name: String,
+    /// The most tokens that a model of pairs reads of a query with a text.
+    max_tokens: Option<usize>,
     kind: Kind,
 }
 
@@ -51,6 +53,13 @@ enum PairModel {
 }
 
 impl PairModel {
+    fn max_length(&self) -> usize {
+        match self {
+            Self::CrossEncoder(model, _) => model.max_length(),
+            Self::Llm(model, _) => model.max_length(),
+        }
+    }
+
     fn scores(&self, pairs: &[Pair]) -> sporran_reranker::Result<Vec<Score>> {
         let pairs: Vec<(&str, &str)> =
             pairs.iter().map(|pair| (pair.query.as_str(), pair.text.as_str())).collect();
@@ -98,6 +107,7 @@ impl ServedReranker {
             }
             _ => None,
         };
+        let max_tokens = pairs.as_ref().map(PairModel::max_length);
         let kind = match pairs {
             Some(model) => Kind::Pairs(
                 setting
@@ -115,12 +125,17 @@ impl ServedReranker {
                 Kind::Whole(setting.worker("rerank", work)?)
             }
         };
-        Ok(Self { name: super::name(folder), kind })
+        Ok(Self { name: super::name(folder), max_tokens, kind })
     }
 
     /// The name: that of the folder.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The most tokens that the model reads of a query with a text; `None` if it has no such limit.
+    pub(crate) fn max_tokens(&self) -> Option<usize> {
+        self.max_tokens
     }
 
     /// The score of each text for a query.

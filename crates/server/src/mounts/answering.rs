@@ -62,6 +62,30 @@ pub(crate) struct Found {
     seconds: f64,
 }
 
+/// A question of a request.
+pub(crate) struct Asking<'a> {
+    /// The field of the request that has it.
+    pub(crate) field: &'static str,
+    /// The question.
+    pub(crate) question: &'a str,
+    /// The turns before it.
+    pub(crate) earlier: Conversation,
+    /// What the client tells the model.
+    pub(crate) instruction: Option<String>,
+}
+
+impl<'a> Asking<'a> {
+    /// A question without earlier turns and without an instruction.
+    pub(crate) fn alone(field: &'static str, question: &'a str) -> Self {
+        Self { field, question, earlier: Conversation::default(), instruction: None }
+    }
+}
+
+/// The failure of a question that cannot be asked.
+fn wrong(field: &'static str) -> impl Fn(sporran_pipeline::Error) -> Failure {
+    move |error| Failure::invalid(field, format!("`{field}`: {error}"))
+}
+
 /// An answer whose citations are wanted.
 struct Citing {
     query: Query,
@@ -162,7 +186,7 @@ impl Answering {
             return Err(Failure::invalid(field, message));
         }
         let top = self.checked("top", request.top)?;
-        let mut found = self.found(&request.question, &Conversation::default(), request.trace).await?;
+        let mut found = self.found(Asking::alone("question", &request.question), request.trace).await?;
         let mut trace = if request.trace { Some(self.steps(&mut found).await?) } else { None };
         let mut text = String::new();
         if self.generates() {
@@ -180,17 +204,13 @@ impl Answering {
     }
 
     /// The passages of a question. One that refers to earlier questions of a conversation is searched for together with them.
-    pub(crate) async fn found(
-        &self,
-        question: &str,
-        earlier: &Conversation,
-        with_trace: bool,
-    ) -> Result<Found, Failure> {
-        let wrong = |error: sporran_pipeline::Error| Failure::invalid("question", error.to_string());
-        let (query, read) = match self.asker.follow_up(question, earlier).map_err(wrong)? {
+    pub(crate) async fn found(&self, asking: Asking<'_>, with_trace: bool) -> Result<Found, Failure> {
+        let Asking { field, question, earlier, instruction } = asking;
+        let (mut query, mut read) = match self.asker.follow_up(question, &earlier).map_err(wrong(field))? {
             Some(FollowUpQueries { search, read }) => (search, Some(read)),
-            None => (self.asker.query(question).map_err(wrong)?, None),
+            None => (self.asker.query(question).map_err(wrong(field))?, None),
         };
+        read.as_mut().unwrap_or(&mut query).instruction = instruction;
         if !self.searches() {
             let (hits, passages) = (Vec::new(), Vec::new());
             return Ok(Found { query, read, hits, passages, trace: None, seconds: 0.0 });
@@ -288,17 +308,17 @@ impl Answering {
         self.limits.checked(field, wanted)
     }
 
-    /// The best passages of each query. `field` is what the request calls their number.
+    /// The best passages of each query. `names` are what the request calls the queries and their number.
     ///
     /// # Errors
     /// A blank query, too many hits, a mount without an index, a full queue, and errors of the index.
     pub(crate) async fn hits(
         &self,
         queries: &[String],
-        (field, count): (&str, usize),
+        (names, count): ([&'static str; 2], usize),
     ) -> Result<Vec<Vec<Hit>>, Failure> {
         self.index()?;
-        self.checked(field, Some(count))?;
+        self.checked(names[1], Some(count))?;
         let (all, most) = (queries.len().saturating_mul(count), self.limits.all_hits);
         if all > most {
             let message = format!(
@@ -308,8 +328,7 @@ impl Answering {
             return Err(Failure::invalid("queries", message));
         }
         let search = |text: &String| {
-            let query =
-                self.asker.query(text).map_err(|error| Failure::invalid("query", error.to_string()))?;
+            let query = self.asker.query(text).map_err(wrong(names[0]))?;
             Ok((Search { query, wanted: Wanted::Hits(count) }, size(text)))
         };
         let searches = queries.iter().map(search).collect::<Result<Vec<_>, Failure>>()?;
@@ -325,7 +344,11 @@ impl Answering {
         query: String,
         count: usize,
     ) -> Result<SearchResponse, Failure> {
-        let hits = self.hits(std::slice::from_ref(&query), ("hits", count)).await?.pop().unwrap_or_default();
+        let hits = self
+            .hits(std::slice::from_ref(&query), (["query", "hits"], count))
+            .await?
+            .pop()
+            .unwrap_or_default();
         let own = Arc::clone(self);
         aside(move || {
             let candidates = SearchCandidate::of_hits(own.index()?, &hits);

@@ -9,7 +9,7 @@ mod list;
 mod questioning;
 
 pub(crate) use answer::{AnswerRequest, AnswerResponse, AnswerTrace, ProvenanceItem};
-pub(crate) use answering::{Answering, Found};
+pub(crate) use answering::{Answering, Asking, Found};
 pub(crate) use completing::{CompleteRequest, CompleteResponse};
 pub(crate) use document::{Document, DocumentResponse, InStore, SearchResponse, fields, named};
 pub(crate) use extracting::{FactsResponse, LinksResponse, TextsRequest};

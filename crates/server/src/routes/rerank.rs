@@ -43,14 +43,16 @@ struct RerankRequest {
     /// Whether results have their documents.
     #[serde(default)]
     return_documents: Option<bool>,
+    /// The number of tokens after which a document is cut. The model cuts a query with its document, and this must not be less.
+    #[serde(default)]
+    max_tokens_per_doc: Option<usize>,
     /// Other settings. Those that would change the ranking are refused.
     #[serde(flatten)]
     others: Map<String, Value>,
 }
 
 /// Settings of Jina's and Cohere's APIs that would change the ranking, and that this server does not have.
-const REFUSED: [&str; 5] =
-    ["max_tokens_per_doc", "max_chunks_per_doc", "rank_fields", "max_doc_length", "return_embeddings"];
+const REFUSED: [&str; 4] = ["max_chunks_per_doc", "rank_fields", "max_doc_length", "return_embeddings"];
 
 /// A document.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -120,7 +122,7 @@ async fn ranked(
     request: RerankRequest,
     with_documents: bool,
 ) -> Result<(Vec<RankedResult>, String, usize), Failure> {
-    let RerankRequest { query, documents, top_n, others, .. } = request;
+    let RerankRequest { query, documents, top_n, max_tokens_per_doc, others, .. } = request;
     refuse(&others, &REFUSED)?;
     if others.get("truncation") == Some(&Value::Bool(false)) {
         let message = "`truncation`: expected `true`; this endpoint cuts long texts";
@@ -135,6 +137,16 @@ async fn ranked(
     let texts: Vec<String> = documents.into_iter().map(RankedDocument::into_text).collect();
     let tokens = texts.iter().map(|text| size(&query) + size(text)).sum();
     let reranker = state.models.reranker()?;
+    let least = reranker.max_tokens().unwrap_or(usize::MAX);
+    if let Some(found) = max_tokens_per_doc.filter(|found| *found < least) {
+        let message = match reranker.max_tokens() {
+            Some(least) => format!(
+                "`max_tokens_per_doc`: expected at least {least}, the tokens that the model reads, found {found}"
+            ),
+            None => format!("`max_tokens_per_doc`: expected none with this model, found {found}"),
+        };
+        return Err(Failure::invalid("max_tokens_per_doc", message));
+    }
     let kept = with_documents.then(|| texts.clone());
     let scores = reranker.scores(&query, texts).await?;
     let mut order: Vec<(usize, Score)> = scores.into_iter().enumerate().collect();

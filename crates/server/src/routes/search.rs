@@ -73,8 +73,8 @@ async fn search(
     Path(index): Path<String>,
     Queries(Search { query, hits }): Queries<Search>,
 ) -> Result<Json<SearchResponse>, Failure> {
-    let mounts = state.mounts();
-    Ok(Json(mounts.searching(Some(&index))?.search(query, hits.unwrap_or(HITS)).await?))
+    let hits = hits.unwrap_or(state.limits().hits.min(HITS));
+    Ok(Json(state.mounts().searching(Some(&index))?.search(query, hits).await?))
 }
 
 async fn document(
@@ -138,7 +138,8 @@ async fn retrieve(
 ) -> Result<Json<RetrieveResponse>, Failure> {
     let RetrieveRequest { queries, topk, return_scores, mount } = request;
     let answering = Arc::clone(state.mounts().searching(mount.as_deref())?);
-    let hits = answering.hits(&queries, ("topk", topk.unwrap_or(TOP))).await?;
+    let count = topk.unwrap_or(state.limits().hits.min(TOP));
+    let hits = answering.hits(&queries, (["queries", "topk"], count)).await?;
     let result = move || {
         let store = answering.index()?;
         let retrieved = |hit: &Hit| {

@@ -10,7 +10,8 @@ use std::{
 };
 
 use sporran_generator::{
-    BarePrompt, Candidate, Conversation, Finished, Generation, Generator, Request, RunningBatch, Sink,
+    BarePrompt, Candidate, Conversation, Counted, EndpointInput, Finished, Generator, Request, RunningBatch,
+    Sink,
 };
 use sporran_kilt::{Passage, Query};
 use sporran_pipeline::workflows::answer::Asker;
@@ -170,7 +171,11 @@ impl<'a> Running<'a> {
             Ok(number) => {
                 self.open.insert(number, (job.pieces, job.tokens));
             }
-            Err(error) => job.pieces.end(Err(refusal(error))),
+            Err(error) => {
+                let field =
+                    if matches!(job.prompted, Prompted::Turns { .. }) { "messages" } else { "prompt" };
+                job.pieces.end(Err(refusal(error, field)));
+            }
         }
     }
 
@@ -205,13 +210,17 @@ fn candidates(passages: &[(Passage, f32)]) -> Vec<Candidate<'_>> {
     passages.iter().map(|(passage, score)| Candidate { passage, score: *score }).collect()
 }
 
-/// Options that a generator cannot take, and prompts that it cannot read, are the client's; other errors are the server's.
-fn refusal(error: sporran_generator::Error) -> Failure {
+/// Options that a generator cannot take, and prompts that it cannot read, are the client's; other errors are the server's. The
+/// prompt is in the `field` of a request.
+fn refusal(error: sporran_generator::Error, field: &str) -> Failure {
     use sporran_checkpoint::Error as Model;
     match &error {
+        sporran_generator::Error::PromptLength { .. } => {
+            Failure::invalid(field, format!("`{field}`: {error}"))
+        }
         sporran_generator::Error::Option { option, .. } => Failure::invalid(option, error.to_string()),
         sporran_generator::Error::Transformers(Model::Options { .. } | Model::Batch { .. }) => {
-            Failure::invalid("prompt", error.to_string())
+            Failure::invalid(field, error.to_string())
         }
         _ => Failure::internal(error),
     }
@@ -229,6 +238,7 @@ impl Sink for Each {
 /// Answers batches as a whole, for generators without a running batch.
 fn whole(generator: &dyn Generator, jobs: &Queue<Job>, most: usize) {
     let mut late: VecDeque<Job> = VecDeque::new();
+    let is_endpoint = generator.endpoint().is_some();
     loop {
         if late.is_empty() {
             match jobs.batch() {
@@ -254,7 +264,9 @@ fn whole(generator: &dyn Generator, jobs: &Queue<Job>, most: usize) {
         let worked = queries.iter().map(|job| job.tokens).sum();
         let answered = answer(generator, jobs, &queries);
         let tokens = match answered {
-            Ok(answers) => queries.into_iter().zip(answers).map(|(job, answer)| done(job, answer)).sum(),
+            Ok(answers) => {
+                queries.into_iter().zip(answers).map(|(job, answer)| done(job, answer, is_endpoint)).sum()
+            }
             Err(failure) if queries.len() == 1 => {
                 queries.into_iter().for_each(|job| job.pieces.end(Err(failure.clone())));
                 0
@@ -264,7 +276,7 @@ fn whole(generator: &dyn Generator, jobs: &Queue<Job>, most: usize) {
                 let alone = |job: Job| match answer(generator, jobs, std::slice::from_ref(&job))
                     .map(|mut found| found.pop())
                 {
-                    Ok(Some(answer)) => done(job, answer),
+                    Ok(Some(answer)) => done(job, answer, is_endpoint),
                     Ok(None) => 0,
                     Err(failure) => {
                         job.pieces.end(Err(failure));
@@ -279,9 +291,10 @@ fn whole(generator: &dyn Generator, jobs: &Queue<Job>, most: usize) {
     }
 }
 
-/// Ends a job, whose prompt has `read` tokens. Returns the tokens of its answer.
-fn done(job: Job, (generation, read): (Generation, usize)) -> usize {
-    let (tokens, most) = (generation.tokens, job.options.max_new_tokens);
+/// Ends a job. Returns the tokens of its answer. An endpoint counts them, and ends the answer itself.
+fn done(job: Job, counted: Counted, is_endpoint: bool) -> usize {
+    let Counted { generation, read, is_cut } = counted;
+    let (tokens, most) = (generation.tokens, job.options.max_new_tokens.filter(|_| !is_endpoint));
     job.pieces.end(match most {
         // The generator wrote the answer as a whole, and it was not cut.
         Some(most) if tokens > most => {
@@ -290,29 +303,48 @@ fn done(job: Job, (generation, read): (Generation, usize)) -> usize {
             );
             Err(Failure::invalid("max_tokens", message))
         }
-        most => Ok(Generated { generation, read, is_cut: most == Some(tokens) }),
+        most => Ok(Generated { generation, read, is_cut: is_cut || most == Some(tokens) }),
     });
     tokens
 }
 
-/// The answers to jobs, each with the number of tokens of its prompt.
-fn answer(
-    generator: &dyn Generator,
-    queue: &Queue<Job>,
-    jobs: &[Job],
-) -> Result<Vec<(Generation, usize)>, Failure> {
-    let asked: Vec<(&Query, Vec<Candidate<'_>>)> = jobs
+/// What an endpoint is asked for a job.
+fn input<'a>(job: &'a Job, passages: &'a [Candidate<'a>]) -> EndpointInput<'a> {
+    match &job.prompted {
+        Prompted::Query { query, .. } => EndpointInput::Request(Request { query, passages }),
+        Prompted::Text(text) => EndpointInput::Bare(BarePrompt::Text(text)),
+        Prompted::Turns { system, turns, asked } => {
+            let conversation = Conversation { system, turns, asked, answer: "" };
+            EndpointInput::Bare(BarePrompt::Conversation(conversation))
+        }
+    }
+}
+
+/// The answers to jobs.
+fn answer(generator: &dyn Generator, queue: &Queue<Job>, jobs: &[Job]) -> Result<Vec<Counted>, Failure> {
+    let endpoint = generator.endpoint();
+    let passages: Vec<Vec<Candidate<'_>>> = jobs
         .iter()
-        .filter_map(|job| match &job.prompted {
-            Prompted::Query { query, passages } => Some((query, candidates(passages))),
-            Prompted::Text(_) | Prompted::Turns { .. } => None,
+        .map(|job| match &job.prompted {
+            Prompted::Query { passages, .. } => candidates(passages),
+            Prompted::Text(_) | Prompted::Turns { .. } => Vec::new(),
         })
         .collect();
-    let requests: Vec<Request<'_>> =
-        asked.iter().map(|(query, passages)| Request { query, passages }).collect();
-    let sink = |job: &Job| job.pieces.sink(job.options.max_new_tokens, queue.metrics());
-    let sinks = Each(jobs.iter().map(sink).collect());
-    let found = catch_unwind(AssertUnwindSafe(|| generator.generate_counted(&requests, &sinks)));
+    // An endpoint ends an answer by its own count of tokens.
+    let most = |job: &Job| job.options.max_new_tokens.filter(|_| endpoint.is_none());
+    let sinks = Each(jobs.iter().map(|job| job.pieces.sink(most(job), queue.metrics())).collect());
+    let found = catch_unwind(AssertUnwindSafe(|| {
+        let inputs = jobs.iter().zip(&passages).map(|(job, passages)| input(job, passages));
+        if let Some(endpoint) = endpoint {
+            let asked: Vec<_> = inputs.zip(jobs).map(|(input, job)| (input, &job.options)).collect();
+            return endpoint.generate_each(&asked, &sinks);
+        }
+        let request = |input| match input {
+            EndpointInput::Request(request) => Some(request),
+            EndpointInput::Bare(_) => None,
+        };
+        generator.generate_counted(&inputs.filter_map(request).collect::<Vec<_>>(), &sinks)
+    }));
     match found {
         Ok(Ok(answers)) => Ok(answers),
         Ok(Err(error)) => Err(Failure::internal(error)),
@@ -322,6 +354,9 @@ fn answer(
 
 /// What a generator without a running batch cannot do.
 fn refused(generator: &dyn Generator, job: &Job) -> Option<Failure> {
+    if generator.endpoint().is_some() {
+        return None;
+    }
     if !matches!(job.prompted, Prompted::Query { .. }) {
         let message =
             "this generator answers questions over passages only; its model cannot be asked without them";

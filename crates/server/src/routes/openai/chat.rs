@@ -17,7 +17,7 @@ use crate::{
     Failure, State,
     clock::now,
     http::{Api, Bodies, Noted, RequestId},
-    mounts::ProvenanceItem,
+    mounts::{Asking, ProvenanceItem},
     work::Prompted,
 };
 
@@ -143,17 +143,20 @@ struct AnswerMessage {
     refusal: Option<Value>,
 }
 
+/// The turns of the system, which are instructions of the model.
+fn instruction(messages: &[Message]) -> Option<String> {
+    let system = messages.iter().filter(|message| message.role == Role::System);
+    let texts: Vec<String> = system.map(Message::text).filter(|text| !text.trim().is_empty()).collect();
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
+}
+
 /// A conversation as a prompt of the bare model.
 fn turns(messages: &[Message]) -> Result<Prompted, Failure> {
-    let mut system: Vec<String> = Vec::new();
     let mut turns: Vec<(String, String)> = Vec::new();
     let mut asked: Option<String> = None;
     for message in messages {
         match (message.role, asked.take()) {
-            (Role::System, before) => {
-                system.push(message.text());
-                asked = before;
-            }
+            (Role::System, before) => asked = before,
             // Two turns of the user in a row are one.
             (Role::User, Some(before)) => asked = Some(format!("{before}\n{}", message.text())),
             (Role::User, None) => asked = Some(message.text()),
@@ -165,7 +168,7 @@ fn turns(messages: &[Message]) -> Result<Prompted, Failure> {
         }
     }
     let asked = asked.ok_or_else(no_question)?;
-    Ok(Prompted::Turns { system: system.join("\n\n"), turns, asked })
+    Ok(Prompted::Turns { system: instruction(messages).unwrap_or_default(), turns, asked })
 }
 
 /// The questions before the last turn, with their answers.
@@ -198,7 +201,10 @@ async fn chat(
         true => {
             let last =
                 messages.last().filter(|message| message.role == Role::User).ok_or_else(no_question)?;
-            Writing::over_index(answering, (&last.text(), &earlier(&messages)), &settings).await?
+            let (field, question) = ("messages", &*last.text());
+            let (earlier, instruction) = (earlier(&messages), instruction(&messages));
+            let asking = Asking { field, question, earlier, instruction };
+            Writing::over_index(answering, asking, &settings).await?
         }
         false => Writing::bare(answering, turns(&messages)?, &settings)?,
     };

@@ -10,14 +10,13 @@ use axum::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sporran_pipeline::workflows::answer::Conversation;
 
 use super::{Usage, settings::Settings, writing::Writing};
 use crate::{
     Failure, State,
     clock::now,
     http::{Api, Bodies, Noted, RequestId},
-    mounts::{Answering, ProvenanceItem},
+    mounts::{Answering, Asking, ProvenanceItem},
     routes::tei::Texts,
     work::Prompted,
 };
@@ -74,7 +73,7 @@ struct Choice {
 
 async fn begun(answering: &Arc<Answering>, prompt: String, settings: &Settings) -> Result<Writing, Failure> {
     match settings.sporran.retrieve && !answering.is_bare() {
-        true => Writing::over_index(answering, (&prompt, &Conversation::default()), settings).await,
+        true => Writing::over_index(answering, Asking::alone("prompt", &prompt), settings).await,
         false => Writing::bare(answering, Prompted::Text(prompt), settings),
     }
 }

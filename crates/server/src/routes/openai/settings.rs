@@ -117,6 +117,7 @@ pub(super) struct Own {
     pub(super) retrieve: bool,
     /// The number of passages in the citations.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub(super) top: Option<usize>,
     /// Whether a chat has the steps that led to the answer.
     #[serde(default)]

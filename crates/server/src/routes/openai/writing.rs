@@ -14,7 +14,6 @@ use axum::response::{
 };
 use futures_core::Stream;
 use serde_json::{Value, json};
-use sporran_pipeline::workflows::answer::Conversation;
 use tokio::{
     sync::mpsc::{Receiver, Sender, channel},
     time::timeout,
@@ -25,7 +24,7 @@ use crate::{
     Cause, Failure,
     failure::Form,
     http::Noted,
-    mounts::{AnswerResponse, AnswerTrace, Answering, Found},
+    mounts::{AnswerResponse, AnswerTrace, Answering, Asking, Found},
     work::{Generated, Piece, PieceReceiver, Prompted},
 };
 
@@ -81,13 +80,13 @@ impl Writing {
     /// Wrong settings, a full queue, and errors of the index.
     pub(super) async fn over_index(
         answering: &Arc<Answering>,
-        (question, earlier): (&str, &Conversation),
+        asking: Asking<'_>,
         settings: &Settings,
     ) -> Result<Self, Failure> {
         let options = settings.options(answering.limits())?;
         let (stops, top) = (settings.stops()?, answering.checked("sporran.top", settings.sporran.top)?);
         let begin = Instant::now();
-        let mut found = answering.found(question, earlier, settings.sporran.trace).await?;
+        let mut found = answering.found(asking, settings.sporran.trace).await?;
         let trace = if settings.sporran.trace { Some(answering.steps(&mut found).await?) } else { None };
         let pieces = answering.begin(&mut found, options)?;
         Ok(Self { answering: Arc::clone(answering), pieces, found: Some(found), top, trace, stops, begin })

@@ -178,8 +178,10 @@ impl Asker {
         let question = query.text.as_str();
         let store = self.system.assembly.store.as_ref();
         let passage = |hit: &Hit| Some((store?.passage(hit.passage), hit.score));
-        let most = top.unwrap_or(self.passages);
-        let passages: Vec<(Passage, f32)> = hits.iter().take(most).filter_map(passage).collect();
+        let listed = top.unwrap_or(self.passages);
+        // The generator may have read more than is listed.
+        let most = listed.max(self.passages);
+        let mut passages: Vec<(Passage, f32)> = hits.iter().take(most).filter_map(passage).collect();
         let support = Support::new(question, passages.iter().map(|(passage, _)| passage));
         let read: Vec<&Passage> = passages.iter().map(|(passage, _)| passage).collect();
         let (sentences, text) = match &self.judge {
@@ -192,6 +194,9 @@ impl Asker {
                 Err(never) => match never {},
             },
         };
+        // What is cited is listed.
+        let cited = sentences.iter().flat_map(|sentence| &sentence.citations).max().copied();
+        passages.truncate(listed.max(cited.unwrap_or(0)));
         let evidence = passages.into_iter().enumerate().filter_map(|(at, found)| {
             let cites = |sentence: &&CitedSentence| sentence.citations.contains(&(at + 1));
             let said: Vec<&str> =

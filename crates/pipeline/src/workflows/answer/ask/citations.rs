@@ -25,8 +25,7 @@ pub(super) struct Support {
 struct Words {
     /// Stems without stop words and numbers.
     terms: FxHashSet<String>,
-    /// Numbers, without commas between digits.
-    numbers: FxHashSet<String>,
+    numbers: Vec<Number>,
 }
 
 impl Words {
@@ -34,6 +33,73 @@ impl Words {
         let is_word = |term: &String| term.contains(char::is_alphabetic);
         Self { terms: analyzer.terms(text).into_iter().filter(is_word).collect(), numbers: numbers(text) }
     }
+
+    /// Whether it has every number of another text.
+    fn has_numbers_of(&self, other: &Self) -> bool {
+        other.numbers.iter().all(|number| self.numbers.iter().any(|own| own.is(number)))
+    }
+}
+
+/// A number of a text, by the values that it can be read as, without zeros at the ends: `1.250` is 1250 or 1.25.
+#[derive(Debug, PartialEq, Eq)]
+struct Number(Vec<String>);
+
+impl Number {
+    /// Reads digits with points and commas between them.
+    fn read(written: &str) -> Self {
+        let parts: Vec<&str> = written.split(['.', ',']).collect();
+        let [whole, rest @ ..] = &*parts else { return Self(Vec::new()) };
+        let is_grouped = (1..=3).contains(&whole.len())
+            && !whole.starts_with('0')
+            && rest.iter().all(|part| part.len() == 3);
+        let fraction = |whole: &str, fraction: &str| {
+            let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+            if fraction.is_empty() { whole.to_owned() } else { format!("{whole}.{fraction}") }
+        };
+        let mark = written.find(['.', ',']).map(|at| &written[at..=at]);
+        Self(match (rest, mark) {
+            ([], _) => vec![fraction(whole, "")],
+            // Thousands have commas in English, and points elsewhere.
+            ([_], Some(",")) if is_grouped => vec![parts.concat()],
+            ([part], _) if is_grouped => vec![parts.concat(), fraction(whole, part)],
+            ([part], _) => vec![fraction(whole, part)],
+            _ if is_grouped && written.matches(['.', ',']).all(|other| Some(other) == mark) => {
+                vec![parts.concat()]
+            }
+            // Thousands with a fraction after another sign, such as `1,250.50`.
+            ([groups @ .., last], Some(mark))
+                if written.matches(mark).count() == groups.len()
+                    && groups.iter().all(|part| part.len() == 3) =>
+            {
+                vec![fraction(&parts[..parts.len() - 1].concat(), last)]
+            }
+            // A version or a date.
+            _ => vec![written.to_owned()],
+        })
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.0.iter().any(|value| other.0.contains(value))
+    }
+}
+
+/// The numbers of a text. A point or a comma between two digits belongs to a number.
+fn numbers(text: &str) -> Vec<Number> {
+    let mut found = Vec::new();
+    let mut number = String::new();
+    let mut characters = text.chars().peekable();
+    while let Some(c) = characters.next() {
+        let is_inside = !number.is_empty() && characters.peek().is_some_and(char::is_ascii_digit);
+        if c.is_ascii_digit() || (matches!(c, '.' | ',') && is_inside) {
+            number.push(c);
+        } else if !number.is_empty() {
+            found.push(Number::read(&std::mem::take(&mut number)));
+        }
+    }
+    if !number.is_empty() {
+        found.push(Number::read(&number));
+    }
+    found
 }
 
 /// A sentence without the number of an item of a list, such as `2. `.
@@ -43,24 +109,20 @@ fn without_marker(sentence: &str) -> &str {
     rest.strip_prefix(['.', ')']).filter(|rest| is_number && rest.starts_with(' ')).unwrap_or(sentence)
 }
 
-/// The runs of digits of a text. A comma between digits is left out, as in `1,000`.
-fn numbers(text: &str) -> FxHashSet<String> {
-    let mut found = FxHashSet::default();
-    let mut number = String::new();
-    let mut characters = text.chars().peekable();
-    while let Some(c) = characters.next() {
-        if c.is_ascii_digit() {
-            number.push(c);
-        } else if c == ',' && !number.is_empty() && characters.peek().is_some_and(char::is_ascii_digit) {
-            // The next digit continues the number.
-        } else if !number.is_empty() {
-            found.insert(std::mem::take(&mut number));
-        }
-    }
-    if !number.is_empty() {
-        found.insert(number);
-    }
-    found
+/// Whether a line is a heading of Markdown, which states nothing.
+fn is_heading(line: &str) -> bool {
+    let rest = line.trim_start().trim_start_matches('#');
+    rest.len() < line.trim_start().len() && rest.starts_with(' ')
+}
+
+/// Whether a line begins an item of a list, a row of a table, or a heading.
+fn begins_item(line: &str) -> bool {
+    let line = line.trim_start();
+    let is_bullet = |mark: char| line.strip_prefix(mark).is_some_and(|rest| rest.starts_with(' '));
+    line.starts_with('|')
+        || ['-', '*', '+', '•', '–'].into_iter().any(is_bullet)
+        || without_marker(line).len() < line.len()
+        || is_heading(line)
 }
 
 impl Support {
@@ -85,13 +147,16 @@ impl Support {
             }
             all == 0 || held as f64 >= SHARE * all as f64
         };
-        sentence.numbers.is_subset(&passage.numbers)
+        passage.has_numbers_of(sentence)
             && share(&mut sentence.terms.iter())
             && share(&mut sentence.terms.iter().filter(|term| !self.question.contains(*term)))
     }
 
-    /// The passages that support a sentence, by their indices; `None` for a sentence without content words.
+    /// The passages that support a sentence, by their indices; `None` for a heading, and for a sentence without content words.
     pub(super) fn of(&self, sentence: &str) -> Option<Vec<usize>> {
+        if is_heading(sentence) {
+            return None;
+        }
         let words = Words::of(&self.analyzer, without_marker(sentence));
         if words.terms.is_empty() && words.numbers.is_empty() {
             return None;
@@ -223,10 +288,45 @@ pub(super) fn without_citations(answer: &str) -> Bare {
     bare
 }
 
-/// The numbers of a citation, such as `1, 2`; `None` for other text.
+/// The numbers of a citation, such as `1, 2` or `1-3`; `None` for other text.
 fn numbers_of(inside: &str) -> Option<Vec<usize>> {
     let number = |text: &str| text.trim().parse().ok().filter(|number| (1..1000).contains(number));
-    inside.split([',', ';']).map(number).collect()
+    let mut found = Vec::new();
+    for part in inside.split([',', ';']) {
+        match part.split_once(['-', '–']) {
+            Some((first, last)) => {
+                let range = number(first)?..=number(last)?;
+                if range.is_empty() {
+                    return None;
+                }
+                found.extend(range);
+            }
+            None => found.push(number(part)?),
+        }
+    }
+    Some(found)
+}
+
+/// The sentences of an answer, as ranges of its bytes. An item of a list and a heading end with their lines.
+fn statements(text: &str) -> Vec<Range<usize>> {
+    let mut blocks: Vec<Range<usize>> = Vec::new();
+    let (mut start, mut is_open) = (0, false);
+    for line in text.split_inclusive('\n') {
+        let range = start..start + line.len();
+        start = range.end;
+        let is_blank = line.trim().is_empty();
+        match blocks.last_mut() {
+            Some(block) if is_open && !is_blank && !begins_item(line) => block.end = range.end,
+            _ if is_blank => {}
+            _ => blocks.push(range),
+        }
+        is_open = !is_blank && !is_heading(line);
+    }
+    let within = |block: Range<usize>| {
+        let found = units(&text[block.clone()]);
+        found.into_iter().map(move |range| block.start + range.start..block.start + range.end)
+    };
+    blocks.into_iter().flat_map(within).collect()
 }
 
 /// The sentences of an answer with the passages that support them, and the answer with citations.
@@ -243,7 +343,7 @@ pub(super) fn cited<E>(
     let Bare { text, citations } = without_citations(answer.trim());
     let mut written = String::with_capacity(text.len());
     let (mut end, mut found) = (0, Vec::new());
-    let ranges = sentences(&text);
+    let ranges = statements(&text);
     for (at, range) in ranges.iter().enumerate() {
         let next = ranges.get(at + 1).map_or(usize::MAX, |next| next.start);
         // A citation may stand after the sentence's full stop.
@@ -333,10 +433,66 @@ mod tests {
         assert_eq!(answer(question, "1) Reyl wrote 1200 songs.").1, "1) Reyl wrote 1200 songs. [2]");
         assert_eq!(without_marker("12. Reyl wrote."), " Reyl wrote.");
         assert_eq!(without_marker("1.5 songs"), "1.5 songs");
+        let read = |text: &str| numbers(text).into_iter().map(|number| number.0).collect::<Vec<_>>();
+        assert_eq!(read("1,200 of 3, 4.50"), [["1200"], ["3"], ["4.5"]]);
         assert_eq!(
-            numbers("1,200 of 3, 4.5"),
-            ["1200", "3", "4", "5"].map(str::to_owned).into_iter().collect()
+            read("1,5 0,375 007 1,250,000 1.250.000"),
+            [["1.5"], [".375"], ["7"], ["1250000"], ["1250000"]]
         );
+        assert_eq!(read("1,250.50 1.250,5 2.3.1"), [["1250.5"], ["1250.5"], ["2.3.1"]]);
+        assert_eq!(read("1.250"), [["1250", "1.25"]]);
+    }
+
+    #[test]
+    fn a_decimal_is_one_number() {
+        let passage = passage(
+            "",
+            "It needs 15 litres of oil, has 2 stages and lasts 5 months. The price is 1,250 euros.",
+        );
+        let support = Support::new("", [&passage]);
+        for (sentence, holds) in [
+            ("It needs 15 litres.", true),
+            ("It needs 1,5 litres.", false),
+            ("It has 2.5 stages.", false),
+            ("The price is 12,50 euros.", false),
+            ("The price is 1250.00 euros.", true),
+            ("The price is 1.250 euros.", true),
+        ] {
+            assert_eq!(support.of(sentence).is_some_and(|found| !found.is_empty()), holds, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn items_and_headings_are_judged_alone() {
+        let items =
+            "- Mira Oberlin was an engineer\n- Reyl was born in Vienna [2]\n- The moon is made of cheese";
+        let (sentences, text) = answer("Who?", items);
+        assert_eq!(
+            text,
+            "- Mira Oberlin was an engineer [1]\n- Reyl was born in Vienna [2]\n- The moon is made of cheese [?]"
+        );
+        assert_eq!(sentences.len(), 3);
+        let numbered = "1. Mira Oberlin was an engineer\n2. Reyl was a composer\n3) Reyl was a pilot";
+        assert_eq!(
+            answer("Who?", numbered).1,
+            "1. Mira Oberlin was an engineer [1]\n2. Reyl was a composer [2]\n3) Reyl was a pilot [?]"
+        );
+        let sections = "# Reyl\nReyl was a composer.\n## Moon\nThe moon is made of cheese.";
+        assert_eq!(
+            answer("Who?", sections).1,
+            "# Reyl\nReyl was a composer. [2]\n## Moon\nThe moon is made of cheese. [?]"
+        );
+        // A wrapped sentence stays whole.
+        let wrapped =
+            "Reyl was a composer who was born in Vienna and who wrote, in all of his long life,\n1200 songs.";
+        assert_eq!(answer("Who?", wrapped).0.len(), 1);
+    }
+
+    #[test]
+    fn citations_can_be_ranges() {
+        assert_eq!(answer("Who?", "Reyl was a composer [1-2].").1, "Reyl was a composer. [2]");
+        assert_eq!(numbers_of("1–3, 5"), Some(vec![1, 2, 3, 5]));
+        assert_eq!((numbers_of("3-1"), numbers_of("a-2")), (None, None));
     }
 
     #[test]
