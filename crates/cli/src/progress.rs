@@ -74,10 +74,12 @@ impl Progress {
     fn end(&mut self) {
         if let Some(bar) = self.bar.take() {
             let took = bar.elapsed().as_secs_f64();
-            let (step, done) = (bar.message(), amount(bar.position(), self.unit));
+            let (step, count) = (bar.message(), bar.position());
+            // Some steps do not count what they do.
+            let done = if count == 0 { String::new() } else { format!("{} in ", amount(count, self.unit)) };
             bar.finish_and_clear();
             // This line is also written if standard error is no terminal and the bar was not drawn.
-            stderr(&format!("{step}: {done} in {took:.1} s\n"));
+            stderr(&format!("{step}: {done}{took:.1} s\n"));
         }
     }
 }

@@ -233,7 +233,9 @@ impl<'t> Document<'t> {
     /// Reports a folder that does not exist or has no file of the given name.
     pub fn check_folder(&mut self, key: &str, folder: &Path, file: &str) {
         if !folder.exists() {
-            self.report_key(key, format!("no folder {}", folder.display()));
+            let is_file = folder.extension().is_some_and(|extension| extension == "gguf");
+            let kind = if is_file { "file" } else { "folder" };
+            self.report_key(key, format!("no {kind} {}", folder.display()));
         } else if !folder.join(file).is_file() {
             self.report_key(key, format!("no file {file} in {}", folder.display()));
         }

@@ -62,13 +62,14 @@ pub fn escaped_json(json: &str) -> String {
 ///
 /// assert_eq!([0, 1, 2].map(|n| counted(n, "file")), ["0 files", "1 file", "2 files"]);
 /// assert_eq!([1, 2].map(|n| counted(n, "query")), ["1 query", "2 queries"]);
-/// assert_eq!(counted(2, "day"), "2 days");
+/// assert_eq!([counted(2, "day"), counted(2, "prefix")], ["2 days", "2 prefixes"]);
 /// ```
 #[must_use]
 pub fn counted(count: u64, noun: &str) -> String {
     match noun.strip_suffix('y') {
         _ if count == 1 => format!("1 {noun}"),
         Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{count} {stem}ies"),
+        _ if noun.ends_with(['s', 'x']) => format!("{count} {noun}es"),
         _ => format!("{count} {noun}s"),
     }
 }

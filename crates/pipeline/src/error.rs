@@ -109,6 +109,16 @@ pub enum Error {
         /// The value of the model.
         there: String,
     },
+    /// A training would replace a model that it did not make.
+    #[error(
+        "{model}: a model that no training of {run} made; name another folder for the trained model, or remove this one"
+    )]
+    ForeignModel {
+        /// The folder of the model.
+        model: PathBuf,
+        /// The folder of the run.
+        run: PathBuf,
+    },
     /// All mistakes of a submission.
     #[error("{}", .0.join("\n"))]
     Submission(Vec<String>),
@@ -203,7 +213,8 @@ impl Error {
             | Self::NotARun { .. }
             | Self::Unfinished { .. }
             | Self::OtherTraining { .. }
-            | Self::OtherModel { .. } => true,
+            | Self::OtherModel { .. }
+            | Self::ForeignModel { .. } => true,
             Self::Kilt(error) => error.is_input(),
             Self::Documents(error) => error.is_input(),
             Self::Reasoner(error) => error.is_input(),

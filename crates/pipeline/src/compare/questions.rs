@@ -1,6 +1,7 @@
 //! Comparison of runs over KoRC's questions: tables 2, 3 and 4 of the KoRC paper.
 
 use std::{
+    cmp::Ordering,
     fmt::Write,
     path::{Path, PathBuf},
 };
@@ -153,7 +154,11 @@ fn mean_f1<'s>(systems: impl Iterator<Item = &'s QuestionSystem>) -> Option<f64>
 fn with_change(score: Option<f64>, other: Option<f64>) -> String {
     match (score, other) {
         (Some(score), Some(other)) => {
-            let arrow = if score < other { '↓' } else { '↑' };
+            let arrow = match score.total_cmp(&other) {
+                Ordering::Less => "↓",
+                Ordering::Equal => "",
+                Ordering::Greater => "↑",
+            };
             format!("{:.1} ({:.1}{arrow})", 100.0 * score, 100.0 * (score - other).abs())
         }
         (score, _) => percent(score),

@@ -252,6 +252,18 @@ impl RunDir {
         Ok(())
     }
 
+    /// Checks that a training does not replace a model that is outside of the folder and that no training of this folder made.
+    ///
+    /// # Errors
+    /// [`Error::ForeignModel`] for such a model.
+    pub(crate) fn check_foreign(&self, model: &Path) -> Result<()> {
+        let is_own = model.starts_with(&self.root) || self.work(TRAINING_KEY).exists();
+        if is_own || !model.join("config.json").is_file() {
+            return Ok(());
+        }
+        Err(Error::ForeignModel { model: model.to_owned(), run: self.root.clone() })
+    }
+
     /// Whether there is a checkpoint to resume from.
     pub(crate) fn has_checkpoint(&self) -> bool {
         has_checkpoint(&self.root, 3)

@@ -91,7 +91,7 @@ pub struct MiningReport {
 
 impl fmt::Display for MiningReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} rules", self.rules)?;
+        f.write_str(&counted(self.rules as u64, "rule"))?;
         for (part, scores) in [("validation", &self.valid), ("test", &self.test)] {
             if let Some(scores) = scores {
                 write!(

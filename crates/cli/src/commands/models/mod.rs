@@ -425,20 +425,32 @@ fn role(checkpoint: &Checkpoint) -> &'static str {
     if checkpoint.special_tokens().is_ok() { "generator" } else { "encoder" }
 }
 
+/// The paths in a folder, in their order.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let read = fs::read_dir(folder).map_err(Error::io(folder, "read"))?;
+    let mut paths = read
+        .map(|entry| Ok(entry.map_err(Error::io(folder, "read"))?.path()))
+        .collect::<Result<Vec<PathBuf>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
 impl List {
     fn run(self) -> Result<Outcome> {
         paths::folder(&self.models)?;
+        let is_model = |folder: &PathBuf| folder.join("config.json").exists() || folder.join(CARD).exists();
         let mut folders = Vec::new();
-        for entry in fs::read_dir(&self.models).map_err(Error::io(&self.models, "read"))? {
-            let folder = entry.map_err(Error::io(&self.models, "read"))?.path();
-            if folder.join("config.json").exists() || folder.join(CARD).exists() {
-                folders.push(folder);
+        for folder in entries(&self.models)? {
+            match is_model(&folder) {
+                true => folders.push(folder),
+                // A folder of models that belong together.
+                false if folder.is_dir() => folders.extend(entries(&folder)?.into_iter().filter(is_model)),
+                false => {}
             }
         }
-        folders.sort();
         let (mut text, mut models) = (String::new(), Vec::new());
         for folder in folders {
-            let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = folder.strip_prefix(&self.models).unwrap_or(&folder).display().to_string();
             let card = Card::read(&folder)?;
             let role = card.role.as_deref().unwrap_or("-");
             let parameters = card.parameters.map_or_else(|| "-".into(), |count| count.to_string());

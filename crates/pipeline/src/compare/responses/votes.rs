@@ -282,7 +282,13 @@ impl fmt::Display for VoteReport {
 impl PreferenceFigures {
     fn write(&self, systems: &[String; 2], f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let share = |count: usize| 100.0 * count as f64 / self.votes as f64;
-        write!(f, "\n{}: {} votes, {} without", self.dimension, self.votes, self.unanswered)?;
+        write!(
+            f,
+            "\n{}: {}, {} without",
+            self.dimension,
+            counted(self.votes as u64, "vote"),
+            self.unanswered
+        )?;
         for (name, count) in systems.iter().zip(self.preferred) {
             write!(f, "\n  {name:20} {:5.1}%  {count}", share(count))?;
         }
@@ -297,7 +303,13 @@ impl PreferenceFigures {
 
 impl RatingFigures {
     fn write(&self, systems: &[String; 2], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\n{}: {} votes, {} without", self.dimension, self.votes, self.unanswered)?;
+        write!(
+            f,
+            "\n{}: {}, {} without",
+            self.dimension,
+            counted(self.votes as u64, "vote"),
+            self.unanswered
+        )?;
         for (name, Interval { mean, low, high }) in systems.iter().zip(self.means) {
             write!(f, "\n  {name:20} {mean:.2} [{low:.2}, {high:.2}]")?;
         }

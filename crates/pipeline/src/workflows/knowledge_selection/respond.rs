@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sporran_config::Document;
 use sporran_generator::{Candidate, Generator, GeneratorOptions, Request, TrainOptions, check_generator};
 use sporran_kilt::{
-    Dataset, Id, Passage, Record, jsonl,
+    Dataset, Id, Passage, Record, counted, jsonl,
     observe::Observer,
     scores::{
         Measure,
@@ -213,8 +213,8 @@ impl fmt::Display for ResponseReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} dialogues, knowledge F1 {:.1}, {:.1} words a response",
-            self.dialogues,
+            "{}, knowledge F1 {:.1}, {:.1} words a response",
+            counted(self.dialogues as u64, "dialogue"),
             self.knowledge_f1.percent(),
             self.words
         )?;
@@ -222,7 +222,7 @@ impl fmt::Display for ResponseReport {
             writeln!(f, "ROUGE-L {:.1} over {} human responses", self.rouge_l.percent(), self.references)?;
         }
         if self.without_sentence > 0 {
-            writeln!(f, "{} dialogues without a sentence", self.without_sentence)?;
+            writeln!(f, "{} without a sentence", counted(self.without_sentence as u64, "dialogue"))?;
         }
         writeln!(f, "ranking: {}", self.ranking)?;
         let [ranking, responses] = self.seconds;

@@ -206,7 +206,8 @@ pub(super) fn check_pages(input: &InputOptions, ids: &[String], pages: &Pages) -
         );
         return Err(sporran_kilt::Error::Argument(message).into());
     }
-    if !unknown.is_empty() {
+    // A table can name the documents of all folds.
+    if !unknown.is_empty() && input.folds.is_empty() {
         let (names, count) = (found.join(", "), unknown.len());
         tracing::warn!(table = %table.display(), names, count, "names of no document in the table of pages");
     }

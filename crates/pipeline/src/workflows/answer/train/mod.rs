@@ -36,6 +36,9 @@ use crate::{
 pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     check_records(options)?;
     let folder = RunDir::open(options.general.output.join(&options.general.name))?;
+    if let Some(train) = &options.general.train {
+        folder.check_foreign(&train.model)?;
+    }
     let mut inputs = Inputs::default();
     let key = training_key(options, &mut inputs)?;
     let underway = TrainingFolder::begin_with(folder, inputs, key, options)?;
