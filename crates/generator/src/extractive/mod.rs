@@ -524,8 +524,9 @@ mod tests {
             let row = generator.input.row("who sang", &passage.title, &passage.text).unwrap();
             row.row.ids.len()
         });
-        assert_eq!((counted[0].1, counted[0].0.tokens), (rows.sum(), 2));
-        assert_eq!((counted[1].1, counted[1].0.tokens), (0, 0));
+        let of = |at: usize| (counted[at].read, counted[at].generation.tokens);
+        assert_eq!(of(0), (rows.sum(), 2));
+        assert_eq!(of(1), (0, 0));
         assert_eq!(*texts.0.lock().unwrap(), ["Ann Lund", ""]);
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
-use sporran_pipeline::workflows::answer::AskOptions;
+use sporran_pipeline::workflows::answer::{AskOptions, Endpoint};
 use sporran_server::{Limits, ServerOptions};
 
 use crate::common::{Served, documents, fixture, models, reader};
@@ -216,6 +216,115 @@ fn the_bare_model_continues_what_it_is_given() {
     assert_eq!(found["citations"], Value::Null);
 }
 
+/// A server whose generator is that of another server, with documents or without.
+fn behind(endpoint: &Served, has_documents: bool) -> Served {
+    let endpoint = Endpoint {
+        url: format!("http://{}/v1", endpoint.address),
+        model: "llama".into(),
+        key_variable: None,
+    };
+    Served::start(|folder| {
+        let documents = documents(folder);
+        let sources = if has_documents { documents.sources.clone() } else { Vec::new() };
+        let mount = AskOptions {
+            sources,
+            endpoint: Some(endpoint),
+            max_new_tokens: 6,
+            keep_responses: false,
+            ..documents
+        };
+        ServerOptions { mounts: vec![mount], ..ServerOptions::new() }
+    })
+}
+
+/// The small model alone, by the name `llama`.
+fn bare_llama() -> Served {
+    Served::start(|folder| {
+        let mount = AskOptions { generator: Some(fixture("llama")), max_new_tokens: 6, ..documents(folder) };
+        ServerOptions { mounts: vec![AskOptions { sources: Vec::new(), ..mount }], ..ServerOptions::new() }
+    })
+}
+
+#[test]
+fn a_model_at_an_endpoint_takes_the_settings_of_a_request() {
+    let endpoint = bare_llama();
+    for served in [behind(&endpoint, true), behind(&endpoint, false)] {
+        for (path, request) in [
+            ("/v1/completions", json!({ "prompt": "the king was born" })),
+            ("/v1/chat/completions", json!({ "messages": user("the king was born") })),
+        ] {
+            let mut request = request;
+            request["sporran"] = json!({ "retrieve": false });
+            for (most, reason) in [(3, "length"), (5, "length")] {
+                (request["max_tokens"], request["temperature"]) = (json!(most), json!(0));
+                let (found, expected) =
+                    (served.post(path, &request).json(), endpoint.post(path, &request).json());
+                let choices = (&found["choices"][0], &expected["choices"][0]);
+                assert_eq!(
+                    (&choices.0["text"], &choices.0["message"]),
+                    (&choices.1["text"], &choices.1["message"])
+                );
+                assert_eq!(choices.0["finish_reason"], reason, "{found}");
+                assert_eq!(found["usage"], expected["usage"]);
+                let mut streamed = request.clone();
+                streamed["stream"] = json!(true);
+                let (events, is_done) = served.post(path, &streamed).events();
+                let choice = |event: &Value| event["choices"][0]["finish_reason"].as_str().map(str::to_owned);
+                assert_eq!((events.iter().find_map(choice).as_deref(), is_done), (Some(reason), true));
+            }
+            // With a seed the endpoint draws the same text.
+            (request["temperature"], request["seed"]) = (json!(1.5), json!(7));
+            let (found, expected) =
+                (served.post(path, &request).json(), endpoint.post(path, &request).json());
+            assert_eq!(found["choices"][0]["message"], expected["choices"][0]["message"]);
+            assert_eq!(found["choices"][0]["text"], expected["choices"][0]["text"]);
+        }
+    }
+    // Over documents a limit of the client is the endpoint's.
+    let served = behind(&endpoint, true);
+    let found = served
+        .post(
+            "/v1/chat/completions",
+            &json!({ "messages": user("Where was Oberlin born?"), "max_tokens": 2 }),
+        )
+        .json();
+    assert_eq!(
+        (&found["choices"][0]["finish_reason"], &found["usage"]["completion_tokens"]),
+        (&json!("length"), &json!(2))
+    );
+}
+
+#[test]
+fn the_system_s_turn_follows_the_instruction_over_documents() {
+    let endpoint = bare_llama();
+    let messages = json!([
+        { "role": "system", "content": "Answer in French." },
+        { "role": "user", "content": "Where was Oberlin born?" },
+    ]);
+    for served in [with_llama(), behind(&endpoint, true)] {
+        let request = json!({ "messages": messages, "max_tokens": 2, "sporran": { "trace": true } });
+        let found = served.post("/v1/chat/completions", &request).json();
+        let trace = found["sporran"]["trace"].to_string();
+        assert!(trace.contains("Answer in French."), "{found}");
+    }
+}
+
+#[test]
+fn a_prompt_that_the_model_does_not_read_as_a_whole_is_refused() {
+    let served = with_llama();
+    let long = "king ".repeat(5000);
+    for (path, field, mut request) in [
+        ("/v1/completions", "prompt", json!({ "prompt": long })),
+        ("/v1/chat/completions", "messages", json!({ "messages": user(&long) })),
+    ] {
+        request["sporran"] = json!({ "retrieve": false });
+        let found = served.post(path, &request);
+        let message = found.json()["error"]["message"].as_str().unwrap_or_default().to_owned();
+        assert!(found.status == 400 && message.contains("expected a prompt of at most "), "{}", found.text);
+        assert_eq!(found.json()["error"]["param"], field);
+    }
+}
+
 #[test]
 fn wrong_requests_have_the_form_of_openai() {
     let served = with_reader();
@@ -223,7 +332,7 @@ fn wrong_requests_have_the_form_of_openai() {
         (json!({ "messages": [] }), "messages"),
         (json!({ "messages": user("a"), "temperature": 9 }), "temperature"),
         (json!({ "messages": user("a"), "n": 3 }), "n"),
-        (json!({ "messages": [{ "role": "user", "content": " " }] }), "question"),
+        (json!({ "messages": [{ "role": "user", "content": " " }] }), "messages"),
         (json!({ "model": "pages.jsonl" }), "messages"),
         (json!({ "messages": [{ "content": "a" }] }), "messages[0].role"),
         (json!({ "messages": [{ "role": "tool", "content": "a" }] }), "messages[0].role"),
