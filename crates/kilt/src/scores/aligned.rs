@@ -183,7 +183,8 @@ pub(super) fn score<S: Scoring>(
         return Err(Error::MissingPrediction { path: guess.to_owned(), id: gold.ids[first].clone(), count });
     }
     if !unknown.is_empty() {
-        tracing::warn!(count = unknown.len(), first = %unknown[0], "predictions without a gold record are left out");
+        let (file, count) = (guess.display(), unknown.len());
+        tracing::warn!(%file, count, first = %unknown[0], "predictions without a gold record are left out");
     }
     Ok(Aligned { records: PerRecord { ids: gold.ids.into(), names, values }, unknown })
 }

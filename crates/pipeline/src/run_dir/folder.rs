@@ -298,6 +298,12 @@ fn has_checkpoint(folder: &Path, depth: usize) -> bool {
     })
 }
 
+/// Whether the next call continues what was interrupted in a folder. A training without a checkpoint begins again.
+#[must_use]
+pub fn continues(folder: &Path) -> bool {
+    !Work::Training.file(folder).exists() || has_checkpoint(folder, 3)
+}
+
 /// The files that every finished run has.
 const OF_RUNS: [&str; 2] = ["manifest.json", "report.json"];
 /// The file that every finished training has.
@@ -325,7 +331,12 @@ fn what_is_in(folder: &Path) -> String {
         return "a file".to_owned();
     }
     if folder.join(OF_TRAININGS).is_file() {
-        return "a training; `sporran run` with its config makes a run".to_owned();
+        return match folder.join("ranking.jsonl").is_file() {
+            true => "a training; `sporran evaluate ranking` scores its `ranking.jsonl`".to_owned(),
+            false => {
+                "a training; `sporran run` with its config makes a run, if its workflow has runs".to_owned()
+            }
+        };
     }
     let Ok(entries) = fs::read_dir(folder) else { return "no folder".to_owned() };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::{Compression, GzBuilder};
 use rustc_hash::FxHashMap;
+use serde::Deserialize;
 use sporran_kilt::{Dataset, Id, PassageStore, Record, Split, jsonl};
 
 pub use shape::shape;
@@ -97,6 +98,10 @@ fn faults(
             Ok(record) => record,
             Err(error) => {
                 faults.push(error.to_string());
+                // A wrong prediction is not a missing one.
+                if let Some((id, expected)) = id_of(&text).zip(expected.as_mut()) {
+                    expected.entry(id).and_modify(|found| *found = true);
+                }
                 continue;
             }
         };
@@ -118,18 +123,23 @@ fn faults(
     let absent = expected.into_iter().flatten().filter(|(_, found)| !found);
     let mut missing: Vec<String> = absent.map(|(id, _)| id.text().into_owned()).collect();
     missing.sort();
-    if let Some(first) = missing.first() {
-        faults.push(format!(
-            "{path}: {} of the inputs' ids have no prediction, `{first}` first",
-            missing.len()
-        ));
-    }
+    faults.extend(missing.into_iter().map(|id| format!("{path}: no prediction for the input's id `{id}`")));
     if faults.len() > LISTED {
         let more = faults.len() - LISTED;
         faults.truncate(LISTED);
         faults.push(format!("{path}: and {more} more"));
     }
     Ok(faults)
+}
+
+/// The id of a line that is no record for another reason.
+fn id_of(line: &str) -> Option<Id> {
+    #[derive(Deserialize)]
+    struct WithId {
+        id: Id,
+    }
+
+    serde_json::from_str(line).ok().map(|WithId { id }| id)
 }
 
 /// Checks predictions and packs them into one `.tar.gz`. The same predictions give the same bytes.
@@ -231,7 +241,7 @@ mod tests {
             "p.jsonl:3: field `output[0].answer`",
             "p.jsonl:3: field `output[0].provenance[0].wikipedia_id`",
             "p.jsonl:4: not JSON: ",
-            "1 of the inputs' ids have no prediction, `2` first",
+            "no prediction for the input's id `2`",
         ];
         assert_eq!(faults.len(), expected.len(), "{faults:#?}");
         for (fault, expected) in faults.iter().zip(expected) {

@@ -73,32 +73,23 @@ impl Kilt {
     fn score(&self, guess: &Path) -> Result<Scored> {
         let options = retrieval::Options { ks: self.ks.clone(), rank_keys: self.rank_keys.clone() };
         let mut notes = Vec::new();
-        let (report, records, unknown) = if self.whole {
+        let (report, records) = if self.whole {
             let found = whole::evaluate(&self.gold, guess, &options)?;
             let mut report = value(&found.answers.report)?;
             let (evidence, mut records) = reports(found.evidence, &mut notes)?;
             insert(&mut report, "evidence", evidence);
             records.insert(0, (String::new(), found.answers.records));
-            (report, records, found.answers.unknown)
+            (report, records)
         } else if self.retrieval {
             let found = retrieval::evaluate(&self.gold, guess, &options)?;
-            let unknown = found.unknown.clone();
-            let (report, records) = reports(found, &mut notes)?;
-            (report, records, unknown)
+            reports(found, &mut notes)?
         } else {
             let found = kilt::evaluate(&self.gold, guess)?;
             let mut report = value(&found.report)?;
             insert(&mut report, "depth", value(&found.depth)?);
             notes.extend(found.depth.note("pages"));
-            (report, vec![(String::new(), found.records)], found.unknown)
+            (report, vec![(String::new(), found.records)])
         };
-        if let Some(first) = unknown.first() {
-            tracing::warn!(
-                "{}: {} predictions are not in the gold file and are left out, `{first}` first",
-                guess.display(),
-                unknown.len()
-            );
-        }
         Ok(Scored { report, records, notes })
     }
 

@@ -23,13 +23,19 @@ pub(crate) struct Ranking {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// Minimum confidence of a relevant candidate
-    #[arg(long, default_value_t = 0.6, value_name = "X")]
+    #[arg(long, default_value_t = 0.6, value_name = "X", value_parser = share)]
     threshold: f64,
     /// Another ranking to compare with, by paired bootstrap and permutation tests
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     against: Option<PathBuf>,
     #[command(flatten)]
     rounds: Rounds,
+}
+
+/// A number from 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| "expected a number from 0 to 1".to_owned())
 }
 
 impl Ranking {

@@ -117,7 +117,10 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<T
     let cutoff = options.data.threshold.of(&dialogues)?;
     let threshold = cutoff.smallest();
     let mut outcome = TrainedReranker {
-        dialogues: dialogues.0.len(),
+        dialogues: match options.data.folds {
+            None => dialogues.0.len().min(options.data.limit.unwrap_or(usize::MAX)),
+            Some(_) => dialogues.0.len(),
+        },
         threshold: cutoff.value,
         is_third_quartile: cutoff.is_exceeded,
         ..TrainedReranker::default()

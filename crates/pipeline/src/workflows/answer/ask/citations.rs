@@ -483,8 +483,7 @@ mod tests {
             "# Reyl\nReyl was a composer. [2]\n## Moon\nThe moon is made of cheese. [?]"
         );
         // A wrapped sentence stays whole.
-        let wrapped =
-            "Reyl was a composer who was born in Vienna and who wrote, in all of his long life,\n1200 songs.";
+        let wrapped = "Reyl was a composer who was born in Vienna and who wrote, in all of his long life,\nsome 1200 songs.";
         assert_eq!(answer("Who?", wrapped).0.len(), 1);
     }
 
