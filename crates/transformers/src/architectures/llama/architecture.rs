@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use candle_nn::VarBuilder;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sporran_checkpoint::{
     Architecture, Embedding, Parameter, Result, SpecialTokens, TokenFields, json::parse, parameters,
 };
@@ -12,7 +12,6 @@ use super::{config::LlamaConfig, kind::LlamaKind, model::Llama};
 use crate::architectures::{
     bert::Head,
     decoder::{DecoderHead, EURO_BERT_LABELS},
-    wrong::wrong,
 };
 
 impl LlamaConfig {
@@ -61,26 +60,6 @@ impl LlamaConfig {
         // A model whose tokens see later ones cannot continue a text.
         let head = if read.is_bidirectional() && head.is_language_model() { DecoderHead::None } else { head };
         Ok(Self { kind, head, ..read })
-    }
-
-    /// Reads the text of the `config.json` of a model with images: its part for text alone, which is of one of `kinds`. The
-    /// first is that of a part that does not say it.
-    ///
-    /// # Errors
-    /// As for [`from_json`](Self::from_json), and [`Error::Config`](sporran_checkpoint::Error::Config) where it has no such part.
-    pub fn of_text_part(kinds: &[LlamaKind], path: &Path, text: &str) -> Result<Self> {
-        let whole: Map<String, Value> = parse(path, text)?;
-        let part = whole.get("text_config").filter(|part| part.is_object());
-        let part = part.ok_or_else(|| wrong("text_config", "an object", "none").within(path))?;
-        let found = part.get("model_type").and_then(Value::as_str);
-        let known = |kind: &&LlamaKind| found.is_none_or(|found| kind.model_type() == found);
-        let Some(kind) = kinds.iter().find(known) else {
-            let expected = kinds.iter().map(|kind| format!("`{}`", kind.model_type()));
-            let expected = expected.collect::<Vec<_>>().join(" or ");
-            let found = format!("`{}`", found.unwrap_or_default());
-            return Err(wrong("text_config.model_type", &expected, &found).within(path));
-        };
-        Self::from_json(*kind, path, &part.to_string())
     }
 }
 
@@ -198,7 +177,7 @@ impl Architecture for LlamaConfig {
             ".attn.masked_bias",
             ".attn.causal_mask",
         ];
-        const IMAGES: [&str; 2] = ["vision_tower.", "multi_modal_projector."];
+        const IMAGES: [&str; 3] = ["vision_tower.", "multi_modal_projector.", "visual."];
         let inner = name.strip_prefix("model.").unwrap_or(name);
         let is_of_images = IMAGES.iter().any(|part| inner.starts_with(part));
         // The steps of the angles, which older versions stored.

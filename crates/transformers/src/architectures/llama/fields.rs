@@ -29,9 +29,12 @@ impl LlamaKind {
                 ("n_layer", "num_hidden_layers"),
                 ("n_positions", "max_position_embeddings"),
             ],
-            Self::DeepSeekV2 | Self::DeepSeekV3 | Self::Dots1 | Self::Glm4Moe => {
-                &[("n_routed_experts", "num_experts")]
-            }
+            Self::DeepSeekV2
+            | Self::DeepSeekV3
+            | Self::Dots1
+            | Self::Glm4Moe
+            | Self::Mistral4
+            | Self::SolarOpen => &[("n_routed_experts", "num_experts")],
             Self::Ernie45Moe => &[
                 ("moe_k", "num_experts_per_tok"),
                 ("moe_num_experts", "num_experts"),
@@ -59,13 +62,14 @@ impl LlamaKind {
                 ("rotary_pct", "partial_rotary_factor"),
                 ("rotary_emb_base", "rope_theta"),
             ],
-            Self::GptOss | Self::GraniteMoe | Self::Mixtral | Self::PhiMoe => {
+            Self::GptOss | Self::GraniteMoe | Self::MiniMaxM2 | Self::Mixtral | Self::PhiMoe => {
                 &[("num_local_experts", "num_experts")]
             }
             Self::GraniteMoeShared => &[
                 ("num_local_experts", "num_experts"),
                 ("shared_intermediate_size", "shared_expert_intermediate_size"),
             ],
+            Self::HunYuanMoe => &[("moe_topk", "num_experts_per_tok")],
             Self::Mpt => &[
                 ("d_model", "hidden_size"),
                 ("emb_pdrop", "embd_pdrop"),
@@ -110,22 +114,35 @@ impl LlamaKind {
                 given.insert((*here).into(), value);
             }
         }
-        match self {
-            // Older files have this name.
-            Self::Bloom | Self::Falcon => {
-                if let Some(width) = given.remove("n_embed").filter(|width| !width.is_null()) {
-                    given.insert("hidden_size".into(), width);
-                }
+        for (other, here) in self.other_names() {
+            if let Some(value) = given.remove(*other) {
+                given.entry(*here).or_insert(value);
             }
-            // `num_local_experts` and `num_experts` are one field.
-            Self::Olmoe | Self::Qwen3Moe => {
-                if let Some(count) = given.remove("num_local_experts") {
-                    given.entry("num_experts").or_insert(count);
-                }
-            }
-            _ => {}
+        }
+        // Older files have this name.
+        if let Self::Bloom | Self::Falcon = self
+            && let Some(width) = given.remove("n_embed").filter(|width| !width.is_null())
+        {
+            given.insert("hidden_size".into(), width);
         }
         given
+    }
+
+    /// Second names of fields, which count where the first is not given, and the names of these here.
+    fn other_names(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::DeepSeekV3
+            | Self::Dots1
+            | Self::FlexOlmo
+            | Self::Glm4Moe
+            | Self::HunYuanMoe
+            | Self::Mistral4
+            | Self::Olmoe
+            | Self::Qwen3Moe
+            | Self::SolarOpen => &[("num_local_experts", "num_experts")],
+            Self::InternLm3 => &[("qkv_bias", "attention_bias"), ("bias", "mlp_bias")],
+            _ => &[],
+        }
     }
 
     /// Sets the inner width of the feed-forward parts where it follows from that of the states.
