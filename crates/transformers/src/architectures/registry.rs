@@ -221,6 +221,9 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     ArchitectureEntry::own("plbart", "PLBART", &[Generation], |path, text, _| {
         read_bart(BartFamily::PlBart, path, text)
     }),
+    ArchitectureEntry::own("mvp", "MVP", &[Generation], |path, text, _| {
+        read_bart(BartFamily::Mvp, path, text)
+    }),
     ArchitectureEntry::own("bigbird_pegasus", "BigBird-Pegasus", &[Generation], |path, text, _| {
         read_bart(BartFamily::BigBirdPegasus, path, text)
     }),
@@ -293,6 +296,13 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
         read_bert(BertFamily::SqueezeBert, path, text)
     })
     .untrained(),
+    ArchitectureEntry::own("ibert", "I-BERT", ENCODER, |path, text, _| {
+        read_bert(BertFamily::IBert, path, text)
+    }),
+    ArchitectureEntry::own("luke", "LUKE without entities", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Luke, path, text)
+    }),
+    ArchitectureEntry::own("xmod", "X-MOD", ENCODER, |path, text, _| read_bert(BertFamily::Xmod, path, text)),
     ArchitectureEntry::own("ernie", "ERNIE", ENCODER, |path, text, _| {
         read_bert(BertFamily::Ernie, path, text)
     }),
@@ -363,6 +373,7 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     decoder!(Cohere2, "Cohere 2 (Command R7B, A)", WORDS),
     decoder!(Ernie45, "ERNIE 4.5 without experts", WORDS),
     decoder!(EuroBert, "EuroBERT", ENCODER_WITHOUT_SPANS),
+    decoder!(UltraBert, "UltraBERT", ENCODER_WITHOUT_SPANS),
     decoder!(Exaone4, "EXAONE 4", DECODER),
     decoder!(Falcon, "Falcon", DECODER).or_candle(candle::load_falcon),
     decoder!(Glm, "GLM-4 of 2024", DECODER),

@@ -369,6 +369,7 @@ impl LlamaConfig {
             ("attention_dropout", self.score_dropout()),
             ("resid_pdrop", part_dropout),
             ("embd_pdrop", self.embedding_dropout()),
+            ("classifier_dropout", self.label_dropout()),
         ] {
             if !(0.0..1.0).contains(&rate) {
                 return Err(wrong(field, "at least 0 and below 1", &rate.to_string()));

@@ -290,6 +290,9 @@ pub struct LlamaConfig {
     pub mlp_bias: bool,
     /// The dropout rate of the attention weights in training.
     pub attention_dropout: f64,
+    /// The dropout rate before labels, in training (UltraBERT).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classifier_dropout: Option<f64>,
     /// The dropout rate of what a part adds to the states, in training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resid_pdrop: Option<f64>,
@@ -411,6 +414,7 @@ impl Default for LlamaConfig {
             attention_bias: false,
             mlp_bias: false,
             attention_dropout: 0.0,
+            classifier_dropout: None,
             resid_pdrop: None,
             embd_pdrop: None,
             initializer_range: 0.02,

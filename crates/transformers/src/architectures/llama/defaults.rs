@@ -286,6 +286,13 @@ impl LlamaKind {
                 eos_token_id: vec![128_001],
                 ..of(128_256, 8192)
             },
+            Self::UltraBert => LlamaConfig {
+                sliding_window: Some(128),
+                pad_token_id: Some(0),
+                bos_token_id: Some(0),
+                eos_token_id: vec![0],
+                ..of(32_000, 32_768)
+            },
             Self::GptNeo => LlamaConfig {
                 hidden_size: 2048,
                 num_hidden_layers: 24,

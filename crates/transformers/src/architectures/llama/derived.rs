@@ -126,7 +126,8 @@ impl LlamaConfig {
             | LlamaKind::MiniCpm3
             | LlamaKind::Nemotron
             | LlamaKind::SeedOss
-            | LlamaKind::SmolLm3 => self.mlp_bias,
+            | LlamaKind::SmolLm3
+            | LlamaKind::UltraBert => self.mlp_bias,
             LlamaKind::Ernie45 | LlamaKind::Ernie45Moe | LlamaKind::Falcon => self.use_bias.unwrap_or(false),
             LlamaKind::Opt | LlamaKind::Starcoder2 => self.use_bias.unwrap_or(true),
             LlamaKind::BioGpt
@@ -267,6 +268,11 @@ impl LlamaConfig {
             | LlamaKind::Starcoder2 => self.embd_pdrop.unwrap_or(0.0),
             _ => 0.0,
         }
+    }
+
+    /// The dropout rate before the labels of an encoder, in training.
+    pub(crate) fn label_dropout(&self) -> f64 {
+        self.classifier_dropout.filter(|_| self.kind == LlamaKind::UltraBert).unwrap_or(0.0)
     }
 
     /// The dropout rate of the attention weights, in training.

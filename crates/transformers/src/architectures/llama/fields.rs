@@ -1,9 +1,14 @@
 //! The names of fields in the `config.json` of each kind.
 
-use serde_json::{Map, Value, json};
-use sporran_checkpoint::Error;
+use std::{borrow::Cow, path::Path};
 
-use super::kind::LlamaKind;
+use serde_json::{Map, Value, json};
+use sporran_checkpoint::{Error, Result, json::parse};
+
+use super::{
+    kind::LlamaKind,
+    positions::{FULL, SLIDING},
+};
 
 impl LlamaKind {
     /// The names of fields in this kind's `config.json`, and those that they have here.
@@ -126,6 +131,44 @@ impl LlamaKind {
             given.insert("hidden_size".into(), width);
         }
         given
+    }
+
+    /// The text of a `config.json`, whose first files have windows and bases of angles by layer and not by type (UltraBERT).
+    pub(super) fn by_types<'a>(self, path: &Path, text: &'a str) -> Result<Cow<'a, str>> {
+        if self != Self::UltraBert {
+            return Ok(text.into());
+        }
+        let mut given: Map<String, Value> = parse(path, text)?;
+        let is_unset = |given: &Map<String, Value>, field: &str| given.get(field).is_none_or(Value::is_null);
+        if let Some(Value::Array(windows)) = given.remove("attention_windows") {
+            let is_near = |window: &Value| !window.is_null() && window != &json!(0);
+            if let Some(first) = windows.iter().find(|window| is_near(window)) {
+                given.insert("sliding_window".into(), first.clone());
+            }
+            if is_unset(&given, "layer_types") {
+                let types = windows.iter().map(|window| if is_near(window) { SLIDING } else { FULL });
+                given.insert("layer_types".into(), types.collect());
+            }
+        }
+        if let Some(Value::Array(thetas)) = given.get("rope_theta").cloned() {
+            given.remove("rope_theta");
+            if is_unset(&given, "rope_parameters") {
+                let usual = |layer: usize| json!(if (layer + 1).is_multiple_of(3) { FULL } else { SLIDING });
+                let types = given.get("layer_types").and_then(Value::as_array);
+                let kind = |layer: usize| match types {
+                    Some(types) => types.get(layer).cloned(),
+                    None => Some(usual(layer)),
+                };
+                // The last layer of a type decides.
+                let named = |(layer, theta)| {
+                    let kind = kind(layer)?.as_str()?.to_owned();
+                    Some((kind, json!({"rope_type": "default", "rope_theta": theta})))
+                };
+                let ropes: Map<String, Value> = thetas.into_iter().enumerate().filter_map(named).collect();
+                given.insert("rope_parameters".into(), ropes.into());
+            }
+        }
+        Ok(Value::Object(given).to_string().into())
     }
 
     /// Second names of fields, which count where the first is not given, and the names of these here.

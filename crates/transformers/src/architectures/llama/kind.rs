@@ -1,5 +1,7 @@
 //! The kinds of decoders of LLaMA's shape, and their names in `transformers`.
 
+use crate::architectures::decoder::{EURO_BERT, EncoderClasses, ULTRA_BERT};
+
 /// Makes the list of kinds, each with its `model_type` and what its classes begin with.
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident = $model_type:literal, $class:literal;)*) => {
@@ -179,6 +181,8 @@ kinds! {
     MiniMaxM2 = "minimax_m2", "MiniMaxM2";
     /// Solar Open, whose experts are those of DeepSeek V3.
     SolarOpen = "solar_open", "SolarOpen";
+    /// UltraBERT, an encoder with sliding windows.
+    UltraBert = "ultrabert", "Ultrabert";
     /// Mistral 4: DeepSeek's keys and values and experts, with queries that grow with their positions.
     Mistral4 = "mistral4", "Mistral4";
 }
@@ -252,9 +256,18 @@ impl LlamaKind {
         )
     }
 
+    /// The classes of an encoder; none for decoders.
+    pub(crate) fn encoder_classes(self) -> Option<&'static EncoderClasses> {
+        match self {
+            Self::EuroBert => Some(&EURO_BERT),
+            Self::UltraBert => Some(&ULTRA_BERT),
+            _ => None,
+        }
+    }
+
     /// Whether layers with a sliding window have angles of their own.
     pub(crate) fn has_two_ropes(self) -> bool {
-        matches!(self, Self::Gemma3 | Self::Olmo3)
+        matches!(self, Self::Gemma3 | Self::Olmo3 | Self::UltraBert)
     }
 
     /// The number of rows before that of position 0 in the table of positions; none where positions turn queries and
@@ -285,6 +298,7 @@ impl LlamaKind {
     pub(crate) fn theta(self) -> f64 {
         match self {
             Self::Apertus => 1.2e7,
+            Self::UltraBert => 2.56e6,
             Self::MiniMaxM2 => 5e6,
             Self::SmolLm3 => 2e6,
             Self::Cwm | Self::Gemma3 | Self::Ministral3 | Self::Mixtral | Self::PhiMoe | Self::SolarOpen => {

@@ -72,6 +72,7 @@ impl LlamaKind {
                 | Self::Qwen3Moe
                 | Self::SmolLm3
                 | Self::Starcoder2
+                | Self::UltraBert
                 | Self::VaultGemma
         )
     }
@@ -80,7 +81,7 @@ impl LlamaKind {
 impl LlamaConfig {
     /// Whether tokens see those after them, as in encoders.
     pub(crate) fn is_bidirectional(&self) -> bool {
-        self.kind == LlamaKind::EuroBert
+        self.kind.encoder_classes().is_some()
             || self.is_causal == Some(false)
             || self.use_bidirectional_attention == Some(true)
     }
@@ -124,6 +125,7 @@ impl LlamaConfig {
             LlamaKind::Qwen2 | LlamaKind::Qwen3 => layer >= self.max_window_layers.unwrap_or(28),
             LlamaKind::Dots1 => layer >= self.max_window_layers.unwrap_or(62),
             LlamaKind::Gemma2 | LlamaKind::GptOss | LlamaKind::VaultGemma => !(layer + 1).is_multiple_of(2),
+            LlamaKind::UltraBert => !(layer + 1).is_multiple_of(3),
             LlamaKind::Cwm | LlamaKind::GraniteSwa => !layer.is_multiple_of(4),
             LlamaKind::Gemma3 => !(layer + 1).is_multiple_of(self.sliding_window_pattern.unwrap_or(6)),
             LlamaKind::Cohere2 | LlamaKind::Exaone4 | LlamaKind::Olmo3 => {
@@ -237,6 +239,7 @@ impl LlamaConfig {
         let sliding = by_layer.and_then(|rope| rope.sliding_attention.as_deref()).unwrap_or(&none);
         let local = match self.kind {
             LlamaKind::Gemma3 => self.rope_local_base_freq.or(Some(10_000.0)),
+            LlamaKind::UltraBert => Some(10_000.0),
             _ => self.rope_theta,
         };
         Ok(vec![
