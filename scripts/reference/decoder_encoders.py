@@ -44,7 +44,7 @@ encoder_parity_body = encoder_parity.body
 
 def body(model):
     for name in ("transformer", "model"):
-        if hasattr(model, name) and any(hasattr(model, head) for head in ("score", "lm_head", "classifier")):
+        if hasattr(model, name) and any(hasattr(model, head) for head in ("score", "lm_head", "classifier", "head")):
             return getattr(model, name)
     return encoder_parity_body(model)
 
@@ -81,6 +81,15 @@ def heads():
         config = t.EuroBertConfig(num_labels=at + 1, classifier_pooling=pooling, **SIZES)
         write(f"eurobert-{name}", t.EuroBertForSequenceClassification(config), 120 + at)
     write("eurobert-token", t.EuroBertForTokenClassification(t.EuroBertConfig(num_labels=3, **SIZES)), 123)
+    # Windows are smaller than inputs.
+    ultra = SIZES | {"num_hidden_layers": 4, "sliding_window": 2, "pad_token_id": 3}
+    write("ultrabert-states", t.UltrabertModel(t.UltrabertConfig(**ultra)), 124)
+    write("ultrabert-mlm-states", t.UltrabertForMaskedLM(t.UltrabertConfig(
+        attention_bias=True, mlp_bias=True, prediction_head_size=8, **ultra)), 125)
+    for at, pooling in enumerate(("cls", "mean")):
+        config = t.UltrabertConfig(num_labels=at + 1, classifier_pooling=pooling, **ultra)
+        write(f"ultrabert-{pooling}", t.UltrabertForSequenceClassification(config), 126 + at)
+    write("ultrabert-token", t.UltrabertForTokenClassification(t.UltrabertConfig(num_labels=3, **ultra)), 128)
     both = gemma | {"use_bidirectional_attention": True, "sliding_window": 4, "num_hidden_layers": 3}
     both["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"]
     write("gemma3-both-states", t.Gemma3TextModel(t.Gemma3TextConfig(**SIZES | both)), 96)

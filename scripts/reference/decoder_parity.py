@@ -17,7 +17,7 @@ import numpy
 import torch
 from causal_parity import DATA, END, generate
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 PROMPTS = [17, 3, 9, 1, 12]
 CASES = {
@@ -75,6 +75,8 @@ GRANITE = {
     "num_local_experts": 5, "attention_bias": True, "embedding_multiplier": 3.0, "logits_scaling": 0.5,
     "residual_multiplier": 0.4, "attention_multiplier": 0.3,
 }
+# The part for text of models with images.
+TEXT = SIZES | {"num_hidden_layers": 4}
 # Kinds without a fixture of a GGUF file. Fields that are `...` are not set.
 FOLDERS = {
     "cohere": {"logit_scale": 0.5, "rope_parameters": PLAIN},
@@ -154,6 +156,48 @@ FOLDERS = {
     "phimoe": {"num_local_experts": 5, "attention_bias": True, "lm_head_bias": True, "router_jitter_noise": 0.3},
     "xglm": BARE | {
         "max_position_embeddings": 64, "d_model": 16, "ffn_dim": 24, "num_layers": 3, "attention_heads": 4},
+    "cwm": {"head_dim": 8, "sliding_window": 5, "mlp_bias": True, "rope_parameters": {
+        "rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16}},
+    "flex_olmo": {"num_experts": 5, "num_experts_per_tok": 3, "attention_bias": True},
+    "granite_swa": {
+        "sliding_window": 5, "layer_rope_theta": [1e4, 500.0, 0.0, 500.0], "attention_bias": True, "mlp_bias": True,
+        "embedding_multiplier": 3.0, "logits_scaling": 0.5, "residual_multiplier": 0.4, "attention_multiplier": 0.3},
+    "hunyuan_v1_moe": {"head_dim": 8, "attention_bias": True, "num_experts": 5, "moe_topk": 2},
+    "hyperclovax": {
+        "attention_bias": True, "mlp_bias": True, "embedding_multiplier": 3.0, "logits_scaling": 2.0,
+        "residual_multiplier": 0.4},
+    "internlm3": {"head_dim": 8, "attention_bias": True, "mlp_bias": True},
+    "jais2": {},
+    "minimax_m2": {
+        "head_dim": 8, "num_local_experts": 5, "num_experts_per_tok": 2,
+        "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
+    "mistral4": LATENT | {"rope_parameters": YARN | {
+        "original_max_position_embeddings": 8, "mscale": 1.0, "mscale_all_dim": 0.8, "llama_4_scaling_beta": 0.5}},
+    "nanochat": {"final_logit_softcapping": 3.0, "attention_bias": True},
+    "solar_open": GROUPED | {
+        "head_dim": 8, "intermediate_size": ..., "first_k_dense_replace": ..., "attention_bias": True,
+        "rope_parameters": YARN},
+    "vaultgemma": {
+        "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 5, "attn_logit_softcapping": 1.5,
+        "final_logit_softcapping": 3.0, "attention_bias": True},
+    "qwen2_vl": BARE | {
+        "text_config": TEXT | {"rope_parameters": PLAIN | {"rope_theta": 5e3, "mrope_section": [1, 1, 0]}},
+        "vision_config": {
+            "depth": 1, "embed_dim": 8, "hidden_size": 16, "num_heads": 2, "mlp_ratio": 2, "patch_size": 4}},
+    "qwen2_5_vl": BARE | {
+        "text_config": TEXT | {
+            "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 2,
+            "rope_parameters": PLAIN | {"mrope_section": [1, 1, 0]}},
+        "vision_config": {
+            "depth": 1, "hidden_size": 8, "out_hidden_size": 16, "num_heads": 2, "intermediate_size": 8, "patch_size": 4}},
+    "qwen3_vl": BARE | {
+        "tie_word_embeddings": True,
+        "text_config": TEXT | {
+            "head_dim": 8, "attention_bias": True, "rope_parameters": PLAIN | {"mrope_section": [2, 1, 1]}},
+        "vision_config": {
+            "depth": 1, "hidden_size": 8, "out_hidden_size": 16, "num_heads": 2, "intermediate_size": 8, "patch_size": 4,
+            "num_position_embeddings": 4, "deepstack_visual_indexes": [0]}},
 }
 # More fixtures of these kinds: each kind, and its fields.
 VARIANTS = {
@@ -187,6 +231,7 @@ VARIANTS = {
     "phimoe-longrope": ("phimoe", FOLDERS["phimoe"] | {"rope_parameters": LONG | {
         "original_max_position_embeddings": 12, "short_factor": [1.0, 1.5], "long_factor": [2.0, 6.0],
         "short_mscale": 1.2, "long_mscale": 1.4}}),
+    "hyperclovax-before": ("hyperclovax", {"use_post_norm": False, "attention_multiplier": 0.3}),
     "stablelm-norms": ("stablelm", FOLDERS["stablelm"] | {"qk_layernorm": True}),
 }
 # Fixtures of these with a GGUF file too.
@@ -209,18 +254,24 @@ def prompts(vocabulary):
     return [torch.randint(3, vocabulary, (length,), generator=generator).tolist() for length in PROMPTS]
 
 
+def of(config):
+    """The class of a config. Some have one for texts with images only."""
+    has_class = type(config) in AutoModelForCausalLM._model_mapping
+    return AutoModelForCausalLM if has_class else AutoModelForImageTextToText
+
+
 def expect(folder, rows, has_states=False):
     """Each prompt alone with a fresh model, since angles of the kind `dynamic` follow the longest of a batch."""
 
     fields = json.loads((folder / "config.json").read_text())
     # The other products of experts do not take f64.
-    has_experts = "num_experts_per_tok" in fields or "moe_k" in fields
+    has_experts = any(field in fields for field in ("num_experts_per_tok", "moe_k", "moe_topk"))
     own = {"experts_implementation": "eager"} if has_experts else {}
     # Falcon's own attention adds the biases twice: the default is the other one.
     own["attn_implementation"] = "sdpa" if fields.get("alibi") else "eager"
 
     def model():
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **own).eval()
+        return of(AutoConfig.from_pretrained(folder)).from_pretrained(folder, dtype=torch.float32, **own).eval()
 
     tensors = {}
     for at, row in enumerate(rows):
@@ -248,10 +299,10 @@ def kind(name, fields, model_type=None):
     shutil.rmtree(folder, ignore_errors=True)
     fields = {field: value for field, value in (SIZES | fields).items() if value is not ...}
     config = AutoConfig.for_model(model_type or name, **fields)
-    rows = prompts(config.vocab_size)
+    rows = prompts(config.get_text_config().vocab_size)
     for seed in range(100):
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(copy.deepcopy(config), dtype=torch.float32)
+        model = of(config).from_config(copy.deepcopy(config), dtype=torch.float32)
         with torch.no_grad():
             for at, weight in model.named_parameters():
                 if "norm" in at or at.endswith("bias") or name == "openai-gpt" and ".ln_" in at:

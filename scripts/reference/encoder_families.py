@@ -1,5 +1,5 @@
 """Makes the parity fixtures of CamemBERT, MPNet, ELECTRA, ALBERT, DeBERTa, BigBird, Longformer, MobileBERT, SqueezeBERT,
-ConvBERT, Nyströmformer, FNet, XLNet, ERNIE, data2vec, RoBERTa-PreLayerNorm, XLM-RoBERTa XL,
+ConvBERT, Nyströmformer, FNet, XLNet, I-BERT, LUKE, X-MOD, ERNIE, data2vec, RoBERTa-PreLayerNorm, XLM-RoBERTa XL,
 Megatron-BERT, RemBERT, RoFormer, NomicBERT, GTE, Jina's embeddings and ModernBERT, and of the encoders of T5 and mT5 alone.
 
 For each: seeded tiny checkpoints in crates/transformers/tests/data/encoders, with the files that encoder_parity.py describes, and
@@ -140,6 +140,28 @@ def main():
     write("nystromformer-token", t.NystromformerForTokenClassification(nystrom(num_labels=5, conv_kernel_size=33)), 202)
     write("nystromformer-span", t.NystromformerForQuestionAnswering(nystrom(conv_kernel_size=1)), 203)
     write("nystromformer-mlm", t.NystromformerForMaskedLM(nystrom(hidden_act="relu")), 204)
+    # A part of the tensors is for numbers of 8 bits, which nothing reads.
+    ibert = dict(large, config=t.IBertConfig)
+    write("ibert-states", t.IBertModel(bert(**ibert)), 210, None, True)
+    write("ibert-sequence", t.IBertForSequenceClassification(bert(num_labels=2, **ibert)), 211)
+    write("ibert-token", t.IBertForTokenClassification(bert(num_labels=3, **ibert)), 212)
+    write("ibert-span", t.IBertForQuestionAnswering(bert(**ibert)), 213)
+    write("ibert-mlm", t.IBertForMaskedLM(bert(**ibert)), 214)
+    # Words alone.
+    luke = dict(large, config=t.LukeConfig, entity_vocab_size=7, entity_emb_size=8)
+    write("luke-states", t.LukeModel(bert(use_entity_aware_attention=False, **luke)), 220)
+    write("luke-sequence", t.LukeForSequenceClassification(bert(num_labels=2, **luke)), 221)
+    write("luke-token", t.LukeForTokenClassification(bert(num_labels=3, **luke)), 222)
+    write("luke-span", t.LukeForQuestionAnswering(bert(**luke)), 223)
+    write("luke-mlm", t.LukeForMaskedLM(bert(**luke)), 224)
+    # The norms of adapters are each of those that there are.
+    xmod = dict(large, config=t.XmodConfig, languages=["en_XX", "de_DE"], default_language="de_DE", type_vocab_size=1)
+    write("xmod-states", t.XmodModel(bert(adapter_reduction_factor=4, **xmod)), 230)
+    write("xmod-sequence", t.XmodForSequenceClassification(
+        bert(num_labels=2, adapter_layer_norm=True, ln_before_adapter=False, **xmod)), 231)
+    write("xmod-token", t.XmodForTokenClassification(bert(num_labels=3, adapter_reuse_layer_norm=False, **xmod)), 232)
+    write("xmod-span", t.XmodForQuestionAnswering(bert(pre_norm=True, **xmod)), 233)
+    write("xmod-mlm", t.XmodForMaskedLM(bert(pre_norm=True, ln_before_adapter=False, **xmod)), 234)
     groups = {"q_groups": 2, "k_groups": 4, "v_groups": 1, "intermediate_groups": 4, "output_groups": 8}
     squeeze = dict(small, config=t.SqueezeBertConfig, embedding_size=16)
     write("squeezebert-states", t.SqueezeBertModel(bert(**squeeze)), 160)

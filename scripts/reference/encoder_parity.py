@@ -139,7 +139,7 @@ def batch(config, types):
 
 def body(model):
     names = "bert roberta distilbert mpnet electra albert deberta ernie data2vec_text roberta_prelayernorm rembert"
-    names += " roformer nomic_bert gte longformer transformer mobilebert convbert fnet nystromformer"
+    names += " roformer nomic_bert gte longformer transformer mobilebert convbert fnet nystromformer ibert luke"
     for name in names.split():
         if hasattr(model, name):
             return getattr(model, name)

@@ -1,5 +1,5 @@
 """Makes the parity fixtures of the encoder-decoders of T5's and BART's families: mT5, UMT5, LongT5, Switch, LED, mBART, Pegasus, Marian, M2M100,
-both Blenderbots, PLBART and BigBird-Pegasus.
+both Blenderbots, PLBART, MVP and BigBird-Pegasus.
 
 They have the layout of `transformers_parity.py`, with fewer inputs and cases, in crates/transformers/tests/data.
 
@@ -30,6 +30,8 @@ from transformers import (
     MBartForConditionalGeneration,
     MT5Config,
     MT5ForConditionalGeneration,
+    MvpConfig,
+    MvpForConditionalGeneration,
     PegasusConfig,
     PegasusForConditionalGeneration,
     PLBartConfig,
@@ -58,6 +60,7 @@ CODES = ["en_XX", "ro_RO"]
 DEVIATIONS = {
     "marian": {"encoder_attn": 0.1, "self_attn": 1.2, "fc1": 1.0, "fc2": 2.0, "shared": 0.2},
     "plbart": {"encoder_attn": 0.25, "shared": 0.1},
+    "mvp": {"encoder_attn": 0.25, "shared": 0.1},
     "led": {"encoder_attn": 0.25, "shared": 0.1},
 }
 
@@ -241,6 +244,8 @@ def main():
     plbart = PLBartForConditionalGeneration
     write("plbart", tokenizer, lambda seed: bart_like(seed, PLBartConfig, plbart, vocabulary, **settings),
           plbart.from_pretrained, inputs, CASES)
+    mvp = MvpForConditionalGeneration
+    write("mvp", tokenizer, lambda seed: bart_like(seed, MvpConfig, mvp, vocabulary), mvp.from_pretrained, inputs, CASES)
     # Windows of layers are smaller than most inputs, and differ.
     led = LEDForConditionalGeneration
     settings = {"max_encoder_position_embeddings": 80, "max_decoder_position_embeddings": 72, "attention_window": [8, 16]}

@@ -232,6 +232,14 @@ impl RmsNorm {
         Ok(Self { offset: 1.0, ..Self::new(width, eps, 0.0, vb)? })
     }
 
+    /// Without a scale. `vb` says the type and the device.
+    ///
+    /// # Errors
+    /// A tensor error.
+    pub fn without_weights(width: usize, eps: f64, vb: &VarBuilder) -> Result<Self> {
+        Ok(Self { weight: Tensor::ones(width, vb.dtype(), vb.device())?, offset: 0.0, eps })
+    }
+
     /// Vectors (.., width) to normalised ones of the same shape.
     ///
     /// # Errors

@@ -193,11 +193,13 @@ pub(super) fn class(folder: &Path, options: &Options) -> Result<String> {
     };
     Ok(match kind.model_type.as_deref() {
         Some("gpt2") => "GPT2".into(),
-        Some("roberta" | "data2vec-text" | "roberta-prelayernorm" | "longformer") => "Roberta".into(),
-        Some("bart" | "led") => "Bart".into(),
+        Some("roberta" | "data2vec-text" | "roberta-prelayernorm" | "longformer" | "ibert" | "luke") => {
+            "Roberta".into()
+        }
+        Some("bart" | "led" | "mvp") => "Bart".into(),
         Some("qwen2") => "Qwen2".into(),
         Some("t5" | "mt5" | "umt5" | "longt5" | "switch_transformers") => "T5".into(),
-        Some("xlm-roberta" | "xlm-roberta-xl") => "XLMRoberta".into(),
+        Some("xlm-roberta" | "xlm-roberta-xl" | "xmod") => "XLMRoberta".into(),
         Some("mbart") => "MBart".into(),
         Some("pegasus") => "Pegasus".into(),
         Some("marian") => "Marian".into(),

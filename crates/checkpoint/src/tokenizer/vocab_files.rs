@@ -101,7 +101,7 @@ pub(super) fn json(folder: &Path) -> Result<Converted> {
     let json = match class.as_str() {
         "GPT2" => gpt2(folder, &options),
         "Qwen2" => qwen2(folder, &options),
-        "Roberta" | "Bart" | "Longformer" | "LED" => roberta(folder, &options),
+        "Roberta" | "Bart" | "Longformer" | "LED" | "Luke" | "Mvp" => roberta(folder, &options),
         "Blenderbot" => blenderbot(folder, &options),
         other => Err(other_class(
             folder,

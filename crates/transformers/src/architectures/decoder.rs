@@ -30,13 +30,13 @@ pub enum DecoderHead {
     None,
     /// Labels of whole texts, by their names, read off the state of the last token that is no padding.
     Labels(Vec<String>),
-    /// Labels of whole texts through an inner layer, in encoders of this shape (EuroBERT).
+    /// Labels of whole texts in encoders of this shape, through an inner layer in some (EuroBERT, UltraBERT).
     PooledLabels(Vec<String>, LabelPooling),
     /// Labels of tokens, in such encoders.
     TokenLabels(Vec<String>),
 }
 
-/// What a head of labels for whole texts reads (EuroBERT's `classifier_pooling`).
+/// What a head of labels for whole texts reads (`classifier_pooling` of EuroBERT and UltraBERT).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LabelPooling {
     /// The first token's state.
@@ -47,20 +47,42 @@ pub enum LabelPooling {
     Late,
 }
 
-impl LabelPooling {
-    const ALL: [(&'static str, Self); 3] = [("bos", Self::First), ("mean", Self::Mean), ("late", Self::Late)];
+/// The classes of encoders of this shape.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EncoderClasses {
+    /// The class without a head.
+    pub(crate) body: &'static str,
+    /// Those with labels, of whole texts and of tokens.
+    pub(crate) labels: [&'static str; 2],
+    /// The poolings by their names. The first is that of a config without one.
+    poolings: &'static [(&'static str, LabelPooling)],
+    /// Whether labels of whole texts are read off an inner layer.
+    has_inner: bool,
+}
 
-    fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, pooling)| *pooling == self).map_or("", |(name, _)| name)
+/// The classes of EuroBERT.
+pub(crate) const EURO_BERT: EncoderClasses = EncoderClasses {
+    body: "EuroBertModel",
+    labels: ["EuroBertForSequenceClassification", "EuroBertForTokenClassification"],
+    poolings: &[("late", LabelPooling::Late), ("bos", LabelPooling::First), ("mean", LabelPooling::Mean)],
+    has_inner: true,
+};
+/// The classes of UltraBERT.
+pub(crate) const ULTRA_BERT: EncoderClasses = EncoderClasses {
+    body: "UltrabertModel",
+    labels: ["UltrabertForSequenceClassification", "UltrabertForTokenClassification"],
+    poolings: &[("cls", LabelPooling::First), ("mean", LabelPooling::Mean)],
+    has_inner: false,
+};
+
+impl EncoderClasses {
+    fn usual_pooling(&self) -> LabelPooling {
+        self.poolings.first().map_or(LabelPooling::First, |(_, pooling)| *pooling)
     }
 }
 
 /// The name of the layer of labels.
 const SCORE: &str = "score";
-/// The classes of `EuroBERT` with labels, of whole texts and of tokens.
-pub(crate) const EURO_BERT_LABELS: [&str; 2] =
-    ["EuroBertForSequenceClassification", "EuroBertForTokenClassification"];
-
 /// The field of the pooling of labels.
 #[derive(Deserialize)]
 struct PoolingField {
@@ -84,23 +106,31 @@ impl DecoderHead {
         Ok(Self::Labels(checked_labels(path, &fields)?))
     }
 
-    /// The head that the text of a `config.json` of EuroBERT names. A head of words is none.
+    /// The head that the text of a `config.json` of an encoder with these classes names. A head of words is none.
     ///
     /// # Errors
     /// As for [`of`](Self::of), and for a pooling that is not known.
-    pub(crate) fn of_euro_bert(path: &Path, text: &str) -> Result<Self> {
+    pub(crate) fn of_classes(classes: &EncoderClasses, path: &Path, text: &str) -> Result<Self> {
         let fields: HeadFields = parse(path, text)?;
         let class = fields.architectures.as_deref().unwrap_or_default().first();
-        match EURO_BERT_LABELS.iter().position(|known| class.is_some_and(|class| class == known)) {
+        match classes.labels.iter().position(|known| class.is_some_and(|class| class == known)) {
             None => Ok(Self::None),
             Some(0) => {
                 let PoolingField { classifier_pooling: name } = parse(path, text)?;
-                let name = name.as_deref().unwrap_or("late");
-                let known = LabelPooling::ALL.iter().find(|(known, _)| *known == name);
-                let (_, pooling) = known.ok_or_else(|| {
-                    wrong("classifier_pooling", "`bos`, `mean` or `late`", &format!("`{name}`")).within(path)
-                })?;
-                Ok(Self::PooledLabels(checked_labels(path, &fields)?, *pooling))
+                let pooling = match &name {
+                    None => classes.usual_pooling(),
+                    Some(name) => match classes.poolings.iter().find(|(known, _)| known == name) {
+                        Some((_, pooling)) => *pooling,
+                        None => {
+                            let known = classes.poolings.iter().map(|(known, _)| format!("`{known}`"));
+                            let expected = format!("one of {}", known.collect::<Vec<_>>().join(", "));
+                            return Err(
+                                wrong("classifier_pooling", &expected, &format!("`{name}`")).within(path)
+                            );
+                        }
+                    },
+                };
+                Ok(Self::PooledLabels(checked_labels(path, &fields)?, pooling))
             }
             Some(_) => Ok(Self::TokenLabels(checked_labels(path, &fields)?)),
         }
@@ -114,14 +144,19 @@ impl DecoderHead {
         }
     }
 
-    /// The head of an encoder for a task; none where there is no class with one.
-    pub(crate) fn with_task(&self, task: BertTask, labels: Vec<String>) -> Option<Self> {
+    /// The head of an encoder with these classes for a task; none where there is no class with one.
+    pub(crate) fn with_task(
+        &self,
+        classes: &EncoderClasses,
+        task: BertTask,
+        labels: Vec<String>,
+    ) -> Option<Self> {
         match task {
             BertTask::States => Some(Self::None),
             BertTask::SequenceClassification => {
                 let pooling = match self {
                     Self::PooledLabels(_, pooling) => *pooling,
-                    _ => LabelPooling::Late,
+                    _ => classes.usual_pooling(),
                 };
                 Some(Self::PooledLabels(labels, pooling))
             }
@@ -142,22 +177,26 @@ impl DecoderHead {
         *self == Self::LanguageModel
     }
 
-    /// Adds the fields of labels to those of a `config.json`.
-    pub(crate) fn write(&self, fields: &mut Map<String, Value>) {
+    /// Adds the fields of labels to those of a `config.json`, of an encoder with these classes.
+    pub(crate) fn write(&self, classes: Option<&EncoderClasses>, fields: &mut Map<String, Value>) {
         if !self.labels().is_empty() {
             HeadFields::write(self.labels(), fields);
         }
-        if let Self::PooledLabels(_, pooling) = self {
-            fields.insert("classifier_pooling".into(), json!(pooling.name()));
+        if let (Self::PooledLabels(_, pooling), Some(classes)) = (self, classes)
+            && let Some((name, _)) = classes.poolings.iter().find(|(_, known)| known == pooling)
+        {
+            fields.insert("classifier_pooling".into(), json!(name));
         }
     }
 
-    /// The layer over states of this width that an encoder has; `pad` is the padding token of the config.
+    /// The layer over states of this width that an encoder with these classes has; `pad` is the padding token of the config, and
+    /// `dropout` the rate before labels of encoders.
     pub(crate) fn of_encoder(
         &self,
+        classes: Option<&EncoderClasses>,
         width: usize,
         pad: Option<u32>,
-        std: f64,
+        (std, dropout): (f64, f64),
         vb: &VarBuilder,
     ) -> Result<Head> {
         match self {
@@ -168,12 +207,16 @@ impl DecoderHead {
                 &vb.pp(SCORE),
             )?)),
             Self::PooledLabels(labels, pooling) => {
-                let inner = Linear::with_bias(width, width, std, &vb.pp("dense"))?;
+                let transform = || -> Result<_> {
+                    let inner = Linear::with_bias(width, width, std, &vb.pp("dense"))?;
+                    Ok(Transform { inner, activation: Activation::Gelu, norm: None })
+                };
+                let has_inner = classes.is_some_and(|classes| classes.has_inner);
                 Ok(Head::Sequence(SequenceHead {
-                    transform: Some(Transform { inner, activation: Activation::Gelu, norm: None }),
+                    transform: has_inner.then(transform).transpose()?,
                     output: Linear::with_bias(width, labels.len(), std, &vb.pp("classifier"))?,
                     dropout_before: 0.0,
-                    dropout: 0.0,
+                    dropout,
                     labels: labels.len(),
                     reads: match pooling {
                         LabelPooling::First => LabelledState::First,
@@ -184,7 +227,7 @@ impl DecoderHead {
             }
             Self::TokenLabels(labels) => Ok(Head::Token(TokenHead {
                 output: Linear::with_bias(width, labels.len(), std, &vb.pp("classifier"))?,
-                dropout: 0.0,
+                dropout,
                 transform: None,
             })),
             Self::LanguageModel | Self::None => Ok(Head::States),
@@ -270,7 +313,7 @@ mod tests {
 
     use serde_json::Map;
 
-    use super::{DecoderHead, EURO_BERT_LABELS, LabelPooling};
+    use super::{DecoderHead, EURO_BERT, LabelPooling, ULTRA_BERT};
 
     #[test]
     fn the_class_of_labels_names_them_and_other_classes_have_words() {
@@ -292,25 +335,33 @@ mod tests {
 
     #[test]
     fn the_pooling_of_euro_bert_s_labels_is_read_and_written() {
-        let of = |text: &str| DecoderHead::of_euro_bert(Path::new("config.json"), text);
+        let of = |text: &str| DecoderHead::of_classes(&EURO_BERT, Path::new("config.json"), text);
         assert_eq!(of(r#"{"architectures": ["EuroBertForMaskedLM"]}"#).unwrap(), DecoderHead::None);
         for (field, expected) in [
             ("", LabelPooling::Late),
             (r#", "classifier_pooling": "bos""#, LabelPooling::First),
             (r#", "classifier_pooling": "mean""#, LabelPooling::Mean),
         ] {
-            let head = of(&format!(r#"{{"architectures": ["{}"]{field}}}"#, EURO_BERT_LABELS[0])).unwrap();
+            let head = of(&format!(r#"{{"architectures": ["{}"]{field}}}"#, EURO_BERT.labels[0])).unwrap();
             assert!(matches!(head, DecoderHead::PooledLabels(_, found) if found == expected), "{field}");
             let mut fields = Map::new();
-            head.write(&mut fields);
-            assert_eq!(fields["classifier_pooling"], expected.name());
+            head.write(Some(&EURO_BERT), &mut fields);
+            let written = serde_json::Value::Object(fields)["classifier_pooling"].clone();
+            let again = format!(
+                r#"{{"architectures": ["{}"], "classifier_pooling": {written}}}"#,
+                EURO_BERT.labels[0]
+            );
+            assert!(matches!(of(&again).unwrap(), DecoderHead::PooledLabels(_, found) if found == expected));
         }
         let wrong =
-            format!(r#"{{"architectures": ["{}"], "classifier_pooling": "max"}}"#, EURO_BERT_LABELS[0]);
+            format!(r#"{{"architectures": ["{}"], "classifier_pooling": "max"}}"#, EURO_BERT.labels[0]);
         let error = of(&wrong).unwrap_err().to_string();
         let expected =
-            "config.json: field `classifier_pooling`: expected `bos`, `mean` or `late`, found `max`";
+            "config.json: field `classifier_pooling`: expected one of `late`, `bos`, `mean`, found `max`";
         assert_eq!(error, expected);
+        let text = format!(r#"{{"architectures": ["{}"]}}"#, ULTRA_BERT.labels[0]);
+        let head = DecoderHead::of_classes(&ULTRA_BERT, Path::new("config.json"), &text).unwrap();
+        assert!(matches!(head, DecoderHead::PooledLabels(_, LabelPooling::First)));
     }
 
     #[test]

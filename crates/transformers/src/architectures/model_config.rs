@@ -15,7 +15,7 @@ use crate::{
         bert::{BertConfig, BertFamily, BertTask, FamilySettings},
         decoder::DecoderHead,
         gpt2::{Gpt2, Gpt2Config},
-        llama::{Llama, LlamaConfig, LlamaKind},
+        llama::{Llama, LlamaConfig},
         modernbert::ModernBertConfig,
         registry::read_config,
         t5::{T5, T5Config, T5EncoderConfig},
@@ -152,7 +152,7 @@ impl ModelConfig {
         match self {
             Self::Bert(config) => !matches!(config.own, FamilySettings::Groups(_)) && !config.is_apart(),
             Self::ModernBert(_) => true,
-            Self::Llama(config) => config.kind == LlamaKind::EuroBert,
+            Self::Llama(config) => config.kind.encoder_classes().is_some(),
             _ => false,
         }
     }
@@ -173,8 +173,8 @@ impl ModelConfig {
             Self::ModernBert(config) => {
                 Some(Self::ModernBert(ModernBertConfig { task, labels, ..config.clone() }))
             }
-            Self::Llama(config) if self.is_tunable() => {
-                let head = config.head.with_task(task, labels)?;
+            Self::Llama(config) => {
+                let head = config.head.with_task(config.kind.encoder_classes()?, task, labels)?;
                 Some(Self::Llama(LlamaConfig { head, ..config.clone() }))
             }
             _ => None,

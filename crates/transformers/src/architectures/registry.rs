@@ -10,7 +10,7 @@ use crate::{
         bart::{BartConfig, BartFamily},
         bert::{BertConfig, BertFamily},
         gpt2::Gpt2Config,
-        llama::{LlamaConfig, LlamaKind},
+        llama::{self, LlamaConfig, LlamaKind},
         modernbert::ModernBertConfig,
         t5::{T5Config, T5EncoderConfig, T5Family},
     },
@@ -169,6 +169,15 @@ macro_rules! decoder {
     };
 }
 
+/// An entry of the part for text of models with images.
+macro_rules! text_part {
+    ($parts:ident, $model_type:literal, $name:literal, $tasks:expr) => {
+        ArchitectureEntry::own($model_type, $name, $tasks, |path, text, _| {
+            LlamaConfig::of_text_part(llama::$parts, path, text).map(ModelConfig::Llama)
+        })
+    };
+}
+
 /// All architectures: encoder-decoders, encoders, decoders, and those of the engine `candle` alone.
 pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     ArchitectureEntry::own("t5", "T5 (1.0, 1.1)", &[Generation, Embedding], |path, text, class| {
@@ -211,6 +220,9 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     }),
     ArchitectureEntry::own("plbart", "PLBART", &[Generation], |path, text, _| {
         read_bart(BartFamily::PlBart, path, text)
+    }),
+    ArchitectureEntry::own("mvp", "MVP", &[Generation], |path, text, _| {
+        read_bart(BartFamily::Mvp, path, text)
     }),
     ArchitectureEntry::own("bigbird_pegasus", "BigBird-Pegasus", &[Generation], |path, text, _| {
         read_bart(BartFamily::BigBirdPegasus, path, text)
@@ -284,6 +296,13 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
         read_bert(BertFamily::SqueezeBert, path, text)
     })
     .untrained(),
+    ArchitectureEntry::own("ibert", "I-BERT", ENCODER, |path, text, _| {
+        read_bert(BertFamily::IBert, path, text)
+    }),
+    ArchitectureEntry::own("luke", "LUKE without entities", ENCODER, |path, text, _| {
+        read_bert(BertFamily::Luke, path, text)
+    }),
+    ArchitectureEntry::own("xmod", "X-MOD", ENCODER, |path, text, _| read_bert(BertFamily::Xmod, path, text)),
     ArchitectureEntry::own("ernie", "ERNIE", ENCODER, |path, text, _| {
         read_bert(BertFamily::Ernie, path, text)
     }),
@@ -333,13 +352,8 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     decoder!(Qwen2, "Qwen 2, 2.5", DECODER).or_candle(candle::load_qwen2),
     decoder!(Qwen3, "Qwen 3", DECODER).or_candle(candle::load_qwen3),
     decoder!(Gemma2, "Gemma 2", DECODER).or_candle(candle::load_gemma2),
-    ArchitectureEntry::own("gemma3", "Gemma 3 with images, its text part", DECODER, |path, text, _| {
-        LlamaConfig::of_text_part(&[LlamaKind::Gemma3], path, text).map(ModelConfig::Llama)
-    }),
-    ArchitectureEntry::own("mistral3", "Mistral 3 with images, its text part", DECODER, |path, text, _| {
-        let kinds = [LlamaKind::Mistral, LlamaKind::Ministral3];
-        LlamaConfig::of_text_part(&kinds, path, text).map(ModelConfig::Llama)
-    }),
+    text_part!(GEMMA_3, "gemma3", "Gemma 3 with images, its text part", DECODER),
+    text_part!(MISTRAL_3, "mistral3", "Mistral 3 with images, its text part", DECODER),
     decoder!(Gemma3, "Gemma 3 for text", DECODER).or_candle(candle::load_gemma3),
     decoder!(SmolLm3, "SmolLM 3", DECODER),
     decoder!(Phi3, "Phi 3", DECODER).or_candle(candle::load_phi3),
@@ -359,6 +373,7 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     decoder!(Cohere2, "Cohere 2 (Command R7B, A)", WORDS),
     decoder!(Ernie45, "ERNIE 4.5 without experts", WORDS),
     decoder!(EuroBert, "EuroBERT", ENCODER_WITHOUT_SPANS),
+    decoder!(UltraBert, "UltraBERT", ENCODER_WITHOUT_SPANS),
     decoder!(Exaone4, "EXAONE 4", DECODER),
     decoder!(Falcon, "Falcon", DECODER).or_candle(candle::load_falcon),
     decoder!(Glm, "GLM-4 of 2024", DECODER),
@@ -392,6 +407,21 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     decoder!(Persimmon, "Persimmon", DECODER),
     decoder!(PhiMoe, "Phi 3.5 MoE", DECODER).untrained(),
     decoder!(Xglm, "XGLM", WORDS),
+    decoder!(Cwm, "CWM", WORDS),
+    decoder!(FlexOlmo, "FlexOlmo", WORDS),
+    decoder!(GraniteSwa, "Granite with sliding windows", WORDS),
+    decoder!(HunYuanMoe, "Hunyuan", DECODER),
+    decoder!(HyperClovaX, "HyperCLOVA X", WORDS),
+    decoder!(InternLm3, "InternLM 3", WORDS),
+    decoder!(Jais2, "Jais 2", WORDS),
+    decoder!(MiniMaxM2, "MiniMax M2", WORDS),
+    decoder!(Mistral4, "Mistral 4", DECODER),
+    decoder!(NanoChat, "nanochat", WORDS),
+    decoder!(SolarOpen, "Solar Open", WORDS),
+    decoder!(VaultGemma, "VaultGemma", WORDS),
+    text_part!(QWEN_2_VL, "qwen2_vl", "Qwen 2 VL, its text part", WORDS),
+    text_part!(QWEN_2_5_VL, "qwen2_5_vl", "Qwen 2.5 VL, its text part", WORDS),
+    text_part!(QWEN_3_VL, "qwen3_vl", "Qwen 3 VL, its text part", WORDS),
     ArchitectureEntry::candle("granitemoehybrid", "Granite 4 without experts", candle::load_granite_hybrid),
     ArchitectureEntry::candle("lfm2", "LFM2", recurrent::load_lfm2),
     ArchitectureEntry::candle("mamba", "Mamba", recurrent::load_mamba),
@@ -493,6 +523,8 @@ mod tests {
             let expected = match name {
                 "gemma3" => "gemma3_text",
                 "mistral3" => "mistral",
+                "qwen2_vl" | "qwen2_5_vl" => "qwen2",
+                "qwen3_vl" => "qwen3",
                 name => name,
             };
             assert_eq!(config.model_type(), expected);
@@ -507,7 +539,7 @@ mod tests {
             error.starts_with("config.json: field `model_type`: expected one of `t5`, `mt5`, "),
             "{error}"
         );
-        assert!(error.ends_with("`xglm`, found `rwkv`"), "{error}");
+        assert!(error.ends_with("`qwen3_vl`, found `rwkv`"), "{error}");
         for name in ["funnel", "flaubert"] {
             let error = read(&format!(r#"{{"model_type": "{name}"}}"#));
             assert!(error.contains("`big_bird`") && error.ends_with(&format!("found `{name}`")), "{error}");

@@ -8,7 +8,8 @@ use super::{
     disentangled::{DistanceRows, ProjectedDistances},
     encoder::PackedEncoder,
     layers::{
-        CrossAttention, Dense, FeedForward, FeedPart, Linear, Machine, Machines, SelfAttention, Switch,
+        Adapter, CrossAttention, Dense, FeedForward, FeedPart, Linear, Machine, Machines, SelfAttention,
+        Switch,
     },
     local::{Summaries, Windows},
     modernbert::{ModernBertLayer, PackedModernBert},
@@ -21,8 +22,8 @@ use crate::{
     architectures::{
         bart::{BartConfig, EPSILON, PositionKind},
         bert::{
-            BertConfig, BertFamily, BertNames, Disentangled, GLOBAL_NAMES, MPNET_BIASES, MPNET_BUCKETS,
-            MPNET_DISTANCE,
+            ADAPTER_NORM, AdapterNorm, BertConfig, BertFamily, BertNames, Disentangled, GLOBAL_NAMES,
+            MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE,
         },
         modernbert::ModernBertConfig,
         t5::{SUMMARY_BIASES, SUMMARY_NORM, SwitchSizes, T5Config, T5EncoderConfig},
@@ -149,15 +150,32 @@ impl PackedEncoder {
                     (names.gated.map(&mut linear).transpose()?, linear(names.inner)?)
                 }
             };
-            let feed_forward = FeedForward {
-                dense: FeedPart::Dense(Dense {
-                    inner,
-                    gated,
-                    outer: bert_linear(config, packer, prefix, &[names.outer], outer_bias)?,
-                    function: config.activation()?.into(),
-                }),
-                norm: norm(packer, names.feed_forward_norm)?,
+            let function = config.activation()?.into();
+            let outer = bert_linear(config, packer, prefix, &[names.outer], outer_bias)?;
+            let dense = Dense { inner, gated, outer, function };
+            let own_norm = norm(packer, names.feed_forward_norm)?;
+            let dense = match config.adapters() {
+                Some(adapters) => {
+                    let [first, second] = adapters.names().map(|name| format!("{prefix}.{name}"));
+                    let adapter = Adapter {
+                        norm: match adapters.norm {
+                            AdapterNorm::None => None,
+                            AdapterNorm::Own => Some(norm(packer, ADAPTER_NORM)?),
+                            AdapterNorm::Shared => Some(own_norm.clone()),
+                        },
+                        adds_to_normed: adapters.adds_to_normed,
+                        dense: Dense {
+                            inner: packer.linear(&[first], width, true)?,
+                            gated: None,
+                            outer: packer.linear(&[second], adapters.inner(width), true)?,
+                            function,
+                        },
+                    };
+                    FeedPart::Adapted(dense, adapter)
+                }
+                None => FeedPart::Dense(dense),
             };
+            let feed_forward = FeedForward { dense, norm: own_norm };
             layers.push(Layer { own, cross: None, feed_forward });
         }
         let windows = Windows { sides: config.windows(), summaries: None, first: Vec::new() };
@@ -213,7 +231,7 @@ impl PackedEncoder {
             stack: Stack {
                 layers,
                 order: config.order(),
-                norm_first: config.family.norms_first(),
+                norm_first: config.norms_first(),
                 heads,
                 head_width: width / heads,
                 scale: config.scale() as f32,

@@ -126,8 +126,39 @@ pub(super) struct FeedForward {
 pub(super) enum FeedPart {
     /// Every token reads it.
     Dense(Dense),
+    /// What is made of the states after it is added is read by another such part.
+    Adapted(Dense, Adapter),
     /// Each token is read by one expert.
     Switch(Switch),
+}
+
+/// A part after the feed-forward part.
+#[derive(Debug)]
+pub(super) struct Adapter {
+    /// The norm of its input.
+    pub(super) norm: Option<Norm>,
+    /// Whether it is added to its normalised input, and not to the states before.
+    pub(super) adds_to_normed: bool,
+    pub(super) dense: Dense,
+}
+
+impl Adapter {
+    /// Adds the part of the states `xs` to them.
+    fn add(&self, machine: &mut Machine, inner: &mut Rows, xs: &mut Rows) {
+        let (isa, pool) = (machine.core.isa, machine.core.pool);
+        match &self.norm {
+            Some(norm) if !self.adds_to_normed => {
+                let mut normed = Rows::default();
+                norm.forward_to(isa, pool, xs, &mut normed);
+                self.dense.add(machine, Some(&normed), inner, xs);
+            }
+            Some(norm) => {
+                norm.forward(isa, pool, xs);
+                self.dense.add(machine, None, inner, xs);
+            }
+            None => self.dense.add(machine, None, inner, xs),
+        }
+    }
 }
 
 /// Experts, of which each token is read by one (Fedus et al. 2022).
@@ -150,6 +181,10 @@ impl FeedPart {
     ) {
         match self {
             Self::Dense(dense) => dense.add(machine, normed, inner, xs),
+            Self::Adapted(dense, adapter) => {
+                dense.add(machine, normed, inner, xs);
+                adapter.add(machine, inner, xs);
+            }
             Self::Switch(experts) => {
                 let mut result = Rows::new(xs.count(), xs.width());
                 experts.add(machine, normed.unwrap_or(xs), inner, (&mut result, blocks));

@@ -147,6 +147,15 @@ fn what_is_not_supported_is_an_error_that_names_the_field() {
         ),
         ("phimoe", "num_experts_per_tok", 3.into()),
         ("xglm", "add_cross_attention", true.into()),
+        ("cwm", "layer_rope_theta", serde_json::json!([1e4, 1e4, 1e4, 1e4])),
+        ("granite_swa", "layer_rope_theta", serde_json::json!([1e4, 1e4])),
+        ("granite_swa", "layer_rope_theta", serde_json::json!([1e4, 1e4, -1, 1e4])),
+        ("hunyuan_v1_moe", "moe_topk", 6.into()),
+        ("internlm3", "mlp_bias", false.into()),
+        ("minimax_m2", "num_local_experts", 0.into()),
+        ("mistral4", "rope_parameters.llama_4_scaling_beta", serde_json::json!({"rope_theta": 1e4})),
+        ("mistral4", "scoring_func", "sigmoid".into()),
+        ("solar_open", "partial_rotary_factor", serde_json::json!(0.5)),
         ("bloom", "apply_residual_connection_post_layernorm", true.into()),
         ("bloom", "n_head", 3.into()),
         ("codegen", "n_head", 2.into()),
@@ -182,6 +191,12 @@ fn what_is_not_supported_is_an_error_that_names_the_field() {
         let error = Checkpoint::open(folder.path()).unwrap_err().to_string();
         assert!(error.contains(&format!("field `{field}`: expected")), "{name}: {error}");
     }
+    let folder =
+        changed("hunyuan_v1_moe", |config| config["moe_topk"] = vec![2, 1].into(), |tensors| tensors);
+    let error = Checkpoint::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("field `moe_topk`"), "{error}");
+    let same = changed("hunyuan_v1_moe", |config| config["moe_topk"] = vec![2, 2].into(), |tensors| tensors);
+    assert!(Checkpoint::open(same.path()).is_ok());
     let folder = changed("starcoder2", |config| config["norm_epsilon"] = "x".into(), |tensors| tensors);
     let error = Checkpoint::open(folder.path()).unwrap_err().to_string();
     assert!(error.contains("field `norm_epsilon`"), "{error}");

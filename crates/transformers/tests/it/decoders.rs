@@ -92,6 +92,22 @@ pub(crate) const FOLDERS: &[&str] = &[
     "phimoe-longrope",
     "xglm",
     "openai-gpt",
+    "cwm",
+    "flex_olmo",
+    "granite_swa",
+    "hunyuan_v1_moe",
+    "hyperclovax",
+    "hyperclovax-before",
+    "internlm3",
+    "jais2",
+    "minimax_m2",
+    "mistral4",
+    "nanochat",
+    "qwen2_5_vl",
+    "qwen2_vl",
+    "qwen3_vl",
+    "solar_open",
+    "vaultgemma",
     "deepseek_v3-fp8",
     "gpt_oss-mxfp4",
     "ministral3-fp8",
@@ -453,7 +469,7 @@ fn what_a_gguf_file_cannot_ask_for_is_refused_by_name() {
 
 #[test]
 fn models_with_images_are_read_without_them() {
-    for (whole, part) in [("gemma3", "gemma3_text"), ("mistral3", "ministral3")] {
+    for (whole, part) in [("gemma3", "gemma3_text"), ("mistral3", "ministral3"), ("mistral3", "mistral4")] {
         a_model_with_images_is_read_without_them(whole, part);
     }
     let folder = TempDir::new().unwrap();
@@ -464,8 +480,32 @@ fn models_with_images_are_read_without_them() {
     let error = read(r#"{"model_type": "gemma3"}"#);
     assert!(error.ends_with("config.json: field `text_config`: expected an object, found none"), "{error}");
     let error = read(r#"{"model_type": "mistral3", "text_config": {"model_type": "llama"}}"#);
-    let expected = "field `text_config.model_type`: expected `mistral` or `ministral3`, found `llama`";
+    let expected =
+        "field `text_config.model_type`: expected `mistral` or `ministral3` or `mistral4`, found `llama`";
     assert!(error.ends_with(expected), "{error}");
+}
+
+#[test]
+fn fields_of_texts_may_lie_beside_those_of_images() {
+    let Fixture { folder, expected, tensors, .. } = fixture("decoders", "qwen2_vl");
+    let text = fs::read_to_string(folder.join("config.json")).unwrap();
+    let nested: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+    // As the first files of this kind have them.
+    let mut flat = nested["text_config"].as_object().unwrap().clone();
+    for own in ["model_type", "architectures", "vision_config"] {
+        flat.insert(own.into(), nested[own].clone());
+    }
+    let mut rope = flat.remove("rope_parameters").unwrap();
+    flat.insert("rope_theta".into(), rope["rope_theta"].clone());
+    rope.as_object_mut().unwrap().retain(|field, _| field == "mrope_section");
+    rope["type"] = "mrope".into();
+    flat.insert("rope_scaling".into(), rope);
+    let whole = TempDir::new().unwrap();
+    fs::write(whole.path().join("config.json"), serde_json::Value::from(flat).to_string()).unwrap();
+    fs::copy(folder.join("model.safetensors"), whole.path().join("model.safetensors")).unwrap();
+    for (engine, model) in models(whole.path()) {
+        near("flat", &format!("logits, {engine}"), worst_logits(&*model, &expected, &tensors), 1e-4);
+    }
 }
 
 fn a_model_with_images_is_read_without_them(model_type: &str, part: &str) {

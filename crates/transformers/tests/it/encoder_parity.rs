@@ -20,7 +20,7 @@ use sporran_transformers::{
 };
 
 /// Encoders that are not trained.
-const UNTRAINED: [&str; 58] = [
+const UNTRAINED: [&str; 63] = [
     "modernbert-states",
     "modernbert-sequence",
     "modernbert-first",
@@ -45,6 +45,11 @@ const UNTRAINED: [&str; 58] = [
     "eurobert-mean",
     "eurobert-first",
     "eurobert-token",
+    "ultrabert-states",
+    "ultrabert-mlm-states",
+    "ultrabert-cls",
+    "ultrabert-mean",
+    "ultrabert-token",
     "gemma3-both-states",
     "qwen2-both-states",
     "qwen3-both-sequence",
@@ -82,7 +87,7 @@ const UNTRAINED: [&str; 58] = [
     "nystromformer-mlm",
 ];
 
-const FOLDERS: [&str; 76] = [
+const FOLDERS: [&str; 91] = [
     "bert-states",
     "bert-sequence",
     "bert-token",
@@ -151,6 +156,21 @@ const FOLDERS: [&str; 76] = [
     "longformer-states",
     "longformer-token",
     "longformer-mlm",
+    "ibert-states",
+    "ibert-sequence",
+    "ibert-token",
+    "ibert-span",
+    "ibert-mlm",
+    "luke-states",
+    "luke-sequence",
+    "luke-token",
+    "luke-span",
+    "luke-mlm",
+    "xmod-states",
+    "xmod-sequence",
+    "xmod-token",
+    "xmod-span",
+    "xmod-mlm",
     "jina-bert-states",
     "jina-bert-sequence",
     "jina-bert-mlm",

@@ -47,9 +47,18 @@ fn tensor_loss(model: &Model, mode: &mut Mode) -> Tensor {
 
 #[test]
 fn every_weight_has_the_gradient_that_differences_show() {
-    for name in
-        ["t5-relu", "t5-gated", "bart", "umt5", "mbart", "pegasus", "m2m100", "plbart", "bigbird_pegasus"]
-    {
+    for name in [
+        "t5-relu",
+        "t5-gated",
+        "bart",
+        "umt5",
+        "mbart",
+        "pegasus",
+        "m2m100",
+        "plbart",
+        "mvp",
+        "bigbird_pegasus",
+    ] {
         // In f64, so that differences of the loss show its gradient to many digits.
         let model = model(name, 0.0, DType::F64);
         let grads = tensor_loss(&model, &mut Mode::training(0)).backward().unwrap();

@@ -12,7 +12,7 @@ use sporran_transformers::{
     Trainable, generate,
 };
 
-const FOLDERS: [&str; 17] = [
+const FOLDERS: [&str; 18] = [
     "t5-relu",
     "t5-gated",
     "bart",
@@ -25,6 +25,7 @@ const FOLDERS: [&str; 17] = [
     "blenderbot",
     "blenderbot-small",
     "plbart",
+    "mvp",
     "bigbird_pegasus",
     "led",
     "longt5",

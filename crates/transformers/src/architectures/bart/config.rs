@@ -42,6 +42,8 @@ pub enum BartFamily {
     BlenderbotSmall,
     /// PLBART (Ahmad et al. 2021), which is BART for programs.
     PlBart,
+    /// MVP (Tang et al. 2023) without prompts, which is BART.
+    Mvp,
     /// Pegasus with BigBird's attention (Zaheer et al. 2020): mBART's norms, but none of the embeddings, and learned positions. Inputs
     /// are as long as `transformers` attends to them as a whole.
     BigBirdPegasus,
@@ -66,7 +68,7 @@ pub(crate) enum PositionKind {
 }
 
 impl BartFamily {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Bart,
         Self::Mbart,
         Self::Pegasus,
@@ -75,6 +77,7 @@ impl BartFamily {
         Self::Blenderbot,
         Self::BlenderbotSmall,
         Self::PlBart,
+        Self::Mvp,
         Self::BigBirdPegasus,
         Self::Led,
     ];
@@ -91,6 +94,7 @@ impl BartFamily {
             Self::Blenderbot => "blenderbot",
             Self::BlenderbotSmall => "blenderbot-small",
             Self::PlBart => "plbart",
+            Self::Mvp => "mvp",
             Self::BigBirdPegasus => "bigbird_pegasus",
             Self::Led => "led",
         }
@@ -109,13 +113,14 @@ impl BartFamily {
 
     /// Whether embeddings are normalised. The config of a BART can say otherwise.
     fn normalises_embeddings(self) -> bool {
-        matches!(self, Self::Bart | Self::Mbart | Self::BlenderbotSmall | Self::PlBart | Self::Led)
+        use BartFamily::{Bart, BlenderbotSmall, Led, Mbart, Mvp, PlBart};
+        matches!(self, Bart | Mbart | BlenderbotSmall | PlBart | Mvp | Led)
     }
 
     /// How positions are added to embeddings.
     pub(crate) fn positions(self) -> PositionKind {
         match self {
-            Self::Bart | Self::Mbart | Self::PlBart => PositionKind::Learned { offset: 2 },
+            Self::Bart | Self::Mbart | Self::PlBart | Self::Mvp => PositionKind::Learned { offset: 2 },
             Self::Blenderbot | Self::BlenderbotSmall | Self::BigBirdPegasus | Self::Led => {
                 PositionKind::Learned { offset: 0 }
             }
@@ -162,6 +167,7 @@ impl BartFamily {
     fn defaults(self) -> Value {
         match self {
             Self::Bart | Self::Mbart => json!({}),
+            Self::Mvp => json!({ "vocab_size": 50_267, "forced_eos_token_id": null }),
             Self::Led => json!({
                 "max_encoder_position_embeddings": 16_384, "max_decoder_position_embeddings": 1024,
                 "attention_window": 512, "forced_eos_token_id": null,
@@ -379,11 +385,13 @@ impl BartConfig {
             return parse(path, text);
         }
         let mut fields: Map<String, Value> = parse(path, text)?;
-        if family == BartFamily::Marian
-            && fields.get("share_encoder_decoder_embeddings") == Some(&json!(false))
-        {
-            let field = "share_encoder_decoder_embeddings";
-            return Err(wrong(field, "true", "false").within(path));
+        for (of, field, only) in [
+            (BartFamily::Marian, "share_encoder_decoder_embeddings", true),
+            (BartFamily::Mvp, "use_prompt", false),
+        ] {
+            if family == of && fields.get(field) == Some(&json!(!only)) {
+                return Err(wrong(field, &only.to_string(), &(!only).to_string()).within(path));
+            }
         }
         if let Value::Object(defaults) = family.defaults() {
             for (name, value) in defaults {
@@ -501,6 +509,7 @@ impl Architecture for BartConfig {
             BartFamily::Blenderbot => "BlenderbotForConditionalGeneration",
             BartFamily::BlenderbotSmall => "BlenderbotSmallForConditionalGeneration",
             BartFamily::PlBart => "PLBartForConditionalGeneration",
+            BartFamily::Mvp => "MvpForConditionalGeneration",
             BartFamily::BigBirdPegasus => "BigBirdPegasusForConditionalGeneration",
             BartFamily::Led => "LEDForConditionalGeneration",
         }
@@ -713,11 +722,15 @@ mod tests {
     }
 
     #[test]
-    fn a_marian_with_two_embedding_tables_is_refused_by_the_field() {
-        let text = r#"{"share_encoder_decoder_embeddings": false}"#;
-        let error = BartConfig::from_json(BartFamily::Marian, Path::new("a/config.json"), text).unwrap_err();
+    fn two_embedding_tables_and_prompts_are_refused_by_the_field() {
+        let refused = |family, text: &str| {
+            BartConfig::from_json(family, Path::new("a/config.json"), text).unwrap_err().to_string()
+        };
+        let error = refused(BartFamily::Marian, r#"{"share_encoder_decoder_embeddings": false}"#);
         let expected = "a/config.json: field `share_encoder_decoder_embeddings`: expected true, found false";
-        assert_eq!(error.to_string(), expected);
+        assert_eq!(error, expected);
+        let error = refused(BartFamily::Mvp, r#"{"use_prompt": true}"#);
+        assert_eq!(error, "a/config.json: field `use_prompt`: expected false, found true");
     }
 
     #[test]

@@ -121,6 +121,7 @@ impl Architecture for BertConfig {
             BertFamily::Electra => &["discriminator_predictions."],
             BertFamily::Albert => &["sop_classifier.", "pooler.", "albert.pooler."],
             BertFamily::BigBird => &["pooler.", "bert.pooler."],
+            BertFamily::Luke => &["entity_embeddings.", "luke.entity_embeddings.", "entity_predictions."],
             // The state of hidden tokens, and what their words are read with.
             BertFamily::Xlnet => &["lm_loss.", "mask_emb", "transformer.mask_emb"],
             BertFamily::Deberta | BertFamily::FirstDeberta => {
@@ -139,6 +140,12 @@ impl Architecture for BertConfig {
             || name.contains("pooler.dense.")
             // Those of tokens that attend to everything, where there are none.
             || (self.family == BertFamily::Longformer && name.contains("_global."))
+            // The queries of words and entities to each other.
+            || (self.family == BertFamily::Luke && ENTITY_QUERIES.iter().any(|query| name.contains(query)))
+            // The adapters of other languages.
+            || (self.family == BertFamily::Xmod && name.contains(".adapter_modules."))
+            // Of numbers of 8 bits, which are not computed with.
+            || (self.family == BertFamily::IBert && OF_INTEGERS.iter().any(|end| name.ends_with(end)))
     }
 }
 
@@ -152,6 +159,12 @@ const BODY_PARTS: [&str; 7] = [
     "LayerNorm.",
     "emb_ln.",
 ];
+
+/// The projections of LUKE's attention between words and entities.
+const ENTITY_QUERIES: [&str; 3] = [".w2e_query.", ".e2w_query.", ".e2e_query."];
+
+/// The ends of the names of I-BERT's tensors for numbers of 8 bits.
+const OF_INTEGERS: [&str; 5] = ["_integer", "_scaling_factor", ".x_min", ".x_max", ".LayerNorm.shift"];
 
 /// The tensor name prefixes of heads that this project stores in an encoder's checkpoint: for pairs of marked positions,
 /// for a document's entities, for questions over a knowledge base.

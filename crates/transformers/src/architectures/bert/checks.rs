@@ -71,6 +71,11 @@ impl FamilySettings {
     fn check(&self, config: &BertConfig) -> Result<()> {
         match self {
             Self::None | Self::Tasks(_) => Ok(()),
+            Self::Adapters(adapters) if adapters.inner(config.hidden_size) == 0 => {
+                let expected = format!("1 to hidden_size, {}", config.hidden_size);
+                Err(wrong("adapter_reduction_factor", &expected, &adapters.reduction.to_string()))
+            }
+            Self::Adapters(_) => Ok(()),
             Self::Blocks(blocks) => at_least_one(&[("block_size", blocks.size)]),
             Self::OutputEmbedding(width) => at_least_one(&[("output_embedding_size", *width)]),
             Self::Sharing(sharing) => sharing.check(config),

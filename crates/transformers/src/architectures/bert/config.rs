@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Result, json::parse};
 
 use super::{
+    adapter::LanguageAdapters,
     convbert::ConvSizes,
     disentangled::Disentangled,
     family::{BertFamily, task},
@@ -108,6 +109,8 @@ pub enum FamilySettings {
     OutputEmbedding(usize),
     /// The number of tasks that have an embedding, in some ERNIEs. All inputs are of the first.
     Tasks(usize),
+    /// The adapters of a language, in X-MOD.
+    Adapters(LanguageAdapters),
 }
 
 /// The config of an encoder, by BERT's names of the fields and with the defaults of `transformers`.
@@ -243,6 +246,21 @@ impl BertConfig {
         }
     }
 
+    /// The adapters of a language, in X-MOD.
+    pub(crate) fn adapters(&self) -> Option<&LanguageAdapters> {
+        match &self.own {
+            FamilySettings::Adapters(adapters) => Some(adapters),
+            _ => None,
+        }
+    }
+
+    /// Whether each part reads normalised states, and the last states are normalised.
+    pub(crate) fn norms_first(&self) -> bool {
+        use BertFamily::{MegatronBert, RobertaPreLayerNorm, XlmRobertaXl};
+        matches!(self.family, RobertaPreLayerNorm | XlmRobertaXl | MegatronBert)
+            || self.adapters().is_some_and(|adapters| adapters.norms_first)
+    }
+
     /// The sizes of MobileBERT.
     pub(super) fn mobile(&self) -> Option<MobileSizes> {
         match self.own {
@@ -302,7 +320,7 @@ impl BertConfig {
             && matches!(self.own, FamilySettings::None)
             && !self.is_apart()
             && !matches!(self.family, BertFamily::Mpnet | BertFamily::BigBird | BertFamily::Longformer)
-            && !self.family.norms_first()
+            && !self.norms_first()
     }
 
     /// Whether the model has its own body, for inference alone and without a packed form.
@@ -405,7 +423,9 @@ impl BertConfig {
 
     /// Whether the model has a head that shares the embedding table.
     pub(crate) fn tied(&self) -> bool {
-        self.task == BertTask::MaskedLm && self.tie_word_embeddings && self.family != BertFamily::RemBert
+        // `transformers` ties no words of these two.
+        let has_own = matches!(self.family, BertFamily::RemBert | BertFamily::Luke);
+        self.task == BertTask::MaskedLm && self.tie_word_embeddings && !has_own
     }
 }
 

@@ -72,6 +72,12 @@ pub enum BertFamily {
     Xlnet,
     /// SqueezeBERT (Iandola et al. 2020): BERT whose layers read groups of values.
     SqueezeBert,
+    /// I-BERT (Kim et al. 2021) with plain numbers, which is RoBERTa.
+    IBert,
+    /// LUKE (Yamada et al. 2020) without entities: RoBERTa's body.
+    Luke,
+    /// X-MOD (Pfeiffer et al. 2022): RoBERTa's body with adapters of one language.
+    Xmod,
     /// JinaBERT (Günther et al. 2023), of Jina's embeddings, version 2: biases of distances, and gated feed-forward parts.
     JinaBert,
 }
@@ -90,6 +96,9 @@ impl BertFamily {
                 | Self::XlmRobertaXl
                 | Self::JinaXlmRoberta
                 | Self::Longformer
+                | Self::IBert
+                | Self::Luke
+                | Self::Xmod
         )
     }
 
@@ -120,11 +129,6 @@ impl BertFamily {
             Self::Gte | Self::New | Self::JinaBert => (false, true),
             _ => (true, true),
         }
-    }
-
-    /// Whether each part reads normalised states, and the last states are normalised.
-    pub(crate) fn norms_first(self) -> bool {
-        matches!(self, Self::RobertaPreLayerNorm | Self::XlmRobertaXl | Self::MegatronBert)
     }
 
     /// Whether the sum of embeddings is normalised.
@@ -364,6 +368,9 @@ impl BertFamily {
                 CLS_PREDICTIONS,
                 classes!("SqueezeBert", all)
             ),
+            Self::IBert => names!("ibert", "ibert", &["ibert"], LM_HEAD, classes!("IBert", all)),
+            Self::Luke => names!("luke", "luke", &["luke"], LM_HEAD, classes!("Luke", all)),
+            Self::Xmod => names!("xmod", "roberta", FIRST, LM_HEAD, classes!("Xmod", all)),
             Self::JinaBert => names!("bert", "bert", FIRST, CLS_PREDICTIONS, classes!("JinaBert", all)),
         }
     }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Result, json::parse};
 
 use super::{
+    adapter::{AdapterNorm, LanguageAdapters},
     config::{AttentionBlocks, BertConfig, BertTask, FamilySettings, LayerGroups, LayerSharing},
     convbert::ConvSizes,
     disentangled::DebertaFields,
@@ -130,6 +131,24 @@ pub(crate) struct BertFields {
     use_bias: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rescale_embeddings: Option<bool>,
+    /// Of I-BERT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quant_mode: Option<bool>,
+    /// Of X-MOD.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pre_norm: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapter_reduction_factor: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapter_layer_norm: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapter_reuse_layer_norm: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ln_before_adapter: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    languages: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_language: Option<String>,
     /// Only of models of Jina's own code.
     #[serde(skip_serializing_if = "Option::is_none")]
     use_flash_attn: Option<bool>,
@@ -201,6 +220,14 @@ impl Default for BertFields {
             output_groups: None,
             use_bias: None,
             rescale_embeddings: None,
+            quant_mode: None,
+            pre_norm: None,
+            adapter_reduction_factor: None,
+            adapter_layer_norm: None,
+            adapter_reuse_layer_norm: None,
+            ln_before_adapter: None,
+            languages: None,
+            default_language: None,
             use_flash_attn: None,
             feed_forward_type: None,
             deberta: None,
@@ -346,6 +373,10 @@ impl BertFields {
             let expected = format!("hidden_size, {}", self.hidden_size);
             return Err(wrong("embedding_size", &expected, &size.to_string()));
         }
+        // It has no other.
+        if family == BertFamily::IBert && self.hidden_act != "gelu" {
+            return Err(wrong("hidden_act", "`gelu`", &format!("`{}`", self.hidden_act)));
+        }
         if family == BertFamily::BigBird {
             if let Some(kind) =
                 self.attention_type.as_deref().filter(|kind| ![BLOCKS, "original_full"].contains(kind))
@@ -369,6 +400,7 @@ impl BertFields {
                 "use_tpu_fourier_optimizations",
                 self.use_tpu_fourier_optimizations == Some(true) && family == BertFamily::Fnet,
             ),
+            ("quant_mode", self.quant_mode == Some(true) && family == BertFamily::IBert),
             ("rescale_embeddings", self.rescale_embeddings == Some(true) && family == BertFamily::BigBird),
         ] {
             if set {
@@ -376,6 +408,31 @@ impl BertFields {
             }
         }
         Ok(())
+    }
+
+    /// X-MOD's adapters of its default language, or of the only one.
+    fn adapters(&self) -> Result<LanguageAdapters> {
+        const FIELD: &str = "default_language";
+        let english = ["en_XX".into()];
+        let all = self.languages.as_deref().unwrap_or(&english);
+        let known = || format!("one of languages, {}", all.join(", "));
+        let language = match (&self.default_language, all) {
+            (Some(own), _) if all.contains(own) => own,
+            (Some(other), _) => return Err(wrong(FIELD, &known(), &format!("`{other}`"))),
+            (None, [only]) => only,
+            (None, _) => return Err(wrong(FIELD, &known(), "none")),
+        };
+        Ok(LanguageAdapters {
+            language: language.clone(),
+            reduction: self.adapter_reduction_factor.unwrap_or(2),
+            norm: match (self.adapter_layer_norm, self.adapter_reuse_layer_norm) {
+                (Some(true), _) => AdapterNorm::Own,
+                (_, Some(false)) => AdapterNorm::None,
+                _ => AdapterNorm::Shared,
+            },
+            adds_to_normed: self.ln_before_adapter.unwrap_or(true),
+            norms_first: self.pre_norm.unwrap_or(false),
+        })
     }
 
     /// What the family alone has.
@@ -414,6 +471,7 @@ impl BertFields {
                 output: or(self.post_attention_groups, 1),
                 feed_forward: [or(self.intermediate_groups, 4), or(self.output_groups, 4)],
             }),
+            BertFamily::Xmod => FamilySettings::Adapters(self.adapters()?),
             BertFamily::RemBert => {
                 FamilySettings::OutputEmbedding(self.output_embedding_size.unwrap_or_default())
             }
@@ -445,7 +503,12 @@ impl BertFields {
             | BertFamily::XlmRoberta
             | BertFamily::JinaXlmRoberta
             | BertFamily::RobertaPreLayerNorm => (50265, 1),
-            BertFamily::Camembert | BertFamily::Data2VecText | BertFamily::Longformer => (30522, 1),
+            BertFamily::Camembert
+            | BertFamily::Data2VecText
+            | BertFamily::Longformer
+            | BertFamily::IBert
+            | BertFamily::Xmod => (30522, 1),
+            BertFamily::Luke => (50267, 1),
             BertFamily::XlmRobertaXl => (250_880, 1),
             BertFamily::MegatronBert => (29056, 0),
             BertFamily::RemBert => (250_300, 0),
@@ -481,6 +544,7 @@ impl BertFields {
             | BertFamily::Mpnet
             | BertFamily::MegatronBert
             | BertFamily::Longformer
+            | BertFamily::IBert
             | BertFamily::SqueezeBert
             | BertFamily::RoFormer => None,
             BertFamily::Albert | BertFamily::RemBert => self.classifier_dropout_prob,
@@ -622,6 +686,16 @@ impl BertFields {
                     ..none
                 }
             }
+            FamilySettings::Adapters(adapters) => Self {
+                pre_norm: Some(adapters.norms_first),
+                adapter_reduction_factor: Some(adapters.reduction),
+                adapter_layer_norm: Some(adapters.norm == AdapterNorm::Own),
+                adapter_reuse_layer_norm: Some(adapters.norm != AdapterNorm::None),
+                ln_before_adapter: Some(adapters.adds_to_normed),
+                languages: Some(vec![adapters.language.clone()]),
+                default_language: Some(adapters.language.clone()),
+                ..none
+            },
             FamilySettings::OutputEmbedding(width) => Self { output_embedding_size: Some(*width), ..none },
             FamilySettings::Tasks(count) => {
                 Self { use_task_id: Some(true), task_type_vocab_size: Some(*count), ..none }

@@ -134,6 +134,7 @@ impl SequenceHead {
             | BertFamily::SqueezeBert
             | BertFamily::MobileBert
             | BertFamily::Fnet
+            | BertFamily::Luke
             | BertFamily::JinaBert => {
                 let pooler = vb.pp(config.prefix()).pp("pooler.dense");
                 (pooler, Activation::Tanh, vb.pp("classifier"), 0.0)
@@ -147,6 +148,8 @@ impl SequenceHead {
             | BertFamily::JinaEmbeddingsV3
             | BertFamily::JinaXlmRoberta
             | BertFamily::Longformer
+            | BertFamily::IBert
+            | BertFamily::Xmod
             | BertFamily::Mpnet => {
                 let head = vb.pp("classifier");
                 (head.pp("dense"), Activation::Tanh, head.pp("out_proj"), config.head_dropout)
@@ -457,6 +460,9 @@ impl MaskedLmHead {
             | BertFamily::JinaEmbeddingsV3
             | BertFamily::JinaXlmRoberta
             | BertFamily::Longformer
+            | BertFamily::IBert
+            | BertFamily::Luke
+            | BertFamily::Xmod
             | BertFamily::Mpnet => {
                 let head = vb.pp("lm_head");
                 (head.pp("dense"), head.pp("layer_norm"), head.pp("decoder"), head)

@@ -1,5 +1,6 @@
 //! BERT (Devlin et al. 2019) and its kin, which [`BertFamily`] lists.
 
+mod adapter;
 mod architecture;
 mod checks;
 mod config;
@@ -20,6 +21,8 @@ mod tests;
 mod with_head;
 mod xlnet;
 
+pub(crate) use adapter::ADAPTER_NORM;
+pub use adapter::{AdapterNorm, LanguageAdapters};
 pub(crate) use config::HeadFields;
 pub use config::{AttentionBlocks, BertConfig, BertTask, FamilySettings, LayerGroups, LayerSharing};
 pub use convbert::ConvSizes;

@@ -5,6 +5,7 @@ use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
 use super::{
+    adapter::Adapter,
     config::{BertConfig, FamilySettings, LayerGroups},
     disentangled::{ByHeads, DistanceAttention, DistanceTable, Distances},
     family::BertFamily,
@@ -317,6 +318,8 @@ struct Layer {
     /// The dropout rate inside the feed-forward part.
     inner_dropout: f64,
     outer: Linear,
+    /// What is made of the states after the feed-forward part, in X-MOD.
+    adapter: Option<Adapter>,
     feed_forward_norm: LayerNorm,
     activation: Activation,
     dropout: f64,
@@ -562,6 +565,7 @@ impl BertConfig {
             BertFamily::RobertaPreLayerNorm => Some("LayerNorm"),
             BertFamily::XlmRobertaXl => Some("encoder.LayerNorm"),
             BertFamily::MegatronBert => Some("encoder.ln"),
+            BertFamily::Xmod if self.norms_first() => Some("encoder.LayerNorm"),
             _ => None,
         }
     }
@@ -627,6 +631,10 @@ impl Layer {
                 (gated, linear(width, inner, inner_bias, names.inner)?)
             }
         };
+        let outer = linear(inner, width, outer_bias, names.outer)?;
+        let feed_forward_norm = norm(names.feed_forward_norm)?;
+        let adapter =
+            config.adapters().map(|adapters| Adapter::new(config, adapters, &feed_forward_norm, vb));
         Ok(Self {
             attention: Attention { query, key, value, output, heads, scale, dropout },
             first: of_first,
@@ -644,15 +652,16 @@ impl Layer {
                 BertFamily::Gte | BertFamily::New | BertFamily::JinaBert => config.hidden_dropout_prob,
                 _ => 0.0,
             },
-            outer: linear(inner, width, outer_bias, names.outer)?,
-            feed_forward_norm: norm(names.feed_forward_norm)?,
+            outer,
+            adapter: adapter.transpose()?,
+            feed_forward_norm,
             activation: config.activation()?,
             // ALBERT has none there.
             dropout: match config.family {
                 BertFamily::Albert => 0.0,
                 _ => config.hidden_dropout_prob,
             },
-            norms_first: config.family.norms_first(),
+            norms_first: config.norms_first(),
         })
     }
 
@@ -662,8 +671,7 @@ impl Layer {
     }
 
     /// The sum of the states and a part's output.
-    fn after(&self, norm: &LayerNorm, xs: &Tensor, ys: &Tensor, mode: &Mode) -> Result<Tensor> {
-        let sum = (xs + ys)?;
+    fn after(&self, norm: &LayerNorm, sum: Tensor, mode: &Mode) -> Result<Tensor> {
         if self.norms_first { Ok(sum) } else { norm.forward(&sum, mode) }
     }
 
@@ -685,7 +693,7 @@ impl Layer {
             None => ys,
         };
         let ys = mode.dropout(ys, self.attention_dropout)?;
-        let xs = self.after(&self.attention_norm, xs, &ys, mode)?;
+        let xs = self.after(&self.attention_norm, (xs + ys)?, mode)?;
         let input = self.before(&self.feed_forward_norm, &xs, mode)?;
         let mut ys = self.activation.forward(&self.inner.forward(&input)?)?;
         if let Some(gated) = &self.gated {
@@ -693,6 +701,11 @@ impl Layer {
         }
         let ys = mode.dropout(ys, self.inner_dropout)?;
         let ys = mode.dropout(self.outer.forward(&ys)?, self.dropout)?;
-        self.after(&self.feed_forward_norm, &xs, &ys, mode)
+        let sum = (xs + ys)?;
+        let sum = match &self.adapter {
+            Some(adapter) => adapter.forward(&sum, mode)?,
+            None => sum,
+        };
+        self.after(&self.feed_forward_norm, sum, mode)
     }
 }

@@ -42,6 +42,24 @@ fn an_id_below_zero_names_no_padding_token() {
 }
 
 #[test]
+fn settings_of_one_family_are_refused_by_name() {
+    for (family, field, text) in [
+        (BertFamily::IBert, "quant_mode", r#"{"quant_mode": true}"#),
+        (BertFamily::IBert, "hidden_act", r#"{"hidden_act": "relu"}"#),
+        (BertFamily::Xmod, "default_language", r#"{"languages": ["en_XX", "de_DE"]}"#),
+        (BertFamily::Xmod, "default_language", r#"{"default_language": "de_DE"}"#),
+        (BertFamily::Xmod, "adapter_reduction_factor", r#"{"adapter_reduction_factor": 0}"#),
+        (BertFamily::Xmod, "adapter_reduction_factor", r#"{"adapter_reduction_factor": 1000}"#),
+    ] {
+        let error = read(family, text).unwrap_err().to_string();
+        assert!(error.contains(&format!("field `{field}`: expected")), "{error}");
+    }
+    let only = read(BertFamily::Xmod, r#"{"languages": ["de_DE"]}"#).unwrap();
+    assert_eq!(only.adapters().unwrap().language, "de_DE");
+    assert_eq!(only.adapters().unwrap().inner(768), 384);
+}
+
+#[test]
 fn what_is_not_supported_is_refused() {
     for text in [
         r#"{"position_embedding_type": "relative_key"}"#,

@@ -156,7 +156,7 @@ impl Gpt2Config {
 
     /// The head of the model as an encoder.
     pub(crate) fn encoder_head(&self, vb: &VarBuilder) -> Result<Head> {
-        self.head.of_encoder(self.n_embd, self.pad_token_id, self.initializer_range, vb)
+        self.head.of_encoder(None, self.n_embd, self.pad_token_id, (self.initializer_range, 0.0), vb)
     }
 
     /// The inner width of the feed-forward part.
@@ -230,7 +230,7 @@ impl Architecture for Gpt2Config {
     fn fields(&self) -> Value {
         let mut value = json!(self);
         if let Value::Object(fields) = &mut value {
-            self.head.write(fields);
+            self.head.write(None, fields);
             if self.is_first
                 && let Some(name) = fields.remove("activation_function")
             {

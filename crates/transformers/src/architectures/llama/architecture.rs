@@ -3,22 +3,20 @@
 use std::path::Path;
 
 use candle_nn::VarBuilder;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sporran_checkpoint::{
     Architecture, Embedding, Parameter, Result, SpecialTokens, TokenFields, json::parse, parameters,
 };
 
 use super::{config::LlamaConfig, kind::LlamaKind, model::Llama};
-use crate::architectures::{
-    bert::Head,
-    decoder::{DecoderHead, EURO_BERT_LABELS},
-    wrong::wrong,
-};
+use crate::architectures::{bert::Head, decoder::DecoderHead};
 
 impl LlamaConfig {
     /// The head of the model as an encoder.
     pub(crate) fn encoder_head(&self, vb: &VarBuilder) -> Result<Head> {
-        self.head.of_encoder(self.embedding_width(), self.pad_token_id, self.initializer_range, vb)
+        let classes = self.kind.encoder_classes();
+        let rates = (self.initializer_range, self.label_dropout());
+        self.head.of_encoder(classes, self.embedding_width(), self.pad_token_id, rates, vb)
     }
 
     /// The special tokens that the config names. The decoder has no separate start token, so the
@@ -40,10 +38,11 @@ impl LlamaConfig {
     /// [`Error::Json`](sporran_checkpoint::Error::Json) where a field has the wrong type, and
     /// [`Error::Config`](sporran_checkpoint::Error::Config) for a number of labels that no model has.
     pub fn from_json(kind: LlamaKind, path: &Path, text: &str) -> Result<Self> {
-        let head = match kind {
-            LlamaKind::EuroBert => DecoderHead::of_euro_bert(path, text)?,
-            _ => DecoderHead::of(path, text, kind.class_of_labels())?,
+        let head = match kind.encoder_classes() {
+            Some(classes) => DecoderHead::of_classes(classes, path, text)?,
+            None => DecoderHead::of(path, text, kind.class_of_labels())?,
         };
+        let text = &*kind.by_types(path, text)?;
         let own: Self = parse(path, text)?;
         let defaults = kind.defaults();
         let read = if defaults == Self::default() {
@@ -61,26 +60,6 @@ impl LlamaConfig {
         // A model whose tokens see later ones cannot continue a text.
         let head = if read.is_bidirectional() && head.is_language_model() { DecoderHead::None } else { head };
         Ok(Self { kind, head, ..read })
-    }
-
-    /// Reads the text of the `config.json` of a model with images: its part for text alone, which is of one of `kinds`. The
-    /// first is that of a part that does not say it.
-    ///
-    /// # Errors
-    /// As for [`from_json`](Self::from_json), and [`Error::Config`](sporran_checkpoint::Error::Config) where it has no such part.
-    pub fn of_text_part(kinds: &[LlamaKind], path: &Path, text: &str) -> Result<Self> {
-        let whole: Map<String, Value> = parse(path, text)?;
-        let part = whole.get("text_config").filter(|part| part.is_object());
-        let part = part.ok_or_else(|| wrong("text_config", "an object", "none").within(path))?;
-        let found = part.get("model_type").and_then(Value::as_str);
-        let known = |kind: &&LlamaKind| found.is_none_or(|found| kind.model_type() == found);
-        let Some(kind) = kinds.iter().find(known) else {
-            let expected = kinds.iter().map(|kind| format!("`{}`", kind.model_type()));
-            let expected = expected.collect::<Vec<_>>().join(" or ");
-            let found = format!("`{}`", found.unwrap_or_default());
-            return Err(wrong("text_config.model_type", &expected, &found).within(path));
-        };
-        Self::from_json(*kind, path, &part.to_string())
     }
 }
 
@@ -104,12 +83,12 @@ impl Architecture for LlamaConfig {
     }
 
     fn class(&self) -> &'static str {
-        match self.head {
-            DecoderHead::PooledLabels(..) => EURO_BERT_LABELS[0],
-            DecoderHead::TokenLabels(_) => EURO_BERT_LABELS[1],
-            _ if self.kind == LlamaKind::EuroBert => "EuroBertModel",
-            DecoderHead::Labels(_) => self.kind.class_of_labels(),
-            DecoderHead::LanguageModel | DecoderHead::None => self.kind.class(),
+        match (&self.head, self.kind.encoder_classes()) {
+            (DecoderHead::PooledLabels(..), Some(classes)) => classes.labels[0],
+            (DecoderHead::TokenLabels(_), Some(classes)) => classes.labels[1],
+            (_, Some(classes)) => classes.body,
+            (DecoderHead::Labels(_), None) => self.kind.class_of_labels(),
+            (_, None) => self.kind.class(),
         }
     }
 
@@ -139,7 +118,7 @@ impl Architecture for LlamaConfig {
                     fields.insert((*own).into(), value);
                 }
             }
-            self.head.write(fields);
+            self.head.write(self.kind.encoder_classes(), fields);
         }
         fields
     }
@@ -177,6 +156,9 @@ impl Architecture for LlamaConfig {
         if self.kind == LlamaKind::Opt && stored.starts_with("decoder.") {
             return format!("model.{stored}");
         }
+        if let Some(inner) = stored.strip_prefix("ultrabert.").filter(|_| self.kind == LlamaKind::UltraBert) {
+            return format!("model.{inner}");
+        }
         if let Some(end) = stored.strip_prefix("lm_head.") {
             return format!("{}.{end}", names.head);
         }
@@ -198,7 +180,9 @@ impl Architecture for LlamaConfig {
             ".attn.masked_bias",
             ".attn.causal_mask",
         ];
-        const IMAGES: [&str; 2] = ["vision_tower.", "multi_modal_projector."];
+        // UltraBERT's head of words.
+        const WORDS: [&str; 2] = ["head.", "cls."];
+        const IMAGES: [&str; 3] = ["vision_tower.", "multi_modal_projector.", "visual."];
         let inner = name.strip_prefix("model.").unwrap_or(name);
         let is_of_images = IMAGES.iter().any(|part| inner.starts_with(part));
         // The steps of the angles, which older versions stored.
@@ -206,6 +190,7 @@ impl Architecture for LlamaConfig {
             // The masks of attention, which older versions stored.
             || MASKS.iter().any(|mask| name.ends_with(mask))
             || self.head.ignores(name)
+            || (self.kind == LlamaKind::UltraBert && WORDS.iter().any(|part| name.starts_with(part)))
             || (self.kind.may_have_images() && is_of_images)
             || self.is_of_later_tokens(name)
     }
@@ -262,6 +247,31 @@ mod tests {
             let error = read(pattern).unwrap_err();
             assert!(error.to_string().contains("field `sliding_window_pattern`"), "{error}");
         }
+    }
+
+    #[test]
+    fn windows_and_angles_by_layer_are_those_by_type() {
+        let read = |text: &str| {
+            LlamaConfig::from_json(LlamaKind::UltraBert, Path::new("config.json"), text).unwrap()
+        };
+        let old = read(
+            r#"{"num_hidden_layers": 3, "attention_windows": [64, 0, 64], "rope_theta": [500.0, 8000.0, 500.0]}"#,
+        );
+        let new = read(
+            r#"{
+                "num_hidden_layers": 3, "sliding_window": 64,
+                "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+                "rope_parameters": {
+                    "full_attention": {"rope_type": "default", "rope_theta": 8000.0},
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}
+                }
+            }"#,
+        );
+        assert_eq!(old, new);
+        // All on either side, beside the own one.
+        assert_eq!([0, 1, 2].map(|layer| old.window(layer)), [Some(65), None, Some(65)]);
+        let usual = read(r#"{"num_hidden_layers": 3, "rope_theta": [500.0, 500.0, 8000.0]}"#);
+        assert_eq!(usual.rope_parameters, new.rope_parameters);
     }
 
     #[test]

@@ -69,6 +69,18 @@ impl LlamaConfig {
             let expected = format!("a number for each of {layers} layers");
             return Err(wrong("no_rope_layers", &expected, &turned.len().to_string()));
         }
+        if let Some(thetas) = &self.layer_rope_theta {
+            if self.kind != LlamaKind::GraniteSwa {
+                return Err(wrong("layer_rope_theta", "null", &format!("{thetas:?}")));
+            }
+            if thetas.len() < layers {
+                let expected = format!("a number for each of {layers} layers");
+                return Err(wrong("layer_rope_theta", &expected, &thetas.len().to_string()));
+            }
+            if let Some(theta) = thetas.iter().find(|theta| !(**theta >= 0.0 && theta.is_finite())) {
+                return Err(wrong("layer_rope_theta", "numbers from 0", &theta.to_string()));
+            }
+        }
         if self.no_rope_layer_interval == Some(0) {
             return Err(wrong("no_rope_layer_interval", "at least 1", "0"));
         }
@@ -160,6 +172,10 @@ impl LlamaConfig {
         if self.embedding_width() == 0 {
             return Err(wrong("word_embed_proj_dim", "at least 1", "0"));
         }
+        if self.kind == LlamaKind::InternLm3 && self.attention_bias != self.mlp_bias {
+            let (expected, found) = (format!("{} as attention_bias", self.attention_bias), self.mlp_bias);
+            return Err(wrong("mlp_bias", &expected, &found.to_string()));
+        }
         if self.add_cross_attention == Some(true) {
             return Err(wrong("add_cross_attention", "false", "true"));
         }
@@ -205,6 +221,7 @@ impl LlamaConfig {
     fn check_choice(&self, experts: &Experts) -> Result<()> {
         let (methods, scoring): (&[&str], _) = match self.kind {
             LlamaKind::DeepSeekV2 => (&["greedy", "group_limited_greedy"], "softmax"),
+            LlamaKind::Mistral4 => (&["noaux_tc"], "softmax"),
             _ => (&["noaux_tc"], "sigmoid"),
         };
         if let Some(other) = self.topk_method.as_deref().filter(|method| !methods.contains(method)) {
@@ -352,6 +369,7 @@ impl LlamaConfig {
             ("attention_dropout", self.score_dropout()),
             ("resid_pdrop", part_dropout),
             ("embd_pdrop", self.embedding_dropout()),
+            ("classifier_dropout", self.label_dropout()),
         ] {
             if !(0.0..1.0).contains(&rate) {
                 return Err(wrong(field, "at least 0 and below 1", &rate.to_string()));

@@ -46,6 +46,9 @@ pub struct LlamaConfig {
     /// How angles are stretched, in older files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rope_scaling: Option<RopeParameters>,
+    /// The base of the angles of each layer; 0 for one that turns nothing (Granite with sliding windows).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer_rope_theta: Option<Vec<f64>>,
     /// The base of the angles of layers with a sliding window, in older files (Gemma 3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rope_local_base_freq: Option<f64>,
@@ -109,7 +112,7 @@ pub struct LlamaConfig {
     /// The factor of the products of queries and keys (Granite).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention_multiplier: Option<f64>,
-    /// Logits are divided by it (Granite).
+    /// Logits are divided by it (Granite), or multiplied by it (HyperCLOVA X).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logits_scaling: Option<f64>,
     /// The factor of the logits (Cohere); 0.0625 where it is not set.
@@ -130,6 +133,9 @@ pub struct LlamaConfig {
     /// The same of Cohere and GLM-4.5.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_qk_norm: Option<bool>,
+    /// Whether the results of parts are normalised too (HyperCLOVA X); they are where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_post_norm: Option<bool>,
     /// The width of embeddings (OPT); that of the states where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub word_embed_proj_dim: Option<usize>,
@@ -142,7 +148,7 @@ pub struct LlamaConfig {
     /// Whether there is no last norm (OPT); not supported.
     #[serde(rename = "_remove_final_layer_norm", skip_serializing_if = "Option::is_none")]
     pub remove_final_layer_norm: Option<bool>,
-    /// The width of the part of a head that is turned (GPT-J, CodeGen).
+    /// The width of the part of a head that is turned (GPT-J, CodeGen, MiniMax M2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotary_dim: Option<usize>,
     /// Whether all heads share one key and one value (Falcon, GPT-BigCode); they do where it is not set.
@@ -250,14 +256,14 @@ pub struct LlamaConfig {
     /// The bound of experts' inner values (gpt-oss).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swiglu_limit: Option<f64>,
-    /// The number of experts that read a token.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The number of experts that read a token. A list has it for each layer.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "same_number")]
     pub num_experts_per_tok: Option<usize>,
     /// Whether the weights of a token's experts have the sum 1 (Qwen, OLMoE, DeepSeek V3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub norm_topk_prob: Option<bool>,
-    /// The inner width of an expert (Qwen).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The inner width of an expert (Qwen). A list has it for each layer.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "same_number")]
     pub moe_intermediate_size: Option<usize>,
     /// The inner width of the expert that reads every token (Qwen 2, Granite).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -284,6 +290,9 @@ pub struct LlamaConfig {
     pub mlp_bias: bool,
     /// The dropout rate of the attention weights in training.
     pub attention_dropout: f64,
+    /// The dropout rate before labels, in training (UltraBERT).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classifier_dropout: Option<f64>,
     /// The dropout rate of what a part adds to the states, in training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resid_pdrop: Option<f64>,
@@ -323,6 +332,7 @@ impl Default for LlamaConfig {
             rope_theta: None,
             rope_parameters: None,
             rope_scaling: None,
+            layer_rope_theta: None,
             rope_local_base_freq: None,
             partial_rotary_factor: None,
             original_max_position_embeddings: None,
@@ -351,6 +361,7 @@ impl Default for LlamaConfig {
             use_parallel_residual: None,
             qk_layernorm: None,
             use_qk_norm: None,
+            use_post_norm: None,
             word_embed_proj_dim: None,
             do_layer_norm_before: None,
             layer_norm_elementwise_affine: None,
@@ -403,6 +414,7 @@ impl Default for LlamaConfig {
             attention_bias: false,
             mlp_bias: false,
             attention_dropout: 0.0,
+            classifier_dropout: None,
             resid_pdrop: None,
             embd_pdrop: None,
             initializer_range: 0.02,
@@ -453,5 +465,19 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D
             _ => Err(D::Error::custom(format!("expected a number or a text such as `LLLG`, found `{text}`"))),
         },
         other => usize::deserialize(other).map(Some).map_err(D::Error::custom),
+    }
+}
+
+/// A number, or a list that has it for each layer.
+fn same_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    let each = match Value::deserialize(deserializer)? {
+        Value::Array(each) => each,
+        one => vec![one],
+    };
+    match each.split_first() {
+        Some((first, others)) if others.iter().all(|other| other == first) => {
+            Option::<usize>::deserialize(first).map_err(D::Error::custom)
+        }
+        _ => Err(D::Error::custom("expected one number for all layers, found a list of different ones")),
     }
 }

@@ -286,6 +286,13 @@ impl LlamaKind {
                 eos_token_id: vec![128_001],
                 ..of(128_256, 8192)
             },
+            Self::UltraBert => LlamaConfig {
+                sliding_window: Some(128),
+                pad_token_id: Some(0),
+                bos_token_id: Some(0),
+                eos_token_id: vec![0],
+                ..of(32_000, 32_768)
+            },
             Self::GptNeo => LlamaConfig {
                 hidden_size: 2048,
                 num_hidden_layers: 24,
@@ -393,19 +400,94 @@ impl LlamaKind {
                 eos_token_id: vec![2],
                 ..of(256_008, 2048)
             },
+            Self::InternLm3 => LlamaConfig {
+                intermediate_size: 10_240,
+                num_hidden_layers: 48,
+                num_key_value_heads: Some(2),
+                head_dim: Some(128),
+                rms_norm_eps: 1e-5,
+                pad_token_id: Some(2),
+                bos_token_id: Some(1),
+                eos_token_id: vec![2],
+                ..of(128_512, 32_768)
+            },
+            Self::NanoChat => LlamaConfig {
+                hidden_size: 768,
+                intermediate_size: 8192,
+                num_hidden_layers: 12,
+                num_attention_heads: 6,
+                hidden_act: "relu2".into(),
+                final_logit_softcapping: Some(15.0),
+                bos_token_id: Some(0),
+                eos_token_id: vec![1],
+                pad_token_id: Some(1),
+                ..of(50_304, 2048)
+            },
+            Self::Jais2 => LlamaConfig {
+                hidden_size: 3328,
+                intermediate_size: 26_624,
+                num_attention_heads: 26,
+                hidden_act: "relu2".into(),
+                attention_bias: true,
+                mlp_bias: true,
+                bos_token_id: Some(0),
+                eos_token_id: vec![150_024],
+                ..of(150_272, 8192)
+            },
+            Self::Cwm => LlamaConfig {
+                hidden_size: 6144,
+                intermediate_size: 21_504,
+                num_hidden_layers: 64,
+                num_attention_heads: 48,
+                num_key_value_heads: Some(8),
+                head_dim: Some(128),
+                rms_norm_eps: 1e-5,
+                rope_parameters: Some(RopeParameters {
+                    rope_type: Some("llama3".into()),
+                    factor: Some(16.0),
+                    original_max_position_embeddings: Some(8192),
+                    low_freq_factor: Some(1.0),
+                    high_freq_factor: Some(4.0),
+                    ..RopeParameters::default()
+                }),
+                sliding_window: Some(8192),
+                bos_token_id: Some(128_000),
+                eos_token_id: vec![128_001, 128_008, 128_009],
+                ..of(128_256, 131_072)
+            },
+            Self::VaultGemma => Self::Gemma2.defaults_as(self),
+            Self::GraniteSwa => LlamaConfig {
+                hidden_size: 2560,
+                intermediate_size: 8192,
+                num_hidden_layers: 24,
+                num_attention_heads: 20,
+                num_key_value_heads: Some(4),
+                rms_norm_eps: 1e-5,
+                sliding_window: Some(128),
+                tie_word_embeddings: true,
+                bos_token_id: Some(100_257),
+                eos_token_id: vec![100_257],
+                ..of(100_352, 8192)
+            },
+            Self::HyperClovaX => Self::Granite.defaults_as(self),
             Self::DeepSeekV2
             | Self::DeepSeekV3
             | Self::Dots1
             | Self::Ernie45Moe
+            | Self::FlexOlmo
             | Self::Glm4Moe
             | Self::GptOss
             | Self::GraniteMoe
             | Self::GraniteMoeShared
+            | Self::HunYuanMoe
+            | Self::MiniMaxM2
+            | Self::Mistral4
             | Self::Mixtral
             | Self::Olmoe
             | Self::PhiMoe
             | Self::Qwen2Moe
-            | Self::Qwen3Moe => self.defaults_with_experts(),
+            | Self::Qwen3Moe
+            | Self::SolarOpen => self.defaults_with_experts(),
             Self::SeedOss => LlamaConfig {
                 intermediate_size: 27_648,
                 num_hidden_layers: 64,

@@ -70,7 +70,8 @@ impl LlamaConfig {
             | LlamaKind::Glm4
             | LlamaKind::Glm4Moe
             | LlamaKind::Helium
-            | LlamaKind::SeedOss => self.attention_bias,
+            | LlamaKind::SeedOss
+            | LlamaKind::SolarOpen => self.attention_bias,
             _ => self.output_has_bias(),
         }
     }
@@ -78,12 +79,14 @@ impl LlamaConfig {
     pub(crate) fn output_has_bias(&self) -> bool {
         match self.kind {
             LlamaKind::CodeGen
+            | LlamaKind::Cwm
             | LlamaKind::Exaone4
             | LlamaKind::Glm
             | LlamaKind::Glm4
             | LlamaKind::Glm4Moe
             | LlamaKind::GptJ
             | LlamaKind::Helium
+            | LlamaKind::MiniMaxM2
             | LlamaKind::Ministral
             | LlamaKind::Ministral3
             | LlamaKind::Mistral
@@ -91,6 +94,7 @@ impl LlamaConfig {
             | LlamaKind::Mpt
             | LlamaKind::Phi3
             | LlamaKind::Qwen2Moe
+            | LlamaKind::SolarOpen
             | LlamaKind::StableLm => false,
             LlamaKind::Ernie45 | LlamaKind::Ernie45Moe | LlamaKind::Falcon => self.use_bias.unwrap_or(false),
             LlamaKind::Opt | LlamaKind::Starcoder2 => self.use_bias.unwrap_or(true),
@@ -109,15 +113,21 @@ impl LlamaConfig {
     pub(crate) fn feed_forward_has_bias(&self) -> bool {
         match self.kind {
             LlamaKind::Arcee
+            | LlamaKind::Cwm
             | LlamaKind::DeepSeekV2
             | LlamaKind::EuroBert
             | LlamaKind::Granite
+            | LlamaKind::GraniteSwa
             | LlamaKind::Helium
+            | LlamaKind::HyperClovaX
+            | LlamaKind::InternLm3
+            | LlamaKind::Jais2
             | LlamaKind::Llama
             | LlamaKind::MiniCpm3
             | LlamaKind::Nemotron
             | LlamaKind::SeedOss
-            | LlamaKind::SmolLm3 => self.mlp_bias,
+            | LlamaKind::SmolLm3
+            | LlamaKind::UltraBert => self.mlp_bias,
             LlamaKind::Ernie45 | LlamaKind::Ernie45Moe | LlamaKind::Falcon => self.use_bias.unwrap_or(false),
             LlamaKind::Opt | LlamaKind::Starcoder2 => self.use_bias.unwrap_or(true),
             LlamaKind::BioGpt
@@ -136,7 +146,7 @@ impl LlamaConfig {
 
     /// Whether heads may attend to nothing.
     pub(crate) fn has_sinks(&self) -> bool {
-        self.kind == LlamaKind::GptOss
+        matches!(self.kind, LlamaKind::GptOss | LlamaKind::GraniteSwa)
     }
 
     /// Whether the head that scores words has a bias.
@@ -158,9 +168,12 @@ impl LlamaConfig {
     /// The factor of the products of queries and keys.
     pub(crate) fn score_scale(&self) -> f64 {
         let own = self.attn_config.as_ref().and_then(|attention| attention.softmax_scale);
+        let own = own.or(self.attention_multiplier.filter(|_| self.kind == LlamaKind::HyperClovaX));
         match self.kind {
-            LlamaKind::Gemma2 | LlamaKind::Gemma3 => self.query_pre_attn_scalar.unwrap_or(256.0).powf(-0.5),
-            kind if kind.is_granite() => self.attention_multiplier.unwrap_or(1.0),
+            kind if kind.is_new_gemma() => self.query_pre_attn_scalar.unwrap_or(256.0).powf(-0.5),
+            kind if kind.is_granite() && kind != LlamaKind::HyperClovaX => {
+                self.attention_multiplier.unwrap_or(1.0)
+            }
             kind if kind.is_latent() => (self.head_width() as f64).powf(-0.5) * self.latent_factor(),
             LlamaKind::GptBigCode if self.scale_attn_weights == Some(false) => 1.0,
             LlamaKind::GptNeo => 1.0,
@@ -170,13 +183,14 @@ impl LlamaConfig {
 
     /// The bound of the scores of attention.
     pub(crate) fn score_cap(&self) -> Option<f64> {
-        self.attn_logit_softcapping.filter(|_| self.kind == LlamaKind::Gemma2)
+        self.attn_logit_softcapping.filter(|_| matches!(self.kind, LlamaKind::Gemma2 | LlamaKind::VaultGemma))
     }
 
     /// The factor of embeddings.
     pub(crate) fn embedding_scale(&self) -> f64 {
         match self.kind {
-            LlamaKind::Gemma | LlamaKind::Gemma2 | LlamaKind::Gemma3 => (self.hidden_size as f64).sqrt(),
+            LlamaKind::Gemma => (self.hidden_size as f64).sqrt(),
+            kind if kind.is_new_gemma() => (self.hidden_size as f64).sqrt(),
             LlamaKind::BioGpt | LlamaKind::Xglm if self.scale_embedding.unwrap_or(true) => {
                 (self.hidden_size as f64).sqrt()
             }
@@ -203,6 +217,8 @@ impl LlamaConfig {
             LlamaKind::MiniCpm3 => {
                 self.dim_model_base.map_or(1.0, |base| base as f64 / self.hidden_size as f64)
             }
+            // A field of the same name is a divisor in Granite and a factor here.
+            LlamaKind::HyperClovaX => self.logits_scaling.unwrap_or(1.0),
             kind if kind.is_granite() => 1.0 / self.logits_scaling.unwrap_or(1.0),
             _ => 1.0,
         }
@@ -210,7 +226,8 @@ impl LlamaConfig {
 
     /// The bound of the logits.
     pub(crate) fn logit_cap(&self) -> Option<f64> {
-        self.final_logit_softcapping.filter(|_| self.kind.is_new_gemma())
+        let is_bounded = self.kind.is_new_gemma() || self.kind == LlamaKind::NanoChat;
+        self.final_logit_softcapping.filter(|_| is_bounded)
     }
 
     /// The dropout rates of what attention and the feed-forward part add to the states, in training.
@@ -253,6 +270,11 @@ impl LlamaConfig {
         }
     }
 
+    /// The dropout rate before the labels of an encoder, in training.
+    pub(crate) fn label_dropout(&self) -> f64 {
+        self.classifier_dropout.filter(|_| self.kind == LlamaKind::UltraBert).unwrap_or(0.0)
+    }
+
     /// The dropout rate of the attention weights, in training.
     pub(crate) fn score_dropout(&self) -> f64 {
         self.attn_config.as_ref().and_then(|attention| attention.attn_pdrop).unwrap_or(self.attention_dropout)
@@ -277,7 +299,7 @@ impl LlamaConfig {
 
     fn activation(&self) -> Result<Activation> {
         let (field, name) = match self.kind {
-            LlamaKind::Gemma2 | LlamaKind::Gemma3 => {
+            kind if kind.is_new_gemma() => {
                 ("hidden_activation", self.hidden_activation.as_deref().unwrap_or("gelu_pytorch_tanh"))
             }
             // The first files say `gelu`, and mean its approximation.

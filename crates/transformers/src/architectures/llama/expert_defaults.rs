@@ -165,6 +165,76 @@ impl LlamaKind {
                 eos_token_id: vec![2],
                 ..of(32_064, 131_072)
             },
+            Self::FlexOlmo => LlamaConfig {
+                num_experts: Some(7),
+                num_experts_per_tok: Some(5),
+                pad_token_id: Some(100_277),
+                eos_token_id: vec![100_257],
+                ..of(100_352, 4096)
+            },
+            Self::HunYuanMoe => LlamaConfig {
+                num_experts: Some(1),
+                num_experts_per_tok: Some(1),
+                ..Self::HunYuan.defaults_as(self)
+            },
+            Self::MiniMaxM2 => LlamaConfig {
+                hidden_size: 3072,
+                intermediate_size: 1536,
+                num_hidden_layers: 62,
+                num_attention_heads: 48,
+                num_key_value_heads: Some(8),
+                head_dim: Some(128),
+                num_experts: Some(256),
+                num_experts_per_tok: Some(8),
+                bos_token_id: Some(200_034),
+                eos_token_id: vec![200_020],
+                ..of(200_064, 196_608)
+            },
+            Self::Mistral4 => LlamaConfig {
+                intermediate_size: 12_288,
+                num_hidden_layers: 36,
+                q_lora_rank: Some(1024),
+                kv_lora_rank: Some(256),
+                qk_rope_head_dim: Some(64),
+                qk_nope_head_dim: Some(64),
+                v_head_dim: Some(128),
+                rope_parameters: Some(RopeParameters {
+                    old_type: Some("yarn".into()),
+                    rope_theta: Some(1e4),
+                    factor: Some(128.0),
+                    original_max_position_embeddings: Some(8192),
+                    beta_fast: Some(32.0),
+                    beta_slow: Some(1.0),
+                    mscale: Some(1.0),
+                    mscale_all_dim: Some(1.0),
+                    llama_4_scaling_beta: Some(0.1),
+                    ..RopeParameters::default()
+                }),
+                num_experts: Some(128),
+                num_experts_per_tok: Some(4),
+                n_group: Some(1),
+                topk_group: Some(1),
+                n_shared_experts: Some(1),
+                moe_intermediate_size: Some(2048),
+                norm_topk_prob: Some(true),
+                pad_token_id: Some(11),
+                bos_token_id: Some(1),
+                eos_token_id: vec![2],
+                ..of(131_072, 1_048_576)
+            },
+            Self::SolarOpen => LlamaConfig {
+                num_hidden_layers: 48,
+                num_attention_heads: 64,
+                num_key_value_heads: Some(8),
+                head_dim: Some(128),
+                rms_norm_eps: 1e-5,
+                num_experts: Some(128),
+                num_experts_per_tok: Some(8),
+                n_shared_experts: Some(1),
+                moe_intermediate_size: Some(1280),
+                norm_topk_prob: Some(true),
+                ..of(196_608, 131_072)
+            },
             _ => of(32_000, 2048),
         }
     }

@@ -134,9 +134,9 @@ fn nearest(scores: &[f32], part: f32) -> Vec<(usize, f32)> {
 }
 
 impl LlamaKind {
-    /// Whether its experts are chosen as in DeepSeek V3.
+    /// Whether its experts are chosen with corrections of their weights.
     fn has_corrections(self) -> bool {
-        matches!(self, Self::DeepSeekV3 | Self::Dots1 | Self::Ernie45Moe | Self::Glm4Moe)
+        self.has_deepseek_experts() || matches!(self, Self::Ernie45Moe | Self::MiniMaxM2)
     }
 }
 
@@ -147,9 +147,10 @@ impl LlamaConfig {
         let is_dense = self.mlp_only_layers.as_ref().is_some_and(|layers| layers.contains(&layer));
         let has_experts = match self.kind {
             LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe => at_steps && !is_dense,
-            LlamaKind::DeepSeekV2 | LlamaKind::DeepSeekV3 | LlamaKind::Dots1 | LlamaKind::Glm4Moe => {
-                layer >= self.first_k_dense_replace.unwrap_or(0)
-            }
+            // All its layers have them.
+            LlamaKind::SolarOpen => true,
+            LlamaKind::DeepSeekV2 | LlamaKind::Mistral4 => layer >= self.first_k_dense_replace.unwrap_or(0),
+            kind if kind.has_deepseek_experts() => layer >= self.first_k_dense_replace.unwrap_or(0),
             LlamaKind::Ernie45Moe => {
                 let last = self.moe_layer_end_index.and_then(|last| usize::try_from(last).ok());
                 (layer + 1).is_multiple_of(self.moe_layer_interval.unwrap_or(1).max(1))
@@ -165,26 +166,28 @@ impl LlamaConfig {
     pub(super) fn expert_sizes(&self) -> Option<Experts> {
         let has_experts = match self.kind {
             LlamaKind::DeepSeekV2
-            | LlamaKind::DeepSeekV3
-            | LlamaKind::Dots1
             | LlamaKind::Ernie45Moe
-            | LlamaKind::Glm4Moe
+            | LlamaKind::FlexOlmo
             | LlamaKind::GptOss
             | LlamaKind::GraniteMoe
             | LlamaKind::GraniteMoeShared
+            | LlamaKind::HunYuanMoe
+            | LlamaKind::MiniMaxM2
+            | LlamaKind::Mistral4
             | LlamaKind::Mixtral
             | LlamaKind::Olmoe
             | LlamaKind::PhiMoe => true,
             LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe => self.num_experts.is_some_and(|count| count > 0),
-            _ => false,
+            kind => kind.has_deepseek_experts(),
         };
         has_experts.then(|| Experts {
             count: self.num_experts.unwrap_or(0),
             chosen: self.num_experts_per_tok.unwrap_or(0),
-            width: self.moe_intermediate_size.unwrap_or(self.intermediate_size),
+            width: self.expert_width(),
             weighing: match self.kind {
-                LlamaKind::DeepSeekV3 | LlamaKind::Dots1 | LlamaKind::Glm4Moe => Weighing::Sigmoid,
+                LlamaKind::MiniMaxM2 => Weighing::Sigmoid,
                 LlamaKind::PhiMoe => Weighing::Near(self.router_jitter_noise.unwrap_or(0.01)),
+                kind if kind.has_deepseek_experts() => Weighing::Sigmoid,
                 _ => Weighing::Softmax,
             },
             least_sum: self.least_sum(),
@@ -196,31 +199,42 @@ impl LlamaConfig {
         })
     }
 
+    /// The inner width of an expert.
+    fn expert_width(&self) -> usize {
+        // Hunyuan's experts have the width of other parts, whatever their own field says.
+        let own = self.moe_intermediate_size.filter(|_| self.kind != LlamaKind::HunYuanMoe);
+        own.unwrap_or(self.intermediate_size)
+    }
+
     /// The least sum that the weights of a token's experts are divided by; none where they are not.
     fn least_sum(&self) -> Option<f64> {
         let is_normalised = self.norm_topk_prob.unwrap_or(false);
         match self.kind {
-            LlamaKind::GptOss | LlamaKind::GraniteMoe | LlamaKind::GraniteMoeShared | LlamaKind::Mixtral => {
-                Some(0.0)
-            }
+            LlamaKind::GptOss
+            | LlamaKind::GraniteMoe
+            | LlamaKind::GraniteMoeShared
+            | LlamaKind::HunYuanMoe
+            | LlamaKind::MiniMaxM2
+            | LlamaKind::Mixtral => Some(0.0),
             LlamaKind::Ernie45Moe => Some(self.moe_norm_min.unwrap_or(1e-12)),
-            LlamaKind::DeepSeekV3 | LlamaKind::Dots1 | LlamaKind::Glm4Moe => is_normalised.then_some(1e-20),
             LlamaKind::DeepSeekV2 => None,
+            kind if kind.has_deepseek_experts() || kind == LlamaKind::Mistral4 => {
+                is_normalised.then_some(1e-20)
+            }
             _ => is_normalised.then_some(0.0),
         }
     }
 
     fn expert_factor(&self) -> f64 {
-        let has_factor = matches!(
-            self.kind,
-            LlamaKind::DeepSeekV2 | LlamaKind::DeepSeekV3 | LlamaKind::Dots1 | LlamaKind::Glm4Moe
-        );
+        let has_factor = self.kind.has_deepseek_experts()
+            || matches!(self.kind, LlamaKind::DeepSeekV2 | LlamaKind::Mistral4);
         self.routed_scaling_factor.filter(|_| has_factor).unwrap_or(1.0)
     }
 
     fn expert_groups(&self) -> Option<Groups> {
         let summed = match self.kind {
-            LlamaKind::DeepSeekV3 | LlamaKind::Dots1 | LlamaKind::Glm4Moe => 2,
+            LlamaKind::Mistral4 => 2,
+            kind if kind.has_deepseek_experts() => 2,
             LlamaKind::DeepSeekV2 if self.topk_method.as_deref() == Some("group_limited_greedy") => 1,
             _ => return None,
         };
@@ -238,14 +252,12 @@ impl LlamaConfig {
                 .shared_expert_intermediate_size
                 .filter(|width| *width > 0)
                 .map(|width| Shared { width, is_weighed: false }),
+            LlamaKind::HunYuanMoe => Some(Shared { width: self.intermediate_size, is_weighed: false }),
             LlamaKind::Ernie45Moe if self.n_shared_experts == Some(0) => None,
-            LlamaKind::DeepSeekV2
-            | LlamaKind::DeepSeekV3
-            | LlamaKind::Dots1
-            | LlamaKind::Ernie45Moe
-            | LlamaKind::Glm4Moe => {
-                let width = self.moe_intermediate_size.unwrap_or(self.intermediate_size);
-                let width = width.saturating_mul(self.n_shared_experts.unwrap_or(0));
+            kind if kind.has_deepseek_experts()
+                || matches!(kind, LlamaKind::DeepSeekV2 | LlamaKind::Ernie45Moe | LlamaKind::Mistral4) =>
+            {
+                let width = self.expert_width().saturating_mul(self.n_shared_experts.unwrap_or(0));
                 Some(Shared { width, is_weighed: false })
             }
             _ => None,

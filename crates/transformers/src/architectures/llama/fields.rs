@@ -1,9 +1,14 @@
 //! The names of fields in the `config.json` of each kind.
 
-use serde_json::{Map, Value, json};
-use sporran_checkpoint::Error;
+use std::{borrow::Cow, path::Path};
 
-use super::kind::LlamaKind;
+use serde_json::{Map, Value, json};
+use sporran_checkpoint::{Error, Result, json::parse};
+
+use super::{
+    kind::LlamaKind,
+    positions::{FULL, SLIDING},
+};
 
 impl LlamaKind {
     /// The names of fields in this kind's `config.json`, and those that they have here.
@@ -29,9 +34,12 @@ impl LlamaKind {
                 ("n_layer", "num_hidden_layers"),
                 ("n_positions", "max_position_embeddings"),
             ],
-            Self::DeepSeekV2 | Self::DeepSeekV3 | Self::Dots1 | Self::Glm4Moe => {
-                &[("n_routed_experts", "num_experts")]
-            }
+            Self::DeepSeekV2
+            | Self::DeepSeekV3
+            | Self::Dots1
+            | Self::Glm4Moe
+            | Self::Mistral4
+            | Self::SolarOpen => &[("n_routed_experts", "num_experts")],
             Self::Ernie45Moe => &[
                 ("moe_k", "num_experts_per_tok"),
                 ("moe_num_experts", "num_experts"),
@@ -59,13 +67,14 @@ impl LlamaKind {
                 ("rotary_pct", "partial_rotary_factor"),
                 ("rotary_emb_base", "rope_theta"),
             ],
-            Self::GptOss | Self::GraniteMoe | Self::Mixtral | Self::PhiMoe => {
+            Self::GptOss | Self::GraniteMoe | Self::MiniMaxM2 | Self::Mixtral | Self::PhiMoe => {
                 &[("num_local_experts", "num_experts")]
             }
             Self::GraniteMoeShared => &[
                 ("num_local_experts", "num_experts"),
                 ("shared_intermediate_size", "shared_expert_intermediate_size"),
             ],
+            Self::HunYuanMoe => &[("moe_topk", "num_experts_per_tok")],
             Self::Mpt => &[
                 ("d_model", "hidden_size"),
                 ("emb_pdrop", "embd_pdrop"),
@@ -110,22 +119,73 @@ impl LlamaKind {
                 given.insert((*here).into(), value);
             }
         }
-        match self {
-            // Older files have this name.
-            Self::Bloom | Self::Falcon => {
-                if let Some(width) = given.remove("n_embed").filter(|width| !width.is_null()) {
-                    given.insert("hidden_size".into(), width);
-                }
+        for (other, here) in self.other_names() {
+            if let Some(value) = given.remove(*other) {
+                given.entry(*here).or_insert(value);
             }
-            // `num_local_experts` and `num_experts` are one field.
-            Self::Olmoe | Self::Qwen3Moe => {
-                if let Some(count) = given.remove("num_local_experts") {
-                    given.entry("num_experts").or_insert(count);
-                }
-            }
-            _ => {}
+        }
+        // Older files have this name.
+        if let Self::Bloom | Self::Falcon = self
+            && let Some(width) = given.remove("n_embed").filter(|width| !width.is_null())
+        {
+            given.insert("hidden_size".into(), width);
         }
         given
+    }
+
+    /// The text of a `config.json`, whose first files have windows and bases of angles by layer and not by type (UltraBERT).
+    pub(super) fn by_types<'a>(self, path: &Path, text: &'a str) -> Result<Cow<'a, str>> {
+        if self != Self::UltraBert {
+            return Ok(text.into());
+        }
+        let mut given: Map<String, Value> = parse(path, text)?;
+        let is_unset = |given: &Map<String, Value>, field: &str| given.get(field).is_none_or(Value::is_null);
+        if let Some(Value::Array(windows)) = given.remove("attention_windows") {
+            let is_near = |window: &Value| !window.is_null() && window != &json!(0);
+            if let Some(first) = windows.iter().find(|window| is_near(window)) {
+                given.insert("sliding_window".into(), first.clone());
+            }
+            if is_unset(&given, "layer_types") {
+                let types = windows.iter().map(|window| if is_near(window) { SLIDING } else { FULL });
+                given.insert("layer_types".into(), types.collect());
+            }
+        }
+        if let Some(Value::Array(thetas)) = given.get("rope_theta").cloned() {
+            given.remove("rope_theta");
+            if is_unset(&given, "rope_parameters") {
+                let usual = |layer: usize| json!(if (layer + 1).is_multiple_of(3) { FULL } else { SLIDING });
+                let types = given.get("layer_types").and_then(Value::as_array);
+                let kind = |layer: usize| match types {
+                    Some(types) => types.get(layer).cloned(),
+                    None => Some(usual(layer)),
+                };
+                // The last layer of a type decides.
+                let named = |(layer, theta)| {
+                    let kind = kind(layer)?.as_str()?.to_owned();
+                    Some((kind, json!({"rope_type": "default", "rope_theta": theta})))
+                };
+                let ropes: Map<String, Value> = thetas.into_iter().enumerate().filter_map(named).collect();
+                given.insert("rope_parameters".into(), ropes.into());
+            }
+        }
+        Ok(Value::Object(given).to_string().into())
+    }
+
+    /// Second names of fields, which count where the first is not given, and the names of these here.
+    fn other_names(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::DeepSeekV3
+            | Self::Dots1
+            | Self::FlexOlmo
+            | Self::Glm4Moe
+            | Self::HunYuanMoe
+            | Self::Mistral4
+            | Self::Olmoe
+            | Self::Qwen3Moe
+            | Self::SolarOpen => &[("num_local_experts", "num_experts")],
+            Self::InternLm3 => &[("qkv_bias", "attention_bias"), ("bias", "mlp_bias")],
+            _ => &[],
+        }
     }
 
     /// Sets the inner width of the feed-forward parts where it follows from that of the states.

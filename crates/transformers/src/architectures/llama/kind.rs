@@ -1,5 +1,7 @@
 //! The kinds of decoders of LLaMA's shape, and their names in `transformers`.
 
+use crate::architectures::decoder::{EURO_BERT, EncoderClasses, ULTRA_BERT};
+
 /// Makes the list of kinds, each with its `model_type` and what its classes begin with.
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident = $model_type:literal, $class:literal;)*) => {
@@ -157,6 +159,32 @@ kinds! {
     PhiMoe = "phimoe", "Phimoe";
     /// XGLM (Lin et al. 2022), whose positions are sinusoids.
     Xglm = "xglm", "XGLM";
+    /// InternLM 3, which is a LLaMA.
+    InternLm3 = "internlm3", "Llama";
+    /// Nanochat, whose norms have no weights, and which turns queries and keys the other way round.
+    NanoChat = "nanochat", "NanoChat";
+    /// Jais 2, whose parts have no gate and square a rectifier.
+    Jais2 = "jais2", "Jais2";
+    /// CWM (Meta FAIR 2025), three quarters of whose layers attend to a sliding window.
+    Cwm = "cwm", "Cwm";
+    /// VaultGemma, which is Gemma 2 without the norms of results.
+    VaultGemma = "vaultgemma", "VaultGemma";
+    /// Granite with sliding windows, whose heads may attend to nothing.
+    GraniteSwa = "granite_swa", "GraniteSWA";
+    /// HyperCLOVA X, which has Granite's factors and norms around each part.
+    HyperClovaX = "hyperclovax", "HyperCLOVAX";
+    /// FlexOlmo (Shi et al. 2025), which is OLMo 2 with experts.
+    FlexOlmo = "flex_olmo", "FlexOlmo";
+    /// Hunyuan with experts, one of which every token reads.
+    HunYuanMoe = "hunyuan_v1_moe", "HunYuanMoEV1";
+    /// MiniMax M2, which chooses experts with corrections of their scores.
+    MiniMaxM2 = "minimax_m2", "MiniMaxM2";
+    /// Solar Open, whose experts are those of DeepSeek V3.
+    SolarOpen = "solar_open", "SolarOpen";
+    /// UltraBERT, an encoder with sliding windows.
+    UltraBert = "ultrabert", "Ultrabert";
+    /// Mistral 4: DeepSeek's keys and values and experts, with queries that grow with their positions.
+    Mistral4 = "mistral4", "Mistral4";
 }
 
 impl LlamaKind {
@@ -166,24 +194,41 @@ impl LlamaKind {
         ALL.iter().copied().find(|kind| kind.model_type() == name)
     }
 
-    /// Whether it is Gemma 2 or 3.
+    /// Whether it is Gemma 2, or made like it.
     pub(crate) fn is_new_gemma(self) -> bool {
-        matches!(self, Self::Gemma2 | Self::Gemma3)
+        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::VaultGemma)
     }
 
-    /// Whether it is Granite 3, which scales embeddings, parts, scores and logits.
+    /// Whether it scales embeddings, parts, scores and logits as Granite 3 does.
     pub(crate) fn is_granite(self) -> bool {
-        matches!(self, Self::Granite | Self::GraniteMoe | Self::GraniteMoeShared)
+        matches!(
+            self,
+            Self::Granite | Self::GraniteMoe | Self::GraniteMoeShared | Self::GraniteSwa | Self::HyperClovaX
+        )
+    }
+
+    /// Whether it is a Hunyuan, which normalises queries and keys after they are turned.
+    pub(crate) fn is_hunyuan(self) -> bool {
+        matches!(self, Self::HunYuan | Self::HunYuanMoe)
     }
 
     /// Whether keys and values are made of a narrow vector.
     pub(crate) fn is_latent(self) -> bool {
-        matches!(self, Self::DeepSeekV2 | Self::DeepSeekV3 | Self::MiniCpm3)
+        matches!(self, Self::DeepSeekV2 | Self::DeepSeekV3 | Self::MiniCpm3 | Self::Mistral4)
+    }
+
+    /// Whether its experts are those of DeepSeek V3: chosen by groups and by sigmoids with corrections, beside a part that every
+    /// token reads.
+    pub(crate) fn has_deepseek_experts(self) -> bool {
+        matches!(self, Self::DeepSeekV3 | Self::Dots1 | Self::Glm4Moe | Self::SolarOpen)
     }
 
     /// Whether it is the part for text of models with images.
     pub(crate) fn may_have_images(self) -> bool {
-        matches!(self, Self::Gemma3 | Self::Ministral3 | Self::Mistral)
+        matches!(
+            self,
+            Self::Gemma3 | Self::Ministral3 | Self::Mistral | Self::Mistral4 | Self::Qwen2 | Self::Qwen3
+        )
     }
 
     /// Whether a config may set the width of a head.
@@ -211,9 +256,18 @@ impl LlamaKind {
         )
     }
 
+    /// The classes of an encoder; none for decoders.
+    pub(crate) fn encoder_classes(self) -> Option<&'static EncoderClasses> {
+        match self {
+            Self::EuroBert => Some(&EURO_BERT),
+            Self::UltraBert => Some(&ULTRA_BERT),
+            _ => None,
+        }
+    }
+
     /// Whether layers with a sliding window have angles of their own.
     pub(crate) fn has_two_ropes(self) -> bool {
-        matches!(self, Self::Gemma3 | Self::Olmo3)
+        matches!(self, Self::Gemma3 | Self::Olmo3 | Self::UltraBert)
     }
 
     /// The number of rows before that of position 0 in the table of positions; none where positions turn queries and
@@ -233,16 +287,24 @@ impl LlamaKind {
 
     /// The norm of the embeddings.
     pub(crate) fn embedding_norm(self) -> Option<&'static str> {
-        (self == Self::Bloom).then_some("word_embeddings_layernorm")
+        match self {
+            Self::Bloom => Some("word_embeddings_layernorm"),
+            Self::NanoChat => Some("norm"),
+            _ => None,
+        }
     }
 
     /// The base of the angles of a config that has none.
     pub(crate) fn theta(self) -> f64 {
         match self {
             Self::Apertus => 1.2e7,
+            Self::UltraBert => 2.56e6,
+            Self::MiniMaxM2 => 5e6,
             Self::SmolLm3 => 2e6,
-            Self::Gemma3 | Self::Ministral3 | Self::Mixtral | Self::PhiMoe => 1e6,
-            Self::Cohere | Self::Ernie45 | Self::Ernie45Moe | Self::Olmo3 => 5e5,
+            Self::Cwm | Self::Gemma3 | Self::Ministral3 | Self::Mixtral | Self::PhiMoe | Self::SolarOpen => {
+                1e6
+            }
+            Self::Cohere | Self::Ernie45 | Self::Ernie45Moe | Self::FlexOlmo | Self::Olmo3 => 5e5,
             Self::GptOss => 1.5e5,
             Self::Helium => 1e5,
             _ => 1e4,
@@ -252,7 +314,7 @@ impl LlamaKind {
     /// The part of a head that is turned, of a config that does not say it; none where all of it always is.
     pub(crate) fn turned_part(self) -> Option<f64> {
         match self {
-            Self::Phi3 => Some(1.0),
+            Self::MiniMaxM2 | Self::Phi3 => Some(1.0),
             Self::Glm | Self::Glm4 | Self::Glm4Moe | Self::Nemotron | Self::Persimmon | Self::Phi => {
                 Some(0.5)
             }

@@ -20,6 +20,7 @@ mod norm;
 mod norms;
 mod positions;
 mod rope;
+mod text_part;
 
 pub use config::{LlamaConfig, MptAttention};
 pub(crate) use derived::{Gate, SLOPES};
@@ -32,3 +33,4 @@ pub(crate) use names::{ExpertTensors, Inner, Inputs, PROJECTIONS, PartNames, SHA
 pub(crate) use norms::{HeadNorms, NormKind, OwnWeights, PartNorms};
 pub(crate) use positions::QueryGrowth;
 pub(crate) use rope::Rope;
+pub(crate) use text_part::{GEMMA_3, MISTRAL_3, QWEN_2_5_VL, QWEN_2_VL, QWEN_3_VL};

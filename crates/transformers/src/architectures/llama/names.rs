@@ -124,7 +124,7 @@ impl LlamaKind {
     /// The names of its tensors.
     pub(crate) fn names(self) -> Names {
         match self {
-            Self::Apertus | Self::Arcee | Self::Nemotron => {
+            Self::Apertus | Self::Arcee | Self::Jais2 | Self::Nemotron => {
                 Names { part: plain("mlp.up_proj", "mlp.down_proj"), ..LLAMA }
             }
             Self::BioGpt => Names {
@@ -136,7 +136,7 @@ impl LlamaKind {
                 part: plain("fc1", "fc2"),
                 ..LLAMA
             },
-            Self::DeepSeekV2 | Self::DeepSeekV3 | Self::MiniCpm3 => Names { inputs: Inputs::Latent, ..LLAMA },
+            kind if kind.is_latent() => Names { inputs: Inputs::Latent, ..LLAMA },
             Self::Bloom | Self::Falcon => Names {
                 table: "transformer.word_embeddings.weight",
                 inputs: Inputs::ByGroup("self_attention.query_key_value"),
@@ -219,6 +219,7 @@ impl LlamaKind {
                 part: PartNames { inner: Inner::Fused("mlp.gate_up_proj"), ..LLAMA.part },
                 ..LLAMA
             },
+            Self::NanoChat => Names { part: plain("mlp.fc1", "mlp.fc2"), ..LLAMA },
             Self::Starcoder2 => Names { part: plain("mlp.c_fc", "mlp.c_proj"), ..LLAMA },
             Self::Xglm => {
                 Names { norm: "layer_norm", output: "self_attn.out_proj", part: plain("fc1", "fc2"), ..LLAMA }
@@ -255,8 +256,14 @@ impl LlamaKind {
                 shared_part: PartNames { inner: Inner::Fused("input_linear"), outer: "output_linear" },
                 ..usual
             },
-            Self::Mixtral | Self::PhiMoe => ExpertNames {
+            Self::HunYuanMoe => ExpertNames { router: "mlp.gate.wg", shared: "mlp.shared_mlp", ..usual },
+            Self::Mistral4 => ExpertNames {
+                experts: ExpertTensors::Together(["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]),
+                ..usual
+            },
+            Self::MiniMaxM2 | Self::Mixtral | Self::PhiMoe => ExpertNames {
                 router: "block_sparse_moe.gate",
+                corrections: "block_sparse_moe.e_score_correction_bias",
                 experts: ExpertTensors::Apart(
                     "block_sparse_moe.experts",
                     PartNames { inner: Inner::Gated("w1", "w3"), outer: "w2" },

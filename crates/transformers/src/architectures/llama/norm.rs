@@ -26,6 +26,7 @@ impl Norm {
         Ok(match config.kind.norm_kind() {
             NormKind::Root => Self::Root(RmsNorm::new(width, eps, 1.0, vb)?),
             NormKind::RootAroundOne => Self::Root(RmsNorm::around_one(width, eps, vb)?),
+            NormKind::RootWithoutWeights => Self::Root(RmsNorm::without_weights(width, eps, vb)?),
             NormKind::Layer => Self::Layer(LayerNorm::new(width, eps, vb)?),
             NormKind::LayerAroundOne => Self::Layer(LayerNorm::around_one(width, eps, vb)?),
             NormKind::LayerWithoutShift => Self::Layer(LayerNorm::without_shift(width, eps, vb)?),

@@ -31,6 +31,8 @@ pub(crate) enum NormKind {
     Root,
     /// The same, where weights are stored without their 1.
     RootAroundOne,
+    /// The same without weights: they store nothing.
+    RootWithoutWeights,
     /// They subtract the mean, divide by the deviation, scale and shift.
     Layer,
     /// The same, where weights are stored without their 1.
@@ -82,13 +84,24 @@ impl PartNorms {
 impl LlamaKind {
     /// Whether the results of parts are normalised.
     pub(crate) fn norms_results(self) -> bool {
-        matches!(self, Self::Exaone4 | Self::Gemma2 | Self::Gemma3 | Self::Glm4 | Self::Olmo2 | Self::Olmo3)
+        matches!(
+            self,
+            Self::Exaone4
+                | Self::FlexOlmo
+                | Self::Gemma2
+                | Self::Gemma3
+                | Self::Glm4
+                | Self::HyperClovaX
+                | Self::Olmo2
+                | Self::Olmo3
+        )
     }
 
     /// What the norms of hidden states do.
     pub(crate) fn norm_kind(self) -> NormKind {
         match self {
-            Self::Gemma | Self::Gemma2 | Self::Gemma3 => NormKind::RootAroundOne,
+            Self::Gemma | Self::Gemma2 | Self::Gemma3 | Self::VaultGemma => NormKind::RootAroundOne,
+            Self::NanoChat => NormKind::RootWithoutWeights,
             Self::BioGpt
             | Self::Bloom
             | Self::CodeGen
@@ -97,6 +110,7 @@ impl LlamaKind {
             | Self::GptJ
             | Self::GptNeo
             | Self::GptNeox
+            | Self::Jais2
             | Self::Opt
             | Self::Persimmon
             | Self::Phi
@@ -116,8 +130,11 @@ impl LlamaConfig {
     /// The norms of attention.
     pub(crate) fn attention_norms(&self) -> PartNorms {
         match self.kind {
-            LlamaKind::Exaone4 | LlamaKind::Olmo2 | LlamaKind::Olmo3 => {
+            LlamaKind::Exaone4 | LlamaKind::FlexOlmo | LlamaKind::Olmo2 | LlamaKind::Olmo3 => {
                 PartNorms::After("post_attention_layernorm")
+            }
+            LlamaKind::HyperClovaX if self.use_post_norm.unwrap_or(true) => {
+                PartNorms::Around("input_layernorm", "post_norm1")
             }
             LlamaKind::Gemma2 | LlamaKind::Gemma3 => {
                 PartNorms::Around("input_layernorm", "post_attention_layernorm")
@@ -138,9 +155,13 @@ impl LlamaConfig {
     /// The norms of the feed-forward part, where it has its own.
     pub(crate) fn feed_forward_norms(&self) -> PartNorms {
         match self.kind {
-            LlamaKind::Exaone4 | LlamaKind::Olmo2 | LlamaKind::Olmo3 => {
+            LlamaKind::Exaone4 | LlamaKind::FlexOlmo | LlamaKind::Olmo2 | LlamaKind::Olmo3 => {
                 PartNorms::After("post_feedforward_layernorm")
             }
+            LlamaKind::HyperClovaX if self.use_post_norm.unwrap_or(true) => {
+                PartNorms::Around("post_attention_layernorm", "post_norm2")
+            }
+            LlamaKind::VaultGemma => PartNorms::Before("pre_feedforward_layernorm"),
             LlamaKind::Gemma2 | LlamaKind::Gemma3 => {
                 PartNorms::Around("pre_feedforward_layernorm", "post_feedforward_layernorm")
             }
@@ -163,9 +184,15 @@ impl LlamaConfig {
             | LlamaKind::Exaone4
             | LlamaKind::Gemma3
             | LlamaKind::HunYuan
+            | LlamaKind::HunYuanMoe
+            | LlamaKind::NanoChat
             | LlamaKind::Qwen3
             | LlamaKind::Qwen3Moe => HeadNorms::Each,
-            LlamaKind::Olmo2 | LlamaKind::Olmo3 | LlamaKind::Olmoe => HeadNorms::All,
+            LlamaKind::FlexOlmo
+            | LlamaKind::MiniMaxM2
+            | LlamaKind::Olmo2
+            | LlamaKind::Olmo3
+            | LlamaKind::Olmoe => HeadNorms::All,
             LlamaKind::Cohere if self.use_qk_norm == Some(true) => HeadNorms::Own(OwnWeights::Together),
             LlamaKind::Glm4Moe if self.use_qk_norm == Some(true) => HeadNorms::Each,
             LlamaKind::Persimmon if self.qk_layernorm.unwrap_or(true) => HeadNorms::Each,
@@ -178,7 +205,9 @@ impl LlamaConfig {
     /// The names of the norms of queries and of keys.
     pub(crate) fn head_norm_names(&self) -> [&'static str; 2] {
         match self.kind {
-            LlamaKind::HunYuan => ["self_attn.query_layernorm", "self_attn.key_layernorm"],
+            LlamaKind::HunYuan | LlamaKind::HunYuanMoe => {
+                ["self_attn.query_layernorm", "self_attn.key_layernorm"]
+            }
             LlamaKind::Persimmon | LlamaKind::Phi | LlamaKind::StableLm => {
                 ["self_attn.q_layernorm", "self_attn.k_layernorm"]
             }
@@ -188,7 +217,7 @@ impl LlamaConfig {
 
     /// Whether queries and keys are turned before they are normalised.
     pub(crate) fn turns_first(&self) -> bool {
-        self.kind == LlamaKind::HunYuan
+        self.kind.is_hunyuan() || self.kind == LlamaKind::NanoChat
     }
 
     /// Whether states are normalised after a part is added to them (OPT 350M).
@@ -234,7 +263,7 @@ impl LlamaConfig {
         match self.kind.norm_kind() {
             _ if matches!(self.kind, LlamaKind::BioGpt | LlamaKind::Xglm) => 1e-5,
             _ if self.kind == LlamaKind::PhiMoe => self.rms_norm_eps,
-            NormKind::Root | NormKind::RootAroundOne => self.rms_norm_eps,
+            NormKind::Root | NormKind::RootAroundOne | NormKind::RootWithoutWeights => self.rms_norm_eps,
             NormKind::Layer | NormKind::LayerAroundOne | NormKind::LayerWithoutShift => {
                 self.layer_norm_eps.unwrap_or(1e-5)
             }

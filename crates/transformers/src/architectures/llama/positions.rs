@@ -51,12 +51,14 @@ impl LlamaKind {
         matches!(
             self,
             Self::Cohere2
+                | Self::Cwm
                 | Self::Dots1
                 | Self::Exaone4
                 | Self::Gemma2
                 | Self::Gemma3
                 | Self::GptNeo
                 | Self::GptOss
+                | Self::GraniteSwa
                 | Self::Ministral
                 | Self::Ministral3
                 | Self::Mistral
@@ -70,6 +72,8 @@ impl LlamaKind {
                 | Self::Qwen3Moe
                 | Self::SmolLm3
                 | Self::Starcoder2
+                | Self::UltraBert
+                | Self::VaultGemma
         )
     }
 }
@@ -77,7 +81,7 @@ impl LlamaKind {
 impl LlamaConfig {
     /// Whether tokens see those after them, as in encoders.
     pub(crate) fn is_bidirectional(&self) -> bool {
-        self.kind == LlamaKind::EuroBert
+        self.kind.encoder_classes().is_some()
             || self.is_causal == Some(false)
             || self.use_bidirectional_attention == Some(true)
     }
@@ -120,7 +124,9 @@ impl LlamaConfig {
         match self.kind {
             LlamaKind::Qwen2 | LlamaKind::Qwen3 => layer >= self.max_window_layers.unwrap_or(28),
             LlamaKind::Dots1 => layer >= self.max_window_layers.unwrap_or(62),
-            LlamaKind::Gemma2 | LlamaKind::GptOss => !(layer + 1).is_multiple_of(2),
+            LlamaKind::Gemma2 | LlamaKind::GptOss | LlamaKind::VaultGemma => !(layer + 1).is_multiple_of(2),
+            LlamaKind::UltraBert => !(layer + 1).is_multiple_of(3),
+            LlamaKind::Cwm | LlamaKind::GraniteSwa => !layer.is_multiple_of(4),
             LlamaKind::Gemma3 => !(layer + 1).is_multiple_of(self.sliding_window_pattern.unwrap_or(6)),
             LlamaKind::Cohere2 | LlamaKind::Exaone4 | LlamaKind::Olmo3 => {
                 !(layer + 1).is_multiple_of(self.sliding_window_pattern.unwrap_or(4))
@@ -144,7 +150,7 @@ impl LlamaConfig {
             LlamaKind::SmolLm3 => {}
             LlamaKind::Cohere2 => return self.window(layer).is_some(),
             LlamaKind::Exaone4 => return self.sliding_window.is_none() || self.is_sliding(layer),
-            _ => return self.has_angles(),
+            _ => return self.has_angles() && self.own_theta(layer) != Some(0.0),
         }
         match &self.no_rope_layers {
             Some(turned) => turned.get(layer).is_some_and(|turned| *turned != 0),
@@ -199,7 +205,7 @@ impl LlamaConfig {
                 longest: self.max_position_embeddings,
                 original: self.original_max_position_embeddings,
                 // 0 stands for none.
-                alpha: parameters.alpha.filter(|alpha| self.kind == LlamaKind::HunYuan && *alpha != 0.0),
+                alpha: parameters.alpha.filter(|alpha| self.kind.is_hunyuan() && *alpha != 0.0),
             };
             Rope::new(parameters, context).map_err(|(inner, expected, found)| {
                 let field = if inner == "head_dim" { inner.into() } else { format!("{field}.{inner}") };
@@ -210,8 +216,15 @@ impl LlamaConfig {
             if own.full_attention.is_some() || own.sliding_attention.is_some() {
                 return Err(wrong(field, "one set of angles for all layers", "angles by layer type"));
             }
+            if self.layer_rope_theta.is_some() {
+                let of = |theta: f64| {
+                    build(field, &RopeParameters { rope_theta: None, ..own.clone() }, Some(theta))
+                };
+                return self.thetas().into_iter().map(of).collect();
+            }
             let theta = new.and_then(|(_, rope)| rope.rope_theta).or(self.rope_theta);
             let rope = build(field, own, theta)?;
+            let rope = if self.kind == LlamaKind::NanoChat { rope.reversed() } else { rope };
             return Ok(vec![match &self.rope_divisors {
                 Some(divisors) => rope.divided(divisors),
                 None => rope,
@@ -226,12 +239,29 @@ impl LlamaConfig {
         let sliding = by_layer.and_then(|rope| rope.sliding_attention.as_deref()).unwrap_or(&none);
         let local = match self.kind {
             LlamaKind::Gemma3 => self.rope_local_base_freq.or(Some(10_000.0)),
+            LlamaKind::UltraBert => Some(10_000.0),
             _ => self.rope_theta,
         };
         Ok(vec![
             build(field, full, self.rope_theta)?,
             build("rope_parameters.sliding_attention", sliding, local)?,
         ])
+    }
+
+    /// The base of the angles of `layer`, where each layer has its own; 0 stands for none.
+    fn own_theta(&self, layer: usize) -> Option<f64> {
+        self.layer_rope_theta.as_ref().and_then(|thetas| thetas.get(layer)).copied()
+    }
+
+    /// The different bases of the angles of layers, where each layer has its own, in the order of the layers.
+    fn thetas(&self) -> Vec<f64> {
+        let mut found: Vec<f64> = Vec::new();
+        for theta in (0..self.num_hidden_layers).filter_map(|layer| self.own_theta(layer)) {
+            if theta != 0.0 && !found.contains(&theta) {
+                found.push(theta);
+            }
+        }
+        found
     }
 
     /// The angles of Phi 3 by their name today, and those of Phi 3.5 with experts as `transformers` has them; none where
@@ -280,7 +310,10 @@ impl LlamaConfig {
 
     /// The place of the angles of `layer` in [`ropes`](Self::ropes); none where it turns nothing.
     pub(crate) fn rope_of(&self, layer: usize) -> Option<usize> {
-        let own = usize::from(self.kind.has_two_ropes() && self.is_sliding(layer));
+        let own = match self.own_theta(layer) {
+            Some(theta) => self.thetas().iter().position(|other| *other == theta).unwrap_or(0),
+            None => usize::from(self.kind.has_two_ropes() && self.is_sliding(layer)),
+        };
         self.turns(layer).then_some(own)
     }
 
@@ -318,14 +351,14 @@ impl LlamaConfig {
             | LlamaKind::Glm4
             | LlamaKind::GptJ
             | LlamaKind::Helium => true,
-            LlamaKind::DeepSeekV3 => self.rope_interleave.unwrap_or(true),
+            LlamaKind::DeepSeekV3 | LlamaKind::Mistral4 => self.rope_interleave.unwrap_or(true),
             _ => false,
         }
     }
 
     /// How queries grow with their positions.
     pub(crate) fn query_growth(&self) -> Result<Option<QueryGrowth>> {
-        if self.kind != LlamaKind::Ministral3 {
+        if !matches!(self.kind, LlamaKind::Ministral3 | LlamaKind::Mistral4) {
             return Ok(None);
         }
         let rope = self.rope_scaling.as_ref().or(self.rope_parameters.as_ref());
@@ -358,6 +391,8 @@ impl LlamaConfig {
             return Ok(width);
         }
         let part = parameters.partial_rotary_factor.or(self.partial_rotary_factor);
+        let width = self.rotary_dim.filter(|_| self.kind == LlamaKind::MiniMaxM2);
+        let part = part.or(width.map(|width| width as f64 / self.head_width() as f64));
         let part = part.or(self.kind.turned_part()).unwrap_or(1.0);
         if part == 1.0 {
             return Ok(self.head_width());

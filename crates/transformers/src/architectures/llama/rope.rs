@@ -109,6 +109,8 @@ enum Growth {
     /// Their base grows with it (`dynamic`).
     Base {
         base: f32,
+        /// 1, or -1 where angles are negative.
+        sign: f32,
         factor: f32,
         /// The length from which on angles change.
         longest: usize,
@@ -149,7 +151,7 @@ impl Rope {
                     return rope(steps((theta * grown) as f32, width), 1.0, None);
                 }
                 let factor = above_zero("factor", parameters.factor)? as f32;
-                rope(plain, 1.0, Some(Growth::Base { base: theta as f32, factor, longest, width }))
+                rope(plain, 1.0, Some(Growth::Base { base: theta as f32, sign: 1.0, factor, longest, width }))
             }
             "llama3" => {
                 let factor = above_zero("factor", parameters.factor)? as f32;
@@ -274,6 +276,18 @@ impl Rope {
         self
     }
 
+    /// The same the other way round.
+    pub(crate) fn reversed(mut self) -> Self {
+        let negate = |steps: &mut Vec<f32>| steps.iter_mut().for_each(|step| *step = -*step);
+        negate(&mut self.steps);
+        match &mut self.growth {
+            Some(Growth::Base { sign, .. }) => *sign = -*sign,
+            Some(Growth::Long { steps, .. }) => negate(steps),
+            None => {}
+        }
+        self
+    }
+
     /// The number of pairs that are turned.
     pub(crate) fn pairs(&self) -> usize {
         self.steps.len()
@@ -297,10 +311,11 @@ impl Rope {
     pub(crate) fn steps(&self, length: usize) -> (Cow<'_, [f32]>, f32) {
         match &self.growth {
             // The base grows with the length ("NTK-aware" scaling).
-            Some(Growth::Base { base, factor, longest, width }) if length > *longest => {
+            Some(Growth::Base { base, sign, factor, longest, width }) if length > *longest => {
                 let grown = factor * length as f32 / *longest as f32 - (factor - 1.0);
                 let base = base * grown.powf(*width as f32 / (width - 2) as f32);
-                (steps(base, *width).into(), self.scale)
+                let steps: Vec<f32> = steps(base, *width).iter().map(|step| sign * step).collect();
+                (steps.into(), self.scale)
             }
             Some(Growth::Long { steps, scale, original }) if length > *original => {
                 (steps.as_slice().into(), *scale)
@@ -359,6 +374,17 @@ mod tests {
         let (steps, _) = rope.steps(32);
         assert_eq!(steps[0], 1.0);
         assert!((steps[1] - 0.002).abs() < 1e-9, "{steps:?}");
+    }
+
+    #[test]
+    fn reversed_angles_are_negative_at_every_length() {
+        for kind in ["linear", "dynamic"] {
+            let rope = Rope::new(&of(kind), context(4)).unwrap();
+            for length in [1, 32] {
+                let negative: Vec<f32> = rope.steps(length).0.iter().map(|step| -step).collect();
+                assert_eq!(rope.clone().reversed().steps(length).0.as_ref(), negative, "{kind}, {length}");
+            }
+        }
     }
 
     #[test]
