@@ -45,7 +45,7 @@ impl Source<'_, '_> {
     }
 
     fn norm_of(&mut self, name: &str, width: usize) -> Result<Norm> {
-        let (kind, eps) = (self.config.kind.norm_kind(), self.config.norm_eps());
+        let (kind, eps) = (self.config.norm_kind(), self.config.norm_eps());
         if kind == NormKind::LayerWithoutWeights {
             let (weight, bias) = (vec![1.0; width], Some(vec![0.0; width]));
             return Ok(Norm { weight, bias, eps: eps as f32 });

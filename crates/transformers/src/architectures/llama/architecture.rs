@@ -44,10 +44,9 @@ impl LlamaConfig {
             LlamaKind::EuroBert => DecoderHead::of_euro_bert(path, text)?,
             _ => DecoderHead::of(path, text, kind.class_of_labels())?,
         };
-        let own: Self = parse(path, text)?;
         let defaults = kind.defaults();
         let read = if defaults == Self::default() {
-            own
+            parse(path, text)?
         } else {
             // A field that is null is set.
             let given = kind.renamed(parse(path, text)?);
@@ -60,7 +59,12 @@ impl LlamaConfig {
         };
         // A model whose tokens see later ones cannot continue a text.
         let head = if read.is_bidirectional() && head.is_language_model() { DecoderHead::None } else { head };
-        Ok(Self { kind, head, ..read })
+        let mut config = Self { kind, head, ..read };
+        if let Some(attention) = config.attn_config.as_mut().filter(|_| kind == LlamaKind::Mpt) {
+            // `transformers` does not read it.
+            attention.alibi_bias_max = None;
+        }
+        Ok(config)
     }
 
     /// Reads the text of the `config.json` of a model with images: its part for text alone, which is of one of `kinds`. The
@@ -80,6 +84,10 @@ impl LlamaConfig {
             let found = format!("`{}`", found.unwrap_or_default());
             return Err(wrong("text_config.model_type", &expected, &found).within(path));
         };
+        // Whether the head is the embedding table is the whole model's to say; it is where it does not.
+        let is_tied = whole.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(true);
+        let mut part = part.clone();
+        part["tie_word_embeddings"] = is_tied.into();
         Self::from_json(*kind, path, &part.to_string())
     }
 }
