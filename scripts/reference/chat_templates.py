@@ -1,4 +1,5 @@
-"""Renders the conversations of crates/checkpoint/tests/data/chat/templates.json with `transformers` and writes the results.
+"""Renders the conversations of crates/checkpoint/tests/data/chat/templates.json with `transformers` and writes the results, and those of
+the expressions below to expressions.json beside it.
 
     pip install transformers jinja2
     chat_templates.py [templates.json]
@@ -21,6 +22,41 @@ class Fixed(datetime.datetime):
         return cls(2024, 7, 26)
 
 
+# Expressions of templates, whose values Jinja2 and MiniJinja could have differently.
+EXPRESSIONS = [
+    *(f"{value} is {test}"
+      for test in ["iterable", "sequence", "mapping", "callable", "string"]
+      for value in ["tools", "documents", "missing", "messages", "messages[0]", "'ab'", "''", "[]", "(1, 2)", "{}", "3", "1.5", "true",
+                    "messages[0].tool_calls", "range", "range(2)", "namespace"]),
+    "tools is iterable and tools | length > 0",
+    "'a,b,c'.rsplit(',', 1)", "'a,b,c'.rsplit(',')", "' a b  c '.rsplit()", "' a b  c '.rsplit(none, 1)", "'abc'.rsplit('x', 1)",
+    "'a,b,c'.split(',', 1)", "' a b  c '.split(none, 1)",
+    "'a,b,c'.partition(',')|join('/')", "'abc'.partition(',')|join('/')", "'a,b,c'.rpartition(',')|join('/')", "'abc'.rpartition(',')|join('/')",
+    "'w9'.removeprefix('w')", "'w9'.removeprefix('x')", "'w9'.removesuffix('9')", "'w9'.removesuffix('')",
+    "'w5'.zfill(4)", "'-5'.zfill(4)", "'w5555'.zfill(3)", "'ab'.center(5, '*')", "'ab'.center(4)", "'abc'.center(6, '.')",
+    "'ab'.ljust(4, '.')", "'ab'.rjust(4)", "'aB'.swapcase()", "'Straße'.casefold()", "'abcb'.index('b')", "'abcb'.rindex('b')",
+    "'a b'|wordcount", "'one, two-three four_five'|wordcount", "'a'|center(4)", "'ab'|center(5)", "'abc'|center(2)",
+    "{'a': 1, 'b': none, 'c': '<&\"'}|xmlattr", "{'a': 1}|xmlattr(false)", "{}|xmlattr",
+    "cycler('a', 'b') is defined", "joiner is defined",
+]
+
+
+def expressions(path):
+    cases = []
+    for expression in EXPRESSIONS:
+        texts, _ = rendering.render_jinja_template(
+            conversations=[[{"role": "user", "content": "w5 w6"}]],
+            chat_template="{{ (" + expression + ")|string }}",
+            tools=None,
+            documents=None,
+        )
+        cases.append({"expression": expression, "expected": texts[0]})
+    used = "{% set j = joiner(', ') %}{% for x in [1, 2] %}{{ j() }}{{ x }}{% endfor %}{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}"
+    texts, _ = rendering.render_jinja_template(conversations=[[]], chat_template=used)
+    cases.append({"template": used, "expected": texts[0]})
+    path.write_text(json.dumps(cases, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+
+
 def main(path):
     rendering.datetime = Fixed
     fixtures = json.loads(path.read_text(encoding="utf8"))
@@ -41,6 +77,7 @@ def main(path):
         except Exception as error:
             case["error"] = str(error)
     path.write_text(json.dumps(fixtures, indent=1, ensure_ascii=False), encoding="utf8")
+    expressions(path.parent / "expressions.json")
 
 
 if __name__ == "__main__":

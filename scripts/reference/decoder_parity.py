@@ -212,6 +212,7 @@ VARIANTS = {
         "new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1}),
     "gpt_bigcode-heads": ("gpt_bigcode", FOLDERS["gpt_bigcode"] | {"multi_query": False}),
     "opt-after": ("opt", FOLDERS["opt"] | {"do_layer_norm_before": False, "word_embed_proj_dim": 8}),
+    "opt-bare": ("opt", FOLDERS["opt"] | {"layer_norm_elementwise_affine": False, "_remove_final_layer_norm": True}),
     "phi-norms": ("phi", FOLDERS["phi"] | {"qk_layernorm": True}),
     "hunyuan_v1_dense-alpha": ("hunyuan_v1_dense", {
         "head_dim": 8, "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 1.0, "alpha": 1000.0}}),

@@ -124,7 +124,7 @@ pub enum Error {
     },
 
     /// A field of a JSON file is well formed, but its value cannot be used.
-    #[error("{}: field `{field}`: expected {expected}, found {found}", path.display())]
+    #[error("{}: field `{field}`: {}", path.display(), contrast(expected, found))]
     Config {
         /// The JSON file.
         path: PathBuf,
@@ -414,6 +414,17 @@ pub enum Error {
     /// A tensor operation failed.
     #[error("tensor operation")]
     Tensor(#[from] candle_core::Error),
+}
+
+/// The longest text of expected values, in bytes, that stands before the found one.
+const LONGEST_EXPECTED: usize = 200;
+
+/// What was expected and what was found. A long list of what there is stands last, so that the found value is seen.
+fn contrast(expected: &str, found: &str) -> String {
+    match expected.len() > LONGEST_EXPECTED {
+        true => format!("found {found}, which is not supported; expected {expected}"),
+        false => format!("expected {expected}, found {found}"),
+    }
 }
 
 impl Error {

@@ -1,7 +1,8 @@
 //! Reading JSON files so that an error names the file, the field and the line.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
+use regex::{Captures, Regex};
 use serde::{
     Deserialize, Deserializer, Serializer,
     de::{DeserializeOwned, Error as _, SeqAccess, Visitor},
@@ -33,8 +34,31 @@ fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String> {
         .map_err(|error| Error::Utf8 { path: path.into(), at: error.utf8_error().valid_up_to() })
 }
 
-/// `text` as a `T`; `path` is for the error.
+/// What stands for a number without a bound: of the length of Python's `Infinity`, and greater than every number of a single precision.
+pub const UNBOUNDED: f64 = 1.79e308;
+
+/// The text with numbers in place of Python's `Infinity` and `-Infinity`, which JSON lacks, and null in place of `NaN`; also where
+/// `transformers` writes an object with `__float__`. It is the text itself if it has none of them.
+fn with_numbers(text: &str) -> Cow<'_, str> {
+    if !["Infinity", "NaN"].iter().any(|name| text.contains(name)) {
+        return text.into();
+    }
+    // Strings come first, so that words inside them stay.
+    const PARTS: &str = r#"\{\s*"__float__"\s*:\s*"(-?Infinity|NaN)"\s*\}|"(?:[^"\\]|\\.)*"|-?Infinity|NaN"#;
+    let Ok(parts) = Regex::new(PARTS) else { return text.into() };
+    parts.replace_all(text, |found: &Captures<'_>| {
+        match found.get(1).map_or(&found[0], |name| name.as_str()) {
+            "NaN" => "null".to_owned(),
+            "Infinity" => format!("{UNBOUNDED:e}"),
+            "-Infinity" => format!("{:e}", -UNBOUNDED),
+            string => string.to_owned(),
+        }
+    })
+}
+
+/// `text` as a `T`; `path` is for the error. Python's `Infinity` is [`UNBOUNDED`], and `NaN` is null.
 pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T> {
+    let text = &with_numbers(text);
     let mut json = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         // Where the JSON broke off inside an object, that object.
@@ -152,6 +176,21 @@ mod tests {
             "{error}"
         );
         assert_eq!(super::text(&folder.path().join("none")).unwrap(), None);
+    }
+
+    #[test]
+    fn numbers_that_python_writes_and_json_lacks_are_read() {
+        let read = |text: &str| parse::<serde_json::Value>(Path::new("config.json"), text);
+        let text = r#"{"limit": [-Infinity, Infinity], "none": NaN, "name": "\"Infinity NaN", "NaN": 1,
+                       "written": {"__float__": "Infinity"}}"#;
+        let most = super::UNBOUNDED;
+        let expected = serde_json::json!({
+            "limit": [-most, most], "none": null, "name": "\"Infinity NaN", "NaN": 1, "written": most
+        });
+        assert_eq!(read(text).unwrap(), expected);
+        assert_eq!(most as f32, f32::INFINITY);
+        let error = read("{\n\"a\": Infinite}").unwrap_err();
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains("line 2"));
     }
 
     #[test]

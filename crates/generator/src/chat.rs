@@ -1,6 +1,9 @@
 //! Conversations as a model's own chat template writes them.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use sporran_checkpoint::{ChatMessage, ChatTemplate, Tokenizer};
 
@@ -27,6 +30,8 @@ pub struct ChatPrompt {
     template: ChatTemplate,
     /// Whether the template has no place for a system's turn.
     without_system: bool,
+    /// Whether a warning of that was given.
+    warned: AtomicBool,
     /// The texts of the model's special tokens, longest first.
     special: Vec<String>,
 }
@@ -43,7 +48,8 @@ impl ChatPrompt {
         let with_system = template.render(&[ChatMessage::new("system", PROBE), user.clone()], true);
         template.render(&[user], true)?;
         let without_system = !with_system.is_ok_and(|text| text.contains(PROBE));
-        Ok(Some(Self { template, without_system, special: tokenizer.special_texts() }))
+        let special = tokenizer.special_texts();
+        Ok(Some(Self { template, without_system, warned: AtomicBool::new(false), special }))
     }
 
     /// The token that the model's tokenizer calls its end, which ends a turn.
@@ -53,7 +59,8 @@ impl ChatPrompt {
     }
 
     /// The text of a conversation with the beginning of the answer. It has its special tokens, and is to be encoded without
-    /// others. The system's words come before the first question if the template has no place for them.
+    /// others. The system's words come before the first question if the template has no place for them, with a warning for the
+    /// first such text.
     ///
     /// # Errors
     /// [`Error::Transformers`] where the template refuses the conversation.
@@ -69,6 +76,11 @@ impl ChatPrompt {
         }
         messages.push(ChatMessage::new("user", self.plain(asked)));
         if !system.is_empty() && self.without_system {
+            if !self.warned.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    "the model's chat template has no system's turn: its words stand before the first question"
+                );
+            }
             messages[0].content = format!("{}\n\n{}", self.plain(system), messages[0].content);
         }
         Ok(self.template.render(&messages, true).map_err(Error::from)? + answer)

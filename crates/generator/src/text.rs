@@ -136,15 +136,18 @@ impl Model {
     }
 }
 
-/// The most tokens of a prompt, where there is a bound. A decoder-only model's learned positions, or the length that the
-/// options allow a sequence, hold the answer too: room is left for it, but no more than half.
+/// The most tokens of a prompt, where there is a bound. A decoder-only model's learned positions hold the answer too: room is left
+/// for it, but no more than half. The length that the options allow a sequence holds the whole prompt and at least one token.
 pub(crate) fn prompt_room(model: &dyn CausalLm, options: &GenerationOptions) -> Option<usize> {
     // The last token of an answer is not read.
-    let positions = model.has_learned_positions().then(|| model.max_length() + 1);
-    let length = options.max_length.filter(|_| options.max_new_tokens.is_none());
-    let whole = positions.into_iter().chain(length).min()?;
     let answer = options.max_new_tokens.unwrap_or(NEW_TOKENS);
-    Some(whole.saturating_sub(answer).max(whole / 2).min(whole - whole.min(1)).max(1))
+    let positions = model.has_learned_positions().then(|| {
+        let whole = model.max_length() + 1;
+        whole.saturating_sub(answer).max(whole / 2).min(whole - 1)
+    });
+    let length = options.max_length.filter(|_| options.max_new_tokens.is_none());
+    let most = positions.into_iter().chain(length.map(|length| length.saturating_sub(1))).min()?;
+    Some(most.max(1))
 }
 
 /// The tokenizer of a decoder-only model. A text that is too long loses its beginning, unless the folder says otherwise.

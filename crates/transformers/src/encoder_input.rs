@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{
-    BLINK_MARKS, Error, Result, Tokenizer,
+    BLINK_MARKS, Error, Result, Tokenizer, TruncationSide,
     json::{self, parse},
     sentence::{InputSettings, encoder_of},
 };
@@ -29,10 +29,11 @@ pub enum Text<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Truncation {
-    /// The longer text of a pair, then both equally; a single text at its end.
+    /// The longer text of a pair, then both equally, and a single text: at its end, or at its beginning if the `truncation_side` of the
+    /// model's folder is the left.
     #[default]
     LongestFirst,
-    /// Only the second text of a pair. A first text that leaves no room is an error, and so is a single text that
+    /// Only the second text of a pair, at the same side. A first text that leaves no room is an error, and so is a single text that
     /// is too long.
     OnlySecond,
     /// The first text of a pair at its beginning, so that the last turns of a dialogue stay; the second at its end, and
@@ -230,7 +231,7 @@ impl EncoderInput {
         // The last special token follows the second text, and no special token precedes it.
         let before = special.saturating_sub(1);
         let mut second = second.clone();
-        second.truncate(self.max_length - room.tokens - (special - before), 0, TruncationDirection::Right);
+        second.truncate(self.max_length - room.tokens - (special - before), 0, self.side());
         ids.extend(tokenizer.post_process(second, None, true)?.get_ids().iter().skip(before));
         let types = (0..ids.len()).map(|at| u32::from(at >= room.tokens)).collect();
         Ok(EncoderRow { ids, types: self.types(types) })
@@ -265,7 +266,7 @@ impl EncoderInput {
         // Whole texts are cut here. With the truncation inside, the `tokenizers` crate drops words while encoding, and the
         // longer text of a pair can no longer be determined.
         let parameters = TruncationParams {
-            direction: TruncationDirection::Right,
+            direction: self.side(),
             max_length: room,
             strategy: match self.truncation {
                 Truncation::OnlySecond => TruncationStrategy::OnlySecond,
@@ -277,6 +278,14 @@ impl EncoderInput {
             stride: 0,
         };
         truncate_encodings(first, second, &parameters)
+    }
+
+    /// The end at which the tokenizer's folder cuts texts.
+    fn side(&self) -> TruncationDirection {
+        match self.tokenizer.truncation_side() {
+            Some(TruncationSide::Left) => TruncationDirection::Left,
+            Some(TruncationSide::Right) | None => TruncationDirection::Right,
+        }
     }
 
     /// The range of a mention, marks included.
@@ -364,7 +373,7 @@ mod tests {
     use std::path::Path;
 
     use super::{EncoderInput, Text, Truncation};
-    use sporran_checkpoint::{Error, Tokenizer};
+    use sporran_checkpoint::{Error, Tokenizer, TruncationSide};
 
     /// Letters to ids from 2 on, pairs as `A 1 B 1` with type 1 for the second part.
     fn tokenizer() -> Tokenizer {
@@ -417,6 +426,20 @@ mod tests {
         let cut = |max, text| ids(max, Truncation::OnlySecond, text);
         assert_eq!(cut(6, Text::Pair("a a a", "b b b")).unwrap(), [2, 2, 2, 1, 3, 1]);
         assert!(matches!(cut(5, Text::Pair("a a a", "b b")), Err(Error::Tokenizer { .. })));
+    }
+
+    /// The ids are those of `transformers` for this tokenizer with `truncation_side="left"`.
+    #[test]
+    fn texts_lose_their_beginning_where_the_folder_says_so() {
+        let cut = |max, truncation, text| {
+            let tokenizer = tokenizer().with_truncation_side(TruncationSide::Left);
+            EncoderInput::new(tokenizer, max, truncation).unwrap().rows(&[text]).unwrap().remove(0).ids
+        };
+        let longest = Truncation::LongestFirst;
+        assert_eq!(cut(3, longest, Text::One("a b c")), [3, 4, 1]);
+        assert_eq!(cut(7, longest, Text::Pair("c b a", "a b c b a")), [3, 2, 1, 4, 3, 2, 1]);
+        assert_eq!(cut(6, longest, Text::Pair("a", "c b c b a c")), [2, 1, 3, 2, 4, 1]);
+        assert_eq!(cut(7, Truncation::OnlySecond, Text::Pair("a a a", "b c a")), [2, 2, 2, 1, 4, 2, 1]);
     }
 
     #[test]

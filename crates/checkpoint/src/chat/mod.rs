@@ -1,9 +1,10 @@
 //! Chat templates: the Jinja texts in a model's folder that format the turns of a conversation.
 //!
 //! The environment is that of `transformers`: `trim_blocks`, `lstrip_blocks`, loop controls, `raise_exception`,
-//! `strftime_now`, a `tojson` that leaves HTML alone, and Python's methods of texts, lists and maps.
+//! `strftime_now`, a `tojson` that leaves HTML alone, tests as Jinja2 has them, and Python's methods of texts, lists and maps.
 
 mod date;
+mod python;
 mod source;
 mod to_json;
 
@@ -61,23 +62,30 @@ impl ChatTemplate {
         let Source { path, text, tokens } = source;
         let wrong = |source| Error::ChatTemplate { path: path.clone(), source };
         environment.set_syntax(syntax.map_err(wrong)?);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        python::add(&mut environment);
         // A template from elsewhere must end: millions of steps are far more than a conversation needs.
         environment.set_fuel(Some(10_000_000));
         environment.add_function("raise_exception", |message: String| -> Result<Value, minijinja::Error> {
             Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
         });
-        environment.add_function("strftime_now", date::strftime);
+        environment.add_function("strftime_now", |format: String| date::strftime(date::now(), &format));
         environment.add_filter("tojson", to_json::to_json);
         environment.add_template_owned(NAME, without_generation_marks(&text)).map_err(wrong)?;
         Ok(Self { path, environment, tokens })
     }
 
+    /// The same template, for which it is always the same time: so many seconds since the beginning of 1970 in UTC.
+    #[must_use]
+    pub fn at(mut self, seconds: u64) -> Self {
+        self.environment.add_function("strftime_now", move |format: String| date::strftime(seconds, &format));
+        self
+    }
+
     /// The text of a conversation, with the special tokens of the template. Encode it without adding others. With
     /// `add_generation_prompt` it ends with the beginning of an answer.
     ///
-    /// The template's `strftime_now` always returns 26 July 2024, at midnight, so that the same conversation is always the same
-    /// text. It is the date that LLaMA 3's template has where it is given none.
+    /// The template's `strftime_now` gives the time of the system's clock in UTC, so that the text of a template with the date differs from
+    /// day to day, as in `transformers`. [`at`](Self::at) fixes it.
     ///
     /// # Errors
     /// [`Error::ChatTemplate`] where the template refuses the conversation (`raise_exception`) or cannot be rendered.

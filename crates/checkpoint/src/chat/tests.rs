@@ -53,13 +53,41 @@ fn conversations_are_written_as_transformers_writes_them() {
         write(folder.path(), "tokenizer_config.json", &serde_json::to_string(tokens).unwrap());
         let messages: Vec<ChatMessage> =
             messages.into_iter().map(|(name, content)| ChatMessage::new(role(&name), content)).collect();
-        let opened = ChatTemplate::open(folder.path()).unwrap().unwrap();
+        // The date of the script, 26 July 2024.
+        let opened = ChatTemplate::open(folder.path()).unwrap().unwrap().at(1_721_952_000);
         match (opened.render(&messages, add_generation_prompt), expected, error) {
             (Ok(text), Some(expected), _) => assert_eq!(text, expected, "{template}: {messages:?}"),
             (Err(found), None, Some(error)) => assert!(said(&found).contains(&error), "{}", said(&found)),
             (found, expected, error) => panic!("{template}: {found:?}, {expected:?}, {error:?}"),
         }
     }
+}
+
+/// An expression, or a template, and its text.
+#[derive(Deserialize)]
+struct Expression {
+    expression: Option<String>,
+    template: Option<String>,
+    expected: String,
+}
+
+#[test]
+fn expressions_have_the_values_of_jinja2() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/chat/expressions.json");
+    let cases: Vec<Expression> = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut wrong = Vec::new();
+    for Expression { expression, template, expected } in cases {
+        let text = template.unwrap_or_else(|| format!("{{{{ ({})|string }}}}", expression.unwrap()));
+        write(folder.path(), "chat_template.jinja", &text);
+        let template = ChatTemplate::open(folder.path()).unwrap().unwrap();
+        match template.render(&[ChatMessage::new("user", "w5 w6")], false) {
+            Ok(found) if found == expected => {}
+            Ok(found) => wrong.push(format!("{text}: expected {expected}, found {found}")),
+            Err(error) => wrong.push(format!("{text}: {}", said(&error))),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod blenderbot_small;
 mod bounds;
+mod class_options;
 mod languages;
 mod options;
 mod sentence_piece;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tokenizers::{
-    NormalizerWrapper,
+    NormalizerWrapper, TruncationDirection,
     normalizers::{Lowercase, Sequence},
 };
 
@@ -116,7 +117,7 @@ pub struct PlacedToken {
 
 impl Tokenizer {
     /// Reads a `tokenizer.json`. Truncation and padding that the file asks for are switched off, as they are the
-    /// caller's to choose.
+    /// caller's to choose. It cuts texts at the left if the file does.
     ///
     /// # Errors
     /// [`Error::MissingFile`] where there is no such file, [`Error::Tokenizer`] where it is not a tokenizer.
@@ -133,7 +134,9 @@ impl Tokenizer {
     /// (byte-level BPE, as GPT-2, RoBERTa, BART and Qwen 2 have it), SentencePiece's `spiece.model`,
     /// `sentencepiece.bpe.model` or `tokenizer.model` (T5, XLM-RoBERTa, LLaMA), with `vocab.json` for M2M100, `source.spm` with
     /// `vocab.json` (Marian), or a file of tiktoken. Options and special tokens are those of `tokenizer_config.json` and its
-    /// older companions. The language of inputs of mBART and NLLB is always that of this file. Its `truncation_side` says how long texts are
+    /// older companions. The class decides with them how texts are normalised and split also where there is a `tokenizer.json`, except for
+    /// `PreTrainedTokenizerFast`, `TokenizersBackend` and other classes that read this file. The language of inputs of mBART and NLLB is
+    /// always that of `tokenizer_config.json`. Its `truncation_side` says how long texts are
     /// cut. An adapter without a tokenizer has that of its base model.
     ///
     /// # Errors
@@ -143,7 +146,10 @@ impl Tokenizer {
         let folder = &Self::folder_of(folder)?;
         let path = folder.join("tokenizer.json");
         let tokenizer = match json::text(&path)? {
-            Some(json) => languages::with_source(Self::from_json(&path, json)?, folder)?,
+            Some(json) => {
+                let tokenizer = class_options::applied(Self::from_json(&path, json)?, folder)?;
+                languages::with_source(tokenizer, folder)?
+            }
             None => {
                 let Converted { json, unknown } = vocab_files::json(folder)?;
                 Self { unknown, ..Self::from_json(&path, json)? }
@@ -151,7 +157,7 @@ impl Tokenizer {
         };
         let path = folder.join("tokenizer_config.json");
         let cutting = json::text(&path)?.map(|text| json::parse::<Cutting>(&path, &text)).transpose()?;
-        let side = cutting.unwrap_or_default().truncation_side;
+        let side = cutting.unwrap_or_default().truncation_side.or(tokenizer.side);
         Ok(Self { side, gives_types: types::are_given(folder)?, ..tokenizer })
     }
 
@@ -215,9 +221,11 @@ impl Tokenizer {
         let wrong = |source| Error::Tokenizer { path: path.into(), source };
         bounds::check(&json).map_err(wrong)?;
         let mut inner: tokenizers::Tokenizer = json.parse().map_err(wrong)?;
+        let left = inner.get_truncation().filter(|own| own.direction == TruncationDirection::Left);
+        let side = left.map(|_| TruncationSide::Left);
         inner.with_truncation(None).map_err(wrong)?;
         inner.with_padding(None);
-        Ok(Self { inner, path: path.into(), json, side: None, gives_types: true, unknown: None })
+        Ok(Self { inner, path: path.into(), json, side, gives_types: true, unknown: None })
     }
 
     /// The same tokenizer, with these words of its vocabulary as added tokens.
@@ -509,6 +517,12 @@ mod tests {
         let side = || Tokenizer::from_folder(folder.path()).map(|tokenizer| tokenizer.truncation_side());
         assert_eq!(side().unwrap(), None);
         write("tokenizer_config.json", r#"{"truncation_side": "left"}"#);
+        assert_eq!(side().unwrap(), Some(TruncationSide::Left));
+        write("tokenizer_config.json", "{}");
+        write(
+            "tokenizer.json",
+            &tokenizer_json().replace(r#""direction": "Right""#, r#""direction": "Left""#),
+        );
         assert_eq!(side().unwrap(), Some(TruncationSide::Left));
         write("tokenizer_config.json", r#"{"truncation_side": "up"}"#);
         assert!(side().unwrap_err().to_string().ends_with("field `truncation_side`"));

@@ -2,6 +2,7 @@
 //! `scripts/reference/checkpoint_parity.py`.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -43,6 +44,47 @@ fn sentences_in_many_languages_have_the_ids_of_transformers() {
             let plain = tokenizer.encode_plain(text).unwrap();
             assert_eq!(&tokenizer.decode(&plain).unwrap(), decoded, "{name}: {text}");
         }
+    }
+}
+
+#[derive(Deserialize)]
+struct WithOptions {
+    texts: Vec<String>,
+    tokenizers: BTreeMap<String, serde_json::Value>,
+    cases: Vec<OptionsCase>,
+}
+
+#[derive(Deserialize)]
+struct OptionsCase {
+    tokenizer: String,
+    config: Option<serde_json::Value>,
+    model_type: Option<String>,
+    ids: Vec<Vec<u32>>,
+}
+
+/// The fixture is from `scripts/reference/tokenizer_options.py`.
+#[test]
+fn the_class_decides_how_texts_are_read_over_the_file() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer-options.json");
+    let all: WithOptions = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    for case in all.cases {
+        let folder = TempDir::new().unwrap();
+        let write = |name: &str, text: String| fs::write(folder.path().join(name), text).unwrap();
+        write("tokenizer.json", all.tokenizers[&case.tokenizer].to_string());
+        if let Some(config) = &case.config {
+            write("tokenizer_config.json", config.to_string());
+        }
+        if let Some(kind) = &case.model_type {
+            write("config.json", serde_json::json!({"model_type": kind}).to_string());
+        }
+        let name = format!("{} {:?} {:?}", case.tokenizer, case.config, case.model_type);
+        let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
+        for (text, ids) in all.texts.iter().zip(&case.ids) {
+            assert_eq!(&tokenizer.encode(text, None).unwrap(), ids, "{name}: {text:?}");
+        }
+        // What is written reads texts in the same way.
+        let written = Tokenizer::from_json(Path::new("written"), tokenizer.json().into()).unwrap();
+        assert_eq!(written.encode(&all.texts[0], None).unwrap(), case.ids[0], "{name}");
     }
 }
 

@@ -81,7 +81,8 @@ pub(crate) struct Generate {
     /// Send each line as a user turn in the model's chat template, and print the answer
     #[arg(long)]
     chat: bool,
-    /// System turn before each line
+    /// System turn before each line. A chat template without a place for one has the text before the line in the user's turn,
+    /// with a warning
     #[arg(long, value_name = "TEXT", requires = "chat", default_value = "", hide_default_value = true)]
     system: String,
     /// Maximum tokens of an input; the rest is cut, with a warning. By default only learned positions (GPT-2, BART) limit

@@ -80,7 +80,10 @@ impl Settings {
         if let Some((field, value)) = self.fields.iter().find(|(_, value)| is_huge(value)) {
             return Err(self.wrong(field, &format!("at most {MOST}"), value));
         }
-        if let Some(field) = SIZES.into_iter().find(|field| self.size(field) == Some(0)) {
+        // A model without experts needs no number of those that read a token.
+        let is_needed =
+            |field: &str| field != "num_experts_per_tok" || self.size("num_local_experts") != Some(0);
+        if let Some(field) = SIZES.into_iter().find(|field| self.size(field) == Some(0) && is_needed(field)) {
             return Err(self.wrong(field, "at least 1", &Value::from(0)));
         }
         let heads = self.size("num_attention_heads").unwrap_or(1);
@@ -306,6 +309,7 @@ mod tests {
     fn sizes_that_no_model_has_are_errors_with_their_field() {
         for (text, expected) in [
             (r#"{"vocab_size": 4294967296}"#, "field `vocab_size`: expected at most 2147483647"),
+            (r#"{"num_experts_per_tok": 0}"#, "field `num_experts_per_tok`: expected at least 1, found `0`"),
             (r#"{"head_dim": 0}"#, "field `head_dim`: expected at least 1, found `0`"),
             (
                 r#"{"hidden_size": 10, "num_attention_heads": 4}"#,
@@ -335,6 +339,7 @@ mod tests {
             let error = read(text).err().unwrap().to_string();
             assert!(error.starts_with("config.json: ") && error.contains(expected), "{error}");
         }
+        assert!(read(r#"{"num_experts_per_tok": 0, "num_local_experts": 0}"#).is_ok());
         let layers = read(r#"{"num_hidden_layers": 9}"#).unwrap();
         assert!(layers.check_layers(9).is_ok() && layers.check_layers(8).is_err());
     }

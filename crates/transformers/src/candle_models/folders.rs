@@ -36,6 +36,12 @@ pub(super) fn must_be(settings: &Settings, fixed: &[(&str, Value)]) -> Result<()
     fixed.iter().try_for_each(|(field, expected)| settings.must_be(field, expected))
 }
 
+/// Checks that heads share the width of the states, as models do that do not read `head_dim`.
+fn heads_share_the_width(settings: &Settings) -> Result<()> {
+    let width = settings.needed("hidden_size")? / settings.needed("num_attention_heads")?;
+    settings.must_be("head_dim", &json!(width))
+}
+
 /// A model that is made for each sequence.
 fn made<M: Send + Sync + 'static>(
     weights: &Weights,
@@ -136,6 +142,7 @@ pub(crate) fn load_granite_hybrid(
     settings: &mut Settings,
     weights: &Weights,
 ) -> Result<Box<dyn CandleModel>> {
+    heads_share_the_width(settings)?;
     settings.must_say("num_local_experts", &json!(0))?;
     settings.must_say("position_embedding_type", &json!("rope"))?;
     settings.must_say("tie_word_embeddings", &json!(true))?;
@@ -169,6 +176,7 @@ pub(crate) fn load_falcon(settings: &mut Settings, weights: &Weights) -> Result<
         &[
             ("activation", json!("gelu")),
             ("alibi", json!(false)),
+            ("multi_query", json!(true)),
             ("new_decoder_architecture", json!(false)),
             ("ffn_hidden_size", json!(4 * width)),
             ("rope_theta", json!(10_000)),
@@ -231,6 +239,7 @@ fn read_one_by_one(model: &mut gemma3::Model, ids: &Tensor, past: usize) -> Cand
 
 /// Candle's model has none of Granite's multipliers, and divides the scores of attention as LLaMA does.
 pub(crate) fn load_granite(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    heads_share_the_width(settings)?;
     let ones = ["embedding_multiplier", "residual_multiplier", "logits_scaling"];
     must_be(settings, &ones.map(|field| (field, json!(1))))?;
     let width = settings.needed("hidden_size")? / settings.needed("num_attention_heads")?;
@@ -244,6 +253,7 @@ pub(crate) fn load_granite(settings: &mut Settings, weights: &Weights) -> Result
 }
 
 pub(crate) fn load_llama(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    heads_share_the_width(settings)?;
     must_be(settings, &[("hidden_act", json!("silu"))])?;
     let config = settings.typed::<llama::LlamaConfig>()?.into_config(false);
     let vb = weights.vb.clone();
@@ -254,17 +264,20 @@ pub(crate) fn load_llama(settings: &mut Settings, weights: &Weights) -> Result<B
 }
 
 pub(crate) fn load_mixtral(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    heads_share_the_width(settings)?;
     settings.set("use_flash_attn", false);
     see_everything(settings)?;
     cloned(settings, weights, mixtral::Model::new, mixtral::Model::forward)
 }
 
 pub(crate) fn load_olmo2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    heads_share_the_width(settings)?;
     settings.must_be("clip_qkv", &Value::Null)?;
     cloned(settings, weights, olmo2::Model::new, olmo2::Model::forward)
 }
 
 pub(crate) fn load_qwen2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    heads_share_the_width(settings)?;
     must_be(settings, &[("use_sliding_window", json!(false))])?;
     settings.set("use_sliding_window", false);
     see_everything(settings)?;
@@ -273,6 +286,7 @@ pub(crate) fn load_qwen2(settings: &mut Settings, weights: &Weights) -> Result<B
 }
 
 pub(crate) fn load_qwen2_moe(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    heads_share_the_width(settings)?;
     let fixed =
         [("use_sliding_window", json!(false)), ("mlp_only_layers", json!([])), ("qkv_bias", json!(true))];
     must_be(settings, &fixed)?;
@@ -282,6 +296,7 @@ pub(crate) fn load_qwen2_moe(settings: &mut Settings, weights: &Weights) -> Resu
 }
 
 pub(crate) fn load_qwen3_moe(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    must_be(settings, &[("use_sliding_window", json!(false))])?;
     must_be(settings, &[("mlp_only_layers", json!([]))])?;
     if let Some(experts) = settings.size("num_local_experts") {
         settings.set("num_experts", experts);
@@ -293,6 +308,7 @@ pub(crate) fn load_qwen3_moe(settings: &mut Settings, weights: &Weights) -> Resu
 }
 
 pub(crate) fn load_stable_lm(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    heads_share_the_width(settings)?;
     must_be(settings, &[("use_parallel_residual", json!(false)), ("qk_layernorm", json!(false))])?;
     settings.set("use_cache", true);
     let config: stable_lm::Config = settings.typed()?;
@@ -312,22 +328,28 @@ pub(crate) fn load_mistral(settings: &mut Settings, weights: &Weights) -> Result
 }
 
 pub(crate) fn load_olmo(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    heads_share_the_width(settings)?;
     cloned(settings, weights, olmo::Model::new, olmo::Model::forward)
 }
 
 pub(crate) fn load_phi(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    must_be(settings, &[("qk_layernorm", json!(false))])?;
+    heads_share_the_width(settings)?;
     cloned(settings, weights, phi::Model::new, |model, ids, _| model.forward(ids))
 }
 
 pub(crate) fn load_phi3(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    heads_share_the_width(settings)?;
     cloned(settings, weights, phi3::Model::new, phi3::Model::forward)
 }
 
 pub(crate) fn load_qwen3(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    must_be(settings, &[("use_sliding_window", json!(false))])?;
     cloned(settings, weights, qwen3::ModelForCausalLM::new, qwen3::ModelForCausalLM::forward)
 }
 
 pub(crate) fn load_starcoder2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
+    heads_share_the_width(settings)?;
     cloned(settings, weights, starcoder2::Model::new, starcoder2::Model::forward)
 }
 

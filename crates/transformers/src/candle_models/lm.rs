@@ -1,6 +1,6 @@
 //! A decoder-only model of candle's, opened.
 
-use std::path::Path;
+use std::{panic::AssertUnwindSafe, path::Path};
 
 use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::{
@@ -37,6 +37,16 @@ pub struct CandleLm {
     vocab_size: usize,
     max_length: usize,
     device: Device,
+}
+
+/// The model that `load` makes. Some of candle's models panic where a tensor is not as they need it.
+fn made<M>(weights: &Weights, load: impl FnOnce() -> Result<M>) -> Result<M> {
+    // What a panic leaves half made is dropped: the settings and the model.
+    std::panic::catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+        Err(weights.error(candle_core::Error::Msg(text.to_owned())))
+    })
 }
 
 impl CandleLm {
@@ -78,7 +88,7 @@ impl CandleLm {
         let is_apart = settings.is_off("tie_word_embeddings");
         let weights = Weights::new(tensors(folder, dtype, device)?, is_apart, (dtype, device));
         settings.check_layers(weights.count())?;
-        let model = load(&mut settings, &weights)?;
+        let model = made(&weights, || load(&mut settings, &weights))?;
         weights.check_all_read()?;
         let max_length = settings.max_length()?;
         Ok(Self { model, tokens, generation, vocab_size, max_length, device: device.clone() })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use candle_core::{Result as CandleResult, Tensor};
 use candle_transformers::models::{lfm2, mamba, mamba2, recurrent_gemma};
 use serde_json::{Value, json};
-use sporran_checkpoint::Result;
+use sporran_checkpoint::{Result, json::UNBOUNDED};
 
 use super::{
     config::{MOST_POSITIONS, Settings},
@@ -105,7 +105,7 @@ pub(crate) fn load_mamba2(settings: &mut Settings, weights: &Weights) -> Result<
     settings.must_say("tie_word_embeddings", &json!(true))?;
     settings.needed("state_size")?;
     // Steps are not bounded.
-    let unbounded = json!([0.0, {"__float__": "Infinity"}]);
+    let unbounded = json!([0.0, UNBOUNDED]);
     must_be(settings, &[("time_step_limit", unbounded)])?;
     let config: mamba2::Config = settings.typed()?;
     let vb = weights.vb.pp("backbone");

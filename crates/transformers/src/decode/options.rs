@@ -157,6 +157,9 @@ pub struct GenerationOptions {
     /// other searches always do it. Default `false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renormalize_logits: Option<bool>,
+    /// A setting of sampling in the model's folder that this crate does not have, with its value. Sampling is refused then.
+    #[serde(skip)]
+    pub unsupported_sampling: Option<String>,
 }
 
 /// The generation fields of `generation_config.json` or `config.json`, by their names there.
@@ -189,18 +192,13 @@ struct Fields {
 }
 
 /// Unsupported fields that change the output, each with the value that has no effect.
-const UNSUPPORTED: [(&str, &str); 18] = [
+const UNSUPPORTED: [(&str, &str); 13] = [
     ("encoder_repetition_penalty", "1.0"),
     ("guidance_scale", "1.0"),
     ("force_words_ids", "null"),
     ("sequence_bias", "null"),
     ("exponential_decay_length_penalty", "null"),
     ("penalty_alpha", "0.0"),
-    ("min_p", "null"),
-    ("top_h", "null"),
-    ("typical_p", "1.0"),
-    ("epsilon_cutoff", "0.0"),
-    ("eta_cutoff", "0.0"),
     ("prompt_lookup_num_tokens", "null"),
     ("constraints", "null"),
     ("dola_layers", "null"),
@@ -210,6 +208,24 @@ const UNSUPPORTED: [(&str, &str); 18] = [
     ("watermarking_config", "null"),
 ];
 
+/// The same of fields that only sampling reads.
+const UNSUPPORTED_SAMPLING: [(&str, &str); 5] = [
+    ("min_p", "0.0"),
+    ("top_h", "null"),
+    ("typical_p", "1.0"),
+    ("epsilon_cutoff", "0.0"),
+    ("eta_cutoff", "0.0"),
+];
+
+/// Whether a field has the value that has no effect, or is null.
+fn is_inert(found: &serde_json::Value, inert: &str) -> bool {
+    match found {
+        serde_json::Value::Null => true,
+        serde_json::Value::Bool(found) => inert.parse() == Ok(*found),
+        found => found.as_f64().is_some_and(|found| inert.parse() == Ok(found)),
+    }
+}
+
 impl GenerationOptions {
     /// The options that `text`, the content of `path`, sets.
     ///
@@ -218,17 +234,15 @@ impl GenerationOptions {
     /// generation that this crate does not have.
     pub(crate) fn from_folder(path: &Path, text: &str) -> Result<Self> {
         let all: serde_json::Map<String, serde_json::Value> = parse(path, text)?;
-        for (field, inert) in UNSUPPORTED {
-            let Some(found) = all.get(field) else { continue };
-            let same = match found {
-                serde_json::Value::Null => true,
-                serde_json::Value::Bool(found) => inert.parse() == Ok(*found),
-                found => found.as_f64().is_some_and(|found| inert.parse() == Ok(found)),
-            };
-            if !same {
-                let (field, found) = (field.to_string(), found.to_string());
-                return Err(Error::Config { path: path.into(), field, expected: inert.into(), found });
-            }
+        let set = |fields: &[(&'static str, &'static str)]| {
+            let given = |(field, inert)| Some((field, inert, all.get(field)?));
+            fields.iter().copied().filter_map(given).find(|(_, inert, found)| !is_inert(found, inert))
+        };
+        let sampling = set(&UNSUPPORTED_SAMPLING);
+        let samples = all.get("do_sample").and_then(serde_json::Value::as_bool) == Some(true);
+        if let Some((field, inert, found)) = set(&UNSUPPORTED).or(sampling.filter(|_| samples)) {
+            let (field, found) = (field.to_string(), found.to_string());
+            return Err(Error::Config { path: path.into(), field, expected: inert.into(), found });
         }
         let fields: Fields = parse(path, text)?;
         let forced_eos_token_id = match fields.forced_eos_token_id.0.as_slice() {
@@ -268,6 +282,7 @@ impl GenerationOptions {
             forced_bos_token_id: fields.forced_bos_token_id,
             forced_eos_token_id,
             renormalize_logits: fields.renormalize_logits,
+            unsupported_sampling: sampling.map(|(field, _, found)| format!("`{field}` {found}")),
         })
     }
 
@@ -345,6 +360,10 @@ impl GenerationOptions {
             forced_bos_token_id: self.forced_bos_token_id.or(defaults.forced_bos_token_id),
             forced_eos_token_id: self.forced_eos_token_id.or(defaults.forced_eos_token_id),
             renormalize_logits: self.renormalize_logits.or(defaults.renormalize_logits),
+            unsupported_sampling: self
+                .unsupported_sampling
+                .clone()
+                .or_else(|| defaults.unsupported_sampling.clone()),
         }
     }
 }
@@ -434,6 +453,23 @@ mod tests {
         let normalised = folder(r#"{"renormalize_logits": true}"#).unwrap();
         assert_eq!(normalised.renormalize_logits, Some(true));
         assert!(folder(r#"{"guidance_scale": 1, "sequence_bias": null}"#).is_ok());
+    }
+
+    /// `transformers` reads these fields where `do_sample` is true, and a `min_p` of 0 removes no token.
+    #[test]
+    fn what_sampling_alone_reads_is_refused_where_tokens_are_drawn() {
+        let error = folder(r#"{"do_sample": true, "min_p": 0.1}"#).unwrap_err().to_string();
+        assert_eq!(error, "generation_config.json: field `min_p`: expected 0.0, found 0.1");
+        let none = folder(r#"{"do_sample": true, "min_p": 0.0, "typical_p": 1, "eta_cutoff": 0}"#).unwrap();
+        assert_eq!(none.unsupported_sampling, None);
+        for text in [r#"{"min_p": 0.1}"#, r#"{"do_sample": false, "typical_p": 0.5, "epsilon_cutoff": 0.1}"#]
+        {
+            let defaults = folder(text).unwrap();
+            assert!(defaults.settings(&tokens(), 100, 1).unwrap().sampling.is_none());
+            let options = GenerationOptions { do_sample: Some(true), ..Default::default() };
+            let error = options.or(&defaults).settings(&tokens(), 100, 1).unwrap_err().to_string();
+            assert!(error.starts_with("option `do-sample`: expected false with the folder's `"), "{error}");
+        }
     }
 
     #[test]

@@ -146,6 +146,10 @@ impl GenerationOptions {
         if !self.do_sample.unwrap_or(false) {
             return Ok(None);
         }
+        if let Some(set) = &self.unsupported_sampling {
+            let expected = format!("false with the folder's {set}, which is not supported");
+            return wrong("do-sample", expected, true);
+        }
         let top_p = self.top_p.unwrap_or(1.0);
         if !(0.0..=1.0).contains(&top_p) {
             return wrong("top-p", "0 to 1", top_p);

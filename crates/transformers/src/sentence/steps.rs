@@ -14,19 +14,43 @@ use sporran_checkpoint::{
     tensors,
 };
 
-use crate::layers::Activation;
-
 /// The vector that modules read and write.
 const VECTOR: &str = "sentence_embedding";
 
 /// The epsilon of PyTorch's `LayerNorm`; the module has no field for it.
 const EPSILON: f64 = 1e-5;
 
+/// An activation.
+type Activate = fn(&Tensor) -> candle_core::Result<Tensor>;
+
+/// The classes of `torch.nn` that a `Dense` module may have, without arguments.
+const ACTIVATIONS: [(&str, Activate); 13] = [
+    ("Tanh", Tensor::tanh),
+    ("ReLU", Tensor::relu),
+    ("GELU", Tensor::gelu_erf),
+    ("SiLU", Tensor::silu),
+    ("Sigmoid", candle_nn::ops::sigmoid),
+    ("ELU", |xs| xs.elu(1.0)),
+    ("LeakyReLU", |xs| candle_nn::ops::leaky_relu(xs, 0.01)),
+    ("Mish", |xs| xs * softplus(xs)?.tanh()?),
+    ("ReLU6", |xs| xs.clamp(0.0, 6.0)),
+    // The constants with which mean and variance stay (Klambauer et al. 2017).
+    ("SELU", |xs| xs.elu(1.673_263_242_354_377_2)? * 1.050_700_987_355_480_5),
+    ("Softplus", softplus),
+    ("Softsign", |xs| xs / (xs.abs()? + 1.0)?),
+    ("LogSigmoid", |xs| softplus(&xs.neg()?)?.neg()),
+];
+
+/// `ln(1 + exp(x))`, for large values too.
+fn softplus(xs: &Tensor) -> candle_core::Result<Tensor> {
+    xs.relu()? + (xs.abs()?.neg()?.exp()? + 1.0)?.log()?
+}
+
 /// A step that maps a vector (b, in) after pooling.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     /// `activation(x W^T + b)`, and with a residual part `x` or `x R^T` added.
-    Dense { weight: Tensor, bias: Option<Tensor>, activation: Option<Activation>, residual: Residual },
+    Dense { weight: Tensor, bias: Option<Tensor>, activation: Option<Activate>, residual: Residual },
     /// To mean 0 and variance 1, then scaled and shifted.
     LayerNorm { weight: Tensor, bias: Tensor },
     /// To a length of 1.
@@ -62,7 +86,7 @@ impl Step {
                     ys = ys.broadcast_add(bias)?;
                 }
                 if let Some(activation) = activation {
-                    ys = activation.forward(&ys)?;
+                    ys = activation(&ys)?;
                 }
                 Ok(match residual {
                     Residual::None => ys,
@@ -174,19 +198,18 @@ pub(super) fn read_dense(folder: &Path, dtype: DType, device: &Device) -> Result
     let (path, text) = module_config(folder)?;
     let config: DenseConfig = parse(&path, &text)?;
     parse::<Places>(&path, &text)?.check(&path)?;
-    let activation = match config.activation_function.as_deref() {
-        None => Some(Activation::Tanh),
-        Some(name) => match name.strip_prefix("torch.nn.").and_then(|name| name.rsplit('.').next()) {
-            Some("Identity") => None,
-            Some("Tanh") => Some(Activation::Tanh),
-            Some("ReLU") => Some(Activation::Relu),
-            Some("GELU") => Some(Activation::Gelu),
-            Some("SiLU") => Some(Activation::Silu),
-            _ => {
-                let expected = "Identity, Tanh, ReLU, GELU or SiLU of torch.nn";
-                return Err(wrong(&path, "activation_function", expected, &format!("`{name}`")));
-            }
-        },
+    let name = config.activation_function.as_deref().unwrap_or("torch.nn.Tanh");
+    let activation = match name.strip_prefix("torch.nn.").and_then(|name| name.rsplit('.').next()) {
+        Some("Identity") => None,
+        class => {
+            let found = ACTIVATIONS.iter().find(|(known, _)| class == Some(*known));
+            let Some((_, activate)) = found else {
+                let names: Vec<&str> = ACTIVATIONS.iter().map(|(known, _)| *known).collect();
+                let expected = format!("Identity, {} of torch.nn", names.join(", "));
+                return Err(wrong(&path, "activation_function", &expected, &format!("`{name}`")));
+            };
+            Some(*activate)
+        }
     };
     let (inputs, outputs) = (config.in_features, config.out_features);
     let mut weights = Weights::open(folder, dtype, device)?;
@@ -221,6 +244,39 @@ impl Weights {
                 Err(Error::TensorShape { path, tensor: name.into(), expected, found })
             }
             Some(tensor) => Ok(tensor),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{Device, Tensor};
+
+    use super::ACTIVATIONS;
+
+    /// The values are those of PyTorch.
+    #[test]
+    fn activations_are_those_of_torch() {
+        let expected: [(&str, [f32; 5]); 13] = [
+            ("Tanh", [-0.9640276, -0.4621172, 0.0, 0.9051483, 0.9999983]),
+            ("ReLU", [0.0, 0.0, 0.0, 1.5, 7.0]),
+            ("GELU", [-0.0455003, -0.1542688, 0.0, 1.3997891, 7.0]),
+            ("SiLU", [-0.2384058, -0.1887703, 0.0, 1.2263616, 6.9936228]),
+            ("Sigmoid", [0.1192029, 0.3775407, 0.5, 0.8175744, 0.999089]),
+            ("ELU", [-0.8646647, -0.3934693, 0.0, 1.5, 7.0]),
+            ("LeakyReLU", [-0.02, -0.005, 0.0, 1.5, 7.0]),
+            ("Mish", [-0.2525015, -0.2207438, 0.0, 1.4033782, 6.9999886]),
+            ("ReLU6", [0.0, 0.0, 0.0, 1.5, 6.0]),
+            ("SELU", [-1.5201665, -0.6917582, 0.0, 1.5760515, 7.354907]),
+            ("Softplus", [0.126928, 0.474077, 0.6931472, 1.7014133, 7.0009117]),
+            ("Softsign", [-0.6666667, -0.3333333, 0.0, 0.6, 0.875]),
+            ("LogSigmoid", [-2.1269281, -0.974077, -0.6931472, -0.2014133, -0.0009115]),
+        ];
+        let xs = Tensor::new(&[-2.0f32, -0.5, 0.0, 1.5, 7.0], &Device::Cpu).unwrap();
+        for ((name, activate), (expected_name, expected)) in ACTIVATIONS.iter().zip(expected) {
+            let found = activate(&xs).unwrap().to_vec1::<f32>().unwrap();
+            let near = found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6);
+            assert!(near && *name == expected_name, "{name}: {found:?}, {expected:?}");
         }
     }
 }

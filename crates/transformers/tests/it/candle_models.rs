@@ -249,6 +249,13 @@ fn what_candle_does_not_have_is_an_error_that_says_so() {
             "field `topk_method`: expected \"greedy\"",
         ),
         ("deepseek_v2", "qk_rope_head_dim", 1_000_000.into(), "field `head_dim`: expected 1000000"),
+        ("phi", "head_dim", 32.into(), "field `head_dim`: expected"),
+        ("phi", "qk_layernorm", true.into(), "field `qk_layernorm`: expected false"),
+        ("qwen3", "use_sliding_window", true.into(), "field `use_sliding_window`: expected false"),
+        ("../llama", "head_dim", 32.into(), "field `head_dim`: expected"),
+        // Its loader panics where a tensor is not as it expects it.
+        ("../llama", "intermediate_size", 99.into(), "expected shape [99, "),
+        ("falcon", "multi_query", false.into(), "field `multi_query`: expected true"),
         ("gpt_bigcode", "multi_query", false.into(), "field `multi_query`: expected true"),
         ("granitemoehybrid", "num_local_experts", 4.into(), "field `num_local_experts`: expected 0"),
         ("lfm2", "conv_bias", true.into(), "field `conv_bias`: expected false"),

@@ -178,8 +178,6 @@ fn what_is_not_supported_is_an_error_that_names_the_field() {
         ("olmo", "partial_rotary_factor", 0.5.into()),
         ("opt", "activation_function", "mish".into()),
         ("opt", "ffn_dim", 0.into()),
-        ("opt", "layer_norm_elementwise_affine", false.into()),
-        ("opt", "_remove_final_layer_norm", true.into()),
         ("opt", "word_embed_proj_dim", 0.into()),
         ("phi", "tie_word_embeddings", true.into()),
         ("starcoder2", "head_dim", 8.into()),

@@ -59,6 +59,7 @@ pub(crate) const FOLDERS: &[&str] = &[
     "olmoe",
     "opt",
     "opt-after",
+    "opt-bare",
     "phi",
     "phi-norms",
     "phi3-longrope",

@@ -159,15 +159,8 @@ impl LlamaConfig {
             let found = self.num_attention_heads.to_string();
             return Err(wrong("num_attention_heads", "a multiple of 4", &found));
         }
-        let after = self.apply_residual_connection_post_layernorm;
-        for (field, value, only) in [
-            ("apply_residual_connection_post_layernorm", after, false),
-            ("layer_norm_elementwise_affine", self.layer_norm_elementwise_affine, true),
-            ("_remove_final_layer_norm", self.remove_final_layer_norm, false),
-        ] {
-            if let Some(found) = value.filter(|found| *found != only) {
-                return Err(wrong(field, &only.to_string(), &found.to_string()));
-            }
+        if self.apply_residual_connection_post_layernorm == Some(true) {
+            return Err(wrong("apply_residual_connection_post_layernorm", "false", "true"));
         }
         if self.embedding_width() == 0 {
             return Err(wrong("word_embed_proj_dim", "at least 1", "0"));

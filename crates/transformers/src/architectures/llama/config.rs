@@ -142,10 +142,10 @@ pub struct LlamaConfig {
     /// Whether parts read normalised states (OPT), or the states after a part are normalised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub do_layer_norm_before: Option<bool>,
-    /// Whether norms have weights (OPT); `false` is not supported.
+    /// Whether norms have weights (OPT); they have where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer_norm_elementwise_affine: Option<bool>,
-    /// Whether there is no last norm (OPT); not supported.
+    /// Whether there is no last norm (OPT).
     #[serde(rename = "_remove_final_layer_norm", skip_serializing_if = "Option::is_none")]
     pub remove_final_layer_norm: Option<bool>,
     /// The width of the part of a head that is turned (GPT-J, CodeGen, MiniMax M2).
@@ -451,7 +451,7 @@ pub struct MptAttention {
     /// Whether positions are biases of scores; `false` is not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alibi: Option<bool>,
-    /// The exponent of the least slope of these; 8 where it is not set.
+    /// The exponent of the least slope of these; 8 where it is not set. A `config.json` does not set it, as `transformers` does not read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alibi_bias_max: Option<f64>,
 }

@@ -218,3 +218,47 @@ impl LlamaKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{super::config::LlamaConfig, LlamaKind};
+
+    fn read(kind: LlamaKind, text: &str) -> LlamaConfig {
+        LlamaConfig::from_json(kind, Path::new("config.json"), text).unwrap()
+    }
+
+    /// `transformers` writes GPT-Neo's `intermediate_size` and GPT-J's `n_inner` as null by default.
+    #[test]
+    fn an_inner_width_that_is_null_is_four_times_the_width() {
+        let neo = r#"{"hidden_size": 24, "intermediate_size": null}"#;
+        assert_eq!(read(LlamaKind::GptNeo, neo).intermediate_size, 96);
+        assert_eq!(read(LlamaKind::GptJ, r#"{"n_embd": 24, "n_inner": null}"#).intermediate_size, 96);
+    }
+
+    /// `transformers` ties the head of the whole model by its own setting, which is true by default.
+    #[test]
+    fn the_whole_model_says_whether_the_head_of_its_text_part_is_tied() {
+        let is_tied = |whole: &str| {
+            let text = format!(r#"{{{whole} "text_config": {{"tie_word_embeddings": false}}}}"#);
+            let read = LlamaConfig::of_text_part(&[LlamaKind::Mistral], Path::new("config.json"), &text);
+            read.unwrap().tie_word_embeddings
+        };
+        assert!(is_tied("") && is_tied(r#""tie_word_embeddings": true,"#));
+        assert!(!is_tied(r#""tie_word_embeddings": false,"#));
+    }
+
+    /// `MptModel` of `transformers` computes its biases without `alibi_bias_max`.
+    #[test]
+    fn the_slopes_of_mpt_are_those_of_its_default() {
+        let config = |most: &str| {
+            read(
+                LlamaKind::Mpt,
+                &format!(r#"{{"attn_config": {{"alibi": true, "alibi_bias_max": {most}}}}}"#),
+            )
+        };
+        let default = read(LlamaKind::Mpt, r#"{"attn_config": {"alibi": true}}"#);
+        assert_eq!((config("4"), config("8")), (default.clone(), default));
+    }
+}

@@ -23,7 +23,7 @@ pub(super) enum Norm {
 impl Norm {
     pub(super) fn new(config: &LlamaConfig, width: usize, vb: &VarBuilder) -> Result<Self> {
         let eps = config.norm_eps();
-        Ok(match config.kind.norm_kind() {
+        Ok(match config.norm_kind() {
             NormKind::Root => Self::Root(RmsNorm::new(width, eps, 1.0, vb)?),
             NormKind::RootAroundOne => Self::Root(RmsNorm::around_one(width, eps, vb)?),
             NormKind::RootWithoutWeights => Self::Root(RmsNorm::without_weights(width, eps, vb)?),

@@ -227,7 +227,7 @@ impl LlamaConfig {
 
     /// Whether there is a norm after the last layer.
     pub(crate) fn has_last_norm(&self) -> bool {
-        !self.norms_sums()
+        !self.norms_sums() && self.remove_final_layer_norm != Some(true)
     }
 
     /// Whether both parts of a layer read the states before it, normalised by norms of their own (Falcon 40B).
@@ -258,9 +258,19 @@ impl LlamaConfig {
         self.is_parallel() && self.kind != LlamaKind::GptNeox && !self.has_two_parallel_norms()
     }
 
+    /// What the norms of hidden states do.
+    pub(crate) fn norm_kind(&self) -> NormKind {
+        match self.kind {
+            LlamaKind::Opt if self.layer_norm_elementwise_affine == Some(false) => {
+                NormKind::LayerWithoutWeights
+            }
+            kind => kind.norm_kind(),
+        }
+    }
+
     /// What norms add before they take the root.
     pub(crate) fn norm_eps(&self) -> f64 {
-        match self.kind.norm_kind() {
+        match self.norm_kind() {
             _ if matches!(self.kind, LlamaKind::BioGpt | LlamaKind::Xglm) => 1e-5,
             _ if self.kind == LlamaKind::PhiMoe => self.rms_norm_eps,
             NormKind::Root | NormKind::RootAroundOne | NormKind::RootWithoutWeights => self.rms_norm_eps,
