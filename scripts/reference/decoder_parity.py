@@ -76,7 +76,7 @@ GRANITE = {
     "residual_multiplier": 0.4, "attention_multiplier": 0.3,
 }
 # The part for text of models with images.
-TEXT = SIZES | {"num_hidden_layers": 4}
+TEXT = SIZES | {"num_hidden_layers": 3}
 # Kinds without a fixture of a GGUF file. Fields that are `...` are not set.
 FOLDERS = {
     "cohere": {"logit_scale": 0.5, "rope_parameters": PLAIN},
@@ -176,8 +176,8 @@ FOLDERS = {
         "original_max_position_embeddings": 8, "mscale": 1.0, "mscale_all_dim": 0.8, "llama_4_scaling_beta": 0.5}},
     "nanochat": {"final_logit_softcapping": 3.0, "attention_bias": True},
     "solar_open": GROUPED | {
-        "head_dim": 8, "intermediate_size": ..., "first_k_dense_replace": ..., "attention_bias": True,
-        "rope_parameters": YARN},
+        "head_dim": 8, "intermediate_size": ..., "first_k_dense_replace": ..., "num_hidden_layers": 2,
+        "attention_bias": True, "rope_parameters": YARN},
     "vaultgemma": {
         "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 5, "attn_logit_softcapping": 1.5,
         "final_logit_softcapping": 3.0, "attention_bias": True},
@@ -187,7 +187,7 @@ FOLDERS = {
             "depth": 1, "embed_dim": 8, "hidden_size": 16, "num_heads": 2, "mlp_ratio": 2, "patch_size": 4}},
     "qwen2_5_vl": BARE | {
         "text_config": TEXT | {
-            "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 2,
+            "num_hidden_layers": 2, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1,
             "rope_parameters": PLAIN | {"mrope_section": [1, 1, 0]}},
         "vision_config": {
             "depth": 1, "hidden_size": 8, "out_hidden_size": 16, "num_heads": 2, "intermediate_size": 8, "patch_size": 4}},

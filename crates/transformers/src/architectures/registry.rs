@@ -541,10 +541,6 @@ mod tests {
             ),
             "{error}"
         );
-<<<<<<< HEAD
-        assert!(error.ends_with("`qwen3_vl`, found `rwkv`"), "{error}");
-=======
->>>>>>> h2
         for name in ["funnel", "flaubert"] {
             let error = read(&format!(r#"{{"model_type": "{name}"}}"#));
             assert!(

@@ -171,7 +171,7 @@ impl PackedEncoder {
                             function,
                         },
                     };
-                    FeedPart::Adapted(dense, adapter)
+                    FeedPart::Adapted(dense, Box::new(adapter))
                 }
                 None => FeedPart::Dense(dense),
             };

@@ -45,17 +45,10 @@ impl Source<'_, '_> {
     }
 
     fn norm_of(&mut self, name: &str, width: usize) -> Result<Norm> {
-<<<<<<< HEAD
-        let (kind, eps) = (self.config.kind.norm_kind(), self.config.norm_eps());
+        let (kind, eps) = (self.config.norm_kind(), self.config.norm_eps());
         if matches!(kind, NormKind::LayerWithoutWeights | NormKind::RootWithoutWeights) {
             let bias = (kind == NormKind::LayerWithoutWeights).then(|| vec![0.0; width]);
             return Ok(Norm { weight: vec![1.0; width], bias, eps: eps as f32 });
-=======
-        let (kind, eps) = (self.config.norm_kind(), self.config.norm_eps());
-        if kind == NormKind::LayerWithoutWeights {
-            let (weight, bias) = (vec![1.0; width], Some(vec![0.0; width]));
-            return Ok(Norm { weight, bias, eps: eps as f32 });
->>>>>>> h2
         }
         let has_bias = matches!(kind, NormKind::Layer | NormKind::LayerAroundOne);
         let mut norm = self.packer.norm(name, has_bias, eps)?;

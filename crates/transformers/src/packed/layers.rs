@@ -127,7 +127,7 @@ pub(super) enum FeedPart {
     /// Every token reads it.
     Dense(Dense),
     /// What is made of the states after it is added is read by another such part.
-    Adapted(Dense, Adapter),
+    Adapted(Dense, Box<Adapter>),
     /// Each token is read by one expert.
     Switch(Switch),
 }

@@ -42,13 +42,9 @@ impl LlamaConfig {
             Some(classes) => DecoderHead::of_classes(classes, path, text)?,
             None => DecoderHead::of(path, text, kind.class_of_labels())?,
         };
-<<<<<<< HEAD
         let text = &*kind.by_types(path, text)?;
-        let own: Self = parse(path, text)?;
-=======
->>>>>>> h2
         let defaults = kind.defaults();
-        let read = if defaults == Self::default() {
+        let read: Self = if defaults == Self::default() {
             parse(path, text)?
         } else {
             // A field that is null is set.
@@ -69,33 +65,6 @@ impl LlamaConfig {
         }
         Ok(config)
     }
-<<<<<<< HEAD
-=======
-
-    /// Reads the text of the `config.json` of a model with images: its part for text alone, which is of one of `kinds`. The
-    /// first is that of a part that does not say it.
-    ///
-    /// # Errors
-    /// As for [`from_json`](Self::from_json), and [`Error::Config`](sporran_checkpoint::Error::Config) where it has no such part.
-    pub fn of_text_part(kinds: &[LlamaKind], path: &Path, text: &str) -> Result<Self> {
-        let whole: Map<String, Value> = parse(path, text)?;
-        let part = whole.get("text_config").filter(|part| part.is_object());
-        let part = part.ok_or_else(|| wrong("text_config", "an object", "none").within(path))?;
-        let found = part.get("model_type").and_then(Value::as_str);
-        let known = |kind: &&LlamaKind| found.is_none_or(|found| kind.model_type() == found);
-        let Some(kind) = kinds.iter().find(known) else {
-            let expected = kinds.iter().map(|kind| format!("`{}`", kind.model_type()));
-            let expected = expected.collect::<Vec<_>>().join(" or ");
-            let found = format!("`{}`", found.unwrap_or_default());
-            return Err(wrong("text_config.model_type", &expected, &found).within(path));
-        };
-        // Whether the head is the embedding table is the whole model's to say; it is where it does not.
-        let is_tied = whole.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(true);
-        let mut part = part.clone();
-        part["tie_word_embeddings"] = is_tied.into();
-        Self::from_json(*kind, path, &part.to_string())
-    }
->>>>>>> h2
 }
 
 impl LlamaConfig {

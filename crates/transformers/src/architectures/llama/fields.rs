@@ -223,7 +223,13 @@ impl LlamaKind {
 mod tests {
     use std::path::Path;
 
-    use super::{super::config::LlamaConfig, LlamaKind};
+    use super::{
+        super::{
+            config::LlamaConfig,
+            text_part::{MISTRAL_3, QWEN_3_VL, TextPart},
+        },
+        LlamaKind,
+    };
 
     fn read(kind: LlamaKind, text: &str) -> LlamaConfig {
         LlamaConfig::from_json(kind, Path::new("config.json"), text).unwrap()
@@ -240,13 +246,14 @@ mod tests {
     /// `transformers` ties the head of the whole model by its own setting, which is true by default.
     #[test]
     fn the_whole_model_says_whether_the_head_of_its_text_part_is_tied() {
-        let is_tied = |whole: &str| {
-            let text = format!(r#"{{{whole} "text_config": {{"tie_word_embeddings": false}}}}"#);
-            let read = LlamaConfig::of_text_part(&[LlamaKind::Mistral], Path::new("config.json"), &text);
-            read.unwrap().tie_word_embeddings
+        let is_tied = |parts: &[TextPart], whole: &str, own: bool| {
+            let text = format!(r#"{{{whole} "text_config": {{"tie_word_embeddings": {own}}}}}"#);
+            LlamaConfig::of_text_part(parts, Path::new("config.json"), &text).unwrap().tie_word_embeddings
         };
-        assert!(is_tied("") && is_tied(r#""tie_word_embeddings": true,"#));
-        assert!(!is_tied(r#""tie_word_embeddings": false,"#));
+        let (tied, untied) = (r#""tie_word_embeddings": true,"#, r#""tie_word_embeddings": false,"#);
+        assert!(is_tied(MISTRAL_3, "", false) && is_tied(MISTRAL_3, tied, false));
+        assert!(!is_tied(MISTRAL_3, untied, true));
+        assert!(is_tied(QWEN_3_VL, tied, false) && !is_tied(QWEN_3_VL, "", true));
     }
 
     /// `MptModel` of `transformers` computes its biases without `alibi_bias_max`.

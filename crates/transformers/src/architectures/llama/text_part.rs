@@ -19,13 +19,15 @@ pub(crate) struct TextPart {
     defaults: fn() -> Value,
     /// Whether older files have its fields beside those of the images.
     may_be_flat: bool,
+    /// Whether the whole model's head is the embedding table where its config does not say it.
+    is_tied: bool,
 }
 
 impl TextPart {
     /// A part that is a kind of its own.
     const fn of(kind: LlamaKind) -> Self {
         let defaults = || json!({});
-        Self { model_type: kind.model_type(), kind, defaults, may_be_flat: false }
+        Self { model_type: kind.model_type(), kind, defaults, may_be_flat: false, is_tied: true }
     }
 }
 
@@ -43,6 +45,7 @@ pub(crate) const QWEN_2_VL: &[TextPart] = &[TextPart {
     kind: LlamaKind::Qwen2,
     defaults: qwen_2_vl,
     may_be_flat: true,
+    is_tied: false,
 }];
 /// The part of Qwen 2.5 VL.
 pub(crate) const QWEN_2_5_VL: &[TextPart] = &[TextPart { model_type: "qwen2_5_vl_text", ..QWEN_2_VL[0] }];
@@ -52,6 +55,7 @@ pub(crate) const QWEN_3_VL: &[TextPart] = &[TextPart {
     kind: LlamaKind::Qwen3,
     defaults: || json!({"rope_theta": 5e5, "max_position_embeddings": 128_000}),
     may_be_flat: false,
+    is_tied: false,
 }];
 
 fn qwen_2_vl() -> Value {
@@ -97,10 +101,9 @@ impl LlamaConfig {
             let found = format!("`{}`", found.unwrap_or_default());
             return Err(wrong("text_config.model_type", &expected, &found).within(path));
         };
-        // That of the whole model counts where both have it.
-        if let Some(is_tied) = whole.get("tie_word_embeddings").filter(|tied| tied.is_boolean()) {
-            fields.insert("tie_word_embeddings".into(), is_tied.clone());
-        }
+        // The whole model's counts, whatever its part says.
+        let is_tied = whole.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(part.is_tied);
+        fields.insert("tie_word_embeddings".into(), is_tied.into());
         for rope in ["rope_parameters", "rope_scaling"] {
             if let Some(rope) = fields.get_mut(rope).and_then(Value::as_object_mut) {
                 without_images(rope);
