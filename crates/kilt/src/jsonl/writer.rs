@@ -1,6 +1,7 @@
 //! Atomic file writers.
 
 use std::{
+    fs::{self, File},
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
@@ -27,6 +28,8 @@ enum Output {
 
 enum Target {
     File(NamedTempFile),
+    /// A device or a pipe, which is written to as it is.
+    Special(File),
     Stdout(io::Stdout),
 }
 
@@ -34,27 +37,33 @@ impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::File(file) => file.write(bytes),
+            Self::Special(file) => file.write(bytes),
             Self::Stdout(stdout) => stdout.write(bytes),
         }
     }
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::File(file) => file.flush(),
+            Self::Special(file) => file.flush(),
             Self::Stdout(stdout) => stdout.flush(),
         }
     }
 }
 
 impl Writer {
-    /// Starts a file; `.gz` and `.zst` compress, `-` is standard output. Missing folders are created.
+    /// Starts a file; `.gz` and `.zst` compress, `-` is standard output. Missing folders are created. A link leads to the file
+    /// that is replaced, and a device or a pipe is written to as it is.
     ///
     /// # Errors
     /// [`Error::Io`] if the folder cannot be created or written to; [`Error::NotAFolder`] if it is a file.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let fail = |source| Error::io(path, "write", source);
-        let target = if path.as_os_str() == "-" {
+        let given = path.as_ref();
+        let fail = |source| Error::io(given, "write", source);
+        let path = &target_of(given).map_err(fail)?;
+        let target = if given.as_os_str() == "-" {
             Target::Stdout(io::stdout())
+        } else if is_special(path) {
+            Target::Special(fs::OpenOptions::new().write(true).open(path).map_err(fail)?)
         } else {
             let folder =
                 path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -62,7 +71,7 @@ impl Writer {
             Target::File(temporary_in(folder).map_err(fail)?)
         };
         let target = BufWriter::with_capacity(BUFFER, target);
-        let output = match path.extension().and_then(|ending| ending.to_str()) {
+        let output = match given.extension().and_then(|ending| ending.to_str()) {
             // Without a name or a time in the header, the same lines give the same bytes.
             Some("gz") => Output::Gzip(flate2::GzBuilder::new().write(target, flate2::Compression::new(6))),
             Some("zst") => Output::Zstd(zstd::Encoder::new(target, 3).map_err(fail)?),
@@ -117,6 +126,7 @@ impl Writer {
         };
         match buffered.into_inner().map_err(|error| fail(error.into_error()))? {
             Target::Stdout(mut stdout) => stdout.flush().map_err(fail),
+            Target::Special(mut file) => file.flush().map_err(fail),
             Target::File(file) => {
                 file.as_file().sync_data().map_err(fail)?;
                 file.persist(&path).map_err(|error| Error::io(&path, "rename", error.error))?;
@@ -124,6 +134,18 @@ impl Writer {
             }
         }
     }
+}
+
+/// The path of the file that a path leads to.
+fn target_of(path: &Path) -> io::Result<PathBuf> {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let leads_to_a_file = is_link && path.metadata().is_ok_and(|found| found.is_file());
+    if leads_to_a_file { path.canonicalize() } else { Ok(path.to_owned()) }
+}
+
+/// Whether a path is a device, a pipe or a socket, which a file must not replace.
+fn is_special(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// The prefix of temporary files.
@@ -177,5 +199,28 @@ mod tests {
         writer.line(b"{}").unwrap();
         drop(writer);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_written_to_and_a_link_leads_to_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        assert!(std::process::Command::new("mkfifo").arg(place("pipe")).status().unwrap().success());
+        let reader = std::thread::spawn({
+            let pipe = place("pipe");
+            move || fs::read_to_string(pipe).unwrap()
+        });
+        fs::write(place("file"), "old").unwrap();
+        std::os::unix::fs::symlink("file", place("link")).unwrap();
+        for name in ["pipe", "link"] {
+            let mut writer = Writer::create(place(name)).unwrap();
+            writer.line(b"{}").unwrap();
+            writer.finish().unwrap();
+        }
+        assert_eq!(reader.join().unwrap(), "{}\n");
+        assert!(!place("pipe").metadata().unwrap().is_file());
+        assert!(place("link").is_symlink());
+        assert_eq!(fs::read_to_string(place("file")).unwrap(), "{}\n");
     }
 }
