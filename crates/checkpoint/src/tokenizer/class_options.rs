@@ -1,7 +1,8 @@
 //! What the class of a folder's tokenizer does to texts in place of its `tokenizer.json`.
 //!
 //! `transformers` 5 takes the vocabulary of the file alone for most classes: how texts are normalised and split follows from the options
-//! in `tokenizer_config.json` and from the class's default values. The file rules for other classes.
+//! in `tokenizer_config.json` and from the class's default values. The file rules for other classes, and in folders without a
+//! `tokenizer_config.json`: their class would follow from the model's type alone, which says nothing about a vocabulary of a folder's own.
 
 use std::path::Path;
 
@@ -97,7 +98,7 @@ const CLASSES: [(&str, Reading); 26] = [
     ("BigBird", Reading::BigBird),
 ];
 
-/// The class of each type of model whose folder names none. The file rules for other types.
+/// The class of each type of model whose `tokenizer_config.json` names none. The file rules for other types.
 const TYPES: [(&[&str], &str); 14] = [
     (
         &[
@@ -169,8 +170,8 @@ const BY_FILE: [&str; 29] = [
 /// vocabulary needs.
 pub(super) fn applied(mut tokenizer: Tokenizer, folder: &Path) -> Result<Tokenizer> {
     let path = folder.join(CONFIG);
-    let options =
-        json::text(&path)?.map(|text| parse::<Options>(&path, &text)).transpose()?.unwrap_or_default();
+    let Some(text) = json::text(&path)? else { return Ok(tokenizer) };
+    let options: Options = parse(&path, &text)?;
     let path = folder.join("config.json");
     let model = json::text(&path)?.map(|text| parse::<Model>(&path, &text)).transpose()?.unwrap_or_default();
     let Some(reading) = reading(&options, &model) else { return Ok(tokenizer) };
