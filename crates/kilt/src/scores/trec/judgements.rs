@@ -76,7 +76,8 @@ impl Judgements {
 
     /// The place of a query in `queries`, by its id as a column of a run.
     pub(super) fn place(&self, column: &[u8]) -> Option<usize> {
-        self.places.get(&*id(column)?).copied()
+        let column = std::str::from_utf8(column).ok()?;
+        self.places.get(&*id(column, |id| self.places.contains_key(id))).copied()
     }
 }
 
@@ -86,13 +87,14 @@ impl JudgedQuery {
         self.documents.get(id).map(|&(grade, _)| grade)
     }
 
-    /// The grade of a document, by its id as a column of a run.
-    pub(super) fn grade(&self, column: &[u8]) -> Option<i32> {
-        self.documents.get(&*id(column)?).map(|&(grade, _)| grade)
+    /// The id of a document in a column of a run.
+    pub(super) fn document<'c>(&self, column: &'c str) -> Cow<'c, str> {
+        id(column, |id| self.documents.contains_key(id))
     }
 }
 
-/// The id in a column; none for bytes that are no text, which no judgement names.
-fn id(column: &[u8]) -> Option<Cow<'_, str>> {
-    Some(trec::decoded(std::str::from_utf8(column).ok()?))
+/// The id in a column: the column as it is where a judgement names it, since other programs write `%` as such, otherwise with its
+/// percent codes decoded.
+fn id(column: &str, judged: impl Fn(&str) -> bool) -> Cow<'_, str> {
+    if !column.contains('%') || judged(column) { Cow::Borrowed(column) } else { trec::decoded(column) }
 }

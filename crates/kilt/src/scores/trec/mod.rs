@@ -72,11 +72,14 @@ pub struct Evaluation {
 ///
 /// # Errors
 /// [`Error::Record`] for a wrong line, for two grades of a document and for a document that stands twice in a ranking;
-/// [`Error::Empty`] for a file without judgements; [`Error::Argument`] if no query of the run is judged; read errors.
+/// [`Error::Empty`] for a file without judgements, and for a run without lines unless all queries count; [`Error::Argument`] if no query of the run is judged; read errors.
 pub fn evaluate(qrels: impl AsRef<Path>, run: impl AsRef<Path>, options: &Options) -> Result<Evaluation> {
     let path = run.as_ref();
     let judgements = Judgements::read(qrels.as_ref())?;
     let run = Run::read(path, &judgements, options.exclude_self)?;
+    if run.is_empty() && !options.complete {
+        return Err(Error::Empty { path: path.to_owned(), what: "line of a run" });
+    }
     if run.unjudged > 0 && (0..judgements.queries.len()).all(|query| !run.has(query)) {
         let expected = judgements.queries.first().map(|query| query.id.as_str()).unwrap_or_default();
         return Err(Error::Argument(format!(
@@ -94,9 +97,9 @@ pub fn evaluate(qrels: impl AsRef<Path>, run: impl AsRef<Path>, options: &Option
             if !options.counts(&query.id) || (!run.has(place) && !options.complete) {
                 return Ok(None);
             }
-            let ids = run.ranking(place, (path, &query.id))?;
+            let ids = run.ranking(place, query, path)?;
             let found: Vec<(usize, i32)> =
-                (1..).zip(&ids).filter_map(|(rank, id)| Some((rank, query.grade(id)?))).collect();
+                (1..).zip(&ids).filter_map(|(rank, id)| Some((rank, query.grade_of(id)?))).collect();
             let ranking = JudgedRanking { retrieved: ids.len(), found: &found, grades: &query.grades };
             let values = options.measures.iter().map(|measure| measure.value(ranking)).collect();
             Ok(Some(QueryValues { query: query.id.clone(), values }))
@@ -309,6 +312,35 @@ mod tests {
         assert_eq!((found.queries[0].query.as_str(), found.queries[0].values[0]), ("q 1", 1.0));
         // An id that is no code stays.
         assert_eq!(mean(&scored("q 0 100% 1\n", "q Q0 100% 1 1 t\n", "P@1", false).unwrap(), 0), Some(1.0));
+    }
+
+    #[test]
+    fn ids_that_judgements_name_with_percent_codes_stay() {
+        // BEIR's ids may be addresses, and other programs write them into runs as they are.
+        let qrels = "query-id\tcorpus-id\tscore\nq%201\thttp://x/a%20b\t1\n";
+        let found = scored(qrels, "q%201 Q0 http://x/a%20b 1 1 t\n", "P@1", false).unwrap();
+        assert_eq!((found.queries[0].query.as_str(), found.queries[0].values[0]), ("q%201", 1.0));
+        // Our own runs encode the `%` too.
+        let found = scored(qrels, "q%25201 Q0 http://x/a%2520b 1 1 t\n", "P@1", false).unwrap();
+        assert_eq!(found.queries[0].values[0], 1.0);
+        // Two spellings of one document count once.
+        let run = "q%201 Q0 http://x/a%20b 1 2 t\nq%201 Q0 http://x/a%2520b 2 1 t\n";
+        let message = scored(qrels, run, "nDCG@10", false).unwrap_err().to_string();
+        assert!(
+            message.contains("r.trec:2") && message.contains("found `http://x/a%20b` on line 1"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_run_in_another_encoding_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("q.txt"), "q 0 caf\u{e9} 1\n").unwrap();
+        std::fs::write(path("r.trec"), b"q Q0 a 1 2 t\nq Q0 caf\xe9 2 1 t\n").unwrap();
+        let options = Options::new(RankingMeasure::list("P@1").unwrap());
+        let message = evaluate(path("q.txt"), path("r.trec"), &options).unwrap_err().to_string();
+        assert!(message.contains("r.trec:2: field `document`: expected UTF-8"), "{message}");
     }
 
     #[test]

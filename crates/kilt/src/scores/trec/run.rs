@@ -1,11 +1,11 @@
 //! The rankings of a run in memory, in few bytes a document.
 
-use std::{cmp::Ordering, path::Path};
+use std::{borrow::Cow, cmp::Ordering, path::Path};
 
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::judgements::Judgements;
+use super::judgements::{JudgedQuery, Judgements};
 use crate::{
     Error, Result,
     formats::trec::{self, RUN_COLUMNS},
@@ -101,37 +101,61 @@ impl Run {
     }
 
     /// The ids of a query's documents, best first: by score, then by descending id. Scores are 32-bit floats, as in
-    /// trec_eval. `query` is the query's place in the judgements.
+    /// trec_eval. `query` is the query's place in the judgements, `judged` its judgements.
     ///
     /// # Errors
-    /// [`Error::Record`] for a document that stands twice.
-    pub(super) fn ranking(&self, query: usize, (path, name): (&Path, &str)) -> Result<Vec<&[u8]>> {
+    /// [`Error::Record`] for a document that stands twice, and for an id that is not UTF-8.
+    pub(super) fn ranking(
+        &self,
+        query: usize,
+        judged: &JudgedQuery,
+        path: &Path,
+    ) -> Result<Vec<Cow<'_, str>>> {
         let mut rows = self.queries[query].clone();
         rows.sort_unstable_by(|a, b| {
             let by_score = b.score.partial_cmp(&a.score).unwrap_or(Ordering::Equal);
             by_score.then_with(|| self.id(b).cmp(self.id(a)))
         });
-        let mut seen = FxHashSet::with_capacity_and_hasher(rows.len(), Default::default());
-        if rows.iter().any(|row| !seen.insert(self.id(row))) {
-            return Err(self.repeated(&self.queries[query], path, name));
+        let mut ids = Vec::with_capacity(rows.len());
+        for row in &rows {
+            ids.push(self.document(row, judged, path)?);
         }
-        Ok(rows.iter().map(|row| self.id(row)).collect())
+        let mut seen = FxHashSet::with_capacity_and_hasher(rows.len(), Default::default());
+        if ids.iter().any(|id| !seen.insert(&**id)) {
+            return Err(self.repeated(&self.queries[query], judged, path)?);
+        }
+        Ok(ids)
+    }
+
+    /// The id of a row's document.
+    fn document(&self, row: &Row, judged: &JudgedQuery, path: &Path) -> Result<Cow<'_, str>> {
+        let column = self.id(row);
+        match std::str::from_utf8(column) {
+            Ok(column) => Ok(judged.document(column)),
+            Err(_) => {
+                let message = format!("expected UTF-8, found `{}`", String::from_utf8_lossy(column));
+                Err(Error::record(path, row.line.into(), "document", message))
+            }
+        }
     }
 
     /// The error of the first document that stands twice; `rows` are in the file's order.
-    fn repeated(&self, rows: &[Row], path: &Path, query: &str) -> Error {
-        let mut lines: FxHashMap<&[u8], u32> = FxHashMap::default();
+    fn repeated(&self, rows: &[Row], judged: &JudgedQuery, path: &Path) -> Result<Error> {
+        let mut lines = FxHashMap::default();
+        let expected = format!("expected each document once for `{}`", judged.id);
         for row in rows {
-            let id = self.id(row);
-            if let Some(first) = lines.insert(id, row.line) {
-                let id = String::from_utf8_lossy(id);
-                let message = format!(
-                    "expected each document once for `{query}`, found `{id}` on line {first} already"
-                );
-                return Error::record(path, row.line.into(), "document", message);
+            let id = self.document(row, judged, path)?;
+            if let Some(first) = lines.insert(id.clone(), row.line) {
+                let message = format!("{expected}, found `{id}` on line {first} already");
+                return Ok(Error::record(path, row.line.into(), "document", message));
             }
         }
-        Error::record(path, 0, "document", format!("expected each document once for `{query}`"))
+        Ok(Error::record(path, 0, "document", expected))
+    }
+
+    /// Whether the run has no line.
+    pub(super) fn is_empty(&self) -> bool {
+        self.unjudged == 0 && self.queries.iter().all(Vec::is_empty)
     }
 
     /// Whether the run has a document for a query.
