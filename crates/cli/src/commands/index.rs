@@ -44,11 +44,6 @@ impl Index {
             return Err(Error::Input("the config has no `[source]` to index".into()));
         };
         if self.plan {
-            if source.format.is_some() {
-                return Err(Error::Input(
-                    "`--plan` reads pages in KILT's layout only; remove it or `source.format`".into(),
-                ));
-            }
             let mib = |count: u64| count.saturating_mul(1 << 20);
             let sample = PlanOptions { parsed: mib(self.sample.max(1)), decompressed: mib(self.decompress) };
             let plan = BuildPlan::of(&options, sample, &mut context.observer())?;

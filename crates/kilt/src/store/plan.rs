@@ -8,16 +8,20 @@
 use std::{
     fs::File,
     io::{BufRead, BufReader, Seek, SeekFrom},
-    path::Path,
+    path::{Path, PathBuf},
     time::Instant,
 };
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::{FIELD_END_ROW, ID_ROW, PAGE_ROW, PASSAGE_ROW, TITLE_ROW, build::prepare};
+use super::{
+    FIELD_END_ROW, ID_ROW, PAGE_ROW, PASSAGE_ROW, TITLE_ROW,
+    build::{prepare, prepare_page},
+};
 use crate::{
     Error, PassageStore, Result,
+    formats::Collection,
     jsonl::{self, Chunk, Input, InputFile},
     passage::{self, Span, Split},
 };
@@ -112,12 +116,62 @@ impl PassageStore {
     /// # Errors
     /// As [`PassageStore::build`] for the part that it reads.
     pub fn plan(source: &Path, split: Split, options: PlanOptions) -> Result<Plan> {
-        let file = &InputFile::new(source);
-        let input = Input::open(source)?;
-        let (size, seekable) = (input.position.size(), !input.compressed && input.position.size() > 0);
-        drop(input);
-        let sample =
-            if seekable { plain(file, split, options, size)? } else { streamed(file, split, options)? };
+        Self::plan_files(source, &[source.to_owned()], (None, split), options)
+    }
+
+    /// Estimates the resources of [`PassageStore::build_collection`] from a part of a collection.
+    ///
+    /// # Errors
+    /// As [`PassageStore::build_collection`] for the part that it reads; [`Error::Argument`] for files whose lines are no
+    /// documents.
+    pub fn plan_collection(
+        collection: Collection,
+        source: &Path,
+        split: Split,
+        options: PlanOptions,
+    ) -> Result<Plan> {
+        let files = collection.files(source)?;
+        for file in &files {
+            if !collection.has_lines(file)? {
+                let file = file.display();
+                let message =
+                    format!("{file}: expected a document on each line for an estimate, found another layout");
+                return Err(Error::Argument(message));
+            }
+        }
+        Self::plan_files(source, &files, (Some(collection), split), options)
+    }
+
+    /// The estimate for files that hold one page or document a line.
+    fn plan_files(
+        source: &Path,
+        files: &[PathBuf],
+        (collection, split): (Option<Collection>, Split),
+        options: PlanOptions,
+    ) -> Result<Plan> {
+        let (mut inputs, mut size) = (Vec::with_capacity(files.len()), 0);
+        for path in files {
+            let input = Input::open(path)?;
+            let lines = Lines { file: InputFile::new(path), collection, split };
+            inputs.push((lines, input.position.size(), input.compressed));
+            size += input.position.size();
+        }
+        let mut sample = Sample::default();
+        for (lines, own, compressed) in inputs {
+            // A file's part of the sample is its share of the bytes.
+            let part = |bytes: u64| match size {
+                0 => bytes,
+                _ => (u128::from(bytes) * u128::from(own)).div_ceil(u128::from(size)) as u64,
+            };
+            let options =
+                PlanOptions { parsed: part(options.parsed), decompressed: part(options.decompressed) };
+            let found = if !compressed && own > 0 {
+                plain(&lines, options, own)?
+            } else {
+                streamed(&lines, options)?
+            };
+            sample.add(found);
+        }
         let sum = |of: fn(&Part) -> f64| sample.parts.iter().map(of).sum::<f64>();
         let (disk, counted, parsed) =
             (sum(|part| part.disk as f64), sum(|part| part.pages as f64), sum(|part| part.parsed as f64));
@@ -145,6 +199,15 @@ impl PassageStore {
     }
 }
 
+impl Sample {
+    fn add(&mut self, other: Self) {
+        self.parts.extend(other.parts);
+        self.passages.extend(other.passages);
+        self.read_seconds += other.read_seconds;
+        self.parse_seconds += other.parse_seconds;
+    }
+}
+
 impl Part {
     /// The factor from its counts to its share.
     fn scale(&self) -> f64 {
@@ -166,8 +229,8 @@ fn error(parts: &[Part], pages: f64) -> f64 {
 }
 
 /// Reads a source from its beginning; of a compressed one as much as the options request.
-fn streamed(source: &InputFile, split: Split, options: PlanOptions) -> Result<Sample> {
-    let mut reader = jsonl::open(&**source)?;
+fn streamed(source: &Lines, options: PlanOptions) -> Result<Sample> {
+    let mut reader = jsonl::open(&*source.file)?;
     let mut sample = Sample::default();
     let mut chunk = Chunk::default();
     let (mut text, mut disk) = (0, 0);
@@ -180,7 +243,7 @@ fn streamed(source: &InputFile, split: Split, options: PlanOptions) -> Result<Sa
         sample.read_seconds += start.elapsed().as_secs_f64();
         let stride = if text < options.parsed { 1 } else { STRIDE };
         let start = Instant::now();
-        let size = |line, bytes: &[u8]| line_size(source, line, bytes, split);
+        let size = |line, bytes: &[u8]| source.size(line, bytes);
         let mut part = measure(chunk.par_lines(), stride, size, &mut sample.passages)?;
         sample.parse_seconds += start.elapsed().as_secs_f64();
         // At the end the whole file counts as read, including bytes after its last line.
@@ -200,10 +263,11 @@ fn streamed(source: &InputFile, split: Split, options: PlanOptions) -> Result<Sa
 
 /// Reads a plain source in evenly spaced windows: the lines that start in them, so that a line's length does
 /// not affect its probability.
-fn plain(source: &InputFile, split: Split, options: PlanOptions, size: u64) -> Result<Sample> {
-    let failed = |error| Error::io(source, "read", error);
+fn plain(source: &Lines, options: PlanOptions, size: u64) -> Result<Sample> {
+    let path = &*source.file;
+    let failed = |error| Error::io(path, "read", error);
     let mut sample = Sample::default();
-    let mut file = BufReader::new(File::open(&**source).map_err(|error| Error::io(source, "open", error))?);
+    let mut file = BufReader::new(File::open(path).map_err(|error| Error::io(path, "open", error))?);
     let mut line = Vec::new();
     for at in 0..PARTS {
         let edge = |at: u64| (u128::from(size) * u128::from(at) / u128::from(PARTS)) as u64;
@@ -238,12 +302,12 @@ fn plain(source: &InputFile, split: Split, options: PlanOptions, size: u64) -> R
         let passages = &mut sample.passages;
         let mut measured = |before: u64| {
             let lines = lines.par_iter().map(|(number, bytes)| (before + number, bytes.as_slice()));
-            measure(lines, 1, |line, bytes| line_size(source, line, bytes, split), passages)
+            measure(lines, 1, |line, bytes| source.size(line, bytes), passages)
         };
         // Only a failure pays for counting the lines before it.
         let mut part = match measured(0) {
             Ok(part) => part,
-            Err(_) => measured(lines_before(source, from)?)?,
+            Err(_) => measured(lines_before(path, from)?)?,
         };
         sample.parse_seconds += start.elapsed().as_secs_f64();
         (part.disk, part.share) = (end - first, (next - first) as f64);
@@ -306,7 +370,16 @@ fn lines_before(source: &Path, offset: u64) -> Result<u64> {
 /// # Errors
 /// [`Error::Utf8`] and [`Error::Record`], with `path` and `line`.
 pub fn size_of_line(path: &Path, line: u64, bytes: &[u8], split: Split) -> Result<(u64, u64)> {
-    line_size(&InputFile::new(path), line, bytes, split).map(|size| (size.passages, size.bytes))
+    let lines = Lines { file: InputFile::new(path), collection: None, split };
+    lines.size(line, bytes).map(|size| (size.passages, size.bytes))
+}
+
+/// A file that holds one page or document a line.
+struct Lines {
+    file: InputFile,
+    /// The format of documents; none for pages.
+    collection: Option<Collection>,
+    split: Split,
 }
 
 /// The size of one line of a source in a store.
@@ -319,30 +392,40 @@ struct LineSize {
     sample: Vec<SampledPassage>,
 }
 
-fn line_size(path: &InputFile, line: u64, bytes: &[u8], split: Split) -> Result<LineSize> {
-    let page = prepare(path, line, bytes, &split.into())?;
-    let rows = PAGE_ROW + ID_ROW + TITLE_ROW + page.spans.len() * PASSAGE_ROW + page.ends.len() * 4;
-    let texts = page.text.len() + page.id.len() + page.title.len() + page.fields.len();
-    let paragraph = |number: u32| {
-        let at = number as usize;
-        let start = if at == 0 { 0 } else { page.ends[at - 1] };
-        &page.text[start as usize..page.ends[at] as usize]
-    };
-    let some = page.spans.iter().step_by(page.spans.len().div_ceil(SAMPLED_PASSAGES).max(1));
-    let text = |span: &Span| passage::text(*span, split.list_items(), paragraph);
-    let sample = some.map(|span| (page.title.clone(), text(span))).collect();
-    Ok(LineSize {
-        passages: page.spans.len() as u64,
-        bytes: (texts + rows) as u64,
-        is_described: !page.fields.is_empty(),
-        sample,
-    })
+impl Lines {
+    /// The size of a line's page in a store.
+    fn size(&self, line: u64, bytes: &[u8]) -> Result<LineSize> {
+        let Self { file, collection, split } = self;
+        let splitter = &(*split).into();
+        let page = match collection {
+            None => prepare(file, line, bytes, splitter)?,
+            Some(collection) => {
+                prepare_page(file, line, collection.document(file, line, bytes)?.into(), splitter)?
+            }
+        };
+        let rows = PAGE_ROW + ID_ROW + TITLE_ROW + page.spans.len() * PASSAGE_ROW + page.ends.len() * 4;
+        let texts = page.text.len() + page.id.len() + page.title.len() + page.fields.len();
+        let paragraph = |number: u32| {
+            let at = number as usize;
+            let start = if at == 0 { 0 } else { page.ends[at - 1] };
+            &page.text[start as usize..page.ends[at] as usize]
+        };
+        let some = page.spans.iter().step_by(page.spans.len().div_ceil(SAMPLED_PASSAGES).max(1));
+        let text = |span: &Span| passage::text(*span, split.list_items(), paragraph);
+        let sample = some.map(|span| (page.title.clone(), text(span))).collect();
+        Ok(LineSize {
+            passages: page.spans.len() as u64,
+            bytes: (texts + rows) as u64,
+            is_described: !page.fields.is_empty(),
+            sample,
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jsonl::Writer;
+    use crate::{jsonl::Writer, store::BuildOptions};
 
     /// Pages of increasing length, with that many kilobytes of text.
     fn source(folder: &Path, name: &str, pages: usize) -> std::path::PathBuf {
@@ -378,6 +461,41 @@ mod tests {
         assert!(titles.len() > 500 && titles.contains("Page 0"), "{}", titles.len());
         assert!(plan.sample.iter().all(|(_, text)| text.starts_with('w')));
         assert!(plan.passages.abs_diff(exact.passages) < exact.passages / 10, "{plan:?} {exact:?}");
+    }
+
+    #[test]
+    fn the_files_of_a_collection_are_sampled_by_their_sizes() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut documents = 0;
+        for (name, count) in [("a.jsonl", 900), ("b.jsonl.gz", 300), ("c.jsonl", 5)] {
+            let mut writer = Writer::create(folder.path().join(name)).unwrap();
+            for at in 0..count {
+                let text = format!("word{at} ").repeat(1 + at / 20);
+                writer.line(format!(r#"{{"id":"{name} {at}","contents":"{text}"}}"#).as_bytes()).unwrap();
+            }
+            writer.finish().unwrap();
+            documents += count as u64;
+        }
+        let plan = |options| {
+            PassageStore::plan_collection(Collection::Anserini, folder.path(), Split::Words, options).unwrap()
+        };
+        let exact = plan(PlanOptions::default());
+        assert!(exact.complete && exact.pages == documents, "{exact:?}");
+        let build = BuildOptions { source: folder.path().into(), redirects: None, split: Split::Words };
+        let place = folder.path().join(".store");
+        let store =
+            PassageStore::build_collection(Collection::Anserini, &build, None, place, &mut |_| {}).unwrap();
+        assert_eq!(exact.passages, store.len() as u64);
+        let size = std::fs::metadata(folder.path().join("a.jsonl")).unwrap().len();
+        let part = plan(PlanOptions { parsed: size / 4, ..PlanOptions::default() });
+        assert!(!part.complete && part.pages.abs_diff(documents) < documents / 10, "{part:?}");
+
+        let array = folder.path().join("d.json");
+        std::fs::write(&array, "[\n{\"id\":\"a\",\"contents\":\"x\"}\n]").unwrap();
+        let refused =
+            PassageStore::plan_collection(Collection::Anserini, &array, Split::Words, PlanOptions::default());
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains("d.json: expected a document on each line"), "{message}");
     }
 
     #[test]

@@ -52,7 +52,12 @@ impl BuildPlan {
             let message = "the config has no `[source]` to index".to_owned();
             return Err(Error::from(sporran_kilt::Error::Argument(message)));
         };
-        let mut store = PassageStore::plan(&source_pages(source, observe)?, source.splitting(), sample)?;
+        let mut store = match source.format {
+            Some(collection) => {
+                PassageStore::plan_collection(collection, source.first_path(), source.splitting(), sample)?
+            }
+            None => PassageStore::plan(&source_pages(source, observe)?, source.splitting(), sample)?,
+        };
         let passages = PlannedPassages { count: store.passages, sample: &store.sample };
         let indexes = match &options.retriever {
             None => Vec::new(),
