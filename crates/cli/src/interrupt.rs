@@ -2,20 +2,21 @@
 
 use std::{
     fs,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     process,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-use sporran_kilt::{counted, jsonl};
+use sporran_kilt::{counted, jsonl, observe::Event};
 
 use crate::outcome::stderr;
 
 /// The exit code of a program that an interrupt ended: 128 and the number of the signal.
-const CODE: i32 = 130;
+const CODE: u8 = 130;
 
 /// What an interrupt leaves.
 #[derive(Clone, Debug, Default)]
@@ -40,21 +41,54 @@ static STOP: Mutex<Option<StopWith>> = Mutex::new(None);
 /// Lines of standard input whose answers are printed.
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
+/// Whether the work saves what it has if it is stopped at an event.
+static SAVES: AtomicBool = AtomicBool::new(false);
+/// Whether the next event of the work stops it.
+static STOPS_AT_EVENT: AtomicBool = AtomicBool::new(false);
+
+/// What an interrupt unwinds with.
+pub(crate) struct Interrupted;
+
 /// Starts to handle Ctrl-C.
 pub(crate) fn install() {
     let handle = || {
         if let Some(stop) = STOP.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return stop();
         }
-        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Kept::Output(path) = &kept {
-            remove_half_written(path);
-        }
-        stderr(&format!("\ninterrupted: {}\n", kept.advice(ANSWERED.load(Ordering::Relaxed))));
-        process::exit(CODE);
+        process::exit(i32::from(end()));
     };
     if let Err(error) = ctrlc::set_handler(handle) {
         tracing::warn!("Ctrl-C ends the program without a message: {error}");
+    }
+}
+
+/// Prints what an interrupt leaves, and returns the exit code.
+pub(crate) fn end() -> u8 {
+    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Kept::Output(path) = &kept {
+        remove_half_written(path);
+    }
+    stderr(&format!("\ninterrupted: {}\n", kept.advice(ANSWERED.load(Ordering::Relaxed))));
+    CODE
+}
+
+/// Follows the events of the work: while it saves what it has if it is stopped, an interrupt stops it at the next event.
+pub(crate) fn follow(event: &Event) {
+    match event {
+        Event::SavesIfStopped => {
+            SAVES.store(true, Ordering::Relaxed);
+            stop_with(|| {
+                stderr("\na checkpoint is written after this step; press Ctrl-C again to end without it\n");
+                STOPS_AT_EVENT.store(true, Ordering::Relaxed);
+            });
+        }
+        Event::Begin { .. } | Event::End if SAVES.swap(false, Ordering::Relaxed) => {
+            STOP.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        _ => {}
+    }
+    if STOPS_AT_EVENT.load(Ordering::Relaxed) {
+        resume_unwind(Box::new(Interrupted));
     }
 }
 

@@ -17,6 +17,7 @@ use std::{
     env,
     ffi::OsString,
     io::IsTerminal,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::{Path, PathBuf},
 };
 
@@ -157,8 +158,13 @@ pub fn run(arguments: &[OsString]) -> u8 {
     Limits { line: cli.max_line << 20, expansion: cli.max_expansion }.set();
     interrupt::install();
     let context = Context { quiet: cli.quiet, json: cli.json, verbose: cli.verbose };
-    let done =
-        limit(cli.isa).and_then(|()| cli.command.run(&context)).and_then(|outcome| context.print(outcome));
+    let work =
+        || limit(cli.isa).and_then(|()| cli.command.run(&context)).and_then(|outcome| context.print(outcome));
+    let done = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => done,
+        Err(unwinding) if unwinding.is::<interrupt::Interrupted>() => return interrupt::end(),
+        Err(panic) => resume_unwind(panic),
+    };
     match done {
         Ok(()) => 0,
         // The reader closed the pipe, as `head` does in `sporran .. | head`.

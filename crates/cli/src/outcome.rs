@@ -142,6 +142,7 @@ impl Context {
             if let Event::Folder { path } = &event {
                 interrupt::keep(Kept::Folder(path.clone()));
             }
+            interrupt::follow(&event);
             progress.event(event);
         }
     }

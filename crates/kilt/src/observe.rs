@@ -18,6 +18,8 @@ pub enum Event {
         /// The unit.
         unit: Unit,
     },
+    /// The step that began writes a checkpoint if an observer unwinds, and unwinds then. So it can be stopped without a loss.
+    SavesIfStopped,
     /// Progress of the step.
     Advance {
         /// The number of finished units.

@@ -1,8 +1,13 @@
 //! Training of decoder-only generators on task files and on dialogues, and blind sheets of their responses.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
-use crate::common::{errors, json, root, sporran};
+use crate::common::{errors, interrupt, json, root, sporran};
 use serde_json::Value;
 
 /// The tables that both workflows share. The fixture's model is small enough to learn its answers by heart.
@@ -47,10 +52,8 @@ fn answers(path: &Path) -> Vec<String> {
     text.lines().map(answer).collect()
 }
 
-#[test]
-fn a_decoder_only_model_learns_the_answers_of_task_files() {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path();
+/// A config with three questions, whose training reads them.
+fn questions(folder: &Path) {
     let question = |(at, input, answer): (usize, &str, &str)| {
         format!(r#"{{"id":"{at}","input":"{input}","output":[{{"answer":"{answer}"}}]}}"#)
     };
@@ -62,12 +65,40 @@ fn a_decoder_only_model_learns_the_answers_of_task_files() {
         tables(0)
     );
     fs::write(folder.join("c.toml"), config).unwrap();
+}
+
+#[test]
+fn a_decoder_only_model_learns_the_answers_of_task_files() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path();
+    questions(folder);
     let trained = json(folder, &["-q", "train", "c.toml", "--json"]);
     let (steps, best) = (trained["steps"].as_u64().unwrap(), trained["best"][1].as_f64().unwrap());
     // The reciprocal of the perplexity.
     assert!(steps == 80 && best > 0.9 && best <= 1.0, "{trained}");
     done(folder, &["run", "c.toml"]);
     assert_eq!(answers(&folder.join("runs/r/predictions/nq-dev-kilt.jsonl")), ["b", "c", "d"]);
+}
+
+#[test]
+fn ctrl_c_in_a_training_writes_a_checkpoint() {
+    let place = tempfile::tempdir().unwrap();
+    questions(place.path());
+    let arguments = ["-q", "train", "c.toml", "train.optimizer.steps=1000000"];
+    let child = sporran(place.path(), &arguments).stderr(Stdio::piped()).spawn().unwrap();
+    let training = place.path().join("runs/r/training");
+    let started = Instant::now();
+    // Steps have ended.
+    while fs::read(training.join("history.jsonl")).map_or(0, |text| text.len()) == 0 {
+        assert!(started.elapsed() < Duration::from_secs(120), "the training was not begun");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (code, errors) = interrupt(child);
+    assert_eq!(code, Some(130), "{errors}");
+    assert!(errors.contains("a checkpoint is written after this step"), "{errors}");
+    assert!(errors.contains("keeps the finished parts; run the same command again"), "{errors}");
+    let names = fs::read_dir(&training).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.filter(|name| name.to_string_lossy().starts_with("checkpoint-")).count(), 1);
 }
 
 #[test]

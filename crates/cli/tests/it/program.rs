@@ -5,11 +5,11 @@ use std::{
     fs,
     io::{BufRead, BufReader, Write},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     time::{Duration, Instant},
 };
 
-use crate::common::{errors, json, root, sporran};
+use crate::common::{errors, interrupt, json, root, sporran};
 
 /// An encoder of sentences.
 fn encoder() -> String {
@@ -42,14 +42,6 @@ fn piped(folder: &Path, arguments: &[&str]) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap()
-}
-
-/// Sends Ctrl-C and gives the exit code and the errors.
-fn interrupt(child: Child) -> (Option<i32>, String) {
-    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
-    let output = child.wait_with_output().unwrap();
-    (output.status.code(), errors(&output))
 }
 
 #[test]

@@ -89,6 +89,7 @@ impl TrainingSession<'_> {
         let outcome = optimise(&training, &mut |progress| {
             if !begun {
                 begin(observe, format!("train {}", folder.display()), progress.steps, Unit::Steps);
+                observe(Event::SavesIfStopped);
                 begun = true;
             }
             let score = progress.score.map_or_else(String::new, |value| format!(", {score} {value:.4}"));

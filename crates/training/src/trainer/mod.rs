@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -76,7 +77,7 @@ pub struct Outcome {
 }
 
 /// Runs a training to its end, from its newest checkpoint if it has one. `progress` is called after every step; when
-/// it breaks, a checkpoint is written and the training can be gone on with later.
+/// it breaks or unwinds, a checkpoint is written and the training can be gone on with later.
 ///
 /// # Errors
 /// [`Error::Options`] where an option cannot be used or differs from those of the checkpoint; [`Error::Training`]
@@ -212,7 +213,7 @@ impl<'a, O: Objective> Run<'a, O> {
             finished = is_last || self.out_of_patience();
             let seconds = began.elapsed().as_secs_f64();
             let per_step = seconds / (step - first) as f64;
-            stopped = progress(&Progress {
+            let now = Progress {
                 step,
                 steps: self.steps,
                 epoch: line.epoch,
@@ -222,11 +223,15 @@ impl<'a, O: Objective> Run<'a, O> {
                 tokens_per_second: tokens as f64 / seconds,
                 score,
                 remaining: Duration::from_secs_f64(per_step * (self.steps - step) as f64),
-            })
-            .is_break();
+            };
+            let told = catch_unwind(AssertUnwindSafe(|| progress(&now)));
+            stopped = !matches!(told, Ok(ControlFlow::Continue(())));
             if finished || stopped || is_checkpoint_due(step, options.checkpoint_every, self.saved.elapsed())
             {
                 self.save()?;
+            }
+            if let Err(unwinding) = told {
+                resume_unwind(unwinding);
             }
         }
         if self.training.evaluate.is_none() && finished {

@@ -49,6 +49,18 @@ fn run(
     dropout: f64,
     stop: u64,
 ) -> (Vec<(String, Vec<f32>)>, Outcome) {
+    run_until(folder, options, dropout, &mut |progress| {
+        if progress.step == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+}
+
+/// As [`run`], until `stopping` breaks.
+fn run_until(
+    folder: &Path,
+    options: &TrainingOptions,
+    dropout: f64,
+    stopping: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+) -> (Vec<(String, Vec<f32>)>, Outcome) {
     let (model, variables) = build(dropout);
     let rows = examples(20);
     let rows = |_| Ok(rows.clone());
@@ -60,10 +72,7 @@ fn run(
         folder,
         extra_files: &[],
     };
-    let mut stopping = |progress: &Progress| {
-        if progress.step == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let outcome = train(&training, &mut stopping).unwrap();
+    let outcome = train(&training, stopping).unwrap();
     (flat(&variables), outcome)
 }
 
@@ -106,6 +115,23 @@ fn a_stopped_training_goes_on_to_the_same_weights_and_history() {
     let history = |folder: &Path| fs::read_to_string(folder.join(FILE)).unwrap();
     assert_eq!(history(parts.path()), history(whole.path()));
     assert_eq!(history(whole.path()).lines().count(), 12);
+
+    // A callback that unwinds, as Ctrl-C makes it, stops a training as one that breaks.
+    let unwound = tempfile::tempdir().unwrap();
+    let stopped = catch_unwind(|| {
+        run_until(unwound.path(), &options, 0.2, &mut |progress| match progress.step {
+            7 => resume_unwind(Box::new("stopped")),
+            _ => ControlFlow::Continue(()),
+        })
+    });
+    assert_eq!(stopped.unwrap_err().downcast_ref(), Some(&"stopped"));
+    let mut first = None;
+    let (got, _) = run_until(unwound.path(), &options, 0.2, &mut |progress| {
+        first.get_or_insert(progress.step);
+        ControlFlow::Continue(())
+    });
+    assert_eq!((got, first), (expected, Some(8)));
+    assert_eq!(history(unwound.path()), history(whole.path()));
 }
 
 #[test]

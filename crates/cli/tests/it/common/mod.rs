@@ -4,7 +4,7 @@ pub(crate) mod encoder;
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 /// The repository's root, where the bundled data and configs are.
@@ -42,4 +42,12 @@ pub(crate) fn json(folder: &Path, arguments: &[&str]) -> serde_json::Value {
     let output = sporran(folder, arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Sends Ctrl-C and gives the exit code and the errors.
+pub(crate) fn interrupt(child: Child) -> (Option<i32>, String) {
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), errors(&output))
 }
