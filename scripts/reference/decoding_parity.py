@@ -18,6 +18,7 @@ from transformers.generation import (
     ForcedEOSTokenLogitsProcessor,
     LogitNormalization,
     LogitsProcessorList,
+    MinPLogitsWarper,
     NoRepeatNGramLogitsProcessor,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
@@ -262,6 +263,8 @@ WARPINGS = [
     {"temperature": 1.3, "top_k": 12, "top_p": 0.8},
     {"temperature": 0.5, "top_k": 50, "top_p": 0.95},
     {"top_k": 3, "top_p": 0.05},
+    {"temperature": 1.5, "top_k": 0, "min_p": 0.1},
+    {"temperature": 0.8, "top_k": 20, "top_p": 0.95, "min_p": 0.3},
 ]
 
 
@@ -278,6 +281,8 @@ def warpings():
             warpers.append(TopKLogitsWarper(options["top_k"]))
         if "top_p" in options:
             warpers.append(TopPLogitsWarper(options["top_p"]))
+        if "min_p" in options:
+            warpers.append(MinPLogitsWarper(options["min_p"]))
         scores = warpers(torch.zeros((1, 1), dtype=torch.long), torch.tensor([logits]))
         probabilities = torch.softmax(scores, dim=-1)[0].tolist()
         kebab = {key.replace("_", "-"): value for key, value in options.items()}

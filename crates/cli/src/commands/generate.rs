@@ -75,6 +75,9 @@ pub(crate) struct Generate {
     /// Sample from the most probable tokens whose probabilities add up to P
     #[arg(long, value_name = "P", requires = "do_sample")]
     top_p: Option<f64>,
+    /// Sample from the tokens whose probability is at least P of the largest one
+    #[arg(long, value_name = "P", requires = "do_sample")]
+    min_p: Option<f64>,
     /// Seed of sampling
     #[arg(long, value_name = "N", requires = "do_sample")]
     seed: Option<u64>,
@@ -203,6 +206,7 @@ impl Generate {
             temperature: self.temperature,
             top_k: self.top_k,
             top_p: self.top_p,
+            min_p: self.min_p,
             seed: self.seed,
             ..GenerationOptions::default()
         }

@@ -216,8 +216,8 @@ impl RemoteGenerator {
         Ok(self.call((Api::Chat, messages), &generation, &[]))
     }
 
-    /// Answers requests and bare prompts, each with options of its own: the length, the temperature, `top_p`, `top_k` and the
-    /// seed take the place of the generator's where they are set. A text is sent to `completions`, a conversation to
+    /// Answers requests and bare prompts, each with options of its own: the length, the settings of sampling, the penalty of
+    /// repetitions and the seed take the place of the generator's where they are set. A text is sent to `completions`, a conversation to
     /// `chat/completions`, and the answer to either is what the model writes.
     ///
     /// # Errors

@@ -134,9 +134,15 @@ impl RemoteGenerationOptions {
         }
         own.top_p = options.top_p.or(own.top_p);
         own.seed = options.seed.or(own.seed);
-        if let Some(count) = options.top_k {
-            own.extra.insert("top_k".to_owned(), count.into());
-        }
+        // OpenAI's API lacks these; other servers have them.
+        let others = [
+            ("top_k", options.top_k.map(Value::from)),
+            ("min_p", options.min_p.map(Value::from)),
+            ("repetition_penalty", options.repetition_penalty.map(Value::from)),
+            ("min_tokens", options.min_new_tokens.map(Value::from)),
+        ];
+        let set = others.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        own.extra.extend(set);
         own
     }
 }

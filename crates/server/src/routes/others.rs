@@ -24,8 +24,7 @@ fn is_nothing(field: &str, value: &Value) -> bool {
         // `"logprobs": 0` asks for the log-probability of each token.
         Value::Number(_) if field == "logprobs" => false,
         Value::Number(number) => {
-            let nothing =
-                if matches!(field, "best_of" | "repetition_penalty" | "length_penalty") { 1.0 } else { 0.0 };
+            let nothing = if matches!(field, "best_of" | "length_penalty") { 1.0 } else { 0.0 };
             number.as_f64() == Some(nothing)
         }
         Value::String(text) => {
@@ -60,7 +59,7 @@ mod tests {
             json!({ "response_format": { "type": "text" } }),
             json!({ "logprobs": null }),
             json!({ "logprobs": false }),
-            json!({ "repetition_penalty": 1.0 }),
+            json!({ "length_penalty": 1.0 }),
         ] {
             assert_eq!(refused(nothing.clone()), Ok(()), "{nothing}");
         }
@@ -70,7 +69,7 @@ mod tests {
             json!({ "logprobs": 0 }),
             json!({ "modalities": ["audio"] }),
             json!({ "response_format": { "type": "json_object" } }),
-            json!({ "repetition_penalty": 1.1 }),
+            json!({ "length_penalty": 1.1 }),
             json!({ "suffix": "end" }),
         ] {
             let field = something.as_object().unwrap().keys().next().unwrap().clone();

@@ -362,15 +362,29 @@ fn refused(generator: &dyn Generator, job: &Job) -> Option<Failure> {
             "this generator answers questions over passages only; its model cannot be asked without them";
         return Some(Failure::invalid("sporran.retrieve", message));
     }
-    let GenerationOptions { do_sample, temperature, top_p, top_k, seed, .. } = &job.options;
+    let GenerationOptions {
+        do_sample,
+        temperature,
+        top_p,
+        top_k,
+        min_p,
+        repetition_penalty,
+        min_new_tokens,
+        seed,
+        ..
+    } = &job.options;
     let field = match do_sample {
         Some(false) if generator.samples() => Some("temperature"),
         _ if top_p.is_some() => Some("top_p"),
         _ if top_k.is_some() => Some("top_k"),
+        // Some clients always send the values that ask for nothing.
+        _ if min_p.is_some_and(|least| least != 0.0) => Some("min_p"),
+        _ if repetition_penalty.is_some_and(|penalty| penalty != 1.0) => Some("repetition_penalty"),
+        _ if min_new_tokens.is_some_and(|least| least != 0) => Some("min_tokens"),
         Some(true) if temperature.is_some() => Some("temperature"),
         // Without sampling a seed changes nothing.
         _ => seed.filter(|_| generator.samples()).map(|_| "seed"),
     }?;
-    let message = format!("`{field}`: this generator samples by its own config or not at all; expected none");
+    let message = format!("`{field}`: this generator has the settings of its own config; expected none");
     Some(Failure::invalid(field, message))
 }

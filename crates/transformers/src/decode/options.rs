@@ -114,6 +114,10 @@ pub struct GenerationOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
     pub top_p: Option<f64>,
+    /// Sampling: the smallest probability of a token, as a share of that of the most probable one. Default 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1))]
+    pub min_p: Option<f64>,
     /// Sampling: the seed of the random numbers. Default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -178,6 +182,7 @@ struct Fields {
     temperature: Option<f64>,
     top_k: Option<usize>,
     top_p: Option<f64>,
+    min_p: Option<f64>,
     num_beam_groups: Option<usize>,
     diversity_penalty: Option<f64>,
     repetition_penalty: Option<f64>,
@@ -209,13 +214,8 @@ const UNSUPPORTED: [(&str, &str); 13] = [
 ];
 
 /// The same of fields that only sampling reads.
-const UNSUPPORTED_SAMPLING: [(&str, &str); 5] = [
-    ("min_p", "0.0"),
-    ("top_h", "null"),
-    ("typical_p", "1.0"),
-    ("epsilon_cutoff", "0.0"),
-    ("eta_cutoff", "0.0"),
-];
+const UNSUPPORTED_SAMPLING: [(&str, &str); 4] =
+    [("top_h", "null"), ("typical_p", "1.0"), ("epsilon_cutoff", "0.0"), ("eta_cutoff", "0.0")];
 
 /// Whether a field has the value that has no effect, or is null.
 fn is_inert(found: &serde_json::Value, inert: &str) -> bool {
@@ -270,6 +270,7 @@ impl GenerationOptions {
             temperature: fields.temperature,
             top_k: fields.top_k,
             top_p: fields.top_p,
+            min_p: fields.min_p,
             num_beam_groups: fields.num_beam_groups,
             diversity_penalty: fields.diversity_penalty,
             repetition_penalty: fields.repetition_penalty,
@@ -343,6 +344,7 @@ impl GenerationOptions {
             temperature: self.temperature.or(defaults.temperature),
             top_k: self.top_k.or(defaults.top_k),
             top_p: self.top_p.or(defaults.top_p),
+            min_p: self.min_p.or(defaults.min_p),
             seed: self.seed.or(defaults.seed),
             num_beam_groups: self.num_beam_groups.or(defaults.num_beam_groups),
             diversity_penalty: self.diversity_penalty.or(defaults.diversity_penalty),
@@ -455,14 +457,16 @@ mod tests {
         assert!(folder(r#"{"guidance_scale": 1, "sequence_bias": null}"#).is_ok());
     }
 
-    /// `transformers` reads these fields where `do_sample` is true, and a `min_p` of 0 removes no token.
+    /// `transformers` reads these fields where `do_sample` is true, and a `typical_p` of 1 removes no token.
     #[test]
     fn what_sampling_alone_reads_is_refused_where_tokens_are_drawn() {
-        let error = folder(r#"{"do_sample": true, "min_p": 0.1}"#).unwrap_err().to_string();
-        assert_eq!(error, "generation_config.json: field `min_p`: expected 0.0, found 0.1");
-        let none = folder(r#"{"do_sample": true, "min_p": 0.0, "typical_p": 1, "eta_cutoff": 0}"#).unwrap();
+        let error = folder(r#"{"do_sample": true, "typical_p": 0.1}"#).unwrap_err().to_string();
+        assert_eq!(error, "generation_config.json: field `typical_p`: expected 1.0, found 0.1");
+        let none = folder(r#"{"do_sample": true, "min_p": 0.2, "typical_p": 1, "eta_cutoff": 0}"#).unwrap();
+        assert_eq!(none.min_p, Some(0.2));
         assert_eq!(none.unsupported_sampling, None);
-        for text in [r#"{"min_p": 0.1}"#, r#"{"do_sample": false, "typical_p": 0.5, "epsilon_cutoff": 0.1}"#]
+        for text in
+            [r#"{"eta_cutoff": 0.1}"#, r#"{"do_sample": false, "typical_p": 0.5, "epsilon_cutoff": 0.1}"#]
         {
             let defaults = folder(text).unwrap();
             assert!(defaults.settings(&tokens(), 100, 1).unwrap().sampling.is_none());

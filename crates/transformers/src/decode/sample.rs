@@ -1,5 +1,5 @@
-//! Sampling: tokens drawn by their probability, after temperature, top-k and top-p in that order, as in `transformers`
-//! (top-p: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration").
+//! Sampling: tokens drawn by their probability, after temperature, top-k, top-p and min-p in that order, as in `transformers`
+//! (top-p: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration"; min-p: Nguyen et al. 2025, "Turning Up the Heat").
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -44,7 +44,7 @@ pub(super) fn normalise(choices: &mut [Scored]) {
     choices.iter_mut().for_each(|choice| choice.score -= normaliser);
 }
 
-/// The tokens that temperature, top-k and top-p leave of `row` less `zero`, by token, with their scores.
+/// The tokens that temperature, top-k, top-p and min-p leave of `row` less `zero`, by token, with their scores.
 pub(super) fn warp(row: &[f32], zero: f32, sampling: &Sampling) -> Vec<Scored> {
     let warped = |score: f32| (score - zero) / sampling.temperature;
     let least_score = match sampling.top_k {
@@ -72,6 +72,13 @@ pub(super) fn warp(row: &[f32], zero: f32, sampling: &Sampling) -> Vec<Scored> {
         left.drain(..out);
         left.sort_by_key(|choice| choice.token);
     }
+    if sampling.min_p > 0.0 && left.len() > sampling.least {
+        left.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.token.cmp(&b.token)));
+        let max = left[0].score;
+        let probable = left.iter().take_while(|choice| (choice.score - max).exp() >= sampling.min_p).count();
+        left.truncate(probable.max(sampling.least));
+        left.sort_by_key(|choice| choice.token);
+    }
     left
 }
 
@@ -96,7 +103,7 @@ mod tests {
     use super::*;
 
     fn sampling(top_k: usize, top_p: f32) -> Sampling {
-        Sampling { temperature: 2.0, top_k, top_p, seed: 0, least: 1 }
+        Sampling { temperature: 2.0, top_k, top_p, min_p: 0.0, seed: 0, least: 1 }
     }
 
     fn tokens(choices: &[Scored]) -> Vec<u32> {
@@ -117,6 +124,11 @@ mod tests {
         assert_eq!(tokens(&warp(&row, 0.0, &sampling(0, 0.0))), [0]);
         let two = Sampling { least: 2, ..sampling(0, 0.0) };
         assert_eq!(tokens(&warp(&row, 0.0, &two)), [0, 3]);
+        // 0.2 is half of 0.4, 0.1 a quarter.
+        let min_p = |min_p: f32, least| Sampling { min_p, least, ..sampling(0, 1.0) };
+        assert_eq!(tokens(&warp(&row, 0.0, &min_p(0.45, 1))), [0, 3, 4]);
+        assert_eq!(tokens(&warp(&row, 0.0, &min_p(1.0, 1))), [0]);
+        assert_eq!(tokens(&warp(&row, 0.0, &min_p(1.0, 2))), [0, 3]);
     }
 
     #[test]

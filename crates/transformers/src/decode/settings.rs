@@ -40,8 +40,9 @@ pub(crate) struct Sampling {
     /// 0 for all.
     pub(crate) top_k: usize,
     pub(crate) top_p: f32,
+    pub(crate) min_p: f32,
     pub(crate) seed: u64,
-    /// The fewest tokens that `top_k` and `top_p` keep. With beams, enough to continue if every end token is sampled.
+    /// The fewest tokens that `top_k`, `top_p` and `min_p` keep. With beams, enough to continue if every end token is sampled.
     pub(crate) least: usize,
 }
 
@@ -154,12 +155,17 @@ impl GenerationOptions {
         if !(0.0..=1.0).contains(&top_p) {
             return wrong("top-p", "0 to 1", top_p);
         }
+        let min_p = self.min_p.unwrap_or(0.0);
+        if !(0.0..=1.0).contains(&min_p) {
+            return wrong("min-p", "0 to 1", min_p);
+        }
         let least = if num_beams > 1 { 1 + ends } else { 1 };
         let top_k = self.top_k.unwrap_or(50);
         Ok(Some(Sampling {
             temperature: positive("temperature", self.temperature, 1.0)?,
             top_k: if top_k == 0 { 0 } else { top_k.max(least) },
             top_p: top_p as f32,
+            min_p: min_p as f32,
             seed: self.seed.unwrap_or(0),
             least,
         }))
@@ -248,7 +254,7 @@ mod tests {
             let options = GenerationOptions { do_sample: Some(true), ..options };
             options.settings(&tokens(), 10, 1).unwrap().sampling.unwrap()
         };
-        let expected = Sampling { temperature: 1.0, top_k: 50, top_p: 1.0, seed: 0, least: 1 };
+        let expected = Sampling { temperature: 1.0, top_k: 50, top_p: 1.0, min_p: 0.0, seed: 0, least: 1 };
         assert_eq!(draws(none()), expected);
         let beams = draws(GenerationOptions { num_beams: Some(3), top_k: Some(1), ..none() });
         assert_eq!((beams.top_k, beams.least), (2, 2));

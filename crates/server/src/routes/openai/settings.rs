@@ -28,8 +28,8 @@ pub(super) struct Settings {
     /// The newer name of `max_tokens`.
     #[serde(default)]
     max_completion_tokens: Option<usize>,
-    /// 0 takes the most probable tokens; more samples. By default 1 with `top_p` or `top_k`, and without them the generator's
-    /// own.
+    /// 0 takes the most probable tokens; more samples. By default 1 with `top_p`, `top_k` or `min_p`, and without
+    /// them the generator's own.
     #[serde(default)]
     temperature: Option<f64>,
     /// Sampling takes the most probable tokens whose probabilities add up to this; above 0.
@@ -38,6 +38,15 @@ pub(super) struct Settings {
     /// Sampling takes as many of the most probable tokens; at least 1.
     #[serde(default)]
     top_k: Option<usize>,
+    /// Sampling takes the tokens whose probability is at least this share of the largest one; 0 to 1.
+    #[serde(default)]
+    min_p: Option<f64>,
+    /// The score of a token that is already there is divided by this if positive and multiplied by it if negative; above 0.
+    #[serde(default)]
+    repetition_penalty: Option<f64>,
+    /// The smallest number of tokens of the answer.
+    #[serde(default)]
+    min_tokens: Option<usize>,
     /// The seed of sampling; a new one for each answer by default.
     #[serde(default)]
     #[schemars(with = "Option<i64>")]
@@ -57,7 +66,7 @@ pub(super) struct Settings {
 }
 
 /// Settings of OpenAI's API, and of servers that have it, that would change the answer and that this server does not have.
-const REFUSED: [&str; 30] = [
+const REFUSED: [&str; 27] = [
     "presence_penalty",
     "frequency_penalty",
     "logit_bias",
@@ -74,9 +83,6 @@ const REFUSED: [&str; 30] = [
     "modalities",
     "audio",
     "web_search_options",
-    "min_p",
-    "min_tokens",
-    "repetition_penalty",
     "length_penalty",
     "use_beam_search",
     "ignore_eos",
@@ -169,17 +175,37 @@ impl Settings {
         if self.top_k == Some(0) {
             return Err(Failure::invalid("top_k", "`top_k`: expected at least 1, found 0"));
         }
-        let options = GenerationOptions { max_new_tokens: most, seed, ..GenerationOptions::default() };
-        let is_narrowed = self.top_p.is_some() || self.top_k.is_some();
+        if let Some(found) = self.min_p.filter(|value| !(0.0..=1.0).contains(value)) {
+            return Err(Failure::invalid("min_p", format!("`min_p`: expected 0 to 1, found {found}")));
+        }
+        if let Some(found) = self.repetition_penalty.filter(|value| *value <= 0.0) {
+            let message = format!("`repetition_penalty`: expected more than 0, found {found}");
+            return Err(Failure::invalid("repetition_penalty", message));
+        }
+        if let Some(found) = self.min_tokens.filter(|least| *least > most.unwrap_or(limits.answer_tokens)) {
+            let most = most.unwrap_or(limits.answer_tokens);
+            let message = format!("`min_tokens`: expected at most {most}, found {found}");
+            return Err(Failure::invalid("min_tokens", message));
+        }
+        let options = GenerationOptions {
+            max_new_tokens: most,
+            min_new_tokens: self.min_tokens,
+            repetition_penalty: self.repetition_penalty,
+            seed,
+            ..GenerationOptions::default()
+        };
+        let is_narrowed =
+            self.top_p.is_some() || self.top_k.is_some() || self.min_p.is_some_and(|least| least > 0.0);
         Ok(match temperature.or(is_narrowed.then_some(1.0)) {
             None => options,
-            // Of the most probable token alone, `top_p`, `top_k` and `seed` leave the same one.
+            // Of the most probable token alone, `top_p`, `top_k`, `min_p` and `seed` leave the same one.
             Some(0.0) => GenerationOptions { do_sample: Some(false), seed: None, ..options },
             Some(temperature) => GenerationOptions {
                 do_sample: Some(true),
                 temperature: Some(temperature),
                 top_p: self.top_p,
                 top_k: self.top_k,
+                min_p: self.min_p,
                 seed: Some(seed.unwrap_or_else(fresh)),
                 ..options
             },
@@ -263,6 +289,10 @@ mod tests {
         );
         assert_ne!(narrowed.seed, options(r#"{"top_p": 0.5}"#).seed);
         assert_eq!(options(r#"{"top_k": 3}"#).top_k, Some(3));
+        assert_eq!(options(r#"{"min_p": 0.1}"#).do_sample, Some(true));
+        assert_eq!(options(r#"{"min_p": 0}"#).do_sample, None);
+        let least = options(r#"{"min_tokens": 2, "repetition_penalty": 1.2}"#);
+        assert_eq!((least.min_new_tokens, least.repetition_penalty), (Some(2), Some(1.2)));
         // Values that ask for nothing, and settings that change no answer.
         let plain =
             r#"{"presence_penalty": 0, "best_of": 1, "response_format": {"type": "text"}, "user": "me"}"#;
@@ -293,6 +323,9 @@ mod tests {
             (r#"{"n": 2}"#, "n"),
             (r#"{"top_p": 0}"#, "top_p"),
             (r#"{"top_k": 0}"#, "top_k"),
+            (r#"{"min_p": 1.1}"#, "min_p"),
+            (r#"{"repetition_penalty": 0}"#, "repetition_penalty"),
+            (r#"{"max_tokens": 3, "min_tokens": 4}"#, "min_tokens"),
             (r#"{"presence_penalty": 0.5}"#, "presence_penalty"),
             (r#"{"response_format": {"type": "json_object"}}"#, "response_format"),
             (r#"{"tools": [{"type": "function"}]}"#, "tools"),
