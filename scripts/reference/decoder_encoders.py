@@ -1,6 +1,7 @@
 """Makes the parity fixtures of decoder-only models as encoders, in crates/transformers/tests/data/encoders.
 
-Bodies and heads for sequence classification, with the files that encoder_parity.py describes, and UMT5's encoder alone;
+Bodies and heads for sequence classification, with the files that encoder_parity.py describes, UMT5's encoder alone and BART's
+head of labels;
 `qwen3-embedding` and `mistral-embedding`, folders of sentence-transformers that pool the last token, with the vectors of that
 library; and `qwen3-reranker`, a language model that answers `yes` or `no`, with the scores of that library and of the prompt
 format of Qwen 3's rerankers.
@@ -38,13 +39,22 @@ def batch(config, types):
     return inputs
 
 
+def ended_batch(config, types):
+    """The batch of the encoders; each row ends with the end token, off whose state BART reads labels."""
+    inputs = encoder_parity_batch(config, types)
+    for row, mask in enumerate(inputs["attention_mask"]):
+        inputs["input_ids"][row, int(mask.sum()) - 1] = config.eos_token_id
+    return inputs
+
+
 encoder_parity_batch, encoder_parity.batch = encoder_parity.batch, batch
 encoder_parity_body = encoder_parity.body
 
 
 def body(model):
     for name in ("transformer", "model"):
-        if hasattr(model, name) and any(hasattr(model, head) for head in ("score", "lm_head", "classifier", "head")):
+        heads = ("score", "lm_head", "classifier", "head", "classification_head")
+        if hasattr(model, name) and any(hasattr(model, head) for head in heads):
             return getattr(model, name)
     return encoder_parity_body(model)
 
@@ -104,6 +114,13 @@ def heads():
         relative_attention_max_distance=10,
     )
     write("umt5-encoder", t.UMT5EncoderModel(umt5), 90)
+    encoder_parity.batch = ended_batch
+    bart = t.BartConfig(
+        vocab_size=90, max_position_embeddings=40, d_model=16, encoder_layers=2, decoder_layers=3, encoder_ffn_dim=24,
+        decoder_ffn_dim=20, encoder_attention_heads=4, decoder_attention_heads=2, num_labels=3,
+    )
+    bart.id2label = {0: "contradiction", 1: "neutral", 2: "entailment"}
+    write("bart-sequence", t.BartForSequenceClassification(bart), 129)
 
 
 def tokenizer(side="left"):

@@ -360,6 +360,18 @@ pub enum Error {
         found: String,
     },
 
+    /// Results of a model that are no finite numbers, as weights that hold NaN give them.
+    #[error(
+        "{}: expected {what} of finite numbers, found others: the weights may be damaged, or too large for the precision",
+        folder.display()
+    )]
+    NotFinite {
+        /// The model's folder.
+        folder: PathBuf,
+        /// The results.
+        what: &'static str,
+    },
+
     /// An option, or a combination of options, that cannot be used.
     #[error("option `{option}`: expected {expected}, found {found}")]
     Options {

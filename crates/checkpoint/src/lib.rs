@@ -44,5 +44,6 @@ pub use sentence::{
 pub use tokenizer::{PlacedToken, Tokenizer, TruncationSide};
 pub use tokens::{SpecialTokens, TokenFields};
 pub use weights::{
-    MappedBytes, RawTensor, check_quantisation, tensors, tensors_of, tensors_under, weight_types,
+    MappedBytes, RawTensor, check_quantisation, tensor_shapes, tensors, tensors_of, tensors_under,
+    weight_types,
 };

@@ -12,11 +12,13 @@ use sporran_checkpoint::{
 use crate::{
     architectures::{
         ModelConfig,
+        bart::classifier,
         bert::{BertModel, EncoderModel, Head},
         decoder::{DecoderEncoder, DecoderHead},
         gpt2::Gpt2,
         llama::Llama,
         modernbert::{self, ModernBert},
+        static_embedding::{StaticConfig, StaticEmbedding},
         t5::T5Encoder,
     },
     causal::{CausalLm, TrainableCausal},
@@ -121,7 +123,9 @@ impl Checkpoint {
             base = adapter.local_base()?;
             adapter.model_config(&base)?
         } else {
-            json::text(&folder.join(CONFIG))?.ok_or_else(missing)?
+            let own = json::text(&folder.join(CONFIG))?;
+            let of_table = StaticConfig::text(folder, own.as_deref())?;
+            of_table.or(own).ok_or_else(missing)?
         };
         let config_path = base.join(CONFIG);
         let text = match part {
@@ -303,8 +307,10 @@ impl Checkpoint {
                 let body = PackedDecoder::new(config, precision.packed()?, read)?;
                 EncoderModel { body: Box::new(body), head }
             }
-            // It has no packed form.
-            ModelConfig::Gpt2(_) => return self.encoder(precision.dtype()?, &Device::Cpu),
+            // They have no packed form.
+            ModelConfig::Gpt2(_) | ModelConfig::BartClassifier(_) | ModelConfig::StaticEmbedding(_) => {
+                return self.encoder(precision.dtype()?, &Device::Cpu);
+            }
             _ => return Err(self.other_kind("an encoder")),
         })
     }
@@ -340,6 +346,11 @@ impl Checkpoint {
                 let vb = self.var_builder(dtype, device)?;
                 let (body, head) = (Gpt2::new(config, &vb)?, config.encoder_head(&vb)?);
                 Ok(EncoderModel { body: Box::new(DecoderEncoder::new(body, config.n_embd)), head })
+            }
+            ModelConfig::BartClassifier(config) => classifier(config, &self.var_builder(dtype, device)?),
+            ModelConfig::StaticEmbedding(config) => {
+                let body = StaticEmbedding::new(config, &self.stored, dtype, device)?;
+                Ok(EncoderModel { body: Box::new(body), head: Head::States })
             }
             _ => Err(self.other_kind("an encoder")),
         }

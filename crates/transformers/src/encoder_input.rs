@@ -14,7 +14,7 @@ use tokenizers::{
     Encoding, PostProcessor, TruncationDirection, TruncationParams, TruncationStrategy, truncate_encodings,
 };
 
-use crate::{batch::Batch, checkpoint::Checkpoint, encoder::Encoder};
+use crate::{architectures::ModelConfig, batch::Batch, checkpoint::Checkpoint, encoder::Encoder};
 
 /// The input of an encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,11 +130,17 @@ impl EncoderInput {
         truncation: Truncation,
     ) -> Result<Self> {
         let settings = InputSettings::open(checkpoint.folder())?;
+        // A static embedding reads the tokens of a whole text, and nothing around them.
+        let is_static = matches!(checkpoint.config(), ModelConfig::StaticEmbedding(_));
         let most = match most {
             Some(most) => most,
+            None if is_static => usize::MAX,
             None => max_tokens(checkpoint.folder(), &settings)?.unwrap_or(usize::MAX),
         };
         let mut tokenizer = checkpoint.tokenizer()?;
+        if is_static {
+            tokenizer = tokenizer.without_special_tokens();
+        }
         if settings.lowercase {
             tokenizer = tokenizer.lowercased()?;
         }

@@ -37,7 +37,7 @@ mod word_input;
 
 pub use architectures::{
     ModelConfig,
-    bart::{Bart, BartConfig, BartFamily},
+    bart::{Bart, BartClassifierConfig, BartConfig, BartFamily},
     bert::{
         AdapterNorm, AttentionBlocks, BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames,
         BertTask, ConvSizes, DISTIL_NAMES, Disentangled, EncoderModel, FamilySettings, Head,
@@ -49,6 +49,7 @@ pub use architectures::{
     llama::{Gguf, Llama, LlamaConfig, LlamaKind, MptAttention},
     modernbert::{ModernBert, ModernBertConfig},
     registry::{ARCHITECTURES, ArchitectureEntry, ModelTask},
+    static_embedding::StaticConfig,
     t5::{T5, T5Config, T5Encoder, T5EncoderConfig, T5Family},
 };
 pub use batch::{Batch, each_batch, length_batches};

@@ -118,7 +118,13 @@ fn own_type(folder: &Path) -> Option<(ModelType, String)> {
     }
     let mut model = folder.to_path_buf();
     match CrossEncoderFolder::is_of_layout(folder).ok()? {
-        Some(true) => model = CrossEncoderFolder::open(folder).ok()?.model,
+        Some(true) => {
+            let cross_encoder = CrossEncoderFolder::open(folder).ok()?;
+            if cross_encoder.is_pooled {
+                return Some((ModelType::SequenceClassifier, "sentence-transformers".to_owned()));
+            }
+            model = cross_encoder.model;
+        }
         Some(false) => return Some((ModelType::SentenceEncoder, "sentence-transformers".to_owned())),
         None => {}
     }
@@ -144,7 +150,8 @@ fn own_type(folder: &Path) -> Option<(ModelType, String)> {
         }
         ModelConfig::Bert(config) => of_task(config.task),
         ModelConfig::ModernBert(config) => of_task(config.task),
-        ModelConfig::T5Encoder(_) => ModelType::Encoder,
+        ModelConfig::BartClassifier(_) => ModelType::SequenceClassifier,
+        ModelConfig::T5Encoder(_) | ModelConfig::StaticEmbedding(_) => ModelType::Encoder,
     };
     Some((own, config.model_type().to_owned()))
 }

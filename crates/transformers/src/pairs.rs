@@ -1,11 +1,13 @@
 //! Labels of pairs of texts: an encoder with a head for sequence classification, and how pairs reach it.
 
-use candle_core::DType;
-use sporran_checkpoint::{Error, Result};
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Tensor};
+use sporran_checkpoint::{CrossEncoderFolder, Error, Result};
 
 use crate::{
-    Batch, Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Head, Precision, SequenceHead, Text,
-    Truncation, batch::length_batches, each_batch,
+    Batch, Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Head, Precision, Sentences,
+    SequenceHead, Text, Truncation, batch::length_batches, each_batch,
 };
 
 /// How a [`PairClassifier`] reads and computes.
@@ -26,10 +28,29 @@ pub struct PairOptions {
     pub batch_tokens: usize,
 }
 
+/// How the states of a batch become logits.
+enum Logits {
+    /// The head of the model.
+    Head(SequenceHead),
+    /// A pooling and the layers after it, as modules of sentence-transformers.
+    Modules(Sentences),
+}
+
+impl Logits {
+    /// The logits (b, labels) of a batch.
+    fn of(&self, body: &dyn Encoder, input: &Batch) -> Result<Tensor> {
+        match self {
+            Self::Head(head) => head.logits(body, input),
+            Self::Modules(modules) => modules.encode(body, input, 0),
+        }
+    }
+}
+
 /// An encoder that reads two texts together and returns a logit for each label.
 pub struct PairClassifier {
+    folder: PathBuf,
     body: Box<dyn Encoder>,
-    head: SequenceHead,
+    logits: Logits,
     labels: Vec<String>,
     input: EncoderInput,
     batch_tokens: usize,
@@ -40,15 +61,32 @@ fn as_texts<'a>(pairs: &[(&'a str, &'a str)]) -> Vec<Text<'a>> {
 }
 
 impl PairClassifier {
-    /// Loads the model of a folder.
+    /// Loads the model of a folder: of a model alone, or of a cross-encoder of sentence-transformers, whose modules may be the
+    /// head.
     ///
     /// # Errors
-    /// Those of [`Checkpoint`], and [`Error::Architecture`] for a folder that holds no head for sequence
-    /// classification.
-    pub fn load(checkpoint: &Checkpoint, options: &PairOptions) -> Result<Self> {
+    /// Those of [`Checkpoint`], of [`CrossEncoderFolder::open`] and of [`Sentences::open`], and [`Error::Architecture`] for a
+    /// folder that holds no head for sequence classification.
+    pub fn load(folder: &Path, options: &PairOptions) -> Result<Self> {
+        let place = CrossEncoderFolder::open(folder)?;
+        let checkpoint = &Checkpoint::open(&place.model)?;
         let model = checkpoint.encoder_on(options.device, options.precision)?;
-        let head = match model.head {
-            Head::Sequence(head) => head,
+        let mut labels = checkpoint.config().labels().to_vec();
+        let logits = match model.head {
+            _ if place.is_pooled => {
+                // A packed encoder returns f32.
+                let cpu = options.device == DeviceName::Cpu;
+                let dtype = if cpu { DType::F32 } else { options.precision.dtype()? };
+                let modules = Sentences::open_scorer(folder, dtype, &options.device.open()?)?;
+                let width = model.body.width();
+                modules.check_widths(width)?;
+                let count = modules.width(width);
+                if labels.len() != count {
+                    labels = (0..count).map(|at| format!("LABEL_{at}")).collect();
+                }
+                Logits::Modules(modules)
+            }
+            Head::Sequence(head) => Logits::Head(head),
             other => {
                 return Err(Error::Architecture {
                     path: checkpoint.folder().join("config.json"),
@@ -57,7 +95,6 @@ impl PairClassifier {
                 });
             }
         };
-        let labels = checkpoint.config().labels().to_vec();
         let mut input = EncoderInput::open(
             checkpoint,
             model.body.max_input_length(),
@@ -67,7 +104,8 @@ impl PairClassifier {
         if let Some(room) = options.first_room {
             input = input.with_first_room(room, model.body.pad_token())?;
         }
-        Ok(Self { body: model.body, head, labels, input, batch_tokens: options.batch_tokens })
+        let folder = folder.to_owned();
+        Ok(Self { folder, body: model.body, logits, labels, input, batch_tokens: options.batch_tokens })
     }
 
     /// The labels' names, in the order of the logits.
@@ -85,7 +123,7 @@ impl PairClassifier {
     /// The logits of each pair, one for each label.
     ///
     /// # Errors
-    /// Where the tokenizer or the model fails; [`Error::Batch`] for a pair without a token.
+    /// Where the tokenizer or the model fails; [`Error::Batch`] for a pair without a token; [`Error::NotFinite`].
     pub fn logits(&self, pairs: &[(&str, &str)]) -> Result<Vec<Vec<f32>>> {
         self.text_logits(&as_texts(pairs))
     }
@@ -111,7 +149,7 @@ impl PairClassifier {
     /// texts where the tokenizer adds no special tokens.
     ///
     /// # Errors
-    /// Where the tokenizer or the model fails.
+    /// Where the tokenizer or the model fails, and [`Error::NotFinite`].
     pub fn logits_where_read(&self, pairs: &[(&str, &str)]) -> Result<Vec<Option<Vec<f32>>>> {
         self.texts_where_read(&as_texts(pairs))
     }
@@ -138,7 +176,11 @@ impl PairClassifier {
         if self.input.has_first_room() {
             input = input.hiding(self.body.pad_token())?;
         }
-        let logits = self.head.logits(&*self.body, &input)?;
-        Ok(logits.to_dtype(DType::F32)?.to_vec2()?)
+        let logits = self.logits.of(&*self.body, &input)?;
+        let logits: Vec<Vec<f32>> = logits.to_dtype(DType::F32)?.to_vec2()?;
+        match logits.iter().flatten().all(|logit| logit.is_finite()) {
+            true => Ok(logits),
+            false => Err(Error::NotFinite { folder: self.folder.clone(), what: "logits" }),
+        }
     }
 }

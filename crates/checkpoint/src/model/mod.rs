@@ -215,6 +215,18 @@ impl StoredModel {
         Ok(self.tensor(name, DType::F32, &Device::Cpu)?.flatten_all()?.to_vec1()?)
     }
 
+    /// The values of a tensor of whole numbers, which is none of the model's [parameters](Self::parameters).
+    ///
+    /// # Errors
+    /// [`Error::UnknownTensor`], and [`Error::TensorDtype`] for other numbers, and for negative ones and those above 2^32.
+    pub fn whole_numbers(&self, name: &str) -> Result<Vec<u32>> {
+        let Some((_, (file, tensor))) = self.rest.iter().find(|(other, _)| other == name) else {
+            return Err(Error::UnknownTensor { path: self.index.clone(), tensor: name.into() });
+        };
+        let file = &self.files[*file];
+        file.whole_numbers(&file.tensors()[*tensor])
+    }
+
     fn read(&self, place: &Place, dtype: DType, device: &Device) -> Result<Tensor> {
         match place.stored {
             Some(elements) => {

@@ -66,6 +66,8 @@ pub struct CrossEncoderFolder {
     pub prompt: String,
     /// The tokens whose logits make the score, for a language model.
     pub logit_score: Option<LogitScore>,
+    /// Whether the modules after the model make the scores: a pooling of states, and layers after it.
+    pub is_pooled: bool,
     activation: Option<Named>,
 }
 
@@ -110,8 +112,13 @@ impl CrossEncoderFolder {
     /// # Errors
     /// [`Error::Json`], and [`Error::Config`] for modules other than the model.
     pub fn open(folder: &Path) -> Result<Self> {
-        let mut found =
-            Self { model: folder.into(), prompt: String::new(), logit_score: None, activation: None };
+        let mut found = Self {
+            model: folder.into(),
+            prompt: String::new(),
+            logit_score: None,
+            is_pooled: false,
+            activation: None,
+        };
         if let Some((path, modules)) = modules(folder)? {
             let settings = SentenceSettings::open(folder)?;
             // In the folder of another kind of model the settings are not a cross-encoder's.
@@ -122,13 +129,17 @@ impl CrossEncoderFolder {
                         let (path, text) = module_config(&folder.join(&module.path))?;
                         found.logit_score = Some(parse(&path, &text)?);
                     }
+                    Some(module) if module.kind() == "Pooling" => found.is_pooled = true,
                     Some(module) => {
-                        let expected = "a `Transformer` alone, or with a `LogitScore`";
+                        let expected =
+                            "a `Transformer` alone, or with a `LogitScore`, or with a `Pooling` and layers";
                         return Err(unexpected(&path, 1, expected, &module.r#type));
                     }
                     None => {}
                 }
-                if let Some(module) = modules.get(2) {
+                if let Some(module) = modules.get(2)
+                    && !found.is_pooled
+                {
                     return Err(unexpected(&path, 2, "no further module", &module.r#type));
                 }
                 settings.default_prompt().clone_into(&mut found.prompt);

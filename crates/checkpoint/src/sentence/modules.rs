@@ -63,10 +63,12 @@ pub fn unexpected(path: &Path, at: usize, expected: &str, found: &str) -> Error 
 /// [`Error::Config`] where it is not.
 pub fn encoder_folder(folder: &Path, path: &Path, modules: &[Module]) -> Result<PathBuf> {
     match modules.first() {
-        Some(module) if module.kind() == "Transformer" => Ok(folder.join(&module.path)),
+        Some(module) if ["Transformer", "StaticEmbedding"].contains(&module.kind()) => {
+            Ok(folder.join(&module.path))
+        }
         found => {
             let found = found.map_or("none", |module| &module.r#type);
-            Err(unexpected(path, 0, "sentence-transformers' `Transformer` first", found))
+            Err(unexpected(path, 0, "sentence-transformers' `Transformer` or `StaticEmbedding` first", found))
         }
     }
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tokenizers::{
-    NormalizerWrapper, TruncationDirection,
+    NormalizerWrapper, PostProcessorWrapper, TruncationDirection,
     normalizers::{Lowercase, Sequence},
 };
 
@@ -184,6 +184,13 @@ impl Tokenizer {
         let result = self.inner.with_normalizer(Some(Sequence::new(steps))).map(|_| ());
         result.map_err(|source| self.wrong(source))?;
         Ok(self)
+    }
+
+    /// The same tokenizer, which puts no special tokens around texts.
+    #[must_use]
+    pub fn without_special_tokens(mut self) -> Self {
+        self.inner.with_post_processor(None::<PostProcessorWrapper>);
+        self
     }
 
     /// Whether a model gets token types in addition to ids. They distinguish the second text of a pair from the first.

@@ -85,6 +85,30 @@ impl WeightFile {
         Ok(RawTensor { dtype: self.dtype(tensor)?, bytes: MappedBytes::new(self.bytes(tensor), &self.map) })
     }
 
+    /// The values of a tensor of whole numbers, none of them negative or above 2^32.
+    pub(crate) fn whole_numbers(&self, tensor: &StoredTensor) -> Result<Vec<u32>> {
+        let size = match tensor.dtype {
+            Dtype::U8 | Dtype::I8 => Some(1),
+            Dtype::U16 | Dtype::I16 => Some(2),
+            Dtype::U32 | Dtype::I32 => Some(4),
+            Dtype::U64 | Dtype::I64 => Some(8),
+            _ => None,
+        };
+        let is_signed = matches!(tensor.dtype, Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64);
+        let number = |bytes: &[u8]| {
+            let is_negative = is_signed && bytes.last().is_some_and(|high| high & 0x80 != 0);
+            let number = bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+            u32::try_from(number).ok().filter(|_| !is_negative)
+        };
+        let bytes = self.bytes(tensor);
+        let numbers = size.and_then(|size| bytes.chunks_exact(size).map(number).collect());
+        numbers.ok_or_else(|| Error::TensorDtype {
+            path: self.path.clone(),
+            tensor: tensor.name.clone(),
+            found: format!("{:?}, where whole numbers from 0 to 2^32 are expected", tensor.dtype),
+        })
+    }
+
     /// The type of a tensor, where a model can be made of it.
     pub(crate) fn dtype(&self, tensor: &StoredTensor) -> Result<DType> {
         match tensor.dtype {

@@ -27,6 +27,16 @@ pub fn tensors(folder: &Path, dtype: DType, device: &Device) -> Result<(HashMap<
     Ok((tensors, index))
 }
 
+/// The shapes of the tensors of a folder of weights, by name.
+///
+/// # Errors
+/// Those of opening weight files.
+pub fn tensor_shapes(folder: &Path) -> Result<BTreeMap<String, Vec<usize>>> {
+    let (files, _) = open_weights(folder)?;
+    let tensors = files.iter().flat_map(|file| file.tensors());
+    Ok(tensors.map(|tensor| (tensor.name.clone(), tensor.shape.clone())).collect())
+}
+
 /// The tensors of the file `name` of a folder, but for those of whole numbers, which are no weights.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ pub use file::RawTensor;
 pub(crate) use file::WeightFile;
 pub(crate) use files::open_weights;
 pub(crate) use loose::type_name;
-pub use loose::{tensors, tensors_of, tensors_under, weight_types};
+pub use loose::{tensor_shapes, tensors, tensors_of, tensors_under, weight_types};
 pub use mapped::MappedBytes;
 pub use quantised::check_quantisation;
 pub(crate) use tensor::StoredTensor;

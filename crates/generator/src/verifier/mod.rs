@@ -17,7 +17,7 @@ use std::{path::Path, sync::Arc};
 
 use labels::softmax;
 use sporran_kilt::{Dataset, PassageStore};
-use sporran_transformers::{Checkpoint, PairClassifier};
+use sporran_transformers::PairClassifier;
 
 use crate::{
     Candidate, Error, Generation, Generator, Request, Result,
@@ -89,7 +89,7 @@ impl<'m> Verifier<'m> {
         if ReleasedNsmnConfig::names(folder)? {
             return Ok(Box::new(ReleasedMatcher::load(folder, options.batch_tokens)?));
         }
-        Ok(Box::new(PairClassifier::load(&Checkpoint::open(folder)?, &options.pairs())?))
+        Ok(Box::new(PairClassifier::load(folder, &options.pairs())?))
     }
 
     /// A verifier over models that are loaded already.

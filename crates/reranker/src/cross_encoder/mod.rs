@@ -9,9 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{CrossEncoderFolder, ScoreActivation};
 use sporran_kilt::{Passage, Query, Template};
-use sporran_transformers::{
-    BertTask, Checkpoint, DeviceName, PairClassifier, PairOptions, Precision, Truncation,
-};
+use sporran_transformers::{DeviceName, PairClassifier, PairOptions, Precision, Truncation};
 
 pub use train::CrossEncoderTraining;
 
@@ -119,17 +117,15 @@ impl CrossEncoder {
             device: options.device,
             batch_tokens: options.batch_tokens,
         };
-        let place = CrossEncoderFolder::open(folder)?;
-        let checkpoint = Checkpoint::open(&place.model)?;
-        let labels = checkpoint.config().labels().len();
-        if checkpoint.config().encoder_task() == Some(BertTask::SequenceClassification) && labels > 2 {
+        let classifier = PairClassifier::load(folder, &pairs)?;
+        let labels = classifier.labels().len();
+        if labels > 2 {
             let found = format!("{labels} labels");
             return Err(Error::Head { folder: folder.clone(), found });
         }
-        let classifier = PairClassifier::load(&checkpoint, &pairs)?;
         Ok(Self {
             classifier,
-            folder: place,
+            folder: CrossEncoderFolder::open(folder)?,
             template: passage_template(options.passage_template.as_deref())?,
         })
     }

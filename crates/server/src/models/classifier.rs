@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use sporran_checkpoint::{ScoreActivation, sentence::encoder_of};
-use sporran_transformers::{Checkpoint, PairClassifier, PairOptions, Text, Truncation};
+use sporran_checkpoint::ScoreActivation;
+use sporran_transformers::{PairClassifier, PairOptions, Text, Truncation};
 
 use crate::{
     Failure, Result, ServedModels,
@@ -50,7 +50,7 @@ impl Classifier {
             device: options.device,
             batch_tokens: BATCH_TOKENS,
         };
-        let model = PairClassifier::load(&Checkpoint::open(&encoder_of(folder)?)?, &options)?;
+        let model = PairClassifier::load(folder, &options)?;
         let labels = model.labels().to_vec();
         let work = move |items: &[Classified]| {
             let texts: Vec<Text<'_>> = items.iter().map(text).collect();

@@ -251,7 +251,7 @@ impl DecoderHead {
 }
 
 /// The names of labels, of which there are not too many.
-fn checked_labels(path: &Path, fields: &HeadFields) -> Result<Vec<String>> {
+pub(crate) fn checked_labels(path: &Path, fields: &HeadFields) -> Result<Vec<String>> {
     let count = fields.count();
     if (1..=MOST_LABELS).contains(&count) {
         return Ok(fields.labels());

@@ -9,6 +9,7 @@ pub(crate) mod llama;
 mod model_config;
 pub(crate) mod modernbert;
 pub(crate) mod registry;
+pub(crate) mod static_embedding;
 pub(crate) mod t5;
 pub(crate) mod wrong;
 

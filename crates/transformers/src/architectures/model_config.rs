@@ -11,13 +11,14 @@ use sporran_checkpoint::{
 
 use crate::{
     architectures::{
-        bart::{Bart, BartConfig},
+        bart::{Bart, BartClassifierConfig, BartConfig},
         bert::{BertConfig, BertFamily, BertTask, FamilySettings},
         decoder::DecoderHead,
         gpt2::{Gpt2, Gpt2Config},
         llama::{Llama, LlamaConfig},
         modernbert::ModernBertConfig,
         registry::read_config,
+        static_embedding::StaticConfig,
         t5::{T5, T5Config, T5EncoderConfig},
     },
     causal::TrainableCausal,
@@ -36,6 +37,8 @@ pub enum ModelConfig {
     T5Encoder(T5EncoderConfig),
     /// BART, mBART, Pegasus or Marian.
     Bart(BartConfig),
+    /// BART with a head of labels for whole texts.
+    BartClassifier(BartClassifierConfig),
     /// BERT or another `BertFamily`.
     Bert(BertConfig),
     /// ModernBERT.
@@ -44,6 +47,8 @@ pub enum ModelConfig {
     Gpt2(Gpt2Config),
     /// LLaMA and decoders of its shape.
     Llama(LlamaConfig),
+    /// Static embeddings.
+    StaticEmbedding(StaticConfig),
 }
 
 impl ModelConfig {
@@ -68,10 +73,12 @@ impl ModelConfig {
             Self::T5(config) => config,
             Self::T5Encoder(config) => config,
             Self::Bart(config) => config,
+            Self::BartClassifier(config) => config,
             Self::Bert(config) => config,
             Self::ModernBert(config) => config,
             Self::Gpt2(config) => config,
             Self::Llama(config) => config,
+            Self::StaticEmbedding(config) => config,
         }
     }
 
@@ -81,10 +88,12 @@ impl ModelConfig {
             Self::T5(config) => config,
             Self::T5Encoder(config) => config,
             Self::Bart(config) => config,
+            Self::BartClassifier(config) => config,
             Self::Bert(config) => config,
             Self::ModernBert(config) => config,
             Self::Gpt2(config) => config,
             Self::Llama(config) => config,
+            Self::StaticEmbedding(config) => config,
         }
     }
 
@@ -124,7 +133,8 @@ impl ModelConfig {
         match self {
             Self::Bert(config) => Some(config.task),
             Self::ModernBert(config) => Some(config.task),
-            Self::T5Encoder(_) => Some(BertTask::States),
+            Self::BartClassifier(_) => Some(BertTask::SequenceClassification),
+            Self::T5Encoder(_) | Self::StaticEmbedding(_) => Some(BertTask::States),
             _ => match self.decoder_head() {
                 Some(DecoderHead::Labels(_) | DecoderHead::PooledLabels(..)) => {
                     Some(BertTask::SequenceClassification)
@@ -142,6 +152,7 @@ impl ModelConfig {
         match self {
             Self::Bert(config) => &config.labels,
             Self::ModernBert(config) => &config.labels,
+            Self::BartClassifier(config) => &config.labels,
             _ => self.decoder_head().map_or(&[], DecoderHead::labels),
         }
     }
@@ -188,9 +199,10 @@ impl ModelConfig {
         match &mut config {
             Self::Bert(config) => config.labels = names,
             Self::ModernBert(config) => config.labels = names,
+            Self::BartClassifier(config) => config.labels = names,
             Self::Gpt2(config) => config.head.rename(names),
             Self::Llama(config) => config.head.rename(names),
-            Self::T5(_) | Self::T5Encoder(_) | Self::Bart(_) => {}
+            Self::T5(_) | Self::T5Encoder(_) | Self::Bart(_) | Self::StaticEmbedding(_) => {}
         }
         config
     }
@@ -204,8 +216,11 @@ impl ModelConfig {
             Self::Llama(config) => config.max_position_embeddings,
             Self::Gpt2(config) => config.n_positions,
             Self::Bart(config) => config.most_input(),
-            // Their distances have no end.
-            Self::T5(_) | Self::T5Encoder(_) => usize::MAX,
+            Self::BartClassifier(BartClassifierConfig { body, .. }) => {
+                body.most_input().min(body.positions(true))
+            }
+            // Their distances have no end, and static embeddings have no positions.
+            Self::T5(_) | Self::T5Encoder(_) | Self::StaticEmbedding(_) => usize::MAX,
         }
     }
 
@@ -216,10 +231,12 @@ impl ModelConfig {
             Self::T5(config) => config.d_model,
             Self::T5Encoder(config) => config.sizes.d_model,
             Self::Bart(config) => config.d_model,
+            Self::BartClassifier(config) => config.body.d_model,
             Self::Bert(config) => config.hidden_size,
             Self::ModernBert(config) => config.hidden_size,
             Self::Gpt2(config) => config.n_embd,
             Self::Llama(config) => config.embedding_width(),
+            Self::StaticEmbedding(config) => config.hidden_dim,
         }
     }
 
@@ -245,10 +262,12 @@ impl ModelConfig {
             Self::T5(config) => config.vocab_size,
             Self::T5Encoder(config) => config.sizes.vocab_size,
             Self::Bart(config) => config.vocab_size,
+            Self::BartClassifier(config) => config.body.vocab_size,
             Self::Bert(config) => config.vocab_size,
             Self::ModernBert(config) => config.vocab_size,
             Self::Gpt2(config) => config.vocab_size,
             Self::Llama(config) => config.vocab_size,
+            Self::StaticEmbedding(config) => config.vocab_size,
         }
     }
 

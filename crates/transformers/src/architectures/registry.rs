@@ -7,11 +7,12 @@ use sporran_checkpoint::{Error, ModelKind, Result, json::parse};
 use crate::{
     architectures::{
         ModelConfig,
-        bart::{BartConfig, BartFamily},
+        bart::{BART_CLASSIFIER, BartClassifierConfig, BartConfig, BartFamily},
         bert::{BertConfig, BertFamily},
         gpt2::Gpt2Config,
         llama::{self, LlamaConfig, LlamaKind},
         modernbert::ModernBertConfig,
+        static_embedding,
         t5::{T5Config, T5EncoderConfig, T5Family},
     },
     candle_models::{
@@ -196,7 +197,10 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
         T5Config::from_json(T5Family::Switch, path, text).map(ModelConfig::T5)
     })
     .untrained(),
-    ArchitectureEntry::own("bart", "BART", &[Generation], |path, text, _| {
+    ArchitectureEntry::own("bart", "BART", &[Generation, Classification], |path, text, class| {
+        if class == Some(BART_CLASSIFIER) {
+            return BartClassifierConfig::from_json(path, text).map(ModelConfig::BartClassifier);
+        }
         read_bart(BartFamily::Bart, path, text)
     }),
     ArchitectureEntry::own("mbart", "mBART", &[Generation], |path, text, _| {
@@ -230,6 +234,14 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     ArchitectureEntry::own("led", "LED", &[Generation], |path, text, _| {
         read_bart(BartFamily::Led, path, text)
     }),
+    ArchitectureEntry::own(
+        static_embedding::MODEL_TYPE,
+        "Static embeddings (model2vec, `StaticEmbedding`)",
+        &[Embedding],
+        |path, text, _| parse(path, text).map(ModelConfig::StaticEmbedding),
+    )
+    .unpacked()
+    .untrained(),
     ArchitectureEntry::own("bert", "BERT, JinaBERT", ENCODER, |path, text, _| {
         read_bert(BertFamily::Bert, path, text)
     }),

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use candle_core::{D, DType, Device, Tensor};
 use sporran_checkpoint::{
     Error, Result, Role, SentenceSettings,
-    sentence::{InputSettings, encoder_folder, modules, unexpected},
+    sentence::{InputSettings, Module, encoder_folder, modules, unexpected},
 };
 
 pub use pooling::Pooling;
-use steps::{Step, read_dense, read_layer_norm, read_normalize};
+use steps::{Output, Step, read_dense, read_layer_norm, read_normalize};
 pub use text_encoder::{TextEncoder, TextEncoderOptions};
 
 use crate::{batch::Batch, encoder::Encoder};
@@ -30,7 +30,9 @@ pub struct Sentences {
     /// The folder's settings for vectors.
     pub settings: SentenceSettings,
     steps: Vec<Step>,
-    /// The config files of the pooling and of each step.
+    /// The config file of the pooling, if it is a module.
+    pooling_config: Option<PathBuf>,
+    /// The config file of each step.
     configs: Vec<PathBuf>,
 }
 
@@ -42,35 +44,77 @@ impl Sentences {
     /// [`Error::Json`], [`Error::Config`] where a module or an option is not one of this crate, and those of
     /// reading weights.
     pub fn open(folder: &Path, dtype: DType, device: &Device) -> Result<Option<Self>> {
-        let Some((path, modules)) = modules(folder)? else { return Ok(None) };
-        let encoder = encoder_folder(folder, &path, &modules)?;
+        match modules(folder)? {
+            Some((path, modules)) => {
+                Self::read(folder, (&path, &modules), Output::Vector, dtype, device).map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// As [`open`](Self::open), for the folder of a cross-encoder whose last layer makes the scores of pairs.
+    ///
+    /// # Errors
+    /// As there, and [`Error::Config`] where the last module is not such a layer.
+    pub(crate) fn open_scorer(folder: &Path, dtype: DType, device: &Device) -> Result<Self> {
+        match modules(folder)? {
+            Some((path, modules)) => Self::read(folder, (&path, &modules), Output::Scores, dtype, device),
+            None => Err(Error::MissingFile { folder: folder.into(), expected: "modules.json" }),
+        }
+    }
+
+    fn read(
+        folder: &Path,
+        (path, modules): (&Path, &[Module]),
+        output: Output,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Self> {
+        let encoder = encoder_folder(folder, path, modules)?;
         InputSettings::open(&encoder)?.check_states()?;
-        let mut pooling = None;
+        // A static embedding is the mean of its tokens' vectors.
+        let is_static = modules.first().is_some_and(|module| module.kind() == "StaticEmbedding");
+        let mut pooling = is_static.then(|| (vec![Pooling::Mean], true));
+        let mut pooling_config = None;
         let (mut steps, mut configs) = (Vec::new(), Vec::new());
         for (at, module) in modules.iter().enumerate().skip(1) {
             let inside = folder.join(&module.path);
-            if module.kind() != "Dropout" {
-                configs.push(inside.join("config.json"));
-            }
+            let output = match output {
+                Output::Scores if at + 1 < modules.len() => Output::Vector,
+                Output::Scores if module.kind() != "Dense" => {
+                    return Err(unexpected(
+                        path,
+                        at,
+                        "a `Dense` that gives `scores` at last",
+                        &module.r#type,
+                    ));
+                }
+                output => output,
+            };
             match module.kind() {
-                "Pooling" if pooling.is_none() => pooling = Some(pooling::read(&inside)?),
+                "Pooling" if pooling.is_none() => {
+                    pooling = Some(pooling::read(&inside)?);
+                    pooling_config = Some(inside.join("config.json"));
+                    continue;
+                }
                 "Normalize" if pooling.is_some() => steps.push(read_normalize(&inside)?),
                 "LayerNorm" if pooling.is_some() => steps.push(read_layer_norm(&inside, dtype, device)?),
-                "Dense" if pooling.is_some() => steps.push(read_dense(&inside, dtype, device)?),
+                "Dense" if pooling.is_some() => steps.push(read_dense(&inside, output, dtype, device)?),
                 // It drops values only in training.
-                "Dropout" if pooling.is_some() => {}
+                "Dropout" if pooling.is_some() => continue,
                 _ => {
                     let expected = "sentence-transformers' `Transformer`, `Pooling`, then `Dense`, `LayerNorm`, \
-                                    `Normalize` and `Dropout`";
-                    return Err(unexpected(&path, at, expected, &module.r#type));
+                                    `Normalize` and `Dropout`, or these after a `StaticEmbedding`";
+                    return Err(unexpected(path, at, expected, &module.r#type));
                 }
             }
+            configs.push(inside.join("config.json"));
         }
         let Some((pooling, include_prompt)) = pooling else {
-            return Err(unexpected(&path, 1, "`Pooling`", "none"));
+            return Err(unexpected(path, 1, "`Pooling`", "none"));
         };
         let settings = SentenceSettings::open(folder)?;
-        Ok(Some(Self { encoder, pooling, include_prompt, settings, steps, configs }))
+        Ok(Self { encoder, pooling, include_prompt, settings, steps, pooling_config, configs })
     }
 
     /// One kind of pooling for a folder without settings.
@@ -82,6 +126,7 @@ impl Sentences {
             include_prompt: true,
             settings: SentenceSettings::default(),
             steps: Vec::new(),
+            pooling_config: None,
             configs: Vec::new(),
         }
     }
@@ -122,9 +167,9 @@ impl Sentences {
         let wrong = |path: &Path, field: &str, expected: String, found: String| {
             Err(Error::Config { path: path.into(), field: field.into(), expected, found })
         };
-        for (step, config) in self.steps.iter().zip(self.configs.iter().skip(1)) {
+        for (step, config) in self.steps.iter().zip(&self.configs) {
             if let Some(inputs) = step.inputs() {
-                match self.configs.first() {
+                match &self.pooling_config {
                     _ if inputs == width => {}
                     Some(pooling) if is_pooled => {
                         let expected = format!(

@@ -14,8 +14,24 @@ use sporran_checkpoint::{
     tensors,
 };
 
-/// The vector that modules read and write.
-const VECTOR: &str = "sentence_embedding";
+/// What a module writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    /// The vector of a text, which modules read too.
+    Vector,
+    /// The scores of a pair of texts.
+    Scores,
+}
+
+impl Output {
+    /// The name in a module's config.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Vector => "sentence_embedding",
+            Self::Scores => "scores",
+        }
+    }
+}
 
 /// The epsilon of PyTorch's `LayerNorm`; the module has no field for it.
 const EPSILON: f64 = 1e-5;
@@ -134,17 +150,16 @@ struct Places {
 }
 
 impl Places {
-    /// Checks that the module works on the vector of the text.
-    fn check(&self, path: &Path) -> Result<()> {
+    /// Checks that the module reads the vector of the text and writes `output`. What it reads is the default of both.
+    fn check(&self, path: &Path, output: Output) -> Result<()> {
         let fields = [
-            ("module_input_name", &self.module_input_name),
-            ("module_output_name", &self.module_output_name),
+            ("module_input_name", &self.module_input_name, Output::Vector),
+            ("module_output_name", &self.module_output_name, output),
         ];
-        for (field, name) in fields {
-            if let Some(name) = name
-                && name != VECTOR
-            {
-                return Err(wrong(path, field, &format!("`{VECTOR}`"), &format!("`{name}`")));
+        for (field, name, expected) in fields {
+            let (name, expected) = (name.as_deref().unwrap_or(Output::Vector.name()), expected.name());
+            if name != expected {
+                return Err(wrong(path, field, &format!("`{expected}`"), &format!("`{name}`")));
             }
         }
         Ok(())
@@ -179,7 +194,7 @@ fn wrong(path: &Path, field: &str, expected: &str, found: &str) -> Error {
 pub(super) fn read_normalize(folder: &Path) -> Result<Step> {
     let path = folder.join("config.json");
     if let Some(text) = json::text(&path)? {
-        parse::<Places>(&path, &text)?.check(&path)?;
+        parse::<Places>(&path, &text)?.check(&path, Output::Vector)?;
     }
     Ok(Step::Normalize)
 }
@@ -193,11 +208,11 @@ pub(super) fn read_layer_norm(folder: &Path, dtype: DType, device: &Device) -> R
     Ok(Step::LayerNorm { weight, bias })
 }
 
-/// The folder of a `Dense` module.
-pub(super) fn read_dense(folder: &Path, dtype: DType, device: &Device) -> Result<Step> {
+/// The folder of a `Dense` module that writes `output`.
+pub(super) fn read_dense(folder: &Path, output: Output, dtype: DType, device: &Device) -> Result<Step> {
     let (path, text) = module_config(folder)?;
     let config: DenseConfig = parse(&path, &text)?;
-    parse::<Places>(&path, &text)?.check(&path)?;
+    parse::<Places>(&path, &text)?.check(&path, output)?;
     let name = config.activation_function.as_deref().unwrap_or("torch.nn.Tanh");
     let activation = match name.strip_prefix("torch.nn.").and_then(|name| name.rsplit('.').next()) {
         Some("Identity") => None,

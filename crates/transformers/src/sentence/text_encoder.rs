@@ -1,13 +1,17 @@
 //! Texts to vectors: an encoder with its tokenizer, its pooling and its folder's settings.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result, Role, SentenceSettings, Tokenizer, VectorSimilarity};
 
 use super::{Pooling, Sentences};
 use crate::{
-    Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Head, Precision, Text, Truncation, VectorHead,
+    Checkpoint, DeviceName, Encoder, EncoderInput, EncoderRow, Head, ModelConfig, Precision, Text,
+    Truncation, VectorHead,
     batch::{Batch, each_batch, length_batches},
 };
 
@@ -72,6 +76,7 @@ struct Prompt {
 /// An encoder of texts as vectors. Copies share the weights.
 #[derive(Clone)]
 pub struct TextEncoder {
+    folder: Arc<Path>,
     body: Arc<dyn Encoder>,
     reduction: Arc<Reduction>,
     input: Arc<EncoderInput>,
@@ -110,6 +115,9 @@ impl TextEncoder {
             (None, Some(sentences), _) => Reduction::Sentences(sentences),
             (Some(pooling), None, _) => Reduction::Sentences(Sentences::plain(&options.folder, pooling)),
             (None, None, Head::Vector(head)) => Reduction::Dpr(head),
+            (None, None, _) if matches!(checkpoint.config(), ModelConfig::StaticEmbedding(_)) => {
+                Reduction::Sentences(Sentences::plain(&options.folder, Pooling::Mean))
+            }
             (None, None, _) => match options.fallback {
                 Some(pooling) => Reduction::Sentences(Sentences::plain(&options.folder, pooling)),
                 None => return Ok(None),
@@ -137,10 +145,11 @@ impl TextEncoder {
         };
         let length = model.body.max_input_length();
         let input = EncoderInput::open(&checkpoint, length, options.max_tokens, options.truncation)?;
+        let folder = options.folder.as_path().into();
         let (body, reduction, input) = (model.body.into(), Arc::new(reduction), Arc::new(input));
         let prompt = Prompt { text: String::new(), skipped: 0 };
         let batch_tokens = options.batch_tokens;
-        let encoder = Self { body, reduction, input, prompt, batch_tokens, width, dtype };
+        let encoder = Self { folder, body, reduction, input, prompt, batch_tokens, width, dtype };
         let default = encoder.settings().map(|settings| settings.default_prompt().to_owned());
         Ok(Some(match default {
             Some(prompt) => encoder.with_prompt(&prompt)?,
@@ -250,7 +259,7 @@ impl TextEncoder {
     /// for all means and the last token of a padded row. The steps after the pooling apply to it.
     ///
     /// # Errors
-    /// Where the tokenizer or the model fails.
+    /// Where the tokenizer or the model fails, and [`Error::NotFinite`].
     pub fn encode(&self, texts: &[Text<'_>]) -> Result<Vec<f32>> {
         self.encode_rows(self.rows(texts)?)
     }
@@ -258,7 +267,7 @@ impl TextEncoder {
     /// [`encode`](Self::encode) for the [rows](Self::rows) of inputs.
     ///
     /// # Errors
-    /// Where the model fails.
+    /// Where the model fails, and [`Error::NotFinite`].
     pub fn encode_rows(&self, rows: Vec<EncoderRow>) -> Result<Vec<f32>> {
         let mut values = vec![0.0; rows.len() * self.width];
         let (mut places, mut read, mut empty) = (Vec::new(), Vec::new(), Vec::new());
@@ -284,6 +293,9 @@ impl TextEncoder {
         if !empty.is_empty() {
             let vector = self.of_nothing()?;
             empty.into_iter().for_each(|at| put(at, &vector));
+        }
+        if !values.iter().all(|value| value.is_finite()) {
+            return Err(Error::NotFinite { folder: self.folder.to_path_buf(), what: "vectors" });
         }
         Ok(values)
     }

@@ -1,6 +1,6 @@
 //! Encoders and their heads against the `transformers` library, and sentence vectors against sentence-transformers, on
 //! seeded tiny checkpoints that `scripts/reference/encoder_parity.py`, `encoder_families.py`,
-//! `own_code.py` and `decoder_encoders.py` make.
+//! `own_code.py`, `decoder_encoders.py` and `sentence_modules.py` make.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,12 +15,14 @@ use serde::Deserialize;
 use sporran_checkpoint::{Error, Role, save};
 use sporran_transformers::{
     Batch, Bert, BertConfig, BertModel, Checkpoint, DecoderHead, DeviceName, Encoder, EncoderInput,
-    EncoderModel, Head, Mode, ModelConfig, ModernBert, ModernBertConfig, Pooling, Precision, Sentences, Text,
-    TextEncoder, TextEncoderOptions, Truncation,
+    EncoderModel, Head, Mode, ModelConfig, ModelType, ModernBert, ModernBertConfig, PairClassifier,
+    PairOptions, Pooling, Precision, Sentences, Text, TextEncoder, TextEncoderOptions, Truncation,
+    has_model_type,
 };
 
 /// Encoders that are not trained.
-const UNTRAINED: [&str; 63] = [
+const UNTRAINED: [&str; 64] = [
+    "bart-sequence",
     "modernbert-states",
     "modernbert-sequence",
     "modernbert-first",
@@ -538,10 +540,12 @@ struct RoleVectors {
     vectors: Vec<Vec<f32>>,
 }
 
-/// As Qwen3-Embedding and E5-Mistral are stored. sentence-transformers pads these on the left.
+/// Decoders as Qwen3-Embedding and E5-Mistral are stored, which sentence-transformers pads on the left; and static embeddings as
+/// sentence-transformers and model2vec store them.
 #[test]
-fn vectors_of_decoders_agree_with_sentence_transformers_in_batches_and_alone() {
-    for name in ["qwen3-embedding", "mistral-embedding", "gemma3-embedding"] {
+fn vectors_agree_with_sentence_transformers_in_batches_and_alone() {
+    let names = ["qwen3-embedding", "mistral-embedding", "gemma3-embedding", "static-embedding", "model2vec"];
+    for name in names {
         let folder = folder(name);
         let expected: LastTokenVectors =
             serde_json::from_str(&fs::read_to_string(folder.join("expected.json")).unwrap()).unwrap();
@@ -572,6 +576,77 @@ fn vectors_of_decoders_agree_with_sentence_transformers_in_batches_and_alone() {
             near(&format!("{name}, candle"), &format!("vectors, {role}"), gap, 2e-5);
         }
     }
+}
+
+#[derive(Deserialize)]
+struct PairScores {
+    pairs: Vec<(String, String)>,
+    scores: Vec<f32>,
+}
+
+#[test]
+fn scores_of_pooled_modules_agree_with_sentence_transformers() {
+    let folder = folder("pooled-scores");
+    let text = fs::read_to_string(folder.join("expected.json")).unwrap();
+    let PairScores { pairs, scores } = serde_json::from_str(&text).unwrap();
+    let pairs: Vec<(&str, &str)> = pairs.iter().map(|(one, two)| (one.as_str(), two.as_str())).collect();
+    let options = PairOptions {
+        max_tokens: None,
+        truncation: Truncation::LongestFirst,
+        first_room: None,
+        precision: Precision::F32,
+        device: DeviceName::Cpu,
+        batch_tokens: 64,
+    };
+    let classifier = PairClassifier::load(&folder, &options).unwrap();
+    assert_eq!(classifier.labels(), ["LABEL_0"]);
+    let found = classifier.logits(&pairs).unwrap().concat();
+    let worst = found.iter().zip(&scores).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    near("pooled-scores, packed", "scores", worst, 2e-5);
+    for (pair, expected) in pairs.iter().zip(&scores) {
+        assert!((classifier.logits(&[*pair]).unwrap()[0][0] - expected).abs() < 2e-5);
+    }
+    assert!(has_model_type(&folder, ModelType::SequenceClassifier));
+}
+
+#[test]
+fn static_embeddings_leave_out_special_tokens_and_read_texts_of_any_length() {
+    let encoder = TextEncoder::load(&TextEncoderOptions::new(folder("static-embedding"))).unwrap().unwrap();
+    let row = |text: &str| encoder.rows(&[Text::One(text)]).unwrap().remove(0).ids;
+    assert_eq!(row("king"), [6]);
+    assert_eq!(row(&"king ".repeat(3000)).len(), 3000);
+    // No token, and so the vector of nothing.
+    assert_eq!(encoder.encode(&[Text::One("")]).unwrap(), vec![0.0; 16]);
+    let config = Checkpoint::open(&folder("static-embedding")).unwrap().config().clone();
+    assert_eq!((config.model_type(), config.vocab_size(), config.hidden_size()), ("model2vec", 25, 16));
+    assert!(!config.is_tunable());
+}
+
+#[test]
+fn weights_that_make_no_vectors_are_refused() {
+    let copy = tempfile::tempdir().unwrap();
+    for name in ["config.json", "modules.json", "tokenizer.json"] {
+        fs::copy(folder("model2vec").join(name), copy.path().join(name)).unwrap();
+    }
+    let weights = folder("model2vec").join("model.safetensors");
+    let mut tensors = candle_core::safetensors::load(weights, &device()).unwrap();
+    tensors.insert("mapping".into(), Tensor::full(11i64, 25, &device()).unwrap());
+    candle_core::safetensors::save(&tensors, copy.path().join("model.safetensors")).unwrap();
+    let error = TextEncoder::load(&TextEncoderOptions::new(copy.path().into())).err().unwrap().to_string();
+    assert!(
+        error.ends_with("field `mapping`: expected rows of the table, which has 11, found 11"),
+        "{error}"
+    );
+    tensors.insert("mapping".into(), Tensor::zeros(25, DType::I64, &device()).unwrap());
+    tensors.insert("weights".into(), Tensor::full(f32::NAN, 25, &device()).unwrap());
+    candle_core::safetensors::save(&tensors, copy.path().join("model.safetensors")).unwrap();
+    let encoder = TextEncoder::load(&TextEncoderOptions::new(copy.path().into())).unwrap().unwrap();
+    let error = encoder.encode(&[Text::One("king")]).unwrap_err().to_string();
+    assert!(error.contains(": expected vectors of finite numbers, found others: the weights"), "{error}");
+    tensors.insert("mapping".into(), Tensor::full(-1i64, 25, &device()).unwrap());
+    candle_core::safetensors::save(&tensors, copy.path().join("model.safetensors")).unwrap();
+    let error = TextEncoder::load(&TextEncoderOptions::new(copy.path().into())).err().unwrap().to_string();
+    assert!(error.contains("`mapping`") && error.contains("whole numbers"), "{error}");
 }
 
 #[test]

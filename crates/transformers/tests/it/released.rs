@@ -116,7 +116,7 @@ fn blinks_cross_encoder_scores_as_its_own_code_does() {
         device: DeviceName::Cpu,
         batch_tokens: 64,
     };
-    let classifier = PairClassifier::load(&Checkpoint::open(&into).unwrap(), &options).unwrap();
+    let classifier = PairClassifier::load(&into, &options).unwrap();
     let pairs = [
         ("said in may [unused0] the may [unused1] in", "may the [unused2] said in"),
         (

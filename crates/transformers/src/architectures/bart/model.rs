@@ -42,24 +42,31 @@ impl Bart {
     /// where `vb` lacks a tensor or has another shape (a [`Checkpoint`](crate::Checkpoint) reports these with file
     /// and shapes).
     pub fn new(config: &BartConfig, vb: &VarBuilder) -> Result<Self> {
+        let mut model = Self::bare(config, vb)?;
+        if !config.tie_word_embeddings {
+            model.head = Linear::new(config.d_model, config.vocab_size, config.init_std, &vb.pp("lm_head"))?;
+        }
+        if config.family.has_logits_bias() {
+            let shape = (1, config.vocab_size);
+            model.logits_bias = Some(vb.get_with_hints(shape, "final_logits_bias", Init::Const(0.0))?);
+        }
+        Ok(model)
+    }
+
+    /// The same with the embeddings as its head.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub(super) fn bare(config: &BartConfig, vb: &VarBuilder) -> Result<Self> {
         config.validate()?;
-        let (width, std) = (config.d_model, config.init_std);
         let body = vb.pp(config.family.body());
-        let shared = Embedding::new(config.vocab_size, width, std, &body.pp("shared"))?;
-        let encoder = Stack::new(config, false, &body.pp("encoder"))?;
-        let decoder = Stack::new(config, true, &body.pp("decoder"))?;
-        let head = if config.tie_word_embeddings {
-            Linear::shared(shared.table().clone())
-        } else {
-            Linear::new(width, config.vocab_size, std, &vb.pp("lm_head"))?
-        };
-        let bias = || vb.get_with_hints((1, config.vocab_size), "final_logits_bias", Init::Const(0.0));
+        let shared = Embedding::new(config.vocab_size, config.d_model, config.init_std, &body.pp("shared"))?;
         Ok(Self {
+            encoder: Stack::new(config, false, &body.pp("encoder"))?,
+            decoder: Stack::new(config, true, &body.pp("decoder"))?,
+            head: Linear::shared(shared.table().clone()),
             shared,
-            encoder,
-            decoder,
-            head,
-            logits_bias: config.family.has_logits_bias().then(bias).transpose()?,
+            logits_bias: None,
             config: config.clone(),
             tokens: config.special_tokens(),
             generation: config.generation_defaults(),
@@ -133,6 +140,28 @@ impl Bart {
                 Ok(Tensor::from_vec(values, (length, width), &self.device)?)
             }
         }
+    }
+
+    /// The decoder's last states (b, t, d) for ids (b, t) with a mask. `see` gets the states before each layer.
+    pub(super) fn decoder_states(
+        &self,
+        ids: &Tensor,
+        mask: &Tensor,
+        memory: &Memory,
+        mode: &mut Mode,
+        see: &mut dyn FnMut(&Tensor),
+    ) -> Result<Tensor> {
+        let (_, length) = ids.dims2()?;
+        let mut xs = self.embed(&self.decoder, ids, 0, mode)?;
+        let bias = causal_bias(length, 0, xs.dtype(), &self.device)?
+            .broadcast_add(&padding_bias(mask, xs.dtype())?)?;
+        for layer in &self.decoder.layers {
+            see(&xs);
+            xs = layer.attend_to_itself(xs, &bias, mode)?;
+            xs = layer.cross_attend(xs, memory, &mut LayerCache::default(), mode)?;
+            xs = layer.feed_forward(&xs, mode)?;
+        }
+        self.decoder.finish(xs, mode)
     }
 
     /// Logits for the decoder's last states (r, t, d).
@@ -230,16 +259,7 @@ impl Trainable for Bart {
         memory: &Memory,
         mode: &mut Mode,
     ) -> Result<Tensor> {
-        let (_, length) = decoder_ids.dims2()?;
-        let mut xs = self.embed(&self.decoder, decoder_ids, 0, mode)?;
-        let bias = causal_bias(length, 0, xs.dtype(), &self.device)?
-            .broadcast_add(&padding_bias(decoder_mask, xs.dtype())?)?;
-        for layer in &self.decoder.layers {
-            xs = layer.attend_to_itself(xs, &bias, mode)?;
-            xs = layer.cross_attend(xs, memory, &mut LayerCache::default(), mode)?;
-            xs = layer.feed_forward(&xs, mode)?;
-        }
-        self.logits(&self.decoder.finish(xs, mode)?)
+        self.logits(&self.decoder_states(decoder_ids, decoder_mask, memory, mode, &mut |_| {})?)
     }
 }
 
