@@ -46,6 +46,9 @@ impl ReportRuns {
         match kind_of_runs(&self.runs)? {
             RunKind::Answers => {
                 let comparison = compare_runs(&self.runs, self.rounds.value())?;
+                if form == Form::Csv {
+                    comparison.notes.iter().for_each(|note| tracing::warn!("{note}"));
+                }
                 self.finish(comparison.write(form), &comparison)
             }
             RunKind::Questions => {

@@ -222,6 +222,13 @@ fn report_compares_runs_in_every_format() {
     assert!(report(&["--form", "csv"]).starts_with("system,published"));
     report(&["--form", "html", "-o", "c.html"]);
     assert!(fs::read_to_string(folder.path().join("c.html")).unwrap().contains("<polyline"));
+    // Predictions that were changed are told.
+    let predictions = folder.path().join("runs/tfidf-retrieval/predictions");
+    let file = fs::read_dir(&predictions).unwrap().next().unwrap().unwrap().path();
+    let changed = fs::read_to_string(&file).unwrap().replace("\"wikipedia_id\":\"", "\"wikipedia_id\":\"x");
+    fs::write(&file, changed).unwrap();
+    let text = report(&[]);
+    assert!(text.contains("was changed after the run: Rprec was 66.7 then and is 0.0 now."), "{text}");
     let wrong = sporran(folder.path(), &["report", "runs/none"]).output().unwrap();
     assert!(!wrong.status.success() && errors(&wrong).contains("no folder runs/none; you are in"));
 }

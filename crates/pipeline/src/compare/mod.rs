@@ -6,6 +6,7 @@
 mod appendix;
 mod facts;
 mod judged;
+mod notes;
 mod page;
 mod published;
 mod published_appendix;
@@ -32,12 +33,16 @@ use sporran_kilt::{
 
 use crate::{
     Error, Result,
+    config::Config as _,
     run_dir::folder::file_of_run,
     tasks::{
         files::{TaskFile, task_files},
         options::TasksOptions,
     },
-    workflows::answer::report::{Report, Scores},
+    workflows::answer::{
+        Options,
+        report::{Report, Scores},
+    },
 };
 
 pub use appendix::{DatasetRow, DatasetTable};
@@ -84,6 +89,8 @@ pub struct Comparison {
     pub systems: Vec<System>,
     /// The tables of single datasets.
     pub appendix: Vec<DatasetTable>,
+    /// What could not be tested and why, and files that were changed since a run.
+    pub notes: Vec<String>,
     /// The source of the published rows.
     pub published: &'static str,
     /// The published sizes.
@@ -246,7 +253,7 @@ pub enum RunKind {
 /// What runs are compared by, from their manifests.
 ///
 /// # Errors
-/// [`sporran_kilt::Error::Argument`] for runs of which some are compared by something else.
+/// [`sporran_kilt::Error::Argument`] for runs of which some are compared by something else, and for other workflows.
 pub fn kind_of_runs(runs: &[PathBuf]) -> Result<RunKind> {
     #[derive(Default, Deserialize)]
     struct Workflow {
@@ -256,12 +263,17 @@ pub fn kind_of_runs(runs: &[PathBuf]) -> Result<RunKind> {
         // Manifests of older versions have no workflow, and the comparison of answers reports a missing one.
         let manifest: Workflow = jsonl::read_json(run.join("manifest.json")).unwrap_or_default();
         match &*manifest.workflow {
-            "kbqa" => (RunKind::Questions, manifest.workflow),
-            "population" => (RunKind::Facts, manifest.workflow),
-            _ => (RunKind::Answers, manifest.workflow),
+            "kbqa" => Ok((RunKind::Questions, manifest.workflow)),
+            "population" => Ok((RunKind::Facts, manifest.workflow)),
+            "" => Ok((RunKind::Answers, manifest.workflow)),
+            name if Options::WORKFLOWS.contains(&name) => Ok((RunKind::Answers, manifest.workflow)),
+            other => Err(Error::Kilt(sporran_kilt::Error::Argument(format!(
+                "{}: expected a run of the workflows `answer`, `kbqa` or `population`, found one of `{other}`",
+                run.display()
+            )))),
         }
     };
-    let kinds: Vec<_> = runs.iter().map(kind).collect();
+    let kinds: Vec<_> = runs.iter().map(kind).collect::<Result<_>>()?;
     let Some((first, _)) = kinds.first() else { return Ok(RunKind::Answers) };
     let is_mixed = kinds.iter().any(|(kind, _)| kind != first);
     if let Some((_, workflow)) = kinds.iter().find(|(kind, _)| is_mixed && *kind != RunKind::Answers) {
@@ -288,6 +300,9 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
     let mut systems: Vec<System> = Vec::new();
     let mut first: Vec<(String, Records)> = Vec::new();
     let mut first_judged: Vec<(String, Evaluation)> = Vec::new();
+    let mut notes = Vec::new();
+    // The runs and task files whose records could not be read again.
+    let mut unread: Vec<(PathBuf, String)> = Vec::new();
     for run in runs {
         let report: Report = jsonl::read_json(file_of_run(run, "report.json")?)?;
         let manifest: Manifest = jsonl::read_json(file_of_run(run, "manifest.json")?)?;
@@ -317,7 +332,15 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
                 };
                 Ok(Score { mean, difference })
             };
+            if let (Some(scores), Some(records)) = (task.scores, &records) {
+                notes.extend(notes::changed(run, task, scores, records));
+            }
             let judged = judged::evaluate(run, task, &files)?;
+            let name = task.dataset.map_or_else(|| task.file.clone(), |dataset| dataset.stem().to_owned());
+            if (task.scores.is_some() && records.is_none()) || (!task.measures.is_empty() && judged.is_none())
+            {
+                unread.push((run.clone(), name.clone()));
+            }
             let known = first_judged.iter().find(|(file, _)| *file == task.file).map(|(_, known)| known);
             let measures = judged::measures(task, judged.as_ref(), known, rounds)?;
             let key = task.metric.key();
@@ -329,7 +352,7 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
             let answered = entry.filter(|entry| !entry.reused);
             let step = manifest.seconds.iter().find(|step| step.step == task.file);
             tasks.push(Task {
-                name: task.dataset.map_or_else(|| task.file.clone(), |dataset| dataset.stem().to_owned()),
+                name,
                 dataset: task.dataset,
                 split: Dataset::from_file_name(&task.file).map(|(_, split)| split),
                 records: task.records,
@@ -366,14 +389,27 @@ pub fn compare_runs(runs: &[PathBuf], rounds: Rounds) -> Result<Comparison> {
             threads,
         };
         let size = Size::of(&inputs, &parts);
-        systems.push(System { name: report.name, run: run.clone(), tasks, cost, size });
+        let system = System { name: report.name, run: run.clone(), tasks, cost, size };
+        if let Some(first) = systems.first() {
+            notes.extend(notes::untested(first, &system, |system, task| {
+                !unread.iter().any(|(run, name)| *run == system.run && *name == task.name)
+            }));
+        }
+        systems.push(system);
     }
     if systems.is_empty() {
         let message = "expected at least one run to report on, found none".to_owned();
         return Err(Error::Kilt(sporran_kilt::Error::Argument(message)));
     }
+    notes.extend(notes::means(&systems));
     let appendix = appendix::dataset_tables(&systems);
-    Ok(Comparison { systems, appendix, published: published::SOURCE, published_sizes: size::PUBLISHED })
+    Ok(Comparison {
+        systems,
+        appendix,
+        notes,
+        published: published::SOURCE,
+        published_sizes: size::PUBLISHED,
+    })
 }
 
 /// All scores of a task file: of its report in the run, and of its records where they were scored again. `key` is that of the

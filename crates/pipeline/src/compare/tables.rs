@@ -162,24 +162,25 @@ impl Comparison {
         grids
     }
 
-    fn note(&self) -> String {
+    /// The notes under the tables, with `between` between two of them.
+    fn note(&self, between: &str) -> String {
         let first = self.systems.first().map_or("", |system| system.name.as_str());
-        format!(
+        let main = format!(
             "Scores in percent. + and -: better or worse than {first} on the same records, p < 0.05 (paired \
              randomisation). Published rows ({}) are on KILT's own data and source.",
             self.published
-        )
+        );
+        [main].iter().chain(&self.notes).map(String::as_str).collect::<Vec<_>>().join(between)
     }
 
     /// Formats the comparison.
     pub fn write(&self, form: Form) -> String {
-        let note = self.note();
         match form {
-            Form::Text => text(&self.grids(), &note),
-            Form::Markdown => markdown(&self.grids(), &note),
-            Form::Latex => latex(&self.grids(), &note),
+            Form::Text => text(&self.grids(), &self.note("\n")),
+            Form::Markdown => markdown(&self.grids(), &self.note("\n\n")),
+            Form::Latex => latex(&self.grids(), &self.note(" ")),
             Form::Csv => self.csv(),
-            Form::Html => super::page::page(self, &note),
+            Form::Html => super::page::page(self, &self.note(" ")),
         }
     }
 
@@ -387,7 +388,13 @@ pub(super) mod tests {
         };
         let systems = vec![system("a_b", 0.25, None), system("c<d", 0.5, Some((0.25, 0.01)))];
         let appendix = dataset_tables(&systems);
-        Comparison { systems, appendix, published: published::SOURCE, published_sizes: size::PUBLISHED }
+        Comparison {
+            systems,
+            appendix,
+            notes: Vec::new(),
+            published: published::SOURCE,
+            published_sizes: size::PUBLISHED,
+        }
     }
 
     #[test]
