@@ -1,6 +1,9 @@
 //! Paths of the call: an error for a missing path also names the current folder.
 
-use std::{env, path::Path};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use crate::error::{Error, Result};
 
@@ -28,6 +31,22 @@ pub(crate) fn file_or_folder(path: &Path) -> Result<()> {
     if path.as_os_str() == "-" { Ok(()) } else { exists("file or folder", path) }
 }
 
+/// Checks that a file to write is none of those to read, which the result would replace.
+pub(crate) fn not_read<'a>(output: &Path, inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+    // What does not exist yet is no input.
+    let Ok(place) = output.canonicalize() else { return Ok(()) };
+    if !place.is_file() {
+        return Ok(());
+    }
+    match inputs.into_iter().find(|input| input.canonicalize().is_ok_and(|input| input == place)) {
+        None => Ok(()),
+        Some(input) => Err(Error::Usage(format!(
+            "expected another file to write than {}, which is read",
+            input.display()
+        ))),
+    }
+}
+
 fn exists(what: &str, path: &Path) -> Result<()> {
     match path.try_exists() {
         Ok(true) => Ok(()),
@@ -53,6 +72,20 @@ pub(crate) fn relative_to() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_not_written_over_one_that_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        std::fs::write(&a, "").unwrap();
+        assert!(not_read(&b, [&a]).is_ok());
+        let again = folder.path().join("../").join(folder.path().file_name().unwrap()).join("a");
+        let message = not_read(&again, [&b, &a]).unwrap_err().to_string();
+        assert!(
+            message.contains("expected another file to write than") && message.ends_with("a, which is read")
+        );
+        assert!(not_read(Path::new("/dev/null"), [&PathBuf::from("/dev/null")]).is_ok());
+    }
 
     #[test]
     fn an_error_for_a_missing_path_names_the_current_folder() {

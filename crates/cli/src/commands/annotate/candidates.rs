@@ -9,7 +9,7 @@ use sporran_kilt::{
 };
 
 use crate::{
-    error::Result,
+    error::{Error, Result},
     interrupt::{self, Kept},
     outcome::Outcome,
     paths,
@@ -64,6 +64,15 @@ impl Candidates {
         paths::file(&tasks)?;
         systems.iter().try_for_each(|system| paths::file(&system.path))?;
         paths::folder(&store)?;
+        let read = || [&tasks].into_iter().chain(systems.iter().map(|system| &system.path));
+        paths::not_read(&output, read())?;
+        if let Some(key) = &key {
+            paths::not_read(key, read())?;
+            if *key == output {
+                let message = format!("--key: expected another file than the sheet, {}", key.display());
+                return Err(Error::Usage(message));
+            }
+        }
         interrupt::keep(Kept::Output(output.clone()));
         let store = PassageStore::open(&store)?;
         let request = CandidateRequest {

@@ -41,6 +41,7 @@ impl Merge {
     pub(crate) fn run(self) -> Result<Outcome> {
         let Self { tasks, sheets, votes, keep_rejected, output } = self;
         [&tasks].into_iter().chain(&sheets).try_for_each(|path| paths::file(path))?;
+        paths::not_read(&output, [&tasks].into_iter().chain(&sheets))?;
         interrupt::keep(Kept::Output(output.clone()));
         let summary = merge(&MergeRequest { tasks, sheets, min_votes: votes, keep_rejected, output })?;
         Ok(Outcome::of(&summary)?.aside())

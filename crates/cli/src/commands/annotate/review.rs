@@ -40,6 +40,7 @@ impl Review {
         let Self { tasks, store, below, output } = self;
         paths::file(&tasks)?;
         paths::folder(&store)?;
+        paths::not_read(&output, [&tasks])?;
         interrupt::keep(Kept::Output(output.clone()));
         let store = PassageStore::open(&store)?;
         let summary = review(&ReviewRequest { tasks, below, output }, &store)?;

@@ -49,6 +49,7 @@ impl Files {
         inputs.iter().chain(&triviaqa).try_for_each(|path| paths::file_or_folder(path))?;
         store.as_deref().map_or(Ok(()), paths::folder)?;
         [&run, &mapping].into_iter().flatten().try_for_each(|path| paths::file(path))?;
+        paths::not_read(&output, inputs.iter().chain(&triviaqa).chain(&run).chain(&mapping))?;
         interrupt::keep(Kept::Output(output.clone()));
         let request = Request { from, to, inputs, output, store, run, mapping, triviaqa };
         let summary = convert::convert(&request)?;

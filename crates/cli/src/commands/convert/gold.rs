@@ -35,6 +35,7 @@ impl Gold {
         let Self { wowpp, inputs, output } = self;
         paths::file(&wowpp)?;
         inputs.iter().try_for_each(|path| paths::file(path))?;
+        paths::not_read(&output, inputs.iter().chain([&wowpp]))?;
         interrupt::keep(Kept::Output(output.clone()));
         let summary = gold::add_gold(&wowpp, &inputs, &output)?;
         let text = format!(

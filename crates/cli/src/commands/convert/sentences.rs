@@ -40,6 +40,7 @@ impl Sentences {
         for path in self.files.iter().chain([&self.properties]).chain(&self.names) {
             paths::file(path)?;
         }
+        paths::not_read(&self.output, self.files.iter().chain([&self.properties]).chain(&self.names))?;
         let properties = trex::properties(&self.properties, self.names.as_deref())?;
         interrupt::keep(Kept::Output(self.output.clone()));
         let (counts, documents) = trex::fetch(&properties, &self.files, &self.output)?;

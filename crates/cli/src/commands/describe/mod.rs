@@ -102,8 +102,6 @@ fn layout_of(path: &Path) -> Result<Option<&'static Layout>> {
     }
     let first = match elements::open(path)?.records::<Value>().next() {
         Some(Ok((_, first))) => first,
-        // What is not JSON has no layout that is detected.
-        Some(Err(sporran_kilt::Error::Record { .. })) => Value::Null,
         Some(Err(error)) => return Err(error.into()),
         None => return Ok(None),
     };

@@ -25,16 +25,22 @@ pub(crate) struct Kilt {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     guess: PathBuf,
     /// Score evidence only, at several depths
-    #[arg(long, conflicts_with = "whole")]
+    #[arg(long, conflicts_with = "whole", group = "depths")]
     retrieval: bool,
     /// Score answers, and evidence at several depths, in one pass over both files
-    #[arg(long)]
+    #[arg(long, group = "depths")]
     whole: bool,
     /// Depths of the ranking, for --retrieval and --whole
-    #[arg(long, value_delimiter = ',', default_value = "1,5,10,20", value_name = "K,..")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1,5,10,20",
+        value_name = "K,..",
+        requires = "depths"
+    )]
     ks: Vec<usize>,
-    /// Fields that identify an item of evidence; repeat the option to score several
-    #[arg(long, default_value = "wikipedia_id", value_name = "FIELD,..")]
+    /// Fields that identify an item of evidence, for --retrieval and --whole; repeat the option to score several
+    #[arg(long, default_value = "wikipedia_id", value_name = "FIELD,..", requires = "depths")]
     rank_keys: Vec<RankKeys>,
     /// Other predictions to compare with, by paired bootstrap and permutation tests
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -57,6 +63,9 @@ impl Kilt {
     pub(crate) fn run(self) -> Result<Outcome> {
         paths::file(&self.gold)?;
         check_scored(&self.guess)?;
+        if self.against.is_none() {
+            self.rounds.check_unused()?;
+        }
         self.against.as_deref().map_or(Ok(()), check_scored)?;
         let scored = self.score(&self.guess)?;
         let Some(other) = &self.against else { return figures::outcome(&scored.report, &scored.notes) };

@@ -60,6 +60,9 @@ impl Trec {
     pub(crate) fn run(self) -> Result<Outcome> {
         check_scored(&self.qrels)?;
         check_scored(&self.run)?;
+        if self.against.is_none() {
+            self.rounds.check_unused()?;
+        }
         self.against.as_deref().map_or(Ok(()), check_scored)?;
         let (complete, exclude_self) = (self.complete, self.exclude_self);
         let measures = RankingMeasure::list(&self.measures)?;

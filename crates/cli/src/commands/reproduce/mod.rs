@@ -21,6 +21,9 @@ use crate::{
     paths,
 };
 
+/// The file in a folder that holds the results of a row, which the next call may remove.
+const MARK: &str = ".sporran-reproduce";
+
 /// `sporran reproduce`
 #[derive(Args)]
 #[command(after_help = "Examples:\n  sporran reproduce\n  sporran reproduce quickstart-kbp")]
@@ -87,9 +90,17 @@ impl Reproduce {
 
     fn row(&self, row: &Row, mut paths: BTreeMap<String, String>, quiet: bool) -> Result<Vec<Reproduced>> {
         let runs = self.runs.join(&row.name);
+        let mark = runs.join(MARK);
+        if runs.exists() && !mark.is_file() {
+            let message =
+                format!("expected a folder that `reproduce` made, found another one, {}", runs.display());
+            return Err(Error::Input(message));
+        }
         if !self.resume && runs.exists() {
             fs::remove_dir_all(&runs).map_err(Error::io(&runs, "remove"))?;
         }
+        fs::create_dir_all(&runs).map_err(Error::io(&runs, "create"))?;
+        fs::write(&mark, "").map_err(Error::io(&mark, "write"))?;
         paths.insert("runs".into(), runs.display().to_string());
         let mut printed = Vec::new();
         for command in &row.commands {
