@@ -184,7 +184,7 @@ impl Question {
 /// Reads a file: one list of questions.
 ///
 /// # Errors
-/// Read errors, with line and field; the same id twice.
+/// Read errors, with line and field; the same id twice; a blank question.
 pub fn load(path: impl AsRef<Path>) -> Result<Vec<Question>> {
     load_version(path, Version::Human)
 }
@@ -192,7 +192,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Vec<Question>> {
 /// Reads a file with the questions of a version in [`Question::question`].
 ///
 /// # Errors
-/// Those of [`load`]; [`Error::Record`] for a question without this version.
+/// Those of [`load`]; [`Error::Record`] for a question without this version, also a blank one.
 pub fn load_version(path: impl AsRef<Path>, version: Version) -> Result<Vec<Question>> {
     let path = path.as_ref();
     let mut questions: Vec<Question> = Vec::new();
@@ -210,6 +210,8 @@ pub fn load_version(path: impl AsRef<Path>, version: Version) -> Result<Vec<Ques
                 return wrong(version.field(), message);
             };
             question.question = text;
+        } else if question.question.trim().is_empty() {
+            return wrong("question", "expected a question, found a blank text".to_owned());
         }
         questions.push(question);
     }

@@ -150,6 +150,13 @@ pub(crate) fn run(
         let rate = position.rate;
         let loss = learner.learn(Pass { epoch: position.epoch, rate, step: &mut position.step })?;
         position.epoch += 1;
+        if !loss.is_finite() {
+            let message = format!(
+                "epoch {}: expected a finite loss, found {loss}; a lower learning rate or smaller initial values may help",
+                position.epoch
+            );
+            return Err(Error::Argument(message));
+        }
         let seconds = started.elapsed().as_secs_f64();
         let mut valid = None;
         let is_judged =

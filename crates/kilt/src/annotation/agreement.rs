@@ -93,10 +93,10 @@ impl fmt::Display for SheetAgreement {
     }
 }
 
-/// The agreement of the votes in sheets. Labels may be any words. `key` is that of the candidates; it names the gold passages.
+/// The agreement of the votes in sheets, `yes` or `no`. `key` is that of the candidates; it names the gold passages.
 ///
 /// # Errors
-/// Read errors; [`Error::Record`] for a second vote of an annotator on a passage; [`Error::Argument`] if no two annotators
+/// Read errors; [`Error::Record`] for another vote and for a second vote of an annotator on a passage; [`Error::Argument`] if no two annotators
 /// voted on a common passage.
 pub fn agreement(sheets: &[PathBuf], key: Option<&Path>) -> Result<SheetAgreement> {
     let Votes { annotators, subjects } = Votes::read(sheets)?;

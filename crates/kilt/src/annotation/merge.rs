@@ -80,12 +80,6 @@ pub fn merge(request: &MergeRequest) -> Result<MergeSummary> {
         );
         return Err(Error::Argument(message));
     }
-    for Vote { label, origin: (sheet, line), .. } in subjects.iter().flat_map(|subject| &subject.votes) {
-        if label != "yes" && label != "no" {
-            let message = format!("expected `yes` or `no`, found `{label}`");
-            return Err(Error::record(&request.sheets[*sheet], *line, "vote", message));
-        }
-    }
     let mut by_id: FxHashMap<&str, Vec<&Subject>> = FxHashMap::default();
     for subject in &subjects {
         by_id.entry(&subject.id).or_default().push(subject);

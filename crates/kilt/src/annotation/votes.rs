@@ -12,7 +12,7 @@ use crate::{Error, Result};
 pub(super) struct Vote {
     /// The index of the annotator.
     pub(super) annotator: usize,
-    /// `yes`, `no` or another label.
+    /// `yes` or `no`.
     pub(super) label: String,
     /// The words of the passage that the annotator marked.
     pub(super) span: Option<String>,
@@ -44,8 +44,8 @@ impl Votes {
     /// Reads sheets.
     ///
     /// # Errors
-    /// Those of [`sheet::read`]; [`Error::Empty`] for a sheet without rows; [`Error::Record`] for a second vote of an annotator
-    /// on a passage.
+    /// Those of [`sheet::read`]; [`Error::Empty`] for a sheet without rows; [`Error::Record`] for a vote other than `yes` and `no` and for a second
+    /// vote of an annotator on a passage.
     pub(super) fn read(sheets: &[PathBuf]) -> Result<Self> {
         let mut annotators: Vec<String> = Vec::new();
         let mut subjects: Vec<Subject> = Vec::new();
@@ -63,6 +63,10 @@ impl Votes {
                     subjects.len() - 1
                 });
                 let Some(label) = row.vote else { continue };
+                if label != "yes" && label != "no" {
+                    let message = format!("expected `yes` or `no`, found `{label}`");
+                    return Err(Error::record(path, line, "vote", message));
+                }
                 let name = row.annotator.unwrap_or_else(|| path.display().to_string());
                 let annotator = *numbers.entry(name).or_insert_with_key(|name| {
                     annotators.push(name.clone());

@@ -199,6 +199,11 @@ pub fn evaluate(
     let (gold_path, guess_path) = (gold.as_ref(), guess.as_ref());
     let mut names = FxHashMap::default();
     let gold = read(gold_path, fold, &mut names, method)?;
+    if names.is_empty() {
+        let expected = "expected gold documents whose passages are annotated for properties \
+                        (`exhaustivelyAnnotatedProperties`), found none";
+        return Err(Error::Argument(format!("{}: {expected}", gold_path.display())));
+    }
     let mut known = names.clone();
     let mut guess = read(guess_path, fold, &mut known, method)?;
     if method == Method::Uri {

@@ -192,7 +192,9 @@ pub fn check(path: &Path, overrides: &[String]) -> Result<Vec<Diagnostic>> {
     };
     let mut mistakes = workflow.mistakes(path, overrides)?;
     name_owners(workflow, &mut mistakes);
-    mistakes.extend(check_then(path, overrides)?);
+    // Both find a mistake in an override.
+    let then = check_then(path, overrides)?;
+    mistakes.extend(then.into_iter().filter(|mistake| !mistakes.contains(mistake)).collect::<Vec<_>>());
     Ok(mistakes)
 }
 

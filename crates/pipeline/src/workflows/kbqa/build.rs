@@ -29,7 +29,7 @@ use super::{
     phrasing::{PhrasingOptions, phrase},
 };
 use crate::{
-    Result,
+    Error, Result,
     config::Config,
     run_dir::{folder::RunDir, inputs::Inputs, manifest::Account},
 };
@@ -247,6 +247,15 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
         korc::label_relations(path, &mut kb)?;
     }
     let entities = Entities::load(&config.entities, &kb)?;
+    let unlabelled =
+        (0..kb.entity_count() as u32).filter(|&at| entities.label(EntityId(at)).is_none()).count();
+    if unlabelled > 0 {
+        let all = kb.entity_count();
+        tracing::warn!(
+            "{unlabelled} of the {all} entities of the knowledge base have no label in `entities.tables`; they are not asked about and \
+             are no answers"
+        );
+    }
     let templates = config.templates.as_deref().map(Templates::load).transpose()?.unwrap_or_default();
     let documents = match &config.documents {
         DocumentsOptions::Pages(PagesOptions { path, sentences, implied }) => {
@@ -286,6 +295,14 @@ pub fn build(config: &BuildConfig, observe: &mut Observer<'_>) -> Result<Statist
     begin(observe, "make questions", 0, Unit::Records);
     let mut built = korc::build(&sources, &config.build, config.seed)?;
     observe(Event::End);
+    if built.questions.iter().all(Vec::is_empty) {
+        let message = format!(
+            "the build made no question of {} and {}; rules of several steps, with at least the confidence `build.min-confidence`, make them",
+            counted(documents.len() as u64, "document"),
+            counted(found.len() as u64, "rule")
+        );
+        return Err(Error::Kilt(sporran_kilt::Error::Argument(message)));
+    }
     let phrased = match &config.phrasing {
         None => None,
         Some(phrasing) => Some(phrase(phrasing, &mut built, &entities, observe)?),

@@ -92,7 +92,8 @@ pub struct AnnotationsOptions {
     /// The folds to use.
     #[serde(default = "training_folds")]
     pub folds: Vec<i64>,
-    /// Every n-th document is held out for validation: for thresholds and for the score of each epoch.
+    /// Every n-th document is held out for validation: for thresholds and for the score of each epoch. The kind `linear`
+    /// has as many parts of a cross-validation, so that each document is held out once.
     #[serde(default = "validation_every")]
     #[schemars(range(min = 2))]
     pub validation_every: usize,

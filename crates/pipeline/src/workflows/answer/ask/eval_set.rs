@@ -142,9 +142,9 @@ fn writing(generator: &GeneratorOptions) -> Result<GeneratorOptions> {
             let message =
                 format!("expected a generator that writes text, found one of kind `{}`", other.kind());
             Err(Error::Config(vec![Diagnostic {
-                origin: "ask".into(),
+                origin: "eval-set".into(),
                 line: 0,
-                key: "--model".into(),
+                key: "generator.kind".into(),
                 message,
             }]))
         }
