@@ -5,20 +5,23 @@ use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 use sporran_kernels::{Norm, Precision, Scores};
 
 use super::{
-    causal::{self, CausalLayer, PackedLlama},
+    causal::{self, Attention, CausalLayer, Mixer, PackedLlama},
     decoder::PackedDecoder,
+    delta::Delta,
     function::{Function, Slopes},
     kv_cache::Heads,
     latent::Latent,
-    layers::{Dense, Machines},
+    layers::{Dense, Linear, Machines},
     mixture::{Mixture, Part},
     packer::{Packer, Read, named},
+    short_convolution::ShortConvolution,
     weights::StoredWeights,
 };
 use crate::{
     architectures::llama::{
-        ExpertTensors, Experts, Gate, HeadNorms, Inner, Inputs, LATENT, LATENT_EPS, LatentSizes, LlamaConfig,
-        NormKind, OwnWeights, PROJECTIONS, PartNames, PartNorms, SHARED_GATE, SINKS, SLOPES,
+        DELTA, DeltaSizes, ExpertTensors, Experts, Gate, HeadNorms, Inner, Inputs, LATENT, LATENT_EPS,
+        LatentSizes, LlamaConfig, NormKind, OwnWeights, PROJECTIONS, PartNames, PartNorms, SHARED_GATE,
+        SINKS, SLOPES,
     },
     decode::GenerationOptions,
 };
@@ -124,7 +127,7 @@ impl Source<'_, '_> {
     /// The experts of the layer under `at`.
     fn experts(&mut self, sizes: Experts, at: &str) -> Result<Vec<Dense>> {
         let (width, count) = (self.config.hidden_size, sizes.count);
-        match self.config.kind.expert_names().experts {
+        match self.config.expert_names().experts {
             ExpertTensors::Apart(place, names) => {
                 let at = |index: usize| format!("{at}.{place}.{index}");
                 (0..count).map(|index| self.dense((names, false), sizes.width, &at(index))).collect()
@@ -168,7 +171,7 @@ impl Source<'_, '_> {
 
     /// A mixture of experts, whose tensors are under `at`.
     fn mixture(&mut self, sizes: Experts, at: &str) -> Result<Mixture> {
-        let (names, width) = (self.config.kind.expert_names(), self.config.hidden_size);
+        let (names, width) = (self.config.expert_names(), self.config.hidden_size);
         // Scores decide which experts read a token: they are not rounded.
         let precision = std::mem::replace(&mut self.packer.precision, Precision::F32);
         let router = self.packer.linear(&named(at, &[names.router]), width, sizes.has_bias)?;
@@ -232,14 +235,87 @@ impl Source<'_, '_> {
         layer.map(causal::Inputs::Together)
     }
 
+    /// The attention of layer `index`, whose tensors are under `at`.
+    fn attention(&mut self, index: usize, at: &str) -> Result<Attention> {
+        let config = self.config;
+        let (inputs, gate) = match config.inputs() {
+            Inputs::Apart(names) if config.kind.has_delta_rule() => {
+                let (heads, has_bias) = (heads(config), config.projections_have_bias());
+                let names = names.map(|name| format!("{at}.{name}"));
+                let [inputs, gate] = self.packer.gated(names, config.hidden_size, heads, has_bias)?;
+                (causal::Inputs::Together(inputs), Some(gate))
+            }
+            _ => (self.inputs(at)?, None),
+        };
+        let [queries, keys] = config.head_norm_names().map(|name| format!("{at}.{name}"));
+        let sinks = config.has_sinks().then(|| self.packer.values(&format!("{at}.{SINKS}"))).transpose()?;
+        Ok(Attention {
+            inputs,
+            gate,
+            head_norms: [
+                self.head_norms(&queries, config.num_attention_heads)?,
+                self.head_norms(&keys, config.groups())?,
+            ],
+            rope: config.rope_of(index),
+            window: config.window(index),
+            sinks,
+        })
+    }
+
+    /// The delta rule of the layer under `at`.
+    fn delta(&mut self, sizes: DeltaSizes, at: &str) -> Result<Delta> {
+        let (width, eps) = (self.config.hidden_size, self.config.norm_eps());
+        let packer = &mut self.packer;
+        let [places, gates, rates] = sizes.places();
+        let [inputs, gate] = match sizes.is_by_head {
+            true => packer.parts(&format!("{at}.{}", DELTA.inputs_by_head), width, [&places, &gates])?,
+            false => [
+                packer.linear(&named(at, &[DELTA.inputs]), width, false)?,
+                packer.linear(&named(at, &[DELTA.gate]), width, false)?,
+            ],
+        };
+        // Small differences of rates grow with the length of a sequence: they are not rounded.
+        let precision = std::mem::replace(&mut packer.precision, Precision::F32);
+        let [rates] = match sizes.is_by_head {
+            true => packer.parts(&format!("{at}.{}", DELTA.rates_by_head), width, [&rates])?,
+            false => [packer.linear(&named(at, &DELTA.rates), width, false)?],
+        };
+        packer.precision = precision;
+        let convolution = packer.values(&format!("{at}.{}", DELTA.convolution))?;
+        let decay = packer.values(&format!("{at}.{}", DELTA.decay))?;
+        Ok(Delta {
+            sizes,
+            inputs,
+            gate,
+            rates,
+            convolution: ShortConvolution::new(&convolution, sizes.channels()),
+            activation: self.config.activation()?.into(),
+            decay: decay.into_iter().map(f32::exp).collect(),
+            bias: self.packer.values(&format!("{at}.{}", DELTA.bias))?,
+            norm: self.packer.norm(&format!("{at}.{}", DELTA.norm), false, eps)?,
+        })
+    }
+
+    /// The part of layer `index` that reads other tokens, and its output.
+    fn mixer(&mut self, index: usize, at: &str) -> Result<(Mixer, Linear)> {
+        let config = self.config;
+        if let Some(sizes) = config.delta(index) {
+            let delta = self.delta(sizes, at)?;
+            let output = self.packer.linear(&named(at, &[DELTA.output]), sizes.values(), false)?;
+            return Ok((Mixer::Delta(Box::new(delta)), output));
+        }
+        let attention = self.attention(index, at)?;
+        let values = config.latent().map_or(config.head_width(), |sizes| sizes.values);
+        let (all, has_bias) = (config.num_attention_heads * values, config.output_has_bias());
+        let output = self.packer.linear(&named(at, &[config.kind.names().output]), all, has_bias)?;
+        Ok((Mixer::Attention(Box::new(attention)), output))
+    }
+
     fn layer(&mut self, index: usize, at: &str) -> Result<CausalLayer> {
         let config = self.config;
         let norms = [config.attention_norms(), config.feed_forward_norms()];
         let [first, second] = norms.map(PartNorms::first);
-        let inputs = self.inputs(at)?;
-        let values = config.latent().map_or(config.head_width(), |sizes| sizes.values);
-        let (all, has_bias) = (config.num_attention_heads * values, config.output_has_bias());
-        let output = self.packer.linear(&named(at, &[config.kind.names().output]), all, has_bias)?;
+        let (mixer, output) = self.mixer(index, at)?;
         let part = match config.experts(index) {
             Some(experts) => Part::Experts(self.mixture(experts, at)?),
             None => {
@@ -255,24 +331,13 @@ impl Source<'_, '_> {
             _ => Ok(None),
         };
         let result_norms = [result_norm(norms[0])?, result_norm(norms[1])?];
-        let [queries, keys] = config.head_norm_names().map(|name| format!("{at}.{name}"));
-        let sinks = config.has_sinks().then(|| self.packer.values(&format!("{at}.{SINKS}"))).transpose()?;
-        Ok(CausalLayer {
-            inputs,
-            output,
-            norm,
-            part,
-            part_norm,
-            result_norms,
-            head_norms: [
-                self.head_norms(&queries, config.num_attention_heads)?,
-                self.head_norms(&keys, config.groups())?,
-            ],
-            rope: config.rope_of(index),
-            window: config.window(index),
-            sinks,
-        })
+        Ok(CausalLayer { mixer, output, norm, part, part_norm, result_norms })
     }
+}
+
+/// The sizes of a config's attention.
+fn heads(config: &LlamaConfig) -> Heads {
+    Heads { heads: config.num_attention_heads, groups: config.groups(), width: config.head_width() }
 }
 
 impl PackedLlama {
@@ -346,11 +411,7 @@ impl PackedLlama {
             logit_cap: config.logit_cap().map(|cap| cap as f32),
             layers,
             norm,
-            heads: Heads {
-                heads: config.num_attention_heads,
-                groups: config.groups(),
-                width: config.head_width(),
-            },
+            heads: heads(config),
             width,
             ropes: config.ropes()?,
             query_growth: config.query_growth()?,

@@ -7,7 +7,7 @@ use super::{
     experts::{Experts, Weighing},
     kind::LlamaKind,
     names::Inputs,
-    positions::{FULL, GLOBAL, LOCAL, SLIDING},
+    positions::{FULL, GLOBAL, LINEAR, LOCAL, SLIDING},
 };
 use crate::architectures::wrong::wrong;
 
@@ -57,8 +57,9 @@ impl LlamaConfig {
                 let expected = format!("a type for each of {layers} layers");
                 return Err(wrong("layer_types", &expected, &types.len().to_string()));
             }
-            if let Some(other) = types.iter().find(|kind| ![FULL, SLIDING].contains(&kind.as_str())) {
-                let expected = format!("`{FULL}` or `{SLIDING}`");
+            let other = if self.kind.has_delta_rule() { LINEAR } else { SLIDING };
+            if let Some(found) = types.iter().find(|kind| ![FULL, other].contains(&kind.as_str())) {
+                let (expected, other) = (format!("`{FULL}` or `{other}`"), found);
                 return Err(wrong("layer_types", &expected, &format!("`{other}`")));
             }
         }
@@ -173,6 +174,7 @@ impl LlamaConfig {
             return Err(wrong("add_cross_attention", "false", "true"));
         }
         self.check_latent()?;
+        self.check_delta()?;
         self.check_falcon()?;
         self.check_mpt()?;
         if self.tie_word_embeddings && self.head_has_bias() {
@@ -329,7 +331,10 @@ impl LlamaConfig {
     /// The field that the width of the part follows from that every token reads beside experts.
     fn shared_field(&self) -> &'static str {
         match self.kind {
-            LlamaKind::Qwen2Moe | LlamaKind::GraniteMoeShared => "shared_expert_intermediate_size",
+            LlamaKind::GraniteMoeShared
+            | LlamaKind::Qwen2Moe
+            | LlamaKind::Qwen35Moe
+            | LlamaKind::Qwen3Next => "shared_expert_intermediate_size",
             _ => "n_shared_experts",
         }
     }

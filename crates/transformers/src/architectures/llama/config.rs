@@ -17,6 +17,9 @@ pub struct LlamaConfig {
     /// The head.
     #[serde(skip)]
     pub head: DecoderHead,
+    /// Whether the weights have the tensors of all experts as one.
+    #[serde(skip)]
+    pub experts_are_together: bool,
     /// The number of logits and of embeddings.
     pub vocab_size: usize,
     /// The width of the hidden states.
@@ -79,7 +82,7 @@ pub struct LlamaConfig {
     /// EXAONE 4, OLMo 3) where it is not set. A text such as `LLLG` stands for its length.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "number")]
     pub sliding_window_pattern: Option<usize>,
-    /// For each layer, `full_attention` or `sliding_attention`.
+    /// For each layer, `full_attention`, `sliding_attention` or `linear_attention`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer_types: Option<Vec<String>>,
     /// Types of layers, each list as often as the number beside it says: `global` and `local` (GPT-Neo).
@@ -280,6 +283,24 @@ pub struct LlamaConfig {
     /// Whether the output of attention has a bias (Seed-OSS).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention_out_bias: Option<bool>,
+    /// The tokens that a short convolution reads, the own one included (Qwen3-Next, Qwen 3.5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear_conv_kernel_dim: Option<usize>,
+    /// The width of a head's queries and keys in a delta rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear_key_head_dim: Option<usize>,
+    /// The width of a head's values in a delta rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear_value_head_dim: Option<usize>,
+    /// The heads of queries and keys in a delta rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear_num_key_heads: Option<usize>,
+    /// The heads of values in a delta rule; each head of keys serves as many of them as any other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear_num_value_heads: Option<usize>,
+    /// Every layer at a multiple of this attends, where `layer_types` is not set; 4 where it is not set (Qwen3-Next, Qwen 3.5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_attention_interval: Option<usize>,
     /// Whether projections have a bias (ERNIE 4.5, Falcon, OPT, StarCoder 2), or those to queries, keys and values
     /// (StableLM).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -319,6 +340,7 @@ impl Default for LlamaConfig {
         Self {
             kind: LlamaKind::Llama,
             head: DecoderHead::LanguageModel,
+            experts_are_together: false,
             vocab_size: 32000,
             hidden_size: 4096,
             intermediate_size: 11008,
@@ -410,6 +432,12 @@ impl Default for LlamaConfig {
             mlp_only_layers: None,
             qkv_bias: None,
             attention_out_bias: None,
+            linear_conv_kernel_dim: None,
+            linear_key_head_dim: None,
+            linear_value_head_dim: None,
+            linear_num_key_heads: None,
+            linear_num_value_heads: None,
+            full_attention_interval: None,
             use_bias: None,
             attention_bias: false,
             mlp_bias: false,

@@ -486,8 +486,17 @@ impl LlamaKind {
             | Self::Olmoe
             | Self::PhiMoe
             | Self::Qwen2Moe
+            | Self::Qwen35Moe
             | Self::Qwen3Moe
+            | Self::Qwen3Next
             | Self::SolarOpen => self.defaults_with_experts(),
+            Self::Qwen35 => LlamaConfig {
+                intermediate_size: 12_288,
+                num_attention_heads: 16,
+                num_key_value_heads: Some(4),
+                head_dim: Some(256),
+                ..self.with_delta_rule(248_320)
+            },
             Self::SeedOss => LlamaConfig {
                 intermediate_size: 27_648,
                 num_hidden_layers: 64,
@@ -502,6 +511,18 @@ impl LlamaKind {
                 eos_token_id: vec![2],
                 ..of(155_136, 524_288)
             },
+        }
+    }
+
+    /// The same with the sizes of delta rules.
+    pub(super) fn with_delta_rule(self, vocab_size: usize) -> LlamaConfig {
+        LlamaConfig {
+            linear_conv_kernel_dim: Some(4),
+            linear_key_head_dim: Some(128),
+            linear_value_head_dim: Some(128),
+            linear_num_key_heads: Some(16),
+            linear_num_value_heads: Some(32),
+            ..self.sized(vocab_size, 32_768)
         }
     }
 

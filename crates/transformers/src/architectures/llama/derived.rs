@@ -297,7 +297,8 @@ impl LlamaConfig {
         }
     }
 
-    fn activation(&self) -> Result<Activation> {
+    /// The activation that the config names.
+    pub(crate) fn activation(&self) -> Result<Activation> {
         let (field, name) = match self.kind {
             kind if kind.is_new_gemma() => {
                 ("hidden_activation", self.hidden_activation.as_deref().unwrap_or("gelu_pytorch_tanh"))

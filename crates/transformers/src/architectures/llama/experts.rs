@@ -146,7 +146,7 @@ impl LlamaConfig {
         let at_steps = (layer + 1).is_multiple_of(self.decoder_sparse_step.unwrap_or(1).max(1));
         let is_dense = self.mlp_only_layers.as_ref().is_some_and(|layers| layers.contains(&layer));
         let has_experts = match self.kind {
-            LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe => at_steps && !is_dense,
+            LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe | LlamaKind::Qwen3Next => at_steps && !is_dense,
             // All its layers have them.
             LlamaKind::SolarOpen => true,
             LlamaKind::DeepSeekV2 | LlamaKind::Mistral4 => layer >= self.first_k_dense_replace.unwrap_or(0),
@@ -176,8 +176,11 @@ impl LlamaConfig {
             | LlamaKind::Mistral4
             | LlamaKind::Mixtral
             | LlamaKind::Olmoe
-            | LlamaKind::PhiMoe => true,
-            LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe => self.num_experts.is_some_and(|count| count > 0),
+            | LlamaKind::PhiMoe
+            | LlamaKind::Qwen35Moe => true,
+            LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe | LlamaKind::Qwen3Next => {
+                self.num_experts.is_some_and(|count| count > 0)
+            }
             kind => kind.has_deepseek_experts(),
         };
         has_experts.then(|| Experts {
@@ -215,7 +218,8 @@ impl LlamaConfig {
             | LlamaKind::GraniteMoeShared
             | LlamaKind::HunYuanMoe
             | LlamaKind::MiniMaxM2
-            | LlamaKind::Mixtral => Some(0.0),
+            | LlamaKind::Mixtral
+            | LlamaKind::Qwen35Moe => Some(0.0),
             LlamaKind::Ernie45Moe => Some(self.moe_norm_min.unwrap_or(1e-12)),
             LlamaKind::DeepSeekV2 => None,
             kind if kind.has_deepseek_experts() || kind == LlamaKind::Mistral4 => {
@@ -245,7 +249,7 @@ impl LlamaConfig {
 
     fn shared_expert(&self) -> Option<Shared> {
         match self.kind {
-            LlamaKind::Qwen2Moe => {
+            LlamaKind::Qwen2Moe | LlamaKind::Qwen35Moe | LlamaKind::Qwen3Next => {
                 self.shared_expert_intermediate_size.map(|width| Shared { width, is_weighed: true })
             }
             LlamaKind::GraniteMoeShared => self

@@ -32,8 +32,10 @@ macro_rules! kinds {
 
             /// The class of `transformers` with a head of labels. Some kinds have none there.
             pub(crate) fn class_of_labels(self) -> &'static str {
-                if self == Self::Gemma3 {
-                    return "Gemma3TextForSequenceClassification";
+                match self {
+                    Self::Gemma3 => return "Gemma3TextForSequenceClassification",
+                    Self::Qwen35 => return "Qwen3_5TextForSequenceClassification",
+                    _ => {}
                 }
                 match self {
                     $(Self::$kind => concat!($class, "ForSequenceClassification"),)*
@@ -183,6 +185,12 @@ kinds! {
     SolarOpen = "solar_open", "SolarOpen";
     /// UltraBERT, an encoder with sliding windows.
     UltraBert = "ultrabert", "Ultrabert";
+    /// Qwen 3.5 for text, most of whose layers are gated delta rules (Yang et al. 2025).
+    Qwen35 = "qwen3_5_text", "Qwen3_5";
+    /// The same with experts, one of which every token reads.
+    Qwen35Moe = "qwen3_5_moe_text", "Qwen3_5Moe";
+    /// Qwen3-Next, which has such layers and experts.
+    Qwen3Next = "qwen3_next", "Qwen3Next";
     /// Mistral 4: DeepSeek's keys and values and experts, with queries that grow with their positions.
     Mistral4 = "mistral4", "Mistral4";
 }
@@ -227,8 +235,20 @@ impl LlamaKind {
     pub(crate) fn may_have_images(self) -> bool {
         matches!(
             self,
-            Self::Gemma3 | Self::Ministral3 | Self::Mistral | Self::Mistral4 | Self::Qwen2 | Self::Qwen3
+            Self::Gemma3
+                | Self::Ministral3
+                | Self::Mistral
+                | Self::Mistral4
+                | Self::Qwen2
+                | Self::Qwen3
+                | Self::Qwen35
+                | Self::Qwen35Moe
         )
+    }
+
+    /// Whether some of its layers are gated delta rules, and its attention has a gate.
+    pub(crate) fn has_delta_rule(self) -> bool {
+        matches!(self, Self::Qwen35 | Self::Qwen35Moe | Self::Qwen3Next)
     }
 
     /// Whether a config may set the width of a head.
@@ -318,7 +338,7 @@ impl LlamaKind {
             Self::Glm | Self::Glm4 | Self::Glm4Moe | Self::Nemotron | Self::Persimmon | Self::Phi => {
                 Some(0.5)
             }
-            Self::GptNeox | Self::StableLm => Some(0.25),
+            Self::GptNeox | Self::Qwen35 | Self::Qwen35Moe | Self::Qwen3Next | Self::StableLm => Some(0.25),
             _ => None,
         }
     }

@@ -59,7 +59,7 @@ pub(super) struct Mixture {
 
 impl Mixture {
     pub(super) fn new(config: &LlamaConfig, sizes: Experts, vb: &VarBuilder) -> Result<Self> {
-        let names = config.kind.expert_names();
+        let names = config.expert_names();
         let width = config.hidden_size;
         let experts = match names.experts {
             ExpertTensors::Apart(place, part) => {

@@ -91,6 +91,8 @@ pub(crate) const SHARED_GATE: &str = "mlp.shared_expert_gate";
 pub(crate) const PROJECTIONS: [&str; 2] = ["project_in", "project_out"];
 
 const APART: Inputs = Inputs::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]);
+/// The projections of all experts as one tensor each.
+pub(super) const EXPERTS_TOGETHER: [&str; 2] = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"];
 /// The projections of an expert, in its place.
 const PROJECTED: PartNames = PartNames { inner: Inner::Gated("gate_proj", "up_proj"), outer: "down_proj" };
 
@@ -228,8 +230,13 @@ impl LlamaKind {
         }
     }
 
+    /// Whether folders of this kind may have the tensors of all experts as one, and not those of each.
+    pub(crate) fn may_have_experts_together(self) -> bool {
+        matches!(self, Self::Qwen35Moe | Self::Qwen3Next)
+    }
+
     /// The names of its mixtures of experts.
-    pub(crate) fn expert_names(self) -> ExpertNames {
+    fn expert_names(self) -> ExpertNames {
         let usual = ExpertNames {
             router: "mlp.gate",
             corrections: "mlp.gate.e_score_correction_bias",
@@ -243,7 +250,7 @@ impl LlamaKind {
             }
             Self::GptOss => ExpertNames {
                 router: "mlp.router",
-                experts: ExpertTensors::Alternating(["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]),
+                experts: ExpertTensors::Alternating(EXPERTS_TOGETHER),
                 ..usual
             },
             Self::GraniteMoe | Self::GraniteMoeShared => ExpertNames {
@@ -257,10 +264,7 @@ impl LlamaKind {
                 ..usual
             },
             Self::HunYuanMoe => ExpertNames { router: "mlp.gate.wg", shared: "mlp.shared_mlp", ..usual },
-            Self::Mistral4 => ExpertNames {
-                experts: ExpertTensors::Together(["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]),
-                ..usual
-            },
+            Self::Mistral4 => ExpertNames { experts: ExpertTensors::Together(EXPERTS_TOGETHER), ..usual },
             Self::MiniMaxM2 | Self::Mixtral | Self::PhiMoe => ExpertNames {
                 router: "block_sparse_moe.gate",
                 corrections: "block_sparse_moe.e_score_correction_bias",
@@ -270,13 +274,24 @@ impl LlamaKind {
                 ),
                 ..usual
             },
-            Self::Qwen2Moe => ExpertNames { shared: "mlp.shared_expert", ..usual },
+            Self::Qwen2Moe | Self::Qwen35Moe | Self::Qwen3Next => {
+                ExpertNames { shared: "mlp.shared_expert", ..usual }
+            }
             _ => usual,
         }
     }
 }
 
 impl LlamaConfig {
+    /// The names of its mixtures of experts.
+    pub(crate) fn expert_names(&self) -> ExpertNames {
+        let names = self.kind.expert_names();
+        match self.experts_are_together {
+            true => ExpertNames { experts: ExpertTensors::Together(EXPERTS_TOGETHER), ..names },
+            false => names,
+        }
+    }
+
     /// The projections to queries, keys and values.
     pub(crate) fn inputs(&self) -> Inputs {
         match self.kind.names().inputs {

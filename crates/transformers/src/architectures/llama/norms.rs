@@ -100,6 +100,7 @@ impl LlamaKind {
     /// What the norms of hidden states do.
     pub(crate) fn norm_kind(self) -> NormKind {
         match self {
+            kind if kind.has_delta_rule() => NormKind::RootAroundOne,
             Self::Gemma | Self::Gemma2 | Self::Gemma3 | Self::VaultGemma => NormKind::RootAroundOne,
             Self::NanoChat => NormKind::RootWithoutWeights,
             Self::BioGpt
@@ -187,7 +188,10 @@ impl LlamaConfig {
             | LlamaKind::HunYuanMoe
             | LlamaKind::NanoChat
             | LlamaKind::Qwen3
-            | LlamaKind::Qwen3Moe => HeadNorms::Each,
+            | LlamaKind::Qwen35
+            | LlamaKind::Qwen35Moe
+            | LlamaKind::Qwen3Moe
+            | LlamaKind::Qwen3Next => HeadNorms::Each,
             LlamaKind::FlexOlmo
             | LlamaKind::MiniMaxM2
             | LlamaKind::Olmo2

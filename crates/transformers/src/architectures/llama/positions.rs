@@ -13,6 +13,8 @@ use crate::architectures::{alibi::Alibi, wrong::wrong};
 pub(super) const SLIDING: &str = "sliding_attention";
 /// The layer type of attention to everything before.
 pub(super) const FULL: &str = "full_attention";
+/// The layer type of a delta rule.
+pub(super) const LINEAR: &str = "linear_attention";
 
 /// The layer types of GPT-Neo.
 pub(super) const LOCAL: &str = "local";
