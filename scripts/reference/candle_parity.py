@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 SEED = 11
 # Seeds of models that would repeat a token or end at once.
-SEEDS = {"granitemoehybrid": 13, "lfm2": 12, "mamba": 48, "mamba2": 12, "recurrent_gemma": 15}
+SEEDS = {"granitemoehybrid": 13, "mamba": 48, "mamba2": 12, "recurrent_gemma": 15}
 PROMPT = [0, 7, 31, 4, 19, 22, 5]
 NEW_TOKENS = 8
 COMMON = {
@@ -61,7 +61,6 @@ MODELS = {
     },
     "gpt_bigcode": {"n_inner": 24, "intermediate_size": ..., "num_key_value_heads": ...},
     "helium": {"head_dim": 4},
-    "lfm2": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "block_multiple_of": 8},
     "mamba": {**RECURRENT, "intermediate_size": ...},
     # Candle's model ties the head, and normalises all groups together.
     "mamba2": {

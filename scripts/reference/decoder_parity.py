@@ -190,6 +190,11 @@ FOLDERS = {
     "vaultgemma": {
         "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 5, "attn_logit_softcapping": 1.5,
         "final_logit_softcapping": 3.0, "attention_bias": True},
+    "lfm2": {"layer_types": ["conv", "full_attention", "conv", "full_attention"], "conv_bias": True, "block_multiple_of": 8},
+    "lfm2_moe": {
+        "layer_types": ["conv", "conv", "full_attention", "conv"], "conv_L_cache": 4, "num_experts": 5,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 12, "num_dense_layers": 1, "routed_scaling_factor": 1.5,
+        "tie_word_embeddings": False},
     "qwen3_next": DELTA | {
         "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 12, "shared_expert_intermediate_size": 20,
         "mlp_only_layers": [1], "attention_bias": True},
@@ -255,6 +260,10 @@ VARIANTS = {
         "tie_word_embeddings": True,
         "text_config": TEXT | FOLDERS["qwen3_5_moe_text"] | {"num_hidden_layers": 4, "intermediate_size": 24},
         "vision_config": IMAGES}),
+    "lfm2-plain": ("lfm2", {
+        "layer_types": ["full_attention", "conv", "conv", "full_attention"], "block_auto_adjust_ff_dim": False}),
+    "lfm2_moe-uncorrected": ("lfm2_moe", FOLDERS["lfm2_moe"] | {
+        "use_expert_bias": False, "norm_topk_prob": False, "conv_bias": True}),
     "hyperclovax-before": ("hyperclovax", {"use_post_norm": False, "attention_multiplier": 0.3}),
     "stablelm-norms": ("stablelm", FOLDERS["stablelm"] | {"qk_layernorm": True}),
 }
@@ -350,7 +359,7 @@ def kind(name, fields, model_type=None):
                 else:
                     weight.copy_((0.3 if "embed" in at else 0.5) * torch.randn_like(weight))
             for at, values in model.named_buffers():
-                if at.endswith("correction_bias"):
+                if at.endswith(("correction_bias", "expert_bias")):
                     values.add_(0.3 * torch.randn_like(values))
             model.get_output_embeddings().weight[END].mul_(2.0)
         model = model.to(torch.bfloat16)

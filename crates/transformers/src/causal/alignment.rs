@@ -62,12 +62,12 @@ impl Alignment {
     }
 }
 
-/// A convolution over the last tokens of each channel of `xs` (r, t, channels), with `weights` (channels, 1, kernel). Before the
-/// first token are those of `window` (r, kernel - 1, channels), or zeros. The second result is the next window.
+/// A convolution over the last tokens of each channel of `xs` (r, t, channels), with weights (channels, 1, kernel) and a bias.
+/// Before the first token are those of `window` (r, kernel - 1, channels), or zeros. The second result is the next window.
 pub(crate) fn short_convolution(
     xs: &Tensor,
     window: Option<&Tensor>,
-    weights: &Tensor,
+    (weights, bias): (&Tensor, Option<&Tensor>),
 ) -> Result<(Tensor, Tensor)> {
     let (rows, length, channels) = xs.dims3()?;
     let kernel = weights.dim(2)?;
@@ -86,6 +86,9 @@ pub(crate) fn short_convolution(
     let mut sum = part(0)?;
     for at in 1..kernel {
         sum = (sum + part(at)?)?;
+    }
+    if let Some(bias) = bias {
+        sum = sum.broadcast_add(&bias.to_dtype(dtype)?)?;
     }
     Ok((sum.to_dtype(xs.dtype())?, all.narrow(1, length, kernel - 1)?.contiguous()?))
 }
@@ -117,9 +120,10 @@ mod tests {
         let weights = tensor(&[1.0, 10.0, 100.0], (1, 1, 3));
         let flat = |xs: &Tensor| xs.flatten_all().unwrap().to_vec1::<f32>().unwrap();
         let (whole, window) =
-            short_convolution(&tensor(&[1.0, 2.0, 3.0], (1, 3, 1)), None, &weights).unwrap();
+            short_convolution(&tensor(&[1.0, 2.0, 3.0], (1, 3, 1)), None, (&weights, None)).unwrap();
         assert_eq!(flat(&whole), [100.0, 210.0, 321.0]);
-        let (next, window) = short_convolution(&tensor(&[4.0], (1, 1, 1)), Some(&window), &weights).unwrap();
+        let (next, window) =
+            short_convolution(&tensor(&[4.0], (1, 1, 1)), Some(&window), (&weights, None)).unwrap();
         assert_eq!((flat(&next), flat(&window)), (vec![432.0], vec![3.0, 4.0]));
     }
 }

@@ -14,14 +14,15 @@ use super::{
     layers::{Dense, Linear, Machines},
     mixture::{Mixture, Part},
     packer::{Packer, Read, named},
+    recurrence::{GatedConvolution, Recurrence},
     short_convolution::ShortConvolution,
     weights::StoredWeights,
 };
 use crate::{
     architectures::llama::{
-        DELTA, DeltaSizes, ExpertTensors, Experts, Gate, HeadNorms, Inner, Inputs, LATENT, LATENT_EPS,
-        LatentSizes, LlamaConfig, NormKind, OwnWeights, PROJECTIONS, PartNames, PartNorms, SHARED_GATE,
-        SINKS, SLOPES,
+        self, CONVOLUTION, ConvolutionSizes, DELTA, DeltaSizes, ExpertTensors, Experts, Gate, HeadNorms,
+        Inner, Inputs, LATENT, LATENT_EPS, LatentSizes, LlamaConfig, NormKind, OwnWeights, PROJECTIONS,
+        PartNames, PartNorms, SHARED_GATE, SINKS, SLOPES,
     },
     decode::GenerationOptions,
 };
@@ -288,7 +289,7 @@ impl Source<'_, '_> {
             inputs,
             gate,
             rates,
-            convolution: ShortConvolution::new(&convolution, sizes.channels()),
+            convolution: ShortConvolution::new(&convolution, None, sizes.channels()),
             activation: self.config.activation()?.into(),
             decay: decay.into_iter().map(f32::exp).collect(),
             bias: self.packer.values(&format!("{at}.{}", DELTA.bias))?,
@@ -296,13 +297,32 @@ impl Source<'_, '_> {
         })
     }
 
+    /// The convolution of the layer under `at`.
+    fn convolution(&mut self, has_bias: bool, at: &str) -> Result<GatedConvolution> {
+        let width = self.config.hidden_size;
+        let inputs = self.packer.linear(&named(at, &[CONVOLUTION.inputs]), width, has_bias)?;
+        let name = format!("{at}.{}", CONVOLUTION.convolution);
+        let weights = self.packer.values(&format!("{name}.weight"))?;
+        let bias = has_bias.then(|| self.packer.values(&format!("{name}.bias"))).transpose()?;
+        Ok(GatedConvolution { inputs, convolution: ShortConvolution::new(&weights, bias, width) })
+    }
+
     /// The part of layer `index` that reads other tokens, and its output.
     fn mixer(&mut self, index: usize, at: &str) -> Result<(Mixer, Linear)> {
         let config = self.config;
-        if let Some(sizes) = config.delta(index) {
-            let delta = self.delta(sizes, at)?;
-            let output = self.packer.linear(&named(at, &[DELTA.output]), sizes.values(), false)?;
-            return Ok((Mixer::Delta(Box::new(delta)), output));
+        if let Some(recurrence) = config.recurrence(index) {
+            let (recurrence, output) = match recurrence {
+                llama::Recurrence::Delta(sizes) => {
+                    let delta = Recurrence::Delta(Box::new(self.delta(sizes, at)?));
+                    (delta, self.packer.linear(&named(at, &[DELTA.output]), sizes.values(), false)?)
+                }
+                llama::Recurrence::Convolution(ConvolutionSizes { has_bias, .. }) => {
+                    let convolution = Recurrence::Convolution(self.convolution(has_bias, at)?);
+                    let name = named(at, &[CONVOLUTION.output]);
+                    (convolution, self.packer.linear(&name, config.hidden_size, has_bias)?)
+                }
+            };
+            return Ok((Mixer::Recurrence(recurrence), output));
         }
         let attention = self.attention(index, at)?;
         let values = config.latent().map_or(config.head_width(), |sizes| sizes.values);

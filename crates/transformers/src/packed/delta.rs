@@ -67,7 +67,7 @@ impl Delta {
         self.inputs.forward(machine, source, &mut raw);
         let rates = self.rates.values(machine, source);
         let isa = machine.core.isa;
-        self.convolution.forward(machine, &raw, blocks, &mut windows, &mut inputs, &|row| {
+        self.convolution.forward(machine, &raw, blocks, &mut windows, &mut inputs, &|_, row| {
             self.activation.forward(isa, row);
             self.scale(row);
         });

@@ -30,6 +30,7 @@ mod mixture;
 mod modernbert;
 mod packer;
 mod ragged;
+mod recurrence;
 mod rotary;
 mod seq2seq;
 mod short_convolution;

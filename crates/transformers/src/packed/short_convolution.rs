@@ -11,15 +11,17 @@ use super::layers::Machine;
 pub(super) struct ShortConvolution {
     /// For each of the tokens that it reads, oldest first, the weights of all channels.
     weights: Vec<f32>,
+    /// What is added to the sums of each channel.
+    bias: Option<Vec<f32>>,
     channels: usize,
 }
 
 impl ShortConvolution {
-    /// The convolution of weights (channels, kernel).
-    pub(super) fn new(stored: &[f32], channels: usize) -> Self {
+    /// The convolution of weights (channels, kernel) and a bias.
+    pub(super) fn new(stored: &[f32], bias: Option<Vec<f32>>, channels: usize) -> Self {
         let kernel = stored.len() / channels;
         let weight = |at: usize| stored[at % channels * kernel + at / channels];
-        Self { weights: (0..stored.len()).map(weight).collect(), channels }
+        Self { weights: (0..stored.len()).map(weight).collect(), bias, channels }
     }
 
     /// The values of a sequence's window: what it has to know of the tokens before.
@@ -27,8 +29,8 @@ impl ShortConvolution {
         self.weights.len() - self.channels
     }
 
-    /// Writes the sums of all rows of `input`, whose sequences are `blocks`, to `out`, and finishes each row by `finish`. Each
-    /// sequence has a window, which is zeros before its first token and becomes that of its last one.
+    /// Writes the sums of all rows of `input`, whose sequences are `blocks`, to `out`, and finishes each row, of which `finish` is
+    /// told the number. Each sequence has a window, which is zeros before its first token and becomes that of its last one.
     pub(super) fn forward(
         &self,
         machine: &Machine,
@@ -36,7 +38,7 @@ impl ShortConvolution {
         blocks: &[Range<usize>],
         windows: &mut [&mut [f32]],
         out: &mut Rows,
-        finish: &(dyn Fn(&mut [f32]) + Sync),
+        finish: &(dyn Fn(usize, &mut [f32]) + Sync),
     ) {
         let channels = self.channels;
         let before = self.window() / channels;
@@ -49,7 +51,10 @@ impl ShortConvolution {
             let out = part.row_mut(0);
             let block = block_of[row];
             let position = row - blocks[block].start;
-            out.fill(0.0);
+            match &self.bias {
+                Some(bias) => out.copy_from_slice(bias),
+                None => out.fill(0.0),
+            }
             for (at, weights) in self.weights.chunks_exact(channels).enumerate() {
                 // The token `before - at` places before this one.
                 let values = match (position + at).checked_sub(before) {
@@ -60,7 +65,7 @@ impl ShortConvolution {
                     *out += weight * value;
                 }
             }
-            finish(out);
+            finish(row, out);
         });
         for (window, block) in windows.iter_mut().zip(blocks) {
             let new = block.len().min(before);
@@ -81,7 +86,8 @@ mod tests {
 
     #[test]
     fn tokens_one_by_one_give_what_they_give_together() {
-        let convolution = ShortConvolution::new(&[1.0, 10.0, 100.0, 2.0, 20.0, 200.0], 2);
+        let convolution =
+            ShortConvolution::new(&[1.0, 10.0, 100.0, 2.0, 20.0, 200.0], Some(vec![0.5, 0.0]), 2);
         let rows = |values: &[[f32; 2]]| {
             let mut rows = Rows::new(values.len(), 2);
             values.iter().enumerate().for_each(|(at, value)| rows.row_mut(at).copy_from_slice(value));
@@ -94,7 +100,7 @@ mod tests {
         let mut out = Rows::default();
         let run = |input: &Rows, blocks: &[_], windows: &mut [Vec<f32>], out: &mut Rows| {
             let mut windows: Vec<&mut [f32]> = windows.iter_mut().map(Vec::as_mut_slice).collect();
-            convolution.forward(&machine, input, blocks, &mut windows, out, &|row| row[0] += 0.5);
+            convolution.forward(&machine, input, blocks, &mut windows, out, &|_, _| {});
         };
         run(&rows(&values), &[0..3, 3..4], &mut windows, &mut out);
         let expected = [[100.5, 800.0], [210.5, 1080.0], [321.5, 1308.0], [700.5, 1600.0]];

@@ -89,7 +89,6 @@ fn logits_and_greedy_tokens_are_those_of_transformers() {
         "granite",
         "granitemoehybrid",
         "helium",
-        "lfm2",
         "mamba",
         "mamba2",
         "mistral",
@@ -258,7 +257,6 @@ fn what_candle_does_not_have_is_an_error_that_says_so() {
         ("falcon", "multi_query", false.into(), "field `multi_query`: expected true"),
         ("gpt_bigcode", "multi_query", false.into(), "field `multi_query`: expected true"),
         ("granitemoehybrid", "num_local_experts", 4.into(), "field `num_local_experts`: expected 0"),
-        ("lfm2", "conv_bias", true.into(), "field `conv_bias`: expected false"),
         ("mamba", "state_size", 8.into(), "field `state_size`: expected 16"),
         ("mamba2", "n_groups", 2.into(), "field `n_groups`: expected 1"),
         (

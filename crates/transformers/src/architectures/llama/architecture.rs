@@ -42,7 +42,7 @@ impl LlamaConfig {
             Some(classes) => DecoderHead::of_classes(classes, path, text)?,
             None => DecoderHead::of(path, text, kind.class_of_labels())?,
         };
-        let text = &*kind.by_types(path, text)?;
+        let text = &*kind.by_new_fields(path, text)?;
         let defaults = kind.defaults();
         let read: Self = if defaults == Self::default() {
             parse(path, text)?

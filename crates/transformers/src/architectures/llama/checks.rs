@@ -7,7 +7,7 @@ use super::{
     experts::{Experts, Weighing},
     kind::LlamaKind,
     names::Inputs,
-    positions::{FULL, GLOBAL, LINEAR, LOCAL, SLIDING},
+    positions::{FULL, GLOBAL, LOCAL},
 };
 use crate::architectures::wrong::wrong;
 
@@ -57,7 +57,7 @@ impl LlamaConfig {
                 let expected = format!("a type for each of {layers} layers");
                 return Err(wrong("layer_types", &expected, &types.len().to_string()));
             }
-            let other = if self.kind.has_delta_rule() { LINEAR } else { SLIDING };
+            let other = self.other_layer_type();
             if let Some(found) = types.iter().find(|kind| ![FULL, other].contains(&kind.as_str())) {
                 let (expected, other) = (format!("`{FULL}` or `{other}`"), found);
                 return Err(wrong("layer_types", &expected, &format!("`{other}`")));
@@ -174,7 +174,7 @@ impl LlamaConfig {
             return Err(wrong("add_cross_attention", "false", "true"));
         }
         self.check_latent()?;
-        self.check_delta()?;
+        self.check_recurrence()?;
         self.check_falcon()?;
         self.check_mpt()?;
         if self.tie_word_embeddings && self.head_has_bias() {

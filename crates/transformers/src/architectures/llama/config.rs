@@ -82,7 +82,7 @@ pub struct LlamaConfig {
     /// EXAONE 4, OLMo 3) where it is not set. A text such as `LLLG` stands for its length.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "number")]
     pub sliding_window_pattern: Option<usize>,
-    /// For each layer, `full_attention`, `sliding_attention` or `linear_attention`.
+    /// For each layer, `full_attention`, `sliding_attention`, `linear_attention` or `conv`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer_types: Option<Vec<String>>,
     /// Types of layers, each list as often as the number beside it says: `global` and `local` (GPT-Neo).
@@ -283,7 +283,7 @@ pub struct LlamaConfig {
     /// Whether the output of attention has a bias (Seed-OSS).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention_out_bias: Option<bool>,
-    /// The tokens that a short convolution reads, the own one included (Qwen3-Next, Qwen 3.5).
+    /// The tokens that a short convolution reads, the own one included (LFM2, Qwen3-Next, Qwen 3.5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub linear_conv_kernel_dim: Option<usize>,
     /// The width of a head's queries and keys in a delta rule.
@@ -301,7 +301,13 @@ pub struct LlamaConfig {
     /// Every layer at a multiple of this attends, where `layer_types` is not set; 4 where it is not set (Qwen3-Next, Qwen 3.5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_attention_interval: Option<usize>,
-    /// Whether projections have a bias (ERNIE 4.5, Falcon, OPT, StarCoder 2), or those to queries, keys and values
+    /// Whether experts are chosen with corrections of their weights (LFM2); they are where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_expert_bias: Option<bool>,
+    /// Whether the inner width follows from `intermediate_size` by a rule (LFM2). It has been applied, so that it is `false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_auto_adjust_ff_dim: Option<bool>,
+    /// Whether projections have a bias (ERNIE 4.5, Falcon, LFM2, OPT, StarCoder 2), or those to queries, keys and values
     /// (StableLM).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_bias: Option<bool>,
@@ -438,6 +444,8 @@ impl Default for LlamaConfig {
             linear_num_key_heads: None,
             linear_num_value_heads: None,
             full_attention_interval: None,
+            use_expert_bias: None,
+            block_auto_adjust_ff_dim: None,
             use_bias: None,
             attention_bias: false,
             mlp_bias: false,

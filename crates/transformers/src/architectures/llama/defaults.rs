@@ -480,6 +480,7 @@ impl LlamaKind {
             | Self::GraniteMoe
             | Self::GraniteMoeShared
             | Self::HunYuanMoe
+            | Self::Lfm2Moe
             | Self::MiniMaxM2
             | Self::Mistral4
             | Self::Mixtral
@@ -490,6 +491,12 @@ impl LlamaKind {
             | Self::Qwen3Moe
             | Self::Qwen3Next
             | Self::SolarOpen => self.defaults_with_experts(),
+            Self::Lfm2 => LlamaConfig {
+                hidden_size: 2560,
+                intermediate_size: 12_288,
+                num_key_value_heads: Some(8),
+                ..self.with_convolutions()
+            },
             Self::Qwen35 => LlamaConfig {
                 intermediate_size: 12_288,
                 num_attention_heads: 16,
@@ -511,6 +518,19 @@ impl LlamaKind {
                 eos_token_id: vec![2],
                 ..of(155_136, 524_288)
             },
+        }
+    }
+
+    /// The same with short convolutions.
+    pub(super) fn with_convolutions(self) -> LlamaConfig {
+        LlamaConfig {
+            rms_norm_eps: 1e-5,
+            linear_conv_kernel_dim: Some(3),
+            tie_word_embeddings: true,
+            pad_token_id: Some(0),
+            bos_token_id: Some(1),
+            eos_token_id: vec![2],
+            ..self.sized(65_536, 128_000)
         }
     }
 

@@ -145,7 +145,7 @@ impl Delta {
         };
         let before = kept.state(mode);
         let (mixed, window) =
-            short_convolution(&mixed, before.as_ref().map(|kept| &kept.window), &self.convolution)?;
+            short_convolution(&mixed, before.as_ref().map(|kept| &kept.window), (&self.convolution, None))?;
         let mixed = self.activation.forward_fused(&mixed, mode)?;
         let (mixed, matrix) = self.recur(&mixed, &rates, alignment, before.and_then(|kept| kept.matrix))?;
         kept.put_state(Kept { window, matrix: Some(matrix) }, mode);

@@ -50,6 +50,17 @@ impl LlamaKind {
                 moe_intermediate_size: Some(768),
                 ..of(151_936, 32_768)
             },
+            Self::Lfm2Moe => LlamaConfig {
+                hidden_size: 2048,
+                intermediate_size: 7168,
+                num_key_value_heads: Some(8),
+                num_experts: Some(32),
+                num_experts_per_tok: Some(4),
+                norm_topk_prob: Some(true),
+                moe_intermediate_size: Some(1792),
+                first_k_dense_replace: Some(2),
+                ..self.with_convolutions()
+            },
             Self::Qwen35Moe | Self::Qwen3Next => {
                 let is_next = self == Self::Qwen3Next;
                 LlamaConfig {

@@ -15,6 +15,8 @@ pub(crate) struct Experts {
     pub(crate) weighing: Weighing,
     /// Whether the weights of a token's experts are divided by their sum, and the least sum that is.
     pub(crate) least_sum: Option<f64>,
+    /// What is added to that sum.
+    pub(crate) added_to_sum: f64,
     /// The factor of the weights after that.
     pub(crate) factor: f64,
     /// Whether the layer that scores experts has a bias.
@@ -103,7 +105,7 @@ impl Experts {
         };
         let chosen = self.choose(&weights, corrections);
         let sum: f32 = chosen.iter().map(|expert| weights[*expert]).sum();
-        let divisor = self.least_sum.map_or(1.0, |least| sum.max(least as f32));
+        let divisor = self.least_sum.map_or(1.0, |least| sum.max(least as f32) + self.added_to_sum as f32);
         let factor = self.factor as f32;
         chosen.into_iter().map(|expert| (expert, weights[expert] / divisor * factor)).collect()
     }
@@ -136,7 +138,7 @@ fn nearest(scores: &[f32], part: f32) -> Vec<(usize, f32)> {
 impl LlamaKind {
     /// Whether its experts are chosen with corrections of their weights.
     fn has_corrections(self) -> bool {
-        self.has_deepseek_experts() || matches!(self, Self::Ernie45Moe | Self::MiniMaxM2)
+        self.has_deepseek_experts() || matches!(self, Self::Ernie45Moe | Self::Lfm2Moe | Self::MiniMaxM2)
     }
 }
 
@@ -149,7 +151,9 @@ impl LlamaConfig {
             LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe | LlamaKind::Qwen3Next => at_steps && !is_dense,
             // All its layers have them.
             LlamaKind::SolarOpen => true,
-            LlamaKind::DeepSeekV2 | LlamaKind::Mistral4 => layer >= self.first_k_dense_replace.unwrap_or(0),
+            LlamaKind::DeepSeekV2 | LlamaKind::Lfm2Moe | LlamaKind::Mistral4 => {
+                layer >= self.first_k_dense_replace.unwrap_or(0)
+            }
             kind if kind.has_deepseek_experts() => layer >= self.first_k_dense_replace.unwrap_or(0),
             LlamaKind::Ernie45Moe => {
                 let last = self.moe_layer_end_index.and_then(|last| usize::try_from(last).ok());
@@ -172,6 +176,7 @@ impl LlamaConfig {
             | LlamaKind::GraniteMoe
             | LlamaKind::GraniteMoeShared
             | LlamaKind::HunYuanMoe
+            | LlamaKind::Lfm2Moe
             | LlamaKind::MiniMaxM2
             | LlamaKind::Mistral4
             | LlamaKind::Mixtral
@@ -188,15 +193,16 @@ impl LlamaConfig {
             chosen: self.num_experts_per_tok.unwrap_or(0),
             width: self.expert_width(),
             weighing: match self.kind {
-                LlamaKind::MiniMaxM2 => Weighing::Sigmoid,
+                LlamaKind::Lfm2Moe | LlamaKind::MiniMaxM2 => Weighing::Sigmoid,
                 LlamaKind::PhiMoe => Weighing::Near(self.router_jitter_noise.unwrap_or(0.01)),
                 kind if kind.has_deepseek_experts() => Weighing::Sigmoid,
                 _ => Weighing::Softmax,
             },
             least_sum: self.least_sum(),
+            added_to_sum: if self.kind == LlamaKind::Lfm2Moe { 1e-6 } else { 0.0 },
             factor: self.expert_factor(),
             has_bias: self.kind == LlamaKind::GptOss,
-            is_corrected: self.kind.has_corrections(),
+            is_corrected: self.kind.has_corrections() && self.use_expert_bias.unwrap_or(true),
             groups: self.expert_groups(),
             shared: self.shared_expert(),
         })
@@ -231,7 +237,7 @@ impl LlamaConfig {
 
     fn expert_factor(&self) -> f64 {
         let has_factor = self.kind.has_deepseek_experts()
-            || matches!(self.kind, LlamaKind::DeepSeekV2 | LlamaKind::Mistral4);
+            || matches!(self.kind, LlamaKind::DeepSeekV2 | LlamaKind::Lfm2Moe | LlamaKind::Mistral4);
         self.routed_scaling_factor.filter(|_| has_factor).unwrap_or(1.0)
     }
 

@@ -75,6 +75,17 @@ impl LlamaKind {
                 ("shared_intermediate_size", "shared_expert_intermediate_size"),
             ],
             Self::HunYuanMoe => &[("moe_topk", "num_experts_per_tok")],
+            Self::Lfm2 => &[
+                ("conv_L_cache", "linear_conv_kernel_dim"),
+                ("conv_bias", "use_bias"),
+                ("norm_eps", "rms_norm_eps"),
+            ],
+            Self::Lfm2Moe => &[
+                ("conv_L_cache", "linear_conv_kernel_dim"),
+                ("conv_bias", "use_bias"),
+                ("norm_eps", "rms_norm_eps"),
+                ("num_dense_layers", "first_k_dense_replace"),
+            ],
             Self::Mpt => &[
                 ("d_model", "hidden_size"),
                 ("emb_pdrop", "embd_pdrop"),
@@ -133,12 +144,18 @@ impl LlamaKind {
         given
     }
 
-    /// The text of a `config.json`, whose first files have windows and bases of angles by layer and not by type (UltraBERT).
-    pub(super) fn by_types<'a>(self, path: &Path, text: &'a str) -> Result<Cow<'a, str>> {
-        if self != Self::UltraBert {
-            return Ok(text.into());
+    /// The text of a `config.json` by the fields of today's files.
+    pub(super) fn by_new_fields<'a>(self, path: &Path, text: &'a str) -> Result<Cow<'a, str>> {
+        match self {
+            Self::UltraBert => Self::by_types(parse(path, text)?),
+            Self::Lfm2 | Self::Lfm2Moe => self.by_plain_fields(path, parse(path, text)?),
+            _ => return Ok(text.into()),
         }
-        let mut given: Map<String, Value> = parse(path, text)?;
+        .map(|given| Value::Object(given).to_string().into())
+    }
+
+    /// The fields of UltraBERT, whose first files have windows and bases of angles by layer and not by type.
+    fn by_types(mut given: Map<String, Value>) -> Result<Map<String, Value>> {
         let is_unset = |given: &Map<String, Value>, field: &str| given.get(field).is_none_or(Value::is_null);
         if let Some(Value::Array(windows)) = given.remove("attention_windows") {
             let is_near = |window: &Value| !window.is_null() && window != &json!(0);
@@ -168,7 +185,7 @@ impl LlamaKind {
                 given.insert("rope_parameters".into(), ropes.into());
             }
         }
-        Ok(Value::Object(given).to_string().into())
+        Ok(given)
     }
 
     /// Second names of fields, which count where the first is not given, and the names of these here.

@@ -185,6 +185,10 @@ kinds! {
     SolarOpen = "solar_open", "SolarOpen";
     /// UltraBERT, an encoder with sliding windows.
     UltraBert = "ultrabert", "Ultrabert";
+    /// LFM2 of Liquid AI, most of whose layers are short convolutions.
+    Lfm2 = "lfm2", "Lfm2";
+    /// The same with experts.
+    Lfm2Moe = "lfm2_moe", "Lfm2Moe";
     /// Qwen 3.5 for text, most of whose layers are gated delta rules (Yang et al. 2025).
     Qwen35 = "qwen3_5_text", "Qwen3_5";
     /// The same with experts, one of which every token reads.
@@ -249,6 +253,11 @@ impl LlamaKind {
     /// Whether some of its layers are gated delta rules, and its attention has a gate.
     pub(crate) fn has_delta_rule(self) -> bool {
         matches!(self, Self::Qwen35 | Self::Qwen35Moe | Self::Qwen3Next)
+    }
+
+    /// Whether it is an LFM2, some of whose layers are short convolutions.
+    pub(crate) fn is_lfm2(self) -> bool {
+        matches!(self, Self::Lfm2 | Self::Lfm2Moe)
     }
 
     /// Whether a config may set the width of a head.
@@ -321,9 +330,14 @@ impl LlamaKind {
             Self::UltraBert => 2.56e6,
             Self::MiniMaxM2 => 5e6,
             Self::SmolLm3 => 2e6,
-            Self::Cwm | Self::Gemma3 | Self::Ministral3 | Self::Mixtral | Self::PhiMoe | Self::SolarOpen => {
-                1e6
-            }
+            Self::Cwm
+            | Self::Gemma3
+            | Self::Lfm2
+            | Self::Lfm2Moe
+            | Self::Ministral3
+            | Self::Mixtral
+            | Self::PhiMoe
+            | Self::SolarOpen => 1e6,
             Self::Cohere | Self::Ernie45 | Self::Ernie45Moe | Self::FlexOlmo | Self::Olmo3 => 5e5,
             Self::GptOss => 1.5e5,
             Self::Helium => 1e5,

@@ -7,7 +7,9 @@ use sporran_checkpoint::Result;
 use super::{
     attention::{Attention, Turns},
     config::LlamaConfig,
+    convolution::Convolution,
     delta::Delta,
+    linear_attention::Recurrence,
     mixture::Part,
     norm::Norm,
     norms::PartNorms,
@@ -35,6 +37,7 @@ pub(super) struct Layer {
 enum Mixer {
     Attention(Box<Attention>),
     Delta(Box<Delta>),
+    Convolution(Convolution),
 }
 
 pub(super) fn scaled(xs: Tensor, scale: f64) -> Result<Tensor> {
@@ -48,8 +51,9 @@ impl Layer {
             |name: Option<&str>| name.map(|name| Norm::new(config, width, &vb.pp(name))).transpose();
         let part_norms =
             |norms: PartNorms| -> Result<_> { Ok([part_norm(norms.before())?, part_norm(norms.after())?]) };
-        let mixer = match config.delta(at) {
-            Some(sizes) => Mixer::Delta(Box::new(Delta::new(config, sizes, vb)?)),
+        let mixer = match config.recurrence(at) {
+            Some(Recurrence::Delta(sizes)) => Mixer::Delta(Box::new(Delta::new(config, sizes, vb)?)),
+            Some(Recurrence::Convolution(sizes)) => Mixer::Convolution(Convolution::new(config, sizes, vb)?),
             None => Mixer::Attention(Box::new(Attention::new(config, at, vb)?)),
         };
         let mixer_norms = part_norms(config.attention_norms())?;
@@ -104,6 +108,9 @@ impl Layer {
         let mixed = match &self.mixer {
             Mixer::Attention(attention) => attention.forward(&source, turns, biases, kept, mode)?,
             Mixer::Delta(delta) => delta.forward(&source, biases.alignment.as_ref(), kept, mode)?,
+            Mixer::Convolution(convolution) => {
+                convolution.forward(&source, biases.alignment.as_ref(), kept, mode)?
+            }
         };
         let ys = self.add(xs, mixed, (after.as_ref(), self.part_dropouts[0]), mode)?;
         let [before, after] = &self.feed_forward_norms;

@@ -1,11 +1,46 @@
-//! Layers that keep a state of one size in the place of keys and values: the gated delta rule (Yang et al. 2025).
+//! Layers that keep a state of one size in the place of keys and values: gated delta rules (Yang et al. 2025) and short
+//! convolutions.
 
 use std::ops::Range;
 
 use sporran_checkpoint::Result;
 
-use super::{config::LlamaConfig, kind::LlamaKind, positions::LINEAR};
+use super::{
+    config::LlamaConfig,
+    kind::LlamaKind,
+    positions::{LINEAR, SHORT, SLIDING},
+};
 use crate::architectures::wrong::wrong;
+
+/// What a layer is that keeps a state in the place of keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recurrence {
+    Delta(DeltaSizes),
+    Convolution(ConvolutionSizes),
+}
+
+/// The sizes of a gated short convolution, which has as many channels as the states have values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConvolutionSizes {
+    /// The tokens that it reads, the own one included.
+    pub(crate) kernel: usize,
+    /// Whether it and its projections have biases.
+    pub(crate) has_bias: bool,
+}
+
+/// The names of a gated convolution's tensors, in its layer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConvolutionNames {
+    /// The gates of inputs, the gates of results, and the inputs.
+    pub(crate) inputs: &'static str,
+    /// Its weights are (channels, 1, kernel).
+    pub(crate) convolution: &'static str,
+    pub(crate) output: &'static str,
+}
+
+/// The names in `transformers`.
+pub(crate) const CONVOLUTION: ConvolutionNames =
+    ConvolutionNames { inputs: "conv.in_proj", convolution: "conv.conv", output: "conv.out_proj" };
 
 /// The sizes of a gated delta rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,13 +133,19 @@ impl DeltaSizes {
 }
 
 impl LlamaConfig {
-    /// The gated delta rule that `layer` is; none where it attends.
-    pub(crate) fn delta(&self, layer: usize) -> Option<DeltaSizes> {
-        let is_linear = match &self.layer_types {
-            Some(types) => types.get(layer).is_some_and(|kind| kind == LINEAR),
+    /// What `layer` keeps in the place of keys and values; none where it attends.
+    pub(crate) fn recurrence(&self, layer: usize) -> Option<Recurrence> {
+        let kind = self.layer_types.as_ref().and_then(|types| types.get(layer)).map(String::as_str);
+        if self.kind.is_lfm2() {
+            let kernel = self.linear_conv_kernel_dim.unwrap_or(3);
+            let sizes = ConvolutionSizes { kernel, has_bias: self.use_bias.unwrap_or(false) };
+            return (kind == Some(SHORT)).then_some(Recurrence::Convolution(sizes));
+        }
+        let is_linear = match kind {
+            Some(kind) => kind == LINEAR,
             None => !(layer + 1).is_multiple_of(self.full_attention_interval.unwrap_or(4)),
         };
-        self.delta_sizes().filter(|_| is_linear)
+        self.delta_sizes().filter(|_| is_linear).map(Recurrence::Delta)
     }
 
     /// The sizes of all delta rules; none where the model has none.
@@ -121,11 +162,33 @@ impl LlamaConfig {
 
     /// Whether a layer keeps a state in the place of keys and values.
     pub(crate) fn is_recurrent(&self) -> bool {
-        (0..self.num_hidden_layers).any(|layer| self.delta(layer).is_some())
+        (0..self.num_hidden_layers).any(|layer| self.recurrence(layer).is_some())
     }
 
-    /// Checks the sizes of delta rules.
-    pub(super) fn check_delta(&self) -> Result<()> {
+    /// The type of layers that have a recurrence or a window, in a list of all types.
+    pub(super) fn other_layer_type(&self) -> &'static str {
+        match self.kind {
+            kind if kind.is_lfm2() => SHORT,
+            kind if kind.has_delta_rule() => LINEAR,
+            _ => SLIDING,
+        }
+    }
+
+    /// Checks the sizes of recurrences.
+    pub(super) fn check_recurrence(&self) -> Result<()> {
+        if self.kind.is_lfm2() {
+            let kernel = self.linear_conv_kernel_dim.unwrap_or(3);
+            if kernel == 0 || kernel.checked_mul(self.hidden_size).is_none_or(|all| all > i32::MAX as usize) {
+                return Err(wrong(
+                    "linear_conv_kernel_dim",
+                    "1 to the tokens of a sequence",
+                    &kernel.to_string(),
+                ));
+            }
+            if self.layer_types.is_none() {
+                return Err(wrong("layer_types", "a type for each layer", "none"));
+            }
+        }
         let Some(sizes) = self.delta_sizes() else { return Ok(()) };
         for (field, size) in [
             ("linear_num_key_heads", sizes.key_heads),
@@ -167,7 +230,7 @@ mod tests {
     fn every_fourth_layer_attends_by_default() {
         let config = LlamaKind::Qwen35.defaults();
         let attends = |config: &LlamaConfig| -> Vec<usize> {
-            (0..8).filter(|layer| config.delta(*layer).is_none()).collect()
+            (0..8).filter(|layer| config.recurrence(*layer).is_none()).collect()
         };
         assert_eq!(attends(&config), [3, 7]);
         let third = LlamaConfig { full_attention_interval: Some(3), ..config.clone() };

@@ -133,6 +133,7 @@ impl Mixture {
         if let Some(least) = self.sizes.least_sum {
             let sums = weights.sum_keepdim(D::Minus1)?;
             let sums = if least > 0.0 { sums.maximum(least)? } else { sums };
+            let sums = (sums + self.sizes.added_to_sum)?;
             weights = weights.broadcast_div(&sums)?;
         }
         if self.sizes.factor != 1.0 {

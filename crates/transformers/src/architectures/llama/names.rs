@@ -187,6 +187,15 @@ impl LlamaKind {
                 part: plain("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
                 ..LLAMA
             },
+            Self::Lfm2 | Self::Lfm2Moe => Names {
+                norm: "embedding_norm",
+                output: "self_attn.out_proj",
+                part: PartNames {
+                    inner: Inner::Gated("feed_forward.w1", "feed_forward.w3"),
+                    outer: "feed_forward.w2",
+                },
+                ..LLAMA
+            },
             Self::Mpt => Names {
                 layers: "blocks",
                 norm: "norm_f",
@@ -264,6 +273,15 @@ impl LlamaKind {
                 ..usual
             },
             Self::HunYuanMoe => ExpertNames { router: "mlp.gate.wg", shared: "mlp.shared_mlp", ..usual },
+            Self::Lfm2Moe => ExpertNames {
+                router: "feed_forward.gate",
+                corrections: "feed_forward.expert_bias",
+                experts: ExpertTensors::Apart(
+                    "feed_forward.experts",
+                    PartNames { inner: Inner::Gated("w1", "w3"), outer: "w2" },
+                ),
+                ..usual
+            },
             Self::Mistral4 => ExpertNames { experts: ExpertTensors::Together(EXPERTS_TOGETHER), ..usual },
             Self::MiniMaxM2 | Self::Mixtral | Self::PhiMoe => ExpertNames {
                 router: "block_sparse_moe.gate",

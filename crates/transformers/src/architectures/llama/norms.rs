@@ -147,6 +147,7 @@ impl LlamaConfig {
             LlamaKind::CodeGen | LlamaKind::GptBigCode | LlamaKind::GptJ | LlamaKind::GptNeo => {
                 PartNorms::Before("ln_1")
             }
+            LlamaKind::Lfm2 | LlamaKind::Lfm2Moe => PartNorms::Before("operator_norm"),
             LlamaKind::Mpt => PartNorms::Before("norm_1"),
             LlamaKind::Falcon if self.has_two_parallel_norms() => PartNorms::Before("ln_attn"),
             _ => PartNorms::Before("input_layernorm"),
@@ -171,6 +172,7 @@ impl LlamaConfig {
             LlamaKind::Apertus => PartNorms::Before("feedforward_layernorm"),
             LlamaKind::BioGpt | LlamaKind::Opt | LlamaKind::Xglm => PartNorms::Before("final_layer_norm"),
             LlamaKind::GptBigCode | LlamaKind::GptNeo => PartNorms::Before("ln_2"),
+            LlamaKind::Lfm2 | LlamaKind::Lfm2Moe => PartNorms::Before("ffn_norm"),
             LlamaKind::Mpt => PartNorms::Before("norm_2"),
             LlamaKind::Falcon if self.has_two_parallel_norms() => PartNorms::Before("ln_mlp"),
             _ => PartNorms::Before("post_attention_layernorm"),
@@ -186,6 +188,8 @@ impl LlamaConfig {
             | LlamaKind::Gemma3
             | LlamaKind::HunYuan
             | LlamaKind::HunYuanMoe
+            | LlamaKind::Lfm2
+            | LlamaKind::Lfm2Moe
             | LlamaKind::NanoChat
             | LlamaKind::Qwen3
             | LlamaKind::Qwen35
@@ -212,9 +216,11 @@ impl LlamaConfig {
             LlamaKind::HunYuan | LlamaKind::HunYuanMoe => {
                 ["self_attn.query_layernorm", "self_attn.key_layernorm"]
             }
-            LlamaKind::Persimmon | LlamaKind::Phi | LlamaKind::StableLm => {
-                ["self_attn.q_layernorm", "self_attn.k_layernorm"]
-            }
+            LlamaKind::Lfm2
+            | LlamaKind::Lfm2Moe
+            | LlamaKind::Persimmon
+            | LlamaKind::Phi
+            | LlamaKind::StableLm => ["self_attn.q_layernorm", "self_attn.k_layernorm"],
             _ => ["self_attn.q_norm", "self_attn.k_norm"],
         }
     }

@@ -13,6 +13,8 @@ use crate::architectures::{alibi::Alibi, wrong::wrong};
 pub(super) const SLIDING: &str = "sliding_attention";
 /// The layer type of attention to everything before.
 pub(super) const FULL: &str = "full_attention";
+/// The layer type of a short convolution.
+pub(super) const SHORT: &str = "conv";
 /// The layer type of a delta rule.
 pub(super) const LINEAR: &str = "linear_attention";
 

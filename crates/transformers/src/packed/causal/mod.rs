@@ -10,12 +10,12 @@ use sporran_checkpoint::{Error, Result, SpecialTokens};
 use sporran_kernels::{Norm, Rows, Scores, Table};
 
 use super::{
-    delta::Delta,
     kv_cache::{Heads, KvCache, Prompt},
     latent::Latent,
     layers::{Buffers, Linear, Machine, Machines},
     mixture::Part,
     ragged::Token,
+    recurrence::Recurrence,
 };
 use crate::{
     architectures::{
@@ -49,7 +49,7 @@ pub(super) struct CausalLayer {
 #[derive(Debug)]
 pub(super) enum Mixer {
     Attention(Box<Attention>),
-    Delta(Box<Delta>),
+    Recurrence(Recurrence),
 }
 
 /// Self-attention without its output projection.
@@ -74,7 +74,7 @@ impl CausalLayer {
     fn window(&self) -> Option<usize> {
         match &self.mixer {
             Mixer::Attention(attention) => attention.window,
-            Mixer::Delta(_) => None,
+            Mixer::Recurrence(_) => None,
         }
     }
 }
@@ -256,10 +256,10 @@ impl PackedLlama {
                     self.attend_all(machine, attention, (&*inputs, &kept), (&blocks, order), mixed);
                     attention.scale(machine, source, mixed);
                 }
-                Mixer::Delta(delta) => {
-                    states = vec![vec![0.0; delta.state()]; blocks.len()];
+                Mixer::Recurrence(recurrence) => {
+                    states = vec![vec![0.0; recurrence.state()]; blocks.len()];
                     let mut states: Vec<&mut [f32]> = states.iter_mut().map(Vec::as_mut_slice).collect();
-                    delta.forward(machine, source, &blocks, &mut states, mixed);
+                    recurrence.forward(machine, source, &blocks, &mut states, mixed);
                 }
             }
             let (mut kept, mut states) = (kept.into_iter(), states.into_iter());
@@ -297,10 +297,10 @@ impl PackedLlama {
                     self.attend_last(machine, attention, (at, &*inputs), (kept, &rows), mixed);
                     attention.scale(machine, source, mixed);
                 }
-                Mixer::Delta(delta) => {
+                Mixer::Recurrence(recurrence) => {
                     // Every layer has its rows.
                     kept.steps.extend(at, Rows::new(source.count(), 0));
-                    delta.forward(machine, source, &rows, &mut kept.states_mut(at), mixed);
+                    recurrence.forward(machine, source, &rows, &mut kept.states_mut(at), mixed);
                 }
             }
             self.mixed(machine, layer, mixed, normed, &mut xs);

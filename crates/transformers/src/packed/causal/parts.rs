@@ -158,7 +158,7 @@ impl PackedLlama {
                     &narrow
                 }
             },
-            Mixer::Delta(_) => mixed,
+            Mixer::Recurrence(_) => mixed,
         };
         if self.is_parallel {
             // The feed-forward part reads the states as they are before attention is added.
