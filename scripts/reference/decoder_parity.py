@@ -75,6 +75,11 @@ GRANITE = {
     "num_local_experts": 5, "attention_bias": True, "embedding_multiplier": 3.0, "logits_scaling": 0.5,
     "residual_multiplier": 0.4, "attention_multiplier": 0.3,
 }
+# Mamba 2: three layers of four.
+SPACE = {
+    "rms_norm_eps": 0.01, "mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 6, "mamba_chunk_size": 8,
+    "layer_types": ["mamba", "attention", "mamba", "mamba"],
+}
 # Gated delta rules: three layers of four, or by their own pattern.
 DELTA = {
     "head_dim": 8, "rms_norm_eps": 0.01, "linear_key_head_dim": 4, "linear_value_head_dim": 6, "linear_num_key_heads": 2,
@@ -190,6 +195,9 @@ FOLDERS = {
     "vaultgemma": {
         "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 5, "attn_logit_softcapping": 1.5,
         "final_logit_softcapping": 3.0, "attention_bias": True},
+    "bamba": SPACE | {
+        "layer_types": ..., "attn_layer_indices": [1], "attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True},
+    "granitemoehybrid": SPACE | GRANITE | {"shared_intermediate_size": 20},
     "lfm2": {"layer_types": ["conv", "full_attention", "conv", "full_attention"], "conv_bias": True, "block_multiple_of": 8},
     "lfm2_moe": {
         "layer_types": ["conv", "conv", "full_attention", "conv"], "conv_L_cache": 4, "num_experts": 5,
@@ -260,6 +268,9 @@ VARIANTS = {
         "tie_word_embeddings": True,
         "text_config": TEXT | FOLDERS["qwen3_5_moe_text"] | {"num_hidden_layers": 4, "intermediate_size": 24},
         "vision_config": IMAGES}),
+    "granitemoehybrid-dense": ("granitemoehybrid", SPACE | GRANITE | {
+        "num_local_experts": 0, "shared_intermediate_size": 20, "position_embedding_type": "rope", "mamba_n_groups": 1,
+        "mamba_conv_bias": False, "tie_word_embeddings": True}),
     "lfm2-plain": ("lfm2", {
         "layer_types": ["full_attention", "conv", "conv", "full_attention"], "block_auto_adjust_ff_dim": False}),
     "lfm2_moe-uncorrected": ("lfm2_moe", FOLDERS["lfm2_moe"] | {
@@ -366,7 +377,7 @@ def kind(name, fields, model_type=None):
         found = generate(copy.deepcopy(model).float().eval(), rows, {"max_new_tokens": 12})
         varied = sum(len(set(row[0]["tokens"])) >= 4 for row in found) >= 3
         # Norms of small results of a recurrence make much of rounding.
-        recurrent = "linear_key_head_dim" in (SIZES | fields).get("text_config", fields)
+        recurrent = any(field in fields.get("text_config", fields) for field in ("linear_key_head_dim", "mamba_d_state"))
         whole = [row + own[0]["tokens"] for row, own in zip(rows, found, strict=True)]
         if varied and not (recurrent and rounding(model, whole) > 3e-5):
             break

@@ -1,13 +1,13 @@
 //! Decoder-only models: their common trait and code.
 
-mod alignment;
 mod cache;
 mod prompts;
+mod recurrent;
 
-pub(crate) use alignment::{Alignment, short_convolution};
 pub use cache::CausalCache;
 pub(crate) use prompts::{check_one_row, ending_at, room};
 pub use prompts::{generate_causal, generate_causal_until};
+pub(crate) use recurrent::{Alignment, short_convolution, softplus, wide};
 
 use candle_core::{D, DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result, SpecialTokens};

@@ -16,13 +16,14 @@ use super::{
     packer::{Packer, Read, named},
     recurrence::{GatedConvolution, Recurrence},
     short_convolution::ShortConvolution,
+    state_space::StateSpace,
     weights::StoredWeights,
 };
 use crate::{
     architectures::llama::{
         self, CONVOLUTION, ConvolutionSizes, DELTA, DeltaSizes, ExpertTensors, Experts, Gate, HeadNorms,
         Inner, Inputs, LATENT, LATENT_EPS, LatentSizes, LlamaConfig, NormKind, OwnWeights, PROJECTIONS,
-        PartNames, PartNorms, SHARED_GATE, SINKS, SLOPES,
+        PartNames, PartNorms, SHARED_GATE, SINKS, SLOPES, STATE_SPACE, StateSpaceSizes,
     },
     decode::GenerationOptions,
 };
@@ -268,20 +269,31 @@ impl Source<'_, '_> {
         let (width, eps) = (self.config.hidden_size, self.config.norm_eps());
         let packer = &mut self.packer;
         let [places, gates, rates] = sizes.places();
+        let kept = packer.precision;
         let [inputs, gate] = match sizes.is_by_head {
-            true => packer.parts(&format!("{at}.{}", DELTA.inputs_by_head), width, [&places, &gates])?,
+            true => {
+                let parts = [(&places[..], kept), (&gates, kept)];
+                packer.parts(&format!("{at}.{}", DELTA.inputs_by_head), width, parts, false)?
+            }
             false => [
                 packer.linear(&named(at, &[DELTA.inputs]), width, false)?,
                 packer.linear(&named(at, &[DELTA.gate]), width, false)?,
             ],
         };
         // Small differences of rates grow with the length of a sequence: they are not rounded.
-        let precision = std::mem::replace(&mut packer.precision, Precision::F32);
-        let [rates] = match sizes.is_by_head {
-            true => packer.parts(&format!("{at}.{}", DELTA.rates_by_head), width, [&rates])?,
-            false => [packer.linear(&named(at, &DELTA.rates), width, false)?],
+        let rates = match sizes.is_by_head {
+            true => {
+                let name = format!("{at}.{}", DELTA.rates_by_head);
+                let [rates] = packer.parts(&name, width, [(&rates[..], Precision::F32)], false)?;
+                rates
+            }
+            false => {
+                packer.precision = Precision::F32;
+                let rates = packer.linear(&named(at, &DELTA.rates), width, false)?;
+                packer.precision = kept;
+                rates
+            }
         };
-        packer.precision = precision;
         let convolution = packer.values(&format!("{at}.{}", DELTA.convolution))?;
         let decay = packer.values(&format!("{at}.{}", DELTA.decay))?;
         Ok(Delta {
@@ -294,6 +306,35 @@ impl Source<'_, '_> {
             decay: decay.into_iter().map(f32::exp).collect(),
             bias: self.packer.values(&format!("{at}.{}", DELTA.bias))?,
             norm: self.packer.norm(&format!("{at}.{}", DELTA.norm), false, eps)?,
+        })
+    }
+
+    /// The state space of the layer under `at`.
+    fn state_space(&mut self, sizes: StateSpaceSizes, at: &str) -> Result<StateSpace> {
+        let (width, eps) = (self.config.hidden_size, self.config.norm_eps() as f32);
+        let packer = &mut self.packer;
+        let kept = packer.precision;
+        let [gates, inputs, steps] = sizes.places().map(|place| [place]);
+        // Small differences of steps grow with the length of a sequence: they are not rounded.
+        let parts = [(&gates[..], kept), (&inputs, kept), (&steps, Precision::F32)];
+        let name = format!("{at}.{}", STATE_SPACE.inputs);
+        let [gate, inputs, steps] = packer.parts(&name, width, parts, sizes.has_bias)?;
+        let name = format!("{at}.{}", STATE_SPACE.convolution);
+        let weights = packer.values(&format!("{name}.weight"))?;
+        let bias = sizes.convolution_has_bias.then(|| packer.values(&format!("{name}.bias"))).transpose()?;
+        let mut of = |name: &str| packer.values(&format!("{at}.{name}"));
+        let norm = |weight: &[f32]| Norm { weight: weight.into(), bias: None, eps };
+        Ok(StateSpace {
+            sizes,
+            inputs,
+            gate,
+            steps,
+            convolution: ShortConvolution::new(&weights, bias, sizes.channels()),
+            activation: self.config.activation()?.into(),
+            decay: of(STATE_SPACE.decay)?.into_iter().map(f32::exp).collect(),
+            bias: of(STATE_SPACE.bias)?,
+            skip: of(STATE_SPACE.skip)?,
+            norms: of(STATE_SPACE.norm)?.chunks_exact(sizes.inner() / sizes.groups).map(norm).collect(),
         })
     }
 
@@ -315,6 +356,11 @@ impl Source<'_, '_> {
                 llama::Recurrence::Delta(sizes) => {
                     let delta = Recurrence::Delta(Box::new(self.delta(sizes, at)?));
                     (delta, self.packer.linear(&named(at, &[DELTA.output]), sizes.values(), false)?)
+                }
+                llama::Recurrence::StateSpace(sizes) => {
+                    let space = Recurrence::StateSpace(Box::new(self.state_space(sizes, at)?));
+                    let name = named(at, &[STATE_SPACE.output]);
+                    (space, self.packer.linear(&name, sizes.inner(), sizes.has_bias)?)
                 }
                 llama::Recurrence::Convolution(ConvolutionSizes { has_bias, .. }) => {
                     let convolution = Recurrence::Convolution(self.convolution(has_bias, at)?);
@@ -340,7 +386,7 @@ impl Source<'_, '_> {
             Some(experts) => Part::Experts(self.mixture(experts, at)?),
             None => {
                 let names = (config.kind.names().part, config.feed_forward_has_bias());
-                Part::Dense(self.dense(names, config.intermediate_size, at)?)
+                Part::Dense(self.dense(names, config.dense_width(), at)?)
             }
         };
         let norm = self.norm(&format!("{at}.{first}"))?;

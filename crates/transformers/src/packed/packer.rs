@@ -120,17 +120,19 @@ impl Packer<'_> {
         Ok(Linear { matrix, bias: Some(bias) })
     }
 
-    /// Layers from ranges of the outputs of one tensor, without biases.
+    /// Layers from ranges of the outputs of one tensor.
     pub(super) fn parts<const COUNT: usize>(
         &mut self,
         name: &str,
         inputs: usize,
-        parts: [&[Range<usize>]; COUNT],
+        parts: [(&[Range<usize>], Precision); COUNT],
+        has_bias: bool,
     ) -> Result<[Linear; COUNT]> {
         let weight = (self.read)(&format!("{name}.weight"))?;
-        Ok(parts.map(|ranges| Linear {
-            matrix: StoredWeights::pack_ranges(&[(&weight, ranges)], inputs, self.precision),
-            bias: None,
+        let bias = if has_bias { Some(self.values(&format!("{name}.bias"))?) } else { None };
+        Ok(parts.map(|(ranges, precision)| Linear {
+            matrix: StoredWeights::pack_ranges(&[(&weight, ranges)], inputs, precision),
+            bias: bias.as_deref().map(|bias| picked(bias, ranges)),
         }))
     }
 
@@ -157,11 +159,8 @@ impl Packer<'_> {
         }
         let [query, key, value] = names.map(|name| format!("{name}.bias"));
         let query = self.values(&query)?;
-        let pick = |ranges: &[Range<usize>]| -> Vec<f32> {
-            ranges.iter().flat_map(|range| &query[range.clone()]).copied().collect()
-        };
-        let biases = [pick(&queries), self.values(&key)?, self.values(&value)?].concat();
-        let gates = pick(&gates);
+        let biases = [picked(&query, &queries), self.values(&key)?, self.values(&value)?].concat();
+        let gates = picked(&query, &gates);
         Ok([Linear { matrix: inner, bias: Some(biases) }, Linear { matrix: gate, bias: Some(gates) }])
     }
 
@@ -183,6 +182,11 @@ impl Packer<'_> {
         let bias = if bias { Some(self.values(&format!("{name}.bias"))?) } else { None };
         Ok(Norm { weight, bias, eps: eps as f32 })
     }
+}
+
+/// The values in these ranges, one after the other.
+fn picked(values: &[f32], ranges: &[Range<usize>]) -> Vec<f32> {
+    ranges.iter().flat_map(|range| &values[range.clone()]).copied().collect()
 }
 
 pub(super) fn named(prefix: &str, names: &[&str]) -> Vec<String> {

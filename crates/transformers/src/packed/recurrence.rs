@@ -8,6 +8,7 @@ use super::{
     delta::Delta,
     layers::{Linear, Machine},
     short_convolution::ShortConvolution,
+    state_space::StateSpace,
 };
 
 /// Such a layer without its output projection.
@@ -15,6 +16,7 @@ use super::{
 pub(super) enum Recurrence {
     Delta(Box<Delta>),
     Convolution(GatedConvolution),
+    StateSpace(Box<StateSpace>),
 }
 
 /// A short convolution with gates before and after it (LFM2).
@@ -31,6 +33,7 @@ impl Recurrence {
         match self {
             Self::Delta(delta) => delta.state(),
             Self::Convolution(gated) => gated.convolution.window(),
+            Self::StateSpace(space) => space.state(),
         }
     }
 
@@ -46,6 +49,7 @@ impl Recurrence {
         match self {
             Self::Delta(delta) => delta.forward(machine, source, blocks, states, mixed),
             Self::Convolution(gated) => gated.forward(machine, source, blocks, states, mixed),
+            Self::StateSpace(space) => space.forward(machine, source, blocks, states, mixed),
         }
     }
 }

@@ -93,7 +93,7 @@ impl LlamaConfig {
         for (field, size) in [
             ("vocab_size", self.vocab_size),
             ("hidden_size", self.hidden_size),
-            ("intermediate_size", self.intermediate_size),
+            ("intermediate_size", self.dense_width()),
             ("num_hidden_layers", self.num_hidden_layers),
             ("num_attention_heads", self.num_attention_heads),
             ("num_key_value_heads", self.groups()),
@@ -331,7 +331,8 @@ impl LlamaConfig {
     /// The field that the width of the part follows from that every token reads beside experts.
     fn shared_field(&self) -> &'static str {
         match self.kind {
-            LlamaKind::GraniteMoeShared
+            LlamaKind::GraniteHybrid
+            | LlamaKind::GraniteMoeShared
             | LlamaKind::Qwen2Moe
             | LlamaKind::Qwen35Moe
             | LlamaKind::Qwen3Next => "shared_expert_intermediate_size",

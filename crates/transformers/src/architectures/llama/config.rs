@@ -301,6 +301,21 @@ pub struct LlamaConfig {
     /// Every layer at a multiple of this attends, where `layer_types` is not set; 4 where it is not set (Qwen3-Next, Qwen 3.5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_attention_interval: Option<usize>,
+    /// The layers that attend (Bamba); none does where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attn_layer_indices: Option<Vec<usize>>,
+    /// The width of a state space layer by that of the states; 2 where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mamba_expand: Option<usize>,
+    /// Whether the projections of state space layers have biases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mamba_proj_bias: Option<bool>,
+    /// The bounds of steps in state space layers; others than 0 and infinity are not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_step_limit: Option<[f64; 2]>,
+    /// `rope` where positions turn queries and keys (Granite 4); nothing does where it is another name or not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position_embedding_type: Option<String>,
     /// Whether experts are chosen with corrections of their weights (LFM2); they are where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_expert_bias: Option<bool>,
@@ -444,6 +459,11 @@ impl Default for LlamaConfig {
             linear_num_key_heads: None,
             linear_num_value_heads: None,
             full_attention_interval: None,
+            attn_layer_indices: None,
+            mamba_expand: None,
+            mamba_proj_bias: None,
+            time_step_limit: None,
+            position_embedding_type: None,
             use_expert_bias: None,
             block_auto_adjust_ff_dim: None,
             use_bias: None,

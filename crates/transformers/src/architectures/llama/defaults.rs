@@ -491,6 +491,19 @@ impl LlamaKind {
             | Self::Qwen3Moe
             | Self::Qwen3Next
             | Self::SolarOpen => self.defaults_with_experts(),
+            Self::Bamba => LlamaConfig {
+                intermediate_size: 14_336,
+                num_key_value_heads: Some(8),
+                rms_norm_eps: 1e-5,
+                pad_token_id: Some(0),
+                ..self.with_state_space(128_000, 262_144)
+            },
+            Self::GraniteHybrid => LlamaConfig {
+                num_experts: Some(8),
+                num_experts_per_tok: Some(2),
+                shared_expert_intermediate_size: Some(1024),
+                ..self.with_state_space(32_000, 2048)
+            },
             Self::Lfm2 => LlamaConfig {
                 hidden_size: 2560,
                 intermediate_size: 12_288,
@@ -518,6 +531,20 @@ impl LlamaKind {
                 eos_token_id: vec![2],
                 ..of(155_136, 524_288)
             },
+        }
+    }
+
+    /// The same with the sizes of Mamba 2.
+    fn with_state_space(self, vocab_size: usize, max_position_embeddings: usize) -> LlamaConfig {
+        LlamaConfig {
+            linear_conv_kernel_dim: Some(4),
+            linear_key_head_dim: Some(256),
+            linear_value_head_dim: Some(64),
+            linear_num_key_heads: Some(1),
+            linear_num_value_heads: Some(128),
+            bos_token_id: Some(1),
+            eos_token_id: vec![2],
+            ..self.sized(vocab_size, max_position_embeddings)
         }
     }
 

@@ -1,7 +1,7 @@
 //! Gated delta rules (Yang et al. 2025, "Gated Delta Networks"): each head keeps a matrix, which decays, and of which a new value
 //! replaces what it has for a key.
 
-use candle_core::{D, DType, Tensor};
+use candle_core::{D, Tensor};
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     cache::{Kept, LayerCache},
-    causal::{Alignment, short_convolution},
+    causal::{Alignment, short_convolution, softplus, wide},
     layers::{Activation, Linear, RmsNorm},
     mode::Mode,
 };
@@ -194,9 +194,7 @@ impl Delta {
         let values = heads(2 * self.sizes.keys(), value_heads, value_width)?;
         let stored = candle_nn::ops::sigmoid(&stored.to_dtype(dtype)?)?;
         let rate = decay.to_dtype(dtype)?.broadcast_add(&self.bias.to_dtype(dtype)?)?;
-        // ln(1 + exp(x)), whose power is bounded.
-        let rate = (rate.relu()? + ((rate.abs()?.neg()?.exp()? + 1.0)?.log())?)?;
-        let decay = rate.broadcast_mul(&self.decay.to_dtype(dtype)?.exp()?)?.neg()?;
+        let decay = softplus(&rate)?.broadcast_mul(&self.decay.to_dtype(dtype)?.exp()?)?.neg()?;
         let (stored, decay) = match alignment {
             // Padding stores nothing, and nothing decays.
             Some(alignment) => (alignment.without_padding(&stored)?, alignment.without_padding(&decay)?),
@@ -221,9 +219,4 @@ impl Delta {
         }
         Ok((Tensor::stack(&results, 1)?, matrix))
     }
-}
-
-/// The type that states are kept in.
-fn wide(xs: &Tensor) -> DType {
-    if xs.dtype() == DType::F64 { DType::F64 } else { DType::F32 }
 }

@@ -113,6 +113,7 @@ impl LlamaConfig {
     pub(crate) fn feed_forward_has_bias(&self) -> bool {
         match self.kind {
             LlamaKind::Arcee
+            | LlamaKind::Bamba
             | LlamaKind::Cwm
             | LlamaKind::DeepSeekV2
             | LlamaKind::EuroBert
@@ -142,6 +143,12 @@ impl LlamaConfig {
             | LlamaKind::Xglm => true,
             _ => false,
         }
+    }
+
+    /// The inner width of feed-forward parts without experts.
+    pub(crate) fn dense_width(&self) -> usize {
+        let own = self.shared_expert_intermediate_size.filter(|_| self.kind == LlamaKind::GraniteHybrid);
+        own.unwrap_or(self.intermediate_size)
     }
 
     /// Whether heads may attend to nothing.

@@ -183,7 +183,7 @@ impl LlamaConfig {
             | LlamaKind::Olmoe
             | LlamaKind::PhiMoe
             | LlamaKind::Qwen35Moe => true,
-            LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe | LlamaKind::Qwen3Next => {
+            LlamaKind::GraniteHybrid | LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe | LlamaKind::Qwen3Next => {
                 self.num_experts.is_some_and(|count| count > 0)
             }
             kind => kind.has_deepseek_experts(),
@@ -220,6 +220,7 @@ impl LlamaConfig {
         let is_normalised = self.norm_topk_prob.unwrap_or(false);
         match self.kind {
             LlamaKind::GptOss
+            | LlamaKind::GraniteHybrid
             | LlamaKind::GraniteMoe
             | LlamaKind::GraniteMoeShared
             | LlamaKind::HunYuanMoe
@@ -258,7 +259,7 @@ impl LlamaConfig {
             LlamaKind::Qwen2Moe | LlamaKind::Qwen35Moe | LlamaKind::Qwen3Next => {
                 self.shared_expert_intermediate_size.map(|width| Shared { width, is_weighed: true })
             }
-            LlamaKind::GraniteMoeShared => self
+            LlamaKind::GraniteHybrid | LlamaKind::GraniteMoeShared => self
                 .shared_expert_intermediate_size
                 .filter(|width| *width > 0)
                 .map(|width| Shared { width, is_weighed: false }),

@@ -10,10 +10,33 @@ use super::{
     positions::{FULL, SLIDING},
 };
 
+/// The fields of state space layers, and those of delta rules that they are here.
+const STATE_SPACE_FIELDS: [(&str, &str); 6] = [
+    ("mamba_conv_bias", "use_bias"),
+    ("mamba_d_conv", "linear_conv_kernel_dim"),
+    ("mamba_d_head", "linear_value_head_dim"),
+    ("mamba_d_state", "linear_key_head_dim"),
+    ("mamba_n_groups", "linear_num_key_heads"),
+    ("mamba_n_heads", "linear_num_value_heads"),
+];
+
+/// The same with the fields of experts.
+const GRANITE_HYBRID_FIELDS: [(&str, &str); 8] = [
+    ("num_local_experts", "num_experts"),
+    ("shared_intermediate_size", "shared_expert_intermediate_size"),
+    STATE_SPACE_FIELDS[0],
+    STATE_SPACE_FIELDS[1],
+    STATE_SPACE_FIELDS[2],
+    STATE_SPACE_FIELDS[3],
+    STATE_SPACE_FIELDS[4],
+    STATE_SPACE_FIELDS[5],
+];
+
 impl LlamaKind {
     /// The names of fields in this kind's `config.json`, and those that they have here.
     pub(crate) fn field_names(self) -> &'static [(&'static str, &'static str)] {
         match self {
+            Self::Bamba => &STATE_SPACE_FIELDS,
             Self::BioGpt => &[
                 ("attention_probs_dropout_prob", "attention_dropout"),
                 ("hidden_dropout_prob", "resid_pdrop"),
@@ -74,6 +97,7 @@ impl LlamaKind {
                 ("num_local_experts", "num_experts"),
                 ("shared_intermediate_size", "shared_expert_intermediate_size"),
             ],
+            Self::GraniteHybrid => &GRANITE_HYBRID_FIELDS,
             Self::HunYuanMoe => &[("moe_topk", "num_experts_per_tok")],
             Self::Lfm2 => &[
                 ("conv_L_cache", "linear_conv_kernel_dim"),
@@ -148,6 +172,7 @@ impl LlamaKind {
     pub(super) fn by_new_fields<'a>(self, path: &Path, text: &'a str) -> Result<Cow<'a, str>> {
         match self {
             Self::UltraBert => Self::by_types(parse(path, text)?),
+            Self::Bamba | Self::GraniteHybrid => Ok(self.by_mamba_fields(parse(path, text)?)),
             Self::Lfm2 | Self::Lfm2Moe => self.by_plain_fields(path, parse(path, text)?),
             _ => return Ok(text.into()),
         }

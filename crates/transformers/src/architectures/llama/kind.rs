@@ -185,6 +185,10 @@ kinds! {
     SolarOpen = "solar_open", "SolarOpen";
     /// UltraBERT, an encoder with sliding windows.
     UltraBert = "ultrabert", "Ultrabert";
+    /// Bamba (IBM 2025), most of whose layers are Mamba 2.
+    Bamba = "bamba", "Bamba";
+    /// Granite 4, most of whose layers are Mamba 2.
+    GraniteHybrid = "granitemoehybrid", "GraniteMoeHybrid";
     /// LFM2 of Liquid AI, most of whose layers are short convolutions.
     Lfm2 = "lfm2", "Lfm2";
     /// The same with experts.
@@ -215,7 +219,12 @@ impl LlamaKind {
     pub(crate) fn is_granite(self) -> bool {
         matches!(
             self,
-            Self::Granite | Self::GraniteMoe | Self::GraniteMoeShared | Self::GraniteSwa | Self::HyperClovaX
+            Self::Granite
+                | Self::GraniteHybrid
+                | Self::GraniteMoe
+                | Self::GraniteMoeShared
+                | Self::GraniteSwa
+                | Self::HyperClovaX
         )
     }
 
@@ -253,6 +262,11 @@ impl LlamaKind {
     /// Whether some of its layers are gated delta rules, and its attention has a gate.
     pub(crate) fn has_delta_rule(self) -> bool {
         matches!(self, Self::Qwen35 | Self::Qwen35Moe | Self::Qwen3Next)
+    }
+
+    /// Whether some of its layers are Mamba 2.
+    pub(crate) fn has_state_space(self) -> bool {
+        matches!(self, Self::Bamba | Self::GraniteHybrid)
     }
 
     /// Whether it is an LFM2, some of whose layers are short convolutions.
@@ -349,9 +363,13 @@ impl LlamaKind {
     pub(crate) fn turned_part(self) -> Option<f64> {
         match self {
             Self::MiniMaxM2 | Self::Phi3 => Some(1.0),
-            Self::Glm | Self::Glm4 | Self::Glm4Moe | Self::Nemotron | Self::Persimmon | Self::Phi => {
-                Some(0.5)
-            }
+            Self::Bamba
+            | Self::Glm
+            | Self::Glm4
+            | Self::Glm4Moe
+            | Self::Nemotron
+            | Self::Persimmon
+            | Self::Phi => Some(0.5),
             Self::GptNeox | Self::Qwen35 | Self::Qwen35Moe | Self::Qwen3Next | Self::StableLm => Some(0.25),
             _ => None,
         }

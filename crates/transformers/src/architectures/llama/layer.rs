@@ -13,6 +13,7 @@ use super::{
     mixture::Part,
     norm::Norm,
     norms::PartNorms,
+    state_space::StateSpace,
 };
 use crate::{cache::LayerCache, causal::Biases, mode::Mode};
 
@@ -38,6 +39,7 @@ enum Mixer {
     Attention(Box<Attention>),
     Delta(Box<Delta>),
     Convolution(Convolution),
+    StateSpace(Box<StateSpace>),
 }
 
 pub(super) fn scaled(xs: Tensor, scale: f64) -> Result<Tensor> {
@@ -53,6 +55,9 @@ impl Layer {
             |norms: PartNorms| -> Result<_> { Ok([part_norm(norms.before())?, part_norm(norms.after())?]) };
         let mixer = match config.recurrence(at) {
             Some(Recurrence::Delta(sizes)) => Mixer::Delta(Box::new(Delta::new(config, sizes, vb)?)),
+            Some(Recurrence::StateSpace(sizes)) => {
+                Mixer::StateSpace(Box::new(StateSpace::new(config, sizes, vb)?))
+            }
             Some(Recurrence::Convolution(sizes)) => Mixer::Convolution(Convolution::new(config, sizes, vb)?),
             None => Mixer::Attention(Box::new(Attention::new(config, at, vb)?)),
         };
@@ -108,6 +113,7 @@ impl Layer {
         let mixed = match &self.mixer {
             Mixer::Attention(attention) => attention.forward(&source, turns, biases, kept, mode)?,
             Mixer::Delta(delta) => delta.forward(&source, biases.alignment.as_ref(), kept, mode)?,
+            Mixer::StateSpace(space) => space.forward(&source, biases.alignment.as_ref(), kept, mode)?,
             Mixer::Convolution(convolution) => {
                 convolution.forward(&source, biases.alignment.as_ref(), kept, mode)?
             }

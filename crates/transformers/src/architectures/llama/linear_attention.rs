@@ -1,5 +1,5 @@
-//! Layers that keep a state of one size in the place of keys and values: gated delta rules (Yang et al. 2025) and short
-//! convolutions.
+//! Layers that keep a state of one size in the place of keys and values: gated delta rules (Yang et al. 2025), short
+//! convolutions and state spaces.
 
 use std::ops::Range;
 
@@ -8,7 +8,8 @@ use sporran_checkpoint::Result;
 use super::{
     config::LlamaConfig,
     kind::LlamaKind,
-    positions::{LINEAR, SHORT, SLIDING},
+    mamba::StateSpaceSizes,
+    positions::{FULL, LINEAR, SHORT, SLIDING},
 };
 use crate::architectures::wrong::wrong;
 
@@ -17,6 +18,7 @@ use crate::architectures::wrong::wrong;
 pub(crate) enum Recurrence {
     Delta(DeltaSizes),
     Convolution(ConvolutionSizes),
+    StateSpace(StateSpaceSizes),
 }
 
 /// The sizes of a gated short convolution, which has as many channels as the states have values.
@@ -141,6 +143,13 @@ impl LlamaConfig {
             let sizes = ConvolutionSizes { kernel, has_bias: self.use_bias.unwrap_or(false) };
             return (kind == Some(SHORT)).then_some(Recurrence::Convolution(sizes));
         }
+        if let Some(sizes) = self.state_space() {
+            let attends = match &self.attn_layer_indices {
+                Some(places) => places.contains(&layer),
+                None => kind == Some(FULL),
+            };
+            return (!attends).then_some(Recurrence::StateSpace(sizes));
+        }
         let is_linear = match kind {
             Some(kind) => kind == LINEAR,
             None => !(layer + 1).is_multiple_of(self.full_attention_interval.unwrap_or(4)),
@@ -169,7 +178,7 @@ impl LlamaConfig {
     pub(super) fn other_layer_type(&self) -> &'static str {
         match self.kind {
             kind if kind.is_lfm2() => SHORT,
-            kind if kind.has_delta_rule() => LINEAR,
+            kind if kind.has_delta_rule() || kind.has_state_space() => LINEAR,
             _ => SLIDING,
         }
     }
@@ -189,6 +198,7 @@ impl LlamaConfig {
                 return Err(wrong("layer_types", "a type for each layer", "none"));
             }
         }
+        self.check_state_space()?;
         let Some(sizes) = self.delta_sizes() else { return Ok(()) };
         for (field, size) in [
             ("linear_num_key_heads", sizes.key_heads),

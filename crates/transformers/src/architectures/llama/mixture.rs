@@ -31,7 +31,7 @@ impl Part {
             None => {
                 let names = config.kind.names().part;
                 let names = (names, config.feed_forward_has_bias());
-                Ok(Self::Dense(FeedForward::new(config, config.intermediate_size, names, vb)?))
+                Ok(Self::Dense(FeedForward::new(config, config.dense_width(), names, vb)?))
             }
         }
     }

@@ -129,6 +129,14 @@ impl LlamaKind {
             Self::Apertus | Self::Arcee | Self::Jais2 | Self::Nemotron => {
                 Names { part: plain("mlp.up_proj", "mlp.down_proj"), ..LLAMA }
             }
+            Self::Bamba => Names {
+                norm: "final_layernorm",
+                part: PartNames {
+                    inner: Inner::Gated("feed_forward.gate_proj", "feed_forward.up_proj"),
+                    outer: "feed_forward.down_proj",
+                },
+                ..LLAMA
+            },
             Self::BioGpt => Names {
                 body: "biogpt",
                 table: "biogpt.embed_tokens.weight",
@@ -155,6 +163,13 @@ impl LlamaKind {
             Self::Glm | Self::Glm4 => {
                 Names { part: PartNames { inner: Inner::Fused("mlp.gate_up_proj"), ..LLAMA.part }, ..LLAMA }
             }
+            Self::GraniteHybrid => Names {
+                part: PartNames {
+                    inner: Inner::Fused("shared_mlp.input_linear"),
+                    outer: "shared_mlp.output_linear",
+                },
+                ..LLAMA
+            },
             Self::GptBigCode => Names {
                 inputs: Inputs::ByGroup("attn.c_attn"),
                 output: "attn.c_proj",
@@ -262,7 +277,7 @@ impl LlamaKind {
                 experts: ExpertTensors::Alternating(EXPERTS_TOGETHER),
                 ..usual
             },
-            Self::GraniteMoe | Self::GraniteMoeShared => ExpertNames {
+            Self::GraniteHybrid | Self::GraniteMoe | Self::GraniteMoeShared => ExpertNames {
                 router: "block_sparse_moe.router.layer",
                 experts: ExpertTensors::Together([
                     "block_sparse_moe.input_linear.weight",

@@ -92,7 +92,9 @@ impl LlamaConfig {
 
     /// Whether positions turn queries and keys.
     fn has_angles(&self) -> bool {
-        self.kind.position_offset().is_none() && !self.has_biases()
+        let is_turned =
+            self.kind != LlamaKind::GraniteHybrid || self.position_embedding_type.as_deref() == Some("rope");
+        self.kind.position_offset().is_none() && !self.has_biases() && is_turned
     }
 
     /// Whether positions are biases of scores.

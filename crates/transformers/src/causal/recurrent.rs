@@ -1,4 +1,4 @@
-//! What recurrent layers need of a padded batch: its tokens, one after the other at the end of each row.
+//! What recurrent layers have in common: the tokens of padded rows one after the other, and convolutions over the last of them.
 
 use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::Result;
@@ -77,7 +77,7 @@ pub(crate) fn short_convolution(
     };
     let all = if kernel == 1 { xs.clone() } else { Tensor::cat(&[&before, xs], 1)?.contiguous()? };
     // Sums of halves would be rounded after every token.
-    let dtype = if xs.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let dtype = wide(xs);
     let (values, weights) = (all.to_dtype(dtype)?, weights.to_dtype(dtype)?);
     let part = |at: usize| -> Result<Tensor> {
         let weight = weights.narrow(2, at, 1)?.flatten_all()?;
@@ -91,6 +91,17 @@ pub(crate) fn short_convolution(
         sum = sum.broadcast_add(&bias.to_dtype(dtype)?)?;
     }
     Ok((sum.to_dtype(xs.dtype())?, all.narrow(1, length, kernel - 1)?.contiguous()?))
+}
+
+/// The type that states are kept in: f32, or f64 where `xs` have it.
+pub(crate) fn wide(xs: &Tensor) -> DType {
+    if xs.dtype() == DType::F64 { DType::F64 } else { DType::F32 }
+}
+
+/// `ln(1 + exp(x))` of each value.
+pub(crate) fn softplus(xs: &Tensor) -> Result<Tensor> {
+    // The power is bounded.
+    Ok((xs.relu()? + (xs.abs()?.neg()?.exp()? + 1.0)?.log()?)?)
 }
 
 #[cfg(test)]
