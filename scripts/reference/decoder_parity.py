@@ -80,6 +80,11 @@ SPACE = {
     "rms_norm_eps": 0.01, "mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 6, "mamba_chunk_size": 8,
     "layer_types": ["mamba", "attention", "mamba", "mamba"],
 }
+FALCON_H1 = {
+    "layer_types": ..., "num_hidden_layers": 3, "mamba_d_ssm": 24, "key_multiplier": 0.8, "lm_head_multiplier": 0.7,
+    "embedding_multiplier": 2.0, "mlp_multipliers": [0.9, 1.3], "attention_out_multiplier": 1.2,
+    "attention_in_multiplier": 0.7, "ssm_multipliers": [0.7, 1.2, 0.8, 1.1, 0.6], "ssm_in_multiplier": 1.3,
+    "ssm_out_multiplier": 0.9}
 # Gated delta rules: three layers of four, or by their own pattern.
 DELTA = {
     "head_dim": 8, "rms_norm_eps": 0.01, "linear_key_head_dim": 4, "linear_value_head_dim": 6, "linear_num_key_heads": 2,
@@ -197,6 +202,7 @@ FOLDERS = {
         "final_logit_softcapping": 3.0, "attention_bias": True},
     "bamba": SPACE | {
         "layer_types": ..., "attn_layer_indices": [1], "attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True},
+    "falcon_h1": SPACE | FALCON_H1 | {"mamba_rms_norm": True, "mamba_norm_before_gate": False},
     "granitemoehybrid": SPACE | GRANITE | {"shared_intermediate_size": 20},
     "lfm2": {"layer_types": ["conv", "full_attention", "conv", "full_attention"], "conv_bias": True, "block_multiple_of": 8},
     "lfm2_moe": {
@@ -268,6 +274,11 @@ VARIANTS = {
         "tie_word_embeddings": True,
         "text_config": TEXT | FOLDERS["qwen3_5_moe_text"] | {"num_hidden_layers": 4, "intermediate_size": 24},
         "vision_config": IMAGES}),
+    "falcon_h1-bare": ("falcon_h1", SPACE | FALCON_H1 | {
+        "attention_in_multiplier": 1.0, "attention_out_multiplier": 1.0, "ssm_in_multiplier": 1.0, "ssm_out_multiplier": 1.0,
+        "mlp_multipliers": [0.9, 1.0], "attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True,
+        "projectors_bias": True}),
+    "falcon_h1-before": ("falcon_h1", SPACE | FALCON_H1 | {"mamba_rms_norm": True, "mamba_d_ssm": None}),
     "granitemoehybrid-dense": ("granitemoehybrid", SPACE | GRANITE | {
         "num_local_experts": 0, "shared_intermediate_size": 20, "position_embedding_type": "rope", "mamba_n_groups": 1,
         "mamba_conv_bias": False, "tie_word_embeddings": True}),

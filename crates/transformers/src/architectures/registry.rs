@@ -420,6 +420,7 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     decoder!(SolarOpen, "Solar Open", WORDS),
     decoder!(VaultGemma, "VaultGemma", WORDS),
     decoder!(Bamba, "Bamba", WORDS),
+    decoder!(FalconH1, "Falcon-H1", WORDS),
     decoder!(GraniteHybrid, "Granite 4", WORDS),
     decoder!(Lfm2, "LFM2", WORDS),
     decoder!(Lfm2Moe, "LFM2 MoE", WORDS),

@@ -7,23 +7,18 @@ use sporran_kernels::{Norm, Precision, Scores};
 use super::{
     causal::{self, Attention, CausalLayer, Mixer, PackedLlama},
     decoder::PackedDecoder,
-    delta::Delta,
     function::{Function, Slopes},
     kv_cache::Heads,
     latent::Latent,
     layers::{Dense, Linear, Machines},
     mixture::{Mixture, Part},
     packer::{Packer, Read, named},
-    recurrence::{GatedConvolution, Recurrence},
-    short_convolution::ShortConvolution,
-    state_space::StateSpace,
     weights::StoredWeights,
 };
 use crate::{
     architectures::llama::{
-        self, CONVOLUTION, ConvolutionSizes, DELTA, DeltaSizes, ExpertTensors, Experts, Gate, HeadNorms,
-        Inner, Inputs, LATENT, LATENT_EPS, LatentSizes, LlamaConfig, NormKind, OwnWeights, PROJECTIONS,
-        PartNames, PartNorms, SHARED_GATE, SINKS, SLOPES, STATE_SPACE, StateSpaceSizes,
+        ExpertTensors, Experts, Gate, HeadNorms, Inner, Inputs, LATENT, LATENT_EPS, LatentSizes, LlamaConfig,
+        NormKind, OwnWeights, PROJECTIONS, PartNames, PartNorms, SHARED_GATE, SINKS, SLOPES,
     },
     decode::GenerationOptions,
 };
@@ -38,9 +33,9 @@ enum Use {
 }
 
 /// The tensors of a config.
-struct Source<'a, 'b> {
-    config: &'a LlamaConfig,
-    packer: Packer<'b>,
+pub(super) struct Source<'a, 'b> {
+    pub(super) config: &'a LlamaConfig,
+    pub(super) packer: Packer<'b>,
 }
 
 impl Source<'_, '_> {
@@ -115,6 +110,9 @@ impl Source<'_, '_> {
         Ok(match self.config.gate()? {
             Gate::Plain(activation) => activation.into(),
             Gate::Bounded { alpha, most } => Function::Bounded { alpha: alpha as f32, most: most as f32 },
+            Gate::Scaled { activation, gate, result } => {
+                Function::Scaled { activation: activation.into(), gate: gate as f32, result: result as f32 }
+            }
             Gate::Learned => {
                 let mut stored = [0.0; 4];
                 for (value, name) in stored.iter_mut().zip(SLOPES) {
@@ -254,6 +252,7 @@ impl Source<'_, '_> {
         Ok(Attention {
             inputs,
             gate,
+            result: config.attention_scale() as f32,
             head_norms: [
                 self.head_norms(&queries, config.num_attention_heads)?,
                 self.head_norms(&keys, config.groups())?,
@@ -264,110 +263,11 @@ impl Source<'_, '_> {
         })
     }
 
-    /// The delta rule of the layer under `at`.
-    fn delta(&mut self, sizes: DeltaSizes, at: &str) -> Result<Delta> {
-        let (width, eps) = (self.config.hidden_size, self.config.norm_eps());
-        let packer = &mut self.packer;
-        let [places, gates, rates] = sizes.places();
-        let kept = packer.precision;
-        let [inputs, gate] = match sizes.is_by_head {
-            true => {
-                let parts = [(&places[..], kept), (&gates, kept)];
-                packer.parts(&format!("{at}.{}", DELTA.inputs_by_head), width, parts, false)?
-            }
-            false => [
-                packer.linear(&named(at, &[DELTA.inputs]), width, false)?,
-                packer.linear(&named(at, &[DELTA.gate]), width, false)?,
-            ],
-        };
-        // Small differences of rates grow with the length of a sequence: they are not rounded.
-        let rates = match sizes.is_by_head {
-            true => {
-                let name = format!("{at}.{}", DELTA.rates_by_head);
-                let [rates] = packer.parts(&name, width, [(&rates[..], Precision::F32)], false)?;
-                rates
-            }
-            false => {
-                packer.precision = Precision::F32;
-                let rates = packer.linear(&named(at, &DELTA.rates), width, false)?;
-                packer.precision = kept;
-                rates
-            }
-        };
-        let convolution = packer.values(&format!("{at}.{}", DELTA.convolution))?;
-        let decay = packer.values(&format!("{at}.{}", DELTA.decay))?;
-        Ok(Delta {
-            sizes,
-            inputs,
-            gate,
-            rates,
-            convolution: ShortConvolution::new(&convolution, None, sizes.channels()),
-            activation: self.config.activation()?.into(),
-            decay: decay.into_iter().map(f32::exp).collect(),
-            bias: self.packer.values(&format!("{at}.{}", DELTA.bias))?,
-            norm: self.packer.norm(&format!("{at}.{}", DELTA.norm), false, eps)?,
-        })
-    }
-
-    /// The state space of the layer under `at`.
-    fn state_space(&mut self, sizes: StateSpaceSizes, at: &str) -> Result<StateSpace> {
-        let (width, eps) = (self.config.hidden_size, self.config.norm_eps() as f32);
-        let packer = &mut self.packer;
-        let kept = packer.precision;
-        let [gates, inputs, steps] = sizes.places().map(|place| [place]);
-        // Small differences of steps grow with the length of a sequence: they are not rounded.
-        let parts = [(&gates[..], kept), (&inputs, kept), (&steps, Precision::F32)];
-        let name = format!("{at}.{}", STATE_SPACE.inputs);
-        let [gate, inputs, steps] = packer.parts(&name, width, parts, sizes.has_bias)?;
-        let name = format!("{at}.{}", STATE_SPACE.convolution);
-        let weights = packer.values(&format!("{name}.weight"))?;
-        let bias = sizes.convolution_has_bias.then(|| packer.values(&format!("{name}.bias"))).transpose()?;
-        let mut of = |name: &str| packer.values(&format!("{at}.{name}"));
-        let norm = |weight: &[f32]| Norm { weight: weight.into(), bias: None, eps };
-        Ok(StateSpace {
-            sizes,
-            inputs,
-            gate,
-            steps,
-            convolution: ShortConvolution::new(&weights, bias, sizes.channels()),
-            activation: self.config.activation()?.into(),
-            decay: of(STATE_SPACE.decay)?.into_iter().map(f32::exp).collect(),
-            bias: of(STATE_SPACE.bias)?,
-            skip: of(STATE_SPACE.skip)?,
-            norms: of(STATE_SPACE.norm)?.chunks_exact(sizes.inner() / sizes.groups).map(norm).collect(),
-        })
-    }
-
-    /// The convolution of the layer under `at`.
-    fn convolution(&mut self, has_bias: bool, at: &str) -> Result<GatedConvolution> {
-        let width = self.config.hidden_size;
-        let inputs = self.packer.linear(&named(at, &[CONVOLUTION.inputs]), width, has_bias)?;
-        let name = format!("{at}.{}", CONVOLUTION.convolution);
-        let weights = self.packer.values(&format!("{name}.weight"))?;
-        let bias = has_bias.then(|| self.packer.values(&format!("{name}.bias"))).transpose()?;
-        Ok(GatedConvolution { inputs, convolution: ShortConvolution::new(&weights, bias, width) })
-    }
-
     /// The part of layer `index` that reads other tokens, and its output.
     fn mixer(&mut self, index: usize, at: &str) -> Result<(Mixer, Linear)> {
         let config = self.config;
-        if let Some(recurrence) = config.recurrence(index) {
-            let (recurrence, output) = match recurrence {
-                llama::Recurrence::Delta(sizes) => {
-                    let delta = Recurrence::Delta(Box::new(self.delta(sizes, at)?));
-                    (delta, self.packer.linear(&named(at, &[DELTA.output]), sizes.values(), false)?)
-                }
-                llama::Recurrence::StateSpace(sizes) => {
-                    let space = Recurrence::StateSpace(Box::new(self.state_space(sizes, at)?));
-                    let name = named(at, &[STATE_SPACE.output]);
-                    (space, self.packer.linear(&name, sizes.inner(), sizes.has_bias)?)
-                }
-                llama::Recurrence::Convolution(ConvolutionSizes { has_bias, .. }) => {
-                    let convolution = Recurrence::Convolution(self.convolution(has_bias, at)?);
-                    let name = named(at, &[CONVOLUTION.output]);
-                    (convolution, self.packer.linear(&name, config.hidden_size, has_bias)?)
-                }
-            };
+        if let Some(recurrence) = config.recurrence(index).filter(|_| !config.attends_beside()) {
+            let (recurrence, output) = self.recurrence(recurrence, at)?;
             return Ok((Mixer::Recurrence(recurrence), output));
         }
         let attention = self.attention(index, at)?;
@@ -382,6 +282,10 @@ impl Source<'_, '_> {
         let norms = [config.attention_norms(), config.feed_forward_norms()];
         let [first, second] = norms.map(PartNorms::first);
         let (mixer, output) = self.mixer(index, at)?;
+        let beside = match config.recurrence(index) {
+            Some(recurrence) if config.attends_beside() => Some(self.recurrence(recurrence, at)?),
+            _ => None,
+        };
         let part = match config.experts(index) {
             Some(experts) => Part::Experts(self.mixture(experts, at)?),
             None => {
@@ -397,7 +301,7 @@ impl Source<'_, '_> {
             _ => Ok(None),
         };
         let result_norms = [result_norm(norms[0])?, result_norm(norms[1])?];
-        Ok(CausalLayer { mixer, output, norm, part, part_norm, result_norms })
+        Ok(CausalLayer { mixer, output, beside, norm, part, part_norm, result_norms })
     }
 }
 

@@ -91,6 +91,15 @@ impl Linear {
     }
 }
 
+/// Multiplies all rows by a factor.
+pub(super) fn multiply(rows: &mut Rows, factor: f32) {
+    if factor != 1.0 {
+        for row in 0..rows.count() {
+            rows.row_mut(row).iter_mut().for_each(|value| *value *= factor);
+        }
+    }
+}
+
 /// Attention of positions to positions of the same sequence.
 #[derive(Debug)]
 pub(super) struct SelfAttention {

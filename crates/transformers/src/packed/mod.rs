@@ -15,6 +15,7 @@
 
 mod build;
 mod build_causal;
+mod build_recurrent;
 mod cache;
 mod causal;
 mod decoder;

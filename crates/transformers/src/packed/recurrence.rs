@@ -37,6 +37,20 @@ impl Recurrence {
         }
     }
 
+    /// The results of the rows of `source`, which are whole prompts, and the states after them. `blocks` are the rows of each.
+    pub(super) fn read(
+        &self,
+        machine: &mut Machine,
+        source: &Rows,
+        blocks: &[Range<usize>],
+        mixed: &mut Rows,
+    ) -> Vec<Vec<f32>> {
+        let mut states = vec![vec![0.0; self.state()]; blocks.len()];
+        let mut all: Vec<&mut [f32]> = states.iter_mut().map(Vec::as_mut_slice).collect();
+        self.forward(machine, source, blocks, &mut all, mixed);
+        states
+    }
+
     /// The results of the rows of `source`, whose sequences are `blocks`, each with its state.
     pub(super) fn forward(
         &self,

@@ -8,11 +8,11 @@ use std::{
 use sporran_kernels::{Activation, Norm, Rows};
 
 use super::{
-    layers::{Linear, Machine},
+    layers::{Linear, Machine, multiply},
     memory::{softplus, store_and_read},
     short_convolution::ShortConvolution,
 };
-use crate::architectures::llama::StateSpaceSizes;
+use crate::architectures::llama::{GatedNorm, StateSpaceSizes};
 
 /// A state space layer of Mamba 2 (Dao and Gu 2024) without its output projection. Its oracle is that of
 /// [`Llama`](crate::Llama).
@@ -32,7 +32,7 @@ pub(super) struct StateSpace {
     pub(super) decay: Vec<f32>,
     pub(super) bias: Vec<f32>,
     pub(super) skip: Vec<f32>,
-    /// The norms of groups of heads.
+    /// The norms of groups of heads, where there are some.
     pub(super) norms: Vec<Norm>,
 }
 
@@ -59,6 +59,7 @@ impl StateSpace {
         self.inputs.forward(machine, source, &mut raw);
         let steps = self.steps.values(machine, source);
         let isa = machine.core.isa;
+        let [gate_factor, .., step_factor] = self.sizes.factors.map(|factor| factor as f32);
         self.convolution.forward(machine, &raw, blocks, &mut windows, &mut inputs, &|_, row| {
             self.activation.forward(isa, row);
         });
@@ -75,7 +76,7 @@ impl StateSpace {
                 let own = inputs.row(row);
                 let values = &own[head * head_width..][..head_width];
                 let vector = |which: usize| &own[inner + (which * groups + group) * state..][..state];
-                let step = softplus(steps[row * heads + head] + self.bias[head]);
+                let step = softplus(step_factor * steps[row * heads + head] + self.bias[head]);
                 new.iter_mut().zip(values).for_each(|(new, value)| *new = step * value);
                 let left = (-self.decay[head] * step).exp();
                 let out = part.row_mut(at);
@@ -83,9 +84,32 @@ impl StateSpace {
                 out.iter_mut().zip(values).for_each(|(out, value)| *out += self.skip[head] * value);
             }
         });
-        self.gate.multiply(machine, source, Activation::Silu, mixed);
+        if self.sizes.norm == Some(GatedNorm::Before) {
+            self.normalise(machine, mixed);
+        }
+        if gate_factor == 1.0 {
+            self.gate.multiply(machine, source, Activation::Silu, mixed);
+        } else {
+            let mut gates = Rows::default();
+            self.gate.forward(machine, source, &mut gates);
+            multiply(&mut gates, gate_factor);
+            for row in 0..gates.count() {
+                Activation::Silu.forward(isa, gates.row_mut(row));
+                let values = mixed.row_mut(row).iter_mut().zip(gates.row(row));
+                values.for_each(|(value, gate)| *value *= gate);
+            }
+        }
+        if self.sizes.norm == Some(GatedNorm::After) {
+            self.normalise(machine, mixed);
+        }
+        multiply(mixed, self.sizes.result as f32);
+    }
+
+    /// Normalises each group of heads.
+    fn normalise(&self, machine: &Machine, mixed: &mut Rows) {
         let rows: Vec<_> = (0..mixed.count()).map(|row| row..row + 1).collect();
-        mixed.each_part(machine.core.pool, &rows, inner / groups, &|_, group, mut part| {
+        let (isa, width) = (machine.core.isa, self.sizes.inner() / self.sizes.groups);
+        mixed.each_part(machine.core.pool, &rows, width, &|_, group, mut part| {
             self.norms[group].one(isa, part.row_mut(0));
         });
     }

@@ -43,6 +43,7 @@ impl Model {
                 "decoders/gemma3_text",
                 "decoders/qwen3",
                 "decoders/granite",
+                "decoders/falcon_h1",
                 "decoders/granitemoehybrid",
                 "decoders/lfm2",
                 "decoders/qwen3_next",

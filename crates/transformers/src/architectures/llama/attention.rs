@@ -4,7 +4,9 @@ use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
-use super::{config::LlamaConfig, feed_forward::linear, latent::Latent, names, norm::HeadNorm};
+use super::{
+    config::LlamaConfig, feed_forward::linear, latent::Latent, layer::scaled, names, norm::HeadNorm,
+};
 use crate::{
     architectures::wrong::wrong,
     attention::{rotate, rotate_neighbours},
@@ -36,6 +38,8 @@ pub(super) struct Attention {
     /// Whether the layer attends to a sliding window.
     is_near: bool,
     scale: f64,
+    /// The factor of the results.
+    result: f64,
     cap: Option<f64>,
     /// The scores of attending to nothing (heads).
     sinks: Option<Tensor>,
@@ -115,6 +119,7 @@ impl Attention {
             turns_neighbours: config.turns_neighbours(),
             is_near: config.window(at).is_some(),
             scale: config.score_scale(),
+            result: config.attention_scale(),
             cap: config.score_cap(),
             sinks: config.has_sinks().then(sinks).transpose()?,
             dropout: config.score_dropout(),
@@ -231,6 +236,6 @@ impl Attention {
             Some(gate) => (mixed * candle_nn::ops::sigmoid(&gate)?)?,
             None => mixed,
         };
-        self.output.forward(&mixed)
+        self.output.forward(&scaled(mixed, self.result)?)
     }
 }

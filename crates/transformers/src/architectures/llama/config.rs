@@ -307,9 +307,42 @@ pub struct LlamaConfig {
     /// The width of a state space layer by that of the states; 2 where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mamba_expand: Option<usize>,
-    /// Whether the projections of state space layers have biases.
+    /// The width of a state space layer itself (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mamba_d_ssm: Option<usize>,
+    /// Whether the projections of state space layers have biases; in Falcon-H1 those of their inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mamba_proj_bias: Option<bool>,
+    /// Whether those of their results have biases (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub projectors_bias: Option<bool>,
+    /// Whether results of state space layers are normalised (Falcon-H1); they are not where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mamba_rms_norm: Option<bool>,
+    /// Whether they are before they are multiplied by their gates (Falcon-H1); they are where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mamba_norm_before_gate: Option<bool>,
+    /// The factor of what attention reads (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_in_multiplier: Option<f64>,
+    /// The factor of its results (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_out_multiplier: Option<f64>,
+    /// The factor of keys (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_multiplier: Option<f64>,
+    /// The factor of what a state space layer reads (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssm_in_multiplier: Option<f64>,
+    /// The factor of its results (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssm_out_multiplier: Option<f64>,
+    /// The factors of its gates, its inputs, the vectors that write and read matrices, and its steps (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssm_multipliers: Option<[f64; 5]>,
+    /// The factors of the gates and of the results of feed-forward parts (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mlp_multipliers: Option<[f64; 2]>,
     /// The bounds of steps in state space layers; others than 0 and infinity are not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_step_limit: Option<[f64; 2]>,
@@ -461,7 +494,18 @@ impl Default for LlamaConfig {
             full_attention_interval: None,
             attn_layer_indices: None,
             mamba_expand: None,
+            mamba_d_ssm: None,
             mamba_proj_bias: None,
+            projectors_bias: None,
+            mamba_rms_norm: None,
+            mamba_norm_before_gate: None,
+            attention_in_multiplier: None,
+            attention_out_multiplier: None,
+            key_multiplier: None,
+            ssm_in_multiplier: None,
+            ssm_out_multiplier: None,
+            ssm_multipliers: None,
+            mlp_multipliers: None,
             time_step_limit: None,
             position_embedding_type: None,
             use_expert_bias: None,

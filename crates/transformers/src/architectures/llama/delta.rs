@@ -171,7 +171,6 @@ impl Delta {
         let (rows, length, _) = mixed.dims3()?;
         let dtype = wide(mixed);
         let mixed = mixed.to_dtype(dtype)?;
-        let keys = self.sizes.keys();
         // (t, r, heads, 1, width)
         let heads = |from: usize, count: usize, width: usize| {
             let own = mixed.narrow(2, from, count * width)?.reshape((rows, length, count, 1, width))?;
@@ -187,11 +186,9 @@ impl Delta {
             Ok(all.reshape((length, rows, value_heads, 1, key_width))?)
         };
         let queries = (shared(unit(heads(0, key_heads, key_width)?)?)? * (key_width as f64).powf(-0.5))?;
-        let keys = {
-            let own = shared(unit(heads(keys, key_heads, key_width)?)?)?;
-            own.contiguous()?
-        };
-        let values = heads(2 * self.sizes.keys(), value_heads, value_width)?;
+        let own = self.sizes.keys();
+        let keys = shared(unit(heads(own, key_heads, key_width)?)?)?;
+        let values = heads(2 * own, value_heads, value_width)?;
         let stored = candle_nn::ops::sigmoid(&stored.to_dtype(dtype)?)?;
         let rate = decay.to_dtype(dtype)?.broadcast_add(&self.bias.to_dtype(dtype)?)?;
         let decay = softplus(&rate)?.broadcast_mul(&self.decay.to_dtype(dtype)?.exp()?)?.neg()?;
@@ -215,7 +212,7 @@ impl Delta {
             let decayed = matrix.broadcast_mul(&decay.get(at)?)?;
             let new = (value - key.matmul(&decayed)?)?.broadcast_mul(&stored.get(at)?)?;
             matrix = (decayed + key.transpose(2, 3)?.contiguous()?.matmul(&new)?)?;
-            results.push(query.contiguous()?.matmul(&matrix)?.squeeze(2)?);
+            results.push(query.matmul(&matrix)?.squeeze(2)?);
         }
         Ok((Tensor::stack(&results, 1)?, matrix))
     }

@@ -20,6 +20,17 @@ const STATE_SPACE_FIELDS: [(&str, &str); 6] = [
     ("mamba_n_heads", "linear_num_value_heads"),
 ];
 
+/// The same with the factor of logits.
+const FALCON_H1_FIELDS: [(&str, &str); 7] = [
+    ("lm_head_multiplier", "logit_scale"),
+    STATE_SPACE_FIELDS[0],
+    STATE_SPACE_FIELDS[1],
+    STATE_SPACE_FIELDS[2],
+    STATE_SPACE_FIELDS[3],
+    STATE_SPACE_FIELDS[4],
+    STATE_SPACE_FIELDS[5],
+];
+
 /// The same with the fields of experts.
 const GRANITE_HYBRID_FIELDS: [(&str, &str); 8] = [
     ("num_local_experts", "num_experts"),
@@ -76,6 +87,7 @@ impl LlamaKind {
                 ("layer_norm_epsilon", "layer_norm_eps"),
                 ("num_kv_heads", "num_key_value_heads"),
             ],
+            Self::FalconH1 => &FALCON_H1_FIELDS,
             Self::GptNeo => &[
                 ("activation_function", "hidden_act"),
                 ("embed_dropout", "embd_pdrop"),
@@ -172,7 +184,9 @@ impl LlamaKind {
     pub(super) fn by_new_fields<'a>(self, path: &Path, text: &'a str) -> Result<Cow<'a, str>> {
         match self {
             Self::UltraBert => Self::by_types(parse(path, text)?),
-            Self::Bamba | Self::GraniteHybrid => Ok(self.by_mamba_fields(parse(path, text)?)),
+            Self::Bamba | Self::FalconH1 | Self::GraniteHybrid => {
+                Ok(self.by_mamba_fields(parse(path, text)?))
+            }
             Self::Lfm2 | Self::Lfm2Moe => self.by_plain_fields(path, parse(path, text)?),
             _ => return Ok(text.into()),
         }

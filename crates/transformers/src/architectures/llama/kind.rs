@@ -187,6 +187,8 @@ kinds! {
     UltraBert = "ultrabert", "Ultrabert";
     /// Bamba (IBM 2025), most of whose layers are Mamba 2.
     Bamba = "bamba", "Bamba";
+    /// Falcon-H1 (TII 2025), whose layers attend and are Mamba 2 at once, with factors of most projections.
+    FalconH1 = "falcon_h1", "FalconH1";
     /// Granite 4, most of whose layers are Mamba 2.
     GraniteHybrid = "granitemoehybrid", "GraniteMoeHybrid";
     /// LFM2 of Liquid AI, most of whose layers are short convolutions.
@@ -266,7 +268,7 @@ impl LlamaKind {
 
     /// Whether some of its layers are Mamba 2.
     pub(crate) fn has_state_space(self) -> bool {
-        matches!(self, Self::Bamba | Self::GraniteHybrid)
+        matches!(self, Self::Bamba | Self::FalconH1 | Self::GraniteHybrid)
     }
 
     /// Whether it is an LFM2, some of whose layers are short convolutions.

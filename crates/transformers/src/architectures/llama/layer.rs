@@ -20,6 +20,8 @@ use crate::{cache::LayerCache, causal::Biases, mode::Mode};
 #[derive(Debug, Clone)]
 pub(super) struct Layer {
     mixer: Mixer,
+    /// Another one, which reads the same states.
+    beside: Option<StateSpace>,
     mixer_norms: [Option<Norm>; 2],
     feed_forward_norms: [Option<Norm>; 2],
     /// Whether the feed-forward part reads the states before the layer, and not those after attention.
@@ -53,7 +55,13 @@ impl Layer {
             |name: Option<&str>| name.map(|name| Norm::new(config, width, &vb.pp(name))).transpose();
         let part_norms =
             |norms: PartNorms| -> Result<_> { Ok([part_norm(norms.before())?, part_norm(norms.after())?]) };
-        let mixer = match config.recurrence(at) {
+        let (recurrence, beside) = match config.recurrence(at) {
+            Some(Recurrence::StateSpace(sizes)) if config.attends_beside() => {
+                (None, Some(StateSpace::new(config, sizes, vb)?))
+            }
+            recurrence => (recurrence, None),
+        };
+        let mixer = match recurrence {
             Some(Recurrence::Delta(sizes)) => Mixer::Delta(Box::new(Delta::new(config, sizes, vb)?)),
             Some(Recurrence::StateSpace(sizes)) => {
                 Mixer::StateSpace(Box::new(StateSpace::new(config, sizes, vb)?))
@@ -66,6 +74,7 @@ impl Layer {
             if config.shares_norm() { mixer_norms.clone() } else { part_norms(config.feed_forward_norms())? };
         Ok(Self {
             mixer,
+            beside,
             mixer_norms,
             feed_forward_norms,
             is_parallel: config.is_parallel(),
@@ -117,6 +126,10 @@ impl Layer {
             Mixer::Convolution(convolution) => {
                 convolution.forward(&source, biases.alignment.as_ref(), kept, mode)?
             }
+        };
+        let mixed = match &self.beside {
+            Some(space) => (mixed + space.forward(&source, biases.alignment.as_ref(), kept, mode)?)?,
+            None => mixed,
         };
         let ys = self.add(xs, mixed, (after.as_ref(), self.part_dropouts[0]), mode)?;
         let [before, after] = &self.feed_forward_norms;

@@ -14,7 +14,7 @@ use super::{
 use crate::architectures::wrong::wrong;
 
 /// What a layer is that keeps a state in the place of keys and values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Recurrence {
     Delta(DeltaSizes),
     Convolution(ConvolutionSizes),
@@ -155,6 +155,11 @@ impl LlamaConfig {
             None => !(layer + 1).is_multiple_of(self.full_attention_interval.unwrap_or(4)),
         };
         self.delta_sizes().filter(|_| is_linear).map(Recurrence::Delta)
+    }
+
+    /// Whether layers attend beside their recurrence.
+    pub(crate) fn attends_beside(&self) -> bool {
+        self.kind == LlamaKind::FalconH1
     }
 
     /// The sizes of all delta rules; none where the model has none.

@@ -13,7 +13,7 @@ use super::{
 use crate::architectures::wrong::wrong;
 
 /// The sizes of a state space layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct StateSpaceSizes {
     /// Heads, each of which keeps a matrix.
     pub(crate) heads: usize,
@@ -27,8 +27,25 @@ pub(crate) struct StateSpaceSizes {
     pub(crate) kernel: usize,
     /// Whether the convolution has biases.
     pub(crate) convolution_has_bias: bool,
-    /// Whether the projections have.
+    /// Whether the projection of the inputs has.
     pub(crate) has_bias: bool,
+    /// Whether that of the results has.
+    pub(crate) output_has_bias: bool,
+    /// When results are normalised; none where they are not.
+    pub(crate) norm: Option<GatedNorm>,
+    /// The factors of gates, inputs, the vectors that write and read matrices, and steps.
+    pub(crate) factors: [f64; 5],
+    /// The factor of the results.
+    pub(crate) result: f64,
+}
+
+/// When results are normalised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GatedNorm {
+    /// Before they are multiplied by their gates.
+    Before,
+    /// Afterwards.
+    After,
 }
 
 /// The names of such a layer's tensors.
@@ -71,6 +88,14 @@ impl StateSpaceSizes {
         self.inner() + 2 * self.groups * self.state
     }
 
+    /// The factor of each channel.
+    pub(crate) fn channel_factors(self) -> Vec<f32> {
+        let [_, inputs, written, read, _] = self.factors;
+        let vectors = self.groups * self.state;
+        let parts = [(inputs, self.inner()), (written, vectors), (read, vectors)];
+        parts.into_iter().flat_map(|(factor, width)| vec![factor as f32; width]).collect()
+    }
+
     /// The places of gates, channels and steps among the outputs of the projection.
     pub(crate) fn places(self) -> [Range<usize>; 3] {
         let (inner, end) = (self.inner(), self.inner() + self.channels());
@@ -81,6 +106,8 @@ impl StateSpaceSizes {
 impl LlamaConfig {
     /// The sizes of all state space layers; none where the model has none.
     pub(super) fn state_space(&self) -> Option<StateSpaceSizes> {
+        let is_falcon = self.kind == LlamaKind::FalconH1;
+        let factors = self.ssm_multipliers.unwrap_or([1.0; 5]);
         self.kind.has_state_space().then(|| StateSpaceSizes {
             heads: self.linear_num_value_heads.unwrap_or(128),
             head_width: self.linear_value_head_dim.unwrap_or(64),
@@ -89,6 +116,17 @@ impl LlamaConfig {
             kernel: self.linear_conv_kernel_dim.unwrap_or(4),
             convolution_has_bias: self.use_bias.unwrap_or(true),
             has_bias: self.mamba_proj_bias.unwrap_or(false),
+            output_has_bias: self
+                .projectors_bias
+                .or(self.mamba_proj_bias.filter(|_| !is_falcon))
+                .unwrap_or(false),
+            norm: match self.kind {
+                LlamaKind::FalconH1 if self.mamba_rms_norm != Some(true) => None,
+                LlamaKind::FalconH1 if self.mamba_norm_before_gate != Some(false) => Some(GatedNorm::Before),
+                _ => Some(GatedNorm::After),
+            },
+            factors: factors.map(|factor| factor * self.ssm_in_multiplier.unwrap_or(1.0)),
+            result: self.ssm_out_multiplier.unwrap_or(1.0),
         })
     }
 
@@ -112,9 +150,9 @@ impl LlamaConfig {
             return Err(wrong("linear_num_key_heads", &expected, &sizes.groups.to_string()));
         }
         let inner = self.mamba_expand.unwrap_or(2).saturating_mul(self.hidden_size);
+        let inner = self.mamba_d_ssm.unwrap_or(inner);
         if sizes.heads.saturating_mul(sizes.head_width) != inner {
-            let expected =
-                format!("mamba_expand by hidden_size, {inner}, over mamba_n_heads, {}", sizes.heads);
+            let expected = format!("the width of the layer, {inner}, over mamba_n_heads, {}", sizes.heads);
             return Err(wrong("linear_value_head_dim", &expected, &sizes.head_width.to_string()));
         }
         let state = inner.saturating_mul(sizes.state);
@@ -123,6 +161,18 @@ impl LlamaConfig {
         if all > i32::MAX as usize {
             let expected = format!("at most {} values of a state", i32::MAX);
             return Err(wrong("linear_key_head_dim", &expected, &all.to_string()));
+        }
+        for (field, factor, bias) in [
+            ("attention_bias", self.attention_in_multiplier, self.attention_bias),
+            ("attention_bias", self.attention_out_multiplier, self.attention_bias),
+            ("mamba_proj_bias", self.ssm_in_multiplier, sizes.has_bias),
+            ("projectors_bias", self.ssm_out_multiplier, sizes.output_has_bias),
+            ("mlp_bias", self.mlp_multipliers.map(|[_, result]| result), self.mlp_bias),
+        ] {
+            // Factors are those of values without a bias.
+            if bias && factor.is_some_and(|factor| factor != 1.0) {
+                return Err(wrong(field, "false with factors", "true"));
+            }
         }
         // `transformers` bounds the steps of prompts, but not those of later tokens.
         match self.time_step_limit {
@@ -158,9 +208,12 @@ impl LlamaKind {
             let number = |field: &str, usual: Option<usize>| {
                 given.get(field).and_then(Value::as_u64).unwrap_or(usual.unwrap_or(0) as u64)
             };
+            let own =
+                given.get("mamba_d_ssm").map_or(defaults.mamba_d_ssm.map(|own| own as u64), Value::as_u64);
             let inner = number("mamba_expand", Some(2))
                 .saturating_mul(number("hidden_size", Some(defaults.hidden_size)));
-            let width = inner.checked_div(number("mamba_n_heads", defaults.linear_num_value_heads));
+            let width =
+                own.unwrap_or(inner).checked_div(number("mamba_n_heads", defaults.linear_num_value_heads));
             given.insert("mamba_d_head".into(), json!(width.unwrap_or(0)));
         }
         given

@@ -129,7 +129,7 @@ impl LlamaKind {
             Self::Apertus | Self::Arcee | Self::Jais2 | Self::Nemotron => {
                 Names { part: plain("mlp.up_proj", "mlp.down_proj"), ..LLAMA }
             }
-            Self::Bamba => Names {
+            Self::Bamba | Self::FalconH1 => Names {
                 norm: "final_layernorm",
                 part: PartNames {
                     inner: Inner::Gated("feed_forward.gate_proj", "feed_forward.up_proj"),

@@ -171,7 +171,7 @@ impl LlamaConfig {
             LlamaKind::Opt if self.norms_sums() => PartNorms::Sum("final_layer_norm"),
             LlamaKind::Apertus => PartNorms::Before("feedforward_layernorm"),
             LlamaKind::BioGpt | LlamaKind::Opt | LlamaKind::Xglm => PartNorms::Before("final_layer_norm"),
-            LlamaKind::Bamba => PartNorms::Before("pre_ff_layernorm"),
+            LlamaKind::Bamba | LlamaKind::FalconH1 => PartNorms::Before("pre_ff_layernorm"),
             LlamaKind::GptBigCode | LlamaKind::GptNeo => PartNorms::Before("ln_2"),
             LlamaKind::Lfm2 | LlamaKind::Lfm2Moe => PartNorms::Before("ffn_norm"),
             LlamaKind::Mpt => PartNorms::Before("norm_2"),

@@ -8,7 +8,8 @@ use sporran_checkpoint::Result;
 use super::{
     config::LlamaConfig,
     feed_forward::linear,
-    mamba::{STATE_SPACE, StateSpaceSizes},
+    layer::scaled,
+    mamba::{GatedNorm, STATE_SPACE, StateSpaceSizes},
 };
 use crate::{
     cache::{Kept, LayerCache},
@@ -30,8 +31,8 @@ pub(super) struct StateSpace {
     decay: Tensor,
     bias: Tensor,
     skip: Tensor,
-    /// The weights of the norm (inner).
-    norm: Tensor,
+    /// The weights of the norm (inner), where there is one.
+    norm: Option<Tensor>,
     eps: f64,
     output: Linear,
 }
@@ -55,9 +56,9 @@ impl StateSpace {
             decay: vb.get_with_hints(heads, STATE_SPACE.decay, decays)?,
             bias: vb.get_with_hints(heads, STATE_SPACE.bias, one)?,
             skip: vb.get_with_hints(heads, STATE_SPACE.skip, one)?,
-            norm: vb.get_with_hints(inner, STATE_SPACE.norm, one)?,
+            norm: sizes.norm.map(|_| vb.get_with_hints(inner, STATE_SPACE.norm, one)).transpose()?,
             eps: config.norm_eps(),
-            output: linear(config, (inner, width), sizes.has_bias, &vb.pp(STATE_SPACE.output))?,
+            output: linear(config, (inner, width), sizes.output_has_bias, &vb.pp(STATE_SPACE.output))?,
         })
     }
 
@@ -82,7 +83,9 @@ impl StateSpace {
             let place = &self.sizes.places()[at];
             Ok(all.narrow(2, place.start, place.len())?.contiguous()?)
         };
-        let (gate, mixed, steps) = (part(0)?, without_padding(part(1)?)?, part(2)?);
+        let [gates, _, _, _, steps] = self.sizes.factors;
+        let (gate, steps) = (scaled(part(0)?, gates)?, scaled(part(2)?, steps)?);
+        let mixed = without_padding(self.scaled(part(1)?)?)?;
         let before = kept.state(mode);
         let convolution = (&self.convolution, self.convolution_bias.as_ref());
         let (mixed, window) =
@@ -91,12 +94,28 @@ impl StateSpace {
         let mixed = without_padding(self.activation.forward_fused(&mixed, mode)?)?;
         let (result, matrix) = self.recur(&mixed, &steps, before.and_then(|kept| kept.matrix))?;
         kept.put_state(Kept { window, matrix: Some(matrix) }, mode);
-        let result = self.normalised(&(result * gate.to_dtype(wide(xs))?.silu()?)?)?;
-        let result = self.output.forward(&result.to_dtype(xs.dtype())?)?;
+        let gate = gate.to_dtype(wide(xs))?.silu()?;
+        let result = match self.sizes.norm {
+            Some(GatedNorm::Before) => (self.normalised(&result)? * gate)?,
+            Some(GatedNorm::After) => self.normalised(&(result * gate)?)?,
+            None => (result * gate)?,
+        };
+        let result = scaled(result.to_dtype(xs.dtype())?, self.sizes.result)?;
+        let result = self.output.forward(&result)?;
         match alignment {
             Some(alignment) => alignment.restore(&result),
             None => Ok(result),
         }
+    }
+
+    /// What the convolution reads (r, t, channels), by its factors.
+    fn scaled(&self, xs: Tensor) -> Result<Tensor> {
+        let factors = self.sizes.channel_factors();
+        if factors.iter().all(|factor| *factor == 1.0) {
+            return Ok(xs);
+        }
+        let factors = Tensor::new(factors, xs.device())?.to_dtype(xs.dtype())?;
+        Ok(xs.broadcast_mul(&factors)?)
     }
 
     /// Results (r, t, inner), each group of heads normalised.
@@ -105,7 +124,10 @@ impl StateSpace {
         let groups = xs.reshape((rows, length, self.sizes.groups, inner / self.sizes.groups))?;
         let root = (groups.sqr()?.mean_keepdim(D::Minus1)? + self.eps)?.sqrt()?;
         let normed = groups.broadcast_div(&root)?.reshape((rows, length, inner))?;
-        Ok(normed.broadcast_mul(&self.norm.to_dtype(xs.dtype())?)?)
+        match &self.norm {
+            Some(norm) => Ok(normed.broadcast_mul(&norm.to_dtype(xs.dtype())?)?),
+            None => Ok(normed),
+        }
     }
 
     /// The results (r, t, inner) of inputs with the vectors that write and read matrices, `mixed` (r, t, channels), and the last

@@ -7,7 +7,7 @@ use sporran_kernels::{Distances, PackedHead, Queries, Rows, View, attend, attend
 use super::{
     super::{
         kv_cache::KvCache,
-        layers::Machine,
+        layers::{Machine, multiply},
         sinks::{all_biases, last_biases, with_nothing},
     },
     Attention, HIDDEN, Inputs, PackedLlama,
@@ -24,8 +24,9 @@ impl Inputs {
 }
 
 impl Attention {
-    /// Multiplies results by the sigmoids of their gates.
+    /// Multiplies results by the sigmoids of their gates, and by their factor.
     pub(super) fn scale(&self, machine: &mut Machine, source: &Rows, mixed: &mut Rows) {
+        multiply(mixed, self.result);
         let Some(gate) = &self.gate else { return };
         let mut gates = Rows::default();
         gate.forward(machine, source, &mut gates);

@@ -36,6 +36,8 @@ pub(super) struct CausalLayer {
     pub(super) mixer: Mixer,
     /// The output projection of the mixer.
     pub(super) output: Linear,
+    /// A recurrence beside attention, which reads the same states, and its output projection.
+    pub(super) beside: Option<(Recurrence, Linear)>,
     /// The norm of the mixer.
     pub(super) norm: Norm,
     pub(super) part: Part,
@@ -58,6 +60,8 @@ pub(super) struct Attention {
     pub(super) inputs: Inputs,
     /// The gates of results.
     pub(super) gate: Option<Linear>,
+    /// The factor of results.
+    pub(super) result: f32,
     /// The norms of queries and of keys: one as wide as a head or as all heads, or one for each head; none where they are not
     /// normalised.
     pub(super) head_norms: [Vec<Norm>; 2],
@@ -257,15 +261,20 @@ impl PackedLlama {
                     attention.scale(machine, source, mixed);
                 }
                 Mixer::Recurrence(recurrence) => {
-                    states = vec![vec![0.0; recurrence.state()]; blocks.len()];
-                    let mut states: Vec<&mut [f32]> = states.iter_mut().map(Vec::as_mut_slice).collect();
-                    recurrence.forward(machine, source, &blocks, &mut states, mixed);
+                    states = recurrence.read(machine, source, &blocks, mixed);
                 }
+            }
+            let mut second = Rows::default();
+            if let Some((recurrence, _)) = &layer.beside {
+                states = recurrence.read(machine, source, &blocks, &mut second);
             }
             let (mut kept, mut states) = (kept.into_iter(), states.into_iter());
             for prompt in &mut prompts {
                 prompt.layers.push(kept.next().unwrap_or_default());
                 prompt.states.push(states.next().unwrap_or_default());
+            }
+            if let Some((_, output)) = &layer.beside {
+                output.add(machine, &second, &mut xs);
             }
             self.mixed(machine, layer, mixed, normed, &mut xs);
             self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
@@ -302,6 +311,13 @@ impl PackedLlama {
                     kept.steps.extend(at, Rows::new(source.count(), 0));
                     recurrence.forward(machine, source, &rows, &mut kept.states_mut(at), mixed);
                 }
+            }
+            let mut second = Rows::default();
+            if let Some((recurrence, _)) = &layer.beside {
+                recurrence.forward(machine, source, &rows, &mut kept.states_mut(at), &mut second);
+            }
+            if let Some((_, output)) = &layer.beside {
+                output.add(machine, &second, &mut xs);
             }
             self.mixed(machine, layer, mixed, normed, &mut xs);
             self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
