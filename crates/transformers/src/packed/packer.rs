@@ -148,10 +148,11 @@ impl Packer<'_> {
             let start = |head: usize| (2 * head + which) * width;
             (0..heads).map(|head| start(head)..start(head) + width).collect()
         };
-        let (queries, gates, others) = (half(0), half(1), [0..groups * width]);
+        let (queries, gates, others) = (half(0), half(1), 0..groups * width);
+        let others = std::slice::from_ref(&others);
         let [query, key, value] = names.each_ref().map(|name| format!("{name}.weight"));
         let [query, key, value] = [(self.read)(&query)?, (self.read)(&key)?, (self.read)(&value)?];
-        let all = [(&query, &queries[..]), (&key, &others[..]), (&value, &others[..])];
+        let all = [(&query, &queries[..]), (&key, others), (&value, others)];
         let inner = StoredWeights::pack_ranges(&all, inputs, self.precision);
         let gate = StoredWeights::pack_ranges(&[(&query, &gates)], inputs, self.precision);
         if !has_bias {

@@ -107,8 +107,9 @@ mod tests {
         (0..4).for_each(|row| assert_eq!(out.row(row), expected[row]));
         assert_eq!(windows, [vec![2.0, 5.0, 3.0, 6.0], vec![0.0, 0.0, 7.0, 8.0]]);
         let mut again = [vec![0.0; 4]];
+        let block = 0..1;
         for (row, value) in values[..3].iter().enumerate() {
-            run(&rows(&[*value]), &[0..1], &mut again, &mut out);
+            run(&rows(&[*value]), std::slice::from_ref(&block), &mut again, &mut out);
             assert_eq!(out.row(0), expected[row]);
         }
         assert_eq!(again[0], windows[0]);

@@ -17,6 +17,7 @@ use crate::{
 
 /// The feed-forward part of a layer.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a layer has one")]
 pub(super) enum Part {
     /// Every token reads it.
     Dense(FeedForward),
