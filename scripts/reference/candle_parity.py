@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 SEED = 11
 # Seeds of models that would repeat a token or end at once.
-SEEDS = {"granitemoehybrid": 13, "lfm2": 12, "mamba": 48, "mamba2": 12, "recurrent_gemma": 15}
+SEEDS = {"mamba": 48, "mamba2": 12, "recurrent_gemma": 15}
 PROMPT = [0, 7, 31, 4, 19, 22, 5]
 NEW_TOKENS = 8
 COMMON = {
@@ -53,15 +53,8 @@ MODELS = {
     "glm4": {"head_dim": 8},
     # Candle has no multipliers, and divides scores by the root of a head's width.
     "granite": {"attention_multiplier": 0.5},
-    # Candle has its layers of attention only, and none of its experts.
-    "granitemoehybrid": {
-        "layer_types": ["attention"] * 2, "num_local_experts": 0, "position_embedding_type": "rope",
-        "shared_intermediate_size": 24, "tie_word_embeddings": True, "mamba_n_heads": 4, "embedding_multiplier": 0.3,
-        "logits_scaling": 0.5, "residual_multiplier": 1.4, "attention_multiplier": 0.3,
-    },
     "gpt_bigcode": {"n_inner": 24, "intermediate_size": ..., "num_key_value_heads": ...},
     "helium": {"head_dim": 4},
-    "lfm2": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "block_multiple_of": 8},
     "mamba": {**RECURRENT, "intermediate_size": ...},
     # Candle's model ties the head, and normalises all groups together.
     "mamba2": {

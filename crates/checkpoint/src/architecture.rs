@@ -112,10 +112,11 @@ pub trait Architecture {
     /// Gives the model a separate head if the config ties the head to the embeddings.
     fn untie(&mut self) {}
 
-    /// Makes the model a body alone, if its head is one of pre-training that the weights lack. `has` says whether they have a
-    /// tensor, in the model's naming, whose name begins so. Embedders often name the class of the model that they were tuned
-    /// from. Returns whether the model has changed.
-    fn drop_missing_head(&mut self, _has: &dyn Fn(&str) -> bool) -> bool {
+    /// Makes the model what the weights are where its config may stand for several: a body alone, if its head is one of
+    /// pre-training that the weights lack, since embedders often name the class of the model that they were tuned from; or one
+    /// whose experts are stored together. `has` says whether the weights have a tensor, in the model's naming, whose name begins
+    /// so. Returns whether the model has changed.
+    fn adapt_to_weights(&mut self, _has: &dyn Fn(&str) -> bool) -> bool {
         false
     }
 

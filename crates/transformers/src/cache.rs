@@ -3,7 +3,7 @@
 use candle_core::{DType, Tensor};
 use sporran_checkpoint::{Error, Result};
 
-use crate::packed::State;
+use crate::{mode::Mode, packed::State};
 
 /// Keys and values of one attention, each of shape (rows, heads, length, width of a head).
 #[derive(Debug, Clone)]
@@ -23,6 +23,22 @@ impl KeyValue {
     }
 }
 
+/// What a recurrent layer keeps of each sequence, whatever its length.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    /// What its convolution read of the last tokens (rows, kernel - 1, channels).
+    pub(crate) window: Tensor,
+    /// The matrix of each head (rows, heads, ..), where it has one.
+    pub(crate) matrix: Option<Tensor>,
+}
+
+impl Kept {
+    fn select(&self, rows: &Tensor) -> Result<Self> {
+        let matrix = self.matrix.as_ref().map(|matrix| matrix.index_select(rows, 0));
+        Ok(Self { window: self.window.index_select(rows, 0)?, matrix: matrix.transpose()? })
+    }
+}
+
 /// The cache of one decoder layer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LayerCache {
@@ -30,6 +46,8 @@ pub(crate) struct LayerCache {
     pub(crate) own: Option<KeyValue>,
     /// Cross-attention, one row for each input; computed once.
     pub(crate) cross: Option<KeyValue>,
+    /// The state of a recurrent layer, which has no keys and values.
+    recurrent: Option<Kept>,
     /// Whether `weights` is wanted.
     watching: bool,
     /// The attention weights of the last tokens on the memory, the mean over them and over heads, (b, s).
@@ -39,13 +57,36 @@ pub(crate) struct LayerCache {
 impl LayerCache {
     /// Replaces row `i` of the self-attention cache of every layer by the previous row `rows[i]`.
     pub(crate) fn select(layers: &mut [Self], rows: &[u32]) -> Result<()> {
-        let Some(own) = layers.first().and_then(|layer| layer.own.as_ref()) else { return Ok(()) };
+        let device = layers.iter().find_map(|layer| match (&layer.own, &layer.recurrent) {
+            (Some(own), _) => Some(own.keys.device().clone()),
+            (None, Some(kept)) => Some(kept.window.device().clone()),
+            (None, None) => None,
+        });
+        let Some(device) = device else { return Ok(()) };
         // Brought to the device once for all layers.
-        let rows = Tensor::new(rows, own.keys.device())?;
-        for own in layers.iter_mut().filter_map(|layer| layer.own.as_mut()) {
-            *own = own.select(&rows)?;
+        let rows = Tensor::new(rows, &device)?;
+        for layer in layers {
+            if let Some(own) = &mut layer.own {
+                *own = own.select(&rows)?;
+            }
+            if let Some(kept) = &mut layer.recurrent {
+                *kept = kept.select(&rows)?;
+            }
         }
         Ok(())
+    }
+
+    /// The state of a recurrent layer before new tokens; none before the first ones, and in training.
+    pub(crate) fn state(&mut self, mode: &Mode) -> Option<Kept> {
+        self.recurrent.take().filter(|_| !mode.is_training())
+    }
+
+    /// Keeps the state after new tokens, except in training.
+    pub(crate) fn put_state(&mut self, kept: Kept, mode: &Mode) {
+        if !mode.is_training() {
+            let matrix = kept.matrix.map(|matrix| matrix.detach());
+            self.recurrent = Some(Kept { window: kept.window.detach(), matrix });
+        }
     }
 
     /// Records the weights of cross-attention on the memory, (b, s), if requested.

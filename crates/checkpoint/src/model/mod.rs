@@ -82,7 +82,7 @@ impl StoredModel {
         }
         let rows = architecture.fields()["vocab_size"].as_u64().and_then(|rows| usize::try_from(rows).ok());
         let mut stored = Stored::of(&files, architecture, part, &prefix);
-        if architecture.drop_missing_head(&|start| stored.has(start)) {
+        if architecture.adapt_to_weights(&|start| stored.has(start)) {
             stored = Stored::of(&files, architecture, part, &prefix);
         }
         if stored.unify_embeddings(architecture)? {

@@ -271,10 +271,10 @@ mod tests {
         }
     }
 
-    /// The folder of a tiny LFM2, with a tokenizer of 40 words.
-    pub(super) fn lfm2() -> tempfile::TempDir {
+    /// The folder of a tiny Mamba, with a tokenizer of 40 words.
+    pub(super) fn mamba() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/candle/lfm2");
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transformers/tests/data/candle/mamba");
         for name in ["config.json", "generation_config.json", "model.safetensors"] {
             std::fs::copy(data.join(name), folder.path().join(name)).unwrap();
         }
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_model_of_candle_answers_one_request_after_another() {
-        let folder = lfm2();
+        let folder = mamba();
         let options = CausalOptions { model: folder.path().into(), ..options(Chat::None) };
         let generator = CausalGenerator::load(&options).unwrap();
         let queries = [Query::of_text(1i64, "who?"), Query::of_text(2i64, "where? who?")];
@@ -305,7 +305,7 @@ mod tests {
         }
         let packed = CausalGenerator::load(&CausalOptions { engine: Engine::Packed, ..options.clone() });
         let error = packed.err().unwrap().to_string();
-        assert!(error.contains("field `model_type`") && error.contains("`lfm2`"), "{error}");
+        assert!(error.contains("field `model_type`") && error.contains("`mamba`"), "{error}");
         let mut beams = options;
         beams.generation.num_beams = Some(2);
         let error = CausalGenerator::load(&beams).err().unwrap().to_string();

@@ -180,7 +180,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::causal::tests::lfm2;
+    use crate::causal::tests::mamba;
 
     #[test]
     fn a_prompt_that_is_given_in_part_keeps_the_other_defaults_of_this_generator() {
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn beams_and_int8_of_candle_and_unknown_architectures_are_reported() {
-        let folder = lfm2();
+        let folder = mamba();
         let check = |keys: &str| {
             let model = folder.path();
             let keys = format!("[generator]\nkind = \"causal\"\nmodel = {model:?}\n{keys}");

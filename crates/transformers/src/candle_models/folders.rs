@@ -3,8 +3,8 @@
 use candle_core::{DType, Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::{
-    bigcode, deepseek2, falcon, gemma, gemma2, gemma3, glm4_new, granite, granitemoehybrid, helium, llama,
-    mistral, mixtral, olmo, olmo2, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, stable_lm, starcoder2,
+    bigcode, deepseek2, falcon, gemma, gemma2, gemma3, glm4_new, granite, helium, llama, mistral, mixtral,
+    olmo, olmo2, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, stable_lm, starcoder2,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -135,37 +135,6 @@ pub(crate) fn load_bigcode(settings: &mut Settings, weights: &Weights) -> Result
         bigcode::GPTBigCode::load(vb, config)
     };
     made(weights, new, bigcode::GPTBigCode::forward)
-}
-
-/// Candle's model has its layers of attention alone, and none of its experts.
-pub(crate) fn load_granite_hybrid(
-    settings: &mut Settings,
-    weights: &Weights,
-) -> Result<Box<dyn CandleModel>> {
-    heads_share_the_width(settings)?;
-    settings.must_say("num_local_experts", &json!(0))?;
-    settings.must_say("position_embedding_type", &json!("rope"))?;
-    settings.must_say("tie_word_embeddings", &json!(true))?;
-    must_be(settings, &[("attention_bias", json!(false)), ("hidden_act", json!("silu"))])?;
-    let types = settings.get("layer_types").or(settings.get("layers_block_type"));
-    let types = types.and_then(Value::as_array).cloned().unwrap_or_default();
-    let layers = settings.needed("num_hidden_layers")?;
-    let is_attention = |kind: &Value| *kind == "attention" || *kind == "full_attention";
-    if types.len() != layers || !types.iter().all(is_attention) {
-        let expected = format!("{layers} times `full_attention` with the engine `candle`");
-        return Err(settings.wrong("layer_types", &expected, &json!(types)));
-    }
-    settings.set("layer_types", json!(vec!["attention"; layers]));
-    settings.needed("shared_intermediate_size")?;
-    // It reads one end token alone, and does not use it.
-    settings.remove("eos_token_id");
-    settings.set_missing("rms_norm_eps", json!(1e-6));
-    let config = settings.typed::<granitemoehybrid::GraniteMoeHybridConfig>()?.into_config(false);
-    let vb = weights.vb.clone();
-    let cache = granitemoehybrid::GraniteMoeHybridCache::new(true, vb.dtype(), &config, vb.device());
-    let model = cache.and_then(|cache| Ok((granitemoehybrid::GraniteMoeHybrid::load(vb, &config)?, cache)));
-    let model = model.map_err(|error| weights.error(error))?;
-    Ok(Box::new(Cloned { model, read: |(model, cache), ids, past| model.forward(ids, past, cache) }))
 }
 
 /// Its GELU is the approximation by tanh, so its logits differ slightly from those of `transformers`.

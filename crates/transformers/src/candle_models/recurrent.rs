@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use candle_core::{Result as CandleResult, Tensor};
-use candle_transformers::models::{lfm2, mamba, mamba2, recurrent_gemma};
-use serde_json::{Value, json};
+use candle_transformers::models::{mamba, mamba2, recurrent_gemma};
+use serde_json::json;
 use sporran_checkpoint::{Result, json::UNBOUNDED};
 
 use super::{
     config::{MOST_POSITIONS, Settings},
     folders::{cloned, must_be},
-    sequence::{CandleModel, Cloned},
+    sequence::CandleModel,
     weights::Weights,
 };
 
@@ -177,59 +177,4 @@ pub(crate) fn load_recurrent_gemma(
         |config, vb| recurrent_gemma::Model::new(config, vb.pp("model")),
         recurrent_gemma::Model::forward,
     )
-}
-
-/// The inner width of LFM2's feed-forward parts, as `transformers` counts it.
-fn lfm2_inner(settings: &Settings) -> Result<usize> {
-    let given = settings.size("block_ff_dim").or(settings.size("intermediate_size"));
-    let inner = given.unwrap_or(12_288);
-    if settings.is_off("block_auto_adjust_ff_dim") {
-        return Ok(inner);
-    }
-    let inner = 2 * inner / 3;
-    let factor = match settings.get("block_ffn_dim_multiplier") {
-        None => 1.0,
-        Some(value) => {
-            value.as_f64().filter(|factor| *factor > 0.0 && *factor <= 1024.0).ok_or_else(|| {
-                settings.wrong("block_ffn_dim_multiplier", "a number above 0, at most 1024", value)
-            })?
-        }
-    };
-    let multiple = settings.size("block_multiple_of").unwrap_or(256);
-    if multiple == 0 {
-        return Err(settings.wrong("block_multiple_of", "at least 1", &0.into()));
-    }
-    Ok(((factor * inner as f64) as usize).div_ceil(multiple) * multiple)
-}
-
-pub(crate) fn load_lfm2(settings: &mut Settings, weights: &Weights) -> Result<Box<dyn CandleModel>> {
-    must_be(settings, &[("conv_bias", json!(false))])?;
-    let layers = settings.needed("num_hidden_layers")?;
-    // Older files list the layers of attention.
-    let types = match settings.get("full_attn_idxs").and_then(Value::as_array) {
-        Some(places) => (0..layers)
-            .map(|at| if places.contains(&json!(at)) { "full_attention" } else { "conv" })
-            .collect(),
-        None => vec!["full_attention"; layers],
-    };
-    settings.set_missing("layer_types", json!(types));
-    let found = settings.get("layer_types").and_then(Value::as_array).map_or(0, Vec::len);
-    if found != layers {
-        let expected = format!("a type for each of {layers} layers");
-        return Err(settings.wrong("layer_types", &expected, &found.into()));
-    }
-    let is_tied = settings.get("tie_embedding").or(settings.get("tie_word_embeddings"));
-    settings.set("tie_embedding", is_tied != Some(&json!(false)));
-    let inner = lfm2_inner(settings)?;
-    // It reads one end token alone, and does not use it.
-    settings.remove("eos_token_id");
-    settings.set_missing("max_position_embeddings", json!(128_000));
-    settings.check_angles(settings.needed("hidden_size")? / settings.needed("num_attention_heads")?)?;
-    let mut config = settings.typed::<lfm2::Lfm2Config>()?.into_config(false);
-    config.intermediate_size = inner;
-    let vb = weights.vb.clone();
-    let cache = lfm2::Cache::new(true, vb.dtype(), &config, vb.device());
-    let model = cache.and_then(|cache| Ok((lfm2::Model::new(&config, vb)?, cache)));
-    let model = model.map_err(|error| weights.error(error))?;
-    Ok(Box::new(Cloned { model, read: |(model, cache), ids, past| model.forward(ids, past, cache) }))
 }

@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use sporran_checkpoint::{Error, Result};
 
-use super::{Biases, Shape, too_long};
+use super::{Alignment, Biases, Shape, too_long};
 use crate::{
     architectures::alibi::Alibi, cache::LayerCache, candle_models::CandleSequence, layers::hidden_score,
     packed::KvCache,
@@ -159,7 +159,8 @@ impl CausalCache {
             None => all.clone(),
         };
         self.kept = kept;
-        Ok((positions, Biases { all, near }))
+        let alignment = if shape.is_recurrent { Alignment::new(mask, device)? } else { None };
+        Ok((positions, Biases { all, near, alignment }))
     }
 }
 
@@ -223,6 +224,7 @@ mod tests {
             window,
             alibi: None,
             is_bidirectional: false,
+            is_recurrent: false,
             reads_again_after: None,
             dtype: DType::F32,
             device: Device::Cpu,

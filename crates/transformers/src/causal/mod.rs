@@ -2,10 +2,12 @@
 
 mod cache;
 mod prompts;
+mod recurrent;
 
 pub use cache::CausalCache;
 pub(crate) use prompts::{check_one_row, ending_at, room};
 pub use prompts::{generate_causal, generate_causal_until};
+pub(crate) use recurrent::{Alignment, short_convolution, softplus, wide};
 
 use candle_core::{D, DType, Device, Tensor};
 use sporran_checkpoint::{Error, Result, SpecialTokens};
@@ -116,13 +118,15 @@ pub(crate) struct Shape {
     pub(crate) alibi: Option<Alibi>,
     /// Whether tokens see those after them.
     pub(crate) is_bidirectional: bool,
+    /// Whether a layer keeps a state in the place of keys and values.
+    pub(crate) is_recurrent: bool,
     /// The length after which a sequence is read again from its beginning, by other angles.
     pub(crate) reads_again_after: Option<usize>,
     pub(crate) dtype: DType,
     pub(crate) device: Device,
 }
 
-/// What is added to the scores of the keys that were kept and of the new ones: (r, 1, t, past + t), or (r, heads, t, past + t)
+/// What layers need to know of new tokens. What is added to the scores of the keys that were kept and of the new ones: (r, 1, t, past + t), or (r, heads, t, past + t)
 /// where heads differ, `None` if all keys are visible.
 #[derive(Debug)]
 pub(crate) struct Biases {
@@ -130,6 +134,8 @@ pub(crate) struct Biases {
     pub(crate) all: Option<Tensor>,
     /// For layers with a sliding window.
     pub(crate) near: Option<Tensor>,
+    /// For recurrent layers, where the tokens of padded rows are.
+    pub(crate) alignment: Option<Alignment>,
 }
 
 /// The layers of a decoder-only model.

@@ -5,12 +5,12 @@ use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 use sporran_kernels::{Norm, Precision, Scores};
 
 use super::{
-    causal::{self, CausalLayer, PackedLlama},
+    causal::{self, Attention, CausalLayer, Mixer, PackedLlama},
     decoder::PackedDecoder,
     function::{Function, Slopes},
     kv_cache::Heads,
     latent::Latent,
-    layers::{Dense, Machines},
+    layers::{Dense, Linear, Machines},
     mixture::{Mixture, Part},
     packer::{Packer, Read, named},
     weights::StoredWeights,
@@ -33,9 +33,9 @@ enum Use {
 }
 
 /// The tensors of a config.
-struct Source<'a, 'b> {
-    config: &'a LlamaConfig,
-    packer: Packer<'b>,
+pub(super) struct Source<'a, 'b> {
+    pub(super) config: &'a LlamaConfig,
+    pub(super) packer: Packer<'b>,
 }
 
 impl Source<'_, '_> {
@@ -110,6 +110,9 @@ impl Source<'_, '_> {
         Ok(match self.config.gate()? {
             Gate::Plain(activation) => activation.into(),
             Gate::Bounded { alpha, most } => Function::Bounded { alpha: alpha as f32, most: most as f32 },
+            Gate::Scaled { activation, gate, result } => {
+                Function::Scaled { activation: activation.into(), gate: gate as f32, result: result as f32 }
+            }
             Gate::Learned => {
                 let mut stored = [0.0; 4];
                 for (value, name) in stored.iter_mut().zip(SLOPES) {
@@ -124,7 +127,7 @@ impl Source<'_, '_> {
     /// The experts of the layer under `at`.
     fn experts(&mut self, sizes: Experts, at: &str) -> Result<Vec<Dense>> {
         let (width, count) = (self.config.hidden_size, sizes.count);
-        match self.config.kind.expert_names().experts {
+        match self.config.expert_names().experts {
             ExpertTensors::Apart(place, names) => {
                 let at = |index: usize| format!("{at}.{place}.{index}");
                 (0..count).map(|index| self.dense((names, false), sizes.width, &at(index))).collect()
@@ -168,7 +171,7 @@ impl Source<'_, '_> {
 
     /// A mixture of experts, whose tensors are under `at`.
     fn mixture(&mut self, sizes: Experts, at: &str) -> Result<Mixture> {
-        let (names, width) = (self.config.kind.expert_names(), self.config.hidden_size);
+        let (names, width) = (self.config.expert_names(), self.config.hidden_size);
         // Scores decide which experts read a token: they are not rounded.
         let precision = std::mem::replace(&mut self.packer.precision, Precision::F32);
         let router = self.packer.linear(&named(at, &[names.router]), width, sizes.has_bias)?;
@@ -232,19 +235,62 @@ impl Source<'_, '_> {
         layer.map(causal::Inputs::Together)
     }
 
+    /// The attention of layer `index`, whose tensors are under `at`.
+    fn attention(&mut self, index: usize, at: &str) -> Result<Attention> {
+        let config = self.config;
+        let (inputs, gate) = match config.inputs() {
+            Inputs::Apart(names) if config.kind.has_delta_rule() => {
+                let (heads, has_bias) = (heads(config), config.projections_have_bias());
+                let names = names.map(|name| format!("{at}.{name}"));
+                let [inputs, gate] = self.packer.gated(names, config.hidden_size, heads, has_bias)?;
+                (causal::Inputs::Together(inputs), Some(gate))
+            }
+            _ => (self.inputs(at)?, None),
+        };
+        let [queries, keys] = config.head_norm_names().map(|name| format!("{at}.{name}"));
+        let sinks = config.has_sinks().then(|| self.packer.values(&format!("{at}.{SINKS}"))).transpose()?;
+        Ok(Attention {
+            inputs,
+            gate,
+            result: config.attention_scale() as f32,
+            head_norms: [
+                self.head_norms(&queries, config.num_attention_heads)?,
+                self.head_norms(&keys, config.groups())?,
+            ],
+            rope: config.rope_of(index),
+            window: config.window(index),
+            sinks,
+        })
+    }
+
+    /// The part of layer `index` that reads other tokens, and its output.
+    fn mixer(&mut self, index: usize, at: &str) -> Result<(Mixer, Linear)> {
+        let config = self.config;
+        if let Some(recurrence) = config.recurrence(index).filter(|_| !config.attends_beside()) {
+            let (recurrence, output) = self.recurrence(recurrence, at)?;
+            return Ok((Mixer::Recurrence(recurrence), output));
+        }
+        let attention = self.attention(index, at)?;
+        let values = config.latent().map_or(config.head_width(), |sizes| sizes.values);
+        let (all, has_bias) = (config.num_attention_heads * values, config.output_has_bias());
+        let output = self.packer.linear(&named(at, &[config.kind.names().output]), all, has_bias)?;
+        Ok((Mixer::Attention(Box::new(attention)), output))
+    }
+
     fn layer(&mut self, index: usize, at: &str) -> Result<CausalLayer> {
         let config = self.config;
         let norms = [config.attention_norms(), config.feed_forward_norms()];
         let [first, second] = norms.map(PartNorms::first);
-        let inputs = self.inputs(at)?;
-        let values = config.latent().map_or(config.head_width(), |sizes| sizes.values);
-        let (all, has_bias) = (config.num_attention_heads * values, config.output_has_bias());
-        let output = self.packer.linear(&named(at, &[config.kind.names().output]), all, has_bias)?;
+        let (mixer, output) = self.mixer(index, at)?;
+        let beside = match config.recurrence(index) {
+            Some(recurrence) if config.attends_beside() => Some(self.recurrence(recurrence, at)?),
+            _ => None,
+        };
         let part = match config.experts(index) {
             Some(experts) => Part::Experts(self.mixture(experts, at)?),
             None => {
                 let names = (config.kind.names().part, config.feed_forward_has_bias());
-                Part::Dense(self.dense(names, config.intermediate_size, at)?)
+                Part::Dense(self.dense(names, config.dense_width(), at)?)
             }
         };
         let norm = self.norm(&format!("{at}.{first}"))?;
@@ -255,24 +301,13 @@ impl Source<'_, '_> {
             _ => Ok(None),
         };
         let result_norms = [result_norm(norms[0])?, result_norm(norms[1])?];
-        let [queries, keys] = config.head_norm_names().map(|name| format!("{at}.{name}"));
-        let sinks = config.has_sinks().then(|| self.packer.values(&format!("{at}.{SINKS}"))).transpose()?;
-        Ok(CausalLayer {
-            inputs,
-            output,
-            norm,
-            part,
-            part_norm,
-            result_norms,
-            head_norms: [
-                self.head_norms(&queries, config.num_attention_heads)?,
-                self.head_norms(&keys, config.groups())?,
-            ],
-            rope: config.rope_of(index),
-            window: config.window(index),
-            sinks,
-        })
+        Ok(CausalLayer { mixer, output, beside, norm, part, part_norm, result_norms })
     }
+}
+
+/// The sizes of a config's attention.
+fn heads(config: &LlamaConfig) -> Heads {
+    Heads { heads: config.num_attention_heads, groups: config.groups(), width: config.head_width() }
 }
 
 impl PackedLlama {
@@ -346,11 +381,7 @@ impl PackedLlama {
             logit_cap: config.logit_cap().map(|cap| cap as f32),
             layers,
             norm,
-            heads: Heads {
-                heads: config.num_attention_heads,
-                groups: config.groups(),
-                width: config.head_width(),
-            },
+            heads: heads(config),
             width,
             ropes: config.ropes()?,
             query_growth: config.query_growth()?,

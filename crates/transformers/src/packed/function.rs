@@ -7,6 +7,12 @@ use sporran_kernels::{Activation, Machine, Rows};
 pub(super) enum Function {
     /// An activation, which the product applies.
     Plain(Activation),
+    /// An activation of the gate with a factor, and a factor of the results.
+    Scaled {
+        activation: Activation,
+        gate: f32,
+        result: f32,
+    },
     Learned(Slopes),
     /// `(u + 1) g / (1 + exp(-alpha g))`, where the gate `g` is at most `most` and `u` is between it and its negative.
     Bounded {
@@ -49,7 +55,7 @@ impl Function {
     pub(super) fn of_product(self) -> Option<Activation> {
         match self {
             Self::Plain(activation) => Some(activation),
-            Self::Learned(_) | Self::Bounded { .. } => None,
+            Self::Learned(_) | Self::Bounded { .. } | Self::Scaled { .. } => None,
         }
     }
 
@@ -64,6 +70,13 @@ impl Function {
             let values = part.row_mut(0);
             match (self, gated) {
                 (Self::Learned(slopes), _) => values.iter_mut().for_each(|value| *value = slopes.at(*value)),
+                (Self::Scaled { activation, gate, result }, Some(gated)) => {
+                    values.iter_mut().for_each(|value| *value *= gate);
+                    activation.forward(machine.isa, values);
+                    for (value, up) in values.iter_mut().zip(gated.row(row)) {
+                        *value *= up * result;
+                    }
+                }
                 (Self::Bounded { alpha, most }, Some(gated)) => {
                     for (gate, up) in values.iter_mut().zip(gated.row(row)) {
                         let bounded = gate.min(most);

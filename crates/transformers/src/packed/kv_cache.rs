@@ -39,25 +39,52 @@ impl Heads {
     }
 }
 
-/// The keys and values of partial sequences: of their prompts, which beams share, and of the steps after them.
+/// The keys and values of partial sequences: of their prompts, which beams share, and of the steps after them. Recurrent layers
+/// have a state instead.
 #[derive(Clone, Debug)]
 pub(crate) struct KvCache {
     prompts: Vec<Arc<Prompt>>,
     pub(super) steps: Steps,
+    /// The states of each sequence, which beams share until one of them changes it.
+    states: Vec<Arc<States>>,
 }
+
+/// The states of a sequence's recurrent layers, by layer; empty for others.
+pub(super) type States = Vec<Vec<f32>>;
 
 #[derive(Debug)]
 pub(super) struct Prompt {
     pub(super) length: usize,
-    /// For each layer, position after position.
+    /// For each layer, position after position; empty for a recurrent layer.
     pub(super) layers: Vec<Vec<f32>>,
+    /// The states after the last position.
+    pub(super) states: States,
+}
+
+impl Prompt {
+    /// A prompt that no layer has read.
+    pub(super) fn new(length: usize) -> Self {
+        Self { length, layers: Vec::new(), states: Vec::new() }
+    }
+
+    /// Forgets what layers have kept.
+    pub(super) fn clear(&mut self) {
+        self.layers.clear();
+        self.states.clear();
+    }
 }
 
 impl KvCache {
     /// The cache of prompts before the first step.
-    pub(super) fn new(prompts: Vec<Prompt>, layers: usize) -> Self {
+    pub(super) fn new(mut prompts: Vec<Prompt>, layers: usize) -> Self {
         let steps = Steps::new(layers, prompts.len());
-        Self { prompts: prompts.into_iter().map(Arc::new).collect(), steps }
+        let states = prompts.iter_mut().map(|prompt| Arc::new(std::mem::take(&mut prompt.states))).collect();
+        Self { prompts: prompts.into_iter().map(Arc::new).collect(), steps, states }
+    }
+
+    /// The states of all sequences in `layer`, to be changed.
+    pub(super) fn states_mut(&mut self, layer: usize) -> Vec<&mut [f32]> {
+        self.states.iter_mut().map(|states| Arc::make_mut(states)[layer].as_mut_slice()).collect()
     }
 
     /// The number of sequences.
@@ -78,12 +105,14 @@ impl KvCache {
     /// Makes row `i` the continuation of the previous row `rows[i]`.
     pub(crate) fn select(&mut self, rows: &[u32]) -> Result<()> {
         self.prompts = select(&self.prompts, rows, "rows")?;
+        self.states = select(&self.states, rows, "rows")?;
         self.steps.select(rows)
     }
 
     /// Appends the rows of another cache of the same model.
     pub(crate) fn join(&mut self, other: Self) {
         self.prompts.extend(other.prompts);
+        self.states.extend(other.states);
         self.steps.join(other.steps);
     }
 

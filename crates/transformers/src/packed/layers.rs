@@ -70,6 +70,11 @@ impl Linear {
         self.write(machine, input, 0..input.count(), None, Store::Add, out, 0);
     }
 
+    /// Multiplies the rows of `out` by the activated layer of those of `input`.
+    pub(super) fn multiply(&self, machine: &mut Machine, input: &Rows, by: Activation, out: &mut Rows) {
+        self.write(machine, input, 0..input.count(), Some(by), Store::Multiply, out, 0);
+    }
+
     #[allow(clippy::too_many_arguments, reason = "a product has an input, an output and two ways to end")]
     fn write(
         &self,
@@ -83,6 +88,15 @@ impl Linear {
     ) {
         let product = self.product(activation, store);
         product.run(&mut machine.core, input, from, out, to);
+    }
+}
+
+/// Multiplies all rows by a factor.
+pub(super) fn multiply(rows: &mut Rows, factor: f32) {
+    if factor != 1.0 {
+        for row in 0..rows.count() {
+            rows.row_mut(row).iter_mut().for_each(|value| *value *= factor);
+        }
     }
 }
 

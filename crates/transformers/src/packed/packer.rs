@@ -1,9 +1,11 @@
 //! Reads the tensors of a checkpoint and packs them.
 
+use std::ops::Range;
+
 use sporran_checkpoint::Result;
 use sporran_kernels::{Norm, Precision, Table};
 
-use super::{layers::Linear, weights::StoredWeights};
+use super::{kv_cache::Heads, layers::Linear, weights::StoredWeights};
 
 /// Reads the weights of a tensor by its name. Each tensor is read once, and dropped when it is packed.
 pub(super) type Read<'a> = &'a mut dyn FnMut(&str) -> Result<StoredWeights<'a>>;
@@ -118,6 +120,51 @@ impl Packer<'_> {
         Ok(Linear { matrix, bias: Some(bias) })
     }
 
+    /// Layers from ranges of the outputs of one tensor.
+    pub(super) fn parts<const COUNT: usize>(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        parts: [(&[Range<usize>], Precision); COUNT],
+        has_bias: bool,
+    ) -> Result<[Linear; COUNT]> {
+        let weight = (self.read)(&format!("{name}.weight"))?;
+        let bias = if has_bias { Some(self.values(&format!("{name}.bias"))?) } else { None };
+        Ok(parts.map(|(ranges, precision)| Linear {
+            matrix: StoredWeights::pack_ranges(&[(&weight, ranges)], inputs, precision),
+            bias: bias.as_deref().map(|bias| picked(bias, ranges)),
+        }))
+    }
+
+    /// Queries, keys and values as one layer, and as another the gates, each of which lies after the query of its head.
+    pub(super) fn gated(
+        &mut self,
+        names: [String; 3],
+        inputs: usize,
+        Heads { heads, groups, width }: Heads,
+        has_bias: bool,
+    ) -> Result<[Linear; 2]> {
+        let half = |which: usize| -> Vec<Range<usize>> {
+            let start = |head: usize| (2 * head + which) * width;
+            (0..heads).map(|head| start(head)..start(head) + width).collect()
+        };
+        let (queries, gates, others) = (half(0), half(1), 0..groups * width);
+        let others = std::slice::from_ref(&others);
+        let [query, key, value] = names.each_ref().map(|name| format!("{name}.weight"));
+        let [query, key, value] = [(self.read)(&query)?, (self.read)(&key)?, (self.read)(&value)?];
+        let all = [(&query, &queries[..]), (&key, others), (&value, others)];
+        let inner = StoredWeights::pack_ranges(&all, inputs, self.precision);
+        let gate = StoredWeights::pack_ranges(&[(&query, &gates)], inputs, self.precision);
+        if !has_bias {
+            return Ok([Linear { matrix: inner, bias: None }, Linear { matrix: gate, bias: None }]);
+        }
+        let [query, key, value] = names.map(|name| format!("{name}.bias"));
+        let query = self.values(&query)?;
+        let biases = [picked(&query, &queries), self.values(&key)?, self.values(&value)?].concat();
+        let gates = picked(&query, &gates);
+        Ok([Linear { matrix: inner, bias: Some(biases) }, Linear { matrix: gate, bias: Some(gates) }])
+    }
+
     /// The head that scores words, and the table of their embeddings where it is another one than the head's. They come
     /// first.
     pub(super) fn words(
@@ -136,6 +183,11 @@ impl Packer<'_> {
         let bias = if bias { Some(self.values(&format!("{name}.bias"))?) } else { None };
         Ok(Norm { weight, bias, eps: eps as f32 })
     }
+}
+
+/// The values in these ranges, one after the other.
+fn picked(values: &[f32], ranges: &[Range<usize>]) -> Vec<f32> {
+    ranges.iter().flat_map(|range| &values[range.clone()]).copied().collect()
 }
 
 pub(super) fn named(prefix: &str, names: &[&str]) -> Vec<String> {

@@ -1,5 +1,7 @@
 //! Weights as their file stores them, before they are packed.
 
+use std::ops::Range;
+
 use candle_core::{DType, quantized::GgmlDType};
 use sporran_checkpoint::{MappedBytes, RawTensor};
 use sporran_kernels::{Coding, Matrix, Precision, Stored, Table};
@@ -95,6 +97,26 @@ impl<'a> StoredWeights<'a> {
             })
             .collect();
         Matrix::pack_stored(&stored, inputs, precision)
+    }
+
+    /// Packs ranges of rows of `inputs` weights, of one tensor after the other.
+    pub(super) fn pack_ranges(
+        parts: &[(&Self, &[Range<usize>])],
+        inputs: usize,
+        precision: Precision,
+    ) -> Matrix {
+        let releases: Vec<_> =
+            parts.iter().map(|(stored, _)| move |part: &[u8]| stored.bytes.release(part)).collect();
+        let mut all = Vec::new();
+        for ((stored, ranges), release) in parts.iter().zip(&releases) {
+            let (weights, size) = stored.coding.block();
+            let row = inputs / weights * size;
+            all.extend(ranges.iter().map(|rows| {
+                let bytes = &stored.bytes[rows.start * row..rows.end * row];
+                Stored::new(stored.coding, bytes, inputs).releasing(release)
+            }));
+        }
+        Matrix::pack_stored(&all, inputs, precision)
     }
 
     /// The weights in f32.

@@ -72,7 +72,10 @@ fn every_weight_has_the_gradient_that_differences_show() {
                 // No token chose this expert.
                 None if weight.contains(".experts.") => continue,
                 // They are buffers in `transformers`.
-                None if [".beta", ".eps", "correction_bias"].iter().any(|end| weight.ends_with(end)) => {
+                None if [".beta", ".eps", "correction_bias", "expert_bias"]
+                    .iter()
+                    .any(|end| weight.ends_with(end)) =>
+                {
                     continue;
                 }
                 None => panic!("{name}: {weight} has no gradient"),

@@ -106,6 +106,21 @@ pub(crate) const FOLDERS: &[&str] = &[
     "nanochat",
     "qwen2_5_vl",
     "qwen2_vl",
+    "bamba",
+    "falcon_h1",
+    "falcon_h1-bare",
+    "falcon_h1-before",
+    "granitemoehybrid",
+    "granitemoehybrid-dense",
+    "lfm2",
+    "lfm2-plain",
+    "lfm2_moe",
+    "lfm2_moe-uncorrected",
+    "qwen3_5_moe_text",
+    "qwen3_5_moe_text-images",
+    "qwen3_5_text",
+    "qwen3_5_text-images",
+    "qwen3_next",
     "qwen3_vl",
     "solar_open",
     "vaultgemma",
@@ -484,6 +499,31 @@ fn models_with_images_are_read_without_them() {
     let expected =
         "field `text_config.model_type`: expected `mistral` or `ministral3` or `mistral4`, found `llama`";
     assert!(error.ends_with(expected), "{error}");
+}
+
+#[test]
+fn experts_may_be_stored_together() {
+    let Fixture { folder, expected, tensors, .. } = fixture("decoders", "qwen3_5_moe_text");
+    let mut weights = candle_core::safetensors::load(folder.join("model.safetensors"), &Device::Cpu).unwrap();
+    for layer in 0..4 {
+        let place = format!("model.layers.{layer}.mlp.experts");
+        let mut all = |part: &str| -> Vec<Tensor> {
+            let name = |expert: usize| format!("{place}.{expert}.{part}_proj.weight");
+            (0..5).map(|expert| weights.remove(&name(expert)).unwrap()).collect()
+        };
+        let (gates, up, down) = (all("gate"), all("up"), all("down"));
+        let both = gates.iter().zip(&up).map(|(gate, up)| Tensor::cat(&[gate, up], 0).unwrap());
+        let both = Tensor::stack(&both.collect::<Vec<_>>(), 0).unwrap();
+        weights.insert(format!("{place}.gate_up_proj"), both);
+        weights.insert(format!("{place}.down_proj"), Tensor::stack(&down, 0).unwrap());
+    }
+    let whole = TempDir::new().unwrap();
+    fs::copy(folder.join("config.json"), whole.path().join("config.json")).unwrap();
+    candle_core::safetensors::save(&weights, whole.path().join("model.safetensors")).unwrap();
+    for (engine, model) in models(whole.path()) {
+        let most = worst_logits(&*model, &expected, &tensors);
+        near("qwen3_5_moe_text", &format!("logits of experts together, {engine}"), most, 1e-4);
+    }
 }
 
 #[test]

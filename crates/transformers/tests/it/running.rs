@@ -36,8 +36,19 @@ impl Model {
     fn all() -> Vec<(String, Self)> {
         let mut all = Vec::new();
         for precision in [Precision::F32, Precision::Int8] {
-            // The last three have windows, norms of heads and results, and factors of parts and logits.
-            for name in ["llama", "qwen2", "decoders/gemma3_text", "decoders/qwen3", "decoders/granite"] {
+            // The others have windows, norms of heads and results, factors of parts and logits, and states of recurrent layers.
+            for name in [
+                "llama",
+                "qwen2",
+                "decoders/gemma3_text",
+                "decoders/qwen3",
+                "decoders/granite",
+                "decoders/falcon_h1",
+                "decoders/granitemoehybrid",
+                "decoders/lfm2",
+                "decoders/qwen3_next",
+                "decoders/qwen3_5_text",
+            ] {
                 all.push((format!("{name}, {precision:?}"), Self::Causal(causal(name, precision))));
             }
             for name in SEQ2SEQ {

@@ -105,7 +105,7 @@ impl Architecture for BertConfig {
         self.tie_word_embeddings = false;
     }
 
-    fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
+    fn adapt_to_weights(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
         let start = self.family.naming().vocabulary_head.start;
         let is_missing = self.task == BertTask::MaskedLm && !has(start);
         if is_missing {

@@ -245,7 +245,7 @@ impl Architecture for Gpt2Config {
         parameters(|vb| Ok((Gpt2::new(self, vb)?, self.encoder_head(vb)?)))
     }
 
-    fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
+    fn adapt_to_weights(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
         self.head.drop_missing(self.tie_word_embeddings, has)
     }
 

@@ -82,6 +82,7 @@ impl Gpt2 {
             window: None,
             alibi: None,
             is_bidirectional: false,
+            is_recurrent: false,
             reads_again_after: None,
             dtype: vb.dtype(),
             device: vb.device().clone(),

@@ -8,7 +8,7 @@ use sporran_checkpoint::{
     Architecture, Embedding, Parameter, Result, SpecialTokens, TokenFields, json::parse, parameters,
 };
 
-use super::{config::LlamaConfig, kind::LlamaKind, model::Llama};
+use super::{config::LlamaConfig, kind::LlamaKind, model::Llama, names::EXPERTS_TOGETHER};
 use crate::architectures::{bert::Head, decoder::DecoderHead};
 
 impl LlamaConfig {
@@ -42,7 +42,7 @@ impl LlamaConfig {
             Some(classes) => DecoderHead::of_classes(classes, path, text)?,
             None => DecoderHead::of(path, text, kind.class_of_labels())?,
         };
-        let text = &*kind.by_types(path, text)?;
+        let text = &*kind.by_new_fields(path, text)?;
         let defaults = kind.defaults();
         let read: Self = if defaults == Self::default() {
             parse(path, text)?
@@ -71,8 +71,9 @@ impl LlamaConfig {
     /// Whether a tensor is one of the layers that guess tokens after the next one, which DeepSeek and others store after those of
     /// the model.
     fn is_of_later_tokens(&self, name: &str) -> bool {
-        let has_such =
-            self.kind.is_latent() || matches!(self.kind, LlamaKind::Ernie45Moe | LlamaKind::Glm4Moe);
+        let has_such = self.kind.is_latent()
+            || self.kind.has_delta_rule()
+            || matches!(self.kind, LlamaKind::Ernie45Moe | LlamaKind::Glm4Moe);
         let layer = name.strip_prefix("model.layers.").and_then(|end| end.split('.').next());
         let is_later = layer
             .and_then(|layer| layer.parse::<usize>().ok())
@@ -131,9 +132,13 @@ impl Architecture for LlamaConfig {
         parameters(|vb| Ok((Llama::new(self, vb)?, self.encoder_head(vb)?)))
     }
 
-    fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
+    fn adapt_to_weights(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
         let head = format!("{}.", self.kind.names().head);
-        self.head.drop_missing(self.tie_word_embeddings, &|_| has(&head))
+        let has_changed = self.head.drop_missing(self.tie_word_embeddings, &|_| has(&head));
+        let first = (0..self.num_hidden_layers).find(|layer| self.experts(*layer).is_some());
+        self.experts_are_together = self.kind.may_have_experts_together()
+            && first.is_some_and(|layer| has(&format!("model.layers.{layer}.{}", EXPERTS_TOGETHER[0])));
+        has_changed || self.experts_are_together
     }
 
     fn embedding(&self) -> Option<Embedding> {

@@ -7,7 +7,7 @@ use super::{
     experts::{Experts, Weighing},
     kind::LlamaKind,
     names::Inputs,
-    positions::{FULL, GLOBAL, LOCAL, SLIDING},
+    positions::{FULL, GLOBAL, LOCAL},
 };
 use crate::architectures::wrong::wrong;
 
@@ -57,8 +57,9 @@ impl LlamaConfig {
                 let expected = format!("a type for each of {layers} layers");
                 return Err(wrong("layer_types", &expected, &types.len().to_string()));
             }
-            if let Some(other) = types.iter().find(|kind| ![FULL, SLIDING].contains(&kind.as_str())) {
-                let expected = format!("`{FULL}` or `{SLIDING}`");
+            let other = self.other_layer_type();
+            if let Some(found) = types.iter().find(|kind| ![FULL, other].contains(&kind.as_str())) {
+                let (expected, other) = (format!("`{FULL}` or `{other}`"), found);
                 return Err(wrong("layer_types", &expected, &format!("`{other}`")));
             }
         }
@@ -92,7 +93,7 @@ impl LlamaConfig {
         for (field, size) in [
             ("vocab_size", self.vocab_size),
             ("hidden_size", self.hidden_size),
-            ("intermediate_size", self.intermediate_size),
+            ("intermediate_size", self.dense_width()),
             ("num_hidden_layers", self.num_hidden_layers),
             ("num_attention_heads", self.num_attention_heads),
             ("num_key_value_heads", self.groups()),
@@ -173,6 +174,7 @@ impl LlamaConfig {
             return Err(wrong("add_cross_attention", "false", "true"));
         }
         self.check_latent()?;
+        self.check_recurrence()?;
         self.check_falcon()?;
         self.check_mpt()?;
         if self.tie_word_embeddings && self.head_has_bias() {
@@ -329,7 +331,11 @@ impl LlamaConfig {
     /// The field that the width of the part follows from that every token reads beside experts.
     fn shared_field(&self) -> &'static str {
         match self.kind {
-            LlamaKind::Qwen2Moe | LlamaKind::GraniteMoeShared => "shared_expert_intermediate_size",
+            LlamaKind::GraniteHybrid
+            | LlamaKind::GraniteMoeShared
+            | LlamaKind::Qwen2Moe
+            | LlamaKind::Qwen35Moe
+            | LlamaKind::Qwen3Next => "shared_expert_intermediate_size",
             _ => "n_shared_experts",
         }
     }
@@ -340,6 +346,11 @@ impl LlamaConfig {
             ("query_pre_attn_scalar", self.query_pre_attn_scalar),
             ("attn_logit_softcapping", self.attn_logit_softcapping),
             ("final_logit_softcapping", self.final_logit_softcapping),
+            ("attention_in_multiplier", self.attention_in_multiplier),
+            ("attention_out_multiplier", self.attention_out_multiplier),
+            ("key_multiplier", self.key_multiplier),
+            ("ssm_in_multiplier", self.ssm_in_multiplier),
+            ("ssm_out_multiplier", self.ssm_out_multiplier),
             ("embedding_multiplier", self.embedding_multiplier),
             ("residual_multiplier", self.residual_multiplier),
             ("attention_multiplier", self.attention_multiplier),

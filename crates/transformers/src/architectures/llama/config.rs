@@ -17,6 +17,9 @@ pub struct LlamaConfig {
     /// The head.
     #[serde(skip)]
     pub head: DecoderHead,
+    /// Whether the weights have the tensors of all experts as one.
+    #[serde(skip)]
+    pub experts_are_together: bool,
     /// The number of logits and of embeddings.
     pub vocab_size: usize,
     /// The width of the hidden states.
@@ -79,7 +82,7 @@ pub struct LlamaConfig {
     /// EXAONE 4, OLMo 3) where it is not set. A text such as `LLLG` stands for its length.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "number")]
     pub sliding_window_pattern: Option<usize>,
-    /// For each layer, `full_attention` or `sliding_attention`.
+    /// For each layer, `full_attention`, `sliding_attention`, `linear_attention` or `conv`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer_types: Option<Vec<String>>,
     /// Types of layers, each list as often as the number beside it says: `global` and `local` (GPT-Neo).
@@ -280,7 +283,79 @@ pub struct LlamaConfig {
     /// Whether the output of attention has a bias (Seed-OSS).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention_out_bias: Option<bool>,
-    /// Whether projections have a bias (ERNIE 4.5, Falcon, OPT, StarCoder 2), or those to queries, keys and values
+    /// The tokens that a short convolution reads, the own one included (LFM2, Qwen3-Next, Qwen 3.5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear_conv_kernel_dim: Option<usize>,
+    /// The width of a head's queries and keys in a delta rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear_key_head_dim: Option<usize>,
+    /// The width of a head's values in a delta rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear_value_head_dim: Option<usize>,
+    /// The heads of queries and keys in a delta rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear_num_key_heads: Option<usize>,
+    /// The heads of values in a delta rule; each head of keys serves as many of them as any other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear_num_value_heads: Option<usize>,
+    /// Every layer at a multiple of this attends, where `layer_types` is not set; 4 where it is not set (Qwen3-Next, Qwen 3.5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_attention_interval: Option<usize>,
+    /// The layers that attend (Bamba); none does where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attn_layer_indices: Option<Vec<usize>>,
+    /// The width of a state space layer by that of the states; 2 where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mamba_expand: Option<usize>,
+    /// The width of a state space layer itself (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mamba_d_ssm: Option<usize>,
+    /// Whether the projections of state space layers have biases; in Falcon-H1 those of their inputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mamba_proj_bias: Option<bool>,
+    /// Whether those of their results have biases (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub projectors_bias: Option<bool>,
+    /// Whether results of state space layers are normalised (Falcon-H1); they are not where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mamba_rms_norm: Option<bool>,
+    /// Whether they are before they are multiplied by their gates (Falcon-H1); they are where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mamba_norm_before_gate: Option<bool>,
+    /// The factor of what attention reads (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_in_multiplier: Option<f64>,
+    /// The factor of its results (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_out_multiplier: Option<f64>,
+    /// The factor of keys (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_multiplier: Option<f64>,
+    /// The factor of what a state space layer reads (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssm_in_multiplier: Option<f64>,
+    /// The factor of its results (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssm_out_multiplier: Option<f64>,
+    /// The factors of its gates, its inputs, the vectors that write and read matrices, and its steps (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssm_multipliers: Option<[f64; 5]>,
+    /// The factors of the gates and of the results of feed-forward parts (Falcon-H1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mlp_multipliers: Option<[f64; 2]>,
+    /// The bounds of steps in state space layers; others than 0 and infinity are not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_step_limit: Option<[f64; 2]>,
+    /// `rope` where positions turn queries and keys (Granite 4); nothing does where it is another name or not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position_embedding_type: Option<String>,
+    /// Whether experts are chosen with corrections of their weights (LFM2); they are where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_expert_bias: Option<bool>,
+    /// Whether the inner width follows from `intermediate_size` by a rule (LFM2). It has been applied, so that it is `false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_auto_adjust_ff_dim: Option<bool>,
+    /// Whether projections have a bias (ERNIE 4.5, Falcon, LFM2, OPT, StarCoder 2), or those to queries, keys and values
     /// (StableLM).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_bias: Option<bool>,
@@ -319,6 +394,7 @@ impl Default for LlamaConfig {
         Self {
             kind: LlamaKind::Llama,
             head: DecoderHead::LanguageModel,
+            experts_are_together: false,
             vocab_size: 32000,
             hidden_size: 4096,
             intermediate_size: 11008,
@@ -410,6 +486,30 @@ impl Default for LlamaConfig {
             mlp_only_layers: None,
             qkv_bias: None,
             attention_out_bias: None,
+            linear_conv_kernel_dim: None,
+            linear_key_head_dim: None,
+            linear_value_head_dim: None,
+            linear_num_key_heads: None,
+            linear_num_value_heads: None,
+            full_attention_interval: None,
+            attn_layer_indices: None,
+            mamba_expand: None,
+            mamba_d_ssm: None,
+            mamba_proj_bias: None,
+            projectors_bias: None,
+            mamba_rms_norm: None,
+            mamba_norm_before_gate: None,
+            attention_in_multiplier: None,
+            attention_out_multiplier: None,
+            key_multiplier: None,
+            ssm_in_multiplier: None,
+            ssm_out_multiplier: None,
+            ssm_multipliers: None,
+            mlp_multipliers: None,
+            time_step_limit: None,
+            position_embedding_type: None,
+            use_expert_bias: None,
+            block_auto_adjust_ff_dim: None,
             use_bias: None,
             attention_bias: false,
             mlp_bias: false,

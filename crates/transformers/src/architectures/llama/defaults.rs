@@ -470,6 +470,9 @@ impl LlamaKind {
                 ..of(100_352, 8192)
             },
             Self::HyperClovaX => Self::Granite.defaults_as(self),
+            Self::Bamba | Self::FalconH1 | Self::GraniteHybrid | Self::Lfm2 | Self::Qwen35 => {
+                self.defaults_with_states()
+            }
             Self::DeepSeekV2
             | Self::DeepSeekV3
             | Self::Dots1
@@ -480,13 +483,16 @@ impl LlamaKind {
             | Self::GraniteMoe
             | Self::GraniteMoeShared
             | Self::HunYuanMoe
+            | Self::Lfm2Moe
             | Self::MiniMaxM2
             | Self::Mistral4
             | Self::Mixtral
             | Self::Olmoe
             | Self::PhiMoe
             | Self::Qwen2Moe
+            | Self::Qwen35Moe
             | Self::Qwen3Moe
+            | Self::Qwen3Next
             | Self::SolarOpen => self.defaults_with_experts(),
             Self::SeedOss => LlamaConfig {
                 intermediate_size: 27_648,

@@ -10,6 +10,8 @@ use crate::{architectures::wrong::wrong, layers::Activation};
 pub(crate) enum Gate {
     /// It activates the gate, or the inner values where there is none.
     Plain(Activation),
+    /// The same with factors of the gate and of what the part adds.
+    Scaled { activation: Activation, gate: f64, result: f64 },
     /// The activation has slopes of its own in each layer (Huang and Schlag 2024, "xIELU").
     Learned,
     /// `(u + 1) g / (1 + exp(-alpha g))`, where the gate `g` is at most `most` and `u` is between it and its negative.
@@ -113,6 +115,8 @@ impl LlamaConfig {
     pub(crate) fn feed_forward_has_bias(&self) -> bool {
         match self.kind {
             LlamaKind::Arcee
+            | LlamaKind::Bamba
+            | LlamaKind::FalconH1
             | LlamaKind::Cwm
             | LlamaKind::DeepSeekV2
             | LlamaKind::EuroBert
@@ -142,6 +146,12 @@ impl LlamaConfig {
             | LlamaKind::Xglm => true,
             _ => false,
         }
+    }
+
+    /// The inner width of feed-forward parts without experts.
+    pub(crate) fn dense_width(&self) -> usize {
+        let own = self.shared_expert_intermediate_size.filter(|_| self.kind == LlamaKind::GraniteHybrid);
+        own.unwrap_or(self.intermediate_size)
     }
 
     /// Whether heads may attend to nothing.
@@ -177,7 +187,21 @@ impl LlamaConfig {
             kind if kind.is_latent() => (self.head_width() as f64).powf(-0.5) * self.latent_factor(),
             LlamaKind::GptBigCode if self.scale_attn_weights == Some(false) => 1.0,
             LlamaKind::GptNeo => 1.0,
+            LlamaKind::FalconH1 => {
+                let read = self.attention_in_multiplier.unwrap_or(1.0);
+                (self.head_width() as f64).powf(-0.5) * read * read * self.key_multiplier.unwrap_or(1.0)
+            }
             _ => own.unwrap_or((self.head_width() as f64).powf(-0.5)),
+        }
+    }
+
+    /// The factor of attention's results.
+    pub(crate) fn attention_scale(&self) -> f64 {
+        match self.kind {
+            LlamaKind::FalconH1 => {
+                self.attention_in_multiplier.unwrap_or(1.0) * self.attention_out_multiplier.unwrap_or(1.0)
+            }
+            _ => 1.0,
         }
     }
 
@@ -195,6 +219,7 @@ impl LlamaConfig {
                 (self.hidden_size as f64).sqrt()
             }
             LlamaKind::MiniCpm3 => self.scale_emb.unwrap_or(1.0),
+            LlamaKind::FalconH1 => self.embedding_multiplier.unwrap_or(1.0),
             kind if kind.is_granite() => self.embedding_multiplier.unwrap_or(1.0),
             _ => 1.0,
         }
@@ -217,6 +242,7 @@ impl LlamaConfig {
             LlamaKind::MiniCpm3 => {
                 self.dim_model_base.map_or(1.0, |base| base as f64 / self.hidden_size as f64)
             }
+            LlamaKind::FalconH1 => self.logit_scale.unwrap_or(1.0),
             // A field of the same name is a divisor in Granite and a factor here.
             LlamaKind::HyperClovaX => self.logits_scaling.unwrap_or(1.0),
             kind if kind.is_granite() => 1.0 / self.logits_scaling.unwrap_or(1.0),
@@ -293,11 +319,16 @@ impl LlamaConfig {
                 alpha: self.swiglu_alpha.unwrap_or(1.702),
                 most: self.swiglu_limit.unwrap_or(7.0),
             }),
+            LlamaKind::FalconH1 => {
+                let [gate, result] = self.mlp_multipliers.unwrap_or([1.0; 2]);
+                Ok(Gate::Scaled { activation: self.activation()?, gate, result })
+            }
             _ => self.activation().map(Gate::Plain),
         }
     }
 
-    fn activation(&self) -> Result<Activation> {
+    /// The activation that the config names.
+    pub(crate) fn activation(&self) -> Result<Activation> {
         let (field, name) = match self.kind {
             kind if kind.is_new_gemma() => {
                 ("hidden_activation", self.hidden_activation.as_deref().unwrap_or("gelu_pytorch_tanh"))

@@ -50,6 +50,34 @@ impl LlamaKind {
                 moe_intermediate_size: Some(768),
                 ..of(151_936, 32_768)
             },
+            Self::Lfm2Moe => LlamaConfig {
+                hidden_size: 2048,
+                intermediate_size: 7168,
+                num_key_value_heads: Some(8),
+                num_experts: Some(32),
+                num_experts_per_tok: Some(4),
+                norm_topk_prob: Some(true),
+                moe_intermediate_size: Some(1792),
+                first_k_dense_replace: Some(2),
+                ..self.with_convolutions()
+            },
+            Self::Qwen35Moe | Self::Qwen3Next => {
+                let is_next = self == Self::Qwen3Next;
+                LlamaConfig {
+                    hidden_size: 2048,
+                    intermediate_size: 5632,
+                    num_hidden_layers: if is_next { 48 } else { 40 },
+                    num_attention_heads: 16,
+                    num_key_value_heads: Some(2),
+                    head_dim: Some(256),
+                    num_experts: Some(if is_next { 512 } else { 256 }),
+                    num_experts_per_tok: Some(if is_next { 10 } else { 8 }),
+                    norm_topk_prob: is_next.then_some(true),
+                    moe_intermediate_size: Some(512),
+                    shared_expert_intermediate_size: Some(512),
+                    ..self.with_delta_rule(if is_next { 151_936 } else { 248_320 })
+                }
+            }
             Self::DeepSeekV2 => LlamaConfig {
                 q_lora_rank: Some(1536),
                 kv_lora_rank: Some(512),

@@ -15,6 +15,8 @@ pub(crate) struct Experts {
     pub(crate) weighing: Weighing,
     /// Whether the weights of a token's experts are divided by their sum, and the least sum that is.
     pub(crate) least_sum: Option<f64>,
+    /// What is added to that sum.
+    pub(crate) added_to_sum: f64,
     /// The factor of the weights after that.
     pub(crate) factor: f64,
     /// Whether the layer that scores experts has a bias.
@@ -103,7 +105,7 @@ impl Experts {
         };
         let chosen = self.choose(&weights, corrections);
         let sum: f32 = chosen.iter().map(|expert| weights[*expert]).sum();
-        let divisor = self.least_sum.map_or(1.0, |least| sum.max(least as f32));
+        let divisor = self.least_sum.map_or(1.0, |least| sum.max(least as f32) + self.added_to_sum as f32);
         let factor = self.factor as f32;
         chosen.into_iter().map(|expert| (expert, weights[expert] / divisor * factor)).collect()
     }
@@ -136,7 +138,7 @@ fn nearest(scores: &[f32], part: f32) -> Vec<(usize, f32)> {
 impl LlamaKind {
     /// Whether its experts are chosen with corrections of their weights.
     fn has_corrections(self) -> bool {
-        self.has_deepseek_experts() || matches!(self, Self::Ernie45Moe | Self::MiniMaxM2)
+        self.has_deepseek_experts() || matches!(self, Self::Ernie45Moe | Self::Lfm2Moe | Self::MiniMaxM2)
     }
 }
 
@@ -146,10 +148,12 @@ impl LlamaConfig {
         let at_steps = (layer + 1).is_multiple_of(self.decoder_sparse_step.unwrap_or(1).max(1));
         let is_dense = self.mlp_only_layers.as_ref().is_some_and(|layers| layers.contains(&layer));
         let has_experts = match self.kind {
-            LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe => at_steps && !is_dense,
+            LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe | LlamaKind::Qwen3Next => at_steps && !is_dense,
             // All its layers have them.
             LlamaKind::SolarOpen => true,
-            LlamaKind::DeepSeekV2 | LlamaKind::Mistral4 => layer >= self.first_k_dense_replace.unwrap_or(0),
+            LlamaKind::DeepSeekV2 | LlamaKind::Lfm2Moe | LlamaKind::Mistral4 => {
+                layer >= self.first_k_dense_replace.unwrap_or(0)
+            }
             kind if kind.has_deepseek_experts() => layer >= self.first_k_dense_replace.unwrap_or(0),
             LlamaKind::Ernie45Moe => {
                 let last = self.moe_layer_end_index.and_then(|last| usize::try_from(last).ok());
@@ -172,12 +176,16 @@ impl LlamaConfig {
             | LlamaKind::GraniteMoe
             | LlamaKind::GraniteMoeShared
             | LlamaKind::HunYuanMoe
+            | LlamaKind::Lfm2Moe
             | LlamaKind::MiniMaxM2
             | LlamaKind::Mistral4
             | LlamaKind::Mixtral
             | LlamaKind::Olmoe
-            | LlamaKind::PhiMoe => true,
-            LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe => self.num_experts.is_some_and(|count| count > 0),
+            | LlamaKind::PhiMoe
+            | LlamaKind::Qwen35Moe => true,
+            LlamaKind::GraniteHybrid | LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe | LlamaKind::Qwen3Next => {
+                self.num_experts.is_some_and(|count| count > 0)
+            }
             kind => kind.has_deepseek_experts(),
         };
         has_experts.then(|| Experts {
@@ -185,15 +193,16 @@ impl LlamaConfig {
             chosen: self.num_experts_per_tok.unwrap_or(0),
             width: self.expert_width(),
             weighing: match self.kind {
-                LlamaKind::MiniMaxM2 => Weighing::Sigmoid,
+                LlamaKind::Lfm2Moe | LlamaKind::MiniMaxM2 => Weighing::Sigmoid,
                 LlamaKind::PhiMoe => Weighing::Near(self.router_jitter_noise.unwrap_or(0.01)),
                 kind if kind.has_deepseek_experts() => Weighing::Sigmoid,
                 _ => Weighing::Softmax,
             },
             least_sum: self.least_sum(),
+            added_to_sum: if self.kind == LlamaKind::Lfm2Moe { 1e-6 } else { 0.0 },
             factor: self.expert_factor(),
             has_bias: self.kind == LlamaKind::GptOss,
-            is_corrected: self.kind.has_corrections(),
+            is_corrected: self.kind.has_corrections() && self.use_expert_bias.unwrap_or(true),
             groups: self.expert_groups(),
             shared: self.shared_expert(),
         })
@@ -211,11 +220,13 @@ impl LlamaConfig {
         let is_normalised = self.norm_topk_prob.unwrap_or(false);
         match self.kind {
             LlamaKind::GptOss
+            | LlamaKind::GraniteHybrid
             | LlamaKind::GraniteMoe
             | LlamaKind::GraniteMoeShared
             | LlamaKind::HunYuanMoe
             | LlamaKind::MiniMaxM2
-            | LlamaKind::Mixtral => Some(0.0),
+            | LlamaKind::Mixtral
+            | LlamaKind::Qwen35Moe => Some(0.0),
             LlamaKind::Ernie45Moe => Some(self.moe_norm_min.unwrap_or(1e-12)),
             LlamaKind::DeepSeekV2 => None,
             kind if kind.has_deepseek_experts() || kind == LlamaKind::Mistral4 => {
@@ -227,7 +238,7 @@ impl LlamaConfig {
 
     fn expert_factor(&self) -> f64 {
         let has_factor = self.kind.has_deepseek_experts()
-            || matches!(self.kind, LlamaKind::DeepSeekV2 | LlamaKind::Mistral4);
+            || matches!(self.kind, LlamaKind::DeepSeekV2 | LlamaKind::Lfm2Moe | LlamaKind::Mistral4);
         self.routed_scaling_factor.filter(|_| has_factor).unwrap_or(1.0)
     }
 
@@ -245,10 +256,10 @@ impl LlamaConfig {
 
     fn shared_expert(&self) -> Option<Shared> {
         match self.kind {
-            LlamaKind::Qwen2Moe => {
+            LlamaKind::Qwen2Moe | LlamaKind::Qwen35Moe | LlamaKind::Qwen3Next => {
                 self.shared_expert_intermediate_size.map(|width| Shared { width, is_weighed: true })
             }
-            LlamaKind::GraniteMoeShared => self
+            LlamaKind::GraniteHybrid | LlamaKind::GraniteMoeShared => self
                 .shared_expert_intermediate_size
                 .filter(|width| *width > 0)
                 .map(|width| Shared { width, is_weighed: false }),

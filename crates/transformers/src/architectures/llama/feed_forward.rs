@@ -42,6 +42,7 @@ enum Gates {
 #[derive(Debug, Clone)]
 enum Function {
     Plain(Activation),
+    Scaled { activation: Activation, gate: f64, result: f64 },
     Learned(Slopes),
     Bounded { alpha: f64, most: f64 },
 }
@@ -127,6 +128,7 @@ impl FeedForward {
         let function = match config.gate()? {
             Gate::Plain(activation) => Function::Plain(activation),
             Gate::Bounded { alpha, most } => Function::Bounded { alpha, most },
+            Gate::Scaled { activation, gate, result } => Function::Scaled { activation, gate, result },
             Gate::Learned => return Err(wrong("hidden_act", "another than `xielu` in experts", "`xielu`")),
         };
         let gates = if alternates { Gates::Alternating(inner) } else { Gates::Fused(inner) };
@@ -159,6 +161,10 @@ impl FeedForward {
                 let active = (candle_nn::ops::sigmoid(&(&gate * *alpha)?)? * gate)?;
                 (active * (up.clamp(-*most, *most)? + 1.0)?)?
             }
+            (Function::Scaled { activation, gate: factor, result }, Some(up)) => {
+                let active = activation.forward_fused(&(gate * *factor)?, mode)?;
+                ((active * up)? * *result)?
+            }
             (function, Some(up)) => (function.activate(&gate, mode)? * up)?,
             (function, None) => function.activate(&gate, mode)?,
         })
@@ -170,6 +176,7 @@ impl Function {
     fn new(config: &LlamaConfig, vb: &VarBuilder) -> Result<Self> {
         Ok(match config.gate()? {
             Gate::Plain(activation) => Self::Plain(activation),
+            Gate::Scaled { activation, gate, result } => Self::Scaled { activation, gate, result },
             Gate::Learned => Self::Learned(Slopes::new(vb)?),
             Gate::Bounded { alpha, most } => Self::Bounded { alpha, most },
         })
@@ -178,7 +185,7 @@ impl Function {
     /// The function of gates.
     fn activate(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
         match self {
-            Self::Plain(activation) => activation.forward_fused(xs, mode),
+            Self::Plain(activation) | Self::Scaled { activation, .. } => activation.forward_fused(xs, mode),
             Self::Learned(slopes) => slopes.forward(xs),
             Self::Bounded { alpha, .. } => Ok((candle_nn::ops::sigmoid(&(xs * *alpha)?)? * xs)?),
         }

@@ -10,10 +10,44 @@ use super::{
     positions::{FULL, SLIDING},
 };
 
+/// The fields of state space layers, and those of delta rules that they are here.
+const STATE_SPACE_FIELDS: [(&str, &str); 6] = [
+    ("mamba_conv_bias", "use_bias"),
+    ("mamba_d_conv", "linear_conv_kernel_dim"),
+    ("mamba_d_head", "linear_value_head_dim"),
+    ("mamba_d_state", "linear_key_head_dim"),
+    ("mamba_n_groups", "linear_num_key_heads"),
+    ("mamba_n_heads", "linear_num_value_heads"),
+];
+
+/// The same with the factor of logits.
+const FALCON_H1_FIELDS: [(&str, &str); 7] = [
+    ("lm_head_multiplier", "logit_scale"),
+    STATE_SPACE_FIELDS[0],
+    STATE_SPACE_FIELDS[1],
+    STATE_SPACE_FIELDS[2],
+    STATE_SPACE_FIELDS[3],
+    STATE_SPACE_FIELDS[4],
+    STATE_SPACE_FIELDS[5],
+];
+
+/// The same with the fields of experts.
+const GRANITE_HYBRID_FIELDS: [(&str, &str); 8] = [
+    ("num_local_experts", "num_experts"),
+    ("shared_intermediate_size", "shared_expert_intermediate_size"),
+    STATE_SPACE_FIELDS[0],
+    STATE_SPACE_FIELDS[1],
+    STATE_SPACE_FIELDS[2],
+    STATE_SPACE_FIELDS[3],
+    STATE_SPACE_FIELDS[4],
+    STATE_SPACE_FIELDS[5],
+];
+
 impl LlamaKind {
     /// The names of fields in this kind's `config.json`, and those that they have here.
     pub(crate) fn field_names(self) -> &'static [(&'static str, &'static str)] {
         match self {
+            Self::Bamba => &STATE_SPACE_FIELDS,
             Self::BioGpt => &[
                 ("attention_probs_dropout_prob", "attention_dropout"),
                 ("hidden_dropout_prob", "resid_pdrop"),
@@ -53,6 +87,7 @@ impl LlamaKind {
                 ("layer_norm_epsilon", "layer_norm_eps"),
                 ("num_kv_heads", "num_key_value_heads"),
             ],
+            Self::FalconH1 => &FALCON_H1_FIELDS,
             Self::GptNeo => &[
                 ("activation_function", "hidden_act"),
                 ("embed_dropout", "embd_pdrop"),
@@ -74,7 +109,19 @@ impl LlamaKind {
                 ("num_local_experts", "num_experts"),
                 ("shared_intermediate_size", "shared_expert_intermediate_size"),
             ],
+            Self::GraniteHybrid => &GRANITE_HYBRID_FIELDS,
             Self::HunYuanMoe => &[("moe_topk", "num_experts_per_tok")],
+            Self::Lfm2 => &[
+                ("conv_L_cache", "linear_conv_kernel_dim"),
+                ("conv_bias", "use_bias"),
+                ("norm_eps", "rms_norm_eps"),
+            ],
+            Self::Lfm2Moe => &[
+                ("conv_L_cache", "linear_conv_kernel_dim"),
+                ("conv_bias", "use_bias"),
+                ("norm_eps", "rms_norm_eps"),
+                ("num_dense_layers", "first_k_dense_replace"),
+            ],
             Self::Mpt => &[
                 ("d_model", "hidden_size"),
                 ("emb_pdrop", "embd_pdrop"),
@@ -133,12 +180,21 @@ impl LlamaKind {
         given
     }
 
-    /// The text of a `config.json`, whose first files have windows and bases of angles by layer and not by type (UltraBERT).
-    pub(super) fn by_types<'a>(self, path: &Path, text: &'a str) -> Result<Cow<'a, str>> {
-        if self != Self::UltraBert {
-            return Ok(text.into());
+    /// The text of a `config.json` by the fields of today's files.
+    pub(super) fn by_new_fields<'a>(self, path: &Path, text: &'a str) -> Result<Cow<'a, str>> {
+        match self {
+            Self::UltraBert => Self::by_types(parse(path, text)?),
+            Self::Bamba | Self::FalconH1 | Self::GraniteHybrid => {
+                Ok(self.by_mamba_fields(parse(path, text)?))
+            }
+            Self::Lfm2 | Self::Lfm2Moe => self.by_plain_fields(path, parse(path, text)?),
+            _ => return Ok(text.into()),
         }
-        let mut given: Map<String, Value> = parse(path, text)?;
+        .map(|given| Value::Object(given).to_string().into())
+    }
+
+    /// The fields of UltraBERT, whose first files have windows and bases of angles by layer and not by type.
+    fn by_types(mut given: Map<String, Value>) -> Result<Map<String, Value>> {
         let is_unset = |given: &Map<String, Value>, field: &str| given.get(field).is_none_or(Value::is_null);
         if let Some(Value::Array(windows)) = given.remove("attention_windows") {
             let is_near = |window: &Value| !window.is_null() && window != &json!(0);
@@ -168,7 +224,7 @@ impl LlamaKind {
                 given.insert("rope_parameters".into(), ropes.into());
             }
         }
-        Ok(Value::Object(given).to_string().into())
+        Ok(given)
     }
 
     /// Second names of fields, which count where the first is not given, and the names of these here.

@@ -32,8 +32,10 @@ macro_rules! kinds {
 
             /// The class of `transformers` with a head of labels. Some kinds have none there.
             pub(crate) fn class_of_labels(self) -> &'static str {
-                if self == Self::Gemma3 {
-                    return "Gemma3TextForSequenceClassification";
+                match self {
+                    Self::Gemma3 => return "Gemma3TextForSequenceClassification",
+                    Self::Qwen35 => return "Qwen3_5TextForSequenceClassification",
+                    _ => {}
                 }
                 match self {
                     $(Self::$kind => concat!($class, "ForSequenceClassification"),)*
@@ -183,6 +185,22 @@ kinds! {
     SolarOpen = "solar_open", "SolarOpen";
     /// UltraBERT, an encoder with sliding windows.
     UltraBert = "ultrabert", "Ultrabert";
+    /// Bamba (IBM 2025), most of whose layers are Mamba 2.
+    Bamba = "bamba", "Bamba";
+    /// Falcon-H1 (TII 2025), whose layers attend and are Mamba 2 at once, with factors of most projections.
+    FalconH1 = "falcon_h1", "FalconH1";
+    /// Granite 4, most of whose layers are Mamba 2.
+    GraniteHybrid = "granitemoehybrid", "GraniteMoeHybrid";
+    /// LFM2 of Liquid AI, most of whose layers are short convolutions.
+    Lfm2 = "lfm2", "Lfm2";
+    /// The same with experts.
+    Lfm2Moe = "lfm2_moe", "Lfm2Moe";
+    /// Qwen 3.5 for text, most of whose layers are gated delta rules (Yang et al. 2025).
+    Qwen35 = "qwen3_5_text", "Qwen3_5";
+    /// The same with experts, one of which every token reads.
+    Qwen35Moe = "qwen3_5_moe_text", "Qwen3_5Moe";
+    /// Qwen3-Next, which has such layers and experts.
+    Qwen3Next = "qwen3_next", "Qwen3Next";
     /// Mistral 4: DeepSeek's keys and values and experts, with queries that grow with their positions.
     Mistral4 = "mistral4", "Mistral4";
 }
@@ -203,7 +221,12 @@ impl LlamaKind {
     pub(crate) fn is_granite(self) -> bool {
         matches!(
             self,
-            Self::Granite | Self::GraniteMoe | Self::GraniteMoeShared | Self::GraniteSwa | Self::HyperClovaX
+            Self::Granite
+                | Self::GraniteHybrid
+                | Self::GraniteMoe
+                | Self::GraniteMoeShared
+                | Self::GraniteSwa
+                | Self::HyperClovaX
         )
     }
 
@@ -227,8 +250,30 @@ impl LlamaKind {
     pub(crate) fn may_have_images(self) -> bool {
         matches!(
             self,
-            Self::Gemma3 | Self::Ministral3 | Self::Mistral | Self::Mistral4 | Self::Qwen2 | Self::Qwen3
+            Self::Gemma3
+                | Self::Ministral3
+                | Self::Mistral
+                | Self::Mistral4
+                | Self::Qwen2
+                | Self::Qwen3
+                | Self::Qwen35
+                | Self::Qwen35Moe
         )
+    }
+
+    /// Whether some of its layers are gated delta rules, and its attention has a gate.
+    pub(crate) fn has_delta_rule(self) -> bool {
+        matches!(self, Self::Qwen35 | Self::Qwen35Moe | Self::Qwen3Next)
+    }
+
+    /// Whether some of its layers are Mamba 2.
+    pub(crate) fn has_state_space(self) -> bool {
+        matches!(self, Self::Bamba | Self::FalconH1 | Self::GraniteHybrid)
+    }
+
+    /// Whether it is an LFM2, some of whose layers are short convolutions.
+    pub(crate) fn is_lfm2(self) -> bool {
+        matches!(self, Self::Lfm2 | Self::Lfm2Moe)
     }
 
     /// Whether a config may set the width of a head.
@@ -301,9 +346,14 @@ impl LlamaKind {
             Self::UltraBert => 2.56e6,
             Self::MiniMaxM2 => 5e6,
             Self::SmolLm3 => 2e6,
-            Self::Cwm | Self::Gemma3 | Self::Ministral3 | Self::Mixtral | Self::PhiMoe | Self::SolarOpen => {
-                1e6
-            }
+            Self::Cwm
+            | Self::Gemma3
+            | Self::Lfm2
+            | Self::Lfm2Moe
+            | Self::Ministral3
+            | Self::Mixtral
+            | Self::PhiMoe
+            | Self::SolarOpen => 1e6,
             Self::Cohere | Self::Ernie45 | Self::Ernie45Moe | Self::FlexOlmo | Self::Olmo3 => 5e5,
             Self::GptOss => 1.5e5,
             Self::Helium => 1e5,
@@ -315,10 +365,14 @@ impl LlamaKind {
     pub(crate) fn turned_part(self) -> Option<f64> {
         match self {
             Self::MiniMaxM2 | Self::Phi3 => Some(1.0),
-            Self::Glm | Self::Glm4 | Self::Glm4Moe | Self::Nemotron | Self::Persimmon | Self::Phi => {
-                Some(0.5)
-            }
-            Self::GptNeox | Self::StableLm => Some(0.25),
+            Self::Bamba
+            | Self::Glm
+            | Self::Glm4
+            | Self::Glm4Moe
+            | Self::Nemotron
+            | Self::Persimmon
+            | Self::Phi => Some(0.5),
+            Self::GptNeox | Self::Qwen35 | Self::Qwen35Moe | Self::Qwen3Next | Self::StableLm => Some(0.25),
             _ => None,
         }
     }

@@ -17,6 +17,7 @@ use crate::{
 
 /// The feed-forward part of a layer.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a layer has one")]
 pub(super) enum Part {
     /// Every token reads it.
     Dense(FeedForward),
@@ -31,7 +32,7 @@ impl Part {
             None => {
                 let names = config.kind.names().part;
                 let names = (names, config.feed_forward_has_bias());
-                Ok(Self::Dense(FeedForward::new(config, config.intermediate_size, names, vb)?))
+                Ok(Self::Dense(FeedForward::new(config, config.dense_width(), names, vb)?))
             }
         }
     }
@@ -59,7 +60,7 @@ pub(super) struct Mixture {
 
 impl Mixture {
     pub(super) fn new(config: &LlamaConfig, sizes: Experts, vb: &VarBuilder) -> Result<Self> {
-        let names = config.kind.expert_names();
+        let names = config.expert_names();
         let width = config.hidden_size;
         let experts = match names.experts {
             ExpertTensors::Apart(place, part) => {
@@ -133,6 +134,7 @@ impl Mixture {
         if let Some(least) = self.sizes.least_sum {
             let sums = weights.sum_keepdim(D::Minus1)?;
             let sums = if least > 0.0 { sums.maximum(least)? } else { sums };
+            let sums = (sums + self.sizes.added_to_sum)?;
             weights = weights.broadcast_div(&sums)?;
         }
         if self.sizes.factor != 1.0 {

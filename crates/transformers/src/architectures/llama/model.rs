@@ -7,8 +7,9 @@ use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
 use super::{
+    attention::Turns,
     config::LlamaConfig,
-    layer::{Layer, Turns, scaled},
+    layer::{Layer, scaled},
     names::PROJECTIONS,
     norm::Norm,
     positions::QueryGrowth,
@@ -111,6 +112,7 @@ impl Llama {
             window: (0..layers.len()).find_map(|layer| config.window(layer)),
             alibi: config.alibi(),
             is_bidirectional: config.is_bidirectional(),
+            is_recurrent: config.is_recurrent(),
             reads_again_after: config.reads_again_after()?,
             dtype: vb.dtype(),
             device: vb.device().clone(),

@@ -91,6 +91,8 @@ pub(crate) const SHARED_GATE: &str = "mlp.shared_expert_gate";
 pub(crate) const PROJECTIONS: [&str; 2] = ["project_in", "project_out"];
 
 const APART: Inputs = Inputs::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]);
+/// The projections of all experts as one tensor each.
+pub(super) const EXPERTS_TOGETHER: [&str; 2] = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"];
 /// The projections of an expert, in its place.
 const PROJECTED: PartNames = PartNames { inner: Inner::Gated("gate_proj", "up_proj"), outer: "down_proj" };
 
@@ -127,6 +129,14 @@ impl LlamaKind {
             Self::Apertus | Self::Arcee | Self::Jais2 | Self::Nemotron => {
                 Names { part: plain("mlp.up_proj", "mlp.down_proj"), ..LLAMA }
             }
+            Self::Bamba | Self::FalconH1 => Names {
+                norm: "final_layernorm",
+                part: PartNames {
+                    inner: Inner::Gated("feed_forward.gate_proj", "feed_forward.up_proj"),
+                    outer: "feed_forward.down_proj",
+                },
+                ..LLAMA
+            },
             Self::BioGpt => Names {
                 body: "biogpt",
                 table: "biogpt.embed_tokens.weight",
@@ -153,6 +163,13 @@ impl LlamaKind {
             Self::Glm | Self::Glm4 => {
                 Names { part: PartNames { inner: Inner::Fused("mlp.gate_up_proj"), ..LLAMA.part }, ..LLAMA }
             }
+            Self::GraniteHybrid => Names {
+                part: PartNames {
+                    inner: Inner::Fused("shared_mlp.input_linear"),
+                    outer: "shared_mlp.output_linear",
+                },
+                ..LLAMA
+            },
             Self::GptBigCode => Names {
                 inputs: Inputs::ByGroup("attn.c_attn"),
                 output: "attn.c_proj",
@@ -183,6 +200,15 @@ impl LlamaKind {
                 inputs: Inputs::ByGroup("attention.query_key_value"),
                 output: "attention.dense",
                 part: plain("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
+                ..LLAMA
+            },
+            Self::Lfm2 | Self::Lfm2Moe => Names {
+                norm: "embedding_norm",
+                output: "self_attn.out_proj",
+                part: PartNames {
+                    inner: Inner::Gated("feed_forward.w1", "feed_forward.w3"),
+                    outer: "feed_forward.w2",
+                },
                 ..LLAMA
             },
             Self::Mpt => Names {
@@ -228,8 +254,13 @@ impl LlamaKind {
         }
     }
 
+    /// Whether folders of this kind may have the tensors of all experts as one, and not those of each.
+    pub(crate) fn may_have_experts_together(self) -> bool {
+        matches!(self, Self::Qwen35Moe | Self::Qwen3Next)
+    }
+
     /// The names of its mixtures of experts.
-    pub(crate) fn expert_names(self) -> ExpertNames {
+    fn expert_names(self) -> ExpertNames {
         let usual = ExpertNames {
             router: "mlp.gate",
             corrections: "mlp.gate.e_score_correction_bias",
@@ -243,10 +274,10 @@ impl LlamaKind {
             }
             Self::GptOss => ExpertNames {
                 router: "mlp.router",
-                experts: ExpertTensors::Alternating(["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]),
+                experts: ExpertTensors::Alternating(EXPERTS_TOGETHER),
                 ..usual
             },
-            Self::GraniteMoe | Self::GraniteMoeShared => ExpertNames {
+            Self::GraniteHybrid | Self::GraniteMoe | Self::GraniteMoeShared => ExpertNames {
                 router: "block_sparse_moe.router.layer",
                 experts: ExpertTensors::Together([
                     "block_sparse_moe.input_linear.weight",
@@ -257,10 +288,16 @@ impl LlamaKind {
                 ..usual
             },
             Self::HunYuanMoe => ExpertNames { router: "mlp.gate.wg", shared: "mlp.shared_mlp", ..usual },
-            Self::Mistral4 => ExpertNames {
-                experts: ExpertTensors::Together(["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]),
+            Self::Lfm2Moe => ExpertNames {
+                router: "feed_forward.gate",
+                corrections: "feed_forward.expert_bias",
+                experts: ExpertTensors::Apart(
+                    "feed_forward.experts",
+                    PartNames { inner: Inner::Gated("w1", "w3"), outer: "w2" },
+                ),
                 ..usual
             },
+            Self::Mistral4 => ExpertNames { experts: ExpertTensors::Together(EXPERTS_TOGETHER), ..usual },
             Self::MiniMaxM2 | Self::Mixtral | Self::PhiMoe => ExpertNames {
                 router: "block_sparse_moe.gate",
                 corrections: "block_sparse_moe.e_score_correction_bias",
@@ -270,13 +307,24 @@ impl LlamaKind {
                 ),
                 ..usual
             },
-            Self::Qwen2Moe => ExpertNames { shared: "mlp.shared_expert", ..usual },
+            Self::Qwen2Moe | Self::Qwen35Moe | Self::Qwen3Next => {
+                ExpertNames { shared: "mlp.shared_expert", ..usual }
+            }
             _ => usual,
         }
     }
 }
 
 impl LlamaConfig {
+    /// The names of its mixtures of experts.
+    pub(crate) fn expert_names(&self) -> ExpertNames {
+        let names = self.kind.expert_names();
+        match self.experts_are_together {
+            true => ExpertNames { experts: ExpertTensors::Together(EXPERTS_TOGETHER), ..names },
+            false => names,
+        }
+    }
+
     /// The projections to queries, keys and values.
     pub(crate) fn inputs(&self) -> Inputs {
         match self.kind.names().inputs {

@@ -100,6 +100,7 @@ impl LlamaKind {
     /// What the norms of hidden states do.
     pub(crate) fn norm_kind(self) -> NormKind {
         match self {
+            kind if kind.has_delta_rule() => NormKind::RootAroundOne,
             Self::Gemma | Self::Gemma2 | Self::Gemma3 | Self::VaultGemma => NormKind::RootAroundOne,
             Self::NanoChat => NormKind::RootWithoutWeights,
             Self::BioGpt
@@ -146,6 +147,7 @@ impl LlamaConfig {
             LlamaKind::CodeGen | LlamaKind::GptBigCode | LlamaKind::GptJ | LlamaKind::GptNeo => {
                 PartNorms::Before("ln_1")
             }
+            LlamaKind::Lfm2 | LlamaKind::Lfm2Moe => PartNorms::Before("operator_norm"),
             LlamaKind::Mpt => PartNorms::Before("norm_1"),
             LlamaKind::Falcon if self.has_two_parallel_norms() => PartNorms::Before("ln_attn"),
             _ => PartNorms::Before("input_layernorm"),
@@ -169,7 +171,9 @@ impl LlamaConfig {
             LlamaKind::Opt if self.norms_sums() => PartNorms::Sum("final_layer_norm"),
             LlamaKind::Apertus => PartNorms::Before("feedforward_layernorm"),
             LlamaKind::BioGpt | LlamaKind::Opt | LlamaKind::Xglm => PartNorms::Before("final_layer_norm"),
+            LlamaKind::Bamba | LlamaKind::FalconH1 => PartNorms::Before("pre_ff_layernorm"),
             LlamaKind::GptBigCode | LlamaKind::GptNeo => PartNorms::Before("ln_2"),
+            LlamaKind::Lfm2 | LlamaKind::Lfm2Moe => PartNorms::Before("ffn_norm"),
             LlamaKind::Mpt => PartNorms::Before("norm_2"),
             LlamaKind::Falcon if self.has_two_parallel_norms() => PartNorms::Before("ln_mlp"),
             _ => PartNorms::Before("post_attention_layernorm"),
@@ -185,9 +189,14 @@ impl LlamaConfig {
             | LlamaKind::Gemma3
             | LlamaKind::HunYuan
             | LlamaKind::HunYuanMoe
+            | LlamaKind::Lfm2
+            | LlamaKind::Lfm2Moe
             | LlamaKind::NanoChat
             | LlamaKind::Qwen3
-            | LlamaKind::Qwen3Moe => HeadNorms::Each,
+            | LlamaKind::Qwen35
+            | LlamaKind::Qwen35Moe
+            | LlamaKind::Qwen3Moe
+            | LlamaKind::Qwen3Next => HeadNorms::Each,
             LlamaKind::FlexOlmo
             | LlamaKind::MiniMaxM2
             | LlamaKind::Olmo2
@@ -208,9 +217,11 @@ impl LlamaConfig {
             LlamaKind::HunYuan | LlamaKind::HunYuanMoe => {
                 ["self_attn.query_layernorm", "self_attn.key_layernorm"]
             }
-            LlamaKind::Persimmon | LlamaKind::Phi | LlamaKind::StableLm => {
-                ["self_attn.q_layernorm", "self_attn.k_layernorm"]
-            }
+            LlamaKind::Lfm2
+            | LlamaKind::Lfm2Moe
+            | LlamaKind::Persimmon
+            | LlamaKind::Phi
+            | LlamaKind::StableLm => ["self_attn.q_layernorm", "self_attn.k_layernorm"],
             _ => ["self_attn.q_norm", "self_attn.k_norm"],
         }
     }

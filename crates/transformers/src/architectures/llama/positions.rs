@@ -13,6 +13,10 @@ use crate::architectures::{alibi::Alibi, wrong::wrong};
 pub(super) const SLIDING: &str = "sliding_attention";
 /// The layer type of attention to everything before.
 pub(super) const FULL: &str = "full_attention";
+/// The layer type of a short convolution.
+pub(super) const SHORT: &str = "conv";
+/// The layer type of a delta rule.
+pub(super) const LINEAR: &str = "linear_attention";
 
 /// The layer types of GPT-Neo.
 pub(super) const LOCAL: &str = "local";
@@ -88,7 +92,9 @@ impl LlamaConfig {
 
     /// Whether positions turn queries and keys.
     fn has_angles(&self) -> bool {
-        self.kind.position_offset().is_none() && !self.has_biases()
+        let is_turned =
+            self.kind != LlamaKind::GraniteHybrid || self.position_embedding_type.as_deref() == Some("rope");
+        self.kind.position_offset().is_none() && !self.has_biases() && is_turned
     }
 
     /// Whether positions are biases of scores.

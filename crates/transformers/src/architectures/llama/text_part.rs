@@ -58,6 +58,12 @@ pub(crate) const QWEN_3_VL: &[TextPart] = &[TextPart {
     is_tied: false,
 }];
 
+/// The part of Qwen 3.5.
+pub(crate) const QWEN_3_5: &[TextPart] = &[TextPart { is_tied: false, ..TextPart::of(LlamaKind::Qwen35) }];
+/// The part of Qwen 3.5 with experts.
+pub(crate) const QWEN_3_5_MOE: &[TextPart] =
+    &[TextPart { is_tied: false, ..TextPart::of(LlamaKind::Qwen35Moe) }];
+
 fn qwen_2_vl() -> Value {
     json!({
         "vocab_size": 152_064, "hidden_size": 8192, "intermediate_size": 29_568, "num_hidden_layers": 80,

@@ -461,7 +461,7 @@ impl Architecture for ModernBertConfig {
         self.tie_word_embeddings = false;
     }
 
-    fn drop_missing_head(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
+    fn adapt_to_weights(&mut self, has: &dyn Fn(&str) -> bool) -> bool {
         let is_missing = self.task == BertTask::MaskedLm && !has("head.");
         if is_missing {
             self.task = BertTask::States;

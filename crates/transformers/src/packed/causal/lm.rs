@@ -104,7 +104,8 @@ impl CausalLm for PackedLlama {
     fn forward(&self, input: &Batch) -> Result<Tensor> {
         let ragged = Ragged::new(input)?;
         self.machines.with(|machine| {
-            let (xs, _) = self.read(machine, &ragged.tokens, &ragged.lengths, None)?;
+            // Nothing is kept, since no token follows.
+            let (xs, _) = self.read(machine, &ragged.tokens, &ragged.lengths, Some(&mut |_| {}))?;
             let mut logits = Rows::default();
             self.head()?.forward(machine, &xs, &mut logits);
             (0..logits.count()).for_each(|row| self.finish(machine, logits.row_mut(row)));

@@ -1,14 +1,13 @@
 //! The packed decoder-only model of LLaMA's shape: rotary positions, root mean square norms, gated feed-forward parts,
 //! and heads that share keys and values, with the variants of its kinds.
 
+mod attention;
 mod lm;
 mod parts;
 
 use candle_core::Device;
 use sporran_checkpoint::{Error, Result, SpecialTokens};
-use sporran_kernels::{
-    Distances, Norm, PackedHead, Queries, Rows, Scores, Table, View, attend, attend_steps,
-};
+use sporran_kernels::{Norm, Rows, Scores, Table};
 
 use super::{
     kv_cache::{Heads, KvCache, Prompt},
@@ -16,7 +15,7 @@ use super::{
     layers::{Buffers, Linear, Machine, Machines},
     mixture::Part,
     ragged::Token,
-    sinks::{all_biases, last_biases, with_nothing},
+    recurrence::Recurrence,
 };
 use crate::{
     architectures::{
@@ -31,18 +30,38 @@ use crate::{
 /// Added to the score of a key that a query does not see.
 pub(super) const HIDDEN: f32 = -1e30;
 
-/// One layer: self-attention and the feed-forward part.
+/// One layer: self-attention or a recurrence, and the feed-forward part.
 #[derive(Debug)]
 pub(super) struct CausalLayer {
-    pub(super) inputs: Inputs,
+    pub(super) mixer: Mixer,
+    /// The output projection of the mixer.
     pub(super) output: Linear,
-    /// The norm of attention.
+    /// A recurrence beside attention, which reads the same states, and its output projection.
+    pub(super) beside: Option<(Recurrence, Linear)>,
+    /// The norm of the mixer.
     pub(super) norm: Norm,
     pub(super) part: Part,
     /// The norm of the feed-forward part.
     pub(super) part_norm: Norm,
-    /// The norms of the results of attention and of the feed-forward part, besides those of their inputs.
+    /// The norms of the results of the mixer and of the feed-forward part, besides those of their inputs.
     pub(super) result_norms: [Option<Norm>; 2],
+}
+
+/// The part of a layer that reads other tokens.
+#[derive(Debug)]
+pub(super) enum Mixer {
+    Attention(Box<Attention>),
+    Recurrence(Recurrence),
+}
+
+/// Self-attention without its output projection.
+#[derive(Debug)]
+pub(super) struct Attention {
+    pub(super) inputs: Inputs,
+    /// The gates of results.
+    pub(super) gate: Option<Linear>,
+    /// The factor of results.
+    pub(super) result: f32,
     /// The norms of queries and of keys: one as wide as a head or as all heads, or one for each head; none where they are not
     /// normalised.
     pub(super) head_norms: [Vec<Norm>; 2],
@@ -52,6 +71,16 @@ pub(super) struct CausalLayer {
     pub(super) window: Option<usize>,
     /// The score of attending to nothing, for each head.
     pub(super) sinks: Option<Vec<f32>>,
+}
+
+impl CausalLayer {
+    /// The tokens that it attends to, where it has a window.
+    fn window(&self) -> Option<usize> {
+        match &self.mixer {
+            Mixer::Attention(attention) => attention.window,
+            Mixer::Recurrence(_) => None,
+        }
+    }
 }
 
 /// The projections to queries, keys and values.
@@ -202,11 +231,10 @@ impl PackedLlama {
         let places: Vec<usize> = rows.iter().map(|(position, _)| *position).collect();
         let mut xs = self.embeddings(machine, &ids, &places)?;
         let turns = self.turns(&rows);
-        let mut prompts: Vec<Prompt> =
-            lengths.iter().map(|length| Prompt { length: *length, layers: Vec::new() }).collect();
+        let mut prompts: Vec<Prompt> = lengths.iter().map(|length| Prompt::new(*length)).collect();
         let longest = lengths.iter().copied().max().unwrap_or(1);
         let all = self.order(longest, None);
-        let near = self.layers.iter().find_map(|layer| layer.window);
+        let near = self.layers.iter().find_map(CausalLayer::window);
         let near = near.map(|window| self.order(longest, Some(window)));
         let mut blocks = Vec::with_capacity(lengths.len());
         let mut end = 0;
@@ -214,65 +242,41 @@ impl PackedLlama {
             blocks.push(end..end + length);
             end += length;
         }
-        let shape = self.heads;
-        let each = shape.each();
         let mut buffers = std::mem::take(&mut machine.buffers);
         for layer in &self.layers {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             if let Some(see) = &mut see {
                 see(&xs);
-                prompts.iter_mut().for_each(|prompt| prompt.layers.clear());
+                prompts.iter_mut().for_each(Prompt::clear);
             }
-            self.project(machine, layer, &xs, normed, inputs);
-            self.prepare(machine, layer, inputs, &turns);
-            for (prompt, block) in prompts.iter_mut().zip(&blocks) {
-                let mut kept = vec![0.0; prompt.length * shape.kept()];
-                for (row, out) in block.clone().zip(kept.chunks_exact_mut(shape.kept())) {
-                    shape.keep(inputs.row(row), out);
+            let source = self.source(machine, layer, &xs, normed);
+            let (mut kept, mut states) = (Vec::new(), Vec::new());
+            match &layer.mixer {
+                Mixer::Attention(attention) => {
+                    attention.inputs.forward(machine, source, inputs);
+                    self.prepare(machine, attention, inputs, &turns);
+                    kept = self.kept(inputs, &blocks);
+                    let order = near.as_ref().filter(|_| attention.window.is_some()).unwrap_or(&all);
+                    self.attend_all(machine, attention, (&*inputs, &kept), (&blocks, order), mixed);
+                    attention.scale(machine, source, mixed);
                 }
-                prompt.layers.push(kept);
+                Mixer::Recurrence(recurrence) => {
+                    states = recurrence.read(machine, source, &blocks, mixed);
+                }
             }
-            mixed.reshape(xs.count(), shape.heads * shape.width);
-            let (isa, scores, inputs) = (machine.core.isa, self.scores, &*inputs);
-            let order = near.as_ref().filter(|_| layer.window.is_some()).unwrap_or(&all);
-            let prompts = &prompts;
-            mixed.each_part(machine.core.pool, &blocks, each * shape.width, &|block, group, mut part| {
-                let rows = blocks[block].clone();
-                let kept = prompts[block].layers.last().map_or(&[][..], Vec::as_slice);
-                let padded = layer.sinks.as_ref().map(|_| with_nothing(kept, rows.clone(), shape.kept()));
-                let (kept, count) = match &padded {
-                    Some(padded) => (padded.as_slice(), rows.len() + 1),
-                    None => (kept, rows.len()),
-                };
-                let mut packed = vec![0.0; PackedHead::size(count, shape.width)];
-                let keys = View::rows(group * 2 * shape.width, count, shape.width, shape.kept());
-                let values = View { offset: keys.offset + shape.width, ..keys };
-                PackedHead::pack(isa, kept, keys, values, &mut packed);
-                for head in 0..each {
-                    let own = group * each + head;
-                    let column = own * shape.width;
-                    let biases = self.alibi.as_ref().map(|alibi| alibi.biases(own, rows.len(), HIDDEN));
-                    let sinks =
-                        layer.sinks.as_ref().map(|sinks| all_biases(order, longest, rows.len(), sinks[own]));
-                    let order = match (&biases, &sinks) {
-                        (_, Some(values)) => Distances { values, start: 0, step: count as isize },
-                        (Some(biases), None) => {
-                            Distances { values: &biases.values, start: biases.start, step: biases.step }
-                        }
-                        (None, None) => Distances { values: order, start: longest - 1, step: -1 },
-                    };
-                    let queries = Queries {
-                        values: &inputs.values()[rows.start * inputs.stride() + column..],
-                        count: rows.len(),
-                        stride: inputs.stride(),
-                    };
-                    let keys = PackedHead::new(&packed, count, shape.width);
-                    attend(isa, keys, queries, scores, Some(order), &mut |query, values| {
-                        part.row_mut(query)[head * shape.width..][..shape.width].copy_from_slice(values);
-                    });
-                }
-            });
-            self.attended(machine, layer, mixed, normed, &mut xs);
+            let mut second = Rows::default();
+            if let Some((recurrence, _)) = &layer.beside {
+                states = recurrence.read(machine, source, &blocks, &mut second);
+            }
+            let (mut kept, mut states) = (kept.into_iter(), states.into_iter());
+            for prompt in &mut prompts {
+                prompt.layers.push(kept.next().unwrap_or_default());
+                prompt.states.push(states.next().unwrap_or_default());
+            }
+            if let Some((_, output)) = &layer.beside {
+                output.add(machine, &second, &mut xs);
+            }
+            self.mixed(machine, layer, mixed, normed, &mut xs);
             self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
         }
         machine.buffers = buffers;
@@ -286,47 +290,36 @@ impl PackedLlama {
         let mut xs = self.embeddings(machine, tokens, &places)?;
         kept.steps.push(xs.count());
         let rows: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
-        let shape = self.heads;
-        let each = shape.each();
         let mut buffers = std::mem::take(&mut machine.buffers);
         for (at, layer) in self.layers.iter().enumerate() {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
-            self.project(machine, layer, &xs, normed, inputs);
-            self.prepare(machine, layer, inputs, &turns);
-            let mut block = Rows::new(xs.count(), shape.kept());
-            for row in 0..xs.count() {
-                shape.keep(inputs.row(row), block.row_mut(row));
-            }
-            kept.steps.extend(at, block);
-            mixed.reshape(xs.count(), shape.heads * shape.width);
-            let (isa, scores, inputs, kept) = (machine.core.isa, self.scores, &*inputs, &*kept);
-            mixed.each_part(machine.core.pool, &rows, each * shape.width, &|row, group, mut part| {
-                let seen = kept.seen(at, row, group, shape);
-                let seen = &seen[seen.len() - layer.window.unwrap_or(seen.len()).min(seen.len())..];
-                let nothing = layer.sinks.as_ref().map(|_| vec![0.0; 2 * shape.width]);
-                let with_nothing: Vec<&[f32]>;
-                let (tokens, seen) = match &nothing {
-                    Some(nothing) => {
-                        with_nothing = [&nothing[..]].into_iter().chain(seen.iter().copied()).collect();
-                        (seen.len(), &with_nothing[..])
+            let source = self.source(machine, layer, &xs, normed);
+            match &layer.mixer {
+                Mixer::Attention(attention) => {
+                    attention.inputs.forward(machine, source, inputs);
+                    self.prepare(machine, attention, inputs, &turns);
+                    let mut block = Rows::new(source.count(), self.heads.kept());
+                    for row in 0..source.count() {
+                        self.heads.keep(inputs.row(row), block.row_mut(row));
                     }
-                    None => (seen.len(), seen),
-                };
-                let queries = &inputs.row(row)[group * each * shape.width..][..each * shape.width];
-                let out = part.row_mut(0);
-                let heads = queries.chunks_exact(shape.width).zip(out.chunks_exact_mut(shape.width));
-                for (head, (queries, out)) in heads.enumerate() {
-                    let own = group * each + head;
-                    let biases = match (&self.alibi, &layer.sinks) {
-                        (_, Some(sinks)) => Some([last_biases(tokens, sinks[own])]),
-                        (Some(alibi), None) => Some([alibi.of_last(own, tokens)]),
-                        (None, None) => None,
-                    };
-                    let biases = biases.as_ref().map(|biases| &biases[..]);
-                    attend_steps(isa, queries, seen, 1, scores, biases, out);
+                    kept.steps.extend(at, block);
+                    self.attend_last(machine, attention, (at, &*inputs), (kept, &rows), mixed);
+                    attention.scale(machine, source, mixed);
                 }
-            });
-            self.attended(machine, layer, mixed, normed, &mut xs);
+                Mixer::Recurrence(recurrence) => {
+                    // Every layer has its rows.
+                    kept.steps.extend(at, Rows::new(source.count(), 0));
+                    recurrence.forward(machine, source, &rows, &mut kept.states_mut(at), mixed);
+                }
+            }
+            let mut second = Rows::default();
+            if let Some((recurrence, _)) = &layer.beside {
+                recurrence.forward(machine, source, &rows, &mut kept.states_mut(at), &mut second);
+            }
+            if let Some((_, output)) = &layer.beside {
+                output.add(machine, &second, &mut xs);
+            }
+            self.mixed(machine, layer, mixed, normed, &mut xs);
             self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
         }
         machine.buffers = buffers;

@@ -8,7 +8,7 @@ use super::{
         layers::Machine,
         rotary::{turn, turn_neighbours},
     },
-    CausalLayer, Inputs, PackedLlama,
+    Attention, CausalLayer, Inputs, Mixer, PackedLlama,
 };
 use crate::architectures::llama::{QueryGrowth, Rope};
 
@@ -46,9 +46,15 @@ impl PackedLlama {
     }
 
     /// Normalises the queries and keys of each row where the layer does, and turns them by their angles.
-    pub(super) fn prepare(&self, machine: &Machine, layer: &CausalLayer, inputs: &mut Rows, turns: &[Turns]) {
-        let turns = layer.rope.map(|rope| (&turns[rope], self.ropes[rope].pairs()));
-        let has_norms = layer.head_norms.iter().any(|norms| !norms.is_empty());
+    pub(super) fn prepare(
+        &self,
+        machine: &Machine,
+        attention: &Attention,
+        inputs: &mut Rows,
+        turns: &[Turns],
+    ) {
+        let turns = attention.rope.map(|rope| (&turns[rope], self.ropes[rope].pairs()));
+        let has_norms = attention.head_norms.iter().any(|norms| !norms.is_empty());
         if turns.is_none() && !has_norms && self.clip.is_none() {
             return;
         }
@@ -60,7 +66,7 @@ impl PackedLlama {
             let all = part.row_mut(0);
             let normalise = |both: &mut [f32]| {
                 let (queries, keys) = both.split_at_mut(heads * width);
-                for (norms, values) in layer.head_norms.iter().zip([queries, keys]) {
+                for (norms, values) in attention.head_norms.iter().zip([queries, keys]) {
                     let Some(first) = norms.first() else { continue };
                     let heads = values.chunks_exact_mut(first.weight.len());
                     norms.iter().cycle().zip(heads).for_each(|(norm, values)| norm.one(isa, values));
@@ -91,25 +97,19 @@ impl PackedLlama {
         });
     }
 
-    /// The inputs of a layer's attention: queries, keys and values side by side.
-    pub(super) fn project(
+    /// What the mixer of a layer reads of the states `xs`; `normed` is overwritten.
+    pub(super) fn source<'a>(
         &self,
-        machine: &mut Machine,
+        machine: &Machine,
         layer: &CausalLayer,
-        xs: &Rows,
-        normed: &mut Rows,
-        inputs: &mut Rows,
-    ) {
-        let source = if self.norm_first {
-            layer.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
-            &*normed
-        } else {
-            xs
-        };
-        match &layer.inputs {
-            Inputs::Together(all) => all.forward(machine, source, inputs),
-            Inputs::Latent(latent) => latent.forward(machine, source, inputs),
+        xs: &'a Rows,
+        normed: &'a mut Rows,
+    ) -> &'a Rows {
+        if !self.norm_first {
+            return xs;
         }
+        layer.norm.forward_to(machine.core.isa, machine.core.pool, xs, normed);
+        normed
     }
 
     /// The norm of the result of a part, whose own norm is `own`.
@@ -139,9 +139,9 @@ impl PackedLlama {
         }
     }
 
-    /// Adds the output of attention over `mixed` values to the states `xs`; `result` is overwritten. Where both parts read the
-    /// same states, it becomes what the feed-forward part reads.
-    pub(super) fn attended(
+    /// Adds the output of `mixed` values to the states `xs`; `result` is overwritten. Where both parts read the same states, it
+    /// becomes what the feed-forward part reads.
+    pub(super) fn mixed(
         &self,
         machine: &mut Machine,
         layer: &CausalLayer,
@@ -150,12 +150,15 @@ impl PackedLlama {
         xs: &mut Rows,
     ) {
         let narrow;
-        let mixed = match &layer.inputs {
-            Inputs::Together(_) => mixed,
-            Inputs::Latent(latent) => {
-                narrow = latent.narrowed(mixed);
-                &narrow
-            }
+        let mixed = match &layer.mixer {
+            Mixer::Attention(attention) => match &attention.inputs {
+                Inputs::Together(_) => mixed,
+                Inputs::Latent(latent) => {
+                    narrow = latent.narrowed(mixed);
+                    &narrow
+                }
+            },
+            Mixer::Recurrence(_) => mixed,
         };
         if self.is_parallel {
             // The feed-forward part reads the states as they are before attention is added.
