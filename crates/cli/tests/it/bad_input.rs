@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::common::{errors, sporran};
+use crate::common::{errors, root, sporran};
 
 /// Writes three pages, two questions, and a config that retrieves from them.
 fn write_inputs(folder: &Path) {
@@ -404,4 +404,28 @@ fn a_gpu_is_an_error_in_a_build_without_cuda() {
         "{}",
         errors(&output)
     );
+}
+
+#[test]
+fn a_report_names_the_workflows_that_it_compares() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("runs/linking");
+    fs::create_dir_all(&run).unwrap();
+    fs::write(run.join("manifest.json"), r#"{"workflow": "entity-linking"}"#).unwrap();
+    let output = sporran(folder.path(), &["report", "runs/linking"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let expected = "runs/linking: expected a run of the workflows `answer`, `kbqa` or `population`, found one of `entity-linking`";
+    assert!(errors(&output).contains(expected), "{}", errors(&output));
+}
+
+#[test]
+fn a_benchmark_without_questions_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = format!("output={}", folder.path().join("korc").display());
+    let config = "configs/korc/minikilt.toml";
+    let arguments = ["-q", "convert", "korc", config, &place, "rules.batches=1", "build.min-confidence=1"];
+    let output = sporran(&root(), &arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("the build made no question of"), "{}", errors(&output));
+    assert!(!folder.path().join("korc/train.json").exists());
 }

@@ -124,6 +124,12 @@ pub(super) mod tests {
         let of: Vec<(&str, usize)> =
             votes.subjects.iter().map(|subject| (subject.id.as_str(), subject.votes.len())).collect();
         assert_eq!(of, [("q", 3), ("r", 0)]);
+        let other = written(folder.path(), "d.csv", &[row("q", "1", Some("maybe"))]);
+        let message = Votes::read(std::slice::from_ref(&other)).err().unwrap().to_string();
+        assert!(
+            message.ends_with("d.csv:2: field `vote`: expected `yes` or `no`, found `maybe`"),
+            "{message}"
+        );
         let twice = written(folder.path(), "c.jsonl", &[named("q", "Ben", Some("yes"))]);
         let message = Votes::read(&[first, twice]).err().unwrap().to_string();
         assert!(message.contains("c.jsonl:1: field `vote`: expected one vote of `Ben`"), "{message}");

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Id, Page, ParagraphKind, Passage,
+    metadata::Field,
     passage::{self, ABSTRACT, Split},
 };
 
@@ -64,7 +65,8 @@ impl Document {
 
 impl From<&Page> for Document {
     /// The page's text as in a store with [`Split::Page`]: paragraphs and list items joined by a blank,
-    /// without headers. If it is empty, the title. The metadata are the fields that KILT does not define.
+    /// without headers. If it is empty, the title. The metadata are the fields that KILT does not define, and
+    /// `categories`, as in a store.
     fn from(page: &Page) -> Self {
         let text = passage::split(&page.text, &Split::Page.into())
             .first()
@@ -75,6 +77,9 @@ impl From<&Page> for Document {
                 })
             });
         let mut extra = page.extra.clone();
+        if let Some(Field::List(categories)) = page.categories.as_deref().and_then(Field::of_commas) {
+            extra.insert("categories".to_owned(), categories.into());
+        }
         // `remove` would move the last field to the place of this one.
         let metadata = extra.shift_remove(METADATA);
         Self {

@@ -13,7 +13,7 @@ impl KnowledgeBase {
     /// same seed gives the same parts, whose triples stay in order.
     ///
     /// # Errors
-    /// [`Error::Argument`] for shares that are negative or whose sum is not below 1, if validation or test has triples
+    /// [`Error::Argument`] for shares that are negative, are less than a triple or whose sum is not below 1, if validation or test has triples
     /// already, and if fewer triples can be moved than the shares ask for.
     pub fn hold_out(&mut self, validation: f64, test: f64, seed: u64) -> Result<()> {
         if !(validation >= 0.0 && test >= 0.0 && validation + test < 1.0) {
@@ -33,6 +33,13 @@ impl KnowledgeBase {
             self.triples(Part::Train).iter().copied().filter(|&triple| known.insert(triple)).collect();
         different.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         let count = |share: f64| (share * different.len() as f64).round() as usize;
+        for share in [validation, test] {
+            if share > 0.0 && count(share) == 0 {
+                let message =
+                    format!("expected shares of at least one of {} triples, found {share}", different.len());
+                return Err(Error::Argument(message));
+            }
+        }
         let (validation, test) = (count(validation), count(test));
         // The first triple of an entity or a relation in random order stays.
         let mut entities = vec![false; self.entity_count()];
@@ -120,6 +127,8 @@ mod tests {
             (0.5, 0.5, "expected shares from 0 whose sum is below 1"),
             (-0.1, 0.2, "expected shares"),
             (f64::NAN, 0.0, "expected shares"),
+            (0.001, 0.0, "expected shares of at least one of 41 triples, found 0.001"),
+            (0.1, 0.001, "expected shares of at least one"),
             (0.45, 0.5, "triples whose entities and relations are in other triples"),
         ] {
             let mut kb = ring();

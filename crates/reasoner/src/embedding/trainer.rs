@@ -275,6 +275,20 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_that_is_no_number_ends_the_training() {
+        let folder = tempfile::tempdir().unwrap();
+        let options =
+            options(json!({ "model": "complex", "dim": 8, "initial": "normal", "initial-scale": 1e30,
+            "training": { "epochs": 2, "batch-size": 10, "evaluate-every": 1 } }));
+        let kb = circle();
+        let training =
+            Training { kb: &kb, options: &options, seed: 5, folder: folder.path(), storage: Storage::F32 };
+        let message = train(&training, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string();
+        assert!(message.starts_with("epoch 1: expected a finite loss, found "), "{message}");
+        assert!(!folder.path().join("model").exists());
+    }
+
+    #[test]
     fn one_thread_and_three_learn_the_same() {
         for options in models() {
             let bytes = |threads: usize| {
