@@ -161,6 +161,24 @@ impl KnowledgeBase {
         &self.triples[part as usize]
     }
 
+    /// The number of triples of a part with an entity or a relation that no training triple has.
+    #[must_use]
+    pub fn unseen(&self, part: Part) -> usize {
+        let mut entities = vec![false; self.entity_count()];
+        let mut relations = vec![false; self.relation_count()];
+        for triple in self.triples(Part::Train) {
+            entities[triple.subject.index()] = true;
+            entities[triple.object.index()] = true;
+            relations[triple.relation.index()] = true;
+        }
+        let is_seen = |triple: &&Triple| {
+            entities[triple.subject.index()]
+                && entities[triple.object.index()]
+                && relations[triple.relation.index()]
+        };
+        self.triples(part).len() - self.triples(part).iter().filter(is_seen).count()
+    }
+
     /// The triples of a part, to change.
     pub(super) fn triples_mut(&mut self, part: Part) -> &mut Vec<Triple> {
         &mut self.triples[part as usize]
@@ -271,6 +289,21 @@ mod tests {
         assert_eq!(kb.labels(b), ["cosmos", "universe"]);
         assert_eq!((kb.label(a), kb.label(b), kb.relation_label(relation)), ("Q1", "cosmos", "P1"));
         assert_eq!((kb.entity("Q2"), kb.entity("Q3"), kb.relation("P1")), (Some(b), None, Some(relation)));
+    }
+
+    #[test]
+    fn triples_of_names_that_training_lacks_are_counted() {
+        let mut kb = KnowledgeBase::default();
+        for id in ["Q1", "Q2", "Q3"] {
+            kb.add_entity(id).unwrap();
+        }
+        kb.add_relation("P1").unwrap();
+        kb.add_relation("P2").unwrap();
+        kb.add(Part::Train, Triple::new(0, 0, 1)).unwrap();
+        for triple in [Triple::new(1, 0, 0), Triple::new(0, 0, 2), Triple::new(0, 1, 1)] {
+            kb.add(Part::Test, triple).unwrap();
+        }
+        assert_eq!((kb.unseen(Part::Test), kb.unseen(Part::Valid), kb.unseen(Part::Train)), (2, 0, 0));
     }
 
     #[test]

@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_config::{Check, Document};
-use sporran_kilt::{StagedFolder, jsonl::plain_json, kb::KnowledgeBase};
+use sporran_kilt::{
+    StagedFolder,
+    jsonl::plain_json,
+    kb::{KnowledgeBase, Part},
+};
 use sporran_reasoner::{
     embedding::{EmbeddingOptions, Storage},
     network::NetworkOptions,
@@ -167,6 +171,16 @@ impl DataOptions {
         let mut kb = KnowledgeBase::open(&self.folder)?;
         if self.holds_out() {
             kb.hold_out(self.validation_share, self.test_share, seed)?;
+        }
+        for part in [Part::Valid, Part::Test] {
+            let (unseen, all) = (kb.unseen(part), kb.triples(part).len());
+            if unseen > 0 {
+                tracing::warn!(
+                    "{unseen} of the {all} triples of the part `{}` have an entity or a relation that no training triple has; they are \
+                     ranked too, which lowers the scores",
+                    part.name()
+                );
+            }
         }
         Ok(kb)
     }
