@@ -75,6 +75,13 @@ GRANITE = {
     "num_local_experts": 5, "attention_bias": True, "embedding_multiplier": 3.0, "logits_scaling": 0.5,
     "residual_multiplier": 0.4, "attention_multiplier": 0.3,
 }
+# Layers that differ in their heads, and the last three of which have the keys and values of earlier ones.
+GEMMA_4 = {
+    "head_dim": 8, "global_head_dim": 16, "sliding_window": 5, "num_hidden_layers": 7,
+    "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "full", "sliding", "sliding", "full")],
+    "num_kv_shared_layers": 3, "use_double_wide_mlp": True, "hidden_size_per_layer_input": 6,
+    "vocab_size_per_layer_input": 96, "final_logit_softcapping": 3.0,
+}
 # The part for text of models with images.
 TEXT = SIZES | {"num_hidden_layers": 3}
 # Kinds without a fixture of a GGUF file. Fields that are `...` are not set.
@@ -181,6 +188,7 @@ FOLDERS = {
     "vaultgemma": {
         "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 5, "attn_logit_softcapping": 1.5,
         "final_logit_softcapping": 3.0, "attention_bias": True},
+    "gemma4_text": GEMMA_4,
     "qwen2_vl": BARE | {
         "text_config": TEXT | {"rope_parameters": PLAIN | {"rope_theta": 5e3, "mrope_section": [1, 1, 0]}},
         "vision_config": {
@@ -233,6 +241,16 @@ VARIANTS = {
         "original_max_position_embeddings": 12, "short_factor": [1.0, 1.5], "long_factor": [2.0, 6.0],
         "short_mscale": 1.2, "long_mscale": 1.4}}),
     "hyperclovax-before": ("hyperclovax", {"use_post_norm": False, "attention_multiplier": 0.3}),
+    # Values are keys in layers that attend to everything.
+    "gemma4_text-keys": ("gemma4_text", GEMMA_4 | {
+        "attention_k_eq_v": True, "num_global_key_value_heads": 1, "attention_bias": True,
+        "use_double_wide_mlp": False, "rope_parameters": {
+            "full_attention": {"rope_type": "proportional", "rope_theta": 1e3, "partial_rotary_factor": 0.5, "factor": 2.0},
+            "sliding_attention": PLAIN}}),
+    "gemma4_text-experts": ("gemma4_text", GEMMA_4 | {
+        "attention_k_eq_v": True, "num_global_key_value_heads": 1, "hidden_size_per_layer_input": 0,
+        "num_kv_shared_layers": 0, "num_hidden_layers": 4, "layer_types": GEMMA_4["layer_types"][:4],
+        "enable_moe_block": True, "num_experts": 5, "top_k_experts": 2, "moe_intermediate_size": 12}),
     "stablelm-norms": ("stablelm", FOLDERS["stablelm"] | {"qk_layernorm": True}),
 }
 # Fixtures of these with a GGUF file too.
@@ -266,7 +284,7 @@ def expect(folder, rows, has_states=False):
 
     fields = json.loads((folder / "config.json").read_text())
     # The other products of experts do not take f64.
-    has_experts = any(field in fields for field in ("num_experts_per_tok", "moe_k", "moe_topk"))
+    has_experts = any(fields.get(field) for field in ("num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts"))
     own = {"experts_implementation": "eager"} if has_experts else {}
     # Falcon's own attention adds the biases twice: the default is the other one.
     own["attn_implementation"] = "sdpa" if fields.get("alibi") else "eager"
@@ -308,12 +326,15 @@ def kind(name, fields, model_type=None):
             for at, weight in model.named_parameters():
                 if "norm" in at or at.endswith("bias") or name == "openai-gpt" and ".ln_" in at:
                     weight.add_(0.3 * torch.randn_like(weight))
+                    if "q_norm" in at and (model_type or name) == "gemma4_text":
+                        # Its scores have no factor: weights of this size are in its norms.
+                        weight.mul_(weight.shape[0] ** -0.5)
                 elif name == "openai-gpt" and "_embed" in at:
                     weight.copy_(1.5 * torch.randn_like(weight))
                 else:
                     weight.copy_((0.3 if "embed" in at else 0.5) * torch.randn_like(weight))
             for at, values in model.named_buffers():
-                if at.endswith("correction_bias"):
+                if at.endswith(("correction_bias", "layer_scalar")):
                     values.add_(0.3 * torch.randn_like(values))
             model.get_output_embeddings().weight[END].mul_(2.0)
         model = model.to(torch.bfloat16)

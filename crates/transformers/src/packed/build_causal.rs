@@ -5,7 +5,8 @@ use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 use sporran_kernels::{Norm, Precision, Scores};
 
 use super::{
-    causal::{self, CausalLayer, PackedLlama},
+    beside::Beside,
+    causal::{self, CausalLayer, LayerInput, LayerTable, PackedLlama},
     decoder::PackedDecoder,
     function::{Function, Slopes},
     kv_cache::Heads,
@@ -16,9 +17,13 @@ use super::{
     weights::StoredWeights,
 };
 use crate::{
-    architectures::llama::{
-        ExpertTensors, Experts, Gate, HeadNorms, Inner, Inputs, LATENT, LATENT_EPS, LatentSizes, LlamaConfig,
-        NormKind, OwnWeights, PROJECTIONS, PartNames, PartNorms, SHARED_GATE, SINKS, SLOPES,
+    architectures::{
+        llama::{
+            BESIDE, ExpertTensors, Experts, Gate, HeadNorms, Inner, Inputs, LATENT, LATENT_EPS, LAYER_INPUTS,
+            LAYER_SCALE, LatentSizes, LlamaConfig, NormKind, OwnWeights, PROJECTIONS, PartNames, PartNorms,
+            SHARED_GATE, SINKS, SLOPES,
+        },
+        wrong::wrong,
     },
     decode::GenerationOptions,
 };
@@ -65,9 +70,13 @@ impl Source<'_, '_> {
         Ok(norm)
     }
 
-    /// The norms of queries or keys called `name`: one for each head, or one for all.
-    fn head_norms(&mut self, name: &str, heads: usize) -> Result<Vec<Norm>> {
-        let width = self.config.head_width();
+    /// A norm without weights.
+    fn plain_norm(&self, width: usize) -> Norm {
+        Norm { weight: vec![1.0; width], bias: None, eps: self.config.norm_eps() as f32 }
+    }
+
+    /// The norms of queries or keys called `name`, whose heads have this width: one for each head, or one for all.
+    fn head_norms(&mut self, name: &str, (heads, width): (usize, usize)) -> Result<Vec<Norm>> {
         let stored = match self.config.head_norms() {
             HeadNorms::None => return Ok(Vec::new()),
             HeadNorms::Each => return Ok(vec![self.norm_of(name, width)?]),
@@ -188,7 +197,49 @@ impl Source<'_, '_> {
             }
             None => None,
         };
-        Ok(Mixture { sizes, router, corrections, experts, shared })
+        let factors = match self.config.experts_beside() {
+            Some(_) => self.packer.values(&format!("{at}.{}", BESIDE.factors))?,
+            None => Vec::new(),
+        };
+        Ok(Mixture { sizes, router, corrections, factors, experts, shared })
+    }
+
+    /// The experts beside the feed-forward part of the layer under `at`.
+    fn beside(&mut self, sizes: Experts, at: &str) -> Result<Beside> {
+        let width = self.config.hidden_size;
+        let root = (width as f32).powf(-0.5);
+        let mut router_norm = self.plain_norm(width);
+        router_norm.weight = self.packer.values(&format!("{at}.{}", BESIDE.router_scale))?;
+        router_norm.weight.iter_mut().for_each(|scale| *scale *= root);
+        let [before, after, dense] = BESIDE.norms.map(|name| format!("{at}.{name}"));
+        let norms = [self.norm(&before)?, self.norm(&after)?, self.norm(&dense)?];
+        Ok(Beside { router_norm, mixture: self.mixture(sizes, at)?, norms })
+    }
+
+    /// The embeddings of this `width` that layers have of their own, in the body.
+    fn layer_table(&mut self, width: usize, body: &str) -> Result<LayerTable> {
+        let [table, projection, norm] = [LAYER_INPUTS.table, LAYER_INPUTS.projection, LAYER_INPUTS.norm]
+            .map(|name| format!("{body}.{name}"));
+        let (states, all) = (self.config.hidden_size, self.config.num_hidden_layers * width);
+        Ok(LayerTable {
+            table: self.packer.table(&format!("{table}.weight"), all)?,
+            projection: self.packer.linear(&[projection], states, false)?,
+            norm: self.norm_of(&norm, width)?,
+            scales: [(width as f32).sqrt(), (states as f32).powf(-0.5)],
+        })
+    }
+
+    /// What the embeddings of this `width` of the layer under `at` add to the states.
+    fn layer_input(&mut self, width: usize, at: &str) -> Result<LayerInput> {
+        let Gate::Plain(activation) = self.config.gate()? else {
+            return Err(wrong("hidden_activation", "an activation without parameters", "another"));
+        };
+        Ok(LayerInput {
+            gate: self.packer.linear(&named(at, &[LAYER_INPUTS.gate]), self.config.hidden_size, false)?,
+            activation: activation.into(),
+            outer: self.packer.linear(&named(at, &[LAYER_INPUTS.outer]), width, false)?,
+            norm: self.norm(&format!("{at}.{}", LAYER_INPUTS.outer_norm))?,
+        })
     }
 
     /// The projections over narrow vectors of the layer under `at`.
@@ -214,13 +265,17 @@ impl Source<'_, '_> {
         })
     }
 
-    /// The projections to queries, keys and values of the layer under `at`.
-    fn inputs(&mut self, at: &str) -> Result<causal::Inputs> {
+    /// The projections to queries, keys and values of layer `index`, which is under `at`.
+    fn inputs(&mut self, index: usize, at: &str) -> Result<causal::Inputs> {
         if let Some(sizes) = self.config.latent() {
             return self.latent(sizes, at).map(causal::Inputs::Latent);
         }
         let (width, has_bias) = (self.config.hidden_size, self.config.projections_have_bias());
         let names = match self.config.inputs() {
+            Inputs::Apart([queries, ..]) if self.config.key_source(index).is_some() => named(at, &[queries]),
+            Inputs::Apart([queries, keys, _]) if self.config.values_are_keys(index) => {
+                named(at, &[queries, keys, keys])
+            }
             Inputs::Apart(projections) => named(at, &projections),
             Inputs::Fused(name) | Inputs::ByGroup(name) | Inputs::InQuarters(name) => named(at, &[name]),
             Inputs::Latent => Vec::new(),
@@ -236,15 +291,21 @@ impl Source<'_, '_> {
         let config = self.config;
         let norms = [config.attention_norms(), config.feed_forward_norms()];
         let [first, second] = norms.map(PartNorms::first);
-        let inputs = self.inputs(at)?;
-        let values = config.latent().map_or(config.head_width(), |sizes| sizes.values);
+        let inputs = self.inputs(index, at)?;
+        let heads = Heads {
+            heads: config.num_attention_heads,
+            groups: config.layer_groups(index),
+            width: config.layer_head_width(index),
+        };
+        let source = config.key_source(index);
+        let values = config.latent().map_or(heads.width, |sizes| sizes.values);
         let (all, has_bias) = (config.num_attention_heads * values, config.output_has_bias());
         let output = self.packer.linear(&named(at, &[config.kind.names().output]), all, has_bias)?;
         let part = match config.experts(index) {
             Some(experts) => Part::Experts(self.mixture(experts, at)?),
             None => {
                 let names = (config.kind.names().part, config.feed_forward_has_bias());
-                Part::Dense(self.dense(names, config.intermediate_size, at)?)
+                Part::Dense(self.dense(names, config.inner_width(index), at)?)
             }
         };
         let norm = self.norm(&format!("{at}.{first}"))?;
@@ -256,21 +317,36 @@ impl Source<'_, '_> {
         };
         let result_norms = [result_norm(norms[0])?, result_norm(norms[1])?];
         let [queries, keys] = config.head_norm_names().map(|name| format!("{at}.{name}"));
+        let query_norms = self.head_norms(&queries, (heads.heads, heads.width))?;
+        let key_norms = match source {
+            Some(_) => Vec::new(),
+            None => self.head_norms(&keys, (heads.groups, heads.width))?,
+        };
+        let value_norm = (config.norms_values() && source.is_none()).then(|| self.plain_norm(heads.width));
+        let beside = config.experts_beside().map(|sizes| self.beside(sizes, at).map(Box::new));
+        let input = config.layer_input_width().map(|width| self.layer_input(width, at));
+        let scale_after = match config.scales_layers() {
+            true => self.packer.values(&format!("{at}.{LAYER_SCALE}"))?.first().copied(),
+            false => None,
+        };
         let sinks = config.has_sinks().then(|| self.packer.values(&format!("{at}.{SINKS}"))).transpose()?;
         Ok(CausalLayer {
+            heads,
+            source,
             inputs,
             output,
             norm,
             part,
             part_norm,
             result_norms,
-            head_norms: [
-                self.head_norms(&queries, config.num_attention_heads)?,
-                self.head_norms(&keys, config.groups())?,
-            ],
+            head_norms: [query_norms, key_norms],
+            value_norm,
             rope: config.rope_of(index),
             window: config.window(index),
             sinks,
+            beside: beside.transpose()?,
+            input: input.transpose()?,
+            scale_after,
         })
     }
 }
@@ -332,6 +408,7 @@ impl PackedLlama {
             None => None,
         };
         let embedding_norm = kind.embedding_norm().map(|name| source.norm(&in_body(name))).transpose()?;
+        let layer_table = config.layer_input_width().map(|width| source.layer_table(width, names.body));
         let layer = |index: usize| source.layer(index, &in_body(&format!("{}.{index}", names.layers)));
         let layers = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
         let norm = config.has_last_norm().then(|| source.norm(&in_body(names.norm))).transpose()?;
@@ -341,16 +418,12 @@ impl PackedLlama {
             projections,
             positions,
             embedding_norm,
+            layer_table: layer_table.transpose()?,
             head,
             logit_scale: config.logit_scale() as f32,
             logit_cap: config.logit_cap().map(|cap| cap as f32),
             layers,
             norm,
-            heads: Heads {
-                heads: config.num_attention_heads,
-                groups: config.groups(),
-                width: config.head_width(),
-            },
             width,
             ropes: config.ropes()?,
             query_growth: config.query_growth()?,

@@ -13,6 +13,7 @@
 //!   sequences of different lengths are in one batch, which others join and leave.
 //! - The result of a row depends neither on the other rows of a batch nor on the number of threads.
 
+mod beside;
 mod build;
 mod build_causal;
 mod cache;

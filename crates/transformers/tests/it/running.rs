@@ -36,8 +36,15 @@ impl Model {
     fn all() -> Vec<(String, Self)> {
         let mut all = Vec::new();
         for precision in [Precision::F32, Precision::Int8] {
-            // The last three have windows, norms of heads and results, and factors of parts and logits.
-            for name in ["llama", "qwen2", "decoders/gemma3_text", "decoders/qwen3", "decoders/granite"] {
+            // The last four have windows, norms of heads and results, factors of parts and logits, and keys of earlier layers.
+            for name in [
+                "llama",
+                "qwen2",
+                "decoders/gemma3_text",
+                "decoders/qwen3",
+                "decoders/granite",
+                "decoders/gemma4_text",
+            ] {
                 all.push((format!("{name}, {precision:?}"), Self::Causal(causal(name, precision))));
             }
             for name in SEQ2SEQ {

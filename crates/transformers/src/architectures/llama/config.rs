@@ -274,6 +274,30 @@ pub struct LlamaConfig {
     /// Layers without experts (Qwen).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mlp_only_layers: Option<Vec<usize>>,
+    /// The width of a head in layers that attend to everything (Gemma 4); 512 where a file does not set it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub global_head_dim: Option<usize>,
+    /// The number of heads that keys have in these layers, where values are keys (Gemma 4); that of others where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_global_key_value_heads: Option<usize>,
+    /// Whether values are keys in layers that attend to everything (Gemma 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_k_eq_v: Option<bool>,
+    /// The number of last layers that have the keys and values of an earlier one (Gemma 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_kv_shared_layers: Option<usize>,
+    /// Whether the feed-forward parts of these are twice as wide (Gemma 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_double_wide_mlp: Option<bool>,
+    /// The width of the embeddings that each layer has of its own (Gemma 4); 0 for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden_size_per_layer_input: Option<usize>,
+    /// The number of these embeddings (Gemma 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vocab_size_per_layer_input: Option<usize>,
+    /// Whether layers have experts beside the feed-forward part (Gemma 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enable_moe_block: Option<bool>,
     /// Whether queries, keys and values have a bias (Qwen 2 with experts); they have where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qkv_bias: Option<bool>,
@@ -408,6 +432,14 @@ impl Default for LlamaConfig {
             shared_expert_intermediate_size: None,
             decoder_sparse_step: None,
             mlp_only_layers: None,
+            global_head_dim: None,
+            num_global_key_value_heads: None,
+            attention_k_eq_v: None,
+            num_kv_shared_layers: None,
+            use_double_wide_mlp: None,
+            hidden_size_per_layer_input: None,
+            vocab_size_per_layer_input: None,
+            enable_moe_block: None,
             qkv_bias: None,
             attention_out_bias: None,
             use_bias: None,

@@ -147,6 +147,8 @@ impl LlamaConfig {
         let is_dense = self.mlp_only_layers.as_ref().is_some_and(|layers| layers.contains(&layer));
         let has_experts = match self.kind {
             LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe => at_steps && !is_dense,
+            // They are beside it.
+            LlamaKind::Gemma4 => false,
             // All its layers have them.
             LlamaKind::SolarOpen => true,
             LlamaKind::DeepSeekV2 | LlamaKind::Mistral4 => layer >= self.first_k_dense_replace.unwrap_or(0),
@@ -178,6 +180,7 @@ impl LlamaConfig {
             | LlamaKind::Olmoe
             | LlamaKind::PhiMoe => true,
             LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe => self.num_experts.is_some_and(|count| count > 0),
+            LlamaKind::Gemma4 => self.enable_moe_block == Some(true),
             kind => kind.has_deepseek_experts(),
         };
         has_experts.then(|| Experts {
@@ -210,7 +213,8 @@ impl LlamaConfig {
     fn least_sum(&self) -> Option<f64> {
         let is_normalised = self.norm_topk_prob.unwrap_or(false);
         match self.kind {
-            LlamaKind::GptOss
+            LlamaKind::Gemma4
+            | LlamaKind::GptOss
             | LlamaKind::GraniteMoe
             | LlamaKind::GraniteMoeShared
             | LlamaKind::HunYuanMoe

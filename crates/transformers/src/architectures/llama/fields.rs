@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Error, Result, json::parse};
 
 use super::{
+    gemma4::read_gemma_4,
     kind::LlamaKind,
     positions::{FULL, SLIDING},
 };
@@ -53,6 +54,7 @@ impl LlamaKind {
                 ("layer_norm_epsilon", "layer_norm_eps"),
                 ("num_kv_heads", "num_key_value_heads"),
             ],
+            Self::Gemma4 => &[("top_k_experts", "num_experts_per_tok")],
             Self::GptNeo => &[
                 ("activation_function", "hidden_act"),
                 ("embed_dropout", "embd_pdrop"),
@@ -133,10 +135,13 @@ impl LlamaKind {
         given
     }
 
-    /// The text of a `config.json`, whose first files have windows and bases of angles by layer and not by type (UltraBERT).
+    /// The text of a `config.json`, some of whose fields are by layer, with these by type: windows and bases of angles of the first
+    /// files of UltraBERT, and heads of Gemma 4.
     pub(super) fn by_types<'a>(self, path: &Path, text: &'a str) -> Result<Cow<'a, str>> {
-        if self != Self::UltraBert {
-            return Ok(text.into());
+        match self {
+            Self::UltraBert => {}
+            Self::Gemma4 => return read_gemma_4(path, text).map(Cow::Owned),
+            _ => return Ok(text.into()),
         }
         let mut given: Map<String, Value> = parse(path, text)?;
         let is_unset = |given: &Map<String, Value>, field: &str| given.get(field).is_none_or(Value::is_null);

@@ -57,6 +57,8 @@ kinds! {
     Gemma2 = "gemma2", "Gemma2";
     /// Gemma 3 for text (Gemma Team 2025): norms around each part and of queries and keys, and two bases of angles.
     Gemma3 = "gemma3_text", "Gemma3";
+    /// Gemma 4 for text (Gemma Team 2026): layers with heads, keys, values and embeddings of their own.
+    Gemma4 = "gemma4_text", "Gemma4";
     /// SmolLM 3, some of whose layers do not turn queries and keys.
     SmolLm3 = "smollm3", "SmolLM3";
     /// Phi 3 (Abdin et al. 2024), whose projections are stored in one tensor.
@@ -196,7 +198,7 @@ impl LlamaKind {
 
     /// Whether it is Gemma 2, or made like it.
     pub(crate) fn is_new_gemma(self) -> bool {
-        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::VaultGemma)
+        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::Gemma4 | Self::VaultGemma)
     }
 
     /// Whether it scales embeddings, parts, scores and logits as Granite 3 does.
@@ -227,7 +229,13 @@ impl LlamaKind {
     pub(crate) fn may_have_images(self) -> bool {
         matches!(
             self,
-            Self::Gemma3 | Self::Ministral3 | Self::Mistral | Self::Mistral4 | Self::Qwen2 | Self::Qwen3
+            Self::Gemma3
+                | Self::Gemma4
+                | Self::Ministral3
+                | Self::Mistral
+                | Self::Mistral4
+                | Self::Qwen2
+                | Self::Qwen3
         )
     }
 
@@ -267,7 +275,7 @@ impl LlamaKind {
 
     /// Whether layers with a sliding window have angles of their own.
     pub(crate) fn has_two_ropes(self) -> bool {
-        matches!(self, Self::Gemma3 | Self::Olmo3 | Self::UltraBert)
+        matches!(self, Self::Gemma3 | Self::Gemma4 | Self::Olmo3 | Self::UltraBert)
     }
 
     /// The number of rows before that of position 0 in the table of positions; none where positions turn queries and

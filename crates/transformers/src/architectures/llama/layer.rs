@@ -2,12 +2,14 @@
 
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
-use sporran_checkpoint::Result;
+use sporran_checkpoint::{Error, Result};
 
 use super::{
+    beside::Beside,
     config::LlamaConfig,
     feed_forward::linear,
     latent::Latent,
+    layer_inputs::LayerInput,
     mixture::Part,
     names,
     norm::{HeadNorm, Norm},
@@ -18,7 +20,7 @@ use crate::{
     attention::{rotate, rotate_neighbours},
     cache::{KeyValue, LayerCache},
     causal::{Attending, Biases, attend, split_heads},
-    layers::Linear,
+    layers::{Linear, RmsNorm},
     mode::Mode,
 };
 
@@ -30,6 +32,8 @@ pub(super) struct Layer {
     clip: Option<f64>,
     /// The norms of queries and of keys.
     head_norms: [Option<HeadNorm>; 2],
+    /// That of each head's values.
+    value_norm: Option<RmsNorm>,
     /// Whether queries and keys are turned before they are normalised.
     turns_first: bool,
     output: Linear,
@@ -53,6 +57,16 @@ pub(super) struct Layer {
     /// Whether the second norms are those of states, after a part is added to them.
     norms_sums: bool,
     part: Part,
+    /// The experts beside it.
+    beside: Option<Beside>,
+    /// What the embeddings of the layer add to the states.
+    input: Option<LayerInput>,
+    /// The factor of the states afterwards (1).
+    scale_after: Option<Tensor>,
+    /// The place of the layer.
+    at: usize,
+    /// Whether later layers attend to its keys and values.
+    is_source: bool,
     /// The factor of what a part adds to the states.
     residual_scale: f64,
     /// The dropout rates of what the parts add to the states.
@@ -65,12 +79,23 @@ enum Inputs {
     Apart {
         query: Linear,
         key: Linear,
-        value: Linear,
+        /// None where values are keys.
+        value: Option<Linear>,
     },
+    /// There are queries alone, which attend to the keys and values of an earlier layer.
+    Queries(Linear, usize),
     /// One has all, each head's at the place that is listed for it: queries first, then keys, then values.
     Together(Linear, Option<Tensor>),
     /// Keys and values are made of a narrow vector.
     Latent(Latent),
+}
+
+/// What queries attend to.
+enum Sources {
+    /// Keys and values of the layer, row after row.
+    Own([Tensor; 2]),
+    /// Those of this earlier layer.
+    Of(usize),
 }
 
 /// How positions turn queries and keys.
@@ -94,15 +119,21 @@ impl Layer {
             |name: Option<&str>| name.map(|name| Norm::new(config, width, &vb.pp(name))).transpose();
         let part_norms =
             |norms: PartNorms| -> Result<_> { Ok([part_norm(norms.before())?, part_norm(norms.after())?]) };
-        let (heads, groups, head) = (config.num_attention_heads, config.groups(), config.head_width());
+        let (heads, groups) = (config.num_attention_heads, config.layer_groups(at));
+        let head = config.layer_head_width(at);
         let input = |heads: usize, name: &str| {
             linear(config, (width, heads * head), config.projections_have_bias(), &vb.pp(name))
         };
+        let source = config.key_source(at);
+        let value = |name: &str| (!config.values_are_keys(at)).then(|| input(groups, name)).transpose();
         let inputs = match config.inputs() {
-            names::Inputs::Apart([query, key, value]) => Inputs::Apart {
-                query: input(heads, query)?,
-                key: input(groups, key)?,
-                value: input(groups, value)?,
+            names::Inputs::Apart([query, key, value_name]) => match source {
+                Some(source) => Inputs::Queries(input(heads, query)?, source),
+                None => Inputs::Apart {
+                    query: input(heads, query)?,
+                    key: input(groups, key)?,
+                    value: value(value_name)?,
+                },
             },
             names::Inputs::Latent => match config.latent() {
                 Some(sizes) => Inputs::Latent(Latent::new(config, sizes, vb)?),
@@ -125,6 +156,11 @@ impl Layer {
         let [query_norm, key_norm] = config.head_norm_names();
         let output = &vb.pp(config.kind.names().output);
         let values = config.latent().map_or(head, |sizes| sizes.values);
+        let has_keys = source.is_none();
+        let beside = config.experts_beside().map(|sizes| Beside::new(config, sizes, vb));
+        let own_input = config.layer_input_width().map(|width| LayerInput::new(config, width, vb));
+        let scale_after = || vb.get_with_hints(1, names::LAYER_SCALE, Init::Const(1.0));
+        let scale_after = config.scales_layers().then(scale_after).transpose()?;
         let init = Init::Randn { mean: 0.0, stdev: config.initializer_range };
         let sinks = || vb.get_with_hints(heads, names::SINKS, init);
         Ok(Self {
@@ -132,9 +168,12 @@ impl Layer {
             inputs,
             clip: config.clip(),
             head_norms: [
-                HeadNorm::new(config, heads, query_norm, vb)?,
-                HeadNorm::new(config, groups, key_norm, vb)?,
+                HeadNorm::new(config, (heads, head), query_norm, vb)?,
+                if has_keys { HeadNorm::new(config, (groups, head), key_norm, vb)? } else { None },
             ],
+            value_norm: (config.norms_values() && has_keys)
+                .then(|| RmsNorm::without_weights(head, config.norm_eps(), vb))
+                .transpose()?,
             turns_first: config.turns_first(),
             output: linear(config, (heads * values, width), config.output_has_bias(), output)?,
             heads,
@@ -150,15 +189,26 @@ impl Layer {
             is_parallel: config.is_parallel(),
             norms_sums: config.norms_sums(),
             part: Part::new(config, at, vb)?,
+            beside: beside.transpose()?,
+            input: own_input.transpose()?,
+            // It is no parameter.
+            scale_after: scale_after.map(|scale| scale.detach()),
+            at,
+            is_source: (at..config.num_hidden_layers).any(|later| config.key_source(later) == Some(at)),
             residual_scale: config.residual_scale(),
             part_dropouts: config.part_dropouts(),
         })
     }
 
-    /// The queries, keys and values of `xs` (r, t, d), row after row.
-    fn project(&self, xs: &Tensor, mode: &Mode) -> Result<[Tensor; 3]> {
-        Ok(match &self.inputs {
-            Inputs::Apart { query, key, value } => [query.forward(xs)?, key.forward(xs)?, value.forward(xs)?],
+    /// The queries of `xs` (r, t, d), row after row, and what they attend to.
+    fn project(&self, xs: &Tensor, mode: &Mode) -> Result<(Tensor, Sources)> {
+        let [queries, keys, values] = match &self.inputs {
+            Inputs::Queries(query, source) => return Ok((query.forward(xs)?, Sources::Of(*source))),
+            Inputs::Apart { query, key, value } => {
+                let keys = key.forward(xs)?;
+                let values = value.as_ref().map_or_else(|| Ok(keys.clone()), |value| value.forward(xs))?;
+                [query.forward(xs)?, keys, values]
+            }
             Inputs::Latent(latent) => latent.project(xs, mode)?,
             Inputs::Together(all, places) => {
                 let all = all.forward(xs)?;
@@ -177,7 +227,8 @@ impl Layer {
                 let values = self.heads + self.groups;
                 [part(0, self.heads)?, part(self.heads, self.groups)?, part(values, self.groups)?]
             }
-        })
+        };
+        Ok((queries, Sources::Own([keys, values])))
     }
 
     /// Bounds queries, keys or values.
@@ -236,16 +287,27 @@ impl Layer {
         }
     }
 
+    /// The values of heads (r, heads, t, w), normalised.
+    fn values(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        let values = split_heads(&self.clipped(xs.clone())?, self.groups)?;
+        match &self.value_norm {
+            Some(norm) => norm.forward(&values, mode),
+            None => Ok(values),
+        }
+    }
+
+    /// The states after the layer of `xs` (r, t, d), of which its own embeddings are `own` (r, t, w). `shared` has the keys and
+    /// values of earlier layers that later ones attend to.
     pub(super) fn forward(
         &self,
-        xs: &Tensor,
+        (xs, own): (&Tensor, Option<&Tensor>),
         turns: &[Turns],
         biases: &Biases,
-        kept: &mut LayerCache,
+        (kept, shared): (&mut LayerCache, &mut [Option<KeyValue>]),
         mode: &mut Mode,
     ) -> Result<Tensor> {
         let [before, after] = &self.attention_norms;
-        let [queries, keys, values] = match before {
+        let (queries, sources) = match before {
             Some(norm) => self.project(&norm.forward(xs, mode)?, mode)?,
             None => self.project(xs, mode)?,
         };
@@ -256,8 +318,6 @@ impl Layer {
             Some(growth) => queries.broadcast_mul(growth)?,
             None => queries,
         };
-        let keys = self.prepare(keys, self.groups, key_norm.as_ref(), turns, mode)?;
-        let values = split_heads(&self.clipped(values)?, self.groups)?;
         let bias = if self.is_near { biases.near.as_ref() } else { biases.all.as_ref() };
         let with = Attending {
             bias,
@@ -266,7 +326,26 @@ impl Layer {
             sinks: self.sinks.as_ref(),
             dropout: self.dropout,
         };
-        let mixed = attend(&queries, KeyValue { keys, values }, kept, &with, mode)?;
+        let mixed = match sources {
+            Sources::Of(layer) => {
+                let source = shared[layer].clone().ok_or_else(|| Error::Batch {
+                    expected: format!("keys and values of layer {layer}"),
+                    found: "none".into(),
+                })?;
+                // They are kept by the layer whose they are.
+                attend(&queries, source, &mut LayerCache::default(), &with, mode)?
+            }
+            Sources::Own([keys, values]) => {
+                let keys = self.prepare(keys, self.groups, key_norm.as_ref(), turns, mode)?;
+                let new = KeyValue { keys, values: self.values(&values, mode)? };
+                let of_training = (self.is_source && mode.is_training()).then(|| new.clone());
+                let mixed = attend(&queries, new, kept, &with, mode)?;
+                if self.is_source {
+                    shared[self.at] = of_training.or_else(|| kept.own.clone());
+                }
+                mixed
+            }
+        };
         let mixed = match &self.inputs {
             Inputs::Latent(latent) => latent.narrowed(&mixed)?,
             _ => mixed,
@@ -280,6 +359,19 @@ impl Layer {
             None => source.clone(),
         };
         let with = (after.as_ref(), self.part_dropouts[1]);
-        self.add(&ys, self.part.forward(&inner, mode)?, with, mode)
+        let result = self.part.forward(&inner, mode)?;
+        let result = match &self.beside {
+            Some(beside) => beside.add(&ys, &result, mode)?,
+            None => result,
+        };
+        let ys = self.add(&ys, result, with, mode)?;
+        let ys = match (&self.input, own) {
+            (Some(input), Some(own)) => input.add(&ys, own, mode)?,
+            _ => ys,
+        };
+        match &self.scale_after {
+            Some(scale) => Ok(ys.broadcast_mul(scale)?),
+            None => Ok(ys),
+        }
     }
 }

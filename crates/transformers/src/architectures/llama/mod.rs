@@ -1,6 +1,8 @@
 //! LLaMA (Touvron et al. 2023) and decoders of its shape, from Hugging Face's folders and from GGUF files.
 
 mod architecture;
+mod beside;
+mod by_layer;
 mod checks;
 mod config;
 mod defaults;
@@ -9,10 +11,12 @@ mod expert_defaults;
 mod experts;
 mod feed_forward;
 mod fields;
+mod gemma4;
 mod gguf;
 mod kind;
 mod latent;
 mod layer;
+mod layer_inputs;
 mod mixture;
 mod model;
 mod names;
@@ -29,8 +33,11 @@ pub use gguf::Gguf;
 pub use kind::LlamaKind;
 pub(crate) use latent::{LATENT, LATENT_EPS, LatentSizes};
 pub use model::Llama;
-pub(crate) use names::{ExpertTensors, Inner, Inputs, PROJECTIONS, PartNames, SHARED_GATE, SINKS};
+pub(crate) use names::{
+    BESIDE, ExpertTensors, Inner, Inputs, LAYER_INPUTS, LAYER_SCALE, PROJECTIONS, PartNames, SHARED_GATE,
+    SINKS,
+};
 pub(crate) use norms::{HeadNorms, NormKind, OwnWeights, PartNorms};
 pub(crate) use positions::QueryGrowth;
 pub(crate) use rope::Rope;
-pub(crate) use text_part::{GEMMA_3, MISTRAL_3, QWEN_2_5_VL, QWEN_2_VL, QWEN_3_VL};
+pub(crate) use text_part::{GEMMA_3, GEMMA_4, MISTRAL_3, QWEN_2_5_VL, QWEN_2_VL, QWEN_3_VL};

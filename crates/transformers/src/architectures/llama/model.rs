@@ -9,6 +9,7 @@ use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 use super::{
     config::LlamaConfig,
     layer::{Layer, Turns, scaled},
+    layer_inputs::LayerTable,
     names::PROJECTIONS,
     norm::Norm,
     positions::QueryGrowth,
@@ -33,6 +34,8 @@ pub struct Llama {
     /// The vectors of positions (positions, width).
     positions: Option<Tensor>,
     embedding_norm: Option<Norm>,
+    /// The embeddings that each layer has of its own.
+    layer_table: Option<LayerTable>,
     /// The dropout rate of the embeddings.
     dropout: f64,
     ropes: Vec<Rope>,
@@ -87,6 +90,7 @@ impl Llama {
             }
             None => None,
         };
+        let layer_table = config.layer_input_width().map(|width| LayerTable::new(config, width, &body));
         let layer = |at: usize| Layer::new(config, at, &body.pp(names.layers).pp(at));
         let layers: Vec<Layer> = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
         let norm = config.has_last_norm().then(|| norm(names.norm)).transpose()?;
@@ -121,6 +125,7 @@ impl Llama {
             projections,
             positions,
             embedding_norm,
+            layer_table: layer_table.transpose()?,
             dropout: config.embedding_dropout(),
             ropes,
             steps,
@@ -215,10 +220,13 @@ impl Body for Llama {
         if let Some(norm) = &self.embedding_norm {
             xs = norm.forward(&xs, mode)?;
         }
+        let inputs = self.layer_table.as_ref().map(|table| table.forward(ids, &xs, mode)).transpose()?;
         let mut xs = mode.dropout(xs, self.dropout)?;
-        for (layer, kept) in self.layers.iter().zip(kept) {
+        let mut shared = vec![None; self.layers.len()];
+        for (at, (layer, kept)) in self.layers.iter().zip(kept).enumerate() {
             see(&xs);
-            xs = layer.forward(&xs, &turns, biases, kept, mode)?;
+            let own = inputs.as_ref().map(|inputs| inputs.get_on_dim(2, at)).transpose()?;
+            xs = layer.forward((&xs, own.as_ref()), &turns, biases, (kept, &mut shared), mode)?;
             if !mode.is_training() {
                 // Over trainable weights the graph would keep the states of every layer.
                 xs = xs.detach();

@@ -1,8 +1,11 @@
 //! The packed decoder-only model of LLaMA's shape: rotary positions, root mean square norms, gated feed-forward parts,
 //! and heads that share keys and values, with the variants of its kinds.
 
+mod layer_inputs;
 mod lm;
 mod parts;
+
+pub(super) use layer_inputs::{LayerInput, LayerTable};
 
 use candle_core::Device;
 use sporran_checkpoint::{Error, Result, SpecialTokens};
@@ -11,6 +14,7 @@ use sporran_kernels::{
 };
 
 use super::{
+    beside::Beside,
     kv_cache::{Heads, KvCache, Prompt},
     latent::Latent,
     layers::{Buffers, Linear, Machine, Machines},
@@ -34,6 +38,9 @@ pub(super) const HIDDEN: f32 = -1e30;
 /// One layer: self-attention and the feed-forward part.
 #[derive(Debug)]
 pub(super) struct CausalLayer {
+    pub(super) heads: Heads,
+    /// The earlier layer whose keys and values it attends to; none where it has its own.
+    pub(super) source: Option<usize>,
     pub(super) inputs: Inputs,
     pub(super) output: Linear,
     /// The norm of attention.
@@ -46,19 +53,27 @@ pub(super) struct CausalLayer {
     /// The norms of queries and of keys: one as wide as a head or as all heads, or one for each head; none where they are not
     /// normalised.
     pub(super) head_norms: [Vec<Norm>; 2],
+    /// The norm of each head's values.
+    pub(super) value_norm: Option<Norm>,
     /// The place of the layer's angles among the model's; none where it turns nothing.
     pub(super) rope: Option<usize>,
     /// The tokens that the layer attends to, the own one included; none for all before.
     pub(super) window: Option<usize>,
     /// The score of attending to nothing, for each head.
     pub(super) sinks: Option<Vec<f32>>,
+    /// The experts beside the feed-forward part.
+    pub(super) beside: Option<Box<Beside>>,
+    /// What the embeddings of the layer add to the states.
+    pub(super) input: Option<LayerInput>,
+    /// The factor of the states afterwards.
+    pub(super) scale_after: Option<f32>,
 }
 
 /// The projections to queries, keys and values.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a layer has one")]
 pub(super) enum Inputs {
-    /// One has them side by side.
+    /// One has them side by side, or queries alone where the layer has the keys and values of an earlier one.
     Together(Linear),
     /// Keys and values are made of a narrow vector.
     Latent(Latent),
@@ -75,6 +90,8 @@ pub struct PackedLlama {
     /// The vectors of positions (positions, width).
     pub(super) positions: Option<Table>,
     pub(super) embedding_norm: Option<Norm>,
+    /// The embeddings that each layer has of its own.
+    pub(super) layer_table: Option<LayerTable>,
     /// The head that scores words; none in an encoder, which has a table of embeddings.
     pub(super) head: Option<Linear>,
     pub(super) logit_scale: f32,
@@ -82,7 +99,6 @@ pub struct PackedLlama {
     pub(super) logit_cap: Option<f32>,
     pub(super) layers: Vec<CausalLayer>,
     pub(super) norm: Option<Norm>,
-    pub(super) heads: Heads,
     pub(super) width: usize,
     pub(super) ropes: Vec<Rope>,
     /// How queries grow with their positions.
@@ -187,6 +203,11 @@ impl PackedLlama {
         (0..2 * longest - 1).map(|at| if is_seen(at) { 0.0 } else { HIDDEN }).collect()
     }
 
+    /// Whether later layers attend to the keys and values of layer `at`.
+    fn is_source(&self, at: usize) -> bool {
+        self.layers.iter().any(|layer| layer.source == Some(at))
+    }
+
     /// Runs the layers over whole prompts, which are contiguous and have `lengths`. Returns the hidden states after the last
     /// norm, and the cache of each prompt. With `see` nothing is kept: it is shown what each layer reads.
     pub(super) fn read(
@@ -201,6 +222,7 @@ impl PackedLlama {
         let rows = lengths.iter().flat_map(places).collect::<Vec<_>>();
         let places: Vec<usize> = rows.iter().map(|(position, _)| *position).collect();
         let mut xs = self.embeddings(machine, &ids, &places)?;
+        let layer_inputs = self.layer_inputs(machine, &ids, &xs)?;
         let turns = self.turns(&rows);
         let mut prompts: Vec<Prompt> =
             lengths.iter().map(|length| Prompt { length: *length, layers: Vec::new() }).collect();
@@ -214,18 +236,27 @@ impl PackedLlama {
             blocks.push(end..end + length);
             end += length;
         }
-        let shape = self.heads;
-        let each = shape.each();
         let mut buffers = std::mem::take(&mut machine.buffers);
-        for layer in &self.layers {
+        for (at, layer) in self.layers.iter().enumerate() {
+            let shape = layer.heads;
+            let each = shape.each();
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             if let Some(see) = &mut see {
                 see(&xs);
-                prompts.iter_mut().for_each(|prompt| prompt.layers.clear());
+                if !self.is_source(at.wrapping_sub(1)) {
+                    prompts
+                        .iter_mut()
+                        .filter_map(|prompt| prompt.layers.last_mut())
+                        .for_each(|kept| *kept = Vec::new());
+                }
             }
             self.project(machine, layer, &xs, normed, inputs);
             self.prepare(machine, layer, inputs, &turns);
             for (prompt, block) in prompts.iter_mut().zip(&blocks) {
+                if layer.source.is_some() {
+                    prompt.layers.push(Vec::new());
+                    continue;
+                }
                 let mut kept = vec![0.0; prompt.length * shape.kept()];
                 for (row, out) in block.clone().zip(kept.chunks_exact_mut(shape.kept())) {
                     shape.keep(inputs.row(row), out);
@@ -238,7 +269,7 @@ impl PackedLlama {
             let prompts = &prompts;
             mixed.each_part(machine.core.pool, &blocks, each * shape.width, &|block, group, mut part| {
                 let rows = blocks[block].clone();
-                let kept = prompts[block].layers.last().map_or(&[][..], Vec::as_slice);
+                let kept = prompts[block].layers[layer.source.unwrap_or(at)].as_slice();
                 let padded = layer.sinks.as_ref().map(|_| with_nothing(kept, rows.clone(), shape.kept()));
                 let (kept, count) = match &padded {
                     Some(padded) => (padded.as_slice(), rows.len() + 1),
@@ -274,6 +305,7 @@ impl PackedLlama {
             });
             self.attended(machine, layer, mixed, normed, &mut xs);
             self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
+            self.end_layer(machine, (at, layer), layer_inputs.as_ref(), &mut xs);
         }
         machine.buffers = buffers;
         Ok((self.last_states(machine, xs), prompts))
@@ -284,24 +316,27 @@ impl PackedLlama {
         let places: Vec<usize> = kept.lengths().collect();
         let turns = self.turns(&places.iter().map(|length| (*length, length + 1)).collect::<Vec<_>>());
         let mut xs = self.embeddings(machine, tokens, &places)?;
+        let layer_inputs = self.layer_inputs(machine, tokens, &xs)?;
         kept.steps.push(xs.count());
         let rows: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
-        let shape = self.heads;
-        let each = shape.each();
         let mut buffers = std::mem::take(&mut machine.buffers);
         for (at, layer) in self.layers.iter().enumerate() {
+            let shape = layer.heads;
+            let each = shape.each();
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             self.project(machine, layer, &xs, normed, inputs);
             self.prepare(machine, layer, inputs, &turns);
-            let mut block = Rows::new(xs.count(), shape.kept());
-            for row in 0..xs.count() {
-                shape.keep(inputs.row(row), block.row_mut(row));
+            if layer.source.is_none() {
+                let mut block = Rows::new(xs.count(), shape.kept());
+                for row in 0..xs.count() {
+                    shape.keep(inputs.row(row), block.row_mut(row));
+                }
+                kept.steps.extend(at, block);
             }
-            kept.steps.extend(at, block);
             mixed.reshape(xs.count(), shape.heads * shape.width);
             let (isa, scores, inputs, kept) = (machine.core.isa, self.scores, &*inputs, &*kept);
             mixed.each_part(machine.core.pool, &rows, each * shape.width, &|row, group, mut part| {
-                let seen = kept.seen(at, row, group, shape);
+                let seen = kept.seen(layer.source.unwrap_or(at), row, group, shape);
                 let seen = &seen[seen.len() - layer.window.unwrap_or(seen.len()).min(seen.len())..];
                 let nothing = layer.sinks.as_ref().map(|_| vec![0.0; 2 * shape.width]);
                 let with_nothing: Vec<&[f32]>;
@@ -328,6 +363,7 @@ impl PackedLlama {
             });
             self.attended(machine, layer, mixed, normed, &mut xs);
             self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
+            self.end_layer(machine, (at, layer), layer_inputs.as_ref(), &mut xs);
         }
         machine.buffers = buffers;
         Ok(self.last_states(machine, xs))

@@ -49,10 +49,11 @@ impl PackedLlama {
     pub(super) fn prepare(&self, machine: &Machine, layer: &CausalLayer, inputs: &mut Rows, turns: &[Turns]) {
         let turns = layer.rope.map(|rope| (&turns[rope], self.ropes[rope].pairs()));
         let has_norms = layer.head_norms.iter().any(|norms| !norms.is_empty());
-        if turns.is_none() && !has_norms && self.clip.is_none() {
+        if turns.is_none() && !has_norms && layer.value_norm.is_none() && self.clip.is_none() {
             return;
         }
-        let Heads { heads, groups, width } = self.heads;
+        let Heads { heads, groups, width } = layer.heads;
+        let groups = if layer.source.is_some() { 0 } else { groups };
         let all = inputs.width();
         let isa = machine.core.isa;
         let blocks: Vec<_> = (0..inputs.count()).map(|row| row..row + 1).collect();
@@ -71,6 +72,10 @@ impl PackedLlama {
             }
             if let Some(most) = self.clip {
                 all.iter_mut().for_each(|value| *value = value.clamp(-most, most));
+            }
+            if let Some(norm) = &layer.value_norm {
+                let values = all[(heads + groups) * width..].chunks_exact_mut(width);
+                values.for_each(|value| norm.one(isa, value));
             }
             let both = &mut all[..(heads + groups) * width];
             if let Some((turns, pairs)) = turns {
@@ -192,6 +197,9 @@ impl PackedLlama {
         }
         *result = Rows::new(xs.count(), self.width);
         layer.part.add(machine, if self.norm_first { normed } else { xs }, inner, result);
+        if let Some(beside) = &layer.beside {
+            beside.add(machine, xs, inner, result);
+        }
         self.add_result(machine, result, norm, xs);
     }
 }
