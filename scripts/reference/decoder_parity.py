@@ -82,6 +82,14 @@ GEMMA_4 = {
     "num_kv_shared_layers": 3, "use_double_wide_mlp": True, "hidden_size_per_layer_input": 6,
     "vocab_size_per_layer_input": 96, "final_logit_softcapping": 3.0,
 }
+# Layers that read one of three streams of states, the first two of which use the greatest of their inner values.
+GEMMA_3N = {
+    "head_dim": 8, "sliding_window": 5, "num_hidden_layers": 6,
+    "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "full", "sliding", "full")],
+    "num_kv_shared_layers": 2, "hidden_size_per_layer_input": 6, "vocab_size_per_layer_input": 80,
+    "final_logit_softcapping": 3.0, "altup_num_inputs": 3, "altup_active_idx": 1, "laurel_rank": 4,
+    "activation_sparsity_pattern": [0.7, 0.5, 0.0, 0.0, 0.0, 0.0],
+}
 # The part for text of models with images.
 TEXT = SIZES | {"num_hidden_layers": 3}
 # Kinds without a fixture of a GGUF file. Fields that are `...` are not set.
@@ -188,6 +196,7 @@ FOLDERS = {
     "vaultgemma": {
         "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 5, "attn_logit_softcapping": 1.5,
         "final_logit_softcapping": 3.0, "attention_bias": True},
+    "gemma3n_text": GEMMA_3N,
     "gemma4_text": GEMMA_4,
     "qwen2_vl": BARE | {
         "text_config": TEXT | {"rope_parameters": PLAIN | {"rope_theta": 5e3, "mrope_section": [1, 1, 0]}},
@@ -302,7 +311,12 @@ def expect(folder, rows, has_states=False):
         torch.set_default_dtype(torch.float32)
         tensors[f"logits.{at}"] = found.logits[0].float().contiguous()
         if has_states:
-            tensors[f"states.{at}"] = found.hidden_states[-1][0].float().contiguous()
+            states = found.hidden_states[-1]
+            if fields["model_type"] == "gemma3n_text":
+                # The last ones of this list are streams.
+                with torch.no_grad():
+                    states = whole.model(input_ids=torch.tensor([row])).last_hidden_state
+            tensors[f"states.{at}"] = states[0].float().contiguous()
     cases = [
         {"name": case, "options": {k.replace("_", "-"): v for k, v in options.items()},
          "outputs": [generate(model(), [row], options)[0] for row in rows]}
@@ -326,7 +340,7 @@ def kind(name, fields, model_type=None):
             for at, weight in model.named_parameters():
                 if "norm" in at or at.endswith("bias") or name == "openai-gpt" and ".ln_" in at:
                     weight.add_(0.3 * torch.randn_like(weight))
-                    if "q_norm" in at and (model_type or name) == "gemma4_text":
+                    if "q_norm" in at and (model_type or name) in ("gemma3n_text", "gemma4_text"):
                         # Its scores have no factor: weights of this size are in its norms.
                         weight.mul_(weight.shape[0] ** -0.5)
                 elif name == "openai-gpt" and "_embed" in at:

@@ -5,8 +5,7 @@ use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 use sporran_kernels::{Norm, Precision, Scores};
 
 use super::{
-    beside::Beside,
-    causal::{self, CausalLayer, LayerInput, LayerTable, PackedLlama},
+    causal::{self, CausalLayer, PackedLlama},
     decoder::PackedDecoder,
     function::{Function, Slopes},
     kv_cache::Heads,
@@ -17,13 +16,10 @@ use super::{
     weights::StoredWeights,
 };
 use crate::{
-    architectures::{
-        llama::{
-            BESIDE, ExpertTensors, Experts, Gate, HeadNorms, Inner, Inputs, LATENT, LATENT_EPS, LAYER_INPUTS,
-            LAYER_SCALE, LatentSizes, LlamaConfig, NormKind, OwnWeights, PROJECTIONS, PartNames, PartNorms,
-            SHARED_GATE, SINKS, SLOPES,
-        },
-        wrong::wrong,
+    architectures::llama::{
+        BESIDE, ExpertTensors, Experts, Gate, HeadNorms, Inner, Inputs, LATENT, LATENT_EPS, LAYER_SCALE,
+        LatentSizes, LlamaConfig, NormKind, OwnWeights, PROJECTIONS, PartNames, PartNorms, SHARED_GATE,
+        SINKS, SLOPES,
     },
     decode::GenerationOptions,
 };
@@ -38,18 +34,18 @@ enum Use {
 }
 
 /// The tensors of a config.
-struct Source<'a, 'b> {
-    config: &'a LlamaConfig,
-    packer: Packer<'b>,
+pub(super) struct Source<'a, 'b> {
+    pub(super) config: &'a LlamaConfig,
+    pub(super) packer: Packer<'b>,
 }
 
 impl Source<'_, '_> {
     /// The norm of states called `name`.
-    fn norm(&mut self, name: &str) -> Result<Norm> {
+    pub(super) fn norm(&mut self, name: &str) -> Result<Norm> {
         self.norm_of(name, self.config.hidden_size)
     }
 
-    fn norm_of(&mut self, name: &str, width: usize) -> Result<Norm> {
+    pub(super) fn norm_of(&mut self, name: &str, width: usize) -> Result<Norm> {
         let (kind, eps) = (self.config.norm_kind(), self.config.norm_eps());
         if matches!(kind, NormKind::LayerWithoutWeights | NormKind::RootWithoutWeights) {
             let bias = (kind == NormKind::LayerWithoutWeights).then(|| vec![0.0; width]);
@@ -71,7 +67,7 @@ impl Source<'_, '_> {
     }
 
     /// A norm without weights.
-    fn plain_norm(&self, width: usize) -> Norm {
+    pub(super) fn plain_norm(&self, width: usize) -> Norm {
         Norm { weight: vec![1.0; width], bias: None, eps: self.config.norm_eps() as f32 }
     }
 
@@ -176,7 +172,7 @@ impl Source<'_, '_> {
     }
 
     /// A mixture of experts, whose tensors are under `at`.
-    fn mixture(&mut self, sizes: Experts, at: &str) -> Result<Mixture> {
+    pub(super) fn mixture(&mut self, sizes: Experts, at: &str) -> Result<Mixture> {
         let (names, width) = (self.config.kind.expert_names(), self.config.hidden_size);
         // Scores decide which experts read a token: they are not rounded.
         let precision = std::mem::replace(&mut self.packer.precision, Precision::F32);
@@ -202,44 +198,6 @@ impl Source<'_, '_> {
             None => Vec::new(),
         };
         Ok(Mixture { sizes, router, corrections, factors, experts, shared })
-    }
-
-    /// The experts beside the feed-forward part of the layer under `at`.
-    fn beside(&mut self, sizes: Experts, at: &str) -> Result<Beside> {
-        let width = self.config.hidden_size;
-        let root = (width as f32).powf(-0.5);
-        let mut router_norm = self.plain_norm(width);
-        router_norm.weight = self.packer.values(&format!("{at}.{}", BESIDE.router_scale))?;
-        router_norm.weight.iter_mut().for_each(|scale| *scale *= root);
-        let [before, after, dense] = BESIDE.norms.map(|name| format!("{at}.{name}"));
-        let norms = [self.norm(&before)?, self.norm(&after)?, self.norm(&dense)?];
-        Ok(Beside { router_norm, mixture: self.mixture(sizes, at)?, norms })
-    }
-
-    /// The embeddings of this `width` that layers have of their own, in the body.
-    fn layer_table(&mut self, width: usize, body: &str) -> Result<LayerTable> {
-        let [table, projection, norm] = [LAYER_INPUTS.table, LAYER_INPUTS.projection, LAYER_INPUTS.norm]
-            .map(|name| format!("{body}.{name}"));
-        let (states, all) = (self.config.hidden_size, self.config.num_hidden_layers * width);
-        Ok(LayerTable {
-            table: self.packer.table(&format!("{table}.weight"), all)?,
-            projection: self.packer.linear(&[projection], states, false)?,
-            norm: self.norm_of(&norm, width)?,
-            scales: [(width as f32).sqrt(), (states as f32).powf(-0.5)],
-        })
-    }
-
-    /// What the embeddings of this `width` of the layer under `at` add to the states.
-    fn layer_input(&mut self, width: usize, at: &str) -> Result<LayerInput> {
-        let Gate::Plain(activation) = self.config.gate()? else {
-            return Err(wrong("hidden_activation", "an activation without parameters", "another"));
-        };
-        Ok(LayerInput {
-            gate: self.packer.linear(&named(at, &[LAYER_INPUTS.gate]), self.config.hidden_size, false)?,
-            activation: activation.into(),
-            outer: self.packer.linear(&named(at, &[LAYER_INPUTS.outer]), width, false)?,
-            norm: self.norm(&format!("{at}.{}", LAYER_INPUTS.outer_norm))?,
-        })
     }
 
     /// The projections over narrow vectors of the layer under `at`.
@@ -305,7 +263,13 @@ impl Source<'_, '_> {
             Some(experts) => Part::Experts(self.mixture(experts, at)?),
             None => {
                 let names = (config.kind.names().part, config.feed_forward_has_bias());
-                Part::Dense(self.dense(names, config.inner_width(index), at)?)
+                let mut part = self.dense(names, config.inner_width(index), at)?;
+                if let (Some(least), Function::Plain(activation)) =
+                    (config.least_deviation(index), part.function)
+                {
+                    part.function = Function::Sparse { activation, least: least as f32 };
+                }
+                Part::Dense(part)
             }
         };
         let norm = self.norm(&format!("{at}.{first}"))?;
@@ -325,6 +289,7 @@ impl Source<'_, '_> {
         let value_norm = (config.norms_values() && source.is_none()).then(|| self.plain_norm(heads.width));
         let beside = config.experts_beside().map(|sizes| self.beside(sizes, at).map(Box::new));
         let input = config.layer_input_width().map(|width| self.layer_input(width, at));
+        let alternating = config.streams().map(|sizes| self.alternating(sizes, at));
         let scale_after = match config.scales_layers() {
             true => self.packer.values(&format!("{at}.{LAYER_SCALE}"))?.first().copied(),
             false => None,
@@ -346,6 +311,7 @@ impl Source<'_, '_> {
             sinks,
             beside: beside.transpose()?,
             input: input.transpose()?,
+            alternating: alternating.transpose()?,
             scale_after,
         })
     }
@@ -409,6 +375,7 @@ impl PackedLlama {
         };
         let embedding_norm = kind.embedding_norm().map(|name| source.norm(&in_body(name))).transpose()?;
         let layer_table = config.layer_input_width().map(|width| source.layer_table(width, names.body));
+        let streams = config.streams().map(|sizes| source.streams(sizes, names.body)).transpose()?;
         let layer = |index: usize| source.layer(index, &in_body(&format!("{}.{index}", names.layers)));
         let layers = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
         let norm = config.has_last_norm().then(|| source.norm(&in_body(names.norm))).transpose()?;
@@ -419,6 +386,7 @@ impl PackedLlama {
             positions,
             embedding_norm,
             layer_table: layer_table.transpose()?,
+            streams,
             head,
             logit_scale: config.logit_scale() as f32,
             logit_cap: config.logit_cap().map(|cap| cap as f32),

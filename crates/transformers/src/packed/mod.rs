@@ -15,6 +15,7 @@
 
 mod beside;
 mod build;
+mod build_beside;
 mod build_causal;
 mod cache;
 mod causal;

@@ -109,6 +109,7 @@ pub(crate) const FOLDERS: &[&str] = &[
     "qwen3_vl",
     "solar_open",
     "vaultgemma",
+    "gemma3n_text",
     "gemma4_text",
     "gemma4_text-experts",
     "gemma4_text-keys",
@@ -475,6 +476,7 @@ fn what_a_gguf_file_cannot_ask_for_is_refused_by_name() {
 fn models_with_images_are_read_without_them() {
     for (whole, part) in [
         ("gemma3", "gemma3_text"),
+        ("gemma3n", "gemma3n_text"),
         ("gemma4", "gemma4_text"),
         ("mistral3", "ministral3"),
         ("mistral3", "mistral4"),

@@ -36,13 +36,14 @@ impl Model {
     fn all() -> Vec<(String, Self)> {
         let mut all = Vec::new();
         for precision in [Precision::F32, Precision::Int8] {
-            // The last four have windows, norms of heads and results, factors of parts and logits, and keys of earlier layers.
+            // The last five have windows, norms of heads and results, factors of parts and logits, keys of earlier layers, and streams.
             for name in [
                 "llama",
                 "qwen2",
                 "decoders/gemma3_text",
                 "decoders/qwen3",
                 "decoders/granite",
+                "decoders/gemma3n_text",
                 "decoders/gemma4_text",
             ] {
                 all.push((format!("{name}, {precision:?}"), Self::Causal(causal(name, precision))));

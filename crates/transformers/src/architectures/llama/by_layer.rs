@@ -1,6 +1,11 @@
 //! What differs between the layers of a model: heads, the keys and values that they attend to, and inner widths.
 
+use std::ops::Range;
+
+use sporran_checkpoint::Result;
+
 use super::{config::LlamaConfig, experts::Experts, kind::LlamaKind};
+use crate::architectures::wrong::wrong;
 
 impl LlamaConfig {
     fn is_gemma_4(&self) -> bool {
@@ -42,12 +47,12 @@ impl LlamaConfig {
 
     /// Whether values are normalised, without weights.
     pub(crate) fn norms_values(&self) -> bool {
-        self.is_gemma_4()
+        self.kind.has_layer_inputs()
     }
 
     /// The number of first layers that have keys and values of their own.
     pub(super) fn own_key_layers(&self) -> usize {
-        let shared = self.num_kv_shared_layers.filter(|_| self.is_gemma_4()).unwrap_or(0);
+        let shared = self.num_kv_shared_layers.filter(|_| self.kind.has_layer_inputs()).unwrap_or(0);
         self.num_hidden_layers.saturating_sub(shared)
     }
 
@@ -63,13 +68,14 @@ impl LlamaConfig {
 
     /// The inner width of the feed-forward part of `layer`.
     pub(crate) fn inner_width(&self, layer: usize) -> usize {
-        let is_double = self.use_double_wide_mlp == Some(true) && self.key_source(layer).is_some();
+        let is_double =
+            self.is_gemma_4() && self.use_double_wide_mlp == Some(true) && self.key_source(layer).is_some();
         if is_double { self.intermediate_size.saturating_mul(2) } else { self.intermediate_size }
     }
 
     /// The width of the embeddings that each layer has of its own; none where layers have none.
     pub(crate) fn layer_input_width(&self) -> Option<usize> {
-        self.hidden_size_per_layer_input.filter(|width| *width > 0 && self.is_gemma_4())
+        self.hidden_size_per_layer_input.filter(|width| *width > 0 && self.kind.has_layer_inputs())
     }
 
     /// Whether states are multiplied by a number of the layer after it.
@@ -80,6 +86,27 @@ impl LlamaConfig {
     /// The experts beside the feed-forward part of each layer; none where there are none.
     pub(crate) fn experts_beside(&self) -> Option<Experts> {
         self.expert_sizes().filter(|_| self.is_gemma_4())
+    }
+
+    /// Checks that layers have keys of earlier ones of their type, and the sizes of their embeddings.
+    pub(super) fn check_layers_of_gemma(&self) -> Result<()> {
+        let (layers, own) = (self.num_hidden_layers, self.own_key_layers());
+        let has =
+            |is_near: bool, mut range: Range<usize>| range.any(|layer| self.is_sliding(layer) == is_near);
+        if [true, false].into_iter().any(|is_near| has(is_near, own..layers) && !has(is_near, 0..own)) {
+            let found = self.num_kv_shared_layers.unwrap_or(0).to_string();
+            let expected = "layers of each type before those that have their keys";
+            return Err(wrong("num_kv_shared_layers", expected, &found));
+        }
+        let Some(width) = self.layer_input_width() else { return Ok(()) };
+        if width.checked_mul(layers).is_none_or(|all| all > i32::MAX as usize) {
+            let expected = format!("at most {} in all layers", i32::MAX);
+            return Err(wrong("hidden_size_per_layer_input", &expected, &width.to_string()));
+        }
+        match self.vocab_size_per_layer_input.unwrap_or(0) {
+            0 => Err(wrong("vocab_size_per_layer_input", "at least 1", "none")),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the stored tensor `name` is one of keys and values that their layer does not use.

@@ -173,6 +173,7 @@ impl LlamaConfig {
             return Err(wrong("add_cross_attention", "false", "true"));
         }
         self.check_latent()?;
+        self.check_gemma_3n()?;
         self.check_gemma_4()?;
         self.check_falcon()?;
         self.check_mpt()?;

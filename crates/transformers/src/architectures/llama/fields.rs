@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Error, Result, json::parse};
 
 use super::{
+    gemma3n::read_gemma_3n,
     gemma4::read_gemma_4,
     kind::LlamaKind,
     positions::{FULL, SLIDING},
@@ -136,10 +137,11 @@ impl LlamaKind {
     }
 
     /// The text of a `config.json`, some of whose fields are by layer, with these by type: windows and bases of angles of the first
-    /// files of UltraBERT, and heads of Gemma 4.
+    /// files of UltraBERT, inner widths of Gemma 3n, and heads of Gemma 4.
     pub(super) fn by_types<'a>(self, path: &Path, text: &'a str) -> Result<Cow<'a, str>> {
         match self {
             Self::UltraBert => {}
+            Self::Gemma3n => return read_gemma_3n(path, text).map(Cow::Owned),
             Self::Gemma4 => return read_gemma_4(path, text).map(Cow::Owned),
             _ => return Ok(text.into()),
         }

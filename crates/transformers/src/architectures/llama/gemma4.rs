@@ -132,24 +132,7 @@ impl LlamaConfig {
             let expected = format!("a divisor of num_attention_heads, {heads}");
             return Err(wrong("num_global_key_value_heads", &expected, &groups.to_string()));
         }
-        let (layers, own) = (self.num_hidden_layers, self.own_key_layers());
-        let has = |is_near: bool, mut range: std::ops::Range<usize>| {
-            range.any(|layer| self.is_sliding(layer) == is_near)
-        };
-        if [true, false].into_iter().any(|is_near| has(is_near, own..layers) && !has(is_near, 0..own)) {
-            let found = self.num_kv_shared_layers.unwrap_or(0).to_string();
-            let expected = "layers of each type before those that have their keys";
-            return Err(wrong("num_kv_shared_layers", expected, &found));
-        }
-        if let Some(width) = self.layer_input_width() {
-            if width.checked_mul(layers).is_none_or(|all| all > i32::MAX as usize) {
-                let expected = format!("at most {} in all layers", i32::MAX);
-                return Err(wrong("hidden_size_per_layer_input", &expected, &width.to_string()));
-            }
-            if self.vocab_size_per_layer_input.unwrap_or(0) == 0 {
-                return Err(wrong("vocab_size_per_layer_input", "at least 1", "none"));
-            }
-        }
+        self.check_layers_of_gemma()?;
         if self.enable_moe_block == Some(true) && self.moe_intermediate_size.is_none() {
             return Err(wrong("moe_intermediate_size", "a number with enable_moe_block", "none"));
         }

@@ -57,6 +57,8 @@ kinds! {
     Gemma2 = "gemma2", "Gemma2";
     /// Gemma 3 for text (Gemma Team 2025): norms around each part and of queries and keys, and two bases of angles.
     Gemma3 = "gemma3_text", "Gemma3";
+    /// Gemma 3n for text (Gemma Team 2025): streams of states, of which layers read one, and embeddings of layers.
+    Gemma3n = "gemma3n_text", "Gemma3n";
     /// Gemma 4 for text (Gemma Team 2026): layers with heads, keys, values and embeddings of their own.
     Gemma4 = "gemma4_text", "Gemma4";
     /// SmolLM 3, some of whose layers do not turn queries and keys.
@@ -198,7 +200,7 @@ impl LlamaKind {
 
     /// Whether it is Gemma 2, or made like it.
     pub(crate) fn is_new_gemma(self) -> bool {
-        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::Gemma4 | Self::VaultGemma)
+        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::Gemma3n | Self::Gemma4 | Self::VaultGemma)
     }
 
     /// Whether it scales embeddings, parts, scores and logits as Granite 3 does.
@@ -230,6 +232,7 @@ impl LlamaKind {
         matches!(
             self,
             Self::Gemma3
+                | Self::Gemma3n
                 | Self::Gemma4
                 | Self::Ministral3
                 | Self::Mistral
@@ -237,6 +240,11 @@ impl LlamaKind {
                 | Self::Qwen2
                 | Self::Qwen3
         )
+    }
+
+    /// Whether layers may have embeddings of their own, and the keys and values of earlier ones.
+    pub(crate) fn has_layer_inputs(self) -> bool {
+        matches!(self, Self::Gemma3n | Self::Gemma4)
     }
 
     /// Whether a config may set the width of a head.
@@ -275,7 +283,7 @@ impl LlamaKind {
 
     /// Whether layers with a sliding window have angles of their own.
     pub(crate) fn has_two_ropes(self) -> bool {
-        matches!(self, Self::Gemma3 | Self::Gemma4 | Self::Olmo3 | Self::UltraBert)
+        matches!(self, Self::Gemma3 | Self::Gemma3n | Self::Gemma4 | Self::Olmo3 | Self::UltraBert)
     }
 
     /// The number of rows before that of position 0 in the table of positions; none where positions turn queries and
@@ -309,9 +317,13 @@ impl LlamaKind {
             Self::UltraBert => 2.56e6,
             Self::MiniMaxM2 => 5e6,
             Self::SmolLm3 => 2e6,
-            Self::Cwm | Self::Gemma3 | Self::Ministral3 | Self::Mixtral | Self::PhiMoe | Self::SolarOpen => {
-                1e6
-            }
+            Self::Cwm
+            | Self::Gemma3
+            | Self::Gemma3n
+            | Self::Ministral3
+            | Self::Mixtral
+            | Self::PhiMoe
+            | Self::SolarOpen => 1e6,
             Self::Cohere | Self::Ernie45 | Self::Ernie45Moe | Self::FlexOlmo | Self::Olmo3 => 5e5,
             Self::GptOss => 1.5e5,
             Self::Helium => 1e5,

@@ -5,6 +5,7 @@ use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::{Error, Result};
 
 use super::{
+    alternating::Alternating,
     beside::Beside,
     config::LlamaConfig,
     feed_forward::linear,
@@ -61,6 +62,8 @@ pub(super) struct Layer {
     beside: Option<Beside>,
     /// What the embeddings of the layer add to the states.
     input: Option<LayerInput>,
+    /// What it does with streams of states.
+    alternating: Option<Alternating>,
     /// The factor of the states afterwards (1).
     scale_after: Option<Tensor>,
     /// The place of the layer.
@@ -88,6 +91,15 @@ enum Inputs {
     Together(Linear, Option<Tensor>),
     /// Keys and values are made of a narrow vector.
     Latent(Latent),
+}
+
+/// What layers leave to later ones, beside states.
+#[derive(Debug, Default)]
+pub(super) struct Between {
+    /// For each layer, its keys and values where later ones attend to them.
+    pub(super) shared: Vec<Option<KeyValue>>,
+    /// The streams of states, of which layers read one.
+    pub(super) streams: Vec<Tensor>,
 }
 
 /// What queries attend to.
@@ -159,6 +171,7 @@ impl Layer {
         let has_keys = source.is_none();
         let beside = config.experts_beside().map(|sizes| Beside::new(config, sizes, vb));
         let own_input = config.layer_input_width().map(|width| LayerInput::new(config, width, vb));
+        let alternating = config.streams().map(|sizes| Alternating::new(config, sizes, vb));
         let scale_after = || vb.get_with_hints(1, names::LAYER_SCALE, Init::Const(1.0));
         let scale_after = config.scales_layers().then(scale_after).transpose()?;
         let init = Init::Randn { mean: 0.0, stdev: config.initializer_range };
@@ -191,6 +204,7 @@ impl Layer {
             part: Part::new(config, at, vb)?,
             beside: beside.transpose()?,
             input: own_input.transpose()?,
+            alternating: alternating.transpose()?,
             // It is no parameter.
             scale_after: scale_after.map(|scale| scale.detach()),
             at,
@@ -296,21 +310,23 @@ impl Layer {
         }
     }
 
-    /// The states after the layer of `xs` (r, t, d), of which its own embeddings are `own` (r, t, w). `shared` has the keys and
-    /// values of earlier layers that later ones attend to.
+    /// The states after the layer of `xs` (r, t, d), of which its own embeddings are `own` (r, t, w).
     pub(super) fn forward(
         &self,
         (xs, own): (&Tensor, Option<&Tensor>),
         turns: &[Turns],
         biases: &Biases,
-        (kept, shared): (&mut LayerCache, &mut [Option<KeyValue>]),
+        (kept, between): (&mut LayerCache, &mut Between),
         mode: &mut Mode,
     ) -> Result<Tensor> {
         let [before, after] = &self.attention_norms;
-        let (queries, sources) = match before {
-            Some(norm) => self.project(&norm.forward(xs, mode)?, mode)?,
-            None => self.project(xs, mode)?,
+        let begun = self.alternating.as_ref().map(|own| own.begin(&mut between.streams, mode)).transpose()?;
+        let xs = begun.as_ref().unwrap_or(xs);
+        let read = match before {
+            Some(norm) => norm.forward(xs, mode)?,
+            None => xs.clone(),
         };
+        let (queries, sources) = self.project(&read, mode)?;
         let [query_norm, key_norm] = &self.head_norms;
         let queries = self.prepare(queries, self.heads, query_norm.as_ref(), turns, mode)?;
         let growth = self.rope.and_then(|rope| turns[rope].growth.as_ref());
@@ -328,7 +344,7 @@ impl Layer {
         };
         let mixed = match sources {
             Sources::Of(layer) => {
-                let source = shared[layer].clone().ok_or_else(|| Error::Batch {
+                let source = between.shared[layer].clone().ok_or_else(|| Error::Batch {
                     expected: format!("keys and values of layer {layer}"),
                     found: "none".into(),
                 })?;
@@ -341,7 +357,7 @@ impl Layer {
                 let of_training = (self.is_source && mode.is_training()).then(|| new.clone());
                 let mixed = attend(&queries, new, kept, &with, mode)?;
                 if self.is_source {
-                    shared[self.at] = of_training.or_else(|| kept.own.clone());
+                    between.shared[self.at] = of_training.or_else(|| kept.own.clone());
                 }
                 mixed
             }
@@ -352,6 +368,10 @@ impl Layer {
         };
         let with = (after.as_ref(), self.part_dropouts[0]);
         let ys = self.add(xs, self.output.forward(&mixed)?, with, mode)?;
+        let ys = match &self.alternating {
+            Some(own) => scaled((ys + own.residual(&read, mode)?)?, 0.5f64.sqrt())?,
+            None => ys,
+        };
         let [before, after] = &self.feed_forward_norms;
         let source = if self.is_parallel { xs } else { &ys };
         let inner = match before {
@@ -365,8 +385,12 @@ impl Layer {
             None => result,
         };
         let ys = self.add(&ys, result, with, mode)?;
-        let ys = match (&self.input, own) {
-            (Some(input), Some(own)) => input.add(&ys, own, mode)?,
+        let ys = match (&self.alternating, &self.input, own) {
+            (Some(alternating), Some(input), Some(own)) => {
+                alternating.end(&mut between.streams, &ys, mode, |xs| input.forward(xs, own, mode))?;
+                ys
+            }
+            (None, Some(input), Some(own)) => (&ys + input.forward(&ys, own, mode)?)?,
             _ => ys,
         };
         match &self.scale_after {

@@ -23,6 +23,8 @@ pub(super) struct LayerTable {
     /// The norm of what they give for a layer.
     norm: Norm,
     width: usize,
+    /// Whether tokens without embeddings have those of the first token, where they are an error otherwise.
+    replaces_others: bool,
     /// The factors of the embeddings and of the projection.
     scales: [f64; 2],
 }
@@ -37,6 +39,7 @@ impl LayerTable {
             projection: linear(config, (config.hidden_size, all), false, &vb.pp(LAYER_INPUTS.projection))?,
             norm: Norm::new(config, width, &vb.pp(LAYER_INPUTS.norm))?,
             width,
+            replaces_others: config.streams().is_some(),
             scales: [(width as f64).sqrt(), (config.hidden_size as f64).powf(-0.5)],
         })
     }
@@ -46,7 +49,11 @@ impl LayerTable {
         let (rows, length) = ids.dims2()?;
         let by_layer = |xs: Tensor| xs.reshape((rows, length, (), self.width));
         let [own, projected] = self.scales;
-        let own = by_layer(scaled(self.table.forward(ids)?, own)?)?;
+        let ids = match self.replaces_others {
+            true => (ids * ids.lt(self.table.table().dim(0)? as u32)?.to_dtype(ids.dtype())?)?,
+            false => ids.clone(),
+        };
+        let own = by_layer(scaled(self.table.forward(&ids)?, own)?)?;
         let projected = by_layer(scaled(self.projection.forward(xs)?, projected)?)?;
         scaled((self.norm.forward(&projected, mode)? + own)?, 0.5f64.sqrt())
     }
@@ -76,10 +83,10 @@ impl LayerInput {
         })
     }
 
-    /// States `xs` (r, t, d) with what the layer's embeddings `own` (r, t, width) add to them.
-    pub(super) fn add(&self, xs: &Tensor, own: &Tensor, mode: &Mode) -> Result<Tensor> {
+    /// What the layer's embeddings `own` (r, t, width) add to states, of those `xs` (r, t, d).
+    pub(super) fn forward(&self, xs: &Tensor, own: &Tensor, mode: &Mode) -> Result<Tensor> {
         let gate = self.activation.forward_fused(&self.gate.forward(xs)?, mode)?;
         let result = self.outer.forward(&(gate * own)?)?;
-        Ok((xs + self.norm.forward(&result, mode)?)?)
+        self.norm.forward(&result, mode)
     }
 }

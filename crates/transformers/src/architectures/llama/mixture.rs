@@ -17,6 +17,7 @@ use crate::{
 
 /// The feed-forward part of a layer.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a layer has one")]
 pub(super) enum Part {
     /// Every token reads it.
     Dense(FeedForward),
@@ -31,7 +32,8 @@ impl Part {
             None => {
                 let names = config.kind.names().part;
                 let names = (names, config.feed_forward_has_bias());
-                Ok(Self::Dense(FeedForward::new(config, config.inner_width(at), names, vb)?))
+                let part = FeedForward::new(config, config.inner_width(at), names, vb)?;
+                Ok(Self::Dense(part.with_least(config.least_deviation(at))))
             }
         }
     }

@@ -1,5 +1,6 @@
 //! LLaMA (Touvron et al. 2023) and decoders of its shape, from Hugging Face's folders and from GGUF files.
 
+mod alternating;
 mod architecture;
 mod beside;
 mod by_layer;
@@ -11,6 +12,7 @@ mod expert_defaults;
 mod experts;
 mod feed_forward;
 mod fields;
+mod gemma3n;
 mod gemma4;
 mod gguf;
 mod kind;
@@ -22,6 +24,7 @@ mod model;
 mod names;
 mod norm;
 mod norms;
+mod numbers;
 mod positions;
 mod rope;
 mod text_part;
@@ -29,15 +32,16 @@ mod text_part;
 pub use config::{LlamaConfig, MptAttention};
 pub(crate) use derived::{Gate, SLOPES};
 pub(crate) use experts::Experts;
+pub(crate) use gemma3n::StreamSizes;
 pub use gguf::Gguf;
 pub use kind::LlamaKind;
 pub(crate) use latent::{LATENT, LATENT_EPS, LatentSizes};
 pub use model::Llama;
 pub(crate) use names::{
-    BESIDE, ExpertTensors, Inner, Inputs, LAYER_INPUTS, LAYER_SCALE, PROJECTIONS, PartNames, SHARED_GATE,
-    SINKS,
+    ALTERNATING, BESIDE, ExpertTensors, Inner, Inputs, LAYER_INPUTS, LAYER_SCALE, PROJECTIONS, PartNames,
+    SHARED_GATE, SINKS,
 };
 pub(crate) use norms::{HeadNorms, NormKind, OwnWeights, PartNorms};
 pub(crate) use positions::QueryGrowth;
 pub(crate) use rope::Rope;
-pub(crate) use text_part::{GEMMA_3, GEMMA_4, MISTRAL_3, QWEN_2_5_VL, QWEN_2_VL, QWEN_3_VL};
+pub(crate) use text_part::{GEMMA_3, GEMMA_3N, GEMMA_4, MISTRAL_3, QWEN_2_5_VL, QWEN_2_VL, QWEN_3_VL};

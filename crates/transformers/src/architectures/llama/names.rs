@@ -129,6 +129,33 @@ pub(crate) const LAYER_INPUTS: LayerInputNames = LayerInputNames {
     outer: "per_layer_projection",
     outer_norm: "post_per_layer_input_norm",
 };
+/// The tensors of streams of states (Gemma 3n).
+pub(crate) struct AlternatingNames {
+    /// The projections from the embeddings to all streams but the first, and from these to what the head reads, in the body.
+    pub(crate) projections: [&'static str; 2],
+    /// The norm and the layer that give the coefficients' inputs, in a layer.
+    pub(crate) router_norm: &'static str,
+    pub(crate) router: &'static str,
+    /// The coefficients of streams before and after a layer, in it.
+    pub(crate) before: &'static str,
+    pub(crate) after: &'static str,
+    /// The scale of the states that embeddings of the layer are multiplied with, in it.
+    pub(crate) scale: &'static str,
+    /// The projections and the norm of the learned part of residuals, in a layer.
+    pub(crate) residual: [&'static str; 2],
+    pub(crate) residual_norm: &'static str,
+}
+
+pub(crate) const ALTERNATING: AlternatingNames = AlternatingNames {
+    projections: ["altup_projections", "altup_unembed_projections"],
+    router_norm: "altup.router_norm",
+    router: "altup.modality_router",
+    before: "altup.prediction_coefs",
+    after: "altup.correction_coefs",
+    scale: "altup.correct_output_scale",
+    residual: ["laurel.linear_left", "laurel.linear_right"],
+    residual_norm: "laurel.post_laurel_norm",
+};
 /// The factor of the states after a layer (Gemma 4).
 pub(crate) const LAYER_SCALE: &str = "layer_scalar";
 /// The projections of embeddings that are narrower than the states (OPT).

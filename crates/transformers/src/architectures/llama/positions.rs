@@ -56,6 +56,7 @@ impl LlamaKind {
                 | Self::Exaone4
                 | Self::Gemma2
                 | Self::Gemma3
+                | Self::Gemma3n
                 | Self::Gemma4
                 | Self::GptNeo
                 | Self::GptOss
@@ -131,6 +132,7 @@ impl LlamaConfig {
             LlamaKind::Dots1 => layer >= self.max_window_layers.unwrap_or(62),
             LlamaKind::Gemma2 | LlamaKind::GptOss | LlamaKind::VaultGemma => !(layer + 1).is_multiple_of(2),
             LlamaKind::UltraBert => !(layer + 1).is_multiple_of(3),
+            LlamaKind::Gemma3n => !(layer + 1).is_multiple_of(5),
             LlamaKind::Gemma4 => !(layer + 1).is_multiple_of(6),
             LlamaKind::Cwm | LlamaKind::GraniteSwa => !layer.is_multiple_of(4),
             LlamaKind::Gemma3 => !(layer + 1).is_multiple_of(self.sliding_window_pattern.unwrap_or(6)),
@@ -247,7 +249,7 @@ impl LlamaConfig {
         };
         let sliding = by_layer.and_then(|rope| rope.sliding_attention.as_deref()).unwrap_or(&none);
         let local = match self.kind {
-            LlamaKind::Gemma3 => self.rope_local_base_freq.or(Some(10_000.0)),
+            LlamaKind::Gemma3 | LlamaKind::Gemma3n => self.rope_local_base_freq.or(Some(10_000.0)),
             LlamaKind::UltraBert => Some(10_000.0),
             _ => self.rope_theta,
         };

@@ -20,6 +20,8 @@ pub(in super::super) struct LayerTable {
     pub(in super::super) norm: Norm,
     /// The factors of the embeddings and of the projection.
     pub(in super::super) scales: [f32; 2],
+    /// Whether tokens without embeddings have those of the first token, where they are an error otherwise.
+    pub(in super::super) replaces_others: bool,
 }
 
 /// What a layer adds to the states of its own embeddings.
@@ -35,7 +37,8 @@ impl LayerTable {
     /// What all layers read of `tokens`, whose embeddings in the model are the rows of `xs`.
     fn rows(&self, machine: &mut Machine, tokens: &[u32], xs: &Rows) -> Result<Rows> {
         let count = self.table.count();
-        if let Some(token) = tokens.iter().find(|token| **token as usize >= count) {
+        let unknown = tokens.iter().find(|token| **token as usize >= count);
+        if let Some(token) = unknown.filter(|_| !self.replaces_others) {
             let expected = format!("token ids below {count}, which have embeddings in each layer");
             return Err(Error::Batch { expected, found: token.to_string() });
         }
@@ -47,7 +50,8 @@ impl LayerTable {
         out.each_part(machine.core.pool, &blocks, all, &|row, _, mut part| {
             let values = part.row_mut(0);
             let mut stored = vec![0.0; all];
-            self.table.row(tokens[row] as usize, &mut stored);
+            let token = tokens[row] as usize;
+            self.table.row(if token < count { token } else { 0 }, &mut stored);
             values.iter_mut().for_each(|value| *value *= projected);
             values.chunks_exact_mut(self.norm.weight.len()).for_each(|layer| self.norm.one(isa, layer));
             let values = values.iter_mut().zip(stored);
@@ -58,8 +62,8 @@ impl LayerTable {
 }
 
 impl LayerInput {
-    /// Adds what layer `at` makes of its own part of `inputs` to the states `xs`.
-    fn add(&self, machine: &mut Machine, at: usize, inputs: &Rows, xs: &mut Rows) {
+    /// What layer `at` makes of its own part of `inputs` and the states `xs`.
+    pub(super) fn forward(&self, machine: &mut Machine, at: usize, inputs: &Rows, xs: &Rows) -> Rows {
         let mut inner = Rows::default();
         self.gate.forward(machine, xs, &mut inner);
         let (isa, width) = (machine.core.isa, inner.width());
@@ -73,10 +77,7 @@ impl LayerInput {
         let mut result = Rows::default();
         self.outer.forward(machine, &inner, &mut result);
         self.norm.forward(isa, machine.core.pool, &mut result);
-        xs.each_part(machine.core.pool, &blocks, result.width(), &|row, _, mut part| {
-            let values = part.row_mut(0).iter_mut().zip(result.row(row));
-            values.for_each(|(value, added)| *value += added);
-        });
+        result
     }
 }
 
@@ -91,16 +92,23 @@ impl PackedLlama {
         self.layer_table.as_ref().map(|table| table.rows(machine, tokens, xs)).transpose()
     }
 
-    /// Ends layer `at` with what its part of `inputs` adds to the states `xs`, and with their factor.
+    /// Ends layer `at` with what its part of `inputs` adds to the states `xs` or to streams, and with their factor.
     pub(super) fn end_layer(
         &self,
         machine: &mut Machine,
         (at, layer): (usize, &CausalLayer),
-        inputs: Option<&Rows>,
+        (inputs, streams): (Option<&Rows>, &mut [Rows]),
         xs: &mut Rows,
     ) {
+        if self.streams.is_some() {
+            return layer.end_streams(machine, (at, inputs), streams, xs);
+        }
         if let (Some(input), Some(inputs)) = (&layer.input, inputs) {
-            input.add(machine, at, inputs, xs);
+            let added = input.forward(machine, at, inputs, xs);
+            for row in 0..xs.count() {
+                let values = xs.row_mut(row).iter_mut().zip(added.row(row));
+                values.for_each(|(value, added)| *value += added);
+            }
         }
         if let Some(scale) = layer.scale_after {
             for row in 0..xs.count() {

@@ -1,10 +1,12 @@
 //! The packed decoder-only model of LLaMA's shape: rotary positions, root mean square norms, gated feed-forward parts,
 //! and heads that share keys and values, with the variants of its kinds.
 
+mod alternating;
 mod layer_inputs;
 mod lm;
 mod parts;
 
+pub(super) use alternating::{Alternating, Streams};
 pub(super) use layer_inputs::{LayerInput, LayerTable};
 
 use candle_core::Device;
@@ -65,6 +67,8 @@ pub(super) struct CausalLayer {
     pub(super) beside: Option<Box<Beside>>,
     /// What the embeddings of the layer add to the states.
     pub(super) input: Option<LayerInput>,
+    /// What it does with streams of states.
+    pub(super) alternating: Option<Alternating>,
     /// The factor of the states afterwards.
     pub(super) scale_after: Option<f32>,
 }
@@ -92,6 +96,8 @@ pub struct PackedLlama {
     pub(super) embedding_norm: Option<Norm>,
     /// The embeddings that each layer has of its own.
     pub(super) layer_table: Option<LayerTable>,
+    /// The projections between embeddings and streams of states.
+    pub(super) streams: Option<Streams>,
     /// The head that scores words; none in an encoder, which has a table of embeddings.
     pub(super) head: Option<Linear>,
     pub(super) logit_scale: f32,
@@ -223,6 +229,7 @@ impl PackedLlama {
         let places: Vec<usize> = rows.iter().map(|(position, _)| *position).collect();
         let mut xs = self.embeddings(machine, &ids, &places)?;
         let layer_inputs = self.layer_inputs(machine, &ids, &xs)?;
+        let mut streams = self.begin_streams(machine, &xs);
         let turns = self.turns(&rows);
         let mut prompts: Vec<Prompt> =
             lengths.iter().map(|length| Prompt { length: *length, layers: Vec::new() }).collect();
@@ -250,7 +257,9 @@ impl PackedLlama {
                         .for_each(|kept| *kept = Vec::new());
                 }
             }
+            layer.begin(machine, &mut streams, &mut xs);
             self.project(machine, layer, &xs, normed, inputs);
+            let residual = layer.residual(machine, normed);
             self.prepare(machine, layer, inputs, &turns);
             for (prompt, block) in prompts.iter_mut().zip(&blocks) {
                 if layer.source.is_some() {
@@ -304,10 +313,12 @@ impl PackedLlama {
                 }
             });
             self.attended(machine, layer, mixed, normed, &mut xs);
+            layer.add_residual(machine, residual, &mut xs);
             self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
-            self.end_layer(machine, (at, layer), layer_inputs.as_ref(), &mut xs);
+            self.end_layer(machine, (at, layer), (layer_inputs.as_ref(), &mut streams), &mut xs);
         }
         machine.buffers = buffers;
+        let xs = self.end_streams(machine, streams, xs);
         Ok((self.last_states(machine, xs), prompts))
     }
 
@@ -317,6 +328,7 @@ impl PackedLlama {
         let turns = self.turns(&places.iter().map(|length| (*length, length + 1)).collect::<Vec<_>>());
         let mut xs = self.embeddings(machine, tokens, &places)?;
         let layer_inputs = self.layer_inputs(machine, tokens, &xs)?;
+        let mut streams = self.begin_streams(machine, &xs);
         kept.steps.push(xs.count());
         let rows: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
         let mut buffers = std::mem::take(&mut machine.buffers);
@@ -324,7 +336,9 @@ impl PackedLlama {
             let shape = layer.heads;
             let each = shape.each();
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
+            layer.begin(machine, &mut streams, &mut xs);
             self.project(machine, layer, &xs, normed, inputs);
+            let residual = layer.residual(machine, normed);
             self.prepare(machine, layer, inputs, &turns);
             if layer.source.is_none() {
                 let mut block = Rows::new(xs.count(), shape.kept());
@@ -362,10 +376,12 @@ impl PackedLlama {
                 }
             });
             self.attended(machine, layer, mixed, normed, &mut xs);
+            layer.add_residual(machine, residual, &mut xs);
             self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
-            self.end_layer(machine, (at, layer), layer_inputs.as_ref(), &mut xs);
+            self.end_layer(machine, (at, layer), (layer_inputs.as_ref(), &mut streams), &mut xs);
         }
         machine.buffers = buffers;
+        let xs = self.end_streams(machine, streams, xs);
         Ok(self.last_states(machine, xs))
     }
 }
