@@ -90,6 +90,21 @@ DELTA = {
     "head_dim": 8, "rms_norm_eps": 0.01, "linear_key_head_dim": 4, "linear_value_head_dim": 6, "linear_num_key_heads": 2,
     "linear_num_value_heads": 4,
 }
+# Layers that differ in their heads, and the last three of which have the keys and values of earlier ones.
+GEMMA_4 = {
+    "head_dim": 8, "global_head_dim": 16, "sliding_window": 5, "num_hidden_layers": 7,
+    "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "full", "sliding", "sliding", "full")],
+    "num_kv_shared_layers": 3, "use_double_wide_mlp": True, "hidden_size_per_layer_input": 6,
+    "vocab_size_per_layer_input": 96, "final_logit_softcapping": 3.0,
+}
+# Layers that read one of three streams of states, the first two of which use the greatest of their inner values.
+GEMMA_3N = {
+    "head_dim": 8, "sliding_window": 5, "num_hidden_layers": 6,
+    "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "full", "sliding", "full")],
+    "num_kv_shared_layers": 2, "hidden_size_per_layer_input": 6, "vocab_size_per_layer_input": 80,
+    "final_logit_softcapping": 3.0, "altup_num_inputs": 3, "altup_active_idx": 1, "laurel_rank": 4,
+    "activation_sparsity_pattern": [0.7, 0.5, 0.0, 0.0, 0.0, 0.0],
+}
 # The part for text of models with images.
 TEXT = SIZES | {"num_hidden_layers": 3}
 IMAGES = {
@@ -217,6 +232,8 @@ FOLDERS = {
         "intermediate_size": ..., "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 12,
         "shared_expert_intermediate_size": 20, "linear_conv_kernel_dim": 3,
         "layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"]},
+    "gemma3n_text": GEMMA_3N,
+    "gemma4_text": GEMMA_4,
     "qwen2_vl": BARE | {
         "text_config": TEXT | {"rope_parameters": PLAIN | {"rope_theta": 5e3, "mrope_section": [1, 1, 0]}},
         "vision_config": {
@@ -287,6 +304,16 @@ VARIANTS = {
     "lfm2_moe-uncorrected": ("lfm2_moe", FOLDERS["lfm2_moe"] | {
         "use_expert_bias": False, "norm_topk_prob": False, "conv_bias": True}),
     "hyperclovax-before": ("hyperclovax", {"use_post_norm": False, "attention_multiplier": 0.3}),
+    # Values are keys in layers that attend to everything.
+    "gemma4_text-keys": ("gemma4_text", GEMMA_4 | {
+        "attention_k_eq_v": True, "num_global_key_value_heads": 1, "attention_bias": True,
+        "use_double_wide_mlp": False, "rope_parameters": {
+            "full_attention": {"rope_type": "proportional", "rope_theta": 1e3, "partial_rotary_factor": 0.5, "factor": 2.0},
+            "sliding_attention": PLAIN}}),
+    "gemma4_text-experts": ("gemma4_text", GEMMA_4 | {
+        "attention_k_eq_v": True, "num_global_key_value_heads": 1, "hidden_size_per_layer_input": 0,
+        "num_kv_shared_layers": 0, "num_hidden_layers": 4, "layer_types": GEMMA_4["layer_types"][:4],
+        "enable_moe_block": True, "num_experts": 5, "top_k_experts": 2, "moe_intermediate_size": 12}),
     "stablelm-norms": ("stablelm", FOLDERS["stablelm"] | {"qk_layernorm": True}),
 }
 # Fixtures of these with a GGUF file too.
@@ -321,7 +348,7 @@ def expect(folder, rows, has_states=False):
     fields = json.loads((folder / "config.json").read_text())
     # The other products of experts do not take f64.
     of_text = fields.get("text_config", fields)
-    has_experts = any(field in of_text for field in ("num_experts_per_tok", "moe_k", "moe_topk"))
+    has_experts = any(of_text.get(field) for field in ("num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts"))
     own = {"experts_implementation": "eager"} if has_experts else {}
     # Falcon's own attention adds the biases twice: the default is the other one.
     own["attn_implementation"] = "sdpa" if fields.get("alibi") else "eager"
@@ -339,7 +366,12 @@ def expect(folder, rows, has_states=False):
         torch.set_default_dtype(torch.float32)
         tensors[f"logits.{at}"] = found.logits[0].float().contiguous()
         if has_states:
-            tensors[f"states.{at}"] = found.hidden_states[-1][0].float().contiguous()
+            states = found.hidden_states[-1]
+            if fields["model_type"] == "gemma3n_text":
+                # The last ones of this list are streams.
+                with torch.no_grad():
+                    states = whole.model(input_ids=torch.tensor([row])).last_hidden_state
+            tensors[f"states.{at}"] = states[0].float().contiguous()
     cases = [
         {"name": case, "options": {k.replace("_", "-"): v for k, v in options.items()},
          "outputs": [generate(model(), [row], options)[0] for row in rows]}
@@ -373,6 +405,9 @@ def kind(name, fields, model_type=None):
             for at, weight in model.named_parameters():
                 if "norm" in at or at.endswith("bias") or name == "openai-gpt" and ".ln_" in at:
                     weight.add_(0.3 * torch.randn_like(weight))
+                    if "q_norm" in at and (model_type or name) in ("gemma3n_text", "gemma4_text"):
+                        # Its scores have no factor: weights of this size are in its norms.
+                        weight.mul_(weight.shape[0] ** -0.5)
                 elif name == "openai-gpt" and "_embed" in at:
                     weight.copy_(1.5 * torch.randn_like(weight))
                 elif at.endswith("A_log"):
@@ -381,7 +416,7 @@ def kind(name, fields, model_type=None):
                 else:
                     weight.copy_((0.3 if "embed" in at else 0.5) * torch.randn_like(weight))
             for at, values in model.named_buffers():
-                if at.endswith(("correction_bias", "expert_bias")):
+                if at.endswith(("correction_bias", "expert_bias", "layer_scalar")):
                     values.add_(0.3 * torch.randn_like(values))
             model.get_output_embeddings().weight[END].mul_(2.0)
         model = model.to(torch.bfloat16)

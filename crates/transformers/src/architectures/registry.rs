@@ -365,8 +365,12 @@ pub const ARCHITECTURES: &[ArchitectureEntry] = &[
     decoder!(Qwen3, "Qwen 3", DECODER).or_candle(candle::load_qwen3),
     decoder!(Gemma2, "Gemma 2", DECODER).or_candle(candle::load_gemma2),
     text_part!(GEMMA_3, "gemma3", "Gemma 3 with images, its text part", DECODER),
+    text_part!(GEMMA_3N, "gemma3n", "Gemma 3n with images and audio, its text part", WORDS).untrained(),
+    text_part!(GEMMA_4, "gemma4", "Gemma 4 with images and audio, its text part", WORDS),
     text_part!(MISTRAL_3, "mistral3", "Mistral 3 with images, its text part", DECODER),
     decoder!(Gemma3, "Gemma 3 for text", DECODER).or_candle(candle::load_gemma3),
+    decoder!(Gemma3n, "Gemma 3n for text", WORDS).untrained(),
+    decoder!(Gemma4, "Gemma 4 for text", WORDS),
     decoder!(SmolLm3, "SmolLM 3", DECODER),
     decoder!(Phi3, "Phi 3", DECODER).or_candle(candle::load_phi3),
     decoder!(Olmo2, "OLMo 2", DECODER).or_candle(candle::load_olmo2),
@@ -542,6 +546,8 @@ mod tests {
             let config = read_config(Path::new("config.json"), &text).unwrap();
             let expected = match name {
                 "gemma3" => "gemma3_text",
+                "gemma3n" => "gemma3n_text",
+                "gemma4" => "gemma4_text",
                 "mistral3" => "mistral",
                 "qwen2_vl" | "qwen2_5_vl" => "qwen2",
                 "qwen3_5" => "qwen3_5_text",

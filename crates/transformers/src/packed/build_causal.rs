@@ -17,8 +17,9 @@ use super::{
 };
 use crate::{
     architectures::llama::{
-        ExpertTensors, Experts, Gate, HeadNorms, Inner, Inputs, LATENT, LATENT_EPS, LatentSizes, LlamaConfig,
-        NormKind, OwnWeights, PROJECTIONS, PartNames, PartNorms, SHARED_GATE, SINKS, SLOPES,
+        BESIDE, ExpertTensors, Experts, Gate, HeadNorms, Inner, Inputs, LATENT, LATENT_EPS, LAYER_SCALE,
+        LatentSizes, LlamaConfig, NormKind, OwnWeights, PROJECTIONS, PartNames, PartNorms, SHARED_GATE,
+        SINKS, SLOPES,
     },
     decode::GenerationOptions,
 };
@@ -40,11 +41,11 @@ pub(super) struct Source<'a, 'b> {
 
 impl Source<'_, '_> {
     /// The norm of states called `name`.
-    fn norm(&mut self, name: &str) -> Result<Norm> {
+    pub(super) fn norm(&mut self, name: &str) -> Result<Norm> {
         self.norm_of(name, self.config.hidden_size)
     }
 
-    fn norm_of(&mut self, name: &str, width: usize) -> Result<Norm> {
+    pub(super) fn norm_of(&mut self, name: &str, width: usize) -> Result<Norm> {
         let (kind, eps) = (self.config.norm_kind(), self.config.norm_eps());
         if matches!(kind, NormKind::LayerWithoutWeights | NormKind::RootWithoutWeights) {
             let bias = (kind == NormKind::LayerWithoutWeights).then(|| vec![0.0; width]);
@@ -65,9 +66,13 @@ impl Source<'_, '_> {
         Ok(norm)
     }
 
-    /// The norms of queries or keys called `name`: one for each head, or one for all.
-    fn head_norms(&mut self, name: &str, heads: usize) -> Result<Vec<Norm>> {
-        let width = self.config.head_width();
+    /// A norm without weights.
+    pub(super) fn plain_norm(&self, width: usize) -> Norm {
+        Norm { weight: vec![1.0; width], bias: None, eps: self.config.norm_eps() as f32 }
+    }
+
+    /// The norms of queries or keys called `name`, whose heads have this width: one for each head, or one for all.
+    fn head_norms(&mut self, name: &str, (heads, width): (usize, usize)) -> Result<Vec<Norm>> {
         let stored = match self.config.head_norms() {
             HeadNorms::None => return Ok(Vec::new()),
             HeadNorms::Each => return Ok(vec![self.norm_of(name, width)?]),
@@ -170,7 +175,7 @@ impl Source<'_, '_> {
     }
 
     /// A mixture of experts, whose tensors are under `at`.
-    fn mixture(&mut self, sizes: Experts, at: &str) -> Result<Mixture> {
+    pub(super) fn mixture(&mut self, sizes: Experts, at: &str) -> Result<Mixture> {
         let (names, width) = (self.config.expert_names(), self.config.hidden_size);
         // Scores decide which experts read a token: they are not rounded.
         let precision = std::mem::replace(&mut self.packer.precision, Precision::F32);
@@ -191,7 +196,11 @@ impl Source<'_, '_> {
             }
             None => None,
         };
-        Ok(Mixture { sizes, router, corrections, experts, shared })
+        let factors = match self.config.experts_beside() {
+            Some(_) => self.packer.values(&format!("{at}.{}", BESIDE.factors))?,
+            None => Vec::new(),
+        };
+        Ok(Mixture { sizes, router, corrections, factors, experts, shared })
     }
 
     /// The projections over narrow vectors of the layer under `at`.
@@ -217,13 +226,17 @@ impl Source<'_, '_> {
         })
     }
 
-    /// The projections to queries, keys and values of the layer under `at`.
-    fn inputs(&mut self, at: &str) -> Result<causal::Inputs> {
+    /// The projections to queries, keys and values of layer `index`, which is under `at`.
+    fn inputs(&mut self, index: usize, at: &str) -> Result<causal::Inputs> {
         if let Some(sizes) = self.config.latent() {
             return self.latent(sizes, at).map(causal::Inputs::Latent);
         }
         let (width, has_bias) = (self.config.hidden_size, self.config.projections_have_bias());
         let names = match self.config.inputs() {
+            Inputs::Apart([queries, ..]) if self.config.key_source(index).is_some() => named(at, &[queries]),
+            Inputs::Apart([queries, keys, _]) if self.config.values_are_keys(index) => {
+                named(at, &[queries, keys, keys])
+            }
             Inputs::Apart(projections) => named(at, &projections),
             Inputs::Fused(name) | Inputs::ByGroup(name) | Inputs::InQuarters(name) => named(at, &[name]),
             Inputs::Latent => Vec::new(),
@@ -238,25 +251,32 @@ impl Source<'_, '_> {
     /// The attention of layer `index`, whose tensors are under `at`.
     fn attention(&mut self, index: usize, at: &str) -> Result<Attention> {
         let config = self.config;
+        let (heads, source) = (heads(config, index), config.key_source(index));
         let (inputs, gate) = match config.inputs() {
             Inputs::Apart(names) if config.kind.has_delta_rule() => {
-                let (heads, has_bias) = (heads(config), config.projections_have_bias());
+                let has_bias = config.projections_have_bias();
                 let names = names.map(|name| format!("{at}.{name}"));
                 let [inputs, gate] = self.packer.gated(names, config.hidden_size, heads, has_bias)?;
                 (causal::Inputs::Together(inputs), Some(gate))
             }
-            _ => (self.inputs(at)?, None),
+            _ => (self.inputs(index, at)?, None),
         };
         let [queries, keys] = config.head_norm_names().map(|name| format!("{at}.{name}"));
+        let query_norms = self.head_norms(&queries, (heads.heads, heads.width))?;
+        let key_norms = match source {
+            Some(_) => Vec::new(),
+            None => self.head_norms(&keys, (heads.groups, heads.width))?,
+        };
+        let value_norm = (config.norms_values() && source.is_none()).then(|| self.plain_norm(heads.width));
         let sinks = config.has_sinks().then(|| self.packer.values(&format!("{at}.{SINKS}"))).transpose()?;
         Ok(Attention {
+            heads,
+            source,
             inputs,
             gate,
             result: config.attention_scale() as f32,
-            head_norms: [
-                self.head_norms(&queries, config.num_attention_heads)?,
-                self.head_norms(&keys, config.groups())?,
-            ],
+            head_norms: [query_norms, key_norms],
+            value_norm,
             rope: config.rope_of(index),
             window: config.window(index),
             sinks,
@@ -271,7 +291,7 @@ impl Source<'_, '_> {
             return Ok((Mixer::Recurrence(recurrence), output));
         }
         let attention = self.attention(index, at)?;
-        let values = config.latent().map_or(config.head_width(), |sizes| sizes.values);
+        let values = config.latent().map_or(attention.heads.width, |sizes| sizes.values);
         let (all, has_bias) = (config.num_attention_heads * values, config.output_has_bias());
         let output = self.packer.linear(&named(at, &[config.kind.names().output]), all, has_bias)?;
         Ok((Mixer::Attention(Box::new(attention)), output))
@@ -290,7 +310,13 @@ impl Source<'_, '_> {
             Some(experts) => Part::Experts(self.mixture(experts, at)?),
             None => {
                 let names = (config.kind.names().part, config.feed_forward_has_bias());
-                Part::Dense(self.dense(names, config.dense_width(), at)?)
+                let mut part = self.dense(names, config.inner_width(index), at)?;
+                if let (Some(least), Function::Plain(activation)) =
+                    (config.least_deviation(index), part.function)
+                {
+                    part.function = Function::Sparse { activation, least: least as f32 };
+                }
+                Part::Dense(part)
             }
         };
         let norm = self.norm(&format!("{at}.{first}"))?;
@@ -301,13 +327,36 @@ impl Source<'_, '_> {
             _ => Ok(None),
         };
         let result_norms = [result_norm(norms[0])?, result_norm(norms[1])?];
-        Ok(CausalLayer { mixer, output, beside, norm, part, part_norm, result_norms })
+        let experts_beside = config.experts_beside().map(|sizes| self.beside(sizes, at).map(Box::new));
+        let input = config.layer_input_width().map(|width| self.layer_input(width, at));
+        let alternating = config.streams().map(|sizes| self.alternating(sizes, at));
+        let scale_after = match config.scales_layers() {
+            true => self.packer.values(&format!("{at}.{LAYER_SCALE}"))?.first().copied(),
+            false => None,
+        };
+        Ok(CausalLayer {
+            mixer,
+            output,
+            beside,
+            norm,
+            part,
+            part_norm,
+            result_norms,
+            experts_beside: experts_beside.transpose()?,
+            input: input.transpose()?,
+            alternating: alternating.transpose()?,
+            scale_after,
+        })
     }
 }
 
-/// The sizes of a config's attention.
-fn heads(config: &LlamaConfig) -> Heads {
-    Heads { heads: config.num_attention_heads, groups: config.groups(), width: config.head_width() }
+/// The sizes of the attention of layer `index`.
+fn heads(config: &LlamaConfig, index: usize) -> Heads {
+    Heads {
+        heads: config.num_attention_heads,
+        groups: config.layer_groups(index),
+        width: config.layer_head_width(index),
+    }
 }
 
 impl PackedLlama {
@@ -367,6 +416,8 @@ impl PackedLlama {
             None => None,
         };
         let embedding_norm = kind.embedding_norm().map(|name| source.norm(&in_body(name))).transpose()?;
+        let layer_table = config.layer_input_width().map(|width| source.layer_table(width, names.body));
+        let streams = config.streams().map(|sizes| source.streams(sizes, names.body)).transpose()?;
         let layer = |index: usize| source.layer(index, &in_body(&format!("{}.{index}", names.layers)));
         let layers = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
         let norm = config.has_last_norm().then(|| source.norm(&in_body(names.norm))).transpose()?;
@@ -376,12 +427,13 @@ impl PackedLlama {
             projections,
             positions,
             embedding_norm,
+            layer_table: layer_table.transpose()?,
+            streams,
             head,
             logit_scale: config.logit_scale() as f32,
             logit_cap: config.logit_cap().map(|cap| cap as f32),
             layers,
             norm,
-            heads: heads(config),
             width,
             ropes: config.ropes()?,
             query_growth: config.query_growth()?,

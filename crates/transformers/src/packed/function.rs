@@ -19,6 +19,11 @@ pub(super) enum Function {
         alpha: f32,
         most: f32,
     },
+    /// Gates above their mean and `least` of their deviations are activated, the others are 0.
+    Sparse {
+        activation: Activation,
+        least: f32,
+    },
 }
 
 impl<T: Into<Activation>> From<T> for Function {
@@ -55,7 +60,7 @@ impl Function {
     pub(super) fn of_product(self) -> Option<Activation> {
         match self {
             Self::Plain(activation) => Some(activation),
-            Self::Learned(_) | Self::Bounded { .. } | Self::Scaled { .. } => None,
+            Self::Learned(_) | Self::Bounded { .. } | Self::Scaled { .. } | Self::Sparse { .. } => None,
         }
     }
 
@@ -82,6 +87,15 @@ impl Function {
                         let bounded = gate.min(most);
                         *gate = bounded / (1.0 + (-alpha * bounded).exp()) * (up.clamp(-most, most) + 1.0);
                     }
+                }
+                (Self::Sparse { activation, least }, Some(gated)) => {
+                    let mean = |values: &[f32]| values.iter().sum::<f32>() / values.len() as f32;
+                    let middle = mean(values);
+                    let squares: Vec<f32> = values.iter().map(|value| (value - middle).powi(2)).collect();
+                    let bound = middle + least * mean(&squares).sqrt();
+                    values.iter_mut().for_each(|value| *value = (*value - bound).max(0.0));
+                    activation.forward(machine.isa, values);
+                    values.iter_mut().zip(gated.row(row)).for_each(|(gate, up)| *gate *= up);
                 }
                 _ => {}
             }

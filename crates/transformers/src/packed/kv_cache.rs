@@ -55,7 +55,7 @@ pub(super) type States = Vec<Vec<f32>>;
 #[derive(Debug)]
 pub(super) struct Prompt {
     pub(super) length: usize,
-    /// For each layer, position after position; empty for a recurrent layer.
+    /// For each layer, position after position; empty for a recurrent layer, and for one with the keys of an earlier one.
     pub(super) layers: Vec<Vec<f32>>,
     /// The states after the last position.
     pub(super) states: States,
@@ -67,10 +67,11 @@ impl Prompt {
         Self { length, layers: Vec::new(), states: Vec::new() }
     }
 
-    /// Forgets what layers have kept.
-    pub(super) fn clear(&mut self) {
-        self.layers.clear();
-        self.states.clear();
+    /// Forgets what the last layer that has read it has kept.
+    pub(super) fn forget_last(&mut self) {
+        for last in [self.layers.last_mut(), self.states.last_mut()].into_iter().flatten() {
+            *last = Vec::new();
+        }
     }
 }
 

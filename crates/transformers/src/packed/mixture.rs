@@ -32,6 +32,8 @@ pub(super) struct Mixture {
     pub(super) router: Linear,
     /// What is added to the weights of experts where they are chosen; empty where nothing is.
     pub(super) corrections: Vec<f32>,
+    /// The factors of the weights of experts afterwards; empty where there are none.
+    pub(super) factors: Vec<f32>,
     pub(super) experts: Vec<Dense>,
     /// The part that every token reads, and the layer that weighs it.
     pub(super) shared: Option<(Dense, Option<Linear>)>,
@@ -40,11 +42,23 @@ pub(super) struct Mixture {
 impl Mixture {
     fn add(&self, machine: &mut Machine, input: &Rows, inner: &mut Rows, xs: &mut Rows) {
         let scores = self.router.values(machine, input);
+        self.add_scored(machine, &scores, input, inner, xs);
+    }
+
+    /// The same, where the router gives these scores, token after token.
+    pub(super) fn add_scored(
+        &self,
+        machine: &mut Machine,
+        scores: &[f32],
+        input: &Rows,
+        inner: &mut Rows,
+        xs: &mut Rows,
+    ) {
         // For each expert, its tokens and what its results of them weigh.
         let mut tokens: Vec<Vec<(usize, f32)>> = vec![Vec::new(); self.sizes.count];
         for (token, scores) in scores.chunks_exact(self.sizes.count).enumerate() {
             for (expert, weight) in self.sizes.weigh(scores, &self.corrections) {
-                tokens[expert].push((token, weight));
+                tokens[expert].push((token, weight * self.factors.get(expert).unwrap_or(&1.0)));
             }
         }
         for (expert, tokens) in self.experts.iter().zip(&tokens) {

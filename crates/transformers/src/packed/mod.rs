@@ -13,7 +13,9 @@
 //!   sequences of different lengths are in one batch, which others join and leave.
 //! - The result of a row depends neither on the other rows of a batch nor on the number of threads.
 
+mod beside;
 mod build;
+mod build_beside;
 mod build_causal;
 mod build_recurrent;
 mod cache;

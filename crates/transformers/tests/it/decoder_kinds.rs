@@ -42,8 +42,9 @@ fn whole_states_equal_transformers_alone_and_in_a_batch() {
 
 #[test]
 fn every_weight_has_the_gradient_that_differences_show() {
-    // Training of this one is refused.
-    for &name in FOLDERS.iter().filter(|name| !name.starts_with("phimoe")) {
+    // Training of these is refused.
+    let is_trained = |name: &&&str| !name.starts_with("phimoe") && !name.starts_with("gemma3n");
+    for &name in FOLDERS.iter().filter(is_trained) {
         let Fixture { folder, expected, .. } = fixture("decoders", name);
         let checkpoint = Checkpoint::open(&folder).unwrap();
         // In f64, so that differences of the loss show its gradient to many digits.
@@ -72,7 +73,7 @@ fn every_weight_has_the_gradient_that_differences_show() {
                 // No token chose this expert.
                 None if weight.contains(".experts.") => continue,
                 // They are buffers in `transformers`.
-                None if [".beta", ".eps", "correction_bias", "expert_bias"]
+                None if [".beta", ".eps", "correction_bias", "expert_bias", "layer_scalar"]
                     .iter()
                     .any(|end| weight.ends_with(end)) =>
                 {
@@ -130,6 +131,11 @@ fn what_is_not_supported_is_an_error_that_names_the_field() {
         ("deepseek_v3", "quantization_config.quant_method", serde_json::json!({"quant_method": "gptq"})),
         ("dots1", "n_routed_experts", 0.into()),
         ("ernie4_5_moe", "moe_k", 6.into()),
+        ("gemma3n_text", "altup_active_idx", 3.into()),
+        ("gemma3n_text", "intermediate_size", serde_json::json!([24, 24, 24, 24, 24, 32])),
+        ("gemma4_text", "num_kv_shared_layers", 7.into()),
+        ("gemma4_text", "per_layer_config", serde_json::json!({"0": {"head_dim": 4}})),
+        ("gemma4_text-experts", "top_k_experts", 6.into()),
         ("glm4_moe", "n_shared_experts", 0.into()),
         ("glm4_moe", "routed_scaling_factor", 0.into()),
         ("gpt_oss", "quantization_config.quant_method", serde_json::json!({"load_in_4bit": true})),
@@ -240,5 +246,58 @@ fn other_names_of_tensors_are_read_and_stored_masks_are_not() {
         for (engine, model) in models(folder.path()) {
             near(name, &format!("other names, {engine}"), worst_logits(&*model, &expected, &tensors), 1e-4);
         }
+    }
+}
+
+/// Released files of Gemma 4 have the heads of layers by type, tensors of audio, and keys of layers that do not use them.
+#[test]
+fn gemma_4_is_read_as_it_is_released() {
+    for name in ["gemma4_text", "gemma4_text-keys"] {
+        let Fixture { expected, tensors, .. } = fixture("decoders", name);
+        let folder = changed(
+            name,
+            |config| {
+                let mut text = config.take();
+                let fields = text.as_object_mut().unwrap();
+                let by_layer = fields.remove("per_layer_config").unwrap();
+                fields.insert("global_head_dim".into(), by_layer["6"]["head_dim"].clone());
+                let groups = by_layer["6"]["num_key_value_heads"].clone();
+                fields.insert("num_global_key_value_heads".into(), groups);
+                *config =
+                    serde_json::json!({"model_type": "gemma4", "text_config": text, "audio_config": {}});
+            },
+            |weights| {
+                let placed = |name: String| name.replacen("model.", "model.language_model.", 1);
+                let mut all: HashMap<String, Tensor> =
+                    weights.into_iter().map(|(name, weight)| (placed(name), weight)).collect();
+                for unused in [
+                    "model.audio_tower.layers.0.norm.weight",
+                    "model.embed_audio.embedding_projection.weight",
+                    "model.embed_vision.embedding_projection.weight",
+                    "model.vision_tower.patch_embedder.input_proj.weight",
+                    "model.language_model.layers.6.self_attn.k_proj.weight",
+                    "model.language_model.layers.6.self_attn.k_norm.weight",
+                ] {
+                    all.insert(unused.into(), Tensor::ones(3, DType::F32, &Device::Cpu).unwrap());
+                }
+                all
+            },
+        );
+        for (engine, model) in models(folder.path()) {
+            near(name, &format!("released, {engine}"), worst_logits(&*model, &expected, &tensors), 1e-4);
+        }
+    }
+    let folder = changed(
+        "gemma4_text",
+        |config| config["vocab_size_per_layer_input"] = 50.into(),
+        |mut tensors| {
+            let table = tensors.get_mut("model.embed_tokens_per_layer.weight").unwrap();
+            *table = table.narrow(0, 0, 50).unwrap().contiguous().unwrap();
+            tensors
+        },
+    );
+    for (engine, model) in models(folder.path()) {
+        let read = |token| model.forward(&Batch::new(&[[token]], 0, &device()).unwrap());
+        assert!(read(49).is_ok() && read(50).is_err(), "{engine}");
     }
 }

@@ -124,6 +124,10 @@ pub(crate) const FOLDERS: &[&str] = &[
     "qwen3_vl",
     "solar_open",
     "vaultgemma",
+    "gemma3n_text",
+    "gemma4_text",
+    "gemma4_text-experts",
+    "gemma4_text-keys",
     "deepseek_v3-fp8",
     "gpt_oss-mxfp4",
     "ministral3-fp8",
@@ -485,7 +489,13 @@ fn what_a_gguf_file_cannot_ask_for_is_refused_by_name() {
 
 #[test]
 fn models_with_images_are_read_without_them() {
-    for (whole, part) in [("gemma3", "gemma3_text"), ("mistral3", "ministral3"), ("mistral3", "mistral4")] {
+    for (whole, part) in [
+        ("gemma3", "gemma3_text"),
+        ("gemma3n", "gemma3n_text"),
+        ("gemma4", "gemma4_text"),
+        ("mistral3", "ministral3"),
+        ("mistral3", "mistral4"),
+    ] {
         a_model_with_images_is_read_without_them(whole, part);
     }
     let folder = TempDir::new().unwrap();

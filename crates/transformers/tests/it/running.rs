@@ -36,13 +36,16 @@ impl Model {
     fn all() -> Vec<(String, Self)> {
         let mut all = Vec::new();
         for precision in [Precision::F32, Precision::Int8] {
-            // The others have windows, norms of heads and results, factors of parts and logits, and states of recurrent layers.
+            // The others have windows, norms of heads and results, factors of parts and logits, keys of earlier layers, streams, and
+            // states of recurrent layers.
             for name in [
                 "llama",
                 "qwen2",
                 "decoders/gemma3_text",
                 "decoders/qwen3",
                 "decoders/granite",
+                "decoders/gemma3n_text",
+                "decoders/gemma4_text",
                 "decoders/falcon_h1",
                 "decoders/granitemoehybrid",
                 "decoders/lfm2",

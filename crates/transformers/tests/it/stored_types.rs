@@ -82,7 +82,13 @@ fn weights_in_16_bits_are_those_widened_to_f32() {
             });
             assert_eq!(found, expected, "{name} {dtype:?}");
         }
-        for name in ["llama", "decoders/phi3", "decoders/gemma3_text"] {
+        for name in [
+            "llama",
+            "decoders/phi3",
+            "decoders/gemma3_text",
+            "decoders/gemma3n_text",
+            "decoders/gemma4_text",
+        ] {
             for precision in [Precision::F32, Precision::Int8] {
                 let [found, expected] = copies(name, dtype).map(|folder| {
                     let checkpoint = Checkpoint::open(folder.path()).unwrap();

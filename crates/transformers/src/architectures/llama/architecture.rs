@@ -191,7 +191,15 @@ impl Architecture for LlamaConfig {
         ];
         // UltraBERT's head of words.
         const WORDS: [&str; 2] = ["head.", "cls."];
-        const IMAGES: [&str; 3] = ["vision_tower.", "multi_modal_projector.", "visual."];
+        // Gemma 4 has audio too.
+        const IMAGES: [&str; 6] = [
+            "vision_tower.",
+            "multi_modal_projector.",
+            "visual.",
+            "embed_vision.",
+            "audio_tower.",
+            "embed_audio.",
+        ];
         let inner = name.strip_prefix("model.").unwrap_or(name);
         let is_of_images = IMAGES.iter().any(|part| inner.starts_with(part));
         // The steps of the angles, which older versions stored.
@@ -202,6 +210,7 @@ impl Architecture for LlamaConfig {
             || (self.kind == LlamaKind::UltraBert && WORDS.iter().any(|part| name.starts_with(part)))
             || (self.kind.may_have_images() && is_of_images)
             || self.is_of_later_tokens(name)
+            || self.is_of_unused_keys(name)
     }
 
     fn default_tokens(&self) -> Option<TokenFields> {

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
-use sporran_checkpoint::Result;
+use sporran_checkpoint::{Error, Result};
 
 use super::{
     config::LlamaConfig, feed_forward::linear, latent::Latent, layer::scaled, names, norm::HeadNorm,
@@ -12,7 +12,7 @@ use crate::{
     attention::{rotate, rotate_neighbours},
     cache::{KeyValue, LayerCache},
     causal::{Attending, Biases, attend, split_heads},
-    layers::Linear,
+    layers::{Linear, RmsNorm},
     mode::Mode,
 };
 
@@ -26,6 +26,8 @@ pub(super) struct Attention {
     clip: Option<f64>,
     /// The norms of queries and of keys.
     head_norms: [Option<HeadNorm>; 2],
+    /// That of each head's values.
+    value_norm: Option<RmsNorm>,
     /// Whether queries and keys are turned before they are normalised.
     turns_first: bool,
     output: Linear,
@@ -45,6 +47,10 @@ pub(super) struct Attention {
     sinks: Option<Tensor>,
     /// The dropout rate of the attention weights.
     dropout: f64,
+    /// The place of the layer.
+    at: usize,
+    /// Whether later layers attend to its keys and values.
+    is_source: bool,
 }
 
 /// The projections to queries, keys and values.
@@ -53,13 +59,27 @@ enum Inputs {
     Apart {
         query: Linear,
         key: Linear,
-        value: Linear,
+        /// None where values are keys.
+        value: Option<Linear>,
     },
+    /// There are queries alone, which attend to the keys and values of an earlier layer.
+    Queries(Linear, usize),
     /// One has all, each head's at the place that is listed for it: queries first, then keys, then values.
     Together(Linear, Option<Tensor>),
     /// Keys and values are made of a narrow vector.
     Latent(Latent),
 }
+
+/// What queries attend to.
+enum Sources {
+    /// Keys and values of the layer, row after row.
+    Own([Tensor; 2]),
+    /// Those of this earlier layer.
+    Of(usize),
+}
+
+/// The keys and values of each layer to which later ones attend; none for the other layers.
+pub(super) type Shared = Vec<Option<KeyValue>>;
 
 /// How positions turn queries and keys.
 #[derive(Debug, Clone)]
@@ -75,16 +95,22 @@ impl Attention {
     /// That of layer `at`, whose tensors are under `vb`.
     pub(super) fn new(config: &LlamaConfig, at: usize, vb: &VarBuilder) -> Result<Self> {
         let width = config.hidden_size;
-        let (heads, groups, head) = (config.num_attention_heads, config.groups(), config.head_width());
+        let (heads, groups) = (config.num_attention_heads, config.layer_groups(at));
+        let head = config.layer_head_width(at);
         let is_gated = config.kind.has_delta_rule();
         let input = |heads: usize, name: &str| {
             linear(config, (width, heads * head), config.projections_have_bias(), &vb.pp(name))
         };
+        let source = config.key_source(at);
+        let value = |name: &str| (!config.values_are_keys(at)).then(|| input(groups, name)).transpose();
         let inputs = match config.inputs() {
-            names::Inputs::Apart([query, key, value]) => Inputs::Apart {
-                query: input(if is_gated { 2 * heads } else { heads }, query)?,
-                key: input(groups, key)?,
-                value: input(groups, value)?,
+            names::Inputs::Apart([query, key, value_name]) => match source {
+                Some(source) => Inputs::Queries(input(heads, query)?, source),
+                None => Inputs::Apart {
+                    query: input(if is_gated { 2 * heads } else { heads }, query)?,
+                    key: input(groups, key)?,
+                    value: value(value_name)?,
+                },
             },
             names::Inputs::Latent => match config.latent() {
                 Some(sizes) => Inputs::Latent(Latent::new(config, sizes, vb)?),
@@ -101,6 +127,7 @@ impl Attention {
         let [query_norm, key_norm] = config.head_norm_names();
         let output = &vb.pp(config.kind.names().output);
         let values = config.latent().map_or(head, |sizes| sizes.values);
+        let has_keys = source.is_none();
         let init = Init::Randn { mean: 0.0, stdev: config.initializer_range };
         let sinks = || vb.get_with_hints(heads, names::SINKS, init);
         Ok(Self {
@@ -108,9 +135,12 @@ impl Attention {
             is_gated,
             clip: config.clip(),
             head_norms: [
-                HeadNorm::new(config, heads, query_norm, vb)?,
-                HeadNorm::new(config, groups, key_norm, vb)?,
+                HeadNorm::new(config, (heads, head), query_norm, vb)?,
+                if has_keys { HeadNorm::new(config, (groups, head), key_norm, vb)? } else { None },
             ],
+            value_norm: (config.norms_values() && has_keys)
+                .then(|| RmsNorm::without_weights(head, config.norm_eps(), vb))
+                .transpose()?,
             turns_first: config.turns_first(),
             output: linear(config, (heads * values, width), config.output_has_bias(), output)?,
             heads,
@@ -123,13 +153,20 @@ impl Attention {
             cap: config.score_cap(),
             sinks: config.has_sinks().then(sinks).transpose()?,
             dropout: config.score_dropout(),
+            at,
+            is_source: (at..config.num_hidden_layers).any(|later| config.key_source(later) == Some(at)),
         })
     }
 
-    /// The queries, keys and values of `xs` (r, t, d), row after row; with gates, each query has its own after it.
-    fn project(&self, xs: &Tensor, mode: &Mode) -> Result<[Tensor; 3]> {
-        Ok(match &self.inputs {
-            Inputs::Apart { query, key, value } => [query.forward(xs)?, key.forward(xs)?, value.forward(xs)?],
+    /// The queries of `xs` (r, t, d), row after row, and what they attend to; with gates, each query has its own after it.
+    fn project(&self, xs: &Tensor, mode: &Mode) -> Result<(Tensor, Sources)> {
+        let [queries, keys, values] = match &self.inputs {
+            Inputs::Queries(query, source) => return Ok((query.forward(xs)?, Sources::Of(*source))),
+            Inputs::Apart { query, key, value } => {
+                let keys = key.forward(xs)?;
+                let values = value.as_ref().map_or_else(|| Ok(keys.clone()), |value| value.forward(xs))?;
+                [query.forward(xs)?, keys, values]
+            }
             Inputs::Latent(latent) => latent.project(xs, mode)?,
             Inputs::Together(all, places) => {
                 let all = all.forward(xs)?;
@@ -148,7 +185,8 @@ impl Attention {
                 let values = self.heads + self.groups;
                 [part(0, self.heads)?, part(self.heads, self.groups)?, part(values, self.groups)?]
             }
-        })
+        };
+        Ok((queries, Sources::Own([keys, values])))
     }
 
     /// Queries with their gates (r, t, heads * 2 w) to both (r, t, heads * w).
@@ -194,16 +232,26 @@ impl Attention {
         }
     }
 
-    /// States (r, t, d) as attention reads them to its results.
+    /// The values of heads (r, heads, t, w), normalised.
+    fn values(&self, xs: Tensor, mode: &Mode) -> Result<Tensor> {
+        let values = split_heads(&self.clipped(xs)?, self.groups)?;
+        match &self.value_norm {
+            Some(norm) => norm.forward(&values, mode),
+            None => Ok(values),
+        }
+    }
+
+    /// States (r, t, d) as attention reads them to its results. Keys and values of earlier layers are in `shared`, and so are its own
+    /// afterwards where later layers attend to them.
     pub(super) fn forward(
         &self,
         xs: &Tensor,
         turns: &[Turns],
         biases: &Biases,
-        kept: &mut LayerCache,
+        (kept, shared): (&mut LayerCache, &mut Shared),
         mode: &mut Mode,
     ) -> Result<Tensor> {
-        let [queries, keys, values] = self.project(xs, mode)?;
+        let (queries, sources) = self.project(xs, mode)?;
         let (queries, gate) = if self.is_gated {
             let [queries, gate] = self.gates(&queries)?;
             (queries, Some(gate))
@@ -217,8 +265,6 @@ impl Attention {
             Some(growth) => queries.broadcast_mul(growth)?,
             None => queries,
         };
-        let keys = self.prepare(keys, self.groups, key_norm.as_ref(), turns, mode)?;
-        let values = split_heads(&self.clipped(values)?, self.groups)?;
         let bias = if self.is_near { biases.near.as_ref() } else { biases.all.as_ref() };
         let with = Attending {
             bias,
@@ -227,7 +273,26 @@ impl Attention {
             sinks: self.sinks.as_ref(),
             dropout: self.dropout,
         };
-        let mixed = attend(&queries, KeyValue { keys, values }, kept, &with, mode)?;
+        let mixed = match sources {
+            Sources::Of(layer) => {
+                let source = shared[layer].clone().ok_or_else(|| Error::Batch {
+                    expected: format!("keys and values of layer {layer}"),
+                    found: "none".into(),
+                })?;
+                // They are kept by the layer whose they are.
+                attend(&queries, source, &mut LayerCache::default(), &with, mode)?
+            }
+            Sources::Own([keys, values]) => {
+                let keys = self.prepare(keys, self.groups, key_norm.as_ref(), turns, mode)?;
+                let new = KeyValue { keys, values: self.values(values, mode)? };
+                let of_training = (self.is_source && mode.is_training()).then(|| new.clone());
+                let mixed = attend(&queries, new, kept, &with, mode)?;
+                if self.is_source {
+                    shared[self.at] = of_training.or_else(|| kept.own.clone());
+                }
+                mixed
+            }
+        };
         let mixed = match &self.inputs {
             Inputs::Latent(latent) => latent.narrowed(&mixed)?,
             _ => mixed,

@@ -175,6 +175,8 @@ impl LlamaConfig {
         }
         self.check_latent()?;
         self.check_recurrence()?;
+        self.check_gemma_3n()?;
+        self.check_gemma_4()?;
         self.check_falcon()?;
         self.check_mpt()?;
         if self.tie_word_embeddings && self.head_has_bias() {
@@ -392,11 +394,11 @@ mod tests {
     #[test]
     fn what_is_not_supported_is_refused() {
         assert!(LlamaConfig::default().validate().is_ok());
-        let scaled = RopeParameters { rope_type: Some("proportional".into()), ..RopeParameters::default() };
+        let scaled = RopeParameters { rope_type: Some("axial".into()), ..RopeParameters::default() };
         let error =
             LlamaConfig { rope_scaling: Some(scaled), ..LlamaConfig::default() }.validate().unwrap_err();
         let expected = "config.json: field `rope_scaling.rope_type`: expected the rope type `default`, `linear`, \
-                        `dynamic`, `yarn`, `llama3` or `longrope`, found `proportional`";
+                        `dynamic`, `yarn`, `llama3`, `longrope` or `proportional`, found `axial`";
         assert_eq!(error.to_string(), expected);
         assert!(LlamaConfig { use_sliding_window: true, ..LlamaConfig::default() }.validate().is_err());
         assert!(LlamaConfig { num_key_value_heads: Some(5), ..LlamaConfig::default() }.validate().is_err());

@@ -1,10 +1,13 @@
 //! The `config.json` of a model of LLaMA's shape.
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use sporran_checkpoint::json::{deserialize_id, deserialize_ids, serialize_ids};
 
-use super::{kind::LlamaKind, rope::RopeParameters};
+use super::{
+    kind::LlamaKind,
+    numbers::{number, same_number},
+    rope::RopeParameters,
+};
 use crate::architectures::decoder::DecoderHead;
 
 /// The fields of the `config.json`, with the defaults of `transformers` for LLaMA.
@@ -277,6 +280,45 @@ pub struct LlamaConfig {
     /// Layers without experts (Qwen).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mlp_only_layers: Option<Vec<usize>>,
+    /// The width of a head in layers that attend to everything (Gemma 4); 512 where a file does not set it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub global_head_dim: Option<usize>,
+    /// The number of heads that keys have in these layers, where values are keys (Gemma 4); that of others where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_global_key_value_heads: Option<usize>,
+    /// Whether values are keys in layers that attend to everything (Gemma 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_k_eq_v: Option<bool>,
+    /// The number of last layers that have the keys and values of an earlier one (Gemma 3n, Gemma 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_kv_shared_layers: Option<usize>,
+    /// Whether the feed-forward parts of these are twice as wide (Gemma 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_double_wide_mlp: Option<bool>,
+    /// The width of the embeddings that each layer has of its own (Gemma 3n, Gemma 4); 0 for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden_size_per_layer_input: Option<usize>,
+    /// The number of these embeddings (Gemma 3n, Gemma 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vocab_size_per_layer_input: Option<usize>,
+    /// Whether layers have experts beside the feed-forward part (Gemma 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enable_moe_block: Option<bool>,
+    /// The number of streams of states (Gemma 3n).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub altup_num_inputs: Option<usize>,
+    /// The stream that layers read (Gemma 3n).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub altup_active_idx: Option<usize>,
+    /// Whether the states that embeddings of a layer are multiplied with are scaled (Gemma 3n).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub altup_correct_scale: Option<bool>,
+    /// The width of the learned part of residuals (Gemma 3n).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub laurel_rank: Option<usize>,
+    /// For each layer, the part of the inner values that are 0 (Gemma 3n); 0.95 in the first 10 of more layers where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activation_sparsity_pattern: Option<Vec<f64>>,
     /// Whether queries, keys and values have a bias (Qwen 2 with experts); they have where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qkv_bias: Option<bool>,
@@ -484,6 +526,19 @@ impl Default for LlamaConfig {
             shared_expert_intermediate_size: None,
             decoder_sparse_step: None,
             mlp_only_layers: None,
+            global_head_dim: None,
+            num_global_key_value_heads: None,
+            attention_k_eq_v: None,
+            num_kv_shared_layers: None,
+            use_double_wide_mlp: None,
+            hidden_size_per_layer_input: None,
+            vocab_size_per_layer_input: None,
+            enable_moe_block: None,
+            altup_num_inputs: None,
+            altup_active_idx: None,
+            altup_correct_scale: None,
+            laurel_rank: None,
+            activation_sparsity_pattern: None,
             qkv_bias: None,
             attention_out_bias: None,
             linear_conv_kernel_dim: None,
@@ -554,30 +609,4 @@ pub struct MptAttention {
     /// The exponent of the least slope of these; 8 where it is not set. A `config.json` does not set it, as `transformers` does not read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alibi_bias_max: Option<f64>,
-}
-
-/// A number, or the length of a text such as `LLLG`: all but the last of so many layers are local.
-fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
-    match Value::deserialize(deserializer)? {
-        Value::Null => Ok(None),
-        Value::String(text) => match text.strip_suffix('G') {
-            Some(local) if local.bytes().all(|kind| kind == b'L') => Ok(Some(text.len())),
-            _ => Err(D::Error::custom(format!("expected a number or a text such as `LLLG`, found `{text}`"))),
-        },
-        other => usize::deserialize(other).map(Some).map_err(D::Error::custom),
-    }
-}
-
-/// A number, or a list that has it for each layer.
-fn same_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
-    let each = match Value::deserialize(deserializer)? {
-        Value::Array(each) => each,
-        one => vec![one],
-    };
-    match each.split_first() {
-        Some((first, others)) if others.iter().all(|other| other == first) => {
-            Option::<usize>::deserialize(first).map_err(D::Error::custom)
-        }
-        _ => Err(D::Error::custom("expected one number for all layers, found a list of different ones")),
-    }
 }

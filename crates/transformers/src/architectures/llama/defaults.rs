@@ -1,6 +1,6 @@
 //! The default values of a config of each kind.
 
-use super::{config::LlamaConfig, kind::LlamaKind, rope::RopeParameters};
+use super::{config::LlamaConfig, gemma3n, gemma4, kind::LlamaKind, rope::RopeParameters};
 
 impl LlamaKind {
     /// The config of this kind in `transformers`.
@@ -39,6 +39,8 @@ impl LlamaKind {
                 bos_token_id: Some(2),
                 ..if self == Self::Gemma2 { of(256_000, 8192) } else { of(262_208, 131_072) }
             },
+            Self::Gemma3n => gemma3n::defaults(),
+            Self::Gemma4 => gemma4::defaults(),
             Self::SmolLm3 => LlamaConfig {
                 hidden_size: 2048,
                 num_hidden_layers: 36,

@@ -180,6 +180,7 @@ impl LlamaConfig {
         let own = self.attn_config.as_ref().and_then(|attention| attention.softmax_scale);
         let own = own.or(self.attention_multiplier.filter(|_| self.kind == LlamaKind::HyperClovaX));
         match self.kind {
+            kind if kind.has_layer_inputs() => 1.0,
             kind if kind.is_new_gemma() => self.query_pre_attn_scalar.unwrap_or(256.0).powf(-0.5),
             kind if kind.is_granite() && kind != LlamaKind::HyperClovaX => {
                 self.attention_multiplier.unwrap_or(1.0)

@@ -149,6 +149,8 @@ impl LlamaConfig {
         let is_dense = self.mlp_only_layers.as_ref().is_some_and(|layers| layers.contains(&layer));
         let has_experts = match self.kind {
             LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe | LlamaKind::Qwen3Next => at_steps && !is_dense,
+            // They are beside it.
+            LlamaKind::Gemma4 => false,
             // All its layers have them.
             LlamaKind::SolarOpen => true,
             LlamaKind::DeepSeekV2 | LlamaKind::Lfm2Moe | LlamaKind::Mistral4 => {
@@ -183,6 +185,7 @@ impl LlamaConfig {
             | LlamaKind::Olmoe
             | LlamaKind::PhiMoe
             | LlamaKind::Qwen35Moe => true,
+            LlamaKind::Gemma4 => self.enable_moe_block == Some(true),
             LlamaKind::GraniteHybrid | LlamaKind::Qwen2Moe | LlamaKind::Qwen3Moe | LlamaKind::Qwen3Next => {
                 self.num_experts.is_some_and(|count| count > 0)
             }
@@ -219,7 +222,8 @@ impl LlamaConfig {
     fn least_sum(&self) -> Option<f64> {
         let is_normalised = self.norm_topk_prob.unwrap_or(false);
         match self.kind {
-            LlamaKind::GptOss
+            LlamaKind::Gemma4
+            | LlamaKind::GptOss
             | LlamaKind::GraniteHybrid
             | LlamaKind::GraniteMoe
             | LlamaKind::GraniteMoeShared

@@ -42,9 +42,18 @@ enum Gates {
 #[derive(Debug, Clone)]
 enum Function {
     Plain(Activation),
-    Scaled { activation: Activation, gate: f64, result: f64 },
+    Scaled {
+        activation: Activation,
+        gate: f64,
+        result: f64,
+    },
     Learned(Slopes),
-    Bounded { alpha: f64, most: f64 },
+    Bounded {
+        alpha: f64,
+        most: f64,
+    },
+    /// What is above the mean of the values and this many of their deviations is activated.
+    Sparse(Activation, f64),
 }
 
 /// The slopes of an activation, each (1) or ().
@@ -123,6 +132,16 @@ impl FeedForward {
         Ok(Self { gates, down, function: Function::new(config, vb)? })
     }
 
+    /// The same, where gates below their mean and `least` of their deviations are 0.
+    pub(super) fn with_least(self, least: Option<f64>) -> Self {
+        match (&self.function, least) {
+            (Function::Plain(activation), Some(least)) => {
+                Self { function: Function::Sparse(*activation, least), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// An expert of these projections, of which the inner one has gates that may alternate with what they multiply.
     pub(super) fn of(config: &LlamaConfig, inner: Linear, down: Linear, alternates: bool) -> Result<Self> {
         let function = match config.gate()? {
@@ -187,6 +206,12 @@ impl Function {
         match self {
             Self::Plain(activation) | Self::Scaled { activation, .. } => activation.forward_fused(xs, mode),
             Self::Learned(slopes) => slopes.forward(xs),
+            Self::Sparse(activation, least) => {
+                let mean = xs.mean_keepdim(D::Minus1)?;
+                let deviation = xs.broadcast_sub(&mean)?.sqr()?.mean_keepdim(D::Minus1)?.sqrt()?;
+                let bound = (mean + (deviation * *least)?)?;
+                activation.forward_fused(&xs.broadcast_sub(&bound)?.relu()?, mode)
+            }
             Self::Bounded { alpha, .. } => Ok((candle_nn::ops::sigmoid(&(xs * *alpha)?)? * xs)?),
         }
     }

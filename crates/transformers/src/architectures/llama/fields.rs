@@ -6,6 +6,8 @@ use serde_json::{Map, Value, json};
 use sporran_checkpoint::{Error, Result, json::parse};
 
 use super::{
+    gemma3n::read_gemma_3n,
+    gemma4::read_gemma_4,
     kind::LlamaKind,
     positions::{FULL, SLIDING},
 };
@@ -88,6 +90,7 @@ impl LlamaKind {
                 ("num_kv_heads", "num_key_value_heads"),
             ],
             Self::FalconH1 => &FALCON_H1_FIELDS,
+            Self::Gemma4 => &[("top_k_experts", "num_experts_per_tok")],
             Self::GptNeo => &[
                 ("activation_function", "hidden_act"),
                 ("embed_dropout", "embd_pdrop"),
@@ -187,6 +190,8 @@ impl LlamaKind {
             Self::Bamba | Self::FalconH1 | Self::GraniteHybrid => {
                 Ok(self.by_mamba_fields(parse(path, text)?))
             }
+            Self::Gemma3n => return read_gemma_3n(path, text).map(Cow::Owned),
+            Self::Gemma4 => return read_gemma_4(path, text).map(Cow::Owned),
             Self::Lfm2 | Self::Lfm2Moe => self.by_plain_fields(path, parse(path, text)?),
             _ => return Ok(text.into()),
         }

@@ -59,6 +59,10 @@ kinds! {
     Gemma2 = "gemma2", "Gemma2";
     /// Gemma 3 for text (Gemma Team 2025): norms around each part and of queries and keys, and two bases of angles.
     Gemma3 = "gemma3_text", "Gemma3";
+    /// Gemma 3n for text (Gemma Team 2025): streams of states, of which layers read one, and embeddings of layers.
+    Gemma3n = "gemma3n_text", "Gemma3n";
+    /// Gemma 4 for text (Gemma Team 2026): layers with heads, keys, values and embeddings of their own.
+    Gemma4 = "gemma4_text", "Gemma4";
     /// SmolLM 3, some of whose layers do not turn queries and keys.
     SmolLm3 = "smollm3", "SmolLM3";
     /// Phi 3 (Abdin et al. 2024), whose projections are stored in one tensor.
@@ -214,7 +218,7 @@ impl LlamaKind {
 
     /// Whether it is Gemma 2, or made like it.
     pub(crate) fn is_new_gemma(self) -> bool {
-        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::VaultGemma)
+        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::Gemma3n | Self::Gemma4 | Self::VaultGemma)
     }
 
     /// Whether it scales embeddings, parts, scores and logits as Granite 3 does.
@@ -251,6 +255,8 @@ impl LlamaKind {
         matches!(
             self,
             Self::Gemma3
+                | Self::Gemma3n
+                | Self::Gemma4
                 | Self::Ministral3
                 | Self::Mistral
                 | Self::Mistral4
@@ -274,6 +280,11 @@ impl LlamaKind {
     /// Whether it is an LFM2, some of whose layers are short convolutions.
     pub(crate) fn is_lfm2(self) -> bool {
         matches!(self, Self::Lfm2 | Self::Lfm2Moe)
+    }
+
+    /// Whether layers may have embeddings of their own, and the keys and values of earlier ones.
+    pub(crate) fn has_layer_inputs(self) -> bool {
+        matches!(self, Self::Gemma3n | Self::Gemma4)
     }
 
     /// Whether a config may set the width of a head.
@@ -312,7 +323,7 @@ impl LlamaKind {
 
     /// Whether layers with a sliding window have angles of their own.
     pub(crate) fn has_two_ropes(self) -> bool {
-        matches!(self, Self::Gemma3 | Self::Olmo3 | Self::UltraBert)
+        matches!(self, Self::Gemma3 | Self::Gemma3n | Self::Gemma4 | Self::Olmo3 | Self::UltraBert)
     }
 
     /// The number of rows before that of position 0 in the table of positions; none where positions turn queries and
@@ -348,6 +359,7 @@ impl LlamaKind {
             Self::SmolLm3 => 2e6,
             Self::Cwm
             | Self::Gemma3
+            | Self::Gemma3n
             | Self::Lfm2
             | Self::Lfm2Moe
             | Self::Ministral3

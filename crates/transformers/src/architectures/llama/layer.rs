@@ -1,16 +1,20 @@
 //! A layer of LLaMA's shape: attention or a recurrence, and the feed-forward part.
 
 use candle_core::Tensor;
-use candle_nn::VarBuilder;
+use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::Result;
 
 use super::{
-    attention::{Attention, Turns},
+    alternating::Alternating,
+    attention::{Attention, Shared, Turns},
+    beside::Beside,
     config::LlamaConfig,
     convolution::Convolution,
     delta::Delta,
+    layer_inputs::LayerInput,
     linear_attention::Recurrence,
     mixture::Part,
+    names,
     norm::Norm,
     norms::PartNorms,
     state_space::StateSpace,
@@ -29,6 +33,14 @@ pub(super) struct Layer {
     /// Whether the second norms are those of states, after a part is added to them.
     norms_sums: bool,
     part: Part,
+    /// The experts beside it.
+    experts_beside: Option<Beside>,
+    /// What the embeddings of the layer add to the states.
+    input: Option<LayerInput>,
+    /// What it does with streams of states.
+    alternating: Option<Alternating>,
+    /// The factor of the states afterwards (1).
+    scale_after: Option<Tensor>,
     /// The factor of what a part adds to the states.
     residual_scale: f64,
     /// The dropout rates of what the parts add to the states.
@@ -42,6 +54,14 @@ enum Mixer {
     Delta(Box<Delta>),
     Convolution(Convolution),
     StateSpace(Box<StateSpace>),
+}
+
+/// What layers leave to later ones, beside states.
+#[derive(Debug, Default)]
+pub(super) struct Between {
+    pub(super) shared: Shared,
+    /// The streams of states, of which layers read one.
+    pub(super) streams: Vec<Tensor>,
 }
 
 pub(super) fn scaled(xs: Tensor, scale: f64) -> Result<Tensor> {
@@ -72,6 +92,11 @@ impl Layer {
         let mixer_norms = part_norms(config.attention_norms())?;
         let feed_forward_norms =
             if config.shares_norm() { mixer_norms.clone() } else { part_norms(config.feed_forward_norms())? };
+        let experts_beside = config.experts_beside().map(|sizes| Beside::new(config, sizes, vb));
+        let input = config.layer_input_width().map(|width| LayerInput::new(config, width, vb));
+        let alternating = config.streams().map(|sizes| Alternating::new(config, sizes, vb));
+        let scale_after = || vb.get_with_hints(1, names::LAYER_SCALE, Init::Const(1.0));
+        let scale_after = config.scales_layers().then(scale_after).transpose()?;
         Ok(Self {
             mixer,
             beside,
@@ -80,6 +105,11 @@ impl Layer {
             is_parallel: config.is_parallel(),
             norms_sums: config.norms_sums(),
             part: Part::new(config, at, vb)?,
+            experts_beside: experts_beside.transpose()?,
+            input: input.transpose()?,
+            alternating: alternating.transpose()?,
+            // It is no parameter.
+            scale_after: scale_after.map(|scale| scale.detach()),
             residual_scale: config.residual_scale(),
             part_dropouts: config.part_dropouts(),
         })
@@ -106,32 +136,41 @@ impl Layer {
         }
     }
 
+    /// The states after the layer of `xs` (r, t, d), of which its own embeddings are `own` (r, t, w).
     pub(super) fn forward(
         &self,
-        xs: &Tensor,
+        (xs, own): (&Tensor, Option<&Tensor>),
         turns: &[Turns],
         biases: &Biases,
-        kept: &mut LayerCache,
+        (kept, between): (&mut LayerCache, &mut Between),
         mode: &mut Mode,
     ) -> Result<Tensor> {
         let [before, after] = &self.mixer_norms;
-        let source = match before {
+        let begun = self.alternating.as_ref().map(|own| own.begin(&mut between.streams, mode)).transpose()?;
+        let xs = begun.as_ref().unwrap_or(xs);
+        let read = match before {
             Some(norm) => norm.forward(xs, mode)?,
             None => xs.clone(),
         };
         let mixed = match &self.mixer {
-            Mixer::Attention(attention) => attention.forward(&source, turns, biases, kept, mode)?,
-            Mixer::Delta(delta) => delta.forward(&source, biases.alignment.as_ref(), kept, mode)?,
-            Mixer::StateSpace(space) => space.forward(&source, biases.alignment.as_ref(), kept, mode)?,
+            Mixer::Attention(attention) => {
+                attention.forward(&read, turns, biases, (&mut *kept, &mut between.shared), mode)?
+            }
+            Mixer::Delta(delta) => delta.forward(&read, biases.alignment.as_ref(), kept, mode)?,
+            Mixer::StateSpace(space) => space.forward(&read, biases.alignment.as_ref(), kept, mode)?,
             Mixer::Convolution(convolution) => {
-                convolution.forward(&source, biases.alignment.as_ref(), kept, mode)?
+                convolution.forward(&read, biases.alignment.as_ref(), kept, mode)?
             }
         };
         let mixed = match &self.beside {
-            Some(space) => (mixed + space.forward(&source, biases.alignment.as_ref(), kept, mode)?)?,
+            Some(space) => (mixed + space.forward(&read, biases.alignment.as_ref(), kept, mode)?)?,
             None => mixed,
         };
         let ys = self.add(xs, mixed, (after.as_ref(), self.part_dropouts[0]), mode)?;
+        let ys = match &self.alternating {
+            Some(own) => scaled((ys + own.residual(&read, mode)?)?, 0.5f64.sqrt())?,
+            None => ys,
+        };
         let [before, after] = &self.feed_forward_norms;
         let source = if self.is_parallel { xs } else { &ys };
         let inner = match before {
@@ -139,6 +178,23 @@ impl Layer {
             None => source.clone(),
         };
         let with = (after.as_ref(), self.part_dropouts[1]);
-        self.add(&ys, self.part.forward(&inner, mode)?, with, mode)
+        let result = self.part.forward(&inner, mode)?;
+        let result = match &self.experts_beside {
+            Some(beside) => beside.add(&ys, &result, mode)?,
+            None => result,
+        };
+        let ys = self.add(&ys, result, with, mode)?;
+        let ys = match (&self.alternating, &self.input, own) {
+            (Some(alternating), Some(input), Some(own)) => {
+                alternating.end(&mut between.streams, &ys, mode, |xs| input.forward(xs, own, mode))?;
+                ys
+            }
+            (None, Some(input), Some(own)) => (&ys + input.forward(&ys, own, mode)?)?,
+            _ => ys,
+        };
+        match &self.scale_after {
+            Some(scale) => Ok(ys.broadcast_mul(scale)?),
+            None => Ok(ys),
+        }
     }
 }

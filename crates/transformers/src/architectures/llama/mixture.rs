@@ -8,7 +8,7 @@ use super::{
     config::LlamaConfig,
     experts::{Experts, Weighing},
     feed_forward::{FeedForward, linear},
-    names::{ExpertTensors, SHARED_GATE},
+    names::{BESIDE, ExpertTensors, SHARED_GATE},
 };
 use crate::{
     layers::{Linear, softmax, values},
@@ -32,7 +32,8 @@ impl Part {
             None => {
                 let names = config.kind.names().part;
                 let names = (names, config.feed_forward_has_bias());
-                Ok(Self::Dense(FeedForward::new(config, config.dense_width(), names, vb)?))
+                let part = FeedForward::new(config, config.inner_width(at), names, vb)?;
+                Ok(Self::Dense(part.with_least(config.least_deviation(at))))
             }
         }
     }
@@ -53,6 +54,8 @@ pub(super) struct Mixture {
     router: Linear,
     /// What is added to the weights of experts where they are chosen (experts).
     corrections: Option<Tensor>,
+    /// The factors of the weights of experts afterwards (experts).
+    factors: Option<Tensor>,
     experts: Vec<FeedForward>,
     /// The part that every token reads, and the layer that weighs it.
     shared: Option<(FeedForward, Option<Linear>)>,
@@ -85,10 +88,14 @@ impl Mixture {
             let all = vb.get_with_hints(shape, names.corrections, Init::Const(0.0))?;
             Ok(all.flatten_all()?.detach())
         });
+        let factors = config
+            .experts_beside()
+            .map(|sizes| vb.get_with_hints(sizes.count, BESIDE.factors, Init::Const(1.0)));
         Ok(Self {
             sizes,
             router: linear(config, (width, sizes.count), sizes.has_bias, &vb.pp(names.router))?,
             corrections: corrections.transpose()?,
+            factors: factors.transpose()?,
             experts,
             shared,
         })
@@ -140,13 +147,21 @@ impl Mixture {
         if self.sizes.factor != 1.0 {
             weights = (weights * self.sizes.factor)?;
         }
+        if let Some(factors) = &self.factors {
+            weights = weights.broadcast_mul(&factors.to_dtype(weights.dtype())?)?;
+        }
         Ok((weights, tokens))
     }
 
     /// States (.., d) to what the part adds to them.
-    pub(super) fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+    fn forward(&self, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
+        self.forward_routed(xs, xs, mode)
+    }
+
+    /// The same, where the experts are chosen by the states `routed` (.., d).
+    pub(super) fn forward_routed(&self, routed: &Tensor, xs: &Tensor, mode: &Mode) -> Result<Tensor> {
         let flat = xs.reshape(((), xs.dim(D::Minus1)?))?;
-        let (weights, tokens) = self.weigh(&flat, mode)?;
+        let (weights, tokens) = self.weigh(&routed.reshape(flat.shape())?, mode)?;
         let weights = weights.to_dtype(xs.dtype())?;
         let mut out = flat.zeros_like()?;
         for (at, (expert, tokens)) in self.experts.iter().zip(tokens).enumerate() {

@@ -7,9 +7,11 @@ use candle_nn::{Init, VarBuilder};
 use sporran_checkpoint::{Architecture, Result, SpecialTokens};
 
 use super::{
+    alternating::Streams,
     attention::Turns,
     config::LlamaConfig,
-    layer::{Layer, scaled},
+    layer::{Between, Layer, scaled},
+    layer_inputs::LayerTable,
     names::PROJECTIONS,
     norm::Norm,
     positions::QueryGrowth,
@@ -34,6 +36,10 @@ pub struct Llama {
     /// The vectors of positions (positions, width).
     positions: Option<Tensor>,
     embedding_norm: Option<Norm>,
+    /// The embeddings that each layer has of its own.
+    layer_table: Option<LayerTable>,
+    /// The projections between embeddings and streams of states.
+    streams: Option<Streams>,
     /// The dropout rate of the embeddings.
     dropout: f64,
     ropes: Vec<Rope>,
@@ -88,6 +94,8 @@ impl Llama {
             }
             None => None,
         };
+        let layer_table = config.layer_input_width().map(|width| LayerTable::new(config, width, &body));
+        let streams = config.streams().map(|sizes| Streams::new(config, sizes, &body)).transpose()?;
         let layer = |at: usize| Layer::new(config, at, &body.pp(names.layers).pp(at));
         let layers: Vec<Layer> = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
         let norm = config.has_last_norm().then(|| norm(names.norm)).transpose()?;
@@ -123,6 +131,8 @@ impl Llama {
             projections,
             positions,
             embedding_norm,
+            layer_table: layer_table.transpose()?,
+            streams,
             dropout: config.embedding_dropout(),
             ropes,
             steps,
@@ -217,14 +227,22 @@ impl Body for Llama {
         if let Some(norm) = &self.embedding_norm {
             xs = norm.forward(&xs, mode)?;
         }
+        let inputs = self.layer_table.as_ref().map(|table| table.forward(ids, &xs, mode)).transpose()?;
         let mut xs = mode.dropout(xs, self.dropout)?;
-        for (layer, kept) in self.layers.iter().zip(kept) {
+        let streams = self.streams.as_ref().map(|streams| streams.begin(&xs)).transpose()?;
+        let mut between =
+            Between { shared: vec![None; self.layers.len()], streams: streams.unwrap_or_default() };
+        for (at, (layer, kept)) in self.layers.iter().zip(kept).enumerate() {
             see(&xs);
-            xs = layer.forward(&xs, &turns, biases, kept, mode)?;
+            let own = inputs.as_ref().map(|inputs| inputs.get_on_dim(2, at)).transpose()?;
+            xs = layer.forward((&xs, own.as_ref()), &turns, biases, (kept, &mut between), mode)?;
             if !mode.is_training() {
                 // Over trainable weights the graph would keep the states of every layer.
                 xs = xs.detach();
             }
+        }
+        if let Some(streams) = &self.streams {
+            xs = streams.end(&between.streams)?;
         }
         if let Some(norm) = &self.norm {
             xs = norm.forward(&xs, mode)?;

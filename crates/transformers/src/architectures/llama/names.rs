@@ -87,6 +87,77 @@ pub(crate) enum Inner {
 pub(crate) const SINKS: &str = "self_attn.sinks";
 /// The layer that weighs the part that every token reads beside experts.
 pub(crate) const SHARED_GATE: &str = "mlp.shared_expert_gate";
+/// The tensors of experts beside a feed-forward part, in a layer (Gemma 4).
+pub(crate) struct BesideNames {
+    pub(crate) router: &'static str,
+    /// The scale of the states that the router reads.
+    pub(crate) router_scale: &'static str,
+    /// The factors of the weights of experts.
+    pub(crate) factors: &'static str,
+    /// The norms of what experts read, of what they add, and of what the feed-forward part adds.
+    pub(crate) norms: [&'static str; 3],
+}
+
+pub(crate) const BESIDE: BesideNames = BesideNames {
+    router: "router.proj",
+    router_scale: "router.scale",
+    factors: "router.per_expert_scale",
+    norms: ["pre_feedforward_layernorm_2", "post_feedforward_layernorm_2", "post_feedforward_layernorm_1"],
+};
+
+/// The tensors of the embeddings that each layer has of its own (Gemma 4).
+pub(crate) struct LayerInputNames {
+    /// The table of all layers, in the body.
+    pub(crate) table: &'static str,
+    /// The projection of the model's embeddings to those of all layers, in the body.
+    pub(crate) projection: &'static str,
+    /// The norm of what this gives for a layer, in the body.
+    pub(crate) norm: &'static str,
+    /// The gate of the states, in a layer.
+    pub(crate) gate: &'static str,
+    /// The projection to the states, in a layer.
+    pub(crate) outer: &'static str,
+    /// The norm of what it gives, in a layer.
+    pub(crate) outer_norm: &'static str,
+}
+
+pub(crate) const LAYER_INPUTS: LayerInputNames = LayerInputNames {
+    table: "embed_tokens_per_layer",
+    projection: "per_layer_model_projection",
+    norm: "per_layer_projection_norm",
+    gate: "per_layer_input_gate",
+    outer: "per_layer_projection",
+    outer_norm: "post_per_layer_input_norm",
+};
+/// The tensors of streams of states (Gemma 3n).
+pub(crate) struct AlternatingNames {
+    /// The projections from the embeddings to all streams but the first, and from these to what the head reads, in the body.
+    pub(crate) projections: [&'static str; 2],
+    /// The norm and the layer that give the coefficients' inputs, in a layer.
+    pub(crate) router_norm: &'static str,
+    pub(crate) router: &'static str,
+    /// The coefficients of streams before and after a layer, in it.
+    pub(crate) before: &'static str,
+    pub(crate) after: &'static str,
+    /// The scale of the states that embeddings of the layer are multiplied with, in it.
+    pub(crate) scale: &'static str,
+    /// The projections and the norm of the learned part of residuals, in a layer.
+    pub(crate) residual: [&'static str; 2],
+    pub(crate) residual_norm: &'static str,
+}
+
+pub(crate) const ALTERNATING: AlternatingNames = AlternatingNames {
+    projections: ["altup_projections", "altup_unembed_projections"],
+    router_norm: "altup.router_norm",
+    router: "altup.modality_router",
+    before: "altup.prediction_coefs",
+    after: "altup.correction_coefs",
+    scale: "altup.correct_output_scale",
+    residual: ["laurel.linear_left", "laurel.linear_right"],
+    residual_norm: "laurel.post_laurel_norm",
+};
+/// The factor of the states after a layer (Gemma 4).
+pub(crate) const LAYER_SCALE: &str = "layer_scalar";
 /// The projections of embeddings that are narrower than the states (OPT).
 pub(crate) const PROJECTIONS: [&str; 2] = ["project_in", "project_out"];
 
@@ -272,6 +343,11 @@ impl LlamaKind {
             Self::Ernie45Moe => {
                 ExpertNames { corrections: "mlp.moe_statics.e_score_correction_bias", ..usual }
             }
+            Self::Gemma4 => ExpertNames {
+                router: BESIDE.router,
+                experts: ExpertTensors::Together(["experts.gate_up_proj", "experts.down_proj"]),
+                ..usual
+            },
             Self::GptOss => ExpertNames {
                 router: "mlp.router",
                 experts: ExpertTensors::Alternating(EXPERTS_TOGETHER),

@@ -54,14 +54,14 @@ pub(super) enum HeadNorm {
 }
 
 impl HeadNorm {
-    /// The norm called `name` of `heads` heads; none where the model has no such norms.
+    /// The norm called `name` of `heads` heads of this `width`; none where the model has no such norms.
     pub(super) fn new(
         config: &LlamaConfig,
-        heads: usize,
+        (heads, width): (usize, usize),
         name: &str,
         vb: &VarBuilder,
     ) -> Result<Option<Self>> {
-        let (width, vb) = (config.head_width(), &vb.pp(name));
+        let vb = &vb.pp(name);
         let one = Init::Const(1.0);
         Ok(Some(match config.head_norms() {
             HeadNorms::None => return Ok(None),

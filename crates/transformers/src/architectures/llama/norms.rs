@@ -90,6 +90,8 @@ impl LlamaKind {
                 | Self::FlexOlmo
                 | Self::Gemma2
                 | Self::Gemma3
+                | Self::Gemma3n
+                | Self::Gemma4
                 | Self::Glm4
                 | Self::HyperClovaX
                 | Self::Olmo2
@@ -137,7 +139,7 @@ impl LlamaConfig {
             LlamaKind::HyperClovaX if self.use_post_norm.unwrap_or(true) => {
                 PartNorms::Around("input_layernorm", "post_norm1")
             }
-            LlamaKind::Gemma2 | LlamaKind::Gemma3 => {
+            LlamaKind::Gemma2 | LlamaKind::Gemma3 | LlamaKind::Gemma3n | LlamaKind::Gemma4 => {
                 PartNorms::Around("input_layernorm", "post_attention_layernorm")
             }
             LlamaKind::Glm4 => PartNorms::Around("input_layernorm", "post_self_attn_layernorm"),
@@ -164,7 +166,7 @@ impl LlamaConfig {
                 PartNorms::Around("post_attention_layernorm", "post_norm2")
             }
             LlamaKind::VaultGemma => PartNorms::Before("pre_feedforward_layernorm"),
-            LlamaKind::Gemma2 | LlamaKind::Gemma3 => {
+            LlamaKind::Gemma2 | LlamaKind::Gemma3 | LlamaKind::Gemma3n | LlamaKind::Gemma4 => {
                 PartNorms::Around("pre_feedforward_layernorm", "post_feedforward_layernorm")
             }
             LlamaKind::Glm4 => PartNorms::Around("post_attention_layernorm", "post_mlp_layernorm"),
@@ -187,6 +189,8 @@ impl LlamaConfig {
             | LlamaKind::Dots1
             | LlamaKind::Exaone4
             | LlamaKind::Gemma3
+            | LlamaKind::Gemma3n
+            | LlamaKind::Gemma4
             | LlamaKind::HunYuan
             | LlamaKind::HunYuanMoe
             | LlamaKind::Lfm2

@@ -60,6 +60,8 @@ impl LlamaKind {
                 | Self::Exaone4
                 | Self::Gemma2
                 | Self::Gemma3
+                | Self::Gemma3n
+                | Self::Gemma4
                 | Self::GptNeo
                 | Self::GptOss
                 | Self::GraniteSwa
@@ -123,7 +125,11 @@ impl LlamaConfig {
     }
 
     /// Whether `layer` attends to a sliding window, where the model has one.
-    fn is_sliding(&self, layer: usize) -> bool {
+    pub(super) fn is_sliding(&self, layer: usize) -> bool {
+        // The last layer of Gemma 4 attends to everything, whatever its config says.
+        if self.kind == LlamaKind::Gemma4 && layer + 1 == self.num_hidden_layers {
+            return false;
+        }
         if let Some(types) = &self.layer_types {
             return types.get(layer).is_some_and(|kind| kind == SLIDING);
         }
@@ -132,6 +138,8 @@ impl LlamaConfig {
             LlamaKind::Dots1 => layer >= self.max_window_layers.unwrap_or(62),
             LlamaKind::Gemma2 | LlamaKind::GptOss | LlamaKind::VaultGemma => !(layer + 1).is_multiple_of(2),
             LlamaKind::UltraBert => !(layer + 1).is_multiple_of(3),
+            LlamaKind::Gemma3n => !(layer + 1).is_multiple_of(5),
+            LlamaKind::Gemma4 => !(layer + 1).is_multiple_of(6),
             LlamaKind::Cwm | LlamaKind::GraniteSwa => !layer.is_multiple_of(4),
             LlamaKind::Gemma3 => !(layer + 1).is_multiple_of(self.sliding_window_pattern.unwrap_or(6)),
             LlamaKind::Cohere2 | LlamaKind::Exaone4 | LlamaKind::Olmo3 => {
@@ -198,7 +206,7 @@ impl LlamaConfig {
         let new = self.rope_parameters.as_ref().map(|rope| ("rope_parameters", rope));
         let none = RopeParameters::default();
         let (field, own) = old.or(new).unwrap_or(("rope_parameters", &none));
-        let build = |field: &str, parameters: &RopeParameters, theta: Option<f64>| {
+        let of_width = |field: &str, parameters: &RopeParameters, theta: Option<f64>, head: usize| {
             let theta = parameters.rope_theta.or(theta).unwrap_or(self.kind.theta());
             if !(theta > 0.0 && theta.is_finite()) {
                 return Err(wrong("rope_theta", "a number above 0", &theta.to_string()));
@@ -207,7 +215,7 @@ impl LlamaConfig {
             let parameters = named.as_ref().unwrap_or(parameters);
             let context = RopeContext {
                 theta,
-                width: self.turned_width(parameters)?,
+                width: self.turned_width(parameters, head)?,
                 longest: self.max_position_embeddings,
                 original: self.original_max_position_embeddings,
                 // 0 stands for none.
@@ -217,6 +225,9 @@ impl LlamaConfig {
                 let field = if inner == "head_dim" { inner.into() } else { format!("{field}.{inner}") };
                 wrong(&field, &expected, &found)
             })
+        };
+        let build = |field: &str, parameters: &RopeParameters, theta: Option<f64>| {
+            of_width(field, parameters, theta, self.head_width())
         };
         if !self.kind.has_two_ropes() {
             if own.full_attention.is_some() || own.sliding_attention.is_some() {
@@ -244,12 +255,12 @@ impl LlamaConfig {
         };
         let sliding = by_layer.and_then(|rope| rope.sliding_attention.as_deref()).unwrap_or(&none);
         let local = match self.kind {
-            LlamaKind::Gemma3 => self.rope_local_base_freq.or(Some(10_000.0)),
+            LlamaKind::Gemma3 | LlamaKind::Gemma3n => self.rope_local_base_freq.or(Some(10_000.0)),
             LlamaKind::UltraBert => Some(10_000.0),
             _ => self.rope_theta,
         };
         Ok(vec![
-            build(field, full, self.rope_theta)?,
+            of_width(field, full, self.rope_theta, self.global_head_width())?,
             build("rope_parameters.sliding_attention", sliding, local)?,
         ])
     }
@@ -380,8 +391,12 @@ impl LlamaConfig {
         }
     }
 
-    /// The width of the part of a head that is turned.
-    fn turned_width(&self, parameters: &RopeParameters) -> Result<usize> {
+    /// The width of the part of a head of `whole` that is turned.
+    fn turned_width(&self, parameters: &RopeParameters, whole: usize) -> Result<usize> {
+        // All of it has angles, some of which are 0.
+        if parameters.is_proportional() {
+            return Ok(whole);
+        }
         if let Some(sizes) = self.latent() {
             return match sizes.turned {
                 width if width > 0 && width.is_multiple_of(2) => Ok(width),
@@ -389,7 +404,7 @@ impl LlamaConfig {
             };
         }
         if matches!(self.kind, LlamaKind::CodeGen | LlamaKind::GptJ) {
-            let (width, most) = (self.rotary_dim.unwrap_or(0), self.head_width());
+            let (width, most) = (self.rotary_dim.unwrap_or(0), whole);
             if width == 0 || width > most || !width.is_multiple_of(2) {
                 let expected = format!("an even number from 2 to {most}");
                 return Err(wrong("rotary_dim", &expected, &width.to_string()));
@@ -398,17 +413,17 @@ impl LlamaConfig {
         }
         let part = parameters.partial_rotary_factor.or(self.partial_rotary_factor);
         let width = self.rotary_dim.filter(|_| self.kind == LlamaKind::MiniMaxM2);
-        let part = part.or(width.map(|width| width as f64 / self.head_width() as f64));
+        let part = part.or(width.map(|width| width as f64 / whole as f64));
         let part = part.or(self.kind.turned_part()).unwrap_or(1.0);
         if part == 1.0 {
-            return Ok(self.head_width());
+            return Ok(whole);
         }
         if self.kind.turned_part().is_none() {
             return Err(wrong("partial_rotary_factor", "1", &part.to_string()));
         }
-        let width = (self.head_width() as f64 * part) as usize;
+        let width = (whole as f64 * part) as usize;
         if !(0.0..1.0).contains(&part) || width == 0 || !width.is_multiple_of(2) {
-            let expected = format!("an even part of a head of {}", self.head_width());
+            let expected = format!("an even part of a head of {whole}");
             return Err(wrong("partial_rotary_factor", &expected, &part.to_string()));
         }
         Ok(width)

@@ -10,7 +10,7 @@ pub struct RopeParameters {
     /// The base of the angles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rope_theta: Option<f64>,
-    /// The kind: `default`, `linear`, `dynamic`, `yarn`, `llama3` or `longrope`.
+    /// The kind: `default`, `linear`, `dynamic`, `yarn`, `llama3`, `longrope` or `proportional`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rope_type: Option<String>,
     /// The kind, in older files.
@@ -125,6 +125,34 @@ fn steps(base: f32, width: usize) -> Vec<f32> {
     (0..width / 2).map(|pair| 1.0 / base.powf((2 * pair) as f32 / width as f32)).collect()
 }
 
+/// The kind of angles of which those of a head's last pairs are 0.
+const PROPORTIONAL: &str = "proportional";
+
+/// The steps of pairs, of which the first part turns (Gemma 4).
+fn proportional(parameters: &RopeParameters, mut steps: Vec<f32>) -> std::result::Result<Vec<f32>, Refusal> {
+    let part = parameters.partial_rotary_factor.unwrap_or(1.0);
+    if !(0.0..=1.0).contains(&part) {
+        return Err(("partial_rotary_factor", "0 to 1".into(), part.to_string()));
+    }
+    let factor = above_zero("factor", Some(parameters.factor.unwrap_or(1.0)))? as f32;
+    let turned = (part * (2 * steps.len()) as f64 / 2.0) as usize;
+    steps.iter_mut().for_each(|step| *step /= factor);
+    steps[turned..].fill(0.0);
+    Ok(steps)
+}
+
+impl RopeParameters {
+    /// The kind of angles.
+    fn kind(&self) -> &str {
+        self.rope_type.as_deref().or(self.old_type.as_deref()).unwrap_or("default")
+    }
+
+    /// Whether the angles of a head's last pairs are 0.
+    pub(super) fn is_proportional(&self) -> bool {
+        self.kind() == PROPORTIONAL
+    }
+}
+
 impl Rope {
     /// The angles that `parameters` ask for.
     pub(crate) fn new(
@@ -133,7 +161,7 @@ impl Rope {
     ) -> std::result::Result<Self, Refusal> {
         let RopeContext { theta, width, longest, original, alpha } = context;
         let plain = steps(theta as f32, width);
-        let kind = parameters.rope_type.as_deref().or(parameters.old_type.as_deref()).unwrap_or("default");
+        let kind = parameters.kind();
         let original = original.or(parameters.original_max_position_embeddings).unwrap_or(longest) as f64;
         let rope = |steps, scale, growth| Ok(Self { steps, scale, growth });
         match kind {
@@ -176,8 +204,10 @@ impl Rope {
             }
             "yarn" => Self::yarn(parameters, plain, context, original),
             "longrope" => Self::long(parameters, context, original),
+            PROPORTIONAL => rope(proportional(parameters, plain)?, 1.0, None),
             other => {
-                let expected = "the rope type `default`, `linear`, `dynamic`, `yarn`, `llama3` or `longrope`";
+                let expected = "the rope type `default`, `linear`, `dynamic`, `yarn`, `llama3`, `longrope` or \
+                                `proportional`";
                 Err(("rope_type", expected.into(), format!("`{other}`")))
             }
         }
@@ -469,9 +499,19 @@ mod tests {
     }
 
     #[test]
+    fn the_last_pairs_of_proportional_angles_do_not_turn() {
+        let parameters = RopeParameters { partial_rotary_factor: Some(0.5), ..of("proportional") };
+        let rope = Rope::new(&parameters, context(8)).unwrap();
+        // 10000^(-2 i / 8), divided by the factor 4.
+        assert_eq!(rope.steps(1).0.as_ref(), [0.25, 0.025, 0.0, 0.0]);
+        let wrong = RopeParameters { partial_rotary_factor: Some(1.5), ..parameters };
+        assert_eq!(Rope::new(&wrong, context(8)).unwrap_err().0, "partial_rotary_factor");
+    }
+
+    #[test]
     fn what_is_not_supported_is_refused_by_name() {
-        let (field, _, found) = Rope::new(&of("proportional"), context(8)).unwrap_err();
-        assert_eq!((field, found.as_str()), ("rope_type", "`proportional`"));
+        let (field, _, found) = Rope::new(&of("axial"), context(8)).unwrap_err();
+        assert_eq!((field, found.as_str()), ("rope_type", "`axial`"));
         for kind in ["linear", "dynamic", "llama3"] {
             let none = RopeParameters { factor: None, ..of(kind) };
             assert_eq!(Rope::new(&none, context(8)).unwrap_err().0, "factor", "{kind}");

@@ -33,6 +33,10 @@ impl TextPart {
 
 /// The part of Gemma 3.
 pub(crate) const GEMMA_3: &[TextPart] = &[TextPart::of(LlamaKind::Gemma3)];
+/// The part of Gemma 3n.
+pub(crate) const GEMMA_3N: &[TextPart] = &[TextPart::of(LlamaKind::Gemma3n)];
+/// The part of Gemma 4.
+pub(crate) const GEMMA_4: &[TextPart] = &[TextPart::of(LlamaKind::Gemma4)];
 /// The parts of Mistral 3. The first is that of a file that does not say it.
 pub(crate) const MISTRAL_3: &[TextPart] = &[
     TextPart::of(LlamaKind::Mistral),

@@ -37,11 +37,12 @@ impl Attention {
             values.for_each(|(value, gate)| *value /= 1.0 + (-gate).exp());
         });
     }
-}
 
-impl PackedLlama {
-    /// The keys and values of each of `blocks` of rows.
+    /// The keys and values of each of `blocks` of rows; none where they are those of an earlier layer.
     pub(super) fn kept(&self, inputs: &Rows, blocks: &[Range<usize>]) -> Vec<Vec<f32>> {
+        if self.source.is_some() {
+            return Vec::new();
+        }
         let width = self.heads.kept();
         let of = |block: &Range<usize>| {
             let mut kept = vec![0.0; block.len() * width];
@@ -52,25 +53,27 @@ impl PackedLlama {
         };
         blocks.iter().map(of).collect()
     }
+}
 
+impl PackedLlama {
     /// The results of whole prompts, which are `blocks` of the rows of `inputs`, with the `kept` keys and values of each. `order`
     /// has what is added to scores by distance.
     pub(super) fn attend_all(
         &self,
         machine: &Machine,
         attention: &Attention,
-        (inputs, kept): (&Rows, &[Vec<f32>]),
+        (inputs, kept): (&Rows, &[&[f32]]),
         (blocks, order): (&[Range<usize>], &[f32]),
         mixed: &mut Rows,
     ) {
-        let shape = self.heads;
+        let shape = attention.heads;
         let each = shape.each();
         let longest = order.len().div_ceil(2);
         mixed.reshape(inputs.count(), shape.heads * shape.width);
         let (isa, scores) = (machine.core.isa, self.scores);
         mixed.each_part(machine.core.pool, blocks, each * shape.width, &|block, group, mut part| {
             let rows = blocks[block].clone();
-            let kept = kept[block].as_slice();
+            let kept = kept[block];
             let padded = attention.sinks.as_ref().map(|_| with_nothing(kept, rows.clone(), shape.kept()));
             let (kept, count) = match &padded {
                 Some(padded) => (padded.as_slice(), rows.len() + 1),
@@ -115,12 +118,12 @@ impl PackedLlama {
         (kept, rows): (&KvCache, &[Range<usize>]),
         mixed: &mut Rows,
     ) {
-        let shape = self.heads;
+        let shape = attention.heads;
         let each = shape.each();
         mixed.reshape(inputs.count(), shape.heads * shape.width);
         let (isa, scores) = (machine.core.isa, self.scores);
         mixed.each_part(machine.core.pool, rows, each * shape.width, &|row, group, mut part| {
-            let seen = kept.seen(at, row, group, shape);
+            let seen = kept.seen(attention.source.unwrap_or(at), row, group, shape);
             let seen = &seen[seen.len() - attention.window.unwrap_or(seen.len()).min(seen.len())..];
             let nothing = attention.sinks.as_ref().map(|_| vec![0.0; 2 * shape.width]);
             let with_nothing: Vec<&[f32]>;

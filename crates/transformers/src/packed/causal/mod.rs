@@ -1,15 +1,21 @@
 //! The packed decoder-only model of LLaMA's shape: rotary positions, root mean square norms, gated feed-forward parts,
 //! and heads that share keys and values, with the variants of its kinds.
 
+mod alternating;
 mod attention;
+mod layer_inputs;
 mod lm;
 mod parts;
+
+pub(super) use alternating::{Alternating, Streams};
+pub(super) use layer_inputs::{LayerInput, LayerTable};
 
 use candle_core::Device;
 use sporran_checkpoint::{Error, Result, SpecialTokens};
 use sporran_kernels::{Norm, Rows, Scores, Table};
 
 use super::{
+    beside::Beside,
     kv_cache::{Heads, KvCache, Prompt},
     latent::Latent,
     layers::{Buffers, Linear, Machine, Machines},
@@ -45,6 +51,14 @@ pub(super) struct CausalLayer {
     pub(super) part_norm: Norm,
     /// The norms of the results of the mixer and of the feed-forward part, besides those of their inputs.
     pub(super) result_norms: [Option<Norm>; 2],
+    /// The experts beside the feed-forward part.
+    pub(super) experts_beside: Option<Box<Beside>>,
+    /// What the embeddings of the layer add to the states.
+    pub(super) input: Option<LayerInput>,
+    /// What it does with streams of states.
+    pub(super) alternating: Option<Alternating>,
+    /// The factor of the states afterwards.
+    pub(super) scale_after: Option<f32>,
 }
 
 /// The part of a layer that reads other tokens.
@@ -57,6 +71,9 @@ pub(super) enum Mixer {
 /// Self-attention without its output projection.
 #[derive(Debug)]
 pub(super) struct Attention {
+    pub(super) heads: Heads,
+    /// The earlier layer whose keys and values it attends to; none where it has its own.
+    pub(super) source: Option<usize>,
     pub(super) inputs: Inputs,
     /// The gates of results.
     pub(super) gate: Option<Linear>,
@@ -65,6 +82,8 @@ pub(super) struct Attention {
     /// The norms of queries and of keys: one as wide as a head or as all heads, or one for each head; none where they are not
     /// normalised.
     pub(super) head_norms: [Vec<Norm>; 2],
+    /// The norm of each head's values.
+    pub(super) value_norm: Option<Norm>,
     /// The place of the layer's angles among the model's; none where it turns nothing.
     pub(super) rope: Option<usize>,
     /// The tokens that the layer attends to, the own one included; none for all before.
@@ -87,7 +106,7 @@ impl CausalLayer {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a layer has one")]
 pub(super) enum Inputs {
-    /// One has them side by side.
+    /// One has them side by side, or queries alone where the layer has the keys and values of an earlier one.
     Together(Linear),
     /// Keys and values are made of a narrow vector.
     Latent(Latent),
@@ -104,6 +123,10 @@ pub struct PackedLlama {
     /// The vectors of positions (positions, width).
     pub(super) positions: Option<Table>,
     pub(super) embedding_norm: Option<Norm>,
+    /// The embeddings that each layer has of its own.
+    pub(super) layer_table: Option<LayerTable>,
+    /// The projections between embeddings and streams of states.
+    pub(super) streams: Option<Streams>,
     /// The head that scores words; none in an encoder, which has a table of embeddings.
     pub(super) head: Option<Linear>,
     pub(super) logit_scale: f32,
@@ -111,7 +134,6 @@ pub struct PackedLlama {
     pub(super) logit_cap: Option<f32>,
     pub(super) layers: Vec<CausalLayer>,
     pub(super) norm: Option<Norm>,
-    pub(super) heads: Heads,
     pub(super) width: usize,
     pub(super) ropes: Vec<Rope>,
     /// How queries grow with their positions.
@@ -216,6 +238,15 @@ impl PackedLlama {
         (0..2 * longest - 1).map(|at| if is_seen(at) { 0.0 } else { HIDDEN }).collect()
     }
 
+    /// Whether later layers attend to the keys and values of layer `at`.
+    fn is_source(&self, at: usize) -> bool {
+        let of = |layer: &CausalLayer| match &layer.mixer {
+            Mixer::Attention(attention) => attention.source == Some(at),
+            Mixer::Recurrence(_) => false,
+        };
+        self.layers.iter().any(of)
+    }
+
     /// Runs the layers over whole prompts, which are contiguous and have `lengths`. Returns the hidden states after the last
     /// norm, and the cache of each prompt. With `see` nothing is kept: it is shown what each layer reads.
     pub(super) fn read(
@@ -230,6 +261,8 @@ impl PackedLlama {
         let rows = lengths.iter().flat_map(places).collect::<Vec<_>>();
         let places: Vec<usize> = rows.iter().map(|(position, _)| *position).collect();
         let mut xs = self.embeddings(machine, &ids, &places)?;
+        let layer_inputs = self.layer_inputs(machine, &ids, &xs)?;
+        let mut streams = self.begin_streams(machine, &xs);
         let turns = self.turns(&rows);
         let mut prompts: Vec<Prompt> = lengths.iter().map(|length| Prompt::new(*length)).collect();
         let longest = lengths.iter().copied().max().unwrap_or(1);
@@ -243,21 +276,29 @@ impl PackedLlama {
             end += length;
         }
         let mut buffers = std::mem::take(&mut machine.buffers);
-        for layer in &self.layers {
+        for (at, layer) in self.layers.iter().enumerate() {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
             if let Some(see) = &mut see {
                 see(&xs);
-                prompts.iter_mut().for_each(Prompt::clear);
+                if !self.is_source(at.wrapping_sub(1)) {
+                    prompts.iter_mut().for_each(Prompt::forget_last);
+                }
             }
+            layer.begin(machine, &mut streams, &mut xs);
             let source = self.source(machine, layer, &xs, normed);
+            let residual = layer.residual(machine, source);
             let (mut kept, mut states) = (Vec::new(), Vec::new());
             match &layer.mixer {
                 Mixer::Attention(attention) => {
                     attention.inputs.forward(machine, source, inputs);
                     self.prepare(machine, attention, inputs, &turns);
-                    kept = self.kept(inputs, &blocks);
+                    kept = attention.kept(inputs, &blocks);
+                    let seen: Vec<&[f32]> = match attention.source {
+                        Some(source) => prompts.iter().map(|prompt| &prompt.layers[source][..]).collect(),
+                        None => kept.iter().map(Vec::as_slice).collect(),
+                    };
                     let order = near.as_ref().filter(|_| attention.window.is_some()).unwrap_or(&all);
-                    self.attend_all(machine, attention, (&*inputs, &kept), (&blocks, order), mixed);
+                    self.attend_all(machine, attention, (&*inputs, &seen), (&blocks, order), mixed);
                     attention.scale(machine, source, mixed);
                 }
                 Mixer::Recurrence(recurrence) => {
@@ -277,9 +318,12 @@ impl PackedLlama {
                 output.add(machine, &second, &mut xs);
             }
             self.mixed(machine, layer, mixed, normed, &mut xs);
+            layer.add_residual(machine, residual, &mut xs);
             self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
+            self.end_layer(machine, (at, layer), (layer_inputs.as_ref(), &mut streams), &mut xs);
         }
         machine.buffers = buffers;
+        let xs = self.end_streams(machine, streams, xs);
         Ok((self.last_states(machine, xs), prompts))
     }
 
@@ -288,26 +332,33 @@ impl PackedLlama {
         let places: Vec<usize> = kept.lengths().collect();
         let turns = self.turns(&places.iter().map(|length| (*length, length + 1)).collect::<Vec<_>>());
         let mut xs = self.embeddings(machine, tokens, &places)?;
+        let layer_inputs = self.layer_inputs(machine, tokens, &xs)?;
+        let mut streams = self.begin_streams(machine, &xs);
         kept.steps.push(xs.count());
         let rows: Vec<_> = (0..xs.count()).map(|row| row..row + 1).collect();
         let mut buffers = std::mem::take(&mut machine.buffers);
         for (at, layer) in self.layers.iter().enumerate() {
             let Buffers { normed, inputs, mixed, inner } = &mut buffers;
+            layer.begin(machine, &mut streams, &mut xs);
             let source = self.source(machine, layer, &xs, normed);
+            let residual = layer.residual(machine, source);
             match &layer.mixer {
                 Mixer::Attention(attention) => {
                     attention.inputs.forward(machine, source, inputs);
                     self.prepare(machine, attention, inputs, &turns);
-                    let mut block = Rows::new(source.count(), self.heads.kept());
-                    for row in 0..source.count() {
-                        self.heads.keep(inputs.row(row), block.row_mut(row));
+                    let mut block = Rows::new(source.count(), 0);
+                    if attention.source.is_none() {
+                        block = Rows::new(source.count(), attention.heads.kept());
+                        for row in 0..source.count() {
+                            attention.heads.keep(inputs.row(row), block.row_mut(row));
+                        }
                     }
+                    // Every layer has its rows.
                     kept.steps.extend(at, block);
                     self.attend_last(machine, attention, (at, &*inputs), (kept, &rows), mixed);
                     attention.scale(machine, source, mixed);
                 }
                 Mixer::Recurrence(recurrence) => {
-                    // Every layer has its rows.
                     kept.steps.extend(at, Rows::new(source.count(), 0));
                     recurrence.forward(machine, source, &rows, &mut kept.states_mut(at), mixed);
                 }
@@ -320,9 +371,12 @@ impl PackedLlama {
                 output.add(machine, &second, &mut xs);
             }
             self.mixed(machine, layer, mixed, normed, &mut xs);
+            layer.add_residual(machine, residual, &mut xs);
             self.feed_forward(machine, layer, [normed, mixed], inner, &mut xs);
+            self.end_layer(machine, (at, layer), (layer_inputs.as_ref(), &mut streams), &mut xs);
         }
         machine.buffers = buffers;
+        let xs = self.end_streams(machine, streams, xs);
         Ok(self.last_states(machine, xs))
     }
 }

@@ -55,10 +55,11 @@ impl PackedLlama {
     ) {
         let turns = attention.rope.map(|rope| (&turns[rope], self.ropes[rope].pairs()));
         let has_norms = attention.head_norms.iter().any(|norms| !norms.is_empty());
-        if turns.is_none() && !has_norms && self.clip.is_none() {
+        if turns.is_none() && !has_norms && attention.value_norm.is_none() && self.clip.is_none() {
             return;
         }
-        let Heads { heads, groups, width } = self.heads;
+        let Heads { heads, groups, width } = attention.heads;
+        let groups = if attention.source.is_some() { 0 } else { groups };
         let all = inputs.width();
         let isa = machine.core.isa;
         let blocks: Vec<_> = (0..inputs.count()).map(|row| row..row + 1).collect();
@@ -77,6 +78,10 @@ impl PackedLlama {
             }
             if let Some(most) = self.clip {
                 all.iter_mut().for_each(|value| *value = value.clamp(-most, most));
+            }
+            if let Some(norm) = &attention.value_norm {
+                let values = all[(heads + groups) * width..].chunks_exact_mut(width);
+                values.for_each(|value| norm.one(isa, value));
             }
             let both = &mut all[..(heads + groups) * width];
             if let Some((turns, pairs)) = turns {
@@ -195,6 +200,9 @@ impl PackedLlama {
         }
         *result = Rows::new(xs.count(), self.width);
         layer.part.add(machine, if self.norm_first { normed } else { xs }, inner, result);
+        if let Some(beside) = &layer.experts_beside {
+            beside.add(machine, xs, inner, result);
+        }
         self.add_result(machine, result, norm, xs);
     }
 }
