@@ -72,14 +72,11 @@ pub struct Evaluation {
 ///
 /// # Errors
 /// [`Error::Record`] for a wrong line, for two grades of a document and for a document that stands twice in a ranking;
-/// [`Error::Empty`] for a file without judgements, and for a run without lines unless all queries count; [`Error::Argument`] if no query of the run is judged; read errors.
+/// [`Error::Empty`] for a file without judgements; [`Error::Argument`] if no query of the run is judged; read errors.
 pub fn evaluate(qrels: impl AsRef<Path>, run: impl AsRef<Path>, options: &Options) -> Result<Evaluation> {
     let path = run.as_ref();
     let judgements = Judgements::read(qrels.as_ref())?;
     let run = Run::read(path, &judgements, options.exclude_self)?;
-    if run.is_empty() && !options.complete {
-        return Err(Error::Empty { path: path.to_owned(), what: "line of a run" });
-    }
     if run.unjudged > 0 && (0..judgements.queries.len()).all(|query| !run.has(query)) {
         let expected = judgements.queries.first().map(|query| query.id.as_str()).unwrap_or_default();
         return Err(Error::Argument(format!(

@@ -153,11 +153,6 @@ impl Run {
         Ok(Error::record(path, 0, "document", expected))
     }
 
-    /// Whether the run has no line.
-    pub(super) fn is_empty(&self) -> bool {
-        self.unjudged == 0 && self.queries.iter().all(Vec::is_empty)
-    }
-
     /// Whether the run has a document for a query.
     pub(super) fn has(&self, query: usize) -> bool {
         !self.queries[query].is_empty()
