@@ -33,7 +33,7 @@ enum Logits {
     /// The head of the model.
     Head(SequenceHead),
     /// A pooling and the layers after it, as modules of sentence-transformers.
-    Modules(Sentences),
+    Modules(Box<Sentences>),
 }
 
 impl Logits {
@@ -84,7 +84,7 @@ impl PairClassifier {
                 if labels.len() != count {
                     labels = (0..count).map(|at| format!("LABEL_{at}")).collect();
                 }
-                Logits::Modules(modules)
+                Logits::Modules(Box::new(modules))
             }
             Head::Sequence(head) => Logits::Head(head),
             other => {

@@ -9,7 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::{CrossEncoderFolder, ScoreActivation};
 use sporran_kilt::{Passage, Query, Template};
-use sporran_transformers::{DeviceName, PairClassifier, PairOptions, Precision, Truncation};
+use sporran_transformers::{
+    BertTask, Checkpoint, DeviceName, PairClassifier, PairOptions, Precision, Truncation,
+};
 
 pub use train::CrossEncoderTraining;
 
@@ -117,15 +119,23 @@ impl CrossEncoder {
             device: options.device,
             batch_tokens: options.batch_tokens,
         };
-        let classifier = PairClassifier::load(folder, &pairs)?;
-        let labels = classifier.labels().len();
-        if labels > 2 {
-            let found = format!("{labels} labels");
-            return Err(Error::Head { folder: folder.clone(), found });
+        let place = CrossEncoderFolder::open(folder)?;
+        let check = |labels: usize| match labels {
+            3.. => Err(Error::Head { folder: folder.clone(), found: format!("{labels} labels") }),
+            _ => Ok(()),
+        };
+        if !place.is_pooled {
+            let checkpoint = Checkpoint::open(&place.model)?;
+            let config = checkpoint.config();
+            if config.encoder_task() == Some(BertTask::SequenceClassification) {
+                check(config.labels().len())?;
+            }
         }
+        let classifier = PairClassifier::load(folder, &pairs)?;
+        check(classifier.labels().len())?;
         Ok(Self {
             classifier,
-            folder: CrossEncoderFolder::open(folder)?,
+            folder: place,
             template: passage_template(options.passage_template.as_deref())?,
         })
     }

@@ -62,7 +62,13 @@ enum Reduction {
     /// DPR's way: the first token, projected where the model has a projection.
     Dpr(VectorHead),
     /// Pooling, and the folder's steps after it.
-    Sentences(Sentences),
+    Sentences(Box<Sentences>),
+}
+
+impl Reduction {
+    fn sentences(sentences: Sentences) -> Self {
+        Self::Sentences(Box::new(sentences))
+    }
 }
 
 /// The prompt before a text.
@@ -111,15 +117,15 @@ impl TextEncoder {
         let checkpoint = Checkpoint::open(folder)?;
         let model = checkpoint.encoder_on(options.device, options.precision)?;
         let reduction = match (options.pooling, sentences, model.head) {
-            (Some(pooling), Some(sentences), _) => Reduction::Sentences(sentences.with_pooling(pooling)?),
-            (None, Some(sentences), _) => Reduction::Sentences(sentences),
-            (Some(pooling), None, _) => Reduction::Sentences(Sentences::plain(&options.folder, pooling)),
+            (Some(pooling), Some(sentences), _) => Reduction::sentences(sentences.with_pooling(pooling)?),
+            (None, Some(sentences), _) => Reduction::sentences(sentences),
+            (Some(pooling), None, _) => Reduction::sentences(Sentences::plain(&options.folder, pooling)),
             (None, None, Head::Vector(head)) => Reduction::Dpr(head),
             (None, None, _) if matches!(checkpoint.config(), ModelConfig::StaticEmbedding(_)) => {
-                Reduction::Sentences(Sentences::plain(&options.folder, Pooling::Mean))
+                Reduction::sentences(Sentences::plain(&options.folder, Pooling::Mean))
             }
             (None, None, _) => match options.fallback {
-                Some(pooling) => Reduction::Sentences(Sentences::plain(&options.folder, pooling)),
+                Some(pooling) => Reduction::sentences(Sentences::plain(&options.folder, pooling)),
                 None => return Ok(None),
             },
         };
