@@ -145,7 +145,7 @@ fn a_report_compares_the_measures_of_judged_queries() {
     // The second run has another set of queries.
     assert_eq!((score(1)["mean"].as_f64(), score(1)["difference"].is_null()), (Some(1.0), true));
     assert_eq!(score(2)["difference"], serde_json::json!([0.0, 1.0]));
-    let note = "b-retrieval is not tested on test.jsonl: b-retrieval has 1 of them and a-retrieval has 2.";
+    let note = "b-retrieval is not tested on test.jsonl: it has 1 record there and a-retrieval has 2.";
     assert_eq!(found["notes"], serde_json::json!([note]));
     let csv = sporran(folder, &[&runs[..], &["--form", "csv"]].concat()).output().unwrap();
     let csv = String::from_utf8_lossy(&csv.stdout).into_owned();

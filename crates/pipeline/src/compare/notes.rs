@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use sporran_kilt::counted;
+
 use super::{Records, Score, System, Table, Task};
 use crate::workflows::answer::report::{Scores, TaskReport};
 
@@ -37,12 +39,12 @@ pub(super) fn untested(
     own: &System,
     readable: impl Fn(&System, &Task) -> bool,
 ) -> Vec<String> {
-    let is_untested = |score: &Score| score.difference.is_none();
+    let is_untested = |score: Score| score.difference.is_none();
     let mut notes = Vec::new();
     for task in &own.tasks {
         let Some(known) = first.tasks.iter().find(|known| known.name == task.name) else { continue };
         let headline = [task.answer, task.kilt, task.r_precision].into_iter().flatten();
-        if !headline.chain(task.measures.values().copied()).any(|score| is_untested(&score)) {
+        if !headline.chain(task.measures.values().copied()).any(is_untested) {
             continue;
         }
         let unread =
@@ -52,7 +54,12 @@ pub(super) fn untested(
                 format!("the task file or the predictions of {} cannot be read", system.run.display())
             }
             None if task.records != known.records => {
-                format!("{} has {} of them and {} has {}", own.name, task.records, first.name, known.records)
+                format!(
+                    "it has {} there and {} has {}",
+                    counted(task.records as u64, "record"),
+                    first.name,
+                    known.records
+                )
             }
             None => "the records are not the same".to_owned(),
         };

@@ -92,8 +92,10 @@ impl Reproduce {
         let runs = self.runs.join(&row.name);
         let mark = runs.join(MARK);
         if runs.exists() && !mark.is_file() {
-            let message =
-                format!("expected a folder that `reproduce` made, found another one, {}", runs.display());
+            let message = format!(
+                "expected a folder that `reproduce` made, found another one, {}; remove it, or name another place with --runs",
+                runs.display()
+            );
             return Err(Error::Input(message));
         }
         if !self.resume && runs.exists() {
