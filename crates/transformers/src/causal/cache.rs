@@ -159,7 +159,7 @@ impl CausalCache {
             None => all.clone(),
         };
         self.kept = kept;
-        let alignment = if shape.is_recurrent { Alignment::new(mask, device)? } else { None };
+        let alignment = if shape.is_recurrent { Alignment::new(mask, device)? } else { Alignment::default() };
         Ok((positions, Biases { all, near, alignment }))
     }
 }

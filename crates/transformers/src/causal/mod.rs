@@ -135,7 +135,7 @@ pub(crate) struct Biases {
     /// For layers with a sliding window.
     pub(crate) near: Option<Tensor>,
     /// For recurrent layers, where the tokens of padded rows are.
-    pub(crate) alignment: Option<Alignment>,
+    pub(crate) alignment: Alignment,
 }
 
 /// The layers of a decoder-only model.

@@ -3,9 +3,12 @@
 use candle_core::{DType, Device, Tensor};
 use sporran_checkpoint::Result;
 
-/// Moves the tokens of each row to its end, and back.
+/// Moves the tokens of each row to its end, and back. Rows without padding stay as they are.
+#[derive(Debug, Default)]
+pub(crate) struct Alignment(Option<Moves>);
+
 #[derive(Debug)]
-pub(crate) struct Alignment {
+struct Moves {
     /// The place of each aligned position among all positions (r * t), and the other way round.
     to_end: Tensor,
     back: Tensor,
@@ -14,10 +17,10 @@ pub(crate) struct Alignment {
 }
 
 impl Alignment {
-    /// That of rows whose tokens `mask` (r, t) marks; none where there is no padding.
-    pub(super) fn new(mask: &[Vec<f32>], device: &Device) -> Result<Option<Self>> {
+    /// That of rows whose tokens `mask` (r, t) marks.
+    pub(super) fn new(mask: &[Vec<f32>], device: &Device) -> Result<Self> {
         if mask.iter().flatten().all(|mask| *mask != 0.0) {
-            return Ok(None);
+            return Ok(Self::default());
         }
         let length = mask.first().map_or(0, Vec::len);
         let mut to_end = Vec::with_capacity(mask.len() * length);
@@ -35,30 +38,32 @@ impl Alignment {
         for (at, place) in to_end.iter().enumerate() {
             back[*place as usize] = at as u32;
         }
-        Ok(Some(Self {
+        Ok(Self(Some(Moves {
             to_end: Tensor::new(to_end, device)?,
             back: Tensor::new(back, device)?,
             mask: Tensor::from_vec(aligned, (mask.len(), length, 1), device)?,
-        }))
+        })))
     }
 
-    fn moved(xs: &Tensor, places: &Tensor) -> Result<Tensor> {
-        Ok(xs.flatten_to(1)?.index_select(places, 0)?.reshape(xs.shape())?)
+    fn moved(&self, xs: &Tensor, places: impl Fn(&Moves) -> &Tensor) -> Result<Tensor> {
+        let Some(moves) = &self.0 else { return Ok(xs.clone()) };
+        Ok(xs.flatten_to(1)?.index_select(places(moves), 0)?.reshape(xs.shape())?)
     }
 
     /// Rows (r, t, d) with their tokens at their ends.
     pub(crate) fn align(&self, xs: &Tensor) -> Result<Tensor> {
-        Self::moved(xs, &self.to_end)
+        self.moved(xs, |moves| &moves.to_end)
     }
 
     /// Aligned rows (r, t, d) with their tokens where they were.
     pub(crate) fn restore(&self, xs: &Tensor) -> Result<Tensor> {
-        Self::moved(xs, &self.back)
+        self.moved(xs, |moves| &moves.back)
     }
 
     /// Aligned rows (r, t, d) with zeros as padding.
     pub(crate) fn without_padding(&self, xs: &Tensor) -> Result<Tensor> {
-        Ok(xs.broadcast_mul(&self.mask.to_dtype(xs.dtype())?)?)
+        let Some(moves) = &self.0 else { return Ok(xs.clone()) };
+        Ok(xs.broadcast_mul(&moves.mask.to_dtype(xs.dtype())?)?)
     }
 }
 
@@ -112,9 +117,9 @@ mod tests {
 
     #[test]
     fn tokens_are_moved_to_the_ends_of_rows_and_back() {
-        assert!(Alignment::new(&[vec![1.0, 1.0]], &Device::Cpu).unwrap().is_none());
+        assert!(Alignment::new(&[vec![1.0, 1.0]], &Device::Cpu).unwrap().0.is_none());
         let mask = [vec![1.0, 0.0, 1.0, 0.0], vec![0.0, 0.0, 0.0, 1.0]];
-        let alignment = Alignment::new(&mask, &Device::Cpu).unwrap().unwrap();
+        let alignment = Alignment::new(&mask, &Device::Cpu).unwrap();
         let xs = Tensor::arange(0f32, 8.0, &Device::Cpu).unwrap().reshape((2, 4, 1)).unwrap();
         let flat = |xs: &Tensor| xs.flatten_all().unwrap().to_vec1::<f32>().unwrap();
         let aligned = alignment.align(&xs).unwrap();

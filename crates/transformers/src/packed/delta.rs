@@ -1,15 +1,12 @@
 //! Gated delta rules of packed rows.
 
-use std::{
-    ops::Range,
-    sync::{Mutex, PoisonError},
-};
+use std::{ops::Range, sync::PoisonError};
 
 use sporran_kernels::{Activation, Norm, Rows};
 
 use super::{
     layers::{Linear, Machine},
-    memory::{read, softplus, store_and_read},
+    memory::{read, softplus, split, store_and_read},
     short_convolution::ShortConvolution,
 };
 use crate::architectures::llama::{DELTA_LENGTH_EPS, DeltaSizes};
@@ -61,9 +58,7 @@ impl Delta {
         mixed: &mut Rows,
     ) {
         let DeltaSizes { value_heads, key_width, value_width, .. } = self.sizes;
-        let window = self.convolution.window();
-        let (mut windows, matrices): (Vec<&mut [f32]>, Vec<&mut [f32]>) =
-            states.iter_mut().map(|state| state.split_at_mut(window)).unzip();
+        let (mut windows, matrices) = split(states, self.convolution.window(), key_width * value_width);
         let (mut raw, mut inputs) = (Rows::default(), Rows::default());
         self.inputs.forward(machine, source, &mut raw);
         let rates = self.rates.values(machine, source);
@@ -73,11 +68,6 @@ impl Delta {
             self.scale(row);
         });
         let (keys, each) = (self.sizes.keys(), self.sizes.each());
-        let matrices: Vec<Mutex<&mut [f32]>> = matrices
-            .into_iter()
-            .flat_map(|all| all.chunks_exact_mut(key_width * value_width))
-            .map(Mutex::new)
-            .collect();
         mixed.reshape(source.count(), self.sizes.values());
         mixed.each_part(machine.core.pool, blocks, value_width, &|block, head, mut part| {
             let matrix = &matrices[block * value_heads + head];

@@ -1,5 +1,19 @@
 //! The matrices that heads of recurrent layers keep: (width of a key, width of a value) each.
 
+use std::sync::Mutex;
+
+/// The parts of sequences' states: the window of the convolution, then the matrices of all heads, each with `size` values.
+/// Threads that work on different heads take different matrices, so that no lock ever waits.
+pub(super) fn split<'s>(
+    states: &'s mut [&mut [f32]],
+    window: usize,
+    size: usize,
+) -> (Vec<&'s mut [f32]>, Vec<Mutex<&'s mut [f32]>>) {
+    let (windows, matrices): (Vec<_>, Vec<_>) =
+        states.iter_mut().map(|state| state.split_at_mut(window)).unzip();
+    (windows, matrices.into_iter().flat_map(|all| all.chunks_exact_mut(size)).map(Mutex::new).collect())
+}
+
 /// Lets `matrix` decay to the part `left`, adds the product of a key and of `new` values, and writes what it has for the query to
 /// `out`.
 pub(super) fn store_and_read(

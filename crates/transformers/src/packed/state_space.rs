@@ -1,15 +1,12 @@
 //! State space layers of packed rows.
 
-use std::{
-    ops::Range,
-    sync::{Mutex, PoisonError},
-};
+use std::{ops::Range, sync::PoisonError};
 
 use sporran_kernels::{Activation, Norm, Rows};
 
 use super::{
     layers::{Linear, Machine, multiply},
-    memory::{softplus, store_and_read},
+    memory::{softplus, split, store_and_read},
     short_convolution::ShortConvolution,
 };
 use crate::architectures::llama::{GatedNorm, StateSpaceSizes};
@@ -52,9 +49,7 @@ impl StateSpace {
         mixed: &mut Rows,
     ) {
         let StateSpaceSizes { heads, head_width, groups, state, .. } = self.sizes;
-        let window = self.convolution.window();
-        let (mut windows, matrices): (Vec<&mut [f32]>, Vec<&mut [f32]>) =
-            states.iter_mut().map(|state| state.split_at_mut(window)).unzip();
+        let (mut windows, matrices) = split(states, self.convolution.window(), state * head_width);
         let (mut raw, mut inputs) = (Rows::default(), Rows::default());
         self.inputs.forward(machine, source, &mut raw);
         let steps = self.steps.values(machine, source);
@@ -63,8 +58,6 @@ impl StateSpace {
         self.convolution.forward(machine, &raw, blocks, &mut windows, &mut inputs, &|_, row| {
             self.activation.forward(isa, row);
         });
-        let matrices = matrices.into_iter().flat_map(|all| all.chunks_exact_mut(state * head_width));
-        let matrices: Vec<Mutex<&mut [f32]>> = matrices.map(Mutex::new).collect();
         let inner = self.sizes.inner();
         mixed.reshape(source.count(), inner);
         mixed.each_part(machine.core.pool, blocks, head_width, &|block, head, mut part| {

@@ -45,28 +45,17 @@ impl Convolution {
     pub(super) fn forward(
         &self,
         xs: &Tensor,
-        alignment: Option<&Alignment>,
+        alignment: &Alignment,
         kept: &mut LayerCache,
         mode: &Mode,
     ) -> Result<Tensor> {
-        let xs = &match alignment {
-            Some(alignment) => alignment.align(xs)?,
-            None => xs.clone(),
-        };
+        let xs = &alignment.align(xs)?;
         let all = self.inputs.forward(xs)?.chunk(3, 2)?;
-        let inputs = (&all[0] * &all[2])?;
-        let inputs = match alignment {
-            Some(alignment) => alignment.without_padding(&inputs)?,
-            None => inputs,
-        };
+        let inputs = alignment.without_padding(&(&all[0] * &all[2])?)?;
         let before = kept.state(mode).map(|kept| kept.window);
         let (sums, window) =
             short_convolution(&inputs, before.as_ref(), (&self.weights, self.bias.as_ref()))?;
         kept.put_state(Kept { window, matrix: None }, mode);
-        let result = self.output.forward(&(&all[1] * sums)?)?;
-        match alignment {
-            Some(alignment) => alignment.restore(&result),
-            None => Ok(result),
-        }
+        alignment.restore(&self.output.forward(&(&all[1] * sums)?)?)
     }
 }

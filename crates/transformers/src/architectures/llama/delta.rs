@@ -130,19 +130,13 @@ impl Delta {
     pub(super) fn forward(
         &self,
         xs: &Tensor,
-        alignment: Option<&Alignment>,
+        alignment: &Alignment,
         kept: &mut LayerCache,
         mode: &Mode,
     ) -> Result<Tensor> {
-        let xs = &match alignment {
-            Some(alignment) => alignment.align(xs)?,
-            None => xs.clone(),
-        };
+        let xs = &alignment.align(xs)?;
         let Projected { mixed, gate, rates } = self.project(xs)?;
-        let mixed = match alignment {
-            Some(alignment) => alignment.without_padding(&mixed)?,
-            None => mixed,
-        };
+        let mixed = alignment.without_padding(&mixed)?;
         let before = kept.state(mode);
         let (mixed, window) =
             short_convolution(&mixed, before.as_ref().map(|kept| &kept.window), (&self.convolution, None))?;
@@ -151,11 +145,7 @@ impl Delta {
         kept.put_state(Kept { window, matrix: Some(matrix) }, mode);
         let normed = self.norm.forward(&mixed.to_dtype(xs.dtype())?, mode)?;
         let result = (normed * gate.to_dtype(wide(xs))?.silu()?.to_dtype(xs.dtype())?)?;
-        let result = self.output.forward(&result.flatten_from(2)?)?;
-        match alignment {
-            Some(alignment) => alignment.restore(&result),
-            None => Ok(result),
-        }
+        alignment.restore(&self.output.forward(&result.flatten_from(2)?)?)
     }
 
     /// The results (r, t, heads, width) of queries, keys and values `mixed` (r, t, channels), and the last matrices
@@ -164,7 +154,7 @@ impl Delta {
         &self,
         mixed: &Tensor,
         [stored, decay]: &[Tensor; 2],
-        alignment: Option<&Alignment>,
+        alignment: &Alignment,
         matrix: Option<Tensor>,
     ) -> Result<(Tensor, Tensor)> {
         let DeltaSizes { key_heads, value_heads, key_width, value_width, .. } = self.sizes;
@@ -192,11 +182,8 @@ impl Delta {
         let stored = candle_nn::ops::sigmoid(&stored.to_dtype(dtype)?)?;
         let rate = decay.to_dtype(dtype)?.broadcast_add(&self.bias.to_dtype(dtype)?)?;
         let decay = softplus(&rate)?.broadcast_mul(&self.decay.to_dtype(dtype)?.exp()?)?.neg()?;
-        let (stored, decay) = match alignment {
-            // Padding stores nothing, and nothing decays.
-            Some(alignment) => (alignment.without_padding(&stored)?, alignment.without_padding(&decay)?),
-            None => (stored, decay),
-        };
+        // Padding stores nothing, and nothing decays.
+        let (stored, decay) = (alignment.without_padding(&stored)?, alignment.without_padding(&decay)?);
         // (t, r, heads, 1, 1)
         let each = |xs: Tensor| -> Result<Tensor> {
             Ok(xs.reshape((rows, length, value_heads, 1, 1))?.transpose(0, 1)?.contiguous()?)

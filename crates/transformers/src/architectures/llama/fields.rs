@@ -114,12 +114,7 @@ impl LlamaKind {
             ],
             Self::GraniteHybrid => &GRANITE_HYBRID_FIELDS,
             Self::HunYuanMoe => &[("moe_topk", "num_experts_per_tok")],
-            Self::Lfm2 => &[
-                ("conv_L_cache", "linear_conv_kernel_dim"),
-                ("conv_bias", "use_bias"),
-                ("norm_eps", "rms_norm_eps"),
-            ],
-            Self::Lfm2Moe => &[
+            Self::Lfm2 | Self::Lfm2Moe => &[
                 ("conv_L_cache", "linear_conv_kernel_dim"),
                 ("conv_bias", "use_bias"),
                 ("norm_eps", "rms_norm_eps"),

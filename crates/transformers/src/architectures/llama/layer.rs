@@ -156,14 +156,12 @@ impl Layer {
             Mixer::Attention(attention) => {
                 attention.forward(&read, turns, biases, (&mut *kept, &mut between.shared), mode)?
             }
-            Mixer::Delta(delta) => delta.forward(&read, biases.alignment.as_ref(), kept, mode)?,
-            Mixer::StateSpace(space) => space.forward(&read, biases.alignment.as_ref(), kept, mode)?,
-            Mixer::Convolution(convolution) => {
-                convolution.forward(&read, biases.alignment.as_ref(), kept, mode)?
-            }
+            Mixer::Delta(delta) => delta.forward(&read, &biases.alignment, kept, mode)?,
+            Mixer::StateSpace(space) => space.forward(&read, &biases.alignment, kept, mode)?,
+            Mixer::Convolution(convolution) => convolution.forward(&read, &biases.alignment, kept, mode)?,
         };
         let mixed = match &self.beside {
-            Some(space) => (mixed + space.forward(&read, biases.alignment.as_ref(), kept, mode)?)?,
+            Some(space) => (mixed + space.forward(&read, &biases.alignment, kept, mode)?)?,
             None => mixed,
         };
         let ys = self.add(xs, mixed, (after.as_ref(), self.part_dropouts[0]), mode)?;

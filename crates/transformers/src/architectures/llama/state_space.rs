@@ -66,18 +66,11 @@ impl StateSpace {
     pub(super) fn forward(
         &self,
         xs: &Tensor,
-        alignment: Option<&Alignment>,
+        alignment: &Alignment,
         kept: &mut LayerCache,
         mode: &Mode,
     ) -> Result<Tensor> {
-        let xs = &match alignment {
-            Some(alignment) => alignment.align(xs)?,
-            None => xs.clone(),
-        };
-        let without_padding = |xs: Tensor| match alignment {
-            Some(alignment) => alignment.without_padding(&xs),
-            None => Ok(xs),
-        };
+        let xs = &alignment.align(xs)?;
         let all = self.inputs.forward(xs)?;
         let part = |at: usize| -> Result<Tensor> {
             let place = &self.sizes.places()[at];
@@ -85,13 +78,13 @@ impl StateSpace {
         };
         let [gates, _, _, _, steps] = self.sizes.factors;
         let (gate, steps) = (scaled(part(0)?, gates)?, scaled(part(2)?, steps)?);
-        let mixed = without_padding(self.scaled(part(1)?)?)?;
+        let mixed = alignment.without_padding(&self.scaled(part(1)?)?)?;
         let before = kept.state(mode);
         let convolution = (&self.convolution, self.convolution_bias.as_ref());
         let (mixed, window) =
             short_convolution(&mixed, before.as_ref().map(|kept| &kept.window), convolution)?;
         // Padding has the biases of the convolution.
-        let mixed = without_padding(self.activation.forward_fused(&mixed, mode)?)?;
+        let mixed = alignment.without_padding(&self.activation.forward_fused(&mixed, mode)?)?;
         let (result, matrix) = self.recur(&mixed, &steps, before.and_then(|kept| kept.matrix))?;
         kept.put_state(Kept { window, matrix: Some(matrix) }, mode);
         let gate = gate.to_dtype(wide(xs))?.silu()?;
@@ -101,11 +94,7 @@ impl StateSpace {
             None => (result * gate)?,
         };
         let result = scaled(result.to_dtype(xs.dtype())?, self.sizes.result)?;
-        let result = self.output.forward(&result)?;
-        match alignment {
-            Some(alignment) => alignment.restore(&result),
-            None => Ok(result),
-        }
+        alignment.restore(&self.output.forward(&result)?)
     }
 
     /// What the convolution reads (r, t, channels), by its factors.
