@@ -307,7 +307,13 @@ fn a_note_names_depths_that_exceed_the_predictions() {
     assert_eq!(depth(&json(&[&scored[..], &["--json"]].concat())), expected);
     let whole = json(&with(&["--whole", "--ks", "1,50,100", "--json"]));
     assert_eq!(depth(&whole["evidence"]), expected);
-    let levels = text(&with(&["--retrieval", "--rank-keys", "wikipedia_id", "--rank-keys", "title"]));
+    // The gold evidence has no titles so far.
+    let titled = fs::read_to_string(folder.join("tasks.jsonl")).unwrap();
+    let titled = titled.replace("\"wikipedia_id\"", "\"title\":\"T\",\"wikipedia_id\"");
+    fs::write(folder.join("titled.jsonl"), titled).unwrap();
+    let levels = ["--retrieval", "--rank-keys", "wikipedia_id", "--rank-keys", "title"];
+    let levels = [&["evaluate", "kilt", "--gold", "titled.jsonl", "--guess", guess], &levels[..]].concat();
+    let levels = text(&levels);
     assert!(levels.contains("note: title: predictions hold 1 place at most"), "{levels}");
     let both = text(&with(&["--retrieval", "--ks", "1,50", "--against", guess, "--rounds", "20"]));
     assert_eq!(both.matches("1 page at most").count(), 2, "{both}");

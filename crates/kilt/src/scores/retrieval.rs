@@ -1,6 +1,9 @@
 //! Predicted evidence against gold evidence, as in KILT's `eval_retrieval`; page level and finer in one pass.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use memchr::memmem;
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -11,7 +14,7 @@ use super::{
     answer::{self, Answers, push_normalised},
     depth::Depth,
     kilt::{HELD, gold_outputs},
-    line::{Line, Output, Rows},
+    line::{Field, Line, Output, Rows},
     provenance::{Evidence, RankKeys},
     trim,
 };
@@ -91,19 +94,23 @@ pub struct Evaluation {
 ///
 /// # Errors
 /// [`Error::Argument`] for a k of 0 or without any rank key or k; a duplicate id in either file, a gold id without a
-/// prediction, a gold record without the field `output`, a prediction without exactly one output with `provenance`, and
-/// read errors.
+/// prediction, a gold record without the field `output`, a prediction without exactly one output with `provenance`, a field
+/// of a rank key that no gold provenance has, and read errors.
 pub fn evaluate(gold: impl AsRef<Path>, guess: impl AsRef<Path>, options: &Options) -> Result<Evaluation> {
     let mut columns = Columns::new(true);
     let scoring = EvidenceScoring::new(options, &mut columns)?;
     let Aligned { records, unknown } = aligned::score(gold.as_ref(), guess.as_ref(), &scoring, &columns)?;
-    Ok(scoring.evaluation(options, &records, unknown))
+    scoring.evaluation(options, &records, unknown)
 }
 
 pub(super) struct EvidenceScoring {
     ks: Vec<usize>,
     /// For each kind of evidence the columns of its rank key, the same in gold and predictions.
     columns: Vec<Vec<usize>>,
+    /// Whether a gold record has evidence.
+    has_evidence: AtomicBool,
+    /// For each of `columns`, whether an item of gold evidence has that field.
+    held: Vec<Vec<AtomicBool>>,
     /// Of predictions.
     text: usize,
     /// Of gold.
@@ -145,16 +152,22 @@ impl EvidenceScoring {
         let shared: Vec<Vec<usize>> =
             keys.map(|keys| keys.names().iter().map(|name| columns.shared(name)).collect()).collect();
         let (text, title) = (columns.guess.column("text"), columns.gold.column("title"));
-        Ok(Self { ks, columns: shared, text, title })
+        let held =
+            shared.iter().map(|columns| columns.iter().map(|_| AtomicBool::default()).collect()).collect();
+        Ok(Self { ks, columns: shared, has_evidence: AtomicBool::default(), held, text, title })
     }
 
     /// The means of the values.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a field of a rank key that no item of gold evidence has: every score would be 0.
     pub(super) fn evaluation(
         &self,
         options: &Options,
         records: &PerRecord,
         unknown: Vec<String>,
-    ) -> Evaluation {
+    ) -> Result<Evaluation> {
+        self.check_held(options)?;
         let names = self.level_names();
         // The number of predicted items follows the scores of a level.
         let width = names.len() + 1;
@@ -167,7 +180,37 @@ impl EvidenceScoring {
                 names.iter().cloned().enumerate().map(|(at, name)| (name, records.mean_at(at))).collect();
             reports.push((Report { rank_keys: rank_keys.clone(), scores }, records));
         }
-        Evaluation { reports, depths, unknown }
+        Ok(Evaluation { reports, depths, unknown })
+    }
+
+    fn check_held(&self, options: &Options) -> Result<()> {
+        if !self.has_evidence.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        for (keys, held) in options.rank_keys.iter().zip(&self.held) {
+            let missing = keys.names().iter().zip(held).find(|(_, held)| !held.load(Ordering::Relaxed));
+            if let Some((name, _)) = missing {
+                return Err(Error::Argument(format!("rank-keys: no gold provenance has the field `{name}`")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes which fields of the rank keys the items of gold evidence have.
+    fn note_held<'l, 'a: 'l>(&self, rows: impl Iterator<Item = &'l [Field<'a>]>) {
+        for row in rows {
+            if !self.has_evidence.load(Ordering::Relaxed) {
+                self.has_evidence.store(true, Ordering::Relaxed);
+            }
+            for (columns, held) in self.columns.iter().zip(&self.held) {
+                for (&column, held) in columns.iter().zip(held) {
+                    // Most rows change nothing, and a load does not take the line from another core.
+                    if row[column].key().is_some() && !held.load(Ordering::Relaxed) {
+                        held.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
     }
 
     /// The names for one kind of evidence.
@@ -222,6 +265,7 @@ impl EvidenceScoring {
         haystack: &mut Haystack,
     ) -> Result<GoldEvidence, Fault> {
         let rows = gold_outputs(line)?.filter_map(|output| output.provenance);
+        self.note_held(rows.clone().flat_map(Rows::iter));
         let mut titles: Vec<Box<[u8]>> = Vec::new();
         for title in rows.clone().flat_map(Rows::iter).filter_map(|row| row[self.title].text()) {
             if !trim(title).is_empty() {
@@ -376,7 +420,7 @@ mod tests {
         let (_folder, gold, guess) = files(GOLD, guess);
         let options = Options {
             ks: vec![5, 1, 2],
-            rank_keys: vec![RankKeys::page(), "wikipedia_id,section".parse().unwrap()],
+            rank_keys: vec![RankKeys::page(), "wikipedia_id,title".parse().unwrap()],
         };
         let evaluation = evaluate(gold, guess, &options).unwrap();
         let page = &evaluation.reports[0].0;
@@ -385,10 +429,22 @@ mod tests {
         assert_eq!((figure("answer_in_context@1"), figure("answer_in_context@2")), (0.0, 0.5));
         assert_eq!((figure("entity_in_context@2"), figure("answer_and_ent_in_context@5")), (0.0, 0.5));
         assert_eq!((figure("entity_in_input"), page.score("recall@1")), (0.5, None));
-        // No item carries a section.
+        // No predicted item carries a title.
         let depth = |max, beyond: &[usize]| Depth { min: 0, max, beyond: beyond.into() };
         assert_eq!(evaluation.depths, [depth(3, &[5]), depth(0, &[1, 2, 5])]);
         assert_eq!(evaluation.reports[1].0.score("recall@5"), Some(0.0));
+    }
+
+    #[test]
+    fn a_rank_key_that_no_gold_evidence_has_is_an_error() {
+        let guess = r#"{"id": 1, "output": [{"provenance": [{"wikipedia_id": 5}]}]}
+{"id": "b", "output": [{"provenance": []}]}
+"#;
+        let (_folder, gold, guess) = files(GOLD, guess);
+        let options =
+            Options { rank_keys: vec!["wikipedia_id,section".parse().unwrap()], ..Options::default() };
+        let message = evaluate(gold, guess, &options).unwrap_err().to_string();
+        assert_eq!(message, "rank-keys: no gold provenance has the field `section`");
     }
 
     #[test]

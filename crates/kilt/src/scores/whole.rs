@@ -41,7 +41,7 @@ pub fn evaluate(
     let evidence = records.select(split..names.len(), names[split..].to_vec());
     Ok(Evaluation {
         answers: kilt::evaluation(&answers, unknown.clone()),
-        evidence: scoring.evidence.evaluation(options, &evidence, unknown),
+        evidence: scoring.evidence.evaluation(options, &evidence, unknown)?,
     })
 }
 
@@ -95,7 +95,7 @@ mod tests {
         let (_folder, gold, guess) = files(GOLD, guess);
         let options = retrieval::Options {
             ks: vec![5, 1],
-            rank_keys: vec!["section,wikipedia_id".parse().unwrap(), RankKeys::page()],
+            rank_keys: vec!["title,wikipedia_id".parse().unwrap(), RankKeys::page()],
         };
         let both = evaluate(&gold, &guess, &options).unwrap();
         let answers = kilt::evaluate(&gold, &guess).unwrap();
