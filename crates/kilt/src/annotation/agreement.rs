@@ -48,7 +48,7 @@ pub struct SheetAgreement {
     pub annotators: Vec<String>,
     /// The passages with a vote.
     pub passages: usize,
-    /// The mean of Cohen's kappa over the pairs of annotators, as in the KILT paper.
+    /// The mean of Cohen's kappa over the pairs of annotators that have one, as in the KILT paper.
     pub cohen: Measure,
     /// The pairs of annotators that voted on a common passage.
     pub pairs: Vec<Pair>,
@@ -75,7 +75,8 @@ impl fmt::Display for SheetAgreement {
                 counted(*subjects as u64, "passage")
             )?;
         }
-        writeln!(f, "Cohen's kappa, mean of {}: {cohen:.4}", counted(pairs.len() as u64, "pair"))?;
+        let defined = pairs.iter().filter(|pair| pair.agreement.kappa.value().is_some()).count();
+        writeln!(f, "Cohen's kappa, mean of {}: {cohen:.4}", counted(defined as u64, "pair"))?;
         match fleiss {
             Some(Agreement { kappa, subjects, votes, .. }) => {
                 write!(
@@ -130,7 +131,7 @@ pub fn agreement(sheets: &[PathBuf], key: Option<&Path>) -> Result<SheetAgreemen
         .collect();
     Ok(SheetAgreement {
         passages: subjects.iter().filter(|subject| !subject.votes.is_empty()).count(),
-        cohen: Measure::mean(pairs.iter().map(|pair| pair.agreement.kappa)),
+        cohen: Measure::mean(pairs.iter().filter_map(|pair| pair.agreement.kappa.value())),
         fleiss: if most < 2 { None } else { Some(fleiss_kappa(&counts)?) },
         pairs,
         annotators,
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!((found.annotators.len(), found.passages), (3, 4));
         // 1 and 2: 3 of 4 equal; by chance 1/2 x 1/4 + 1/2 x 3/4 = 1/2; kappa (3/4 - 1/2) / (1/2) = 1/2.
         // 1 and 3: equal, kappa 1. 2 and 3: 2 of 3 equal; by chance 1/3 x 2/3 + 2/3 x 1/3 = 4/9; kappa (2/9) / (5/9) = 2/5.
-        let kappas: Vec<f64> = found.pairs.iter().map(|pair| pair.agreement.kappa).collect();
+        let kappas: Vec<f64> = found.pairs.iter().map(|pair| pair.agreement.kappa.or_zero()).collect();
         for (found, expected) in kappas.iter().zip([0.5, 1.0, 0.4]) {
             assert!((found - expected).abs() < 1e-12, "{kappas:?}");
         }
@@ -189,7 +190,7 @@ mod tests {
         // Fleiss over a, b and c: observed (1 + 1/3 + 1) / 3 = 7/9; 5 of 9 votes are yes, by chance 41/81; kappa (22/81) / (40/81).
         let fleiss = found.fleiss.unwrap();
         assert_eq!((fleiss.subjects, fleiss.votes), (3, 3));
-        assert!((fleiss.kappa - 0.55).abs() < 1e-12, "{fleiss:?}");
+        assert!((fleiss.kappa.or_zero() - 0.55).abs() < 1e-12, "{fleiss:?}");
         let text = found.to_string();
         assert!(
             text.contains("mean of 3 pairs: 0.6333") && text.ends_with("(3 passages of 3 votes)"),

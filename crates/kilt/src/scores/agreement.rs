@@ -13,8 +13,8 @@ use crate::{Error, Result, wowpp};
 /// The agreement of annotators.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Agreement {
-    /// 1 for perfect agreement, 0 for agreement at chance level.
-    pub kappa: f64,
+    /// 1 for perfect agreement, 0 for agreement at chance level. No value if all votes are equal: then chance agrees too.
+    pub kappa: Measure,
     /// The mean share of pairs of votes that agree.
     pub observed: f64,
     /// The share of pairs that would agree by chance.
@@ -28,6 +28,12 @@ pub struct Agreement {
     pub votes: usize,
 }
 
+/// The share of the agreement beyond chance that annotators reach. No value where chance agreement is perfect, which is where
+/// all votes are equal.
+fn beyond_chance(observed: f64, expected: f64) -> Measure {
+    (expected < 1.0).then(|| (observed - expected) / (1.0 - expected)).into()
+}
+
 /// Fleiss' kappa of `counts`: the votes of each subject by category.
 ///
 /// ```
@@ -35,7 +41,7 @@ pub struct Agreement {
 ///
 /// // Three annotators and two categories.
 /// let agreement = fleiss_kappa(&[vec![3, 0], vec![0, 3], vec![3, 0]])?;
-/// assert_eq!(agreement.kappa, 1.0);
+/// assert_eq!(agreement.kappa.value(), Some(1.0));
 /// # Ok::<(), sporran_kilt::Error>(())
 /// ```
 ///
@@ -68,20 +74,19 @@ pub fn fleiss_kappa(counts: &[Vec<u32>]) -> Result<Agreement> {
     let share =
         |category: usize| counts.iter().map(|row| f64::from(row[category])).sum::<f64>() / (n * subjects);
     let expected: f64 = (0..first.len()).map(|category| share(category).powi(2)).sum();
-    // If all votes are equal, chance agreement is perfect too.
-    let kappa = if expected < 1.0 { (observed - expected) / (1.0 - expected) } else { 1.0 };
+    let kappa = beyond_chance(observed, expected);
     let spread = 1.0 - expected;
     let skew: f64 = (0..first.len()).map(share).map(|p| p * (1.0 - p) * (1.0 - 2.0 * p)).sum();
     let variance = 2.0 * (spread * spread - skew) / (subjects * n * (n - 1.0) * spread * spread);
-    let z = if expected < 1.0 { (kappa / variance.sqrt()).into() } else { Measure::default() };
+    let z = kappa.value().map(|kappa| kappa / variance.sqrt()).into();
     Ok(Agreement { kappa, observed, expected, z, subjects: counts.len(), votes: votes as usize })
 }
 
 /// The agreement of two annotators.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PairAgreement {
-    /// Cohen's kappa: 1 for perfect agreement, 0 for agreement at chance level.
-    pub kappa: f64,
+    /// Cohen's kappa: 1 for perfect agreement, 0 for agreement at chance level. No value if all votes are equal.
+    pub kappa: Measure,
     /// The share of equal votes.
     pub observed: f64,
     /// The share of votes that would be equal by chance, from each annotator's own shares of the categories.
@@ -97,7 +102,7 @@ pub struct PairAgreement {
 ///
 /// // Three of four votes are equal, two by chance.
 /// let votes = [("yes", "yes"), ("yes", "no"), ("no", "no"), ("no", "no")];
-/// assert_eq!(cohen_kappa(&votes)?.kappa, 0.5);
+/// assert_eq!(cohen_kappa(&votes)?.kappa.value(), Some(0.5));
 /// # Ok::<(), sporran_kilt::Error>(())
 /// ```
 ///
@@ -117,8 +122,7 @@ pub fn cohen_kappa<T: Ord>(votes: &[(T, T)]) -> Result<PairAgreement> {
     let observed = votes.iter().filter(|(first, second)| first == second).count() as f64 / subjects;
     let expected =
         categories.values().map(|[first, second]| first * second).sum::<f64>() / (subjects * subjects);
-    // If all votes are equal, chance agreement is perfect too.
-    let kappa = if expected < 1.0 { (observed - expected) / (1.0 - expected) } else { 1.0 };
+    let kappa = beyond_chance(observed, expected);
     Ok(PairAgreement { kappa, observed, expected, subjects: votes.len() })
 }
 
@@ -173,7 +177,7 @@ mod tests {
         let counts: Vec<Vec<u32>> = counts.iter().map(|row| row.to_vec()).collect();
         let found = fleiss_kappa(&counts).unwrap();
         assert!((found.observed - 0.378).abs() < 5e-4 && (found.expected - 0.213).abs() < 5e-4, "{found:?}");
-        assert!((found.kappa - 0.210).abs() < 5e-4);
+        assert!((found.kappa.or_zero() - 0.210).abs() < 5e-4);
         // The standard error is 0.01697.
         assert!((found.z.or_zero() - 12.374).abs() < 1e-3, "{found:?}");
         assert_eq!((found.subjects, found.votes), (10, 14));
@@ -181,13 +185,13 @@ mod tests {
 
     #[test]
     fn full_agreement_is_1_and_an_even_split_is_below_chance() {
-        assert_eq!(fleiss_kappa(&[vec![3, 0], vec![0, 3]]).unwrap().kappa, 1.0);
-        assert_eq!(fleiss_kappa(&[vec![3, 0], vec![3, 0]]).unwrap().kappa, 1.0);
+        assert_eq!(fleiss_kappa(&[vec![3, 0], vec![0, 3]]).unwrap().kappa, 1.0.into());
         // Observed 0, expected 1/2.
         let even = fleiss_kappa(&[vec![1, 1], vec![1, 1]]).unwrap();
         // With two equal categories the variance is 2 / (2 subjects x 2 votes x 1).
-        assert_eq!((even.kappa, even.z), (-1.0, (-1.0 / 0.5f64.sqrt()).into()));
-        assert_eq!(fleiss_kappa(&[vec![3, 0], vec![3, 0]]).unwrap().z, Measure::default());
+        assert_eq!((even.kappa, even.z), ((-1.0).into(), (-1.0 / 0.5f64.sqrt()).into()));
+        let equal = fleiss_kappa(&[vec![3, 0], vec![3, 0]]).unwrap();
+        assert_eq!((equal.kappa, equal.z, equal.observed), (Measure::default(), Measure::default(), 1.0));
     }
 
     #[test]
@@ -203,13 +207,16 @@ mod tests {
         };
         // 35 of 50 equal; by chance 25/50 x 30/50 + 25/50 x 20/50 = 1/2.
         let found = votes([[20, 5], [10, 15]]);
-        assert!((found.kappa - 0.4).abs() < 1e-12 && (found.expected - 0.5).abs() < 1e-12, "{found:?}");
+        assert!(
+            (found.kappa.or_zero() - 0.4).abs() < 1e-12 && (found.expected - 0.5).abs() < 1e-12,
+            "{found:?}"
+        );
         assert_eq!((found.observed, found.subjects), (0.7, 50));
-        // Never equal: 0 observed, 1/2 by chance. Always the same category: 1.
-        assert_eq!(votes([[0, 1], [1, 0]]).kappa, -1.0);
-        assert_eq!(votes([[3, 0], [0, 0]]).kappa, 1.0);
+        // Never equal: 0 observed, 1/2 by chance. Always the same category: 1 by chance, so no value.
+        assert_eq!(votes([[0, 1], [1, 0]]).kappa, (-1.0).into());
+        assert_eq!(votes([[3, 0], [0, 0]]).kappa, Measure::default());
         // An annotator with one category only: 1/2 observed and by chance.
-        assert_eq!(votes([[1, 0], [1, 0]]).kappa, 0.0);
+        assert_eq!(votes([[1, 0], [1, 0]]).kappa, 0.0.into());
         assert!(cohen_kappa::<u8>(&[]).unwrap_err().to_string().contains("at least one subject"));
     }
 

@@ -53,6 +53,12 @@ impl Measure {
     }
 }
 
+impl From<Option<f64>> for Measure {
+    fn from(value: Option<f64>) -> Self {
+        Self(value)
+    }
+}
+
 impl From<f64> for Measure {
     fn from(value: f64) -> Self {
         Self(Some(value))

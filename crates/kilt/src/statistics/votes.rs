@@ -42,9 +42,9 @@ pub struct SampledKappas {
     /// The number of annotators in a sample.
     pub annotators: usize,
     /// The smallest kappa.
-    pub lowest: f64,
+    pub lowest: Measure,
     /// The largest kappa.
-    pub highest: f64,
+    pub highest: Measure,
 }
 
 /// The gold sentences among the sentences with votes.
@@ -202,18 +202,18 @@ fn kappa(votes: &[Vec<bool>]) -> Result<Agreement> {
 fn sampled(votes: &[Vec<bool>], samples: Samples) -> Result<SampledKappas> {
     let Samples { count, size, seed } = samples;
     let mut annotators: Vec<usize> = (0..votes.first().map_or(0, Vec::len)).collect();
-    let (mut lowest, mut highest) = (f64::INFINITY, f64::NEG_INFINITY);
+    let (mut lowest, mut highest) = (None, None);
     for sample in 0..count {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(sample.into());
         annotators.sort_unstable();
         annotators.shuffle(&mut random);
         let own = |votes: &Vec<bool>| annotators[..size].iter().map(|&at| votes[at]).collect::<Vec<bool>>();
-        let found = kappa(&votes.iter().map(own).collect::<Vec<_>>())?.kappa;
-        lowest = lowest.min(found);
-        highest = highest.max(found);
+        let Some(found) = kappa(&votes.iter().map(own).collect::<Vec<_>>())?.kappa.value() else { continue };
+        lowest = Some(lowest.map_or(found, |known: f64| known.min(found)));
+        highest = Some(highest.map_or(found, |known: f64| known.max(found)));
     }
-    Ok(SampledKappas { samples: count, annotators: size, lowest, highest })
+    Ok(SampledKappas { samples: count, annotators: size, lowest: lowest.into(), highest: highest.into() })
 }
 
 #[cfg(test)]
@@ -245,15 +245,15 @@ mod tests {
         assert_eq!((found.sentences, found.annotators), (3, 4));
         assert_eq!((found.chosen_by_none, found.chosen_by_all), (1, 1));
         // Observed: (1 + 1 + 1/3) / 3. Chosen: 6 of 12 votes, so 1/2 by chance.
-        assert!((found.agreement.kappa - (7.0 / 9.0 - 0.5) / 0.5).abs() < 1e-12, "{found:?}");
+        assert!((found.agreement.kappa.or_zero() - (7.0 / 9.0 - 0.5) / 0.5).abs() < 1e-12, "{found:?}");
         let gold = found.gold.unwrap();
         assert_eq!((gold.sentences, gold.chosen_by_all, gold.mean_share), (1, 0, 0.5));
         // Two pairs of six agree; half by chance.
-        assert!((gold.agreement.kappa - (1.0 / 3.0 - 0.5) / 0.5).abs() < 1e-12, "{gold:?}");
+        assert!((gold.agreement.kappa.or_zero() - (1.0 / 3.0 - 0.5) / 0.5).abs() < 1e-12, "{gold:?}");
         // Two annotators agree on all sentences, or disagree on C: (2/3 - 1/2) / (1/2).
         let sampled = found.samples.unwrap();
-        assert_eq!((sampled.samples, sampled.annotators, sampled.highest), (50, 2, 1.0));
-        assert!((sampled.lowest - 1.0 / 3.0).abs() < 1e-12, "{sampled:?}");
+        assert_eq!((sampled.samples, sampled.annotators, sampled.highest), (50, 2, 1.0.into()));
+        assert!((sampled.lowest.or_zero() - 1.0 / 3.0).abs() < 1e-12, "{sampled:?}");
     }
 
     #[test]

@@ -387,14 +387,14 @@ mod tests {
         // 2 / 2^4
         assert!((appropriate.p_value - 0.125).abs() < 1e-12);
         assert!((appropriate.difference.mean + 0.8).abs() < 1e-12);
-        assert_eq!(appropriate.agreement.unwrap().kappa, 1.0);
+        assert_eq!(appropriate.agreement.unwrap().kappa, 1.0.into());
         assert_eq!((informative.preferred, informative.votes, informative.unanswered), ([5, 4], 9, 1));
         // One row has one vote, for system 0; the others have one for each.
         assert_eq!(informative.records_won, [1, 0]);
         assert!((informative.p_value - 1.0).abs() < 1e-12);
         assert!((informative.difference.mean - 0.2).abs() < 1e-12);
         let agreement = informative.agreement.unwrap();
-        assert_eq!((agreement.subjects, agreement.observed, agreement.kappa), (4, 0.0, -1.0));
+        assert_eq!((agreement.subjects, agreement.observed, agreement.kappa), (4, 0.0, (-1.0).into()));
         let text = report.to_string();
         assert!(text.contains("tf-idf                 0.0%  0") && text.contains("tie"), "{text}");
     }
