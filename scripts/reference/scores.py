@@ -150,7 +150,7 @@ def kilt(rng, count):
 
 
 def ranking(rng, count):
-    queries, qrels, run = [], {}, {}
+    queries, qrels, graded, run = [], {}, {}, {}
     for number in range(count):
         scores = [0.0, 0.25, 1.0, 1.0 + 1e-9, -3.5, 1e-9, rng.random()]
         candidates = []
@@ -161,10 +161,13 @@ def ranking(rng, count):
         queries.append({"id": number, "candidates": candidates})
         if candidates:
             qrels[str(number)] = {one["id"]: int(one["confidence"] >= 0.6) for one in candidates}
+            # trec_eval's gains are whole numbers, and nDCG does not depend on their scale.
+            graded[str(number)] = {one["id"]: round(one["confidence"] * 100000) for one in candidates}
             run[str(number)] = {one["id"]: one["score"] for one in candidates}
     lines("ranking.jsonl", queries)
     names = {"map_cut.5,10", "ndcg_cut.5,10", "recip_rank"}
     found = pytrec_eval.RelevanceEvaluator(qrels, names).evaluate(run)
+    by_share = pytrec_eval.RelevanceEvaluator(graded, {"ndcg_cut.5,10"}).evaluate(run)
     rows = []
     for number, judgements in qrels.items():
         if any(judgements.values()):
@@ -181,6 +184,8 @@ def ranking(rng, count):
                     "map_norm@10": one["map_cut_10"] * sum(judgements.values()) / min(sum(judgements.values()), 10),
                     "ndcg@5": one["ndcg_cut_5"],
                     "ndcg@10": one["ndcg_cut_10"],
+                    "ndcg_graded@5": by_share[number]["ndcg_cut_5"],
+                    "ndcg_graded@10": by_share[number]["ndcg_cut_10"],
                     "recip_rank": first,
                 }
             )

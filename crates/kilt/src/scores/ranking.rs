@@ -3,7 +3,7 @@
 //! `map_norm@k` is not from trec_eval: it divides average precision over the first k by min(relevant, k)
 //! instead of by all relevant candidates. So a ranking that starts with k relevant ones scores 1. The WOW++
 //! paper (Eric et al. 2021, table 3) does not define its MAP@k. Its MAP@5 exceeds its MAP@10 in most rows,
-//! which is impossible for `map@k`.
+//! which is impossible for `map@k`. `ndcg_graded@k` is not trec_eval's either, whose gains are whole numbers.
 //!
 //! Candidates are ordered by descending score. trec_eval keeps scores as 32-bit floats, so scores that are
 //! equal there are ties. Ties are broken by descending id, bytewise.
@@ -65,13 +65,19 @@ pub struct Scores<T = f64> {
     /// trec_eval's `ndcg_cut_10`.
     #[serde(rename = "ndcg@10")]
     pub ndcg_at_10: T,
+    /// As `ndcg_cut_5`, where every candidate gains its confidence.
+    #[serde(rename = "ndcg_graded@5")]
+    pub ndcg_graded_at_5: T,
+    /// As `ndcg_cut_10`, where every candidate gains its confidence.
+    #[serde(rename = "ndcg_graded@10")]
+    pub ndcg_graded_at_10: T,
     /// 1 / rank of the first relevant candidate.
     pub recip_rank: T,
 }
 
 impl<T: Copy> Scores<T> {
     /// The scores under their names.
-    pub fn named(&self) -> [(&'static str, T); 9] {
+    pub fn named(&self) -> [(&'static str, T); 11] {
         [
             ("mrr@1", self.mrr_at_1),
             ("mrr@5", self.mrr_at_5),
@@ -81,6 +87,8 @@ impl<T: Copy> Scores<T> {
             ("map_norm@10", self.map_norm_at_10),
             ("ndcg@5", self.ndcg_at_5),
             ("ndcg@10", self.ndcg_at_10),
+            ("ndcg_graded@5", self.ndcg_graded_at_5),
+            ("ndcg_graded@10", self.ndcg_graded_at_10),
             ("recip_rank", self.recip_rank),
         ]
     }
@@ -117,6 +125,8 @@ impl Report {
             map_norm_at_10: of(|scores| scores.map_norm_at_10),
             ndcg_at_5: of(|scores| scores.ndcg_at_5),
             ndcg_at_10: of(|scores| scores.ndcg_at_10),
+            ndcg_graded_at_5: of(|scores| scores.ndcg_graded_at_5),
+            ndcg_graded_at_10: of(|scores| scores.ndcg_graded_at_10),
             recip_rank: of(|scores| scores.recip_rank),
         };
         Self { scores, queries, queries_with_relevant: records.count() }
@@ -158,14 +168,16 @@ pub struct Evaluation {
 /// assert_eq!((scores.mrr_at_1, scores.mrr_at_5), (0.0, 0.5));
 /// ```
 pub fn score(candidates: &[Candidate], threshold: f64) -> Option<Scores> {
-    let mut order: Vec<(f32, Cow<'_, str>, bool)> = candidates
+    let mut order: Vec<(f32, Cow<'_, str>, f64)> = candidates
         .iter()
-        .map(|candidate| (candidate.score as f32, candidate.id.text(), candidate.confidence >= threshold))
+        .map(|candidate| (candidate.score as f32, candidate.id.text(), candidate.confidence))
         .collect();
     order.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| b.1.as_bytes().cmp(a.1.as_bytes())));
-    let relevant: Vec<bool> = order.into_iter().map(|(_, _, relevant)| relevant).collect();
+    let graded: Vec<f64> = order.into_iter().map(|(_, _, confidence)| confidence).collect();
+    let relevant: Vec<bool> = graded.iter().map(|confidence| *confidence >= threshold).collect();
     let total = relevant.iter().filter(|&&relevant| relevant).count();
     let first = relevant.iter().position(|&relevant| relevant)? + 1;
+    let gains: Vec<f64> = relevant.iter().map(|relevant| f64::from(u8::from(*relevant))).collect();
     let reciprocal = |k: usize| if first <= k { 1.0 / first as f64 } else { 0.0 };
     Some(Scores {
         mrr_at_1: reciprocal(1),
@@ -174,8 +186,10 @@ pub fn score(candidates: &[Candidate], threshold: f64) -> Option<Scores> {
         map_at_10: precisions(&relevant, 10) / total as f64,
         map_norm_at_5: precisions(&relevant, 5) / total.min(5) as f64,
         map_norm_at_10: precisions(&relevant, 10) / total.min(10) as f64,
-        ndcg_at_5: gain(&relevant, 5) / gain(&vec![true; total], 5),
-        ndcg_at_10: gain(&relevant, 10) / gain(&vec![true; total], 10),
+        ndcg_at_5: ndcg(&gains, 5),
+        ndcg_at_10: ndcg(&gains, 10),
+        ndcg_graded_at_5: ndcg(&graded, 5),
+        ndcg_graded_at_10: ndcg(&graded, 10),
         recip_rank: reciprocal(usize::MAX),
     })
 }
@@ -190,10 +204,17 @@ fn precisions(relevant: &[bool], k: usize) -> f64 {
     sum
 }
 
-/// Discounted cumulative gain; 0, not the -0 of an empty sum, without a relevant place.
-fn gain(relevant: &[bool], k: usize) -> f64 {
-    let places = relevant.iter().take(k).enumerate().filter(|(_, relevant)| **relevant);
-    places.map(|(at, _)| 1.0 / ((at + 2) as f64).log2()).fold(0.0, |sum, share| sum + share)
+/// The discounted cumulative gain of the first `k` places, divided by that of the best order; 0 if nothing gains.
+fn ndcg(gains: &[f64], k: usize) -> f64 {
+    let sum = |gains: &[f64]| {
+        let places = gains.iter().take(k).enumerate();
+        // Not the -0 of an empty sum.
+        places.map(|(at, gain)| gain / ((at + 2) as f64).log2()).fold(0.0, |sum, share| sum + share)
+    };
+    let mut best = gains.to_vec();
+    best.sort_unstable_by(|a, b| b.total_cmp(a));
+    let ideal = sum(&best);
+    if ideal > 0.0 { sum(gains) / ideal } else { 0.0 }
 }
 
 /// A score's name, and its values for all queries in both files.
@@ -366,7 +387,7 @@ mod tests {
         let json = serde_json::to_string(&report).unwrap();
         assert_eq!(
             json,
-            r#"{"mrr@1":1.0,"mrr@5":1.0,"map@5":1.0,"map@10":1.0,"map_norm@5":1.0,"map_norm@10":1.0,"ndcg@5":1.0,"ndcg@10":1.0,"recip_rank":1.0,"queries":3,"queries_with_relevant":1}"#
+            r#"{"mrr@1":1.0,"mrr@5":1.0,"map@5":1.0,"map@10":1.0,"map_norm@5":1.0,"map_norm@10":1.0,"ndcg@5":1.0,"ndcg@10":1.0,"ndcg_graded@5":1.0,"ndcg_graded@10":1.0,"recip_rank":1.0,"queries":3,"queries_with_relevant":1}"#
         );
     }
 
@@ -402,7 +423,7 @@ mod tests {
         let columns = one.paired(&other).unwrap();
         // Query 1, then query 2: the first file's order.
         assert_eq!(columns[0], ("mrr@1", vec![1.0, 0.0], vec![1.0, 1.0]));
-        assert_eq!((columns[8].0, &columns[8].1), ("recip_rank", &vec![1.0, 0.5]));
+        assert_eq!((columns[10].0, &columns[10].1), ("recip_rank", &vec![1.0, 0.5]));
         assert!(one.paired(&read(&[(1, 1.0)])).unwrap_err().to_string().contains("2 and 1"));
         assert!(one.paired(&read(&[(1, 1.0), (3, 1.0)])).unwrap_err().to_string().contains("`2`"));
     }
