@@ -5,9 +5,8 @@ use std::{fmt, ops::Range, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use unicode_segmentation::UnicodeSegmentation;
 
-use crate::{Id, Metadata, PassageId, Provenance, page::ParagraphKind};
+use crate::{Id, Metadata, PassageId, Provenance, page::ParagraphKind, sentences};
 
 /// The section of text before a page's first header, as in KILT's files.
 pub const ABSTRACT: &str = "Section::::Abstract.";
@@ -484,11 +483,12 @@ impl Splitter {
             }
             (Unit::Words | Unit::Tokens, _) => word_ranges(text).collect(),
             (Unit::Sentences, _) => {
-                let sentences = text.split_sentence_bound_indices().map(|(at, sentence)| {
-                    let (from, to) = trimmed(sentence);
+                let base = text.as_ptr() as usize;
+                let place = |sentence: &str| {
+                    let (at, (from, to)) = (sentence.as_ptr() as usize - base, trimmed(sentence));
                     (at as u32 + from, at as u32 + to)
-                });
-                sentences.filter(|(from, to)| from < to).collect()
+                };
+                sentences(text).map(place).filter(|(from, to)| from < to).collect()
             }
         }
     }

@@ -1,7 +1,6 @@
 //! Pieces of evidence, the units that a verifier reads.
 
 use sporran_kilt::PassageStore;
-use unicode_segmentation::UnicodeSegmentation;
 
 use super::UnitKind;
 use crate::{Error, Request, Result};
@@ -63,5 +62,5 @@ pub fn titled(title: &str, text: &str) -> String {
 
 /// The sentences of a text without the blanks around them.
 pub(crate) fn sentences(text: &str) -> impl Iterator<Item = &str> {
-    text.split_sentence_bounds().map(str::trim).filter(|sentence| !sentence.is_empty())
+    sporran_kilt::sentences(text).map(str::trim).filter(|sentence| !sentence.is_empty())
 }

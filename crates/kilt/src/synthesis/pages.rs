@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::{ParagraphKind, PassageStore, store::PageIndex};
+use crate::{ParagraphKind, PassageStore, sentences, store::PageIndex};
 
 /// The smallest number of characters of a popular page, and the largest number of words in its title.
 const RICH: (usize, usize) = (700, 3);
@@ -115,7 +115,7 @@ impl<'s> Pages<'s> {
     pub(super) fn sentences(&self, page: PageIndex) -> Vec<&'s str> {
         let paragraphs = self.store.paragraphs(page).skip(1);
         let prose = paragraphs.filter(|text| ParagraphKind::of(text) == ParagraphKind::Text);
-        let sentences = prose.flat_map(str::split_sentence_bounds).map(str::trim);
+        let sentences = prose.flat_map(sentences).map(str::trim);
         sentences.filter(|sentence| SENTENCE.contains(&sentence.chars().count())).collect()
     }
 
@@ -229,7 +229,7 @@ fn noun(store: &PassageStore, page: PageIndex) -> Option<String> {
         "released", "born", "directed",
     ];
     let first = store.paragraphs(page).nth(1)?;
-    let words: Vec<&str> = first.split_sentence_bounds().next()?.split_whitespace().collect();
+    let words: Vec<&str> = sentences(first).next()?.split_whitespace().collect();
     let is = |word: &str| ["is", "was", "are", "were"].contains(&word);
     let start = words.windows(2).position(|pair| is(pair[0]) && ["a", "an", "the"].contains(&pair[1]))? + 2;
     let mut last = None;

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::{is_prose, phrases::is_plural};
-use crate::{PassageStore, passage::shown, store::PageIndex};
+use crate::{PassageStore, passage::shown, sentences, store::PageIndex};
 
 /// The number of pages whose words are counted.
 const PAGES: usize = 5_000;
@@ -128,7 +128,7 @@ impl Vocabulary {
     }
 
     fn add(&mut self, text: &str) {
-        for sentence in text.split_sentence_bounds() {
+        for sentence in sentences(text) {
             for (at, word) in sentence.unicode_words().enumerate() {
                 let is_capital = word.starts_with(char::is_uppercase);
                 if is_capital && at == 0 {
