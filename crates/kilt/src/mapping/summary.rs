@@ -26,9 +26,9 @@ pub struct MapSummary {
     pub outputs: u64,
     /// Outputs with evidence that were written.
     pub outputs_written: u64,
-    /// Outputs dropped because pages or texts are missing: one in `dev` and `test`, all in `train`.
+    /// Outputs dropped because pages or texts are missing; in `train` the answer stays without them.
     pub outputs_incomplete: u64,
-    /// Outputs dropped because the BLEU of a span is too low; none in `train`.
+    /// Outputs dropped because the BLEU of a span is too low; in `train` the answer stays without them.
     pub outputs_below: u64,
     /// Outputs dropped because another of the same record has the same spans.
     pub outputs_equal: u64,

@@ -25,11 +25,11 @@ pub(crate) struct Map {
     /// Passage store in which pages are looked up by title
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     store: PathBuf,
-    /// Split to map: `train`, `dev` or `test`. In `dev` and `test`, outputs that lack a page or a text or have a span below
-    /// --min-bleu are left out
+    /// Split to map: `train`, `dev` or `test`. Evidence that lacks a page or a text or has a span below --min-bleu is left out, in
+    /// `dev` and `test` with its answer
     #[arg(long, value_name = "SPLIT", value_parser = split)]
     split: Split,
-    /// Minimum BLEU of every span of an output in `dev` and `test`
+    /// Minimum BLEU of every span of evidence
     #[arg(long, alias = "least-bleu", value_name = "BLEU", default_value_t = LEAST_BLEU)]
     min_bleu: f64,
     /// Files, read in this order into one output; plain, .gz or .zst; `-` is standard input
