@@ -1,5 +1,7 @@
 //! Words as an encoder's token rows, with the place of each word's first piece.
 
+use std::ops::Range;
+
 use sporran_checkpoint::{Error, Result, Tokenizer};
 
 use crate::encoder_input::EncoderRow;
@@ -27,6 +29,16 @@ pub struct WordRow {
     pub row: EncoderRow,
     /// For each word the place of its first piece in the row.
     pub firsts: Vec<usize>,
+}
+
+impl WordRow {
+    /// The places of a word's pieces in the row.
+    #[must_use]
+    pub fn pieces(&self, word: usize) -> Range<usize> {
+        // The last place is that of the special token.
+        let end = self.firsts.get(word + 1).copied().unwrap_or(self.row.ids.len() - 1);
+        self.firsts[word]..end
+    }
 }
 
 impl WordInput {
@@ -149,6 +161,7 @@ mod tests {
         let rows = input.rows(&["Ab", "BB", "a", "\u{200b}"]).unwrap();
         let expected = EncoderRow { ids: vec![1, 3, 6, 5, 6, 3, 0, 2], types: vec![0, 1, 0, 1, 1, 0, 0, 0] };
         assert_eq!(rows, [WordRow { row: expected, firsts: vec![1, 3, 5, 6] }]);
+        assert_eq!([0, 1, 2, 3].map(|word| rows[0].pieces(word)), [1..3, 3..5, 5..6, 6..7]);
         let plain = WordInput::new(tokenizer(), 12, false).unwrap();
         assert_eq!(plain.rows(&["Ab"]).unwrap()[0].row.types, [0; 4]);
     }

@@ -72,6 +72,16 @@ impl Annotated {
         (subject != object).then_some((subject, object))
     }
 
+    /// Whether the mentions of a pair have the spans of a fact of this property.
+    #[must_use]
+    pub fn is_exact(&self, sentence: usize, pair: usize, label: usize) -> bool {
+        let candidates = &self.candidates[sentence];
+        let span = |at: u32| self.mentions[candidates.mentions[at as usize]].span;
+        let ends = &candidates.pairs[pair];
+        let spans = (span(ends.first), span(ends.second));
+        self.facts.iter().any(|fact| fact.label == label && (fact.subject, fact.object) == spans)
+    }
+
     /// Whether the links of a pair are those of a fact of this property that the pair matches.
     #[must_use]
     pub fn has_right_links(&self, sentence: usize, pair: usize, label: usize) -> bool {

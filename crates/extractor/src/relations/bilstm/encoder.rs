@@ -50,7 +50,7 @@ impl LayerEncoder {
         &self.words
     }
 
-    /// For each sentence the hidden states of the words' first tokens, (words, layers, width).
+    /// For each sentence the hidden states of the words, (words, layers, width): the means over their pieces.
     ///
     /// # Errors
     /// Errors of the tokenizer or the encoder.
@@ -90,9 +90,14 @@ impl LayerEncoder {
             let values = || states.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1::<f32>();
             let values = values().map_err(sporran_checkpoint::Error::from)?;
             for (row, (window, found)) in windows.iter().zip(&mut found).enumerate() {
-                for (word, first) in window.firsts.iter().enumerate() {
-                    let state = &values[(row * length + first) * width..][..width];
-                    found[(word * layers + layer) * width..][..width].copy_from_slice(state);
+                for word in 0..window.firsts.len() {
+                    let pieces = window.pieces(word);
+                    let share = 1.0 / pieces.len() as f32;
+                    let mean = &mut found[(word * layers + layer) * width..][..width];
+                    for piece in pieces {
+                        let state = &values[(row * length + piece) * width..][..width];
+                        mean.iter_mut().zip(state).for_each(|(mean, value)| *mean += share * value);
+                    }
                 }
             }
         }

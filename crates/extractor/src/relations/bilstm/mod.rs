@@ -27,7 +27,7 @@ use sporran_transformers::{DeviceName, PackedBiLstm, Precision};
 
 pub use encoder::{LAYERS, LayerEncoder};
 pub use network::{PairBatches, RelationNetwork, RelationObjective};
-pub use options::{BilstmTraining, Selection};
+pub use options::{BilstmTraining, Positives, Selection};
 pub use reading::{BilstmReader, ReadSentence, RelationExample};
 pub use shape::{BILSTM, BilstmFile, BilstmShape, Directions, EncoderWords, KnownValues, Pairing, Pooling};
 pub use vectors::Vectors;

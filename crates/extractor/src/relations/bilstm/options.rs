@@ -24,6 +24,17 @@ pub enum Selection {
     F1,
 }
 
+/// The pairs that are positive examples of a fact. A pair that only overlaps one is no negative example either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Positives {
+    /// Those whose mentions have the same spans as the fact's. Others that overlap them are no examples.
+    #[default]
+    Exact,
+    /// Those whose mentions overlap the fact's.
+    Overlapping,
+}
+
 /// `[relations.bilstm]`: the defaults are those of Mesquita et al. (2019).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -33,12 +44,15 @@ pub struct BilstmTraining {
     /// A file of pretrained word vectors in the text format of GloVe or word2vec. They are not trained further, and the model's
     /// folder gets those of the words of the documents. Without it, words are hashed, and their vectors are trained.
     pub vectors: Option<PathBuf>,
-    /// The number of words at the start of `vectors` that the model's folder also gets, for other texts.
+    /// The number of words at the start of `vectors` that the model's folder also gets, for other texts. Without `vectors` it has no
+    /// effect.
     #[schemars(extend("x-unit" = "words"))]
     pub frequent_words: usize,
     /// The folder of a frozen encoder. A learned mixture of its layers is an input besides the words. Training copies the encoder
     /// into the model's folder.
     pub from: Option<PathBuf>,
+    /// The pairs that are positive examples of a fact: `exact` or `overlapping`.
+    pub positives: Positives,
     /// The share of pairs without a property that each epoch samples.
     #[schemars(range(min = 0, max = 1))]
     pub negatives: f64,
@@ -62,6 +76,7 @@ impl Default for BilstmTraining {
             vectors: None,
             frequent_words: 0,
             from: None,
+            positives: Positives::default(),
             negatives: 1.0,
             pairs_per_batch: 128,
             select: Selection::default(),
@@ -88,9 +103,6 @@ impl BilstmTraining {
         match &self.vectors {
             Some(path) if is_training && !path.is_file() => {
                 document.report_key(&key("vectors"), format!("no file {}", path.display()));
-            }
-            None if self.frequent_words > 0 => {
-                document.report_key(&key("frequent-words"), "expected `vectors` with it");
             }
             _ => {}
         }

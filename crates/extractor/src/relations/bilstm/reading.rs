@@ -7,7 +7,7 @@ use sporran_training::PairTarget;
 
 use super::{
     super::{Annotated, Candidates, Properties, RelationInput, Scores},
-    BilstmFile, BilstmShape, KnownValues, LayerEncoder, Pairing, Vectors,
+    BilstmFile, BilstmShape, KnownValues, LayerEncoder, Pairing, Positives, Vectors,
     features::{self, SentenceView, TAGS},
 };
 use crate::{
@@ -260,6 +260,7 @@ impl BilstmReader {
         &self,
         documents: impl IntoIterator<Item = &'d Annotated>,
         encoder: Option<&LayerEncoder>,
+        positives: Positives,
     ) -> Result<Vec<RelationExample>> {
         let labels = self.file.properties.len();
         let mut examples = Vec::new();
@@ -276,8 +277,15 @@ impl BilstmReader {
                 let mut outputs: Vec<KnownOutputs> = vec![Vec::new(); input.2.pairs.len()];
                 for target in &annotated.targets[number] {
                     let PairTarget { pair, label, value, .. } = *target;
+                    let is_positive = value > 0.5;
+                    if is_positive
+                        && positives == Positives::Exact
+                        && !annotated.is_exact(number, pair, label)
+                    {
+                        continue;
+                    }
                     if self.asks(input, pair, label) {
-                        let is_right = value > 0.5 && annotated.has_right_links(number, pair, label);
+                        let is_right = is_positive && annotated.has_right_links(number, pair, label);
                         let links = f32::from(u8::from(is_right));
                         outputs[pair].extend([(label, value), (labels + label, links)]);
                     }

@@ -58,7 +58,7 @@ pub enum Directions {
 pub struct BilstmShape {
     /// The hashed word table, trained from scratch. It is used without `relations.bilstm.vectors`.
     pub words: WordFeatures,
-    /// The hidden size of each direction.
+    /// The number of cells of each direction. A layer has the values of both.
     #[schemars(range(min = 1))]
     pub hidden: usize,
     /// The number of layers.
@@ -87,7 +87,7 @@ impl Default for BilstmShape {
     fn default() -> Self {
         Self {
             words: WordFeatures { buckets: 1 << 14, width: 32 },
-            hidden: 500,
+            hidden: 250,
             layers: 2,
             dropout: 0.0,
             around: None,

@@ -105,7 +105,7 @@ fn every_variable_has_the_gradient_that_differences_show() {
         // The last layer's weights include those of features 9 and 10: three of types for each end, and one property.
         assert_eq!(file.known.width(), 5);
         let reader = BilstmReader::new(&file, None);
-        check_network(&file, None, reader.examples(&documents[..4], None).unwrap());
+        check_network(&file, None, reader.examples(&documents[..4], None, Positives::Overlapping).unwrap());
     }
 }
 
@@ -126,7 +126,11 @@ fn pretrained_vectors_are_inputs_and_no_variables() {
     let variables = Variables::new(3);
     RelationNetwork::new(&file, Some(vectors.clone()), &variables).unwrap();
     assert!(variables.named("words.weight").is_none());
-    check_network(&file, Some(&vectors), reader.examples(&documents[..4], None).unwrap());
+    check_network(
+        &file,
+        Some(&vectors),
+        reader.examples(&documents[..4], None, Positives::Overlapping).unwrap(),
+    );
     // Ann married Bob: the first values of a token are its vector, and an unknown word has zeros.
     let sentences = reader.sentences(&inputs(&documents[0]), None).unwrap();
     let weights =
@@ -183,7 +187,11 @@ fn the_mix_of_an_encoder_s_layers_is_an_input_besides_the_words() {
     let file = file(&shape(Pooling::Mean, 0.0), &properties, &documents);
     let file = BilstmFile { encoder: Some(words.clone()), ..file };
     let reader = BilstmReader::new(&file, None);
-    check_network(&file, None, reader.examples(&documents[..3], Some(&encoder)).unwrap());
+    check_network(
+        &file,
+        None,
+        reader.examples(&documents[..3], Some(&encoder), Positives::Overlapping).unwrap(),
+    );
     // The embeddings are no layer of the mix, and the states of the layers follow each other.
     let sentences = reader.sentences(&inputs(&documents[0]), Some(&encoder)).unwrap();
     assert_eq!(sentences[0].layers.len(), 4 * words.layers * words.width);
@@ -282,7 +290,7 @@ fn a_pair_s_links_are_correct_if_they_are_those_of_its_fact() {
     let file = file(&shape(Pooling::Max, 0.0), &properties, &documents);
     let reader = BilstmReader::new(&file, None);
     let outputs = |documents: &[Annotated]| -> Vec<Vec<(usize, f32)>> {
-        let examples = reader.examples(&documents[..1], None).unwrap();
+        let examples = reader.examples(&documents[..1], None, Positives::Overlapping).unwrap();
         examples[0].pairs.iter().map(|(_, known)| known.clone()).collect()
     };
     // Text and links, for each direction: the fact holds from the first mention to the second.
@@ -291,6 +299,21 @@ fn a_pair_s_links_are_correct_if_they_are_those_of_its_fact() {
     assert_eq!(outputs(&documents), [[(0, 1.0), (1, 1.0)], [(0, 0.0), (1, 0.0)]]);
     documents[0].facts[0].links = Some(("Q1".into(), "Q3".into()));
     assert_eq!(outputs(&documents), [[(0, 1.0), (1, 0.0)], [(0, 0.0), (1, 0.0)]]);
+}
+
+#[test]
+fn a_pair_that_only_overlaps_a_fact_is_no_exact_example() {
+    let (mut documents, properties) = with_background();
+    let file = file(&shape(Pooling::Max, 0.0), &properties, &documents);
+    let reader = BilstmReader::new(&file, None);
+    let pairs = |documents: &[Annotated], positives| -> Vec<usize> {
+        let examples = reader.examples(&documents[..1], None, positives).unwrap();
+        examples[0].pairs.iter().map(|(pair, _)| *pair).collect()
+    };
+    assert_eq!(pairs(&documents, Positives::Exact), [0, 1]);
+    documents[0].facts[0].subject.end -= 1;
+    assert_eq!(pairs(&documents, Positives::Overlapping), [0, 1]);
+    assert_eq!(pairs(&documents, Positives::Exact), [1]);
 }
 
 #[test]
@@ -321,7 +344,7 @@ fn a_model_with_features_of_parses_needs_a_parse() {
 fn each_pass_draws_its_own_negatives_and_has_all_positives() {
     let (documents, properties) = with_background();
     let file = file(&shape(Pooling::Max, 0.0), &properties, &documents);
-    let examples = BilstmReader::new(&file, None).examples(&documents, None).unwrap();
+    let examples = BilstmReader::new(&file, None).examples(&documents, None, Positives::Overlapping).unwrap();
     let network = RelationNetwork::new(&file, None, &Variables::new(3)).unwrap();
     let options = TrainingOptions { tokens_per_batch: 1_000_000, ..TrainingOptions::default() };
     let batches = |batches: PairBatches, number: u64| {
@@ -347,7 +370,7 @@ fn the_loss_is_the_mean_cross_entropy_of_the_known_outputs() {
     let (documents, properties) = with_background();
     let file = file(&shape(Pooling::Mean, 0.0), &properties, &documents);
     let reader = BilstmReader::new(&file, None);
-    let examples = reader.examples(&documents[..5], None).unwrap();
+    let examples = reader.examples(&documents[..5], None, Positives::Overlapping).unwrap();
     let network = RelationNetwork::new(&file, None, &Variables::new(3)).unwrap();
     let objective = RelationObjective::new(&network, examples.clone(), ALL, &TrainingOptions::default());
     let batch = objective.epoch(0).unwrap().remove(0);

@@ -76,7 +76,7 @@ impl BilstmTraining {
         let validation = training.annotated_validation();
         let variables = Variables::new(seed);
         let network = RelationNetwork::new(&file, vectors.clone(), &variables)?;
-        let examples = reader.examples(documents, encoder.as_ref())?;
+        let examples = reader.examples(documents, encoder.as_ref(), self.positives)?;
         let batches = PairBatches { negatives: self.negatives, pairs: self.pairs_per_batch };
         let objective = RelationObjective::new(&network, examples, batches, &self.optimizer);
         let session = TrainingSession {
@@ -94,7 +94,8 @@ impl BilstmTraining {
         let trained = match self.select {
             _ if validation.is_empty() => session.run(&objective, None, observe)?,
             Selection::Loss => {
-                let held_out = reader.examples(validation.iter().copied(), encoder.as_ref())?;
+                let held_out =
+                    reader.examples(validation.iter().copied(), encoder.as_ref(), self.positives)?;
                 let evaluate = || -> Result<f64, EvaluationError> { Ok(-network.loss(&held_out)?) };
                 session.run(&objective, Some(&evaluate as Evaluate<'_>), observe)?
             }

@@ -72,7 +72,8 @@ impl fmt::Display for TrainedRelations {
 /// [`Error::Config`] without `[annotations]` or a table of a model; errors of files, models or training.
 pub fn train(options: &PopulationOptions, observe: &mut Observer<'_>) -> Result<TrainedRelations> {
     let annotations = options.annotations.as_ref().ok_or_else(|| missing("annotations"))?;
-    let mut underway = TrainingFolder::begin(options.folder(), options, &WITHOUT)?;
+    let mut underway =
+        TrainingFolder::begin(options.folder(), options, &WITHOUT)?.writing(&options.relations.model);
     let trained = learn(options, annotations, &mut underway, observe)?;
     underway.finish(TrainingEntry { steps: trained.steps, best: trained.validation_f1.value() })?;
     Ok(trained)
