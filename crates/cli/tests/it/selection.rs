@@ -229,7 +229,7 @@ fn test_files_are_ranked_into_columns_and_gold_labels_need_a_gold_sentence() {
     // A sixth of the confidences are above 0.9.
     let quartile =
         run(folder.path(), &["--quiet", "train", &config, &data, "name=q", "data.threshold=third-quartile"]);
-    assert!(quartile.contains("threshold above 0.9 (third quartile)"), "{quartile}");
+    assert!(quartile.contains("threshold 0.9 (third quartile)"), "{quartile}");
     let mut without = json_of(&fs::read_to_string(&file).unwrap());
     for dialogue in without.as_object_mut().unwrap().values_mut() {
         dialogue.as_object_mut().unwrap().remove("gold_sentence");

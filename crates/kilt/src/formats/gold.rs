@@ -27,7 +27,8 @@ pub struct GoldSummary {
 
 /// Writes the dialogues of a WOW++ file with two more fields. `response` is the wizard's next turn in Wizard of Wikipedia,
 /// and `gold_sentence` is the sentence that the wizard used for it. A dialogue is found by its turns, which are the turns before
-/// a wizard's turn. `inputs` are files in Wizard of Wikipedia's published layout; the first conversation with the turns counts.
+/// a wizard's turn. `inputs` are files in Wizard of Wikipedia's published layout. Of several conversations with the turns, one about
+/// the dialogue's topic comes first, then one that begins with them, then the first.
 /// A dialogue that is not found keeps its fields.
 ///
 /// # Errors
@@ -42,7 +43,7 @@ pub fn add_gold(wowpp: &Path, inputs: &[PathBuf], output: &Path) -> Result<GoldS
             by_last.entry(last.clone()).or_default().push(at);
         }
     }
-    let mut found = vec![false; turns.len()];
+    let mut found = vec![None; turns.len()];
     for input in inputs {
         for conversation in elements::open(input)?.records::<Conversation>() {
             let (_, conversation) = conversation?;
@@ -52,11 +53,17 @@ pub fn add_gold(wowpp: &Path, inputs: &[PathBuf], output: &Path) -> Result<GoldS
             }
             for (turn, gold) in conversation.wizard_turns() {
                 for &at in by_last.get(&texts[turn - 1]).into_iter().flatten() {
-                    if found[at] || !texts[..turn].ends_with(&turns[at]) {
+                    if !texts[..turn].ends_with(&turns[at]) {
                         continue;
                     }
-                    found[at] = true;
-                    let extra = &mut dialogues.0[at].1.extra;
+                    let (_, dialogue) = &mut dialogues.0[at];
+                    let fit = (dialogue.topic == conversation.chosen_topic, turn == turns[at].len());
+                    if found[at].is_some_and(|known| known >= fit) {
+                        continue;
+                    }
+                    found[at] = Some(fit);
+                    let extra = &mut dialogue.extra;
+                    extra.remove(GOLD);
                     extra.insert(RESPONSE.to_owned(), conversation.dialog[turn].text.clone().into());
                     if let Some(gold) = &gold {
                         extra.insert(GOLD.to_owned(), gold.clone().into());
@@ -68,7 +75,7 @@ pub fn add_gold(wowpp: &Path, inputs: &[PathBuf], output: &Path) -> Result<GoldS
     let count = |is: fn(&Dialogue) -> bool| dialogues.0.iter().filter(|(_, dialogue)| is(dialogue)).count();
     let summary = GoldSummary {
         dialogues: dialogues.0.len(),
-        found: found.iter().filter(|found| **found).count(),
+        found: found.iter().flatten().count(),
         with_gold: count(|dialogue| dialogue.gold_sentence().is_some()),
         among_candidates: count(|dialogue| !dialogue.gold_places().is_empty()),
     };
@@ -148,5 +155,31 @@ mod tests {
         let error = add_gold(&path("wowpp.json"), &[path("train.json")], &path("gold.json")).unwrap_err();
         assert!(error.to_string().contains("wowpp.json: expected dialogues of the conversations"), "{error}");
         assert!(!path("gold.json").exists());
+    }
+
+    #[test]
+    fn a_conversation_about_the_topic_comes_before_another_with_the_same_turns() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let conversation = |topic: &str| {
+            let sentence = format!("{topic} is old.");
+            let mut checked = serde_json::Map::new();
+            checked.insert(format!("chosen_{topic}_0"), sentence.clone().into());
+            json!({ "chosen_topic": topic, "chosen_topic_passage": [sentence], "dialog": [
+                { "speaker": "0_Apprentice", "text": "Hi!", "retrieved_passages": [], "checked_sentence": null,
+                    "checked_passage": null },
+                { "speaker": "1_Wizard", "text": "Hello.", "retrieved_passages": [], "checked_sentence": checked,
+                    "checked_passage": { "chosen_topic_0": topic } },
+            ] })
+        };
+        let all = json!([conversation("Yoga"), conversation("Golf")]);
+        std::fs::write(path("train.json"), all.to_string()).unwrap();
+        let dialogue = |topic: &str| json!({ "turns": ["Hi!"], "topic": topic, "annotated_sentences": [] });
+        let all = json!({ "a": dialogue("Golf"), "b": dialogue("Tea") });
+        std::fs::write(path("wowpp.json"), all.to_string()).unwrap();
+        add_gold(&path("wowpp.json"), &[path("train.json")], &path("gold.json")).unwrap();
+        let found = wowpp::load(path("gold.json")).unwrap();
+        let golds: Vec<_> = found.0.iter().map(|(_, dialogue)| dialogue.gold_sentence().unwrap()).collect();
+        assert!(golds[0].contains("Golf is old.") && golds[1].contains("Yoga is old."), "{golds:?}");
     }
 }

@@ -16,7 +16,7 @@ use crate::Result;
 pub enum Threshold {
     /// A confidence.
     Confidence(f64),
-    /// Above the third quartile of the confidences of all training sentences (Eric et al., 2021, sections 3.3 and 4.1).
+    /// The third quartile of the confidences of all training sentences (Eric et al., 2021, section 3.3).
     ThirdQuartile,
 }
 
@@ -29,44 +29,23 @@ impl Default for Threshold {
 }
 
 impl Threshold {
-    /// The cut-off of training dialogues.
+    /// The smallest confidence of a relevant sentence.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a third quartile that no sentence exceeds, and without sentences.
-    pub(super) fn of(self, dialogues: &Dialogues) -> Result<Cutoff> {
+    /// [`Error::Argument`] for a third quartile of 0, at which every sentence would be relevant, and without sentences.
+    pub(super) fn of(self, dialogues: &Dialogues) -> Result<f64> {
         let quartile = match self {
-            Self::Confidence(confidence) => return Ok(Cutoff { value: confidence, is_exceeded: false }),
+            Self::Confidence(confidence) => return Ok(confidence),
             Self::ThirdQuartile => dialogues.third_quartile(),
         };
-        let sentences = || dialogues.0.iter().flat_map(|(_, dialogue)| &dialogue.annotated_sentences);
-        match quartile {
-            Some(value) if sentences().any(|sentence| sentence.confidence > value) => {
-                Ok(Cutoff { value, is_exceeded: true })
-            }
-            found => {
-                let found = found.map_or_else(|| "no sentence".into(), |quartile| quartile.to_string());
-                let message = format!(
-                    "data.threshold: expected a third quartile that some confidences exceed, found {found}"
-                );
-                Err(Error::Argument(message).into())
-            }
+        if let Some(value) = quartile.filter(|value| *value > 0.0) {
+            return Ok(value);
         }
-    }
-}
-
-/// The cut-off between relevant and other sentences.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Cutoff {
-    /// The confidence.
-    pub(super) value: f64,
-    /// Whether only a larger confidence is relevant. Otherwise this one is too.
-    pub(super) is_exceeded: bool,
-}
-
-impl Cutoff {
-    /// The smallest confidence of a relevant sentence.
-    pub(super) fn smallest(self) -> f64 {
-        if self.is_exceeded { self.value.next_up() } else { self.value }
+        let found = quartile.map_or_else(|| "no sentence".into(), |quartile| quartile.to_string());
+        let message = format!(
+            "data.threshold: expected a third quartile above 0, found {found}; a file with one gold sentence per dialogue needs a number"
+        );
+        Err(Error::Argument(message).into())
     }
 }
 
@@ -78,7 +57,7 @@ impl JsonSchema for Threshold {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "anyOf": [
             { "type": "number", "minimum": 0, "maximum": 1 },
-            { "const": THIRD_QUARTILE, "description": "Above the third quartile of the confidences of all sentences of `train`." }
+            { "const": THIRD_QUARTILE, "description": "The third quartile of the confidences of all sentences of `train`." }
         ] })
     }
 }
@@ -242,14 +221,12 @@ mod tests {
         };
         let sentence = |confidence: &str| format!(r#"{{"label": "T", "confidence": {confidence}}}"#);
         let listed = |all: &[&str]| all.iter().map(|one| sentence(one)).collect::<Vec<_>>().join(",");
-        let found = of(&listed(&["0", "0.2", "0.4", "0.6", "1"])).unwrap();
-        assert_eq!((found.value, found.is_exceeded), (0.6, true));
-        // A sentence at the quartile is not relevant.
-        assert!(0.6 < found.smallest() && found.smallest() < 0.6 + 1e-9);
-        assert_eq!(of(&listed(&["0", "0", "0", "0", "1"])).unwrap().value, 0.0);
-        let error = of(&listed(&["0", "0", "1", "1"])).unwrap_err().to_string();
-        assert!(error.contains("that some confidences exceed, found 1"), "{error}");
+        // A sentence at the quartile is relevant, as those of 0.6 are in the published file.
+        assert_eq!(of(&listed(&["0", "0.2", "0.4", "0.6", "1"])).unwrap(), 0.6);
+        assert_eq!(of(&listed(&["0", "0", "1", "1"])).unwrap(), 1.0);
+        let error = of(&listed(&["0", "0", "0", "0", "1"])).unwrap_err().to_string();
+        assert!(error.contains("expected a third quartile above 0, found 0;"), "{error}");
         assert!(of("").unwrap_err().to_string().contains("found no sentence"));
-        assert_eq!(Threshold::default().of(&Dialogues::default()).unwrap().smallest(), 0.6);
+        assert_eq!(Threshold::default().of(&Dialogues::default()).unwrap(), 0.6);
     }
 }

@@ -68,8 +68,8 @@ pub struct DataOptions {
     pub limit: Option<usize>,
     /// A second training file, with `gold` labels. It is not split into folds.
     pub original: Option<PathBuf>,
-    /// The smallest confidence of a relevant sentence, in the labels `relevant` and in scores: a number. With `third-quartile`, a
-    /// relevant sentence has a larger confidence than the third quartile of all sentences in `train`.
+    /// The smallest confidence of a relevant sentence, in the labels `relevant` and in scores: a number, or `third-quartile`, that of
+    /// all sentences in `train`.
     #[serde(default)]
     pub threshold: Threshold,
     /// The test file of topics that are in the training data. The trained reranker ranks it into `ranking-test-seen.jsonl`.

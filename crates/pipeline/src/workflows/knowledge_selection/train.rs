@@ -19,6 +19,7 @@ use sporran_reranker::{
 use sporran_transformers::{DeviceName, Precision};
 
 use super::{
+    Threshold,
     data::{Labelling, Labels, folds, sampled},
     options::{DataOptions, SelectionOptions},
     rank::{rank, rank_one, write_ranking},
@@ -46,7 +47,7 @@ pub struct TrainedReranker {
     pub scores: Option<Report>,
     /// The scores of the rankings of the test files, by the names of their keys: `test-unseen` and `test-seen`.
     pub tests: Vec<TestReport>,
-    /// The smallest confidence of a relevant sentence; with `third-quartile`, the confidence that a relevant sentence exceeds.
+    /// The smallest confidence of a relevant sentence.
     pub threshold: f64,
     /// Whether it is a third quartile.
     #[serde(skip)]
@@ -80,7 +81,7 @@ impl fmt::Display for TrainedReranker {
             counted(self.steps, "step")
         )?;
         if self.is_third_quartile {
-            write!(f, ", threshold above {} (third quartile)", self.threshold)?;
+            write!(f, ", threshold {} (third quartile)", self.threshold)?;
         }
         if let ([model], None) = (&self.models[..], &self.ranking) {
             write!(f, "\nuse in a run: reranker.kind={} reranker.model={}", self.kind, model.display())?;
@@ -114,15 +115,14 @@ pub fn train(options: &SelectionOptions, observe: &mut Observer<'_>) -> Result<T
     }
     underway.verify()?;
     let folder = options.folder();
-    let cutoff = options.data.threshold.of(&dialogues)?;
-    let threshold = cutoff.smallest();
+    let threshold = options.data.threshold.of(&dialogues)?;
     let mut outcome = TrainedReranker {
         dialogues: match options.data.folds {
             None => dialogues.0.len().min(options.data.limit.unwrap_or(usize::MAX)),
             Some(_) => dialogues.0.len(),
         },
-        threshold: cutoff.value,
-        is_third_quartile: cutoff.is_exceeded,
+        threshold,
+        is_third_quartile: options.data.threshold == Threshold::ThirdQuartile,
         ..TrainedReranker::default()
     };
     let (Some(count), Some(fold_of)) = (options.data.folds, fold_of) else {
