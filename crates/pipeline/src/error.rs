@@ -81,8 +81,9 @@ pub enum Error {
     },
     /// The folder has checkpoints of a training with other options or inputs.
     #[error(
-        "{folder}: its checkpoints are of another training: `{name}` is {here} now and was {there} then; take what was \
-         there, another `name`, or remove the checkpoints"
+        "{folder}: its checkpoints are of another training: {}; take what was there, another `name`, or remove the \
+         checkpoints",
+        difference(name, here, there)
     )]
     OtherTraining {
         /// The run's folder.
@@ -96,8 +97,8 @@ pub enum Error {
     },
     /// The folder has the model of a training with other options or inputs, which has no checkpoints.
     #[error(
-        "{model}: the model of another training: `{name}` is {here} now and was {there} then; take what was there, \
-         another `name`, or remove the model"
+        "{model}: the model of another training: {}; take what was there, another `name`, or remove the model",
+        difference(name, here, there)
     )]
     OtherModel {
         /// The folder of the model.
@@ -111,7 +112,7 @@ pub enum Error {
     },
     /// A training would replace a model that it did not make.
     #[error(
-        "{model}: a model that no training of {run} made; name another folder for the trained model, or remove this one"
+        "{model}: no training of {run} made it; name another place for the trained model, or remove this one"
     )]
     ForeignModel {
         /// The folder of the model.
@@ -194,6 +195,18 @@ fn is_wrong_path(source: &std::io::Error) -> bool {
             | ErrorKind::InvalidFilename
             | ErrorKind::InvalidInput
     )
+}
+
+/// What differs between two trainings. `here` and `there` are values of an option, or hashes of an input.
+fn difference(name: &str, here: &str, there: &str) -> String {
+    // Values of options are TOML, where a text has quotes; so a bare hash is an input's.
+    let is_hash = |value: &str| value.len() == 64 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match (is_hash(here), is_hash(there)) {
+        (true, true) => format!("`{name}` has other content now than then"),
+        (true, false) => format!("`{name}` is read now and was not then"),
+        (false, true) => format!("`{name}` was read then and is not now"),
+        (false, false) => format!("`{name}` is {here} now and was {there} then"),
+    }
 }
 
 impl Error {

@@ -368,7 +368,9 @@ fn a_bilstm_trains_resumes_and_extracts_facts() {
         assert!(wrong.contains(expected), "{wrong}");
     }
     fs::write(folder.join("types.json"), r#"{"Q42": "Q5"}"#).unwrap();
-    assert!(refused(&["train", "c.toml", "name=types"]).contains("types.json"));
+    assert!(
+        refused(&["train", "c.toml", "name=types", "relations.model=types/model"]).contains("types.json")
+    );
 }
 
 #[test]

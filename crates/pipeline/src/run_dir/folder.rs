@@ -258,7 +258,9 @@ impl RunDir {
     /// [`Error::ForeignModel`] for such a model.
     pub(crate) fn check_foreign(&self, model: &Path) -> Result<()> {
         let is_own = model.starts_with(&self.root) || self.work(TRAINING_KEY).exists();
-        if is_own || !model.join("config.json").is_file() {
+        let is_there =
+            model.is_file() || fs::read_dir(model).is_ok_and(|mut entries| entries.next().is_some());
+        if is_own || !is_there {
             return Ok(());
         }
         Err(Error::ForeignModel { model: model.to_owned(), run: self.root.clone() })

@@ -1,6 +1,9 @@
 //! A run's folder during a training.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     Error, Result,
@@ -25,6 +28,7 @@ pub(crate) struct TrainingFolder {
     inputs: Inputs,
     account: Account,
     models: Vec<PathBuf>,
+    outside: Option<PathBuf>,
     held: Option<(RunDir, Mark)>,
 }
 
@@ -37,13 +41,21 @@ impl TrainingFolder {
     pub(crate) fn begin(root: PathBuf, options: &impl Config, without: &[&str]) -> Result<Self> {
         let mut inputs = Inputs::default();
         let key = StepKey::training(options)?.without(without).read(&mut inputs)?;
-        Ok(Self { root, key, inputs, account: Account::begin(options)?, models: Vec::new(), held: None })
+        let account = Account::begin(options)?;
+        Ok(Self { root, key, inputs, account, models: Vec::new(), outside: None, held: None })
     }
 
     /// Names the models that the training replaces, relative to the folder. For trainings without checkpoints, whose models
     /// would be replaced by those of another training.
     pub(crate) fn replacing(mut self, models: Vec<PathBuf>) -> Self {
         self.models = models;
+        self
+    }
+
+    /// Names the model that the training writes, which may be outside of the folder. Then it is not replaced if another program
+    /// or another training made it.
+    pub(crate) fn writing(mut self, model: &Path) -> Self {
+        self.outside = Some(model.to_owned());
         self
     }
 
@@ -61,7 +73,7 @@ impl TrainingFolder {
         let mark = folder.begin_training(&key)?;
         let account = Account::begin(options)?;
         let (root, models) = (folder.root.clone(), Vec::new());
-        Ok(Self { root, key, inputs, account, models, held: Some((folder, mark)) })
+        Ok(Self { root, key, inputs, account, models, outside: None, held: Some((folder, mark)) })
     }
 
     /// Checks that the inputs have not changed, and locks the folder. Call it after loading and before
@@ -70,11 +82,13 @@ impl TrainingFolder {
     /// # Errors
     /// [`sporran_kilt::Error::Changed`]; [`crate::Error::Busy`] if another process uses the folder;
     /// [`crate::Error::OtherTraining`] for checkpoints of a training with other options or inputs, and
-    /// [`crate::Error::OtherModel`] for models of one.
+    /// [`crate::Error::OtherModel`] for models of one; [`crate::Error::ForeignModel`] for a model of [`Self::writing`] that no
+    /// training of this folder made.
     pub(crate) fn verify(&mut self) -> Result<()> {
         self.inputs.verify()?;
         if self.held.is_none() {
             let folder = RunDir::open(self.root.clone())?;
+            self.outside.as_deref().map_or(Ok(()), |model| folder.check_foreign(model))?;
             if !folder.has_checkpoint() {
                 folder.check_models(&self.key, &self.models)?;
             }
@@ -196,6 +210,24 @@ mod tests {
         assert!(error.contains("`seed` is 8 now and was 7 then"), "{error}");
         assert!(verify(7, "model").is_ok());
         assert!(verify(8, "fold-0/model").is_ok());
+    }
+
+    #[test]
+    fn a_model_outside_of_the_folder_is_replaced_by_its_own_trainings_only() {
+        let place = tempfile::tempdir().unwrap();
+        let (root, model) = (place.path().join("runs/r"), place.path().join("model"));
+        let verify = || {
+            let mut underway =
+                TrainingFolder::begin(root.clone(), &options(""), &[]).unwrap().writing(&model);
+            underway.verify().map(|()| underway)
+        };
+        std::fs::create_dir_all(&model).unwrap();
+        verify().unwrap().finish(ENTRY).unwrap();
+        std::fs::write(model.join("weights"), "w").unwrap();
+        verify().unwrap().finish(ENTRY).unwrap();
+        std::fs::remove_dir_all(&root).unwrap();
+        let error = verify().err().unwrap().to_string();
+        assert!(error.contains("no training of") && error.contains("made it"), "{error}");
     }
 
     #[test]

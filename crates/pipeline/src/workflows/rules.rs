@@ -72,6 +72,12 @@ impl RulesOptions {
     pub fn folder(&self) -> PathBuf {
         self.output.join(&self.name)
     }
+
+    /// The file of the rules.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        self.model.clone().unwrap_or_else(|| self.folder().join("rules.tsv"))
+    }
 }
 
 /// The report of a run.
@@ -110,7 +116,8 @@ impl fmt::Display for MiningReport {
 /// # Errors
 /// Errors of the knowledge base or the files.
 pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<MiningReport> {
-    let mut underway = TrainingFolder::begin(options.folder(), options, &["model", "apply"])?;
+    let mut underway =
+        TrainingFolder::begin(options.folder(), options, &["model", "apply"])?.writing(&options.file());
     let kb = KnowledgeBase::open(&options.kb)?;
     underway.verify()?;
     let graph = Graph::of(kb.triples(Part::Train));
@@ -127,7 +134,7 @@ pub fn mine(options: &RulesOptions, observe: &mut Observer<'_>) -> Result<Mining
         ControlFlow::Continue(())
     })?;
     observe(Event::End);
-    let model = options.model.clone().unwrap_or_else(|| options.folder().join("rules.tsv"));
+    let model = options.file();
     rules::save(&model, &found, &kb)?;
     let count = found.len();
     let scorer = RuleScorer::new(RuleBase::new(graph, found, options.apply), &kb);

@@ -22,6 +22,11 @@ pub trait ReasonerKind {
     /// Reports wrong values and missing files besides the model. `key` is the path of the table.
     fn check(&self, key: &str, document: &mut Document<'_>);
 
+    /// Whether [`Self::train`] makes a model.
+    fn is_trained(&self) -> bool {
+        true
+    }
+
     /// Trains the model and saves it. A stopped training resumes from its checkpoints.
     ///
     /// # Errors

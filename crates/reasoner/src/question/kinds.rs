@@ -142,13 +142,20 @@ fn check_batches(
     }
 }
 
+/// Checks that the folder of a model is there. The check of a config does not require it, because the config may train the model.
+///
+/// # Errors
+/// [`Error::Argument`] without the folder.
+pub fn check_trained(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        return Ok(());
+    }
+    Err(Error::Argument(format!("no folder {}; `sporran train` creates it", folder.display())))
+}
+
 /// Loads a model of the given kind.
 fn open(folder: &Path, kind: &'static str, kb: &KnowledgeBase) -> Result<Box<dyn Reasoner>> {
-    // The check of a config does not require a model that the config trains.
-    if !folder.exists() {
-        let message = format!("no folder {}; `sporran train` creates it", folder.display());
-        return Err(Error::Argument(message));
-    }
+    check_trained(folder)?;
     let model = QuestionModel::load(folder, kb)?;
     let found = model.kind().name();
     if found != kind {

@@ -24,6 +24,7 @@ use sporran_kilt::{
 
 pub use encoding::{EncodedQuestion, LinkedName, Linker, QuestionReader};
 pub use kind::{Background, LivePassages, PassageFinder, QuestionTraining, ReadQuestions, ReasonerKind};
+pub use kinds::check_trained;
 pub use model::{Parts, QuestionKind, QuestionModel, Vectors, chosen};
 pub use options::{
     Edges, EmbedOptions, EmbedStarOptions, EncoderShape, ObjectiveOptions, Reading, Topic, TransferOptions,

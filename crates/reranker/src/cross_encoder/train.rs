@@ -1,6 +1,6 @@
 //! The training of a cross-encoder, which learns to rank the passages of a query.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -77,6 +77,10 @@ impl ContrastTrainingKind for CrossEncoderTraining {
         if let Err(error) = self.optimizer.check() {
             document.report_key(&format!("{key}.optimizer"), error.to_string());
         }
+    }
+
+    fn model(&self) -> &Path {
+        &self.model
     }
 
     /// Trains to rank the passages of one query. Writes the Hugging Face layout.

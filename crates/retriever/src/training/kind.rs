@@ -1,5 +1,7 @@
 //! The trait of the trainings of the stage's encoders.
 
+use std::path::Path;
+
 use sporran_config::Document;
 use sporran_kilt::observe::Observer;
 use sporran_training::session::{ContrastTraining, Trained};
@@ -12,6 +14,9 @@ use crate::Result;
 pub trait RetrieverTrainingKind {
     /// Reports wrong values and missing folders. `key` is the path of the table.
     fn check(&self, key: &str, document: &mut Document<'_>);
+
+    /// The folder of the trained model.
+    fn model(&self) -> &Path;
 
     /// Trains the encoder and writes its folder. A stopped training resumes from its newest checkpoint. The validation score
     /// is the mean reciprocal rank among the passages of a query.

@@ -21,7 +21,7 @@ pub fn train(options: &DocumentsOptions, observe: &mut Observer<'_>) -> Result<T
         let message = "is missing; training needs it";
         return Err(Error::Config(vec![Diagnostic::of_config("document-relations.training", message)]));
     };
-    let mut underway = TrainingFolder::begin(options.folder(), options, &WITHOUT)?;
+    let mut underway = TrainingFolder::begin(options.folder(), options, &WITHOUT)?.writing(&options.model());
     let mut documents = Vec::new();
     for path in &training.files {
         documents.extend(docred::load(path)?);

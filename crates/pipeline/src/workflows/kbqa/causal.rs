@@ -36,6 +36,10 @@ impl ReasonerKind for CausalQuestions {
         }
     }
 
+    fn is_trained(&self) -> bool {
+        false
+    }
+
     fn train(&self, _: &QuestionTraining<'_>, _: &mut Observer<'_>) -> sporran_reasoner::Result<Trained> {
         let message = "`causal` is not trained; use `sporran reason`";
         Err(outside(Error::Config(vec![Diagnostic::of_config("reasoner.kind", message)])))

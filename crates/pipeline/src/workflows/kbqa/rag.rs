@@ -21,6 +21,7 @@ use sporran_generator::{
 use sporran_kilt::{Example, Output, Passage, Query, korc::Question, observe::Observer, scores::answer_set};
 use sporran_reasoner::question::{
     Answers, Background, LivePassages, PassageFinder, QuestionTraining, Reasoner, ReasonerKind, TextAnswers,
+    check_trained,
 };
 use sporran_training::{
     EvaluationError, RagLoss, ScoredQuestion, ScoredRagObjective, TrainingOptions, Variables,
@@ -153,6 +154,7 @@ macro_rules! reasoner_kind {
                 &self,
                 background: Background<'a>,
             ) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
+                check_trained(&self.0.model)?;
                 Ok(Box::new(RagReasoner::load(&self.0, $loss, background).map_err(outside)?))
             }
         }

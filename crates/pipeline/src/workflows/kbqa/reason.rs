@@ -114,7 +114,11 @@ pub fn train(options: &ReasonOptions, observe: &mut Observer<'_>) -> Result<Reas
         Some(live) => key.input("passages", live.hash()),
         None => with_passages(key, passages.as_ref()),
     };
-    let mut underway = TrainingFolder::begin_with(RunDir::open(options.folder())?, inputs, key, options)?;
+    let folder = RunDir::open(options.folder())?;
+    if options.reasoner.is_trained() {
+        folder.check_foreign(options.reasoner.model())?;
+    }
+    let mut underway = TrainingFolder::begin_with(folder, inputs, key, options)?;
     let (kb, _) = data::knowledge(options)?;
     underway.verify()?;
     let trained = learn(options, &kb, (passages.as_ref(), live.as_ref()), observe)?;

@@ -32,6 +32,10 @@ impl ReasonerKind for RemoteQuestions {
         self.0.check_in(key, document);
     }
 
+    fn is_trained(&self) -> bool {
+        false
+    }
+
     fn train(&self, _: &QuestionTraining<'_>, _: &mut Observer<'_>) -> sporran_reasoner::Result<Trained> {
         let message = "`remote` is not trained; use `sporran reason`";
         Err(outside(Error::Config(vec![Diagnostic::of_config("reasoner.kind", message)])))

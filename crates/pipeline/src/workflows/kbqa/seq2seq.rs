@@ -21,7 +21,7 @@ use sporran_kilt::{
     scores::answer_set,
 };
 use sporran_reasoner::question::{
-    Answers, Background, Linker, QuestionTraining, Reasoner, ReasonerKind, TextAnswers,
+    Answers, Background, Linker, QuestionTraining, Reasoner, ReasonerKind, TextAnswers, check_trained,
 };
 use sporran_training::{
     Row, Seq2SeqObjective, TrainingOptions, Variables,
@@ -121,6 +121,7 @@ impl ReasonerKind for Seq2SeqQuestions {
     }
 
     fn open<'a>(&self, background: Background<'a>) -> sporran_reasoner::Result<Box<dyn Reasoner + 'a>> {
+        check_trained(&self.model)?;
         Ok(Box::new(Seq2SeqReasoner::load(self, background.kb).map_err(outside)?))
     }
 }

@@ -92,7 +92,7 @@ pub fn train(options: &SlotsOptions, observe: &mut Observer<'_>) -> Result<Train
     let Some(training) = &own.training else {
         return Err(fault("slot-filling.training", "is missing; training needs it"));
     };
-    let mut underway = TrainingFolder::begin(options.folder(), options, &WITHOUT)?;
+    let mut underway = TrainingFolder::begin(options.folder(), options, &WITHOUT)?.writing(&options.model());
     let mut questions = Vec::new();
     for path in &training.files {
         questions.extend(zsre::load(path)?);

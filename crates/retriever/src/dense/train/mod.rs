@@ -3,7 +3,7 @@
 mod live;
 mod objective;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
@@ -100,6 +100,10 @@ impl RetrieverTrainingKind for BiEncoderTraining {
         if let Err(error) = self.optimizer.check() {
             document.report_key(&format!("{key}.optimizer"), error.to_string());
         }
+    }
+
+    fn model(&self) -> &Path {
+        &self.model
     }
 
     /// Trains with in-batch negatives and hard negatives. Writes the layout of sentence-transformers.

@@ -1,6 +1,6 @@
 //! `[encoder-training]`: the records of an encoder's training, and the kinds of encoders of all stages.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,6 +95,14 @@ impl Kinds for TrainedEncoder {
 }
 
 impl TrainedEncoder {
+    /// The folder of the trained model.
+    pub(crate) fn model(&self) -> &Path {
+        match self {
+            Self::Retriever(encoder) => encoder.model(),
+            Self::Reranker(encoder) => encoder.model(),
+        }
+    }
+
     /// Trains the encoder and writes its folder.
     ///
     /// # Errors

@@ -36,8 +36,9 @@ use crate::{
 pub fn train(options: &Options, observe: &mut Observer<'_>) -> Result<Trained> {
     check_records(options)?;
     let folder = RunDir::open(options.general.output.join(&options.general.name))?;
-    if let Some(train) = &options.general.train {
-        folder.check_foreign(&train.model)?;
+    let encoder = options.encoder_training.as_ref().map(|training| training.encoder.model());
+    if let Some(model) = encoder.or(options.general.train.as_ref().map(|train| train.model.as_path())) {
+        folder.check_foreign(model)?;
     }
     let mut inputs = Inputs::default();
     let key = training_key(options, &mut inputs)?;
