@@ -269,7 +269,8 @@ impl QuestionComparison {
     #[must_use]
     pub fn write(&self, form: Form) -> String {
         let note = "Scores in percent. The mean is over the questions of both tests. A cell of several runs has their mean. \
-                    Published rows (Yao et al., KoRC, 2023, table 2) are on KoRC's own data and knowledge base.";
+                    Published rows (Yao et al., KoRC, 2023, table 2) are on KoRC's own data and knowledge base, over GPT-2's tokens; \
+                    scores of runs are over words.";
         match form {
             Form::Text => tables::text(&self.grids(), note),
             Form::Markdown => tables::markdown(&self.grids(), note),
