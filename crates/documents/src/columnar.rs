@@ -3,9 +3,11 @@
 use std::fs;
 
 use parquet::{
+    basic::{LogicalType, TimeUnit},
     file::reader::{FileReader, SerializedFileReader},
     record::{Field, Row as Stored, reader::RowIter},
 };
+use rustc_hash::FxHashSet;
 use serde_json::{Map, Number, Value};
 
 use crate::record::Row;
@@ -14,6 +16,8 @@ use crate::record::Row;
 pub(crate) struct Rows {
     rows: RowIter<'static>,
     number: u64,
+    /// The columns of times in nanoseconds, which the crate gives as numbers.
+    nanoseconds: FxHashSet<String>,
 }
 
 impl Rows {
@@ -24,7 +28,12 @@ impl Rows {
             SerializedFileReader::new(file)
                 .map_err(|error| format!("the Parquet file is damaged: {error}"))?,
         );
-        Ok(Self { rows: RowIter::from_file_into(reader), number: 0 })
+        let schema = reader.metadata().file_metadata().schema().get_fields().to_vec();
+        let is_in_nanoseconds = |kind: Option<&LogicalType>| matches!(kind, Some(LogicalType::Timestamp(time)) if time.unit == TimeUnit::NANOS);
+        let times =
+            schema.iter().filter(|column| is_in_nanoseconds(column.get_basic_info().logical_type_ref()));
+        let nanoseconds = times.map(|column| column.name().to_owned()).collect();
+        Ok(Self { rows: RowIter::from_file_into(reader), number: 0, nanoseconds })
     }
 
     /// The next row; `None` at the end.
@@ -35,7 +44,19 @@ impl Rows {
         self.number += 1;
         let row = self.rows.next()?;
         Some(match row {
-            Ok(row) => Ok(Row { number: self.number, line: None, has_types: true, fields: fields(&row) }),
+            Ok(row) => {
+                let column = |(name, field): (&String, &Field)| {
+                    let value = match field {
+                        Field::Long(time) if self.nanoseconds.contains(name) => {
+                            timestamp(*time, 1_000_000_000).into()
+                        }
+                        field => value(field),
+                    };
+                    (name.clone(), value)
+                };
+                let fields = row.get_column_iter().map(column).collect();
+                Ok(Row { number: self.number, line: None, has_types: true, fields })
+            }
             Err(error) => Err((self.number, error.to_string())),
         })
     }

@@ -18,8 +18,17 @@ use crate::{
 };
 
 /// Elements whose content is not visible.
-const HIDDEN: [&str; 9] =
-    ["script", "style", "template", "noframes", "noembed", "iframe", "svg", "object", "nav"];
+const HIDDEN: [&str; 10] =
+    ["script", "style", "template", "noframes", "noembed", "noscript", "iframe", "svg", "object", "nav"];
+/// How many hidden elements an end tag can be that of.
+const DEEPEST: usize = 64;
+/// Elements with the whole text of a page, which a script shows once it is loaded.
+const WHOLE: [&str; 3] = ["html", "body", "main"];
+/// Elements without content, which nothing closes.
+const EMPTY: [&str; 14] = [
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
+    "wbr",
+];
 /// Elements that begin and end a paragraph.
 const BLOCKS: [&str; 38] = [
     "address",
@@ -64,38 +73,59 @@ const BLOCKS: [&str; 38] = [
 
 /// The structure of an HTML file.
 pub(crate) fn read(text: &str) -> Document {
-    let sink = Sink::default();
-    sink.0.borrow_mut().line_shift = 0;
-    run(text, sink)
+    run(text, 0)
 }
 
 /// The blocks of a piece of HTML that starts on `line`.
 pub(crate) fn blocks(text: &str, line: u32) -> Vec<Block> {
-    let sink = Sink::default();
-    sink.0.borrow_mut().line_shift = line - 1;
-    run(text, sink).blocks
+    run(text, line - 1).blocks
 }
 
-fn run(text: &str, sink: Sink) -> Document {
-    let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
-    let queue = BufferQueue::default();
-    // A tendril holds at most 4 GiB, which the limit of a file's size is below.
-    queue.push_back(StrTendril::from_slice(text));
-    while let TokenizerResult::Script(()) = tokenizer.feed(&queue) {}
-    tokenizer.end();
-    tokenizer.sink.0.into_inner().finish()
+fn run(text: &str, line_shift: u32) -> Document {
+    let is_xml = is_xhtml(text);
+    // A hidden element that is never closed would hide the rest of the page, so a further reading shows it. The last reading hides
+    // no element by its attributes, which could go on for as many readings as a page has names.
+    let mut shown = Vec::new();
+    let mut readings = 0;
+    loop {
+        let hides_by_attribute = readings < 2;
+        readings += 1;
+        let state =
+            State { line_shift, is_xml, hides_by_attribute, shown: shown.clone(), ..State::default() };
+        let tokenizer = Tokenizer::new(Sink(RefCell::new(state)), TokenizerOpts::default());
+        let queue = BufferQueue::default();
+        // A tendril holds at most 4 GiB, which the limit of a file's size is below.
+        queue.push_back(StrTendril::from_slice(text));
+        while let TokenizerResult::Script(()) = tokenizer.feed(&queue) {}
+        tokenizer.end();
+        let mut state = tokenizer.sink.0.into_inner();
+        state.end_hidden();
+        // The names that are hidden without attributes are few.
+        if state.unclosed.is_empty() || readings > HIDDEN.len() + 2 {
+            return state.finish();
+        }
+        shown.append(&mut state.unclosed);
+    }
 }
 
-/// The value of `charset` in the first bytes of an HTML file.
+/// Whether a file is XHTML, where `<title/>` is an element without content.
+fn is_xhtml(text: &str) -> bool {
+    let head = text.trim_start();
+    let head = &head[..head.floor_char_boundary(1024)];
+    head.starts_with("<?xml") || head.contains("http://www.w3.org/1999/xhtml")
+}
+
+/// The encoding that the first bytes of an HTML or XHTML file declare.
 pub(crate) fn declared(bytes: &[u8]) -> Option<String> {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).to_ascii_lowercase();
-    let after = head.split_once("charset=")?.1.trim_start_matches(['"', '\'', ' ']);
+    let declaration = head.trim_start().strip_prefix("<?xml").and_then(|rest| rest.split_once("?>"));
+    let in_xml = declaration.and_then(|(declaration, _)| declaration.split_once("encoding="));
+    let after = in_xml.or_else(|| head.split_once("charset="))?.1.trim_start_matches(['"', '\'', ' ']);
     let end =
         after.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_')).unwrap_or(after.len());
     (end > 0).then(|| after[..end].to_owned())
 }
 
-#[derive(Default)]
 struct Sink(RefCell<State>);
 
 #[derive(Default)]
@@ -103,8 +133,15 @@ struct State {
     document: Document,
     flow: Flow,
     line_shift: u32,
+    is_xml: bool,
+    /// Whether elements with `hidden` or `display:none` are hidden.
+    hides_by_attribute: bool,
     /// The hidden elements that are open.
     hidden: Vec<String>,
+    /// Hidden elements that the page ended without closing them.
+    unclosed: Vec<String>,
+    /// Elements that are not hidden, though they could be.
+    shown: Vec<String>,
     /// The level of the open heading; 0 if none is.
     heading: u8,
     preformatted: u32,
@@ -130,9 +167,21 @@ impl TokenSink for Sink {
             _ => TokenSinkResult::Continue,
         }
     }
+
+    /// Whether `<![CDATA[` begins text.
+    fn adjusted_current_node_present_but_not_in_html_namespace(&self) -> bool {
+        self.0.borrow().is_xml
+    }
 }
 
 impl State {
+    /// Ends all hidden elements. A script or a style ends with the page in any case.
+    fn end_hidden(&mut self) {
+        let ends_with_page = ["script", "style", "noframes", "noembed", "iframe"];
+        let open = self.hidden.drain(..).filter(|name| !ends_with_page.contains(&name.as_str()));
+        self.unclosed.extend(open);
+    }
+
     fn text(&mut self, text: &str, line: u32) {
         if self.in_title {
             self.title.push_str(text);
@@ -167,14 +216,32 @@ impl State {
 
     fn tag(&mut self, tag: &Tag) -> TokenSinkResult<()> {
         let (name, opens) = (&*tag.name, tag.kind == TagKind::StartTag);
-        if self.hidden.last().is_some_and(|open| open == name) && !opens {
-            self.hidden.pop();
+        // Deeper ones are left to the end of the page, so that an end tag is not compared with too many.
+        let deepest = self.hidden.len().saturating_sub(DEEPEST);
+        if !opens
+            && let Some(at) =
+                self.hidden[deepest..].iter().rposition(|open| open == name).map(|at| deepest + at)
+        {
+            // Also ends what is not closed inside of it.
+            self.hidden.truncate(at);
             return TokenSinkResult::Continue;
         }
-        if HIDDEN.contains(&name) && opens && !tag.self_closing {
+        if !opens && ["body", "html"].contains(&name) {
+            self.end_hidden();
+        }
+        let is_empty = tag.self_closing && self.is_xml;
+        // An element inside of a hidden one of its name must not end it.
+        let is_hidden = HIDDEN.contains(&name)
+            || self.hidden.last().is_some_and(|open| open == name)
+            || (self.hides_by_attribute
+                && is_invisible(tag)
+                && !EMPTY.contains(&name)
+                && !WHOLE.contains(&name));
+        if is_hidden && opens && !tag.self_closing && !self.shown.iter().any(|shown| shown == name) {
             self.hidden.push(name.to_owned());
         }
         let raw = match name {
+            _ if is_empty => TokenSinkResult::Continue,
             "script" if opens => return TokenSinkResult::RawData(ScriptData),
             "style" | "noframes" | "noembed" | "iframe" | "xmp" if opens => {
                 return TokenSinkResult::RawData(Rawtext);
@@ -186,6 +253,7 @@ impl State {
             return raw;
         }
         match name {
+            "title" if is_empty => {}
             "title" => {
                 self.in_title = opens;
                 if !opens && self.document.title.is_none() {
@@ -265,6 +333,13 @@ impl State {
     }
 }
 
+/// Whether a browser does not show the content of an element.
+fn is_invisible(tag: &Tag) -> bool {
+    let style = attribute(tag, "style").unwrap_or_default();
+    let style: String = style.chars().filter(|c| !c.is_whitespace()).collect();
+    attribute(tag, "hidden").is_some() || style.to_ascii_lowercase().contains("display:none")
+}
+
 fn attribute<'t>(tag: &'t Tag, name: &str) -> Option<&'t str> {
     tag.attrs.iter().find(|attribute| &*attribute.name.local == name).map(|attribute| &*attribute.value)
 }
@@ -308,10 +383,31 @@ mod tests {
             ("<title>a", ""),
             ("<svg><p>x</svg>a", "a"),
             ("<p>a\0", "a"),
+            ("<p>a</p><object data=x><p>b</p></body>", "ab"),
+            ("<nav><svg><path></nav><p>a", "a"),
+            ("<nav><svg>b</svg><p>a", "a"),
+            ("<html><nav>a</body></html>", "a"),
+            ("<div hidden><div>a</div>b</div>c", "c"),
+            ("<p style='color: red; display : none'>a</p><noscript>b</noscript><br hidden>c", "c"),
+            ("<p hidden>a<p>b", "ab"),
+            ("<body style='display:none'><p>a</body>", "a"),
+            ("<a1 hidden>a<a2 hidden></a1><a2 hidden>b<a3 hidden></a2>c<a1 hidden>d", "abcd"),
         ] {
             let found: Vec<String> = read(text).blocks.into_iter().map(|block| block.text).collect();
             assert_eq!(found.concat(), expected, "{text}");
         }
         assert_eq!(declared(b"<meta charset='ISO-8859-1'>").as_deref(), Some("iso-8859-1"));
+        let xml = b"<?xml version='1.0' encoding='ISO-8859-2'?><meta charset=utf-8>";
+        assert_eq!(declared(xml).as_deref(), Some("iso-8859-2"));
+        assert_eq!(declared(b"<?xml version='1.0'?><p encoding='x'>"), None);
+    }
+
+    #[test]
+    fn elements_of_xhtml_can_close_themselves() {
+        let text = "<?xml version='1.0'?><html><head><title/><script src='x'/></head><body><iframe/><textarea/><h1>Two</h1>\
+                    <p><![CDATA[a < b]]> c</p></body></html>";
+        let document = read(text);
+        let found: Vec<&str> = document.blocks.iter().map(|block| block.text.as_str()).collect();
+        assert_eq!((found, document.title), (vec!["Two", "a < b c"], None));
     }
 }

@@ -29,7 +29,18 @@ pub fn is_wrapped(lines: &[&str]) -> bool {
         begins_anew(pair[1]) || pair.iter().any(|line| is_row_or_code(line)) || (has_room && !goes_on)
     };
     let free = lines.windows(2).filter(is_free).count();
-    lines.len() < 2 || free * 2 < lines.len() - 1
+    lines.len() < 2 || (free * 2 < lines.len() - 1 && !begin_alike(lines))
+}
+
+/// Whether most of at least four lines begin with the same word, as entries of one form do and lines of prose do not.
+fn begin_alike(lines: &[&str]) -> bool {
+    let first = |line: &str| line.split_whitespace().next().unwrap_or_default().to_owned();
+    let firsts: Vec<String> = lines.iter().map(|line| first(line)).collect();
+    // More than half are equal only if the middle one of the sorted words is one of them.
+    let mut sorted: Vec<&String> = firsts.iter().collect();
+    sorted.sort_unstable();
+    let middle = sorted[sorted.len() / 2];
+    lines.len() >= 4 && sorted.iter().filter(|word| **word == middle).count() * 2 > lines.len()
 }
 
 /// Whether a line looks like one that stands alone: it is indented, or begins with a sign, a digit or `name:`.
@@ -72,6 +83,12 @@ mod tests {
             "id: 2\nname: Bob Ray\nrole: plumber",
             "2024-01-02 08:00 pump started in the northern house\n2024-01-03 09:00 pump stopped because of ice\n\
              2024-01-04 10:00 Mr Holm repaired the valve",
+            "The 170th guest is Ann and her room is Room70 on the floor above\n\
+             The 171st guest is Bob and his room is Room71 on the floor above\n\
+             The 172nd guest is Eve and her room is Room72 on the floor above\n\
+             The 173rd guest is Ned and his room is Room73 on the floor above",
+            "def f1970(x): return x + 1970  # token1970\ndef f1971(x): return x + 1971  # token1971\n\
+             def f1972(x): return x + 1972  # token1972\ndef f1973(x): return x + 1973  # token1973",
         ] {
             assert!(!wrapped(lines), "{lines}");
         }

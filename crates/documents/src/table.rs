@@ -55,8 +55,21 @@ impl<R: BufRead> Table<R> {
                 return Err((1, "expected a header, found an empty file".to_owned()));
             }
         }
-        let head = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&first).to_vec();
-        let separator = if is_tabs { b'\t' } else { separator(&head) };
+        let mut head = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&first).to_vec();
+        let mut separator = if is_tabs { b'\t' } else { separator(&head) };
+        // Excel's line that names the separator.
+        let line_end = head.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1);
+        if let &[b's', b'e', b'p', b'=', named] = &head[..line_end]
+            && named != b'"'
+            && !named.is_ascii_alphanumeric()
+        {
+            separator = named;
+            head.clear();
+            line += 1;
+            if !read_line(&mut input, &mut head).map_err(|message| (line, message))? {
+                return Err((line, "expected a header, found the end of the file".to_owned()));
+            }
+        }
         let mut table = Self {
             input,
             // A carriage return that is not part of a line end is text.
@@ -256,6 +269,10 @@ mod tests {
         assert_eq!(read(b"a;b\n1,5;2\n"), [r#"2: {"a":"1,5","b":2}"#]);
         assert_eq!(read(b"a\tb\n1\t2"), [r#"2: {"a":1,"b":2}"#]);
         assert_eq!(read(b"a,a\n1,2"), [r#"2: {"a":1,"a 2":2}"#]);
+        // Excel's first line.
+        assert_eq!(read(b"\xef\xbb\xbfsep=;\r\na;b,c\r\n1;2"), [r#"3: {"a":1,"b,c":2}"#]);
+        assert_eq!(read(b"sep=\t\na\tb\n1\t2"), [r#"3: {"a":1,"b":2}"#]);
+        assert_eq!(read(b"sep=;x\n1"), [r#"2: {"sep=":1,"x":null}"#]);
     }
 
     #[test]

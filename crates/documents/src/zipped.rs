@@ -18,6 +18,8 @@ use crate::{
 const LARGEST: u64 = 256 << 20;
 /// The most nodes of an XML file, which take memory.
 const NODES: u32 = 20_000_000;
+/// The most elements within one another. Readers recurse into them, and writers make some dozens.
+const DEPTH: usize = 1_000;
 
 type Archive = ZipArchive<Cursor<Vec<u8>>>;
 
@@ -55,8 +57,45 @@ fn part(archive: &mut Archive, name: &str) -> Result<Option<String>, String> {
 
 fn xml<'x>(name: &str, text: &'x str) -> Result<Xml<'x>, String> {
     let options = ParsingOptions { nodes_limit: NODES, ..ParsingOptions::default() };
-    Xml::parse_with_options(text, options)
-        .map_err(|error| format!("{name} in the archive is damaged: {error}"))
+    let xml = Xml::parse_with_options(text, options)
+        .map_err(|error| format!("{name} in the archive is damaged: {error}"))?;
+    match is_deep(&xml) {
+        true => Err(format!("{name} in the archive has elements within more than {DEPTH} others")),
+        false => Ok(xml),
+    }
+}
+
+/// Whether an element is within more than [`DEPTH`] others.
+fn is_deep(xml: &Xml<'_>) -> bool {
+    let (mut node, mut depth) = (xml.root(), 0);
+    loop {
+        if let Some(child) = node.first_child() {
+            (node, depth) = (child, depth + 1);
+            if depth > DEPTH {
+                return true;
+            }
+            continue;
+        }
+        loop {
+            if let Some(next) = node.next_sibling() {
+                node = next;
+                break;
+            }
+            let Some(parent) = node.parent() else { return false };
+            (node, depth) = (parent, depth - 1);
+        }
+    }
+}
+
+/// The nearest elements of a name inside of `node`, in order: not those inside of one another.
+fn nearest<'n, 'x>(node: Node<'n, 'x>, name: &str, found: &mut Vec<Node<'n, 'x>>) {
+    for child in node.children().filter(Node::is_element) {
+        if is(child, name) {
+            found.push(child);
+        } else {
+            nearest(child, name, found);
+        }
+    }
 }
 
 fn is(node: Node<'_, '_>, name: &str) -> bool {
@@ -168,18 +207,10 @@ impl Docx {
                     self.document.blocks.extend(self.flow.finish(level));
                 }
                 "tbl" => {
-                    let mut rows = Vec::new();
-                    for row in child.descendants().filter(|&node| is(node, "tr")) {
-                        for (at, cell) in row.children().filter(|&node| is(node, "tc")).enumerate() {
-                            if at > 0 {
-                                self.flow.push(" | ", 0, 0);
-                            }
-                            for paragraph in cell.descendants().filter(|&node| is(node, "p")) {
-                                self.flow.space();
-                                self.inline(paragraph);
-                            }
-                            self.flow.space();
-                        }
+                    let (mut all, mut rows) = (Vec::new(), Vec::new());
+                    nearest(child, "tr", &mut all);
+                    for row in all {
+                        self.row(row);
                         rows.extend(self.flow.finish(0));
                     }
                     self.document.blocks.extend(table(rows));
@@ -187,6 +218,20 @@ impl Docx {
                 "sectPr" => {}
                 _ => self.children(child),
             }
+        }
+    }
+
+    /// The cells of a row. A table in a cell is part of its text.
+    fn row(&mut self, row: Node<'_, '_>) {
+        let mut cells = Vec::new();
+        // A cell can be inside of a content control.
+        nearest(row, "tc", &mut cells);
+        for (at, cell) in cells.into_iter().enumerate() {
+            if at > 0 {
+                self.flow.push(" | ", 0, 0);
+            }
+            self.inline(cell);
+            self.flow.space();
         }
     }
 
@@ -222,6 +267,16 @@ impl Docx {
                     }
                 }
                 "noBreakHyphen" => self.flow.push("-", 0, self.page),
+                // In a cell or in a text box.
+                "p" => {
+                    self.flow.space();
+                    self.inline(child);
+                    self.flow.space();
+                }
+                "tr" => {
+                    self.flow.space();
+                    self.row(child);
+                }
                 "lastRenderedPageBreak" => self.page += 1,
                 // Properties, deleted text, and the other of two forms of the same content.
                 "pPr" | "rPr" | "del" | "moveFrom" | "Fallback" => {}
@@ -274,21 +329,41 @@ impl Odt {
                     self.document.blocks.extend(table(rows));
                 }
                 "table-row" => {
-                    for (at, cell) in child.children().filter(|&node| is(node, "table-cell")).enumerate() {
-                        if at > 0 {
-                            self.flow.push(" | ", 0, 0);
-                        }
-                        for paragraph in cell.descendants().filter(|&node| is(node, "p") || is(node, "h")) {
-                            self.flow.space();
-                            self.inline(paragraph);
-                        }
-                        self.flow.space();
-                    }
+                    self.row(child);
                     self.rows.extend(self.flow.finish(0));
                 }
                 "soft-page-break" => self.page += 1,
                 "tracked-changes" | "forms" | "sequence-decls" => {}
                 _ => self.children(child),
+            }
+        }
+    }
+
+    /// The cells of a row. A table in a cell is part of its text.
+    fn row(&mut self, row: Node<'_, '_>) {
+        for (at, cell) in row.children().filter(|&node| is(node, "table-cell")).enumerate() {
+            if at > 0 {
+                self.flow.push(" | ", 0, 0);
+            }
+            self.cell(cell);
+            self.flow.space();
+        }
+    }
+
+    /// The paragraphs of a cell, without the blanks between elements.
+    fn cell(&mut self, node: Node<'_, '_>) {
+        for child in node.children().filter(Node::is_element) {
+            match child.tag_name().name() {
+                "p" | "h" => {
+                    self.flow.space();
+                    self.inline(child);
+                }
+                "table-row" => {
+                    self.flow.space();
+                    self.row(child);
+                }
+                "annotation" | "tracked-changes" | "forms" => {}
+                _ => self.cell(child),
             }
         }
     }
@@ -346,7 +421,7 @@ fn epub(archive: &mut Archive) -> Result<Document, String> {
     for item in xml.descendants().filter(|&node| is(node, "itemref")) {
         let name = attribute(item, "idref").and_then(|id| files.iter().find(|(known, _)| *known == id));
         let Some((_, href)) = name else { continue };
-        let name = format!("{folder}{}", decoded(href));
+        let name = resolved(&format!("{folder}{}", decoded(href)));
         match part(archive, &name) {
             Ok(Some(chapter)) => {
                 let mut blocks = html::read(&chapter).blocks;
@@ -361,7 +436,22 @@ fn epub(archive: &mut Archive) -> Result<Document, String> {
     Ok(document)
 }
 
-/// A path of a package, whose percent codes are decoded and whose `..` are resolved.
+/// A path without `.` and `..`.
+fn resolved(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// A path of a package, whose percent codes are decoded.
 fn decoded(href: &str) -> String {
     let href = href.split('#').next().unwrap_or_default();
     let mut bytes = Vec::with_capacity(href.len());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parquet::{
-    data_type::{ByteArray, ByteArrayType, Int32Type},
+    data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type},
     file::writer::SerializedFileWriter,
     schema::parser::parse_message_type,
 };
@@ -108,8 +108,8 @@ fn damaged_files_of_these_formats_are_told() {
 
 /// A Parquet file of two rows: a name, a year that can be missing, and a day.
 fn table() -> Vec<u8> {
-    let schema =
-        "message m { REQUIRED BYTE_ARRAY name (UTF8); OPTIONAL INT32 year; REQUIRED INT32 day (DATE); }";
+    let schema = "message m { REQUIRED BYTE_ARRAY name (UTF8); OPTIONAL INT32 year; REQUIRED INT32 day (DATE); \
+                  REQUIRED INT64 seen (TIMESTAMP(NANOS,true)); }";
     let mut bytes = Vec::new();
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::default()).unwrap();
@@ -124,6 +124,9 @@ fn table() -> Vec<u8> {
     let mut column = group.next_column().unwrap().unwrap();
     column.typed::<Int32Type>().write_batch(&[19_874, 0], None, None).unwrap();
     column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int64Type>().write_batch(&[1_717_157_045_123_000_000, 0], None, None).unwrap();
+    column.close().unwrap();
     group.close().unwrap();
     writer.close().unwrap();
     bytes
@@ -135,8 +138,8 @@ fn rows_of_parquet_files_are_pages() {
     let whole = table();
     world.write("people.parquet", &whole);
     let expected = [
-        "people.parquet, row 1, paragraphs 1 to 1: name: Ann\nyear: 1990\nday: 2024-05-31",
-        "people.parquet, row 2, paragraphs 1 to 1: name: Bob\nday: 1970-01-01",
+        "people.parquet, row 1, paragraphs 1 to 1: name: Ann\nyear: 1990\nday: 2024-05-31\nseen: 2024-05-31T12:04:05",
+        "people.parquet, row 2, paragraphs 1 to 1: name: Bob\nday: 1970-01-01\nseen: 1970-01-01T00:00:00",
     ];
     assert_eq!(world.passages(PassageSplit::Page), expected);
     world.write("cut.parquet", &whole[..whole.len() / 2]);
@@ -170,4 +173,88 @@ fn notes_of_docx_stand_where_they_are_referred_to() {
     let found = world.passages(PassageSplit::Paragraph);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].ends_with("It is hot Ninety degrees. and wet. Rain."), "{found:?}");
+}
+
+/// The blocks of a docx or an odt with this body, each after a bar.
+fn blocks_of(name: &str, body: &str) -> String {
+    let world = World::new();
+    let (file, text) = match name.ends_with("docx") {
+        true => {
+            ("word/document.xml", format!("<w:document xmlns:w=\"w\"><w:body>{body}</w:body></w:document>"))
+        }
+        false => (
+            "content.xml",
+            format!("<o:d xmlns:o=\"o\" xmlns:t=\"t\"><o:body><o:text>{body}</o:text></o:body></o:d>"),
+        ),
+    };
+    world.write(name, zip(&[(file, &text)]));
+    let found = world.passages(PassageSplit::Paragraph);
+    found.iter().map(|passage| passage.rsplit_once(": ").unwrap().1).collect::<Vec<_>>().join("/")
+}
+
+#[test]
+fn cells_of_docx_and_odt_have_their_text_once() {
+    let p = |text: &str| format!("<w:p><w:r><w:t>{text}</w:t></w:r></w:p>");
+    let cell = |inner: &str| format!("<w:tc>{inner}</w:tc>");
+    // A cell in a content control, and a table in a cell.
+    let control = format!("<w:sdt><w:sdtContent>{}</w:sdtContent></w:sdt>", cell(&p("Mr Holm")));
+    let inner = format!("<w:tbl><w:tr>{}{}</w:tr></w:tbl>", cell(&p("in1")), cell(&p("in2")));
+    let body = format!(
+        "<w:tbl><w:tr>{}{control}</w:tr><w:tr>{}{}</w:tr></w:tbl>",
+        cell(&p("Name")),
+        cell(&p("outer")),
+        cell(&(inner + &p("after")))
+    );
+    assert_eq!(blocks_of("a.docx", &body), "Name | Mr Holm\nouter | in1 | in2 after");
+    // A text box of two paragraphs.
+    let boxed =
+        format!("<w:p><w:r><w:t>Before</w:t></w:r><w:txbx>{}{}</w:txbx></w:p>", p("First"), p("Second"));
+    assert_eq!(blocks_of("a.docx", &boxed), "Before First Second");
+    let cell = |inner: &str| {
+        format!("<t:table><t:table-row><t:table-cell>{inner}</t:table-cell></t:table-row></t:table>")
+    };
+    assert_eq!(blocks_of("a.odt", &cell("<t:p>cell<t:box><t:p>boxed</t:p></t:box></t:p>")), "cell boxed");
+    assert_eq!(
+        blocks_of("a.odt", &cell("<t:p>price 5<o:annotation><t:p>secret</t:p></o:annotation></t:p>")),
+        "price 5"
+    );
+}
+
+#[test]
+fn deeply_nested_elements_are_an_error() {
+    let world = World::new();
+    let nested =
+        |tag: &str| format!("{}{}", format!("<{tag}>").repeat(50_000), format!("</{tag}>").repeat(50_000));
+    world.write("c.txt", "Good.");
+    for (name, file) in [("a.docx", "word/document.xml"), ("b.odt", "content.xml")] {
+        world.write(name, zip(&[(file, &format!("<d><body>{}</body></d>", nested("sdt")))]));
+    }
+    let problems = world.problems();
+    assert!(
+        problems.len() == 2
+            && problems.iter().all(|problem| problem.contains("within more than 1000 others")),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn chapters_of_an_epub_are_found_by_relative_paths() {
+    let world = World::new();
+    let package = "<package><manifest><item id=\"a\" href=\"./a.xhtml\"/><item id=\"b\" href=\"../O/b.xhtml\"/></manifest>\
+                   <spine><itemref idref=\"a\"/><itemref idref=\"b\"/></spine></package>";
+    let container = "<container><rootfiles><rootfile full-path=\"O/p.opf\"/></rootfiles></container>";
+    world.write(
+        "a.epub",
+        zip(&[
+            ("META-INF/container.xml", container),
+            ("O/p.opf", package),
+            (
+                "O/a.xhtml",
+                "<?xml version=\"1.0\"?><html><head><title/></head><body><p>One.</p></body></html>",
+            ),
+            ("O/b.xhtml", "<html><body><p>Two.</p></body></html>"),
+        ]),
+    );
+    let found = world.passages(PassageSplit::Paragraph).join("/");
+    assert!(found.contains("One.") && found.contains("Two."), "{found}");
 }
