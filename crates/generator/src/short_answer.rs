@@ -28,7 +28,8 @@ pub(crate) fn cleaned(text: &str, label: &str, task: Option<Task>) -> String {
             }
             text.into()
         }
-        Some(Task::Dialogue) => text.into(),
+        // Sentences for people.
+        None | Some(Task::Dialogue) => text.into(),
         _ if text.split_whitespace().count() <= 8 => text.strip_suffix('.').unwrap_or(text).into(),
         _ => text.into(),
     }
@@ -133,6 +134,7 @@ mod tests {
             ("\"Oslo\"", Some(Task::OpenDomainQa), "Oslo"),
             ("Oslo.", Some(Task::SlotFilling), "Oslo"),
             ("I like it.", Some(Task::Dialogue), "I like it."),
+            ("Acme Inc.", None, "Acme Inc."),
             ("True, it is", Some(Task::FactChecking), "SUPPORTS"),
             ("refutes", Some(Task::FactChecking), "REFUTES"),
             ("\"a\" and \"b\"", None, "\"a\" and \"b\""),

@@ -13,6 +13,43 @@ use super::answer::CitedSentence;
 /// The smallest share of a sentence's words that a passage that supports it has.
 const SHARE: f64 = 0.6;
 
+/// The signs between the words of a number.
+const HYPHENS: [char; 3] = ['-', '\u{2010}', '\u{2011}'];
+
+/// The English words of numbers. Those from a hundred on multiply what is before them.
+const NUMBER_WORDS: [(&str, u64); 30] = [
+    ("one", 1),
+    ("two", 2),
+    ("three", 3),
+    ("four", 4),
+    ("five", 5),
+    ("six", 6),
+    ("seven", 7),
+    ("eight", 8),
+    ("nine", 9),
+    ("ten", 10),
+    ("eleven", 11),
+    ("twelve", 12),
+    ("thirteen", 13),
+    ("fourteen", 14),
+    ("fifteen", 15),
+    ("sixteen", 16),
+    ("seventeen", 17),
+    ("eighteen", 18),
+    ("nineteen", 19),
+    ("twenty", 20),
+    ("thirty", 30),
+    ("forty", 40),
+    ("fifty", 50),
+    ("sixty", 60),
+    ("seventy", 70),
+    ("eighty", 80),
+    ("ninety", 90),
+    ("hundred", 100),
+    ("thousand", 1_000),
+    ("million", 1_000_000),
+];
+
 /// Compares the words of sentences with those of passages.
 pub(super) struct Support {
     analyzer: Analyzer,
@@ -83,22 +120,104 @@ impl Number {
     }
 }
 
-/// The numbers of a text. A point or a comma between two digits belongs to a number.
+/// The numbers of a text, in digits and in English words. A point or a comma between two digits belongs to a number.
 fn numbers(text: &str) -> Vec<Number> {
+    let mut found = in_digits(text);
+    let words = text.split(|c: char| !(c.is_alphanumeric() || c.is_whitespace() || HYPHENS.contains(&c)));
+    found.extend(words.flat_map(in_words).map(|value| Number(vec![value.to_string()])));
+    found
+}
+
+/// The numbers in digits. One before a word that multiplies it can also be read as the product.
+fn in_digits(text: &str) -> Vec<Number> {
     let mut found = Vec::new();
     let mut number = String::new();
-    let mut characters = text.chars().peekable();
-    while let Some(c) = characters.next() {
-        let is_inside = !number.is_empty() && characters.peek().is_some_and(char::is_ascii_digit);
+    let mut characters = text.char_indices().peekable();
+    while let Some((at, c)) = characters.next() {
+        let is_inside =
+            !number.is_empty() && characters.peek().is_some_and(|(_, next)| next.is_ascii_digit());
         if c.is_ascii_digit() || (matches!(c, '.' | ',') && is_inside) {
             number.push(c);
         } else if !number.is_empty() {
-            found.push(Number::read(&std::mem::take(&mut number)));
+            found.push(multiplied(&std::mem::take(&mut number), &text[at..]));
         }
     }
     if !number.is_empty() {
         found.push(Number::read(&number));
     }
+    found
+}
+
+/// A number in digits with the text after it: `2 million` is 2 or 2000000.
+fn multiplied(written: &str, after: &str) -> Number {
+    let mut number = Number::read(written);
+    let word = after.strip_prefix(' ').unwrap_or_default();
+    let word = word.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default().to_ascii_lowercase();
+    let factor = NUMBER_WORDS.iter().find(|(name, value)| *name == word && *value >= 100);
+    // A fraction of at most three digits stays exact in thousandths.
+    let (whole, fraction) = written.split_once('.').unwrap_or((written, ""));
+    if let Some((_, factor)) = factor
+        && fraction.len() <= 3
+        && let Ok(thousandths) = format!("{whole}{fraction:0<3}").parse::<u64>()
+        && let Some(product) = thousandths.checked_mul(*factor)
+        && product % 1000 == 0
+    {
+        number.0.push((product / 1000).to_string());
+    }
+    number
+}
+
+/// The numbers in the words of a text without punctuation, such as `two hundred and fifty-one`. `one` alone is mostly no number.
+fn in_words(text: &str) -> Vec<u64> {
+    let mut found = Vec::new();
+    // The number that is being read: its thousands, and what is below a thousand.
+    let mut open: Option<(u64, u64)> = None;
+    let mut is_bare_one = false;
+    let words =
+        text.split(|c: char| c.is_whitespace() || HYPHENS.contains(&c)).filter(|word| !word.is_empty());
+    let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
+    let value_of =
+        |word: &String| NUMBER_WORDS.iter().find(|(name, _)| name == word).map(|(_, value)| *value);
+    // The first factor of the number that begins at a place. After `and` it tells whether the number goes on, as in `two hundred
+    // and fifty thousand`, or is the next one, as in `two hundred and three hundred`.
+    let factor_of = |at: usize| words[at..].iter().map_while(value_of).find(|value| *value >= 100);
+    for (at, word) in words.iter().enumerate() {
+        let part = value_of(word);
+        let goes_on = match (open, part) {
+            (None, Some(part)) => part < 100,
+            (Some((all, below)), Some(part)) => match part {
+                100 => (1..10).contains(&below),
+                1_000.. => below > 0 && (all == 0 || all > 1_000 * part),
+                10..100 => below % 100 == 0,
+                _ => below % 10 == 0 && below % 100 != 10,
+            },
+            (Some((all, below)), None)
+                if word == "and"
+                    && (below >= 100 || (all > 0 && below == 0))
+                    && match factor_of(at + 1) {
+                        None => true,
+                        Some(100) => below < 100,
+                        Some(factor) => below >= 100 || all > 1_000 * factor,
+                    } =>
+            {
+                continue;
+            }
+            _ => false,
+        };
+        if !goes_on {
+            found.extend(open.take().filter(|_| !is_bare_one).map(|(all, below)| all + below));
+        }
+        if let Some(part) = part.filter(|part| goes_on || *part < 100) {
+            let (all, below) = open.unwrap_or_default();
+            is_bare_one = open.is_none() && part == 1;
+            open = Some(match part {
+                100 => (all, below * 100),
+                1_000.. => (all + below * part, 0),
+                _ => (all, below + part),
+            });
+        }
+    }
+    found.extend(open.filter(|_| !is_bare_one).map(|(all, below)| all + below));
     found
 }
 
@@ -260,7 +379,7 @@ pub(super) struct Bare {
     pub(super) citations: Vec<(usize, usize)>,
 }
 
-/// Takes citations such as `[1]`, `[2, 3]` and `[1][2]` out of an answer. Other text in brackets stays, and so does code
+/// Takes citations such as `[1]`, `[2, 3]`, `[1][2]` and `[?]` out of an answer. Other text in brackets stays, and so does code
 /// between backticks.
 pub(super) fn without_citations(answer: &str) -> Bare {
     let mut bare = Bare { text: String::with_capacity(answer.len()), citations: Vec::new() };
@@ -288,8 +407,11 @@ pub(super) fn without_citations(answer: &str) -> Bare {
     bare
 }
 
-/// The numbers of a citation, such as `1, 2` or `1-3`; `None` for other text.
+/// The numbers of a citation, such as `1, 2` or `1-3`, and none for `?`; `None` for other text.
 fn numbers_of(inside: &str) -> Option<Vec<usize>> {
+    if inside == "?" {
+        return Some(Vec::new());
+    }
     let number = |text: &str| text.trim().parse().ok().filter(|number| (1..1000).contains(number));
     let mut found = Vec::new();
     for part in inside.split([',', ';']) {
@@ -430,6 +552,7 @@ mod tests {
         let question = "How many songs did Reyl write?";
         assert_eq!(answer(question, "Reyl wrote 1200 songs.").1, "Reyl wrote 1200 songs. [2]");
         assert_eq!(answer(question, "Reyl wrote 300 songs.").1, "Reyl wrote 300 songs. [?]");
+        assert_eq!(answer(question, "Reyl wrote 300 songs. [?]").1, "Reyl wrote 300 songs. [?]");
         assert_eq!(answer(question, "1) Reyl wrote 1200 songs.").1, "1) Reyl wrote 1200 songs. [2]");
         assert_eq!(without_marker("12. Reyl wrote."), " Reyl wrote.");
         assert_eq!(without_marker("1.5 songs"), "1.5 songs");
@@ -441,6 +564,29 @@ mod tests {
         );
         assert_eq!(read("1,250.50 1.250,5 2.3.1"), [["1250.5"], ["1250.5"], ["2.3.1"]]);
         assert_eq!(read("1.250"), [["1250", "1.25"]]);
+        for (text, expected) in [
+            ("twelve people, twenty-five cats", &[12, 25][..]),
+            ("two hundred and fifty-one", &[251]),
+            ("two\nhundred and three hundred", &[200, 300]),
+            ("two thousand and three thousand", &[2000, 3000]),
+            ("two hundred and fifty thousand", &[250_000]),
+            ("two thousand and three hundred", &[2300]),
+            ("two million three thousand and six", &[2_003_006]),
+            ("three thousand four hundred euros", &[3400]),
+            ("one million and six", &[1_000_006]),
+            ("one of the two, five and six", &[2, 5, 6]),
+            ("twenty two two nineteen ten", &[22, 2, 19, 10]),
+            ("hundreds and the hundred", &[]),
+            ("everyone at nine", &[9]),
+        ] {
+            let found: Vec<u64> = text.split(',').flat_map(in_words).collect();
+            assert_eq!(found, expected, "{text}");
+        }
+        assert!(numbers("twelve")[0].is(&numbers("12.0")[0]));
+        assert_eq!(
+            read("2 million, 2.5 million and 3 hundred people in 2 cities"),
+            [&["2", "2000000"][..], &["2.5", "2500000"], &["3", "300"], &["2"]]
+        );
     }
 
     #[test]
@@ -457,6 +603,8 @@ mod tests {
             ("The price is 12,50 euros.", false),
             ("The price is 1250.00 euros.", true),
             ("The price is 1.250 euros.", true),
+            ("It needs fifteen litres.", true),
+            ("It has three stages.", false),
         ] {
             assert_eq!(support.of(sentence).is_some_and(|found| !found.is_empty()), holds, "{sentence}");
         }

@@ -98,7 +98,7 @@ impl Conversation {
 
 /// An answer without its citations and the marks of sentences without support, with single blanks.
 fn uncited(answer: &str) -> String {
-    let bare = without_citations(&answer.replace(" [?]", "")).text;
+    let bare = without_citations(answer).text;
     bare.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
