@@ -50,6 +50,14 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// A mount with the name of another path.
+    #[error(
+        "a mount has the name `{name}`, and `/v1/{name}` has other paths; set another `name` in its config, or rename the folder"
+    )]
+    Reserved {
+        /// The name.
+        name: &'static str,
+    },
     /// Nothing to serve.
     #[error(
         "nothing to serve: expected a config, a folder of documents, `--model`, `--llm`, `--embed`, `--rerank`, `--classify`, `--run` or `--kb`"

@@ -34,6 +34,8 @@ pub(crate) enum Cause {
     Stopping,
     /// What is asked for is being replaced.
     Changing,
+    /// The endpoint of a model failed or refused.
+    Upstream,
     /// A model or an index failed.
     Internal,
 }
@@ -53,6 +55,19 @@ pub(crate) struct Failure {
     pub(crate) detail: Option<String>,
 }
 
+/// The seconds after which an endpoint that failed is worth another try.
+const UPSTREAM_PAUSE: u64 = 5;
+
+/// Whether an error is that of a model's endpoint.
+fn is_of_endpoint(error: &(dyn std::error::Error + 'static)) -> bool {
+    use sporran_generator::Error as Generator;
+    use sporran_pipeline::Error as Pipeline;
+    let of_generator = |error: &Generator| matches!(error, Generator::Remote(_));
+    let of_pipeline = |error: &Pipeline| matches!(error, Pipeline::Generator(error) if of_generator(error));
+    error.downcast_ref::<Generator>().is_some_and(of_generator)
+        || error.downcast_ref::<Pipeline>().is_some_and(of_pipeline)
+}
+
 impl Failure {
     /// A failure.
     pub(crate) fn new(cause: Cause, message: impl Into<String>) -> Self {
@@ -64,10 +79,16 @@ impl Failure {
         Self { field: Some(field.to_owned()), ..Self::new(Cause::Invalid, message) }
     }
 
-    /// A model or an index that failed. The error with its sources is for the log; clients do not need the paths in it.
+    /// A model or an index that failed, or a model's endpoint. The error with its sources is for the log; clients do not need the paths in it.
     pub(crate) fn internal(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        let detail = with_causes(&*error.into());
+        let error = error.into();
+        let detail = with_causes(&*error);
         tracing::error!("a request failed: {detail}");
+        if is_of_endpoint(&*error) {
+            let message = "the endpoint of the model failed or refused; the server's log has the cause";
+            let failure = Self::new(Cause::Upstream, message);
+            return Self { detail: Some(detail), retry_after: Some(UPSTREAM_PAUSE), ..failure };
+        }
         let message = "the server could not compute the answer; its log has the cause";
         Self { detail: Some(detail), ..Self::new(Cause::Internal, message) }
     }
@@ -94,7 +115,9 @@ impl Cause {
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Overloaded => StatusCode::TOO_MANY_REQUESTS,
-            Self::TimedOut | Self::Stopping | Self::Changing => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TimedOut | Self::Stopping | Self::Changing | Self::Upstream => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -103,7 +126,7 @@ impl Cause {
     fn tei(self) -> &'static str {
         match self {
             Self::Overloaded => "Overloaded",
-            Self::Internal | Self::TimedOut => "Backend",
+            Self::Internal | Self::TimedOut | Self::Upstream => "Backend",
             Self::Stopping | Self::Changing => "Unhealthy",
             _ => "Validation",
         }
@@ -114,7 +137,7 @@ impl Cause {
         match self {
             Self::Unauthorized => ("invalid_request_error", "invalid_api_key"),
             Self::Overloaded => ("rate_limit_error", "rate_limit_exceeded"),
-            Self::TimedOut | Self::Stopping | Self::Changing | Self::Internal => {
+            Self::TimedOut | Self::Stopping | Self::Changing | Self::Upstream | Self::Internal => {
                 ("server_error", "server_error")
             }
             Self::NotFound => ("invalid_request_error", "not_found"),

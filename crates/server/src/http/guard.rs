@@ -58,7 +58,7 @@ pub(crate) async fn guard(Shared(state): Shared<Arc<State>>, mut request: Reques
         None => {
             let limit = state.limits().time;
             tokio::time::timeout(limit, next.run(request)).await.unwrap_or_else(|_| {
-                let message = format!("the answer took longer than {} s", limit.as_secs());
+                let message = format!("the request took longer than {} s (--max-seconds)", limit.as_secs());
                 Failure { retry_after: Some(1), ..Failure::new(Cause::TimedOut, message) }.into_response()
             })
         }

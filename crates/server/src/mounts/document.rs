@@ -137,7 +137,9 @@ pub(crate) fn named(store: &PassageStore, id: &str) -> Option<InStore> {
     }
     let (document, place) = id.rsplit_once('#')?;
     let all = store.passages_of(store.page_by_id(document)?);
-    let passage = place.parse::<u32>().ok().and_then(|place| all.start.checked_add(place))?;
+    // `+1` and `01` are other texts.
+    let place: u32 = place.parse().ok().filter(|number: &u32| number.to_string() == place)?;
+    let passage = all.start.checked_add(place)?;
     (passage < all.end).then_some(InStore::Passage(PassageId(passage)))
 }
 

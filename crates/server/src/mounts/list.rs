@@ -19,6 +19,9 @@ use super::{
 };
 use crate::{Cause, Error, Failure, Result, clock::now, work::Setting};
 
+/// No mount's name: `/v1/models/search` would be the model `search`.
+const RESERVED: &str = "models";
+
 /// Something that is served under a name.
 #[derive(Clone)]
 pub(crate) struct Mount {
@@ -142,6 +145,9 @@ impl Mounts {
             for mount in open(&options, setting, observe, &mut Vec::new())? {
                 if mounts.iter().any(|known| known.name == mount.name) {
                     return Err(Error::Name { name: mount.name });
+                }
+                if mount.name == RESERVED {
+                    return Err(Error::Reserved { name: RESERVED });
                 }
                 mounts.push(mount);
             }
