@@ -18,6 +18,18 @@ pub(crate) fn file(path: &Path) -> Result<()> {
     exists("file", path)
 }
 
+/// Checks that there is a file that can be read more than once: neither standard input nor a pipe.
+pub(crate) fn file_to_reread(path: &Path) -> Result<()> {
+    file(path)?;
+    // What cannot be looked up has an error when it is opened.
+    let is_stream = path.as_os_str() == "-" || path.metadata().is_ok_and(|about| !about.is_file());
+    if is_stream && path != Path::new("/dev/null") {
+        let message = format!("{}: expected a file, which is read twice; found a stream", path.display());
+        return Err(Error::Input(message));
+    }
+    Ok(())
+}
+
 /// Checks that there is a folder.
 pub(crate) fn folder(path: &Path) -> Result<()> {
     if path.is_file() {
@@ -47,11 +59,41 @@ pub(crate) fn not_read<'a>(output: &Path, inputs: impl IntoIterator<Item = &'a P
     }
 }
 
+/// Checks that a file to write is not in one of the folders whose files are read, and is not itself one that is read: the next
+/// reading would take it for one.
+///
+/// # Errors
+/// [`Error::Usage`] for such a file.
+pub(crate) fn not_within<'a>(
+    output: &Path,
+    sources: impl IntoIterator<Item = &'a PathBuf> + Clone,
+) -> Result<()> {
+    if output == Path::new("-") {
+        return Ok(());
+    }
+    not_read(output, sources.clone())?;
+    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Folders that do not exist yet are made.
+    let Some(place) = parent.ancestors().find_map(|folder| folder.canonicalize().ok()) else { return Ok(()) };
+    let is_in = |source: &&PathBuf| {
+        source.canonicalize().is_ok_and(|source| source.is_dir() && place.starts_with(source))
+    };
+    match sources.into_iter().find(is_in) {
+        None => Ok(()),
+        Some(source) => Err(Error::Usage(format!(
+            "expected a file to write outside of {}, whose files are read; found {}",
+            source.display(),
+            output.display()
+        ))),
+    }
+}
+
 fn exists(what: &str, path: &Path) -> Result<()> {
     match path.try_exists() {
         Ok(true) => Ok(()),
         Ok(false) => Err(missing(what, path)),
-        Err(source) => Err(Error::io(path, "look up")(source)),
+        // Such as a link that leads to itself.
+        Err(source) => Err(Error::Input(format!("{}: cannot be looked up: {source}", path.display()))),
     }
 }
 
@@ -85,6 +127,21 @@ mod tests {
             message.contains("expected another file to write than") && message.ends_with("a, which is read")
         );
         assert!(not_read(Path::new("/dev/null"), [&PathBuf::from("/dev/null")]).is_ok());
+    }
+
+    #[test]
+    fn a_file_is_not_written_among_those_that_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (docs, page) = (folder.path().join("docs"), folder.path().join("page.txt"));
+        std::fs::create_dir_all(docs.join("deep")).unwrap();
+        std::fs::write(&page, "").unwrap();
+        let sources = [docs.clone(), page.clone()];
+        assert!(not_within(&folder.path().join("set.jsonl"), &sources).is_ok());
+        assert!(not_within(Path::new("-"), &[PathBuf::from(".")]).is_ok());
+        assert!(not_within(&docs.join("new/deep/set.jsonl"), &sources).is_err());
+        let message = not_within(&docs.join("deep/set.jsonl"), &sources).unwrap_err().to_string();
+        assert!(message.contains("docs, whose files are read; found"), "{message}");
+        assert!(not_within(&page, &sources).unwrap_err().to_string().contains("which is read"));
     }
 
     #[test]

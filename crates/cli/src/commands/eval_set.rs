@@ -12,7 +12,7 @@ use crate::{
     error::Result,
     interrupt::{self, Kept},
     outcome::{Context, Outcome},
-    settings,
+    paths, settings,
 };
 
 /// `sporran eval-set`
@@ -39,7 +39,10 @@ pub(crate) struct MakeEvalSet {
 impl MakeEvalSet {
     pub(crate) fn run(self, context: &Context) -> Result<Outcome> {
         at_least_one("--count", self.count)?;
-        let (options, _) = self.sources.options(self.sources.all(), context)?;
+        let sources = self.sources.all();
+        let named: Vec<PathBuf> = sources.iter().map(PathBuf::from).collect();
+        paths::not_within(&self.output, &named)?;
+        let (options, _) = self.sources.options(sources, context)?;
         interrupt::keep(Kept::Output(self.output.clone()));
         let make = |options: &AskOptions| {
             eval_set(options, self.count, self.seed, &mut context.observer())

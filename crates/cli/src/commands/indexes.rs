@@ -61,7 +61,9 @@ fn sources(found: &CachedIndexes) -> String {
         return "responses of `--llm`".to_owned();
     }
     if found.sources.is_empty() {
-        return "unfinished".to_owned();
+        // The build of a config notes no sources.
+        let what = if found.parts.is_empty() { "unfinished" } else { "sources not noted" };
+        return what.to_owned();
     }
     let shown = |path: &PathBuf| printable_line(&path.display().to_string());
     found.sources.iter().map(shown).collect::<Vec<_>>().join(", ")

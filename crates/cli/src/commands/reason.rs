@@ -77,9 +77,14 @@ impl Reason {
         let options = AskOptions { answers: self.answers, chains: self.chains, known: self.known };
         let predictor = LinkPredictor::open(kb, self.links.as_deref(), self.rules.as_deref())?;
         let parse = |line: String| {
+            let expected = "expected {\"subject\" or \"object\": name, \"relation\": name}";
+            if line.trim().is_empty() {
+                return Err(format!("{expected}, found a blank line"));
+            }
             let question: LinkQuestion = serde_json::from_str(&line).map_err(|error| {
-                let wrong = plain_json(&error.to_string());
-                format!("expected {{\"subject\" or \"object\": name, \"relation\": name}}: {wrong}")
+                // The caller names the line of the input. The question is the first line of its own text.
+                let wrong = plain_json(&error.to_string()).replace("(line 1, column ", "(column ");
+                format!("{expected}: {wrong}")
             })?;
             predictor.resolve(&question)
         };

@@ -1,6 +1,6 @@
 //! `sporran report`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub(crate) struct ReportRuns {
     /// Folders of finished runs; the others are compared with the first. Runs over KoRC's questions or KnowledgeNet's documents get the tables of their papers
     #[arg(required = true, value_name = "RUN", value_hint = ValueHint::DirPath)]
     runs: Vec<PathBuf>,
-    /// Format: text, markdown, latex, csv or html [default: text]
+    /// Format: text, markdown, latex, csv or html [default: that of the name of --output, else text]
     #[arg(long, value_name = "FORM")]
     form: Option<Form>,
     /// File to write; standard output by default
@@ -32,6 +32,17 @@ pub(crate) struct ReportRuns {
     output: Option<PathBuf>,
     #[command(flatten)]
     rounds: Rounds,
+}
+
+/// The format that the ending of a file's name tells.
+fn form_of(path: &Path) -> Option<Form> {
+    match path.extension()?.to_str()? {
+        "md" => Some(Form::Markdown),
+        "tex" => Some(Form::Latex),
+        "csv" => Some(Form::Csv),
+        "html" | "htm" => Some(Form::Html),
+        _ => None,
+    }
 }
 
 impl ReportRuns {
@@ -42,7 +53,14 @@ impl ReportRuns {
         for run in &self.runs {
             paths::folder(run)?;
         }
-        let form = self.form.unwrap_or(Form::Text);
+        let named = self.output.as_deref().and_then(form_of);
+        if let Some(output) = &self.output {
+            let is_of_run = output
+                .extension()
+                .is_some_and(|ending| ["json", "jsonl", "toml", "trec"].iter().any(|own| ending == *own));
+            paths::not_within(output, if is_of_run { &self.runs } else { &[][..] })?;
+        }
+        let form = self.form.or(named).unwrap_or(Form::Text);
         match kind_of_runs(&self.runs)? {
             RunKind::Answers => {
                 let comparison = compare_runs(&self.runs, self.rounds.value())?;

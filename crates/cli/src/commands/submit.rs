@@ -155,6 +155,14 @@ impl Check {
 
 impl Pack {
     fn run(&self) -> Result<Outcome> {
+        let name = self.output.file_name().unwrap_or_default().to_string_lossy();
+        if self.output.is_dir() || !(name.ends_with(".tar.gz") || name.ends_with(".tgz")) {
+            let message = format!(
+                "--output: expected a file that ends in .tar.gz or .tgz, found {}",
+                self.output.display()
+            );
+            return Err(Error::Usage(message));
+        }
         interrupt::keep(Kept::Output(self.output.clone()));
         let entries = self.which.entries(&self.inputs, &self.predictions)?;
         submit::pack(&entries, &self.output)?;

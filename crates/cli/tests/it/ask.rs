@@ -265,6 +265,7 @@ fn wrong_calls_name_the_mistake() {
         (&["ask", "pages.jsonl", "notes/other.md"], "no file or folder notes/other.md"),
         (&["eval-set", "none", "--output", "out.jsonl"], "no file or folder none"),
         (&["eval-set", "pages.jsonl", "--output", "out.jsonl", "--count", "0"], "--count"),
+        (&["eval-set", ".", "--output", "out.jsonl"], "a file to write outside of ."),
     ] {
         let (code, messages) = failure(home.path(), arguments);
         assert!(code == 2 && messages.contains(expected), "{arguments:?}: {messages}");

@@ -41,6 +41,11 @@ impl Reader {
         Arc::clone(&self.file)
     }
 
+    /// The number of the last line read, blank ones included; 0 before the first.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
     /// How far the file has been read.
     pub fn position(&self) -> Position {
         self.input.position.clone()

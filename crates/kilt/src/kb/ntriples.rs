@@ -3,12 +3,12 @@
 //! IRIs and blank nodes become names. Entities and direct properties of Wikidata are named by the last part
 //! of the IRI (`Q42`, `P31`), as in every Wikidata data set. Literals are not entities. `rdfs:label`,
 //! `skos:prefLabel` and `schema:name` give labels, `skos:altLabel` gives aliases, if they are English or
-//! without a language. Other literals are skipped.
+//! without a language. Triples with other literals are left out, and their number is a warning.
 
 use std::{borrow::Cow, path::Path};
 
 use super::{KnowledgeBase, Part, Triple};
-use crate::{Error, Result, jsonl};
+use crate::{Error, Result, counted, jsonl};
 
 const LABELS: [&str; 3] = [
     "http://www.w3.org/2000/01/rdf-schema#label",
@@ -42,6 +42,7 @@ impl KnowledgeBase {
         let mut reader = jsonl::open(path)?;
         // Labels may come before the triples of their entities.
         let mut called = Vec::new();
+        let mut left_out = 0u64;
         while let Some((line, bytes)) = reader.next_line()? {
             let text = jsonl::utf8(path, line, bytes)?;
             let fail = |(field, message): (&str, String)| Error::record(path, line, field, message);
@@ -51,9 +52,11 @@ impl KnowledgeBase {
                 if let Term::Literal { text, language } = object {
                     let is_label = LABELS.contains(&iri.as_ref());
                     let ours = language.is_none_or(|tag| tag.eq_ignore_ascii_case("en"));
-                    if ours && (is_label || *iri == ALIASES) {
+                    let is_name = is_label || *iri == ALIASES;
+                    if ours && is_name {
                         called.push((subject.to_owned(), text.into_owned(), is_label));
                     }
+                    left_out += u64::from(!is_name);
                 }
                 continue;
             };
@@ -63,6 +66,10 @@ impl KnowledgeBase {
                 object: self.add_entity(object_name)?,
             };
             self.add(part, triple)?;
+        }
+        if left_out > 0 {
+            let file = path.display();
+            tracing::warn!(%file, "{} with a literal for an object left out", counted(left_out, "triple"));
         }
         for (name, label, is_label) in called {
             if let Some(id) = self.entity(&name) {

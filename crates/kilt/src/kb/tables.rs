@@ -92,7 +92,7 @@ impl KnowledgeBase {
     /// Reads a file of triples into a part: N-Triples if its name ends in `.nt` (before `.gz` or `.zst`),
     /// otherwise tab-separated columns: a subject, a relation and an object. A first line that names these three, such as
     /// `head relation tail`, gives their places. Further columns are not read, unless there is one and it has nothing but `1`
-    /// and `-1`: then triples with `-1` are hard negatives of the part. All lines have as many columns as
+    /// and `-1` or `0`: then triples with `-1` or `0` are hard negatives of the part. All lines have as many columns as
     /// the first.
     ///
     /// # Errors
@@ -120,6 +120,7 @@ impl KnowledgeBase {
         let mut columns = None;
         // The triples of a file whose fourth column is not known yet to be a label or not.
         let mut labelled: Vec<(Triple, bool)> = Vec::new();
+        let mut is_label = false;
         while let Some((line, bytes)) = reader.next_line()? {
             let text = jsonl::utf8(path, line, bytes)?;
             let cells: Vec<&str> = text.split('\t').map(str::trim).collect();
@@ -152,8 +153,14 @@ impl KnowledgeBase {
                 object: self.add_entity(object)?,
             };
             match label.map(|at| cells[at]) {
-                Some("1") => labelled.push((triple, true)),
-                Some("-1") => labelled.push((triple, false)),
+                Some("1") => {
+                    is_label = true;
+                    labelled.push((triple, true));
+                }
+                Some(no @ ("-1" | "0")) => {
+                    is_label |= no == "-1";
+                    labelled.push((triple, false));
+                }
                 _ => {
                     // A column of other values has no labels, so all triples so far are triples.
                     *label = None;
@@ -161,6 +168,10 @@ impl KnowledgeBase {
                     take(self, triple)?;
                 }
             }
+        }
+        // A column of zeros alone says nothing.
+        if !is_label {
+            labelled.drain(..).try_for_each(|(triple, _)| take(self, triple))?;
         }
         if let Some(Columns { count: count @ 4.., .. }) = columns {
             let read = if labelled.is_empty() { "three columns are read" } else { "the fourth is a label" };
@@ -298,6 +309,13 @@ mod tests {
     }
 
     #[test]
+    fn zeros_beside_ones_are_hard_negatives() {
+        let folder = folder(&[("train.txt", "a\tr\tb\t1\na\tr\ta\t0\n")]);
+        let kb = KnowledgeBase::open(folder.path()).unwrap();
+        assert_eq!((kb.triples(Part::Train).len(), kb.negatives(Part::Train).len()), (1, 1));
+    }
+
+    #[test]
     fn further_columns_and_a_first_line_with_names_are_no_triples() {
         let names = |kb: &KnowledgeBase, triple: &Triple| {
             let [subject, object] = [triple.subject, triple.object].map(|id| kb.entity_name(id).to_owned());
@@ -306,6 +324,7 @@ mod tests {
         for (text, expected) in [
             ("a\tr\tb\t0.5\nb\tr\tc\t1\n", ["a r b", "b r c"]),
             ("a\tr\tb\t1\nb\tr\tc\t-1\nb\tr\ta\t7", ["a r b", "b r c"]),
+            ("a\tr\tb\t0\nb\tr\tc\t0\n", ["a r b", "b r c"]),
             ("\u{feff}head\trelation\ttail\r\na\tr\tb\r\nb\tr\tc\r\n", ["a r b", "b r c"]),
             ("id\tObject\tSubject\tPredicate\n1\tb\ta\tr\n2\tc\tb\tr\n", ["a r b", "b r c"]),
             // A relation with such a name is a triple.

@@ -90,10 +90,22 @@ fn faults(
     let path = predictions.display();
     let mut faults = Vec::new();
     let mut seen: FxHashMap<Id, u64> = FxHashMap::default();
-    let reader = jsonl::open(predictions)?;
+    let mut reader = jsonl::open(predictions)?;
     let file = reader.file();
-    for line in reader.lines() {
-        let (line, text) = line?;
+    // KILT's scorer parses every line, so a blank one ends it. Of several in a row, the first is told.
+    let blank = |line: u64| format!("{path}:{line}: expected a prediction, found a blank line");
+    let mut last = 0;
+    loop {
+        let next = match reader.next_line()? {
+            Some((line, bytes)) => Some((line, jsonl::utf8(&file, line, bytes)?.to_owned())),
+            None => None,
+        };
+        let Some((line, text)) = next else {
+            faults.extend((last + 1..=reader.line()).take(1).map(blank));
+            break;
+        };
+        faults.extend((last + 1..line).take(1).map(blank));
+        last = line;
         let record: Record = match jsonl::parse(&file, line, text.as_bytes()) {
             Ok(record) => record,
             Err(error) => {
@@ -117,7 +129,8 @@ fn faults(
         }
         shape(&record, store, &mut fault);
     }
-    if seen.is_empty() && faults.is_empty() {
+    if last == 0 {
+        faults.clear();
         faults.push(format!("{path}:1: expected a prediction, found an empty file"));
     }
     let absent = expected.into_iter().flatten().filter(|(_, found)| !found);
@@ -247,12 +260,16 @@ mod tests {
         for (fault, expected) in faults.iter().zip(expected) {
             assert!(fault.contains(expected), "{fault}");
         }
+        let whole = r#"{"id":1,"output":[{"answer":"x","provenance":[{"wikipedia_id":"1"}]}]}"#;
+        let other = whole.replace("\"id\":1", "\"id\":2");
         // A section that is not a string does not hide other mistakes. An empty file is a mistake.
         let section = r#"{"id":1,"output":[{"answer":"x","provenance":[{"wikipedia_id":"1","section":3}]}]}"#;
         for (text, expected) in [
             (format!("{section}\n"), "p.jsonl:1: field `output[0].provenance[0].section`: "),
             (String::new(), "p.jsonl:1: expected a prediction, found an empty file"),
             ("\n \n".to_owned(), "expected a prediction, found an empty file"),
+            (format!("{whole}\n \n{other}\n"), "p.jsonl:2: expected a prediction, found a blank line"),
+            (format!("{whole}\n\n"), "p.jsonl:2: expected a prediction, found a blank line"),
         ] {
             let path = folder.path().join("other/p.jsonl");
             jsonl::write(&path, text.as_bytes()).unwrap();

@@ -62,7 +62,7 @@ impl Candidates {
     pub(crate) fn run(self) -> Result<Outcome> {
         let Self { tasks, systems, store, per_system, depth, min_overlap, no_gold, seed, key, output } = self;
         paths::file(&tasks)?;
-        systems.iter().try_for_each(|system| paths::file(&system.path))?;
+        systems.iter().try_for_each(|system| paths::file_to_reread(&system.path))?;
         paths::folder(&store)?;
         let read = || [&tasks].into_iter().chain(systems.iter().map(|system| &system.path));
         paths::not_read(&output, read())?;

@@ -27,8 +27,9 @@ pub(crate) struct Mentions {
 
 impl Mentions {
     pub(crate) fn run(self) -> Result<Outcome> {
-        paths::file(&self.gold)?;
+        paths::file_to_reread(&self.gold)?;
         check_scored(&self.guess)?;
+        paths::file_to_reread(&self.guess)?;
         let texts = mentions::by_text(&self.gold, &self.guess, self.document.as_deref())?;
         let blocks: Vec<String> = texts.iter().map(ToString::to_string).collect();
         Outcome::list(blocks.join("\n\n"), texts)
