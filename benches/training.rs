@@ -11,11 +11,12 @@
 //! MODEL=FOLDER_OF_MINILM PYTHON=python3 cargo bench --bench training
 //! ```
 //!
-//! With `SHAPE=gpt2` the model has GPT-2 small's shape and random weights, and `MODEL` is not needed. The batch then has 8 rows
-//! of 64 prompt tokens and 64 target tokens; only targets have a loss. PyTorch computes the logits of all tokens, as is usual.
+//! With `SHAPE=gpt2` the model has GPT-2 small's shape and random weights, with `SHAPE=llama` that of SmolLM2-135M; `MODEL` is not
+//! needed. The batch then has 8 rows of 64 prompt tokens and 64 target tokens; only targets have a loss. PyTorch computes the logits of all tokens, as is usual.
 //!
 //! ```text
 //! SHAPE=gpt2 PYTHON=python3 cargo bench --bench training
+//! SHAPE=llama PYTHON=python3 cargo bench --bench training
 //! ```
 //!
 //! `MODEL` is a BERT-shaped folder. Without `PYTHON` only our side runs. `STEPS` is the number of measured
@@ -43,7 +44,8 @@ use sporran_training::{
     Row, TrainingOptions, TunedEncoder, Variables,
 };
 use sporran_transformers::{
-    BertTask, Checkpoint, DeviceName, EncoderRow, Gpt2, Gpt2Config, fused::in_precision,
+    BertTask, Checkpoint, DeviceName, EncoderRow, Gpt2, Gpt2Config, Llama, LlamaConfig, TrainableCausal,
+    fused::in_precision,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -81,27 +83,50 @@ fn ours(
     measure(&objective, encoder.variables(), steps, precision)
 }
 
-/// The name of the batch of a decoder-only model, and its shape.
+/// The names of the decoder-only models, which are those of their batches, and the shape of a batch.
 const GPT2: &str = "gpt2";
-const GPT2_ROWS: usize = 8;
-const GPT2_TOKENS: usize = 64;
+const LLAMA: &str = "llama";
+const CAUSAL_ROWS: usize = 8;
+const CAUSAL_TOKENS: usize = 64;
+
+/// SmolLM2-135M.
+fn llama() -> LlamaConfig {
+    LlamaConfig {
+        vocab_size: 49152,
+        hidden_size: 576,
+        intermediate_size: 1536,
+        num_hidden_layers: 30,
+        num_attention_heads: 9,
+        num_key_value_heads: Some(3),
+        tie_word_embeddings: true,
+        ..LlamaConfig::default()
+    }
+}
+
+/// The number of tokens of a decoder-only model.
+fn causal_vocabulary(name: &str) -> u32 {
+    if name == GPT2 { Gpt2Config::default().vocab_size as u32 } else { llama().vocab_size as u32 }
+}
 
 /// The rows of a decoder-only model: prompts and targets.
 fn pairs(vocabulary: u32) -> Vec<Row> {
     let mut rng = ChaCha8Rng::seed_from_u64(11);
-    let mut tokens = || (0..GPT2_TOKENS).map(|_| rng.random_range(0..vocabulary)).collect::<Vec<u32>>();
-    (0..GPT2_ROWS).map(|_| Row { source: tokens(), target: tokens() }).collect()
+    let mut tokens = || (0..CAUSAL_TOKENS).map(|_| rng.random_range(0..vocabulary)).collect::<Vec<u32>>();
+    (0..CAUSAL_ROWS).map(|_| Row { source: tokens(), target: tokens() }).collect()
 }
 
 /// Our side on the batch of a decoder-only model.
-fn ours_causal(steps: usize, precision: TrainingPrecision) -> Outcome<(f64, f64)> {
-    let config = Gpt2Config::default();
+fn ours_causal(name: &str, steps: usize, precision: TrainingPrecision) -> Outcome<(f64, f64)> {
     let variables = Variables::new(7);
-    let model = Gpt2::new(&config, &variables.builder(&device()?.open()?))?;
-    let rows = Arc::new(pairs(config.vocab_size as u32));
+    let builder = variables.builder(&device()?.open()?);
+    let model: Box<dyn TrainableCausal> = match name {
+        GPT2 => Box::new(Gpt2::new(&Gpt2Config::default(), &builder)?),
+        _ => Box::new(Llama::new(&llama(), &builder)?),
+    };
+    let rows = Arc::new(pairs(causal_vocabulary(name)));
     let given = |_| Ok(rows.clone());
     let options = TrainingOptions { tokens_per_batch: usize::MAX, ..TrainingOptions::default() };
-    let objective = CausalObjective::new(&model, &variables, &options, &given);
+    let objective = CausalObjective::new(&*model, &variables, &options, &given);
     measure(&objective, &variables, steps, precision)
 }
 
@@ -151,8 +176,8 @@ fn main() -> Outcome<()> {
     // Memory is measured by process, so each measurement runs this program as a new process.
     if let Ok(name) = env::var("TRAINING_BATCH") {
         let precision = serde_json::from_value(Value::String(env::var("TRAINING_PRECISION")?))?;
-        if name == GPT2 {
-            let (seconds, peak) = ours_causal(steps, precision)?;
+        if [GPT2, LLAMA].contains(&name.as_str()) {
+            let (seconds, peak) = ours_causal(&name, steps, precision)?;
             println!("{}", json!({ "seconds": seconds, "peak": peak }));
             return Ok(());
         }
@@ -163,16 +188,20 @@ fn main() -> Outcome<()> {
         return Ok(());
     }
     let scratch = tempfile::tempdir()?;
-    let is_causal = env::var("SHAPE").is_ok_and(|shape| shape == GPT2);
-    let (folder, vocabulary) = if is_causal {
-        (PathBuf::from(GPT2), Gpt2Config::default().vocab_size as u32)
+    let shape = env::var("SHAPE").ok();
+    if let Some(shape) = shape.as_ref().filter(|shape| ![GPT2, LLAMA].contains(&shape.as_str())) {
+        return Err(format!("SHAPE: expected {GPT2} or {LLAMA}, found {shape}").into());
+    }
+    let is_causal = shape.is_some();
+    let (folder, vocabulary) = if let Some(shape) = &shape {
+        (PathBuf::from(shape), causal_vocabulary(shape))
     } else {
         let folder = PathBuf::from(env::var_os("MODEL").ok_or("MODEL: expected the folder of an encoder")?);
         let vocabulary = Checkpoint::open(&folder)?.config().vocab_size() as u32;
         (folder, vocabulary)
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/reference/training.py");
-    let names: &[&str] = if is_causal { &[GPT2] } else { &["one length", "several"] };
+    let names = shape.as_deref().map_or(vec!["one length", "several"], |shape| vec![shape]);
     let device = device()?;
     let precisions: &[&str] = if device == DeviceName::Cpu { &["f32", "bf16"] } else { &["f32"] };
     println!("{:27} {:>8} {:>12} {:>12} {:>10}", "batch", "tokens", "s/step", "tokens/s", "peak MiB");
@@ -181,7 +210,7 @@ fn main() -> Outcome<()> {
         let (tokens, listed): (usize, Vec<Value>) = if is_causal {
             let rows = pairs(vocabulary);
             let pair = |row: &Row| json!({ "prompt": row.source, "target": row.target });
-            (rows.len() * 2 * GPT2_TOKENS, rows.iter().map(pair).collect())
+            (rows.len() * 2 * CAUSAL_TOKENS, rows.iter().map(pair).collect())
         } else {
             let rows = batch(name, vocabulary);
             let row = |row: &EncoderRow| json!({ "ids": row.ids, "types": row.types });

@@ -2,6 +2,7 @@
 
     python scripts/reference/training.py FOLDER ROWS.json STEPS THREADS f32|bf16 cpu|cuda
     python scripts/reference/training.py gpt2 ROWS.json STEPS THREADS f32|bf16 cpu|cuda     # GPT-2 small, random weights
+    python scripts/reference/training.py llama ROWS.json STEPS THREADS f32|bf16 cpu|cuda    # SmolLM2-135M, random weights
         # torch 2.15, transformers 5.23
 
 bf16 is autocast: products in bf16, weights and steps in f32. Prints {"seconds": the median of STEPS steps after one,
@@ -15,7 +16,7 @@ import sys
 import time
 
 import torch
-from transformers import AutoModelForSequenceClassification, GPT2Config, GPT2LMHeadModel
+from transformers import AutoModelForSequenceClassification, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 folder, given, steps, threads, precision, device = sys.argv[1:]
 torch.set_num_threads(int(threads))
@@ -45,8 +46,8 @@ def cross_encoder():
     return model, batch, loss
 
 
-def gpt2():
-    """GPT-2 small with random weights, and the loss of the target tokens."""
+def causal():
+    """A decoder-only model with random weights, and the loss of the target tokens."""
     whole = [row["prompt"] + row["target"] for row in rows]
     batch = {"input_ids": padded(whole), "attention_mask": padded([[1] * len(row) for row in whole])}
     labels = padded([[IGNORED] * len(row["prompt"]) + row["target"] for row in rows], IGNORED)[:, 1:]
@@ -57,10 +58,22 @@ def gpt2():
             logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=IGNORED
         )
 
-    return GPT2LMHeadModel(GPT2Config(use_cache=False)), batch, loss
+    if folder == "gpt2":
+        return GPT2LMHeadModel(GPT2Config(use_cache=False)), batch, loss
+    config = LlamaConfig(
+        vocab_size=49152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        tie_word_embeddings=True,
+        use_cache=False,
+    )
+    return LlamaForCausalLM(config), batch, loss
 
 
-model, batch, loss_of = gpt2() if folder == "gpt2" else cross_encoder()
+model, batch, loss_of = causal() if folder in ("gpt2", "llama") else cross_encoder()
 model = model.to(device)
 model.train()
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, weight_decay=0.01)
