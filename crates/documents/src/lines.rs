@@ -34,13 +34,11 @@ pub fn is_wrapped(lines: &[&str]) -> bool {
 
 /// Whether most of at least four lines begin with the same word, as entries of one form do and lines of prose do not.
 fn begin_alike(lines: &[&str]) -> bool {
-    let first = |line: &str| line.split_whitespace().next().unwrap_or_default().to_owned();
-    let firsts: Vec<String> = lines.iter().map(|line| first(line)).collect();
+    let mut firsts: Vec<Option<&str>> = lines.iter().map(|line| line.split_whitespace().next()).collect();
+    firsts.sort_unstable();
     // More than half are equal only if the middle one of the sorted words is one of them.
-    let mut sorted: Vec<&String> = firsts.iter().collect();
-    sorted.sort_unstable();
-    let middle = sorted[sorted.len() / 2];
-    lines.len() >= 4 && sorted.iter().filter(|word| **word == middle).count() * 2 > lines.len()
+    let middle = firsts[firsts.len() / 2];
+    lines.len() >= 4 && firsts.iter().filter(|word| **word == middle).count() * 2 > lines.len()
 }
 
 /// Whether a line looks like one that stands alone: it is indented, or begins with a sign, a digit or `name:`.

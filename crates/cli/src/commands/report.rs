@@ -34,7 +34,7 @@ pub(crate) struct ReportRuns {
     rounds: Rounds,
 }
 
-/// The format that the ending of a file's name tells.
+/// The format for the ending of a file's name.
 fn form_of(path: &Path) -> Option<Form> {
     match path.extension()?.to_str()? {
         "md" => Some(Form::Markdown),
@@ -55,10 +55,11 @@ impl ReportRuns {
         }
         let named = self.output.as_deref().and_then(form_of);
         if let Some(output) = &self.output {
-            let is_of_run = output
-                .extension()
-                .is_some_and(|ending| ["json", "jsonl", "toml", "trec"].iter().any(|own| ending == *own));
-            paths::not_within(output, if is_of_run { &self.runs } else { &[][..] })?;
+            // A page or a table may stand beside the run's own files.
+            let ending = output.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+            if ["json", "jsonl", "toml", "trec"].contains(&ending) {
+                paths::not_within(output, &self.runs)?;
+            }
         }
         let form = self.form.or(named).unwrap_or(Form::Text);
         match kind_of_runs(&self.runs)? {
@@ -89,6 +90,25 @@ impl ReportRuns {
                 Ok(Outcome::default())
             }
             None => Outcome::new(text, comparison),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_the_output_gives_the_format() {
+        for (name, form) in [
+            ("a.md", Some(Form::Markdown)),
+            ("a.tex", Some(Form::Latex)),
+            ("a.csv", Some(Form::Csv)),
+            ("a.b.html", Some(Form::Html)),
+            ("a.txt", None),
+            ("html", None),
+        ] {
+            assert_eq!(form_of(Path::new(name)), form, "{name}");
         }
     }
 }

@@ -33,7 +33,7 @@ pub use averaged::{AVERAGED, Averaged, AveragedOptions, AveragedPart, train_aver
 pub use background::{Background, EntityFacts, Known};
 pub use bilstm::{
     BILSTM, BilstmFile, BilstmReader, BilstmRelations, BilstmShape, BilstmTraining, Directions, EncoderWords,
-    KnownValues, LAYERS, LayerEncoder, PairBatches, Pairing, Pooling, Positives, ReadSentence,
+    KnownValues, LAYERS, LayerEncoder, PairBatches, Pairing, Pieces, Pooling, Positives, ReadSentence,
     RelationExample, RelationNetwork, RelationObjective, Selection, Vectors,
 };
 pub use candidates::{Candidates, FEATURES, pair_features, sentences};

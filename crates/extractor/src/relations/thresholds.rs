@@ -35,7 +35,7 @@ impl ThresholdFit {
     }
 }
 
-/// The threshold of a property whose facts are never found, as in the authors' code.
+/// The threshold of a property without facts, and of one whose facts are never found, as in the authors' code.
 const UNKNOWN: f32 = 0.95;
 
 /// The thresholds that [`Thresholds::fitted`] tries.
@@ -215,8 +215,8 @@ impl Outcomes {
         Self { gold, predicted }
     }
 
-    /// The threshold with the best F1, midway between two probabilities; the greatest of equals. [`UNKNOWN`] where no threshold
-    /// finds a fact.
+    /// The threshold with the best F1, midway between two probabilities or the least of them; the greatest of equals. [`UNKNOWN`]
+    /// where no threshold finds a fact.
     fn best(&self) -> f32 {
         let wrong = self.predicted.iter().filter(|(_, right)| !right).map(|(value, _)| (*value, false));
         let mut values: Vec<(f32, bool)> = self

@@ -7,7 +7,7 @@ use sporran_transformers::{
     each_batch, length_batches,
 };
 
-use super::EncoderWords;
+use super::{EncoderWords, Pieces};
 use crate::error::{Error, Result};
 
 /// The encoder's folder, inside the model's.
@@ -38,7 +38,11 @@ impl LayerEncoder {
                 found: checkpoint.config().model_type().into(),
             });
         };
-        let words = EncoderWords { layers: config.num_hidden_layers, width: config.hidden_size };
+        let words = EncoderWords {
+            layers: config.num_hidden_layers,
+            width: config.hidden_size,
+            pieces: Pieces::Mean,
+        };
         let body = checkpoint.encoder_on(device, precision)?.body;
         let input = WordInput::new(checkpoint.tokenizer()?, WINDOW.min(body.max_input_length()), false)?;
         Ok(Self { body, input, words })
@@ -82,7 +86,7 @@ impl LayerEncoder {
         let rows: Vec<&EncoderRow> = windows.iter().map(|window| &window.row).collect();
         let batch = Batch::for_encoder(&rows, &*self.body)?;
         let length = batch.length();
-        let EncoderWords { layers, width } = self.words;
+        let EncoderWords { layers, width, .. } = self.words;
         let mut found: Vec<Vec<f32>> =
             windows.iter().map(|window| vec![0.0; window.firsts.len() * layers * width]).collect();
         // The first states are the embeddings, which are not mixed.

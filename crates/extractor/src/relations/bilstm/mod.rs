@@ -29,7 +29,9 @@ pub use encoder::{LAYERS, LayerEncoder};
 pub use network::{PairBatches, RelationNetwork, RelationObjective};
 pub use options::{BilstmTraining, Positives, Selection};
 pub use reading::{BilstmReader, ReadSentence, RelationExample};
-pub use shape::{BILSTM, BilstmFile, BilstmShape, Directions, EncoderWords, KnownValues, Pairing, Pooling};
+pub use shape::{
+    BILSTM, BilstmFile, BilstmShape, Directions, EncoderWords, KnownValues, Pairing, Pieces, Pooling,
+};
 pub use vectors::Vectors;
 
 use super::{Candidates, Properties, RelationInput, RelationModel, Scores, Thresholds};

@@ -190,7 +190,7 @@ impl RelationNetwork {
             features.add_gradient(words, kept, (&to_vectors, token_width), &mut to_table);
             self.add(WORDS, &to_table, gradients)?;
         }
-        let Some(EncoderWords { layers, width }) = self.file.encoder else { return Ok(()) };
+        let Some(EncoderWords { layers, width, .. }) = self.file.encoder else { return Ok(()) };
         // The gradients of the layers' shares, without the common factor.
         let mut to_shares = vec![0.0f64; layers];
         let states = sentences.iter().flat_map(|sentence| sentence.layers.chunks_exact(width));

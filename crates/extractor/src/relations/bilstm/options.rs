@@ -44,8 +44,7 @@ pub struct BilstmTraining {
     /// A file of pretrained word vectors in the text format of GloVe or word2vec. They are not trained further, and the model's
     /// folder gets those of the words of the documents. Without it, words are hashed, and their vectors are trained.
     pub vectors: Option<PathBuf>,
-    /// The number of words at the start of `vectors` that the model's folder also gets, for other texts. Without `vectors` it has no
-    /// effect.
+    /// The number of words at the start of `vectors` that the model's folder also gets, for other texts.
     #[schemars(extend("x-unit" = "words"))]
     pub frequent_words: usize,
     /// The folder of a frozen encoder. A learned mixture of its layers is an input besides the words. Training copies the encoder
@@ -103,6 +102,9 @@ impl BilstmTraining {
         match &self.vectors {
             Some(path) if is_training && !path.is_file() => {
                 document.report_key(&key("vectors"), format!("no file {}", path.display()));
+            }
+            None if self.frequent_words > 0 => {
+                document.report_key(&key("frequent-words"), "expected `vectors` with it");
             }
             _ => {}
         }

@@ -129,6 +129,16 @@ pub struct EncoderWords {
     pub layers: usize,
     /// The size of its hidden states.
     pub width: usize,
+    /// How the states of a word's pieces become one. A model without it was trained on first pieces and is refused.
+    pub pieces: Pieces,
+}
+
+/// How the states of a word's pieces become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pieces {
+    /// Their mean.
+    Mean,
 }
 
 /// The values of features 9 and 10, in the order of their inputs.

@@ -184,6 +184,10 @@ fn the_mix_of_an_encoder_s_layers_is_an_input_besides_the_words() {
     let (documents, properties) = with_background();
     let encoder = LayerEncoder::open(&encoder(), DeviceName::Cpu, Precision::F32).unwrap();
     let words = encoder.words().clone();
+    // A model of first pieces, as earlier ones are, does not say how pieces are joined.
+    let without = serde_json::json!({ "layers": words.layers, "width": words.width });
+    let message = serde_json::from_value::<EncoderWords>(without).unwrap_err().to_string();
+    assert!(message.contains("missing field `pieces`"), "{message}");
     let file = file(&shape(Pooling::Mean, 0.0), &properties, &documents);
     let file = BilstmFile { encoder: Some(words.clone()), ..file };
     let reader = BilstmReader::new(&file, None);
