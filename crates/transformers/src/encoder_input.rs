@@ -238,13 +238,30 @@ impl EncoderInput {
         let before = special.saturating_sub(1);
         let mut second = second.clone();
         second.truncate(self.max_length - room.tokens - (special - before), 0, self.side());
+        second.take_overflowing();
         ids.extend(tokenizer.post_process(second, None, true)?.get_ids().iter().skip(before));
         let types = (0..ids.len()).map(|at| u32::from(at >= room.tokens)).collect();
         Ok(EncoderRow { ids, types: self.types(types) })
     }
 
-    /// The texts, truncated to `room` tokens without special tokens.
+    /// The texts, truncated to `room` tokens without special tokens. What was cut off is dropped: with its pieces, the
+    /// `tokenizers` crate makes a pair of each piece of one text with each of the other.
     fn cut(
+        &self,
+        first: Encoding,
+        second: Option<Encoding>,
+        room: usize,
+    ) -> tokenizers::Result<(Encoding, Option<Encoding>)> {
+        let (mut first, mut second) = self.cut_in_pieces(first, second, room)?;
+        first.take_overflowing();
+        if let Some(second) = &mut second {
+            second.take_overflowing();
+        }
+        Ok((first, second))
+    }
+
+    /// The texts with the pieces that were cut off.
+    fn cut_in_pieces(
         &self,
         mut first: Encoding,
         mut second: Option<Encoding>,
@@ -425,6 +442,19 @@ mod tests {
         assert_eq!(cut(7, "a", "b b b b b"), [2, 3, 3, 3, 3]);
         assert_eq!(cut(7, "a a a a", "b b b b b"), [2, 2, 3, 3, 3]);
         assert_eq!(ids(3, Truncation::LongestFirst, Text::One("a b c")).unwrap(), [2, 3, 1]);
+    }
+
+    #[test]
+    fn pieces_that_were_cut_off_are_dropped() {
+        let long = "a b c ".repeat(50);
+        for truncation in [Truncation::LongestFirst, Truncation::FirstAtItsStart] {
+            let input = EncoderInput::new(tokenizer(), 9, truncation).unwrap();
+            let encode = || input.tokenizer().inner().encode_fast(long.as_str(), false).unwrap();
+            let (first, second) = input.cut(encode(), Some(encode()), 7).unwrap();
+            let second = second.unwrap();
+            assert_eq!(first.len() + second.len(), 7);
+            assert!(first.get_overflowing().is_empty() && second.get_overflowing().is_empty());
+        }
     }
 
     #[test]
