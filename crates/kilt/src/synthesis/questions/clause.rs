@@ -150,7 +150,14 @@ fn find(words: &[&str], first: usize) -> Option<(usize, usize)> {
         }
         let subject = &words[..end];
         let next = words.get(at + 1);
-        if let Predicate::Lexical { base, .. } = found {
+        if let Predicate::Lexical { base, form, .. } = found {
+            // `a hook used by the master`: the participle of a clause whose verb comes later, or never.
+            let is_reduced = form == Form::Past
+                && is_participle(bare(words[at]))
+                && (next.is_some_and(|next| bare(next) == "by") || has_later_third(&words[at + 1..]));
+            if is_reduced {
+                continue;
+            }
             let is_noun =
                 next.is_none_or(|next| (*next == "of" && base != "consist") || AUXILIARIES.contains(next));
             let before = words[at - 1];
@@ -176,6 +183,27 @@ fn has_later_verb(rest: &[&str]) -> bool {
         if word.ends_with(',') {
             return false;
         }
+    }
+    false
+}
+
+/// Whether a verb of the third person comes later, without a word before it that begins another clause. A word after an article
+/// or a preposition is a noun.
+fn has_later_third(rest: &[&str]) -> bool {
+    let mut before = "";
+    for word in rest {
+        if CLAUSES.contains(&bare(word)) {
+            return false;
+        }
+        let is_third = matches!(verb(bare(word)), Some((_, Form::Third)));
+        if is_third && !before.is_empty() && !DETERMINERS.contains(&before) && !PREPOSITIONS.contains(&before)
+        {
+            return true;
+        }
+        if word.ends_with(',') {
+            return false;
+        }
+        before = *word;
     }
     false
 }
@@ -351,6 +379,13 @@ mod tests {
                 &["the house | built in 1900 and opened in 1901"],
             ),
             ("The book published in 1990 was a success", &["the book published in 1990 | a success"]),
+            (
+                "A hook used by the harbour master hangs behind the door",
+                &["a hook used by the harbour master | behind the door"],
+            ),
+            ("A hook kept in the shed hangs behind the door", &["a hook kept in the shed | behind the door"]),
+            ("A hook used by the harbour master", &[]),
+            ("The club published the records of 1990", &["the club | the records of 1990"]),
             ("The pump, which is old, was repaired", &[]),
             ("The man who left was old", &[]),
             ("The blue stone near the gate", &[]),

@@ -517,6 +517,8 @@ mod tests {
             "Present were Anna, Bo and Carl.",
             "The play is based on a novel by Freddie Machin and others in the group that he led for many years of his life.",
             "A total of 50 houses were built.",
+            "A hook used by the harbour master for the long rope of the ferry.",
+            "The mite count decides about treatment.",
         ] {
             assert_eq!(of("Notes", sentence), "", "{sentence}");
         }

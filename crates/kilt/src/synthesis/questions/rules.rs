@@ -90,7 +90,9 @@ pub(super) fn questions(clause: &Clause<'_>) -> Vec<String> {
     // `May a name be written otherwise?` asks for leave.
     let is_possible =
         matches!(clause.predicate, Predicate::Auxiliary("may" | "might" | "could" | "would" | "shall"));
-    if found.is_empty() && !is_possible && (2..=12).contains(&rest.len()) {
+    // A verb without an auxiliary one may be a participle or a noun.
+    let has_auxiliary = matches!(clause.predicate, Predicate::Auxiliary(_));
+    if found.is_empty() && has_auxiliary && !is_possible && (2..=12).contains(&rest.len()) {
         found.push(clause.ask("", rest));
     }
     found
