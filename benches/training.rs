@@ -40,8 +40,8 @@ use serde_json::{Value, json};
 use sporran_kernels::TrainingPrecision;
 use sporran_pipeline::manifest::peak_memory_bytes;
 use sporran_training::{
-    AdamW, AdamWConfig, CausalObjective, Gradients, Objective, RankingLoss, RankingObjective, RankingQuery,
-    Row, TrainingOptions, TunedEncoder, Variables,
+    AdamW, AdamWConfig, CausalObjective, Gradients, KeptMemory, Objective, RankingLoss, RankingObjective,
+    RankingQuery, Row, TrainingOptions, TunedEncoder, Variables,
 };
 use sporran_transformers::{
     BertTask, Checkpoint, DeviceName, EncoderRow, Gpt2, Gpt2Config, Llama, LlamaConfig, TrainableCausal,
@@ -137,6 +137,7 @@ fn measure<O: Objective>(
     steps: usize,
     precision: TrainingPrecision,
 ) -> Outcome<(f64, f64)> {
+    let _memory = KeptMemory::new();
     let batch = objective.epoch(0)?.remove(0);
     let mut optimizer = AdamW::new(variables.all(), AdamWConfig::default())?;
     let mut gradients = Gradients::zeros(optimizer.variables().map(|(_, var)| var));

@@ -9,6 +9,8 @@
 //! the time, because the unit does sixteen times as many a cycle. Infinity has no such parts and gives NaN.
 //! Products of parts below 2^-126 count as 0.
 //!
+//! A product in bf16, for training, rounds values to the first part alone.
+//!
 //! In int8 sums are exact and equal to those of every other instruction set.
 
 use std::{
@@ -31,8 +33,10 @@ const HEIGHT: usize = 16;
 const TILE: usize = 1024;
 /// The inputs in a tile in bf16.
 const PAIRS: usize = 32;
-/// The parts of a value.
-const PARTS: usize = 3;
+/// The parts of a value in a product in f32. A product in bf16 has the first alone.
+pub(crate) const EXACT: usize = 3;
+/// The parts of a value in a product in bf16.
+pub(crate) const ROUNDED: usize = 1;
 /// The inputs of a tile in int8, in fours.
 pub(crate) const QUADS: usize = 16;
 /// The number of inputs that are split at once: with these, 512 rows fit the L2 cache. The sums of blocks are
@@ -135,11 +139,11 @@ impl Sums {
     }
 
     /// Computes the products of `rows` rows of `a`, `depth` values each, with `panels`, in the layout of
-    /// [`Simd::tile_f32`](crate::simd::Simd::tile_f32).
+    /// [`Simd::tile_f32`](crate::simd::Simd::tile_f32): in f32 with [`EXACT`] parts, in bf16 with [`ROUNDED`].
     ///
     /// # Panics
     /// If `a` or the last panel is too short.
-    pub(crate) fn add_floats(
+    pub(crate) fn add_floats<const PARTS: usize>(
         &mut self,
         a: &[f32],
         (stride, step): (usize, usize),
@@ -160,11 +164,11 @@ impl Sums {
             let length = BLOCK.min(depth - first);
             let steps = length.div_ceil(PAIRS);
             // SAFETY: the unit comes with AVX-512, and the memory was sized above.
-            unsafe { split_rows(&a[first * step..], (stride, step), rows, length, &mut self.rows) };
+            unsafe { split_rows::<PARTS>(&a[first * step..], (stride, step), rows, length, &mut self.rows) };
             for (at, panel) in panels.chunks_exact(depth * LANES).enumerate() {
                 let panel = panel[first * LANES..][..length * LANES].as_chunks::<LANES>().0;
                 // SAFETY: as above.
-                unsafe { split_panel(panel, &mut self.panel) };
+                unsafe { split_panel::<PARTS>(panel, &mut self.panel) };
                 for tile in (0..tiles).step_by(2) {
                     let lines = steps * PARTS * HEIGHT;
                     let a = &self.rows[tile * lines..];
@@ -173,10 +177,11 @@ impl Sums {
                     unsafe {
                         let (a, b) = (a.as_ptr().cast(), self.panel.as_ptr().cast());
                         let out = out.as_mut_ptr().cast();
-                        if tile + 1 < tiles {
-                            two_float_tiles(steps, a, b, out, first > 0);
-                        } else {
-                            one_float_tile(steps, a, b, out, first > 0);
+                        match (PARTS, tile + 1 < tiles) {
+                            (ROUNDED, true) => two_rounded_tiles(steps, a, b, out, first > 0),
+                            (ROUNDED, false) => one_rounded_tile(steps, a, b, out, first > 0),
+                            (_, true) => two_float_tiles(steps, a, b, out, first > 0),
+                            (_, false) => one_float_tile(steps, a, b, out, first > 0),
                         }
                     }
                 }
@@ -215,11 +220,11 @@ fn fit<T: Copy>(values: &mut Vec<T>, length: usize, value: T) {
     values.resize(values.len().max(length), value);
 }
 
-/// The three parts of two vectors. Each is in the upper 16 bits of its lanes. The lower bits of the last part
-/// are zero; so are those of the others.
+/// The parts of two vectors. Each is in the upper 16 bits of its lanes. The lower bits of the third part are zero; so are those
+/// of the others.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn split(mut x: __m512, mut y: __m512) -> [(__m512i, __m512i); PARTS] {
+fn split<const PARTS: usize>(mut x: __m512, mut y: __m512) -> [(__m512i, __m512i); PARTS] {
     // Rounded to the nearest, halves away from zero.
     let (half, upper) = (_mm512_set1_epi32(0x8000), _mm512_set1_epi32(0xffff_0000_u32.cast_signed()));
     let next = |value: &mut __m512| {
@@ -227,15 +232,21 @@ fn split(mut x: __m512, mut y: __m512) -> [(__m512i, __m512i); PARTS] {
         *value = _mm512_sub_ps(*value, _mm512_castsi512_ps(part));
         part
     };
-    let first = (next(&mut x), next(&mut y));
-    let second = (next(&mut x), next(&mut y));
-    [first, second, (_mm512_castps_si512(x), _mm512_castps_si512(y))]
+    let mut parts = [(_mm512_setzero_si512(), _mm512_setzero_si512()); PARTS];
+    for (at, part) in parts.iter_mut().enumerate() {
+        *part = if at + 1 == EXACT {
+            (_mm512_castps_si512(x), _mm512_castps_si512(y))
+        } else {
+            (next(&mut x), next(&mut y))
+        };
+    }
+    parts
 }
 
 /// Splits a block of a panel, 32 columns for each input. Every 32 inputs give the parts, each with the left
 /// and the right 16 columns. A tile's rows have two inputs of every column next to each other.
 #[target_feature(enable = "avx512f,avx512bw")]
-fn split_panel(panel: &[[f32; LANES]], out: &mut [Line]) {
+fn split_panel<const PARTS: usize>(panel: &[[f32; LANES]], out: &mut [Line]) {
     const ZEROS: [f32; LANES] = [0.0; LANES];
     for (inputs, out) in panel.chunks(PAIRS).zip(out.chunks_exact_mut(PARTS * 2 * HEIGHT)) {
         for row in 0..HEIGHT {
@@ -246,7 +257,7 @@ fn split_panel(panel: &[[f32; LANES]], out: &mut [Line]) {
                     let from = side * HEIGHT;
                     (_mm512_loadu_ps(even.as_ptr().add(from)), _mm512_loadu_ps(odd.as_ptr().add(from)))
                 };
-                for (part, (x, y)) in split(x, y).into_iter().enumerate() {
+                for (part, (x, y)) in split::<PARTS>(x, y).into_iter().enumerate() {
                     let pairs = _mm512_mask_blend_epi16(0xaaaa_aaaa, _mm512_srli_epi32::<16>(x), y);
                     let line = &mut out[(part * 2 + side) * HEIGHT + row];
                     // SAFETY: a line has 64 bytes and begins at a multiple of 64.
@@ -259,7 +270,13 @@ fn split_panel(panel: &[[f32; LANES]], out: &mut [Line]) {
 
 /// Splits rows. Every 16 rows and 32 inputs give the parts, each a tile; missing rows and inputs are zeros.
 #[target_feature(enable = "avx512f,avx512bw")]
-fn split_rows(a: &[f32], (stride, step): (usize, usize), rows: usize, depth: usize, out: &mut [Line]) {
+fn split_rows<const PARTS: usize>(
+    a: &[f32],
+    (stride, step): (usize, usize),
+    rows: usize,
+    depth: usize,
+    out: &mut [Line],
+) {
     let upper: [u16; PAIRS] = std::array::from_fn(|at| 2 * at as u16 + 1);
     // SAFETY: 64 bytes.
     let upper = unsafe { _mm512_loadu_si512(upper.as_ptr().cast()) };
@@ -288,7 +305,7 @@ fn split_rows(a: &[f32], (stride, step): (usize, usize), rows: usize, depth: usi
                 // SAFETY: there are 32 values.
                 unsafe { (_mm512_loadu_ps(values.as_ptr()), _mm512_loadu_ps(values.as_ptr().add(16))) }
             };
-            for (part, (x, y)) in split(x, y).into_iter().enumerate() {
+            for (part, (x, y)) in split::<PARTS>(x, y).into_iter().enumerate() {
                 let line = &mut out[first + (at * PARTS + part) * HEIGHT];
                 let halves = _mm512_permutex2var_epi16(x, upper, y);
                 // SAFETY: a line has 64 bytes and begins at a multiple of 64.
@@ -365,7 +382,7 @@ unsafe fn two_float_tiles(steps: usize, a: *const u8, b: *const u8, out: *mut f3
             "dec {steps}",
             "jnz 2b",
             a = inout(reg) a => _,
-            lower = inout(reg) a.add(steps * PARTS * TILE) => _,
+            lower = inout(reg) a.add(steps * EXACT * TILE) => _,
             b = inout(reg) b => _,
             steps = inout(reg) steps => _,
             row = in(reg) 64_usize,
@@ -422,6 +439,97 @@ unsafe fn one_float_tile(steps: usize, a: *const u8, b: *const u8, out: *mut f32
             "tdpbf16ps tmm1, tmm4, tmm7",
             "add {a}, 3072",
             "add {b}, 6144",
+            "dec {steps}",
+            "jnz 2b",
+            a = inout(reg) a => _,
+            b = inout(reg) b => _,
+            steps = inout(reg) steps => _,
+            row = in(reg) 64_usize,
+            options(nostack, readonly),
+        );
+        asm!(
+            "tilestored [{out} + {row}], tmm0",
+            "tilestored [{out} + {row} + 64], tmm1",
+            out = in(reg) out, row = in(reg) 4 * LANES, options(nostack),
+        );
+    }
+}
+
+/// [`two_float_tiles`] of values that have one part.
+///
+/// # Safety
+/// As for [`two_float_tiles`].
+unsafe fn two_rounded_tiles(steps: usize, a: *const u8, b: *const u8, out: *mut f32, adds: bool) {
+    // SAFETY: as in `two_float_tiles`.
+    unsafe {
+        if adds {
+            asm!(
+                "tileloadd tmm0, [{out} + {row}]",
+                "tileloadd tmm1, [{out} + {row} + 64]",
+                "tileloadd tmm2, [{out} + {row} + 2048]",
+                "tileloadd tmm3, [{out} + {row} + 2112]",
+                out = in(reg) out, row = in(reg) 4 * LANES, options(nostack, readonly),
+            );
+        } else {
+            asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem));
+        }
+        asm!(
+            "2:",
+            "tileloadd tmm6, [{b} + {row}]",
+            "tileloadd tmm4, [{a} + {row}]",
+            "tileloadd tmm7, [{b} + {row} + 1024]",
+            "tileloadd tmm5, [{lower} + {row}]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "add {a}, 1024",
+            "add {lower}, 1024",
+            "add {b}, 2048",
+            "dec {steps}",
+            "jnz 2b",
+            a = inout(reg) a => _,
+            lower = inout(reg) a.add(steps * ROUNDED * TILE) => _,
+            b = inout(reg) b => _,
+            steps = inout(reg) steps => _,
+            row = in(reg) 64_usize,
+            options(nostack, readonly),
+        );
+        asm!(
+            "tilestored [{out} + {row}], tmm0",
+            "tilestored [{out} + {row} + 64], tmm1",
+            "tilestored [{out} + {row} + 2048], tmm2",
+            "tilestored [{out} + {row} + 2112], tmm3",
+            out = in(reg) out, row = in(reg) 4 * LANES, options(nostack),
+        );
+    }
+}
+
+/// [`one_float_tile`] of values that have one part.
+///
+/// # Safety
+/// As for [`one_float_tile`].
+unsafe fn one_rounded_tile(steps: usize, a: *const u8, b: *const u8, out: *mut f32, adds: bool) {
+    // SAFETY: as in `two_float_tiles`.
+    unsafe {
+        if adds {
+            asm!(
+                "tileloadd tmm0, [{out} + {row}]",
+                "tileloadd tmm1, [{out} + {row} + 64]",
+                out = in(reg) out, row = in(reg) 4 * LANES, options(nostack, readonly),
+            );
+        } else {
+            asm!("tilezero tmm0", "tilezero tmm1", options(nostack, nomem));
+        }
+        asm!(
+            "2:",
+            "tileloadd tmm4, [{a} + {row}]",
+            "tileloadd tmm6, [{b} + {row}]",
+            "tileloadd tmm7, [{b} + {row} + 1024]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "add {a}, 1024",
+            "add {b}, 2048",
             "dec {steps}",
             "jnz 2b",
             a = inout(reg) a => _,

@@ -62,5 +62,5 @@ pub use scan::{Filter, Panels, Storage};
 pub use stored::{Stored, Table};
 pub use thread_pool::ThreadPool;
 pub use top::{Top, by_rank};
-pub use training::{Dropout, ResidualNorm, SoftmaxRows, add_columns, multiply};
+pub use training::{Dropout, ResidualNorm, SoftmaxRows, add_columns, multiply, scaled_exp};
 pub use vectors::Vectors;

@@ -97,7 +97,11 @@ impl TrainingPrecision {
     #[must_use]
     pub fn rounds(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        let is_faster = Isa::detected() == Isa::Vnni && gemm_bf16::is_available();
+        let is_faster = match Isa::detected() {
+            Isa::Amx => true,
+            Isa::Vnni => gemm_bf16::is_available(),
+            _ => false,
+        };
         #[cfg(not(target_arch = "x86_64"))]
         let is_faster = false;
         self == Self::Bf16 && is_faster
@@ -167,8 +171,6 @@ pub fn multiply(
     if isa == Isa::Vnni && precision.rounds() {
         return gemm_bf16::multiply(threads, (out, o), (a, va), (b, vb), scaled);
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = precision;
     let is_tiled = is_tiled(isa, o);
     let grid = |columns: usize| {
         let panels = columns.div_ceil(LANES);
@@ -193,6 +195,7 @@ pub fn multiply(
         out_stride: o.row_stride,
         scaled,
         is_tiled,
+        is_rounded: precision.rounds(),
     };
     let whole = grid(o.columns);
     let is_panel = vb.columns == LANES && vb.column_stride == 1 && vb.row_stride == LANES;
@@ -301,6 +304,9 @@ struct Operands<'a> {
     out_stride: usize,
     scaled: Scaled,
     is_tiled: bool,
+    /// Whether tiles multiply in bf16.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "there are no tiles"))]
+    is_rounded: bool,
 }
 
 impl Operands<'_> {
@@ -357,15 +363,37 @@ impl Operands<'_> {
                 }
             }
         }
-        let (product, va) = (self, self.va);
-        let size = va.columns * LANES;
+        #[inline(always)]
+        fn order<S: Simd>(a: &[f32], va: View, stride: usize, rows: &mut [f32]) {
+            // SAFETY: `dispatch` has checked that the machine has `S`.
+            unsafe { order::rows::<S>(a, va, stride, rows) };
+        }
+        let (product, size) = (self, self.va.columns * LANES);
+        let mut va = self.va.part((rows.start, rows.len()), (0, self.va.columns));
+        let [mut left, right] = PART.take();
+        let mut a = self.a;
+        if va.row_stride == 1 && va.column_stride > 1 {
+            // The unit reads rows. Squares are transposed faster than single values are collected.
+            let stride = va.columns.next_multiple_of(16) + 16;
+            left.resize(left.len().max(rows.len() * stride));
+            let out = &mut left[..rows.len() * stride];
+            dispatch!(isa, order(a: &[f32], va: View, stride: usize, out: &mut [f32]));
+            va = View::rows(0, rows.len(), va.columns, stride);
+            a = &left;
+        }
         Sums::with(|sums| {
-            let a = &self.a[va.offset + rows.start * va.row_stride..];
+            let a = &a[va.offset..];
             let ordered = self.panels.expect("panels are ordered for AMX before");
             let values = &ordered[panels.start * size..panels.end * size];
-            sums.add_floats(a, (va.row_stride, va.column_stride), rows.len(), va.columns, values);
+            let strides = (va.row_stride, va.column_stride);
+            if self.is_rounded {
+                sums.add_floats::<{ amx::ROUNDED }>(a, strides, rows.len(), va.columns, values);
+            } else {
+                sums.add_floats::<{ amx::EXACT }>(a, strides, rows.len(), va.columns, values);
+            }
             dispatch!(isa, body(product: &Operands<'_>, sums: &mut Sums, rows: Range<usize>, panels: Range<usize>));
         });
+        PART.set([left, right]);
     }
 
     /// Computes the results from the sums of a row and a panel, and stores them.

@@ -122,8 +122,7 @@ impl Objective for CausalObjective<'_> {
         let rows: Vec<&Row> = batch.rows().collect();
         let sum = summed_loss(self.model, &rows, self.options.label_smoothing, &mut Mode::training(seed))?;
         let loss = (sum / weight)?;
-        let store = loss.backward()?;
-        gradients.add_stored(&store, &self.variables)?;
+        gradients.add_backward(&loss, &self.variables)?;
         Ok(f64::from(loss.to_scalar::<f32>()?))
     }
 }

@@ -101,7 +101,7 @@ impl Objective for FidObjective<'_> {
 
     fn learn(&self, batch: &Vec<usize>, weight: f64, seed: u64, gradients: &mut Gradients) -> Result<f64> {
         let loss = (self.loss(batch, seed)? / weight)?;
-        gradients.add_stored(&loss.backward()?, &self.variables)?;
+        gradients.add_backward(&loss, &self.variables)?;
         Ok(f64::from(loss.to_scalar::<f32>()?))
     }
 }

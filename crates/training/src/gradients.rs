@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use candle_core::{CpuStorage, Storage, Tensor, Var, backprop::GradStore};
 use rayon::prelude::*;
 use sporran_checkpoint::{Error, Result};
+use sporran_transformers::fused::{WeightSums, backward};
 
 /// Values that a thread adds up, at least.
 const SHARE: usize = 1 << 14;
@@ -80,6 +81,14 @@ impl Gradients {
             }
         }
         Ok(())
+    }
+
+    /// Adds the gradients of a scalar `loss` by `variables`, the variables of these gradients.
+    ///
+    /// # Errors
+    /// As for [`add_stored`](Self::add_stored).
+    pub fn add_backward(&mut self, loss: &Tensor, variables: &[Var]) -> Result<()> {
+        add_backward(loss, [(variables, self)]).map(drop)
     }
 
     /// Takes away those of the parameters from `at` on.
@@ -162,6 +171,34 @@ impl Gradients {
         }
         Ok(norm)
     }
+}
+
+/// Adds the gradients of a scalar `loss` to each of `parts`, by its variables. The store has those by other leaves.
+pub(crate) fn add_backward<const N: usize>(
+    loss: &Tensor,
+    mut parts: [(&[Var], &mut Gradients); N],
+) -> Result<GradStore> {
+    let mut sums = WeightSums::new();
+    for (variables, gradients) in &mut parts {
+        if variables.len() != gradients.here.len() {
+            return Err(other(variables.len(), gradients.here.len()));
+        }
+        let here = variables.iter().zip(&mut gradients.here).filter(|(var, _)| var.device().is_cpu());
+        sums.extend(here.map(|(var, sum)| (var.id(), std::mem::take(sum))));
+    }
+    let store = backward(loss, &mut sums);
+    for (variables, gradients) in &mut parts {
+        for (var, sum) in variables.iter().zip(&mut gradients.here) {
+            if let Some(own) = sums.remove(&var.id()) {
+                *sum = own;
+            }
+        }
+    }
+    let store = store?;
+    for (variables, gradients) in &mut parts {
+        gradients.add_stored(&store, variables)?;
+    }
+    Ok(store)
 }
 
 fn other(expected: usize, found: usize) -> Error {

@@ -4,21 +4,27 @@
 //! and keep most of them for the backward pass. Here the forward pass reads the logits once and the backward pass
 //! writes their gradient once.
 
+use std::sync::OnceLock;
+
 use candle_core::{CpuStorage, CustomOp1, DType, Layout, Shape, Tensor};
 use rayon::prelude::*;
 use sporran_checkpoint::{Error, Result};
+use sporran_kernels::{Isa, exp_sum, max, scaled_exp};
 
 use crate::data::IGNORED_LABEL;
 
 struct CrossEntropy {
     labels: Vec<u32>,
     smoothing: f32,
+    /// The logarithms of the sums of exponentials, which the forward pass leaves for the backward pass. Those of ignored rows
+    /// mean nothing.
+    normalisers: OnceLock<Vec<f32>>,
 }
 
-/// The maximum of a row and the logarithm of the sum of its exponentials.
-fn log_sum_exp(row: &[f32]) -> f32 {
-    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    max + row.iter().map(|x| (x - max).exp()).sum::<f32>().ln()
+/// The logarithm of the sum of the exponentials of a row.
+fn log_sum_exp(isa: Isa, row: &[f32]) -> f32 {
+    let greatest = max(isa, row);
+    greatest + (exp_sum(isa, row, greatest) as f32).ln()
 }
 
 impl CustomOp1 for CrossEntropy {
@@ -29,10 +35,13 @@ impl CustomOp1 for CrossEntropy {
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> candle_core::Result<(CpuStorage, Shape)> {
         let (_, classes) = layout.shape().dims2()?;
         let logits = contiguous(storage, layout)?;
-        let mut losses = vec![0f32; self.labels.len()];
-        let rows = logits.par_chunks_exact(classes).zip(&self.labels).zip(&mut losses);
-        rows.filter(|((_, label), _)| **label != IGNORED_LABEL).for_each(|((row, &label), out)| {
-            let normaliser = log_sum_exp(row);
+        let (mut losses, isa) = (vec![0f32; self.labels.len()], Isa::detected());
+        let mut normalisers = losses.clone();
+        let rows = logits.par_chunks_exact(classes).zip(&self.labels).zip(&mut losses).zip(&mut normalisers);
+        let rows = rows.filter(|(((_, label), _), _)| **label != IGNORED_LABEL);
+        rows.for_each(|(((row, &label), out), kept)| {
+            let normaliser = log_sum_exp(isa, row);
+            *kept = normaliser;
             let mut loss = (1.0 - self.smoothing) * (normaliser - row[label as usize]);
             if self.smoothing > 0.0 {
                 let mean = row.iter().sum::<f32>() / classes as f32;
@@ -40,17 +49,23 @@ impl CustomOp1 for CrossEntropy {
             }
             *out = loss;
         });
+        // The forward pass of an operation runs once.
+        let _ = self.normalisers.set(normalisers);
         Ok((CpuStorage::F32(losses), Shape::from(self.labels.len())))
     }
 
     fn bwd(&self, logits: &Tensor, _: &Tensor, gradient: &Tensor) -> candle_core::Result<Option<Tensor>> {
+        let Some(normalisers) = self.normalisers.get() else {
+            candle_core::bail!("cross-entropy: the backward pass came before the forward pass");
+        };
         let scales = gradient.to_vec1::<f32>()?;
-        Ok(Some(logits.apply_op1_no_bwd(&CrossEntropyGradient { forward: self, scales })?))
+        Ok(Some(logits.apply_op1_no_bwd(&CrossEntropyGradient { forward: self, normalisers, scales })?))
     }
 }
 
 struct CrossEntropyGradient<'a> {
     forward: &'a CrossEntropy,
+    normalisers: &'a [f32],
     /// The weight of each row's loss.
     scales: Vec<f32>,
 }
@@ -63,16 +78,13 @@ impl CustomOp1 for CrossEntropyGradient<'_> {
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> candle_core::Result<(CpuStorage, Shape)> {
         let (_, classes) = layout.shape().dims2()?;
         let logits = contiguous(storage, layout)?;
-        let smoothing = self.forward.smoothing;
+        let (smoothing, isa) = (self.forward.smoothing, Isa::detected());
         let mut out = vec![0f32; logits.len()];
         let rows = logits.par_chunks_exact(classes).zip(out.par_chunks_exact_mut(classes));
-        let rows = rows.zip(&self.forward.labels).zip(&self.scales);
-        rows.filter(|((_, label), _)| **label != IGNORED_LABEL).for_each(|(((row, out), &label), scale)| {
-            let normaliser = log_sum_exp(row);
-            let uniform = smoothing / classes as f32;
-            for (o, x) in out.iter_mut().zip(row) {
-                *o = scale * ((x - normaliser).exp() - uniform);
-            }
+        let rows = rows.zip(&self.forward.labels).zip(&self.scales).zip(self.normalisers);
+        let rows = rows.filter(|(((_, label), _), _)| **label != IGNORED_LABEL);
+        rows.for_each(|((((row, out), &label), &scale), &normaliser)| {
+            scaled_exp(isa, row, normaliser, smoothing / classes as f32, scale, out);
             out[label as usize] -= scale * (1.0 - smoothing);
         });
         Ok((CpuStorage::F32(out), layout.shape().clone()))
@@ -126,7 +138,11 @@ pub(crate) fn cross_entropies(logits: &Tensor, labels: &[u32], smoothing: f32) -
     }
     let logits = logits.reshape((rows, classes))?;
     if logits.device().is_cpu() {
-        return Ok(logits.contiguous()?.apply_op1(CrossEntropy { labels: labels.to_vec(), smoothing })?);
+        return Ok(logits.contiguous()?.apply_op1(CrossEntropy {
+            labels: labels.to_vec(),
+            smoothing,
+            normalisers: OnceLock::new(),
+        })?);
     }
     composed(&logits, labels, smoothing)
 }

@@ -253,7 +253,7 @@ impl Objective for RagObjective<'_> {
         if !encoder_learns {
             let vectors = self.models.of_states(&encoder.states(&rows, pick)?, &lengths)?.detach();
             let loss = (self.loss(batch, &vectors, &mut Mode::training(seed))? / weight)?;
-            gradients.add_stored(&loss.backward()?, &self.variables)?;
+            gradients.add_backward(&loss, &self.variables)?;
             return Ok(f64::from(loss.to_scalar::<f32>()?));
         }
         let mut of_encoder = gradients.split_off(self.variables.len());
@@ -350,7 +350,7 @@ impl Objective for ScoredRagObjective<'_> {
         let scores = Tensor::new(scores, self.generator.device())?;
         let loss = marginal_loss(self.generator, self.loss, &members, &scores, &mut Mode::training(seed))?;
         let loss = (loss / weight)?;
-        gradients.add_stored(&loss.backward()?, &self.variables)?;
+        gradients.add_backward(&loss, &self.variables)?;
         Ok(f64::from(loss.to_scalar::<f32>()?))
     }
 }

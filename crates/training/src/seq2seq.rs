@@ -65,8 +65,7 @@ impl Objective for Seq2SeqObjective<'_> {
         let logits = model.forward(&batch.input, &batch.decoder_ids, &batch.decoder_mask, &mut mode)?;
         let sum = cross_entropy(&logits, &batch.labels, self.options.label_smoothing)?;
         let loss = (sum / weight)?;
-        let store = loss.backward()?;
-        gradients.add_stored(&store, &self.variables)?;
+        gradients.add_backward(&loss, &self.variables)?;
         Ok(f64::from(loss.to_scalar::<f32>()?))
     }
 }

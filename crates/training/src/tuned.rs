@@ -9,7 +9,7 @@ use sporran_transformers::{
 };
 
 use crate::{
-    gradients::Gradients,
+    gradients::{Gradients, add_backward},
     packed::{PackedBody, Seeds, Workspace},
     variables::Variables,
 };
@@ -165,9 +165,7 @@ impl TunedEncoder {
         let Some(packed) = &self.packed else {
             let states = self.taped(rows, pick, &mut mode)?;
             let loss = loss(&states, &mut mode)?;
-            let store = loss.backward()?;
-            gradients.add_stored(&store, &self.all)?;
-            of_others.add_stored(&store, others)?;
+            add_backward(&loss, [(&self.all, gradients), (others, of_others)])?;
             return Ok(f64::from(loss.to_scalar::<f32>()?));
         };
         let seeds = Seeds::new(seed);
@@ -175,9 +173,7 @@ impl TunedEncoder {
         packed.forward(rows, seeds, true, &mut workspace)?;
         let states = Var::from_tensor(&picked(packed, &mut workspace, pick, &self.device)?)?;
         let loss = loss(states.as_tensor(), &mut mode)?;
-        let store = loss.backward()?;
-        gradients.add_stored(&store, &self.all)?;
-        of_others.add_stored(&store, others)?;
+        let store = add_backward(&loss, [(&self.all, &mut *gradients), (others, of_others)])?;
         if let Some(gradient) = store.get(&states) {
             let width = packed.width();
             let values = gradient.flatten_all()?.to_vec1::<f32>()?;

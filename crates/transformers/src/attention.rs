@@ -75,7 +75,7 @@ impl Attention {
             Some(seed) => AttentionDropout { rate: self.dropout, seed },
             None => AttentionDropout { rate: 0.0, seed: 0 },
         };
-        let mixed = fused::attention(&queries, &pairs, bias, self.heads, self.scale, dropout)?;
+        let mixed = fused::attention(&queries, &pairs, bias, (self.heads, self.heads), self.scale, dropout)?;
         self.output.forward(&mixed)
     }
 

@@ -170,3 +170,45 @@ fn elements_that_share_a_place_are_refused() {
         Scaled { scale: 1.0, adds: false },
     );
 }
+
+#[test]
+fn tiles_round_operands_where_they_may() {
+    if !Isa::available().contains(&Isa::Amx) {
+        return;
+    }
+    let rounded = |value: f64| half::bf16::from_f32(value as f32).to_f64();
+    for (rows, depth, columns) in [(48, 40, 33), (70, 129, 64), (100, 401, 97)] {
+        for [of_a, of_b] in [[false, false], [true, false], [false, true]] {
+            let view = |rows: usize, columns: usize, is_transposed: bool| {
+                if is_transposed {
+                    View::rows(2, columns, rows, rows + 3).transposed()
+                } else {
+                    View::rows(1, rows, columns, columns + 2)
+                }
+            };
+            let (va, vb) = (view(rows, depth, of_a), view(depth, columns, of_b));
+            let o = View::packed(rows, columns);
+            // None of these values is halfway between two of bf16, which the unit and `half` round differently.
+            let (a, b) = (wave(va.end(), 0.7), wave(vb.end(), 0.41));
+            let before = wave(o.end(), 0.1);
+            for threads in [1, 3] {
+                let mut out = before.clone();
+                let scaled = Scaled { scale: 0.5, adds: true };
+                let precision = TrainingPrecision::Bf16;
+                multiply(Isa::Amx, threads, precision, (&mut out, o), (&a, va), (&b, vb), scaled);
+                for row in 0..rows {
+                    for column in 0..columns {
+                        let terms = (0..depth)
+                            .map(|at| rounded(value(&a, va, row, at)) * rounded(value(&b, vb, at, column)));
+                        let expected = value(&before, o, row, column) + 0.5 * terms.sum::<f64>();
+                        let found = value(&out, o, row, column);
+                        assert!(
+                            (found - expected).abs() < 1e-4,
+                            "{rows} {depth} {columns} {row} {column}: {found} {expected}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

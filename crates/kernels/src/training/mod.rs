@@ -99,6 +99,21 @@ pub fn multiply(isa: Isa, values: &mut [f32], factors: &[f32]) {
     dispatch!(isa, body(values: &mut [f32], factors: &[f32]));
 }
 
+/// Writes `scale (e^(x - offset) - less)` of each of `values` to `out`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn scaled_exp(isa: Isa, values: &[f32], offset: f32, less: f32, scale: f32, out: &mut [f32]) {
+    #[inline(always)]
+    fn body<S: Simd>(values: &[f32], offset: f32, less: f32, scale: f32, out: &mut [f32]) {
+        for (x, y) in values.iter().zip(out) {
+            *y = scale * (exp::<S>(x - offset) - less);
+        }
+    }
+    assert_eq!(values.len(), out.len());
+    dispatch!(isa, body(values: &[f32], offset: f32, less: f32, scale: f32, out: &mut [f32]));
+}
+
 impl Activation {
     /// The derivative at `x`, and the value.
     #[inline(always)]

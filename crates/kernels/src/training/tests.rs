@@ -197,3 +197,16 @@ fn a_bias_is_added_before_the_activation_and_columns_are_summed() {
         assert_eq!(sums[3], 2.0 * (1.0 + out[3] + out[43]));
     }
 }
+
+#[test]
+fn exponentials_are_moved_and_scaled() {
+    let values: Vec<f32> = (0..37).map(|at| (at as f32 * 0.7).sin() * 5.0).collect();
+    for isa in Isa::available() {
+        let mut out = vec![0.0; values.len()];
+        scaled_exp(isa, &values, 1.5, 0.25, -2.0, &mut out);
+        for (x, y) in values.iter().zip(out) {
+            let expected = -2.0 * ((x - 1.5).exp() - 0.25);
+            assert!((y - expected).abs() < 1e-5 * (1.0 + expected.abs()), "{isa:?}: {y} {expected}");
+        }
+    }
+}

@@ -14,6 +14,7 @@ use crate::{
     checkpoint::{self, ExtraFiles, Position},
     gradients::Gradients,
     history::{FILE, History, HistoryLine},
+    memory::KeptMemory,
     objective::{Objective, side_by_side},
     optimizer::{AdamW, AdamWConfig},
     options::TrainingOptions,
@@ -110,11 +111,13 @@ struct Run<'a, O: Objective> {
     saved_at: Option<u64>,
     /// When the last checkpoint was written, or the training begun.
     saved: Instant,
+    /// It lasts as long as the run.
+    _memory: KeptMemory,
 }
 
 impl<'a, O: Objective> Run<'a, O> {
     fn open(training: &'a Training<'a, O>) -> Result<Self> {
-        let options = training.options;
+        let (options, memory) = (training.options, KeptMemory::new());
         options.check()?;
         training.objective.check(options)?;
         let config = AdamWConfig {
@@ -169,6 +172,7 @@ impl<'a, O: Objective> Run<'a, O> {
             history,
             saved_at,
             saved: Instant::now(),
+            _memory: memory,
         })
     }
 

@@ -287,6 +287,13 @@ pub(crate) struct Attending<'a> {
     pub(crate) dropout: f64,
 }
 
+impl Attending<'_> {
+    /// Whether [`attend_fused`] can attend from these queries.
+    pub(crate) fn is_fused(&self, queries: &Tensor, mode: &Mode) -> bool {
+        mode.is_training() && self.cap.is_none() && self.sinks.is_none() && fused::applies(queries)
+    }
+}
+
 /// Attends from `queries` (r, heads, t, w) to the kept and the `new` keys and values (r, groups, s, w), and returns
 /// (r, t, heads * w). Heads that follow each other share a group (Ainslie et al. 2023); with as many groups as heads
 /// this is the usual attention. In training nothing is kept.
@@ -300,16 +307,29 @@ pub(crate) fn attend(
     if !mode.is_training() {
         return attend_composed(queries, kept.extend(new)?, with, mode);
     }
-    if with.cap.is_some() || with.sinks.is_some() || !fused::applies(queries) {
+    if !with.is_fused(queries, mode) {
         return attend_composed(queries, &new, with, mode);
     }
-    let (_, heads, length, _) = queries.dims4()?;
-    let pairs = Tensor::cat(&[each_head(&new.keys, heads)?, each_head(&new.values, heads)?], D::Minus1)?;
+    let (_, heads, _, _) = queries.dims4()?;
+    let flat = [queries, &new.keys, &new.values].map(merge_heads);
+    let [queries, keys, values] = flat;
+    attend_fused(&queries?, [&keys?, &values?], (heads, new.keys.dim(1)?), with, mode)
+}
+
+/// Attends in training from `queries` (r, t, heads * w) to keys and values (r, s, groups * w) of a row of tokens each.
+pub(crate) fn attend_fused(
+    queries: &Tensor,
+    pairs: [&Tensor; 2],
+    sizes: (usize, usize),
+    with: &Attending<'_>,
+    mode: &mut Mode,
+) -> Result<Tensor> {
+    let pairs = Tensor::cat(&pairs, D::Minus1)?;
     let hidden;
     let bias = match with.bias {
         Some(bias) => bias,
         None => {
-            hidden = Tensor::zeros((1, 1, 1, length), queries.dtype(), queries.device())?;
+            hidden = Tensor::zeros((1, 1, 1, pairs.dim(1)?), queries.dtype(), queries.device())?;
             &hidden
         }
     };
@@ -317,8 +337,7 @@ pub(crate) fn attend(
         Some(seed) => AttentionDropout { rate: with.dropout, seed },
         None => AttentionDropout { rate: 0.0, seed: 0 },
     };
-    let queries = merge_heads(queries)?;
-    Ok(fused::attention(&queries, &pairs, bias, heads, with.scale, dropout)?)
+    Ok(fused::attention(queries, &pairs, bias, sizes, with.scale, dropout)?)
 }
 
 fn attend_composed(
@@ -356,19 +375,6 @@ pub(crate) fn capped(xs: Tensor, cap: Option<f64>) -> Result<Tensor> {
         Some(cap) => ((xs / cap)?.tanh()? * cap)?,
         None => xs,
     })
-}
-
-/// (r, groups, s, w) to (r, s, heads * w): a group for each of its heads.
-fn each_head(xs: &Tensor, heads: usize) -> Result<Tensor> {
-    let (rows, groups, length, width) = xs.dims4()?;
-    let repeated = match heads / groups {
-        1 => xs.clone(),
-        share => {
-            let shared = xs.unsqueeze(2)?.broadcast_as((rows, groups, share, length, width))?;
-            shared.reshape((rows, heads, length, width))?
-        }
-    };
-    merge_heads(&repeated)
 }
 
 /// (r, heads, t, w) to (r, t, heads * w).

@@ -9,7 +9,7 @@ use sporran_kernels::{Activation, Isa, multiply};
 use super::{values, with_values};
 
 /// Values that one thread works on at a time.
-const PORTION: usize = 1 << 14;
+pub(super) const PORTION: usize = 1 << 14;
 
 struct Activate {
     function: Activation,

@@ -4,9 +4,10 @@ use std::sync::OnceLock;
 
 use candle_core::{CpuStorage, CustomOp3, Device, Layout, Result, Shape, Tensor};
 use rayon::prelude::*;
+use sporran_kernels::{Dropout, Isa, SoftmaxRows};
 
-use super::product::{View, product};
-use super::{values, with_values};
+use super::product::{View, add_product, product};
+use super::{norm::dot, values, with_values};
 
 /// Dropout of attention weights: which ones is a function of the seed and the weight's place, so that the backward
 /// pass finds the same ones without a stored mask.
@@ -40,20 +41,32 @@ fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The sizes of one attention: `batch` times `heads` products of (queries, width) with (keys, width).
+/// The sizes of one attention: `batch` times `heads` products of (queries, width) with (keys, width). Heads that follow each
+/// other share one of `groups` of keys and values.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     batch: usize,
     heads: usize,
+    groups: usize,
     queries: usize,
     keys: usize,
     width: usize,
 }
 
 impl Sizes {
-    /// The values of one row of queries, or of keys.
+    /// The values of one row of queries.
     fn inner(&self) -> usize {
         self.heads * self.width
+    }
+
+    /// The values of one row of keys with values.
+    fn both(&self) -> usize {
+        2 * self.groups * self.width
+    }
+
+    /// The place of a head's group in a row of keys.
+    fn group(&self, head: usize) -> usize {
+        head / (self.heads / self.groups) * self.width
     }
 
     /// The scores of one batch member.
@@ -66,11 +79,11 @@ impl Sizes {
     }
 
     fn key(&self, head: usize) -> View {
-        View::rows(head * self.width, self.keys, self.width, 2 * self.inner())
+        View::rows(self.group(head), self.keys, self.width, self.both())
     }
 
     fn value(&self, head: usize) -> View {
-        View::rows(self.inner() + head * self.width, self.keys, self.width, 2 * self.inner())
+        View::rows(self.both() / 2 + self.group(head), self.keys, self.width, self.both())
     }
 
     fn score(&self, head: usize) -> View {
@@ -107,17 +120,6 @@ struct Attention {
     weights: OnceLock<Vec<f32>>,
 }
 
-fn softmax(row: &mut [f32]) {
-    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = 0.0;
-    for x in row.iter_mut() {
-        *x = (*x - max).exp();
-        sum += *x;
-    }
-    let scale = 1.0 / sum;
-    row.iter_mut().for_each(|x| *x *= scale);
-}
-
 impl CustomOp3 for Attention {
     fn name(&self) -> &'static str {
         "attention"
@@ -134,14 +136,15 @@ impl CustomOp3 for Attention {
     ) -> Result<(CpuStorage, Shape)> {
         let (queries, pairs, bias) = (values(s1, l1)?, values(s2, l2)?, values(s3, l3)?);
         let n = self.sizes;
-        let (of_queries, of_pairs) = (n.queries * n.inner(), n.keys * 2 * n.inner());
+        let (of_queries, of_pairs) = (n.queries * n.inner(), n.keys * n.both());
         let mut out = vec![0.0; n.batch * of_queries];
         let mut weights = vec![0.0; n.batch * n.scores()];
         let work = out.par_chunks_mut(of_queries).zip(weights.par_chunks_mut(n.scores()));
         work.enumerate().for_each(|(b, (out, weights))| {
             let queries = &queries[b * of_queries..][..of_queries];
             let pairs = &pairs[b * of_pairs..][..of_pairs];
-            let mut dropped = Vec::new();
+            let (mut dropped, mut sums) = (Vec::new(), vec![0.0; n.queries]);
+            let softmax = SoftmaxRows { width: n.keys, scale: 1.0, dropout: Dropout::new(0.0, 0), first: 0 };
             for h in 0..n.heads {
                 let keys = n.key(h).transposed();
                 product((weights, n.score(h)), (queries, n.query(h)), (pairs, keys), self.scale);
@@ -149,8 +152,8 @@ impl CustomOp3 for Attention {
                 for (t, row) in mine.chunks_exact_mut(n.keys).enumerate() {
                     let bias = &bias[self.bias.row(b, h, t, n.keys)..][..n.keys];
                     row.iter_mut().zip(bias).for_each(|(x, y)| *x += y);
-                    softmax(row);
                 }
+                softmax.forward(Isa::detected(), mine, &mut sums);
                 dropped.clear();
                 dropped.extend_from_slice(mine);
                 self.dropout.apply(&mut dropped, b * n.scores() + n.score(h).offset);
@@ -205,7 +208,7 @@ impl Attention {
         weights: &[f32],
     ) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
         let n = self.sizes;
-        let (of_queries, of_pairs) = (n.queries * n.inner(), n.keys * 2 * n.inner());
+        let (of_queries, of_pairs) = (n.queries * n.inner(), n.keys * n.both());
         let mut to_queries = vec![0.0; queries.len()];
         let mut to_pairs = vec![0.0; pairs.len()];
         let mut to_scores = vec![0.0; weights.len()];
@@ -226,7 +229,8 @@ impl Attention {
                 dropped.extend_from_slice(weights);
                 self.dropout.apply(&mut dropped, b * n.scores() + first);
                 let view = View::rows(0, n.queries, n.keys, n.keys);
-                product((to_pairs, n.value(h)), (&dropped, view.transposed()), (gradient, n.query(h)), 1.0);
+                let shares = (&dropped[..], view.transposed());
+                add_product((to_pairs, n.value(h)), shares, (gradient, n.query(h)), 1.0);
                 product(
                     (to_scores, n.score(h)),
                     (gradient, n.query(h)),
@@ -236,12 +240,12 @@ impl Attention {
                 let mine = &mut to_scores[first..][..size];
                 self.dropout.apply(mine, b * n.scores() + first);
                 for (d, p) in mine.chunks_exact_mut(n.keys).zip(weights.chunks_exact(n.keys)) {
-                    let mean: f32 = d.iter().zip(p).map(|(d, p)| d * p).sum();
+                    let mean = dot(d, p);
                     d.iter_mut().zip(p).for_each(|(d, p)| *d = p * (*d - mean));
                 }
                 product((to_queries, n.query(h)), (to_scores, n.score(h)), (pairs, n.key(h)), self.scale);
                 let scores = n.score(h).transposed();
-                product((to_pairs, n.key(h)), (to_scores, scores), (queries, n.query(h)), self.scale);
+                add_product((to_pairs, n.key(h)), (to_scores, scores), (queries, n.query(h)), self.scale);
             }
         });
         (to_queries, to_pairs, to_scores)
@@ -260,15 +264,16 @@ impl Attention {
     }
 }
 
-/// softmax(`scale` Q K^T + `bias`) V for every head, back in one row a query.
+/// softmax(`scale` Q K^T + `bias`) V for every head, back in one row a query. Heads that follow each other share a group (Ainslie
+/// et al. 2023).
 ///
-/// `queries` (b, t, h w); `pairs` (b, s, 2 h w) has the keys in its first and the values in its second half; `bias`
+/// `queries` (b, t, h w); `pairs` (b, s, 2 g w) has the keys of groups in its first and the values in its second half; `bias`
 /// is (1 or b, 1 or h, 1 or t, s). Gives (b, t, h w). All f32 in main memory.
 pub fn attention(
     queries: &Tensor,
     pairs: &Tensor,
     bias: &Tensor,
-    heads: usize,
+    (heads, groups): (usize, usize),
     scale: f64,
     dropout: AttentionDropout,
 ) -> Result<Tensor> {
@@ -277,21 +282,23 @@ pub fn attention(
     let (bias_batch, bias_heads, bias_queries, bias_keys) = bias.dims4()?;
     let fits = |size: usize, full: usize| size == 1 || size == full;
     if sources != batch
-        || both != 2 * inner
         || heads == 0
+        || groups == 0
+        || heads % groups != 0
         || inner % heads != 0
+        || both != 2 * groups * (inner / heads)
         || bias_keys != keys
         || !(fits(bias_batch, batch) && fits(bias_heads, heads) && fits(bias_queries, length))
     {
         candle_core::bail!(
-            "attention of {heads} heads: queries {:?}, keys with values {:?} and bias {:?} do not fit",
+            "attention of {heads} heads in {groups} groups: queries {:?}, keys with values {:?} and bias {:?} do not fit",
             queries.shape(),
             pairs.shape(),
             bias.shape()
         );
     }
     let operation = Attention {
-        sizes: Sizes { batch, heads, queries: length, keys, width: inner / heads },
+        sizes: Sizes { batch, heads, groups, queries: length, keys, width: inner / heads },
         bias: BiasLayout { batch: bias_batch, heads: bias_heads, queries: bias_queries },
         scale: scale as f32,
         dropout,
@@ -326,17 +333,29 @@ mod tests {
     fn values_and_gradients_equal_those_of_the_composition_for_every_kind_of_bias() {
         for bias in [[2, 2, 3, 4], [1, 2, 3, 4], [2, 1, 1, 4], [1, 1, 1, 4]] {
             let inputs = [wave(&[2, 3, 6], 0.9), wave(&[2, 4, 12], 0.7), wave(&bias, 1.1)];
-            let fused = gradients(&inputs, |x| attention(&x[0], &x[1], &x[2], 2, 0.6, NONE));
+            let fused = gradients(&inputs, |x| attention(&x[0], &x[1], &x[2], (2, 2), 0.6, NONE));
             let plain = gradients(&inputs, |x| composed(&x[0], &x[1], &x[2], 2, 0.6));
             assert_close(&fused, &plain);
         }
     }
 
     #[test]
+    fn heads_share_the_keys_and_values_of_their_group() {
+        // 4 heads of width 3 in 2 groups.
+        let inputs = [wave(&[2, 3, 12], 0.9), wave(&[2, 5, 12], 0.7), wave(&[1, 1, 3, 5], 1.1)];
+        let fused = gradients(&inputs, |x| attention(&x[0], &x[1], &x[2], (4, 2), 0.6, NONE));
+        let plain = gradients(&inputs, |x| {
+            let heads = x[1].reshape((2, 5, 2, 2, 1, 3))?.broadcast_as((2, 5, 2, 2, 2, 3))?;
+            composed(&x[0], &heads.reshape((2, 5, 24))?, &x[2], 4, 0.6)
+        });
+        assert_close(&fused, &plain);
+    }
+
+    #[test]
     fn dropout_repeats_and_its_gradient_is_that_of_the_dropped_weights() {
         let dropout = AttentionDropout { rate: 0.4, seed: 11 };
         let inputs = [wave(&[1, 2, 4], 0.9), wave(&[1, 3, 8], 0.7), wave(&[1, 1, 1, 3], 0.2)];
-        let run = |x: &[Tensor]| attention(&x[0], &x[1], &x[2], 2, 1.0, dropout);
+        let run = |x: &[Tensor]| attention(&x[0], &x[1], &x[2], (2, 2), 1.0, dropout);
         let first = gradients(&inputs, run);
         assert_eq!(first, gradients(&inputs, run));
         // Numerically: the gradient of the wave-weighted sum by each value of the queries.
@@ -370,7 +389,7 @@ mod tests {
     #[test]
     fn shapes_that_do_not_fit_are_an_error() {
         let run = |q: &[usize], kv: &[usize], b: &[usize]| {
-            attention(&wave(q, 1.0), &wave(kv, 1.0), &wave(b, 1.0), 2, 1.0, NONE)
+            attention(&wave(q, 1.0), &wave(kv, 1.0), &wave(b, 1.0), (2, 2), 1.0, NONE)
         };
         assert!(run(&[2, 3, 6], &[2, 4, 10], &[1, 1, 1, 4]).is_err());
         assert!(run(&[2, 3, 6], &[2, 4, 12], &[1, 1, 1, 5]).is_err());

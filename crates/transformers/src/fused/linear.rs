@@ -2,8 +2,8 @@
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Device, Layout, Result, Shape, Tensor};
 
-use super::product::{View, weight_product};
-use super::{values, with_values};
+use super::product::{View, add_weight_product, weight_product};
+use super::{sums::weight_gradient, values, with_values};
 
 struct Linear;
 
@@ -54,17 +54,14 @@ impl CustomOp2 for Linear {
                 })?;
                 Tensor::from_vec(out, (rows, inputs), &Device::Cpu)
             });
-            let to_weight = weight.track_op().then(|| {
-                let mut out = vec![0.0; outputs * inputs];
-                let view = View::rows(0, rows, inputs, inputs);
-                with_values(xs, |x| {
-                    let of_weight = View::rows(0, outputs, inputs, inputs);
-                    weight_product((&mut out, of_weight), (g, of_gradient.transposed()), (x, view));
-                    Ok(())
-                })?;
-                Tensor::from_vec(out, (outputs, inputs), &Device::Cpu)
-            });
-            Ok((to_xs.transpose()?, to_weight.transpose()?))
+            let to_weight = with_values(xs, |x| {
+                let (of_weight, view) =
+                    (View::rows(0, outputs, inputs, inputs), View::rows(0, rows, inputs, inputs));
+                weight_gradient(weight, |sum| {
+                    add_weight_product((sum, of_weight), (g, of_gradient.transposed()), (x, view));
+                })
+            })?;
+            Ok((to_xs.transpose()?, to_weight))
         })
     }
 }

@@ -6,20 +6,26 @@
 
 mod activation;
 mod attention;
+mod gate;
 mod layer_norm;
 mod linear;
 mod norm;
 pub mod product;
+mod rotary;
+mod sums;
 mod transposed;
 
 use candle_core::{CpuStorage, DType, DeviceLocation, Layout, Result, Tensor};
 
 pub use activation::activation;
 pub use attention::{AttentionDropout, attention};
+pub use gate::gate;
 pub use layer_norm::layer_norm;
 pub use linear::{linear, relu};
 pub use norm::rms_norm;
 pub use product::in_precision;
+pub use rotary::rotary;
+pub use sums::{WeightSums, backward};
 pub use transposed::linear_transposed;
 
 /// Whether an operation on `xs` should run here: the values are f32 in main memory. Gradients are supported.

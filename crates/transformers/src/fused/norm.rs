@@ -2,7 +2,12 @@
 
 use candle_core::{CpuStorage, CustomOp2, D, Device, Layout, Result, Shape, Tensor};
 
+use rayon::prelude::*;
+
 use super::{values, with_values};
+
+/// Rows that one thread works on at a time.
+const PORTION: usize = 64;
 
 struct RmsNorm {
     eps: f32,
@@ -14,7 +19,7 @@ fn inverse_rms(row: &[f32], eps: f32) -> f32 {
 }
 
 /// A sum of products over eight running sums, which the compiler can keep in vector registers.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0f32; 8];
     let (a8, b8) = (a.chunks_exact(8), b.chunks_exact(8));
     let rest: f32 = a8.remainder().iter().zip(b8.remainder()).map(|(x, y)| x * y).sum();
@@ -39,11 +44,13 @@ impl CustomOp2 for RmsNorm {
         l2: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
         let (xs, weight) = (values(s1, l1)?, values(s2, l2)?);
-        let mut out = Vec::with_capacity(xs.len());
-        for row in xs.chunks_exact(weight.len()) {
+        let width = weight.len();
+        let mut out = vec![0.0; xs.len()];
+        let rows = xs.par_chunks_exact(width).zip(out.par_chunks_exact_mut(width));
+        rows.with_min_len(PORTION).for_each(|(row, out)| {
             let scale = inverse_rms(row, self.eps);
-            out.extend(row.iter().zip(weight).map(|(x, w)| x * scale * w));
-        }
+            out.iter_mut().zip(row.iter().zip(weight)).for_each(|(y, (x, w))| *y = x * scale * w);
+        });
         Ok((CpuStorage::F32(out), l1.shape().clone()))
     }
 
@@ -69,18 +76,31 @@ impl CustomOp2 for RmsNorm {
 /// With r = 1 / rms(x) and n values: dx = r (w g) - x r^3 / n sum(w g x), and dw = sum over rows of g x r.
 fn backward(xs: &[f32], weight: &[f32], gradient: &[f32], eps: f32) -> (Vec<f32>, Vec<f32>) {
     let width = weight.len();
-    let (mut to_xs, mut to_weight) = (Vec::with_capacity(xs.len()), vec![0.0; width]);
-    let mut scaled = vec![0.0; width];
-    for (x, g) in xs.chunks_exact(width).zip(gradient.chunks_exact(width)) {
-        let r = inverse_rms(x, eps);
-        for (s, (w, g)) in scaled.iter_mut().zip(weight.iter().zip(g)) {
-            *s = w * g;
-        }
-        let pull = dot(&scaled, x) * r * r * r / width as f32;
-        to_xs.extend(scaled.iter().zip(x).map(|(s, x)| r * s - pull * x));
-        for (sum, (g, x)) in to_weight.iter_mut().zip(g.iter().zip(x)) {
-            *sum += g * x * r;
-        }
+    let part = width * PORTION;
+    let mut to_xs = vec![0.0; xs.len()];
+    let parts = to_xs.par_chunks_mut(part).zip(xs.par_chunks(part)).zip(gradient.par_chunks(part));
+    let sums: Vec<Vec<f32>> = parts
+        .map(|((to_xs, xs), gradient)| {
+            let mut sums = vec![0.0; width];
+            let rows = xs.chunks_exact(width).zip(gradient.chunks_exact(width));
+            for (out, (x, g)) in to_xs.chunks_exact_mut(width).zip(rows) {
+                let r = inverse_rms(x, eps);
+                for (s, (w, g)) in out.iter_mut().zip(weight.iter().zip(g)) {
+                    *s = w * g;
+                }
+                let pull = dot(out, x) * r * r * r / width as f32;
+                out.iter_mut().zip(x).for_each(|(s, x)| *s = r * *s - pull * x);
+                for (sum, (g, x)) in sums.iter_mut().zip(g.iter().zip(x)) {
+                    *sum += g * x * r;
+                }
+            }
+            sums
+        })
+        .collect();
+    // The sums of parts are added in their order, so that threads cannot change the result.
+    let mut to_weight = vec![0.0; width];
+    for part in sums {
+        to_weight.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
     }
     (to_xs, to_weight)
 }

@@ -41,9 +41,9 @@ pub fn product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View), sc
     multiply(TrainingPrecision::F32, out, a, b, Scaled { scale, adds: false });
 }
 
-/// `out += a b` in 32 bits, on the same threads.
-pub fn add_product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View)) {
-    multiply(TrainingPrecision::F32, out, a, b, Scaled { scale: 1.0, adds: true });
+/// `out += scale * a b` in 32 bits, on the same threads.
+pub fn add_product(out: (&mut [f32], View), a: (&[f32], View), b: (&[f32], View), scale: f32) {
+    multiply(TrainingPrecision::F32, out, a, b, Scaled { scale, adds: true });
 }
 
 /// `out = a b` in 32 bits on the caller's thread alone, for a caller that is one of several.
@@ -89,7 +89,7 @@ mod tests {
         let (a, b) = ([1.0, 2.0, 3.0], [4.0, 5.0, 6.0]);
         let (va, vb) = (View::rows(0, 1, 3, 3), View::rows(0, 1, 3, 3).transposed());
         let mut out = [1.0];
-        add_product((&mut out, View::rows(0, 1, 1, 1)), (&a, va), (&b, vb));
+        add_product((&mut out, View::rows(0, 1, 1, 1)), (&a, va), (&b, vb), 1.0);
         // 1 + 4 + 10 + 18
         assert_eq!(out, [33.0]);
         product_alone((&mut out, View::rows(0, 1, 1, 1)), (&a, va), (&b, vb));

@@ -4,7 +4,7 @@ use candle_core::{CpuStorage, CustomOp3, Device, Layout, Result, Shape, Tensor};
 use sporran_kernels::{Isa, add_columns};
 
 use super::product::{View, add_weight_product, weight_product};
-use super::{values, with_values};
+use super::{sums::weight_gradient, values, with_values};
 
 struct Transposed;
 
@@ -46,23 +46,22 @@ impl CustomOp3 for Transposed {
         let of_gradient = View::rows(0, rows, outputs, outputs);
         let of_weight = View::rows(0, inputs, outputs, outputs);
         let of_xs = View::rows(0, rows, inputs, inputs);
-        let (mut to_xs, mut to_weight) = (vec![0.0; rows * inputs], vec![0.0; inputs * outputs]);
-        let mut to_bias = vec![0.0; outputs];
-        with_values(&gradient, |g| {
+        let (mut to_xs, mut to_bias) = (vec![0.0; rows * inputs], vec![0.0; outputs]);
+        let to_weight = with_values(&gradient, |g| {
             with_values(weight, |w| {
                 weight_product((&mut to_xs, of_xs), (g, of_gradient), (w, of_weight.transposed()));
                 Ok(())
             })?;
-            with_values(xs, |x| {
-                weight_product((&mut to_weight, of_weight), (x, of_xs.transposed()), (g, of_gradient));
-                Ok(())
-            })?;
             add_columns(Isa::detected(), g, &mut to_bias);
-            Ok(())
+            with_values(xs, |x| {
+                weight_gradient(weight, |sum| {
+                    add_weight_product((sum, of_weight), (x, of_xs.transposed()), (g, of_gradient));
+                })
+            })
         })?;
         Ok((
             Some(Tensor::from_vec(to_xs, xs.shape(), &Device::Cpu)?),
-            Some(Tensor::from_vec(to_weight, weight.shape(), &Device::Cpu)?),
+            to_weight,
             Some(Tensor::from_vec(to_bias, bias.shape(), &Device::Cpu)?),
         ))
     }

@@ -149,12 +149,14 @@ pub(super) fn backward(
         (&mut to_input, View::rows(0, 4 * width, inputs, inputs)),
         (gates.values(), gate_rows.transposed()),
         (xs.values(), View::rows(0, tokens, inputs, xs.stride())),
+        1.0,
     );
     let mut to_recurrent = vec![0.0; recurrent.len()];
     add_product(
         (&mut to_recurrent, View::rows(0, 4 * width, width, width)),
         (gates.values(), gate_rows.transposed()),
         (read.values(), View::rows(0, tokens, width, read.stride())),
+        1.0,
     );
     let mut to_bias = vec![0.0; 4 * width];
     (0..tokens).for_each(|row| add_columns(isa, gates.row(row), &mut to_bias));

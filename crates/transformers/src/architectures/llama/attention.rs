@@ -11,7 +11,8 @@ use crate::{
     architectures::wrong::wrong,
     attention::{rotate, rotate_neighbours},
     cache::{KeyValue, LayerCache},
-    causal::{Attending, Biases, attend, split_heads},
+    causal::{Attending, Biases, attend, attend_fused, split_heads},
+    fused,
     layers::{Linear, RmsNorm},
     mode::Mode,
 };
@@ -205,6 +206,42 @@ impl Attention {
         })
     }
 
+    /// Queries, keys and values as [`attend_fused`] reads them; none where a layer does more than to normalise and to turn.
+    fn prepare_fused(
+        &self,
+        [queries, keys, values]: [&Tensor; 3],
+        turns: &[Turns],
+        mode: &Mode,
+    ) -> Result<Option<[Tensor; 3]>> {
+        let turned = match self.rope.map(|rope| &turns[rope]) {
+            None => None,
+            Some(Turns { cos, sin, growth: None }) if !self.turns_neighbours && !self.turns_first => {
+                Some((cos, sin))
+            }
+            Some(_) => return Ok(None),
+        };
+        if self.value_norm.is_some() || self.is_source {
+            return Ok(None);
+        }
+        let prepare = |xs: &Tensor, heads: usize, norm: Option<&HeadNorm>| -> Result<Tensor> {
+            let xs = match norm {
+                Some(norm) => norm.forward(xs, heads, mode)?,
+                None => xs.clone(),
+            };
+            let xs = self.clipped(xs)?;
+            match turned {
+                Some((cos, sin)) => Ok(fused::rotary(&xs, heads, cos, sin)?),
+                None => Ok(xs),
+            }
+        };
+        let [query_norm, key_norm] = &self.head_norms;
+        Ok(Some([
+            prepare(queries, self.heads, query_norm.as_ref())?,
+            prepare(keys, self.groups, key_norm.as_ref())?,
+            self.clipped(values.clone())?,
+        ]))
+    }
+
     /// The heads of queries or keys `xs` (r, t, d), normalised and turned.
     fn prepare(
         &self,
@@ -258,13 +295,6 @@ impl Attention {
         } else {
             (queries, None)
         };
-        let [query_norm, key_norm] = &self.head_norms;
-        let queries = self.prepare(queries, self.heads, query_norm.as_ref(), turns, mode)?;
-        let growth = self.rope.and_then(|rope| turns[rope].growth.as_ref());
-        let queries = match growth {
-            Some(growth) => queries.broadcast_mul(growth)?,
-            None => queries,
-        };
         let bias = if self.is_near { biases.near.as_ref() } else { biases.all.as_ref() };
         let with = Attending {
             bias,
@@ -273,25 +303,17 @@ impl Attention {
             sinks: self.sinks.as_ref(),
             dropout: self.dropout,
         };
-        let mixed = match sources {
-            Sources::Of(layer) => {
-                let source = shared[layer].clone().ok_or_else(|| Error::Batch {
-                    expected: format!("keys and values of layer {layer}"),
-                    found: "none".into(),
-                })?;
-                // They are kept by the layer whose they are.
-                attend(&queries, source, &mut LayerCache::default(), &with, mode)?
+        let flat = match &sources {
+            Sources::Own([keys, values]) if with.is_fused(&queries, mode) => {
+                self.prepare_fused([&queries, keys, values], turns, mode)?
             }
-            Sources::Own([keys, values]) => {
-                let keys = self.prepare(keys, self.groups, key_norm.as_ref(), turns, mode)?;
-                let new = KeyValue { keys, values: self.values(values, mode)? };
-                let of_training = (self.is_source && mode.is_training()).then(|| new.clone());
-                let mixed = attend(&queries, new, kept, &with, mode)?;
-                if self.is_source {
-                    shared[self.at] = of_training.or_else(|| kept.own.clone());
-                }
-                mixed
+            _ => None,
+        };
+        let mixed = match flat {
+            Some([queries, keys, values]) => {
+                attend_fused(&queries, [&keys, &values], (self.heads, self.groups), &with, mode)?
             }
+            None => self.attend(queries, sources, turns, &with, (kept, shared), mode)?,
         };
         let mixed = match &self.inputs {
             Inputs::Latent(latent) => latent.narrowed(&mixed)?,
@@ -302,5 +324,44 @@ impl Attention {
             None => mixed,
         };
         self.output.forward(&scaled(mixed, self.result)?)
+    }
+
+    /// Attends from queries (r, t, heads * w) by heads apart.
+    fn attend(
+        &self,
+        queries: Tensor,
+        sources: Sources,
+        turns: &[Turns],
+        with: &Attending<'_>,
+        (kept, shared): (&mut LayerCache, &mut Shared),
+        mode: &mut Mode,
+    ) -> Result<Tensor> {
+        let [query_norm, key_norm] = &self.head_norms;
+        let queries = self.prepare(queries, self.heads, query_norm.as_ref(), turns, mode)?;
+        let growth = self.rope.and_then(|rope| turns[rope].growth.as_ref());
+        let queries = match growth {
+            Some(growth) => queries.broadcast_mul(growth)?,
+            None => queries,
+        };
+        match sources {
+            Sources::Of(layer) => {
+                let source = shared[layer].clone().ok_or_else(|| Error::Batch {
+                    expected: format!("keys and values of layer {layer}"),
+                    found: "none".into(),
+                })?;
+                // They are kept by the layer whose they are.
+                attend(&queries, source, &mut LayerCache::default(), with, mode)
+            }
+            Sources::Own([keys, values]) => {
+                let keys = self.prepare(keys, self.groups, key_norm.as_ref(), turns, mode)?;
+                let new = KeyValue { keys, values: self.values(values, mode)? };
+                let of_training = (self.is_source && mode.is_training()).then(|| new.clone());
+                let mixed = attend(&queries, new, kept, with, mode)?;
+                if self.is_source {
+                    shared[self.at] = of_training.or_else(|| kept.own.clone());
+                }
+                Ok(mixed)
+            }
+        }
     }
 }

@@ -184,6 +184,7 @@ impl FeedForward {
                 let active = activation.forward_fused(&(gate * *factor)?, mode)?;
                 ((active * up)? * *result)?
             }
+            (Function::Plain(activation), Some(up)) => activation.gate(&gate, &up, mode)?,
             (function, Some(up)) => (function.activate(&gate, mode)? * up)?,
             (function, None) => function.activate(&gate, mode)?,
         })
