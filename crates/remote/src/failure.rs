@@ -78,6 +78,11 @@ impl Failure {
     }
 }
 
+/// The warning of an attempt, counted from 1, that is repeated after a wait.
+pub(crate) fn repeated(attempt: usize, problem: &str, wait: Duration) -> String {
+    format!("attempt {attempt}: {problem}; the next one is in {:.1} s", wait.as_secs_f64())
+}
+
 fn hidden(secret: Option<&Secret>, text: &str) -> String {
     secret.map_or_else(|| text.to_owned(), |secret| secret.hide(text))
 }
@@ -116,7 +121,8 @@ fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let number = |name: &str| text(name)?.parse::<f64>().ok().filter(|wait| wait.is_finite() && *wait >= 0.0);
     let millis = number("retry-after-ms").map(|millis| millis / 1000.0);
     if let Some(seconds) = millis.or_else(|| number("retry-after")) {
-        return Duration::try_from_secs_f64(seconds).ok();
+        // A number that is beyond any wait.
+        return Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
     }
     let date = httpdate::parse_http_date(text("retry-after")?).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
@@ -144,6 +150,7 @@ mod tests {
             (429, Some(("retry-after", "soon")), Again::Later),
             (429, Some(("retry-after", "-1")), Again::Later),
             (429, Some(("retry-after", "inf")), Again::Later),
+            (429, Some(("retry-after", "999999999999999999999")), Again::After(Duration::MAX)),
             (500, None, Again::Later),
             (529, None, Again::Later),
             (408, None, Again::Later),
@@ -160,6 +167,12 @@ mod tests {
         assert!(of(503, Some(("retry-after", "7")), "").is_limit);
         let body = r#"{"error": {"message": "no credit", "code": "insufficient_quota"}}"#;
         assert_eq!(of(429, None, body).again, Again::Never);
+    }
+
+    #[test]
+    fn a_warning_says_how_long_the_wait_is() {
+        let text = repeated(2, "status 429: slow down", Duration::from_millis(7300));
+        assert_eq!(text, "attempt 2: status 429: slow down; the next one is in 7.3 s");
     }
 
     #[test]

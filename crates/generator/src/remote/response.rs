@@ -44,7 +44,9 @@ pub(super) fn read(api: Api, response: &Value) -> Result<Written, String> {
             parts.iter().filter_map(|part| part["text"].as_str()).collect()
         }
         // A refusal, or a model that spent all tokens on thinking.
-        Value::Null if api == Api::Chat && choice["message"].is_object() => String::new(),
+        Value::Null if api == Api::Chat && choice["message"].is_object() => {
+            choice["message"]["refusal"].as_str().unwrap_or_default().to_owned()
+        }
         other => return Err(format!("`choices[0].{name}`: expected a text, found {}", kind(other))),
     };
     let counted = |name: &str| response["usage"][name].as_u64().unwrap_or(0) as usize;
@@ -136,6 +138,7 @@ impl Assembly for Parts<'_> {
         // The last part has the usage and no choice.
         let choice = &part["choices"][0];
         let new = match self.api {
+            Api::Chat if choice["delta"]["content"].is_null() => &choice["delta"]["refusal"],
             Api::Chat => &choice["delta"]["content"],
             Api::Completions => &choice["text"],
         };
@@ -193,6 +196,15 @@ mod tests {
         let nothing = json!({ "choices": [{ "message": { "content": null }, "finish_reason": "length" }] });
         let nothing = read(Api::Chat, &nothing).unwrap();
         assert_eq!((nothing.text.as_str(), nothing.is_cut), ("", true));
+        // A refusal says why there is no answer.
+        let refusal = json!({ "choices": [{ "message": { "content": null, "refusal": "I cannot help." } }] });
+        assert_eq!(read(Api::Chat, &refusal).unwrap().text, "I cannot help.");
+        let write = |_: &str| Ok(ControlFlow::Continue(()));
+        let mut parts = Parts::new(Api::Chat, &write);
+        for delta in [json!({ "role": "assistant", "content": null }), json!({ "refusal": "No." })] {
+            let _ = parts.part(&json!({ "choices": [{ "delta": delta }] })).unwrap();
+        }
+        assert_eq!(read(Api::Chat, &parts.response()).unwrap().text, "No.");
     }
 
     #[test]

@@ -68,6 +68,10 @@ impl Client {
                         plain_json(&error.to_string())
                     ))
                 })?;
+                // Some endpoints report an error with the status of success.
+                if !response["error"].is_null() && response["choices"].is_null() {
+                    return Err(Failure::passing(message(&body, secret)));
+                }
                 Ok(Received::Whole(response))
             }
         }

@@ -21,7 +21,7 @@ use crate::{
     account::{record, tokens},
     base_url::BaseUrl,
     cache::{Cache, hash},
-    failure::Again,
+    failure::{Again, repeated},
     pace::{Pace, back_off, seconds, sleep},
     secret::Secret,
 };
@@ -345,7 +345,6 @@ impl Client {
                 _ => back_off(&self.requests, self.seed, &request, *count),
             };
             *count += 1;
-            tracing::warn!("{url}: attempt {}: {}", attempt + 1, failure.problem);
             if failure.is_limit {
                 let most = self.requests.rate_limit_wait;
                 if limited.get_or_insert_with(Instant::now).elapsed() + wait > seconds(most) {
@@ -354,6 +353,9 @@ impl Client {
                         failure.problem
                     )));
                 }
+            }
+            tracing::warn!("{url}: {}", repeated(attempt + 1, &failure.problem, wait));
+            if failure.is_limit {
                 // The limit is that of all requests.
                 self.pace.pause(wait);
             } else if !sleep(wait, stop) {

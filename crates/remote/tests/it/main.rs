@@ -80,6 +80,7 @@ fn what_can_pass_is_repeated_and_the_cache_spares_the_second_request() {
         Reply::Status(503, "Retry-After: Sun, 06 Nov 1994 08:49:37 GMT", String::new()),
         Reply::Status(200, "", "{\"n\": NaN}".into()),
         Reply::Status(200, "", "{\"n\": 1".into()),
+        Reply::Json(json!({ "error": { "message": "overloaded" } })),
         Reply::Cut,
         Reply::Silence(Duration::ZERO),
     ] {
@@ -112,6 +113,16 @@ fn what_does_not_pass_ends_in_an_error_and_stores_nothing() {
         (Reply::Cut, 3, "no usable response after 3 attempts"),
         (Reply::Status(200, "", "{\"n\": NaN}".into()), 3, "expected JSON, found `{\"n\": NaN}`"),
         (Reply::Json(json!({ "m": 1 })), 1, "`n`: expected a number, found null"),
+        (
+            Reply::Json(json!({ "error": { "message": "overloaded" } })),
+            3,
+            "no usable response after 3 attempts: overloaded",
+        ),
+        (
+            Reply::Status(429, "Retry-After: 999999999999999999999", "{}".into()),
+            1,
+            "and `longest-wait` is 120 s",
+        ),
         (
             Reply::Status(401, "", r#"{"error": {"message": "bad key"}}"#.into()),
             1,
